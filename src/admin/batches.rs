@@ -61,18 +61,23 @@ pub const ROUTES: &[AdminRoute] = &[
     .answers(200, || schema_ref("Batch")),
 ];
 
-/// A page of batches in the order of their ids. Rows that a filter leaves out count towards the limit of the page, so
-/// that a page never reads more than that from the store.
+/// A page of batches: of all accounts in the order of their ids, or of one account, the newest first. Rows that the
+/// filter by state leaves out count towards the limit of the page, so that a page never reads more than that from the
+/// store.
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.limit(&LIST)?;
     let (account, state) = (asked.query("account", &LIST)?, asked.query("state", &LIST)?);
-    let found = BatchStore::new(vault.store.clone())
-        .all(asked.query("after", &LIST)?, limit)
-        .map_err(store_refusal)?;
-    let wanted = |record: &&BatchRecord| {
-        account.is_none_or(|account| record.account == account)
-            && state.is_none_or(|state| api_object::state(record.state).name() == state)
+    let (store, after) = (BatchStore::new(vault.store.clone()), asked.query("after", &LIST)?);
+    let found = match account {
+        None => store.all(after, limit).map_err(store_refusal)?,
+        Some(account) => {
+            let after = after.map(|id| store.get(id)).transpose().map_err(store_refusal)?.flatten();
+            let after = after.filter(|record| record.account == account);
+            store.list(account, after.as_ref(), limit).map_err(store_refusal)?
+        }
     };
+    let wanted =
+        |record: &&BatchRecord| state.is_none_or(|state| api_object::state(record.state).name() == state);
     let data: Vec<Value> = found.batches.iter().filter(wanted).map(batch_json).collect();
     let next = found.batches.last().filter(|_| found.more).map(|record| record.id.as_str());
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": found.more, "next": next })))

@@ -1,13 +1,13 @@
 //! Files of all accounts for the operator: list, show, delete. Contents are not shown.
 
 use super::openapi::{answer_schema, page_schema, schema_ref};
-use super::request::{AdminRequest, AdminResponse, store_refusal};
+use super::request::{AdminRequest, AdminResponse, PAGE_ROWS, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
 use crate::state::AppState;
 use crate::storage::stores::{Stores, run_blocking};
 use penstock_core::{ApiError, ErrorCode};
-use penstock_storage::Transaction;
-use penstock_storage::files::{FileRecord, FileStore};
+use penstock_storage::files::{FilePage, FileQuery, FileRecord, FileStore};
+use penstock_storage::{StoreError, Transaction};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -45,21 +45,49 @@ pub const ROUTES: &[AdminRoute] = &[
     .answers(200, || answer_schema(&["id", "deleted"])),
 ];
 
-/// A page of files in the order of their ids. Rows that a filter leaves out count towards the limit of the page, so
-/// that a page never reads more than that from the store.
+/// A page of files in the order of their ids. Rows that the filter by purpose leaves out count towards the limit of the
+/// page, so that a page never reads more than that from the store.
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.limit(&LIST)?;
     let (account, purpose) = (asked.query("account", &LIST)?, asked.query("purpose", &LIST)?);
-    let found = FileStore::new(vault.store.clone())
-        .all(asked.query("after", &LIST)?, limit)
-        .map_err(store_refusal)?;
-    let wanted = |record: &&FileRecord| {
-        account.is_none_or(|account| record.account == account)
-            && purpose.is_none_or(|purpose| record.purpose.name() == purpose)
+    let (store, after) = (FileStore::new(vault.store.clone()), asked.query("after", &LIST)?);
+    let found = match account {
+        None => store.all(after, limit),
+        Some(account) => files_of_account(vault, &store, account, after, limit),
     };
+    let found = found.map_err(store_refusal)?;
+    let wanted = |record: &&FileRecord| purpose.is_none_or(|purpose| record.purpose.name() == purpose);
     let data: Vec<Value> = found.files.iter().filter(wanted).map(file_json).collect();
     let next = found.files.last().filter(|_| found.more).map(|record| record.id.as_str());
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": found.more, "next": next })))
+}
+
+/// A page of the files of an account: files are indexed by key, so the pages of all keys are merged.
+fn files_of_account(
+    vault: &Stores,
+    store: &FileStore,
+    account: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<FilePage, StoreError> {
+    let (mut page, mut after_key) = (FilePage::default(), None::<String>);
+    loop {
+        let keys = vault.keys.list(Some(account), after_key.as_deref(), PAGE_ROWS)?;
+        for key in &keys.keys {
+            let query = FileQuery { key: &key.id, purpose: None, after, ascending: true, limit };
+            let found = store.list(&query)?;
+            page.more |= found.more;
+            page.files.extend(found.files);
+        }
+        // At most the files of one page of keys and of this page are in memory.
+        page.files.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        page.more |= page.files.len() > limit;
+        page.files.truncate(limit);
+        match keys.next {
+            Some(next) => after_key = Some(next),
+            None => return Ok(page),
+        }
+    }
 }
 
 fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {

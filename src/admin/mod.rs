@@ -3,15 +3,19 @@
 
 pub mod accounts;
 pub mod adjustments;
+mod api;
 mod audit;
 mod auth_throttle;
 mod batches;
 pub mod credits;
 pub mod dangling_references;
+mod dashboard;
 mod files;
 pub mod input;
+mod invoice;
 pub mod keys;
 pub mod openapi;
+mod pages;
 pub mod reload;
 pub mod request;
 mod request_head;
@@ -23,29 +27,29 @@ mod usage;
 pub mod users;
 
 use crate::config::ConfigReader;
-use crate::console::{BackendRequest, Console, ConsoleAnswer, ConsoleBackend};
+use crate::console::Console;
+use crate::console::operators::OPERATORS;
 use crate::proxy::downstream::Downstream;
 use crate::proxy::response::cors::CrossOrigin;
 use crate::proxy::response::head::ResponseHead;
 use crate::server::listener::BoundListener;
 use crate::state::AppState;
 use crate::telemetry::request_id::RequestId;
+pub use api::run_store_request;
+use api::{AdminApi, AdminRequestGuard, check_host};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use http::uri::Authority;
+pub use dashboard::serve as serve_dashboard;
 use http::{Method, header};
 use penstock_core::{ApiError, Dialect, ErrorCode};
-use penstock_http_wire::host::HostKind;
 use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
-use pingora_http::RequestHeader;
-use request::{AdminRequest, AdminResponse, CacheUpdate, LedgerReply};
+use request::{AdminRequest, LedgerReply};
 use request_head::{accepts_gzip, caller_name, gzip, has_token, query_pairs};
-use routes::{RouteHandler, StoreHandler};
+use routes::RouteHandler;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -67,18 +71,16 @@ pub fn serve(
         bound,
         "admin",
         AdminListener {
-            app: app.clone(),
-            source,
+            api: AdminApi { app: app.clone(), source },
             failed_auth: auth_throttle::FailedAuthThrottle::default(),
-            console: Console::new(app.clone()),
+            console: Console::new(app.clone(), &OPERATORS),
         },
         stop,
     )
 }
 
 struct AdminListener {
-    app: Arc<AppState>,
-    source: ConfigReader,
+    api: AdminApi,
     failed_auth: auth_throttle::FailedAuthThrottle,
     console: Console,
 }
@@ -108,11 +110,13 @@ impl HttpServerApp for AdminListener {
     ) -> Option<ReusedHttpStream> {
         timeout(READ_TIMEOUT, session.read_request()).await.ok()?.ok()?.then_some(())?;
         session.set_keepalive(None);
-        let _served = AdminRequestGuard::new(&self.app);
+        let _served = AdminRequestGuard::new(&self.api.app);
         let id = RequestId::random();
         let accepts = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
-        if Console::has_path(session.req_header().uri.path()) {
-            self.answer_console(&mut session, &id, accepts).await;
+        if self.console.has_path(session.req_header().uri.path()) {
+            let live = self.api.app.live();
+            let host = check_host(&live.settings.listen.hosts, "listen.hosts", session.req_header());
+            pages::answer(&self.console, &self.api, host, &mut session, &id).await;
             session.finish().await.ok();
             return None;
         }
@@ -146,89 +150,18 @@ impl HttpServerApp for AdminListener {
     }
 }
 
-/// Guard of an admin request in flight: the store is not handed over while one exists.
-struct AdminRequestGuard<'a>(&'a AppState);
-
-impl<'a> AdminRequestGuard<'a> {
-    fn new(app: &'a AppState) -> Self {
-        app.admin_in_flight.fetch_add(1, Ordering::AcqRel);
-        Self(app)
-    }
-}
-
-impl Drop for AdminRequestGuard<'_> {
-    fn drop(&mut self) {
-        self.0.admin_in_flight.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-#[async_trait]
-impl ConsoleBackend for AdminListener {
-    async fn call(&self, request: BackendRequest<'_>) -> Result<Value, ApiError> {
-        if request.path == "/status" {
-            return Ok(status::status(&self.app));
-        }
-        let BackendRequest { method, path, query, body, actor } = request;
-        let (route, id) = routes::find(&method, &path)?;
-        self.check_store()?;
-        let now = self.app.clock.unix_seconds();
-        let asked = AdminRequest { id, query, body, actor: actor.to_owned(), now };
-        match route.handler {
-            RouteHandler::Runtime(work) => work(&self.app, &self.source, &asked).await,
-            RouteHandler::Ledger(work) => match work(&self.app.stores, &self.app.ledger, &asked).await? {
-                LedgerReply::Json(_, value) => Ok(value),
-                LedgerReply::Lines(_) => Err(ApiError::new(ErrorCode::Unsupported)),
-            },
-            RouteHandler::Store(work) => Ok(run_store_request(&self.app, work, asked).await?.answer),
-        }
-    }
-}
-
 impl AdminListener {
-    /// Answers a request for a page of the console.
-    async fn answer_console(&self, session: &mut ServerSession, id: &RequestId, accepts: bool) {
-        let answer = match self.check_host(session.req_header()).and_then(|()| self.check_store()) {
-            Ok(()) => self.console.answer(self, session).await,
-            Err(refusal) => ConsoleAnswer::refusal(&refusal),
-        };
-        let ConsoleAnswer { status, kind, cache, location, cookie, body } = answer;
-        let mut head =
-            ResponseHead::new(status, id).with("vary", "accept-encoding").with("cache-control", cache);
-        for (name, value) in crate::console::HEADERS {
-            head = head.with(name, value);
-        }
-        if let Some(location) = location {
-            head = head.with("location", location);
-        }
-        if let Some(cookie) = cookie {
-            head = head.with("set-cookie", cookie);
-        }
-        let (head, body) = match (accepts && body.len() >= COMPRESSIBLE).then(|| gzip(&body)).flatten() {
-            Some(compressed) => (head.with("content-encoding", "gzip"), compressed),
-            None => (head, body),
-        };
-        head.send_body(&mut Downstream::new(session, None), kind, vec![Bytes::from(body)]).await.ok();
-    }
-
-    /// Checks that the store belongs to this process.
-    fn check_store(&self) -> Result<(), ApiError> {
-        if self.app.is_store_handed_over() {
-            let message = "Another process is taking over; try again.";
-            return Err(ApiError::with_message(ErrorCode::Unavailable, message).retry_after(1));
-        }
-        Ok(())
-    }
-
     async fn answer(&self, session: &mut ServerSession) -> Result<HttpAnswer, ApiError> {
         let head = session.req_header();
-        self.check_host(head)?;
+        let live = self.api.app.live();
+        check_host(&live.settings.listen.hosts, "listen.hosts", head)?;
         let (method, path) = (head.method.clone(), head.uri.path().to_owned());
         match (&method, path.as_str()) {
-            (&Method::GET, "/metrics") => Ok(HttpAnswer(200, METRICS, self.app.metrics_text())),
+            (&Method::GET, "/metrics") => Ok(HttpAnswer(200, METRICS, self.api.app.metrics_text())),
             (&Method::GET, "/healthz") => Ok(HttpAnswer(200, TEXT, b"ok\n".to_vec())),
             (&Method::GET, "/readyz") => Ok(self.readiness()),
             (&Method::GET, "/admin/openapi.json") => Ok(json_answer(200, &openapi::document())),
-            (&Method::GET, "/status") => Ok(json_answer(200, &status::status(&self.app))),
+            (&Method::GET, "/status") => Ok(json_answer(200, &status::status(&self.api.app))),
             _ => {
                 self.authorise(session)?;
                 self.administer(session, &method, &path).await
@@ -236,26 +169,10 @@ impl AdminListener {
         }
     }
 
-    /// Protects against DNS rebinding: a page of another site can point its own name to this machine, and its scripts
-    /// could read everything that needs no token. Only IP addresses and known names are accepted.
-    fn check_host(&self, head: &RequestHeader) -> Result<(), ApiError> {
-        let live = self.app.live();
-        let known = |host: &str| !matches!(live.settings.listen.hosts.classify(host), HostKind::Unknown);
-        let fields = head.headers.get_all(header::HOST).iter();
-        let mut hosts = fields
-            .map(|host| host.to_str().unwrap_or("\u{0}"))
-            .chain(head.uri.authority().map(Authority::as_str));
-        if hosts.all(known) {
-            return Ok(());
-        }
-        let message = "host: expected an IP address, localhost or a name in listen.hosts.";
-        Err(ApiError::with_message(ErrorCode::Misdirected, message))
-    }
-
     /// Readiness: the gateway is not draining, and its store works. Other problems are reported in the text, but do not
     /// take the gateway out of a load balancer.
     fn readiness(&self) -> HttpAnswer {
-        let (status, text) = match (status::not_ready(&self.app), status::degraded(&self.app)) {
+        let (status, text) = match (status::not_ready(&self.api.app), status::degraded(&self.api.app)) {
             (Some(why), _) => (503, format!("{why}\n")),
             (None, Some(why)) => (200, format!("ready, but {why}\n")),
             (None, None) => (200, "ready\n".to_owned()),
@@ -267,10 +184,10 @@ impl AdminListener {
     /// right token.
     fn authorise(&self, session: &ServerSession) -> Result<(), ApiError> {
         let given = session.get_header_bytes(header::AUTHORIZATION);
-        if has_token(given, &self.app.stores.admin_token) {
+        if has_token(given, &self.api.app.stores.admin_token) {
             return Ok(());
         }
-        Err(self.failed_auth.refusal(self.app.clock.steady_now()))
+        Err(self.failed_auth.refusal(self.api.app.clock.steady_now()))
     }
 
     async fn administer(
@@ -280,12 +197,12 @@ impl AdminListener {
         path: &str,
     ) -> Result<HttpAnswer, ApiError> {
         let (route, id) = routes::find(method, path)?;
-        let app = &self.app;
-        self.check_store()?;
+        let app = &self.api.app;
+        self.api.check_store()?;
         match route.handler {
             RouteHandler::Runtime(work) => {
                 let asked = self.read_request(session, id).await?;
-                Ok(json_answer(200, &work(app, &self.source, &asked).await?))
+                Ok(json_answer(200, &work(app, &self.api.source, &asked).await?))
             }
             RouteHandler::Ledger(work) => {
                 match work(&app.stores, &app.ledger, &self.read_request(session, id).await?).await? {
@@ -307,51 +224,9 @@ impl AdminListener {
             query,
             body: read_body(session).await?,
             actor: who,
-            now: self.app.clock.unix_seconds(),
+            now: self.api.app.clock.unix_seconds(),
         })
     }
-}
-
-/// Runs a request about accounts and keys, and updates the key cache. Requests run one at a time, so that the key cache
-/// always holds the latest stored values.
-///
-/// # Errors
-/// Returns an error if the request is invalid, or the error of the store.
-pub async fn run_store_request(
-    app: &Arc<AppState>,
-    work: StoreHandler,
-    asked: AdminRequest,
-) -> Result<AdminResponse, ApiError> {
-    let app = app.clone();
-    let turn = move || {
-        let mut done = {
-            let _turn = app.key_write_lock.lock();
-            let done = work(&app.stores, &asked)?;
-            match &done.cache_update {
-                CacheUpdate::None => {}
-                CacheUpdate::Key(key, account) => {
-                    if let Some(account) = account {
-                        app.key_cache.set_account(account);
-                        app.notify_account_changed(&account.id);
-                    }
-                    app.key_cache.set_key(key);
-                    app.notify_key_changed(&key.id);
-                }
-                CacheUpdate::Account(account) => {
-                    app.key_cache.set_account(account);
-                    app.notify_account_changed(&account.id);
-                }
-            }
-            done
-        };
-        runtime_fields::add_runtime_fields(&app, &mut done.answer);
-        let warnings = dangling_references::change_warnings(&app, &app.stores, &done.cache_update);
-        if let Some(members) = done.answer.as_object_mut().filter(|_| !warnings.is_empty()) {
-            members.insert("warnings".to_owned(), warnings.into());
-        }
-        Ok(done)
-    };
-    tokio::task::spawn_blocking(turn).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }
 
 fn json_answer(status: u16, value: &Value) -> HttpAnswer {

@@ -3,8 +3,8 @@
 
 use super::request::{AdminRequest, AdminResponse, LedgerReply};
 use super::{
-    accounts, adjustments, audit, batches, credits, dangling_references, files, keys, reload, status, usage,
-    users,
+    accounts, adjustments, audit, batches, credits, dangling_references, files, invoice, keys, reload,
+    status, usage, users,
 };
 use crate::billing::Ledger;
 use crate::config::ConfigReader;
@@ -173,6 +173,7 @@ const ROUTES: &[&[AdminRoute]] = &[
     dangling_references::ROUTES,
     credits::ROUTES,
     adjustments::ROUTES,
+    invoice::ROUTES,
     usage::ROUTES,
     users::ROUTES,
     batches::ROUTES,

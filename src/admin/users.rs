@@ -1,5 +1,6 @@
 //! Admin requests for the persons who may sign in to the console: list, create, invite, change.
 
+use super::accounts;
 use super::input::{PatchValue, RequestFields};
 use super::openapi::{list_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, store_refusal};
@@ -14,19 +15,21 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 /// Request members that create a user.
-pub const CREATE: [&str; 3] = ["name", "role", "password"];
+pub const CREATE: [&str; 4] = ["name", "role", "account", "password"];
 /// Request members that change a user.
 pub const CHANGE: [&str; 2] = ["role", "disabled"];
 /// Answer members of a user.
-pub const USER: [&str; 5] = ["name", "role", "created", "state", "invitation_expires"];
+pub const USER: [&str; 6] = ["name", "role", "account", "created", "state", "invitation_expires"];
 /// Answer members of an invitation.
-pub const INVITED: [&str; 6] = ["name", "role", "created", "state", "invitation_expires", "invitation"];
+pub const INVITED: [&str; 7] =
+    ["name", "role", "account", "created", "state", "invitation_expires", "invitation"];
 /// Roles by their names.
-const ROLES: [(&str, UserRole); 4] = [
+const ROLES: [(&str, UserRole); 5] = [
     ("admin", UserRole::Admin),
     ("operator", UserRole::Operator),
     ("finance", UserRole::Finance),
     ("viewer", UserRole::Viewer),
+    ("account", UserRole::Account),
 ];
 /// Time for which an invitation is valid, in seconds.
 const INVITATION_SECONDS: u64 = 72 * 3_600;
@@ -76,12 +79,14 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         ApiError::invalid("name", expected)
     })?;
     let role = fields.word("role", &ROLES)?.into_option().unwrap_or(UserRole::Viewer);
+    let account = user_account(vault, role, fields.text("account")?.into_option())?;
     let chosen = fields.text("password")?.into_option();
     let hashed = chosen.as_deref().map(password::hash).transpose()?;
     let (token, invitation) = new_invitation(asked.now);
     let user = UserRecord {
         name,
         role,
+        account,
         created: asked.now,
         invitation: hashed.is_none().then_some(invitation),
         password: hashed,
@@ -103,11 +108,32 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     Ok(AdminResponse { status: 201, ..AdminResponse::ok(answer) })
 }
 
+/// Checks the account of a new user: the role `account` has one that exists, the others have none.
+fn user_account(vault: &Stores, role: UserRole, account: Option<String>) -> Result<Option<String>, ApiError> {
+    match (role, account) {
+        (UserRole::Account, None) => {
+            Err(ApiError::invalid("account", "account: expected the id of an account for the role account"))
+        }
+        (UserRole::Account, Some(account)) => {
+            accounts::check_account_exists(vault, &account)?;
+            Ok(Some(account))
+        }
+        (_, None) => Ok(None),
+        (_, Some(_)) => Err(ApiError::invalid("account", "account: expected none for this role")),
+    }
+}
+
 fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CHANGE)?;
     let role = fields.word("role", &ROLES)?.into_option();
     let disabled = fields.word("disabled", &[("true", true), ("false", false)])?;
+    let is_other_kind = |user: &UserRecord| {
+        role.is_some_and(|role| (role == UserRole::Account) != (user.role == UserRole::Account))
+    };
     let changed = change_user(vault, &asked.id, |user| {
+        if is_other_kind(user) {
+            return None;
+        }
         let before = user.clone();
         user.role = role.unwrap_or(user.role);
         match disabled {
@@ -126,6 +152,10 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         let change = json!({ "role": user.role.name(), "disabled": user.disabled.is_some() });
         Some(asked.audit_entry("user.change", &user.name, change))
     })?;
+    if is_other_kind(&changed) {
+        let expected = "role: expected a role of the same kind; a user of an account stays one, and no other becomes one";
+        return Err(ApiError::invalid("role", expected));
+    }
     Ok(AdminResponse::ok(user_json(&changed, asked.now)))
 }
 
@@ -201,6 +231,7 @@ fn user_json(user: &UserRecord, now: u64) -> Value {
     json!({
         "name": user.name,
         "role": user.role.name(),
+        "account": user.account,
         "created": user.created,
         "state": state,
         "invitation_expires": invitation.map(|invitation| invitation.expires),

@@ -44,16 +44,20 @@ pub struct RunningGateway {
     pub https_address: Option<SocketAddr>,
     /// Address of the admin listener.
     pub admin: SocketAddr,
+    /// Addresses of the account holders' dashboard.
+    pub dashboard: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
     /// Simulated providers, stopped last: they still serve open requests.
     simulators: SimulatedProviders,
     threads: Arc<WorkerThreads>,
     source: ConfigReader,
-    /// Admin listener, and its own stop signal.
-    admin_task: Option<JoinHandle<()>>,
+    /// Admin listener and dashboard, which share a stop signal; empty while they are stopped.
+    admin_tasks: Vec<JoinHandle<()>>,
     admin_stop: watch::Sender<bool>,
-    /// Sockets for the next process, the admin listener's last.
+    /// Their sockets, to serve them again after an upgrade that failed.
+    admin_sockets: AdminSockets,
+    /// Sockets for the next process.
     sockets: Vec<TcpListener>,
     link: Option<Arc<ControlChannel>>,
 }
@@ -77,7 +81,12 @@ impl RunningGateway {
         mut arrival: Option<InheritedState>,
     ) -> Result<Self, String> {
         let public = PublicListeners::bind(&settings, &mut arrival)?;
-        let admin: BoundListener = bind_or_inherit("admin", settings.listen.admin, &mut arrival)?;
+        let admin: BoundListener = bind_or_inherit("listen.admin", settings.listen.admin, &mut arrival)?;
+        let dashboard = settings.console.listen.iter();
+        let dashboard: Vec<BoundListener> = dashboard
+            .map(|address| bind_or_inherit("console.listen", *address, &mut arrival))
+            .collect::<Result<_, _>>()?;
+        let dashboard_addresses = dashboard.iter().map(|bound| bound.address).collect();
         let (stop, stopped) = watch::channel(false);
         let simulators = demo_providers::start(&mut settings).await?;
         let build = move || match arrival {
@@ -91,16 +100,18 @@ impl RunningGateway {
         let (app, holds, arrival) = built?;
         let (http, https, admin_address) = (public.http_addresses(), public.https_address(), admin.address);
         let mut sockets = public.clone_sockets()?;
-        sockets.push(admin.try_clone_socket()?);
+        let admin_sockets = AdminSockets::clone_of(&admin, &dashboard)?;
+        sockets.extend(admin_sockets.clone_all()?);
         let mut tasks = background::start(&app, &stopped);
         tasks.push(file_watcher::start(&app, &source, &stopped));
-        let (desk_stop, closed) = watch::channel(false);
-        let desk = Some(admin::serve(admin, &app, source.clone(), closed));
+        let (admin_stop, closed) = watch::channel(false);
+        let mut admin_tasks = admin::serve_dashboard(dashboard, &app, &source, &closed);
+        admin_tasks.push(admin::serve(admin, &app, source.clone(), closed));
         background::resolve_providers(&app).await;
         let proxy = proxy::install(&app);
         BatchManager::start(&app.batch).await?;
-        let (doors, threads) = public.serve(&app, &proxy, &stopped)?;
-        tasks.extend(doors);
+        let (accepting, threads) = public.serve(&app, &proxy, &stopped)?;
+        tasks.extend(accepting);
         if let Some(arrival) = arrival {
             predecessor::serve_predecessor(arrival, &app, holds)?;
         }
@@ -115,8 +126,10 @@ impl RunningGateway {
             simulators,
             threads,
             source,
-            admin_task: desk,
-            admin_stop: desk_stop,
+            dashboard: dashboard_addresses,
+            admin_tasks,
+            admin_stop,
+            admin_sockets,
             sockets,
             link: None,
         })
@@ -156,8 +169,8 @@ impl RunningGateway {
         }
         // No admin request begins from here on; those in flight end.
         self.admin_stop.send_replace(true);
-        if let Some(desk) = self.admin_task.take() {
-            desk.await.ok();
+        for task in self.admin_tasks.drain(..) {
+            task.await.ok();
         }
         while self.app.admin_in_flight.load(Ordering::Acquire) > 0 {
             sleep(POLL_INTERVAL).await;
@@ -189,15 +202,11 @@ impl RunningGateway {
             attached.await.unwrap_or_else(|_| Err("The ledger was lost.".to_owned()))?;
             self.app.set_store_handed_over(false);
         }
-        if self.admin_task.is_none() {
-            let socket = self.sockets.last().ok_or("There is no admin listener.")?;
+        if self.admin_tasks.is_empty() {
+            let (admin, dashboard) = self.admin_sockets.bound()?;
             let (stop, closed) = watch::channel(false);
-            self.admin_task = Some(admin::serve(
-                BoundListener::from_socket(socket)?,
-                &self.app,
-                self.source.clone(),
-                closed,
-            ));
+            self.admin_tasks = admin::serve_dashboard(dashboard, &self.app, &self.source, &closed);
+            self.admin_tasks.push(admin::serve(admin, &self.app, self.source.clone(), closed));
             self.admin_stop = stop;
         }
         BatchManager::start(&self.app.batch).await
@@ -215,10 +224,11 @@ impl RunningGateway {
         let cut = self.app.in_flight_exchanges();
         // Reported draining until now.
         self.admin_stop.send_replace(true);
-        for task in self.tasks.into_iter().chain(self.admin_task) {
+        for task in self.tasks.into_iter().chain(self.admin_tasks) {
             task.abort();
             task.await.ok();
         }
+        drop(self.admin_sockets);
         // An exchange that is cut voids its reserve.
         drop(self.threads);
         // Open requests needed their providers until now.
@@ -256,6 +266,29 @@ impl RunningGateway {
                 return;
             }
         }
+    }
+}
+
+/// Duplicates of the sockets of the admin listener and the dashboard.
+struct AdminSockets {
+    admin: TcpListener,
+    dashboard: Vec<TcpListener>,
+}
+
+impl AdminSockets {
+    fn clone_of(admin: &BoundListener, dashboard: &[BoundListener]) -> Result<Self, String> {
+        let dashboard = dashboard.iter().map(BoundListener::try_clone_socket).collect::<Result<_, _>>()?;
+        Ok(Self { admin: admin.try_clone_socket()?, dashboard })
+    }
+
+    fn clone_all(&self) -> Result<Vec<TcpListener>, String> {
+        let sockets = self.dashboard.iter().chain([&self.admin]).map(TcpListener::try_clone);
+        sockets.collect::<Result<_, _>>().map_err(|error| format!("A socket cannot be duplicated: {error}."))
+    }
+
+    fn bound(&self) -> Result<(BoundListener, Vec<BoundListener>), String> {
+        let dashboard = self.dashboard.iter().map(BoundListener::from_socket).collect::<Result<_, _>>()?;
+        Ok((BoundListener::from_socket(&self.admin)?, dashboard))
     }
 }
 

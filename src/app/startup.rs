@@ -204,6 +204,7 @@ fn log_listening(gateway: &RunningGateway) {
             ("http", &list(&gateway.http_addresses)),
             ("https", &https),
             ("admin", &gateway.admin.to_string()),
+            ("dashboard", &list(&gateway.dashboard)),
             ("process", &std::process::id().to_string()),
             ("version", env!("CARGO_PKG_VERSION")),
             ("config", &gateway.app.live().settings.version.0),

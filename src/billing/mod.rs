@@ -19,6 +19,7 @@ mod group_builder;
 pub mod handover;
 mod history;
 mod hold;
+pub mod invoice;
 pub mod offline;
 pub mod rebuild;
 mod recovery;

@@ -161,6 +161,7 @@ pub fn settings_summary(settings: &Settings) -> String {
     let mut places: Vec<String> = listen.http.iter().map(|address| format!("http {address}")).collect();
     places.extend(listen.https.as_ref().map(|https| format!("https {}", https.address)));
     places.push(format!("admin {}", listen.admin));
+    places.extend(settings.console.listen.iter().map(|address| format!("dashboard {address}")));
     line("listens", places.join(", "));
     line("stores in", settings.storage.path.display().to_string());
     let names: usize = settings.models.iter().map(|model| 1 + model.card.aliases.len()).sum();

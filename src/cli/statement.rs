@@ -7,6 +7,7 @@ use super::output::print_stdout;
 use super::status::{print_json, table_cell};
 use super::table::table;
 use clap::{Args, ValueEnum};
+use penstock_console::{CsvColumn, CsvStyle, CsvTable};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -24,6 +25,12 @@ pub struct StatementArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = StatementFormat::Table)]
     format: StatementFormat,
+    /// Separator of the CSV columns: `,`, `;` or `tab`
+    #[arg(long)]
+    separator: Option<String>,
+    /// Decimal mark of the CSV: `.`, or `,`, which alone selects the separator `;`
+    #[arg(long)]
+    decimal: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -39,46 +46,48 @@ enum StatementFormat {
 
 /// Runs the command.
 pub fn run(monthly: &StatementArgs) -> Result<(), String> {
+    let style = CsvStyle::parse(monthly.separator.as_deref(), monthly.decimal.as_deref())
+        .map_err(|error| format!("--{}.", error.expected()))?;
     let month = monthly.month.iter().map(|month| ("month", month.as_str()));
     let account = monthly.account.iter().map(|account| ("account", account.as_str()));
     let query: Vec<(&str, &str)> = month.chain(account).collect();
     let answer = LedgerBackend::connect(&monthly.reached)?.get("/admin/statement", &query)?;
     match monthly.format {
         StatementFormat::Json => print_json(&answer),
-        StatementFormat::Csv => print_stdout(&statement_csv(&answer)),
+        StatementFormat::Csv => print_stdout(&statement_csv(&answer, style)),
         StatementFormat::Table => print_stdout(&statement_text(&answer)),
     }
 }
 
-const COLUMNS: [&str; 22] = [
-    "month",
-    "of",
-    "account",
-    "key",
-    "model",
-    "requests",
-    "requests_not_charged",
-    "requests_counted_by_gateway",
-    "input_tokens",
-    "cached_input_tokens",
-    "output_tokens",
-    "images",
-    "audio_seconds",
-    "energy_kwh",
-    "carbon_g_co2e",
-    "water_liters",
-    "credits",
-    "charged_kwh",
-    "eur",
-    "eur_rounded",
-    "granted_credits",
-    "granted_kwh",
+const COLUMNS: &[CsvColumn] = &[
+    ("month", false),
+    ("of", false),
+    ("account", false),
+    ("key", false),
+    ("model", false),
+    ("requests", true),
+    ("requests_not_charged", true),
+    ("requests_counted_by_gateway", true),
+    ("input_tokens", true),
+    ("cached_input_tokens", true),
+    ("output_tokens", true),
+    ("images", true),
+    ("audio_seconds", true),
+    ("energy_kwh", true),
+    ("carbon_g_co2e", true),
+    ("water_liters", true),
+    ("credits", true),
+    ("charged_kwh", true),
+    ("eur", true),
+    ("eur_rounded", true),
+    ("granted_credits", true),
+    ("granted_kwh", true),
 ];
 
 /// CSV with a row for each account (no key, no model), each of its keys, and each of its models. The rows of each kind
 /// add up to the total; the column `of` names the kind, so that a reader does not sum all three.
-fn statement_csv(answer: &Value) -> String {
-    let mut text = csv_heading(&COLUMNS);
+fn statement_csv(answer: &Value, style: CsvStyle) -> String {
+    let mut csv = CsvTable::new(style, COLUMNS);
     for account in accounts(answer) {
         let mut add = |kind: &str, of: &Value| {
             let mut row_of = of.clone();
@@ -87,7 +96,7 @@ fn statement_csv(answer: &Value) -> String {
                 members.insert("of".to_owned(), json!(kind));
                 members.insert("account".to_owned(), json!(table_cell(account, "account")));
             }
-            text.push_str(&csv_row(&COLUMNS, &row_of));
+            csv.add(&row_of);
         };
         add("account", account);
         for (kind, list) in [("key", "keys"), ("model", "models")] {
@@ -95,7 +104,7 @@ fn statement_csv(answer: &Value) -> String {
             rows.for_each(|row| add(kind, row));
         }
     }
-    text
+    csv.into_text()
 }
 
 fn accounts(answer: &Value) -> &[Value] {

@@ -53,6 +53,9 @@ struct UserArgs {
     /// Role: what the console shows and allows
     #[arg(long, value_enum, default_value_t = RoleName::Viewer)]
     role: RoleName,
+    /// Account whose dashboard the user sees, for the role account
+    #[arg(long, required_if_eq("role", "account"))]
+    account: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -65,6 +68,8 @@ enum RoleName {
     Finance,
     /// What operators see, without changes
     Viewer,
+    /// The dashboard of one account
+    Account,
 }
 
 impl RoleName {
@@ -74,7 +79,19 @@ impl RoleName {
             Self::Operator => "operator",
             Self::Finance => "finance",
             Self::Viewer => "viewer",
+            Self::Account => "account",
         }
+    }
+}
+
+impl UserArgs {
+    /// Request body of a new user.
+    fn new_user(&self) -> Value {
+        let mut body = json!({ "name": self.name, "role": self.role.name() });
+        if let (Some(account), Some(members)) = (&self.account, body.as_object_mut()) {
+            members.insert("account".to_owned(), account.as_str().into());
+        }
+        body
     }
 }
 
@@ -89,31 +106,41 @@ pub fn run(users: &UsersArgs) -> Result<(), String> {
                 .read_line(&mut password)
                 .map_err(|error| format!("The password cannot be read from standard input: {error}."))?;
             let password = password.trim_end_matches(['\r', '\n']);
-            let body = json!({ "name": user.name, "role": user.role.name(), "password": password });
+            let mut body = user.new_user();
+            if let Some(members) = body.as_object_mut() {
+                members.insert("password".to_owned(), password.into());
+            }
             backend.send(&Method::POST, "/admin/users", &[], Some(&body))?;
             print_stdout(&format!("The user {} may sign in.\n", user.name))
         }
         UsersCommand::Invite(user) => {
+            if matches!(user.role, RoleName::Account) {
+                dashboard_invitation_url(reach.dashboard.as_deref(), "")?;
+            }
             let known = backend.send(&Method::GET, "/admin/users", &[], None)?;
             let exists = answer_rows(&known).iter().any(|row| table_cell(row, "name") == user.name);
             let invited = if exists {
                 backend.send(&Method::POST, &user_path(&user.name, "/invite"), &[], Some(&json!({})))?
             } else {
-                let body = json!({ "name": user.name, "role": user.role.name() });
-                backend.send(&Method::POST, "/admin/users", &[], Some(&body))?
+                backend.send(&Method::POST, "/admin/users", &[], Some(&user.new_user()))?
             };
             print_stderr("Valid once, for 72 hours:\n");
             let token = table_cell(&invited, "invitation");
-            print_stdout(&format!("{}\n", invitation_url(&reach.admin.to_string(), &token)))
+            let url = if table_cell(&invited, "role") == "account" {
+                dashboard_invitation_url(reach.dashboard.as_deref(), &token)?
+            } else {
+                invitation_url(&reach.admin.to_string(), &token)
+            };
+            print_stdout(&format!("{url}\n"))
         }
         UsersCommand::List { output } => {
             let answer = backend.send(&Method::GET, "/admin/users", &[], None)?;
             let rows = answer_rows(&answer).iter().map(|row| {
                 let created = row.get("created").and_then(Value::as_u64).map(format_rfc3339);
                 let cell = |name: &str| table_cell(row, name);
-                vec![cell("name"), cell("role"), cell("state"), created.unwrap_or_default()]
+                vec![cell("name"), cell("role"), cell("account"), cell("state"), created.unwrap_or_default()]
             });
-            let listing = Listing::new(&["NAME", "ROLE", "STATE", "CREATED"]).with_rows(rows);
+            let listing = Listing::new(&["NAME", "ROLE", "ACCOUNT", "STATE", "CREATED"]).with_rows(rows);
             output.print(&listing, || answer.clone())
         }
         UsersCommand::Disable { name } => set_disabled(&backend, name, "true"),
@@ -135,4 +162,12 @@ fn user_path(name: &str, rest: &str) -> String {
 #[must_use]
 pub fn invitation_url(admin: &str, token: &str) -> String {
     format!("http://{admin}/console/invitation/{token}")
+}
+
+/// Link to the dashboard, for a user of an account.
+fn dashboard_invitation_url(dashboard: Option<&str>, token: &str) -> Result<String, String> {
+    let base = dashboard.ok_or_else(|| {
+        "The user may sign in once the dashboard is on: write its address in console.listen.".to_owned()
+    })?;
+    Ok(format!("{base}/dashboard/invitation/{token}"))
 }

@@ -88,6 +88,8 @@ fn resolve_document(
 pub struct AdminTarget {
     /// Address of the admin listener.
     pub admin: SocketAddr,
+    /// Base URL of the account holders' dashboard, if it is on.
+    pub dashboard: Option<String>,
     /// Folder of the store.
     pub folder: PathBuf,
     /// Folder for the contents of uploaded files.

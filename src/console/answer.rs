@@ -1,5 +1,6 @@
 //! Answers of the console, and the headers that all of them have.
 
+use super::site::ConsoleSite;
 use penstock_console::{Block, NoticeKind, Page};
 use penstock_core::{ApiError, ErrorCode};
 
@@ -32,15 +33,25 @@ pub struct ConsoleAnswer {
     pub location: Option<String>,
     /// Value of `set-cookie`.
     pub cookie: Option<String>,
+    /// Name under which a browser saves the body, if it is no page.
+    pub file_name: Option<String>,
     /// Body.
     pub body: Vec<u8>,
 }
 
 impl ConsoleAnswer {
-    /// Creates a page with a refusal, for persons who are not signed in.
+    /// Creates a file to save. Its name has no quotes.
     #[must_use]
-    pub fn refusal(refusal: &ApiError) -> Self {
-        plain_refusal(refusal)
+    pub fn file(kind: &'static str, file_name: String, body: Vec<u8>) -> Self {
+        Self {
+            status: 200,
+            kind,
+            cache: "no-store",
+            location: None,
+            cookie: None,
+            file_name: Some(file_name),
+            body,
+        }
     }
 
     /// Adds a cookie.
@@ -54,13 +65,29 @@ impl ConsoleAnswer {
 /// Page with its status.
 pub fn page(status: u16, page: &Page) -> ConsoleAnswer {
     let body = page.to_html().into_bytes();
-    ConsoleAnswer { status, kind: HTML, cache: "no-store", location: None, cookie: None, body }
+    ConsoleAnswer {
+        status,
+        kind: HTML,
+        cache: "no-store",
+        location: None,
+        cookie: None,
+        file_name: None,
+        body,
+    }
 }
 
-/// Redirect with GET to a path of the console.
+/// Redirect with GET to a path of the site.
 pub fn redirect(path: &str) -> ConsoleAnswer {
     let location = Some(path.to_owned());
-    ConsoleAnswer { status: 303, kind: HTML, cache: "no-store", location, cookie: None, body: Vec::new() }
+    ConsoleAnswer {
+        status: 303,
+        kind: HTML,
+        cache: "no-store",
+        location,
+        cookie: None,
+        file_name: None,
+        body: Vec::new(),
+    }
 }
 
 /// Static file.
@@ -70,16 +97,26 @@ pub fn redirect(path: &str) -> ConsoleAnswer {
 pub fn asset(name: &str) -> Result<ConsoleAnswer, ApiError> {
     let asset = penstock_console::find_asset(name).ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
     let (kind, body) = (asset.kind, asset.body.to_vec());
-    Ok(ConsoleAnswer { status: 200, kind, cache: "public, max-age=300", location: None, cookie: None, body })
+    Ok(ConsoleAnswer {
+        status: 200,
+        kind,
+        cache: "public, max-age=300",
+        location: None,
+        cookie: None,
+        file_name: None,
+        body,
+    })
 }
 
 /// Page with a refusal, for persons who are not signed in.
-pub fn plain_refusal(refusal: &ApiError) -> ConsoleAnswer {
+pub fn plain_refusal(site: &ConsoleSite, refusal: &ApiError) -> ConsoleAnswer {
     let notice = Block::Notice(NoticeKind::Error, refusal.message.to_string());
     let title = match refusal.code {
         ErrorCode::NotFound => "Not found",
         _ => "Refused",
     };
-    let of = Page { title: title.to_owned(), nav: Vec::new(), user: None, live: None, blocks: vec![notice] };
+    let root = site.root;
+    let of =
+        Page { root, title: title.to_owned(), nav: Vec::new(), user: None, live: None, blocks: vec![notice] };
     page(refusal.code.spec().status, &of)
 }

@@ -1,40 +1,48 @@
-//! Operators' console: pages on the admin listener for persons who sign in. Every page and every form uses the admin API
-//! ([`ConsoleBackend`]), so that both validate, audit and answer alike; the person is the author in the audit log.
+//! Pages for persons who sign in: the operators' console on the admin listener, and the account holders' dashboard on a
+//! listener of its own. Both are a [`ConsoleSite`]. Every page and every form uses the admin API ([`ConsoleBackend`]), so
+//! that all validate, audit and answer alike; the person is the author in the audit log. What a person of an account
+//! asks passes [`dashboard::scope`], which admits only what belongs to the account.
 //!
 //! ```text
-//! request ─▶ session of the cookie ─▶ row of the table in pages.rs or actions.rs ─▶ role ─▶ admin API ─▶ blocks ─▶ HTML
+//! request ─▶ session of the cookie ─▶ row of the site's tables ─▶ role ─▶ scope of the account ─▶ admin API ─▶ HTML
 //! ```
 //! - Sessions are on the server: the cookie holds a random id, the store its SHA-256 ([`session`]).
-//! - A form is accepted from the console's own pages only: by `Sec-Fetch-Site`, or `Origin` where the browser does not
-//!   send it, and by the token of the session ([`request`]).
+//! - A form is accepted from the site's own pages only: by `Sec-Fetch-Site`, or `Origin` where the browser does not send
+//!   it, and by the token of the session ([`request`]).
 //! - The content security policy allows files of this listener and nothing inline ([`answer`]).
 
 mod actions;
 mod answer;
+pub mod dashboard;
+mod invoice;
+pub mod operators;
 mod pages;
 mod request;
 mod session;
 mod sign_in;
+pub mod site;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod usage;
 
 pub use answer::{ConsoleAnswer, HEADERS};
 
 use crate::state::AppState;
 use async_trait::async_trait;
+use dashboard::scope::AccountBackend;
 use http::Method;
 use penstock_core::{ApiError, ErrorCode};
+use penstock_storage::users::{UserRecord, UserRole};
 use pingora_core::protocols::http::ServerSession;
 use request::ConsoleRequest;
 use serde_json::Value;
 use session::ActiveSession;
+use site::ConsoleSite;
 use std::sync::Arc;
 use throttle::SignInThrottle;
 use tokio::sync::Semaphore;
 
-/// Path of the console, with the slash.
-pub const ROOT: &str = "/console/";
 /// Number of passwords that are hashed at once; each takes 19 MiB.
 const CONCURRENT_HASHES: usize = 2;
 
@@ -60,35 +68,49 @@ pub struct BackendRequest<'a> {
     pub actor: &'a str,
 }
 
-/// State of the console.
+/// State of a site.
 pub struct Console {
     app: Arc<AppState>,
+    site: &'static ConsoleSite,
     throttle: SignInThrottle,
     hashes: Semaphore,
 }
 
 impl Console {
-    /// Creates the console of a gateway.
+    /// Creates a site of a gateway.
     #[must_use]
-    pub fn new(app: Arc<AppState>) -> Self {
-        Self { app, throttle: SignInThrottle::default(), hashes: Semaphore::new(CONCURRENT_HASHES) }
+    pub fn new(app: Arc<AppState>, site: &'static ConsoleSite) -> Self {
+        let throttle = SignInThrottle::new(site.attempts_per_minute);
+        Self { app, site, throttle, hashes: Semaphore::new(CONCURRENT_HASHES) }
     }
 
-    /// Returns true if a path belongs to the console.
+    /// Returns true if a path belongs to the site.
     #[must_use]
-    pub fn has_path(path: &str) -> bool {
-        path == "/console" || path.starts_with(ROOT)
+    pub fn has_path(&self, path: &str) -> bool {
+        self.site.has_path(path)
     }
 
-    /// Answers a request for a path of the console.
+    /// Page with a refusal, for a request that is not routed.
+    #[must_use]
+    pub fn refusal(&self, refusal: &ApiError) -> ConsoleAnswer {
+        answer::plain_refusal(self.site, refusal)
+    }
+
+    /// Returns true if browsers reach the site by TLS only.
+    fn is_secure(&self) -> bool {
+        std::ptr::eq(self.site, &raw const dashboard::DASHBOARD)
+            && self.app.live().settings.console.is_secure()
+    }
+
+    /// Answers a request for a path of the site.
     pub async fn answer(&self, backend: &dyn ConsoleBackend, session: &mut ServerSession) -> ConsoleAnswer {
-        let request = match request::read(session).await {
+        let request = match request::read(session, self.site.cookie).await {
             Ok(request) => request,
-            Err(refusal) => return answer::plain_refusal(&refusal),
+            Err(refusal) => return self.refusal(&refusal),
         };
         match self.route(backend, &request).await {
             Ok(answer) => answer,
-            Err(refusal) => answer::plain_refusal(&refusal),
+            Err(refusal) => self.refusal(&refusal),
         }
     }
 
@@ -97,44 +119,66 @@ impl Console {
         backend: &dyn ConsoleBackend,
         request: &ConsoleRequest,
     ) -> Result<ConsoleAnswer, ApiError> {
-        let path = request.path.as_str();
+        let Some(path) = request.path.strip_prefix(self.site.root) else {
+            return Ok(answer::redirect(self.site.root));
+        };
         let is_post = request.method == Method::POST;
         if !is_post && request.method != Method::GET && request.method != Method::HEAD {
             return Err(ApiError::new(ErrorCode::MethodNotAllowed));
         }
-        if let Some(name) = path.strip_prefix("/console/assets/") {
+        if let Some(name) = path.strip_prefix("assets/") {
             return answer::asset(name);
         }
         if is_post {
             request.check_origin()?;
         }
         match path {
-            "/console" => return Ok(answer::redirect(ROOT)),
-            "/console/sign-in" if is_post => return self.sign_in(request).await,
-            "/console/sign-in" => return Ok(sign_in::page(None)),
+            "sign-in" if is_post => return self.sign_in(request).await,
+            "sign-in" => return Ok(sign_in::page(self.site, None)),
             _ => {}
         }
-        if let Some(token) = path.strip_prefix("/console/invitation/") {
+        if let Some(token) = path.strip_prefix("invitation/") {
             return self.invitation(request, token).await;
         }
         let Some(active) = self.active_session(request).await? else {
-            return Ok(answer::redirect("/console/sign-in"));
+            return Ok(answer::redirect(&self.site.path("sign-in")));
         };
         if is_post {
             request.check_form_token(&active.record.form_token)?;
-            if path == "/console/sign-out" {
+            if path == "sign-out" {
                 return self.sign_out(&active).await;
             }
-            return actions::answer(self, backend, request, &active).await;
         }
-        pages::answer(self, backend, request, &active, Vec::new()).await
+        match &active.user.account {
+            Some(account) => self.show(&AccountBackend { backend, account }, request, &active).await,
+            None => self.show(backend, request, &active).await,
+        }
     }
 
-    /// Session of the request's cookie, if it is valid.
+    async fn show(
+        &self,
+        backend: &dyn ConsoleBackend,
+        request: &ConsoleRequest,
+        active: &ActiveSession,
+    ) -> Result<ConsoleAnswer, ApiError> {
+        if request.method != Method::POST {
+            return pages::answer(self, backend, request, active).await;
+        }
+        if request.path == operators::actions::CHECK_PATH {
+            return operators::actions::check_configuration(self, backend, request, active).await;
+        }
+        actions::answer(self, backend, request, active).await
+    }
+
+    /// Session of the request's cookie, if it is valid and its person may use this site.
     async fn active_session(&self, request: &ConsoleRequest) -> Result<Option<ActiveSession>, ApiError> {
         let Some(id) = request.session_id() else { return Ok(None) };
         let (stores, now) = (self.app.stores.clone(), self.app.clock.unix_seconds());
         let extends = !request.is_update;
-        session::blocking(move || session::find(&stores, &id, now, extends)).await
+        let found = session::blocking(move || session::find(&stores, &id, now, extends)).await?;
+        let is_admitted = |user: &UserRecord| {
+            self.site.roles.contains(&user.role) && (user.role == UserRole::Account) == user.account.is_some()
+        };
+        Ok(found.filter(|active| is_admitted(&active.user)))
     }
 }

@@ -1,4 +1,4 @@
-//! Request to the console: path, query, cookie and form; and the checks that it comes from the console's own pages.
+//! Request for a page or with a form: path, query, cookie and form; and the checks that it comes from the console's own pages.
 
 use crate::proxy::endpoint::query_parameters;
 use bytes::BytesMut;
@@ -9,8 +9,6 @@ use std::time::Duration;
 use subtle::ConstantTimeEq;
 use tokio::time::timeout;
 
-/// Name of the session's cookie.
-pub const COOKIE: &str = "penstock_session";
 /// Maximum size of a form, in bytes.
 const MAX_FORM_BYTES: usize = 512 * 1024;
 /// Timeout of a form.
@@ -41,7 +39,7 @@ pub struct ConsoleRequest {
 ///
 /// # Errors
 /// Returns 413 or 408 if the form is too large or too slow, 415 if it is no form.
-pub async fn read(session: &mut ServerSession) -> Result<ConsoleRequest, ApiError> {
+pub async fn read(session: &mut ServerSession, cookie: &str) -> Result<ConsoleRequest, ApiError> {
     let head = session.req_header();
     let text = |name: header::HeaderName| {
         head.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
@@ -57,7 +55,7 @@ pub async fn read(session: &mut ServerSession) -> Result<ConsoleRequest, ApiErro
         form: Vec::new(),
         address: String::new(),
         is_update: text(header::HeaderName::from_static("hx-request")).is_some(),
-        cookie: find_cookie(cookies),
+        cookie: find_cookie(cookies, cookie),
         fetch_site: text(header::HeaderName::from_static("sec-fetch-site")),
         origin: text(header::ORIGIN),
         host: text(header::HOST).unwrap_or_default(),
@@ -92,9 +90,9 @@ async fn read_form(session: &mut ServerSession) -> Result<String, ApiError> {
 }
 
 /// Returns the value of the session's cookie: 64 hexadecimal digits.
-fn find_cookie<'a>(fields: impl Iterator<Item = &'a str>) -> Option<String> {
+fn find_cookie<'a>(fields: impl Iterator<Item = &'a str>, cookie: &str) -> Option<String> {
     let mut pairs = fields.flat_map(|field| field.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let (_, value) = pairs.find(|(name, _)| *name == COOKIE)?;
+    let (_, value) = pairs.find(|(name, _)| *name == cookie)?;
     let plain = value.len() == 64 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
     plain.then(|| value.to_owned())
 }
@@ -162,6 +160,6 @@ impl ConsoleRequest {
 
     #[cfg(test)]
     pub fn cookie_of(fields: &[&str]) -> Option<String> {
-        find_cookie(fields.iter().copied())
+        find_cookie(fields.iter().copied(), "penstock_session")
     }
 }

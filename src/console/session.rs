@@ -6,6 +6,7 @@ use penstock_storage::StoreError;
 use penstock_storage::sessions::SessionRecord;
 use penstock_storage::users::UserRecord;
 use sha2::{Digest, Sha256};
+use std::cell::Cell;
 
 /// Time without a request after which a session ends, in seconds.
 pub const IDLE_SECONDS: u64 = 30 * 60;
@@ -15,6 +16,8 @@ pub const MAX_SECONDS: u64 = 12 * 3_600;
 const SEEN_SECONDS: u64 = 60;
 /// Maximum number of sessions of all persons.
 const MAX_SESSIONS: usize = 10_000;
+/// Maximum number of sessions of one person: nobody can use up those of the others.
+pub const MAX_USER_SESSIONS: usize = 20;
 
 /// Valid session and its person.
 #[derive(Clone, Debug)]
@@ -59,12 +62,28 @@ pub fn find(stores: &Stores, id: &str, now: u64, extends: bool) -> Result<Option
     Ok(Some(ActiveSession { digest, record, user }))
 }
 
+/// Returns a predicate for all sessions, in any order: true for those that have ended, and for those of a person who
+/// signs in beyond the maximum less one.
+pub fn ended_for(user: &str, now: u64) -> impl Fn(&SessionRecord) -> bool {
+    let own = Cell::new(0);
+    move |session| {
+        if is_over(session, now) {
+            return true;
+        }
+        if session.user != user {
+            return false;
+        }
+        own.set(own.get() + 1);
+        own.get() >= MAX_USER_SESSIONS
+    }
+}
+
 /// Starts a session with a new id; returns the id.
 ///
 /// # Errors
 /// Returns 503 if there are too many sessions, or the error of the store.
 pub fn start(stores: &Stores, user: &UserRecord, now: u64) -> Result<String, ApiError> {
-    let open = stores.sessions.remove_where(|session| is_over(session, now)).map_err(refusal)?;
+    let open = stores.sessions.remove_where(ended_for(&user.name, now)).map_err(refusal)?;
     if open >= MAX_SESSIONS {
         return Err(ApiError::new(ErrorCode::Overloaded).retry_after(60));
     }

@@ -1,9 +1,10 @@
 //! Sign-in with a name and a password, invitations, and sign-out.
 
+use super::Console;
 use super::answer::{self, ConsoleAnswer};
-use super::request::{COOKIE, ConsoleRequest};
+use super::request::ConsoleRequest;
 use super::session::{self, ActiveSession, blocking};
-use super::{Console, ROOT};
+use super::site::ConsoleSite;
 use crate::auth::password;
 use crate::storage::stores::Stores;
 use http::Method;
@@ -17,20 +18,23 @@ use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 
 /// Page to sign in, with the reason of a refusal.
-pub fn page(refused: Option<&ApiError>) -> ConsoleAnswer {
-    form_page(sign_in_form(), refused)
+pub fn page(site: &ConsoleSite, refused: Option<&ApiError>) -> ConsoleAnswer {
+    form_page(site, sign_in_form(site.root), refused)
 }
 
-fn form_page(form: Form, refused: Option<&ApiError>) -> ConsoleAnswer {
+fn form_page(site: &ConsoleSite, form: Form, refused: Option<&ApiError>) -> ConsoleAnswer {
     let notice = refused.map(|refusal| Block::Notice(NoticeKind::Error, refusal.message.to_string()));
     let blocks = notice.into_iter().chain([Block::Form(form)]).collect();
-    let page = Page { title: "Console".to_owned(), nav: Vec::new(), user: None, live: None, blocks };
+    let title = site.title.to_owned();
+    let page = Page { root: site.root, title, nav: Vec::new(), user: None, live: None, blocks };
     answer::page(refused.map_or(200, |refusal| refusal.code.spec().status), &page)
 }
 
 /// Cookie of a session. It is not sent to other paths, other sites and scripts.
-fn cookie(id: &str, seconds: u64) -> String {
-    format!("{COOKIE}={id}; Path=/console; HttpOnly; SameSite=Strict; Max-Age={seconds}")
+fn cookie(site: &ConsoleSite, is_secure: bool, id: &str, seconds: u64) -> String {
+    let (name, path) = (site.cookie, site.root.trim_end_matches('/'));
+    let secure = if is_secure { "; Secure" } else { "" };
+    format!("{name}={id}; Path={path}; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}")
 }
 
 /// Address without the port, which differs in each connection.
@@ -44,7 +48,7 @@ impl Console {
         let (name, given) = (request.field("name").to_owned(), request.field("password").to_owned());
         let host = client_host(&request.address);
         if let Err(refusal) = self.throttle.attempt(&name, &host, self.app.clock.steady_now()) {
-            return Ok(page(Some(&refusal)));
+            return Ok(page(self.site, Some(&refusal)));
         }
         let (stores, lookup) = (self.app.stores.clone(), name.clone());
         let user = blocking(move || stores.users.get(&lookup).map_err(session::refusal)).await?;
@@ -54,10 +58,24 @@ impl Console {
         let matches = blocking(move || Ok(password::verify(&given, known.as_deref()))).await?;
         let Some(user) = user.filter(|_| matches) else {
             let message = "This name and this password do not belong together.";
-            return Ok(page(Some(&ApiError::with_message(ErrorCode::InvalidKey, message))));
+            return Ok(page(self.site, Some(&ApiError::with_message(ErrorCode::InvalidKey, message))));
         };
+        if let Err(refusal) = self.check_role(&user) {
+            return Ok(page(self.site, Some(&refusal)));
+        }
         self.throttle.succeed(&name, &host);
         self.start_session(request, user, "user.sign_in").await
+    }
+
+    /// Checks that a person may use this site.
+    ///
+    /// # Errors
+    /// Returns 403.
+    fn check_role(&self, user: &UserRecord) -> Result<(), ApiError> {
+        if self.site.roles.contains(&user.role) {
+            return Ok(());
+        }
+        Err(ApiError::with_message(ErrorCode::InsufficientScope, self.site.other_site))
     }
 
     async fn start_session(
@@ -80,7 +98,12 @@ impl Console {
             Ok(id)
         })
         .await?;
-        Ok(answer::redirect(ROOT).with_cookie(cookie(&id, session::MAX_SECONDS)))
+        Ok(answer::redirect(self.site.root).with_cookie(cookie(
+            self.site,
+            self.is_secure(),
+            &id,
+            session::MAX_SECONDS,
+        )))
     }
 
     /// Shows the form of an invitation, or saves the chosen password and signs the person in.
@@ -96,8 +119,9 @@ impl Console {
             let message = "This invitation was used, has expired or never existed; ask for a new one.";
             return Err(ApiError::with_message(ErrorCode::NotFound, message));
         };
+        self.check_role(&user)?;
         if request.method != Method::POST {
-            return Ok(form_page(invitation_form(token), None));
+            return Ok(form_page(self.site, invitation_form(self.site.root, token), None));
         }
         let chosen = request.field("password").to_owned();
         let checked = password::check(&chosen).and_then(|()| {
@@ -105,9 +129,9 @@ impl Console {
             if request.field("again") == chosen { Ok(()) } else { Err(ApiError::invalid("again", expected)) }
         });
         if let Err(refusal) = checked {
-            let mut form = invitation_form(token);
+            let mut form = invitation_form(self.site.root, token);
             form.restore(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
-            return Ok(form_page(form, Some(&refusal)));
+            return Ok(form_page(self.site, form, Some(&refusal)));
         }
         let _permit = self.hashes.acquire().await;
         let entry = audit_entry(&user, &request.address, now, "user.password");
@@ -137,7 +161,12 @@ impl Console {
     pub(super) async fn sign_out(&self, active: &ActiveSession) -> Result<ConsoleAnswer, ApiError> {
         let (stores, digest) = (self.app.stores.clone(), active.digest);
         blocking(move || stores.sessions.remove(&digest).map_err(session::refusal)).await?;
-        Ok(answer::redirect("/console/sign-in").with_cookie(cookie("", 0)))
+        Ok(answer::redirect(&self.site.path("sign-in")).with_cookie(cookie(
+            self.site,
+            self.is_secure(),
+            "",
+            0,
+        )))
     }
 }
 

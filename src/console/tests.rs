@@ -1,10 +1,12 @@
 //! Tests of the console's checks. The pages are tested through a whole gateway in `tests/it/console.rs`.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
-use super::actions::ACTIONS;
-use super::pages::{PAGES, match_path};
+use super::dashboard::DASHBOARD;
+use super::operators::OPERATORS;
+use super::pages::match_path;
 use super::request::ConsoleRequest;
-use super::session::{IDLE_SECONDS, MAX_SECONDS, is_over};
+use super::session::{IDLE_SECONDS, MAX_SECONDS, MAX_USER_SESSIONS, ended_for, is_over};
+use super::site::ConsoleSite;
 use super::throttle::SignInThrottle;
 use penstock_core::ErrorCode;
 use penstock_storage::sessions::SessionRecord;
@@ -74,8 +76,24 @@ fn a_session_ends_after_its_idle_time_and_after_its_absolute_time() {
 }
 
 #[test]
+fn a_person_has_a_limited_number_of_sessions() {
+    let session = |user: &str| SessionRecord {
+        user: user.to_owned(),
+        generation: 0,
+        created: 1_000,
+        seen: 1_000,
+        form_token: String::new(),
+    };
+    let ended = ended_for("eve", 1_000);
+    let removed = (0..100).filter(|_| ended(&session("eve"))).count();
+    assert_eq!(100 - removed, MAX_USER_SESSIONS - 1, "room for the new one");
+    assert!((0..100).all(|_| !ended(&session("ada"))));
+    assert!(ended_for("eve", 1_000 + IDLE_SECONDS)(&session("ada")));
+}
+
+#[test]
 fn failed_attempts_are_limited_by_name_and_for_all() {
-    let (throttle, now) = (SignInThrottle::default(), Duration::from_secs(1_000));
+    let (throttle, now) = (SignInThrottle::new(OPERATORS.attempts_per_minute), Duration::from_secs(1_000));
     for _ in 0..5 {
         throttle.attempt("eve", "10.0.0.1", now).unwrap();
     }
@@ -89,19 +107,42 @@ fn failed_attempts_are_limited_by_name_and_for_all() {
     assert!(throttle.attempt("later", "10.0.0.3", now + Duration::from_secs(61)).is_ok());
 }
 
+/// Checks that paths are distinct and below the root; returns the roles of every row.
+fn roles_of(site: &ConsoleSite) -> Vec<(&'static str, &'static [UserRole])> {
+    let pages = site.pages.iter().map(|page| (page.path, page.roles));
+    let downloads = site.downloads.iter().map(|download| (download.path, download.roles));
+    let forms: Vec<_> = site.actions.iter().map(|action| (action.path, action.roles)).collect();
+    let shown: Vec<_> = pages.chain(downloads).collect();
+    for rows in [&shown, &forms] {
+        let mut paths = BTreeSet::new();
+        for (path, _) in rows.iter() {
+            assert!(paths.insert(*path), "{path}");
+            assert!(path.starts_with(site.root) && site.has_path(path), "{path}");
+        }
+    }
+    shown.into_iter().chain(forms).collect()
+}
+
 #[test]
 fn pages_and_forms_have_distinct_paths_and_an_administrator() {
-    let mut paths = BTreeSet::new();
-    for page in PAGES {
-        assert!(paths.insert(page.path), "{}", page.path);
-        assert!(page.roles.contains(&UserRole::Admin), "{}", page.path);
-        assert!(super::Console::has_path(page.path));
+    for (path, roles) in roles_of(&OPERATORS) {
+        assert!(roles.contains(&UserRole::Admin) && !roles.contains(&UserRole::Account), "{path}");
     }
-    let mut forms = BTreeSet::new();
-    for action in ACTIONS {
-        assert!(forms.insert(action.path), "{}", action.path);
-        assert!(action.roles.contains(&UserRole::Admin) && !action.roles.contains(&UserRole::Viewer));
+    for action in OPERATORS.actions {
+        assert!(!action.roles.contains(&UserRole::Viewer), "{}", action.path);
     }
+}
+
+#[test]
+fn the_dashboard_is_for_account_holders_and_the_console_for_the_others() {
+    for (path, roles) in roles_of(&DASHBOARD) {
+        assert_eq!(roles, [UserRole::Account], "{path}");
+    }
+    for role in UserRole::ALL {
+        assert_ne!(DASHBOARD.roles.contains(&role), OPERATORS.roles.contains(&role), "{}", role.name());
+    }
+    assert!(!OPERATORS.has_path("/dashboard/keys") && !DASHBOARD.has_path("/console/users"));
+    assert_ne!(OPERATORS.cookie, DASHBOARD.cookie);
 }
 
 #[test]

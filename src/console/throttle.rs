@@ -9,14 +9,16 @@ use std::time::Duration;
 
 /// Failed attempts per minute for one name from one address.
 const PER_NAME: NonZeroU64 = NonZeroU64::new(5).unwrap();
-/// Failed attempts per minute for all names.
-const FOR_ALL: NonZeroU64 = NonZeroU64::new(60).unwrap();
 /// Maximum number of names and addresses in memory.
 const MAX_NAMES: usize = 1_000;
 
 /// Limits on failed attempts.
-#[derive(Debug, Default)]
-pub struct SignInThrottle(Mutex<Buckets>);
+#[derive(Debug)]
+pub struct SignInThrottle {
+    buckets: Mutex<Buckets>,
+    /// Failed attempts per minute for all names.
+    for_all: NonZeroU64,
+}
 
 #[derive(Debug, Default)]
 struct Buckets {
@@ -25,19 +27,25 @@ struct Buckets {
 }
 
 impl SignInThrottle {
+    /// Creates limits with this number of failed attempts per minute for all names.
+    #[must_use]
+    pub fn new(for_all: NonZeroU64) -> Self {
+        Self { buckets: Mutex::default(), for_all }
+    }
+
     /// Takes one attempt, before its password is checked; [`SignInThrottle::succeed`] gives it back.
     ///
     /// # Errors
     /// Returns 429 with the time to wait.
     pub fn attempt(&self, name: &str, address: &str, now: Duration) -> Result<(), ApiError> {
-        let mut buckets = self.0.lock();
+        let mut buckets = self.buckets.lock();
         // The oldest names are not known: after a flood of names only the limit for all counts.
         if buckets.by_name.len() >= MAX_NAMES {
             buckets.by_name.clear();
         }
         let Buckets { all, by_name } = &mut *buckets;
         let own = by_name.entry((name.to_owned(), address.to_owned())).or_default();
-        for (bucket, limit) in [(&mut *own, PER_NAME), (&mut *all, FOR_ALL)] {
+        for (bucket, limit) in [(&mut *own, PER_NAME), (&mut *all, self.for_all)] {
             if let Some(RetryAfter::After(wait)) = bucket.retry_after(limit, 1, now) {
                 let seconds = u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX);
                 let message = format!("There were too many attempts to sign in; try again in {seconds} s.");
@@ -45,12 +53,12 @@ impl SignInThrottle {
             }
         }
         own.take(PER_NAME, 1, now);
-        all.take(FOR_ALL, 1, now);
+        all.take(self.for_all, 1, now);
         Ok(())
     }
 
     /// Forgets the failed attempts of a name that has signed in.
     pub fn succeed(&self, name: &str, address: &str) {
-        self.0.lock().by_name.remove(&(name.to_owned(), address.to_owned()));
+        self.buckets.lock().by_name.remove(&(name.to_owned(), address.to_owned()));
     }
 }

@@ -61,12 +61,12 @@ pub struct BoundListener {
 pub fn bind(key: &str, address: SocketAddr) -> Result<BoundListener, String> {
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
-            format!("listen.{key}: {address} is already in use by another process.")
+            format!("{key}: {address} is already in use by another process.")
         }
         std::io::ErrorKind::PermissionDenied => {
-            format!("listen.{key}: this user may not listen on {address}; ports below 1024 need privileges.")
+            format!("{key}: this user may not listen on {address}; ports below 1024 need privileges.")
         }
-        _ => format!("listen.{key}: {address} cannot be listened on: {error}."),
+        _ => format!("{key}: {address} cannot be listened on: {error}."),
     };
     let listener = TcpListener::bind(address).map_err(failed)?;
     // Connections that are not yet accepted wait in the backlog; the standard library allows 128 of them.
@@ -85,7 +85,7 @@ pub fn bind_or_inherit(
 ) -> Result<BoundListener, String> {
     match arrival.as_mut().and_then(|arrival| arrival.take_socket(address)) {
         Some(listener) => BoundListener::from_std(listener)
-            .map_err(|error| format!("listen.{key}: {address} cannot be taken over: {error}.")),
+            .map_err(|error| format!("{key}: {address} cannot be taken over: {error}.")),
         None => bind(key, address),
     }
 }
@@ -133,10 +133,11 @@ impl PublicListeners {
     /// Returns one sentence on the first address that cannot be bound.
     pub fn bind(settings: &Settings, arrival: &mut Option<InheritedState>) -> Result<Self, String> {
         let addresses = settings.listen.http.iter();
-        let plain =
-            addresses.map(|address| bind_or_inherit("http", *address, arrival)).collect::<Result<_, _>>()?;
+        let plain = addresses
+            .map(|address| bind_or_inherit("listen.http", *address, arrival))
+            .collect::<Result<_, _>>()?;
         let tls = match &settings.listen.https {
-            Some(https) => Some(bind_or_inherit("https", https.address, arrival)?),
+            Some(https) => Some(bind_or_inherit("listen.https", https.address, arrival)?),
             None => None,
         };
         Ok(Self { plain, tls })

@@ -124,6 +124,10 @@ fn format_terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credi
             "g_per_kwh": location.grid.g_per_kwh.to_string(),
             "renewable_percent": location.grid.renewable_percent.to_string(),
         },
+        "contract": location.contractual.as_ref().map(|contract| json!({
+            "share": contract.share.to_string(),
+            "evidence": contract.evidence,
+        })),
         "methodology": METHODOLOGY,
     });
     interned_terms(text.to_string())

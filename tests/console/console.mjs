@@ -1,58 +1,10 @@
 // Cases of the console in a browser. Each case ends the run if it fails.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
+import { ask, check, choosePassword, inspectPages, passed, problems, violations, watch } from "./shared.mjs";
 
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const { PENSTOCK_URL: url, PENSTOCK_KEY: key, PENSTOCK_SCREENSHOTS: folder } = process.env;
-const PASSWORD = "correct horse battery";
-const PAGES = ["", "providers", "usage", "accounts", "accounts/default", "batches", "files", "configuration", "audit", "users"];
-
-const problems = [];
-let passed = 0;
-
-async function check(name, work) {
-  await work();
-  passed += 1;
-  console.log(`ok ${name}`);
-}
-
-/** Reports console errors, failed scripts, and violations of the content security policy. */
-function watch(page) {
-  page.on("console", (message) => {
-    // A refusal is answered with its status, which the browser reports too.
-    if (message.type() === "error" && !message.text().includes("status of 4")) problems.push(message.text());
-  });
-  page.on("pageerror", (error) => problems.push(String(error)));
-}
-
-/** Names of the accessibility rules that the page breaks. */
-async function violations(page) {
-  await page.evaluate(axe);
-  const result = await page.evaluate(() => window.axe.run());
-  return result.violations.map((rule) => `${rule.id}: ${rule.nodes.map((node) => node.html).join(" | ").slice(0, 300)}`);
-}
-
-async function ask(secret, count = 1) {
-  let status = 0;
-  for (let index = 0; index < count; index += 1) {
-    const body = JSON.stringify({ model: "llama-3.1-8b-instruct", messages: [{ role: "user", content: "Hello" }] });
-    const headers = { authorization: `Bearer ${secret}`, "content-type": "application/json" };
-    const answer = await fetch(`${url}/v1/chat/completions`, { method: "POST", headers, body });
-    await answer.text();
-    status = answer.status;
-  }
-  return status;
-}
-
-async function choosePassword(page, link) {
-  await page.goto(link);
-  await page.locator("input[name=password]").fill(PASSWORD);
-  await page.locator("input[name=again]").fill(PASSWORD);
-  await page.getByRole("button", { name: "Save and sign in" }).click();
-  await page.waitForURL("**/console/");
-}
+const { PENSTOCK_KEY: key, PENSTOCK_SCREENSHOTS: folder } = process.env;
+const PAGES = ["", "providers", "usage", "accounts", "accounts/default", "accounts/default/invoice", "batches", "files", "configuration", "audit", "users"];
 
 const browser = await chromium.launch({ executablePath: process.env.PENSTOCK_CHROMIUM, args: ["--no-sandbox"] });
 try {
@@ -75,23 +27,7 @@ try {
     assert.match(await other.locator("label .error").innerText(), /12 characters/);
     await other.context().close();
   });
-  for (const scheme of ["light", "dark"]) {
-    for (const width of [1280, 390]) {
-      await check(`every page, ${scheme}, ${width} pixels wide`, async () => {
-        await page.emulateMedia({ colorScheme: scheme });
-        await page.setViewportSize({ width, height: 800 });
-        for (const name of PAGES) {
-          const answer = await page.goto(root + name);
-          assert.equal(answer.status(), 200, name);
-          assert.deepEqual(await violations(page), [], name);
-          const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
-          assert.ok(overflow <= 0, `${name} is ${overflow} pixels too wide`);
-          const file = `${folder}/${name.replace("/", "-") || "overview"}-${scheme}-${width}.png`;
-          await page.screenshot({ path: file, fullPage: true });
-        }
-      });
-    }
-  }
+  await inspectPages(page, root, PAGES, "");
   await check("the overview is updated by itself", async () => {
     await page.setViewportSize({ width: 1280, height: 800 });
     await page.goto(root);

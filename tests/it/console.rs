@@ -2,75 +2,16 @@
 //! public and the admin API.
 
 use crate::billing::entries;
+use crate::harness::browser::{Browser, PASSWORD, between, signed_in};
 use crate::harness::gateway::Running;
 use crate::harness::{Answer, Bench, Client, Provider};
-use penstock_core::percent;
 use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/chat/completions";
-const PASSWORD: &str = "correct horse battery";
-
-/// Browser with at most one cookie.
-struct Browser {
-    admin: Client,
-    cookie: String,
-}
-
-impl Browser {
-    fn new(running: &Running) -> Self {
-        Self { admin: Client { address: running.admin().address, key: String::new() }, cookie: String::new() }
-    }
-
-    async fn get(&self, path: &str) -> Answer {
-        self.admin.send("GET", path, &[("cookie", &self.cookie)], b"").await
-    }
-
-    /// Sends a form as a page of the console does, and remembers the cookie of the answer.
-    async fn post(&mut self, path: &str, form: &[(&str, &str)]) -> Answer {
-        let answer = self.post_from("same-origin", path, form).await;
-        if let Some(cookie) = answer.header("set-cookie") {
-            self.cookie = cookie.split(';').next().unwrap().to_owned();
-        }
-        answer
-    }
-
-    async fn post_from(&self, site: &str, path: &str, form: &[(&str, &str)]) -> Answer {
-        let encode = |text: &str| percent::encode(text, percent::PATH_SEGMENT);
-        let fields: Vec<String> =
-            form.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect();
-        let kind = "application/x-www-form-urlencoded";
-        let headers = [("cookie", self.cookie.as_str()), ("sec-fetch-site", site), ("content-type", kind)];
-        self.admin.send("POST", path, &headers, fields.join("&").as_bytes()).await
-    }
-
-    /// Token of the forms on a page.
-    async fn token(&self, path: &str) -> String {
-        between(&self.get(path).await.text(), "name=\"form_token\" value=\"", "\"")
-    }
-}
-
-fn between(text: &str, start: &str, end: &str) -> String {
-    let rest = text.split_once(start).unwrap_or_else(|| panic!("{start} is missing in {text}")).1;
-    rest.split_once(end).unwrap().0.to_owned()
-}
-
 async fn bench() -> (Provider, Running) {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
     (provider, running)
-}
-
-/// Invites a person and lets the person choose a password.
-async fn signed_in(running: &Running, name: &str, role: &str) -> Browser {
-    let invited = running.admin().post("/admin/users", &json!({"name": name, "role": role})).await;
-    assert_eq!(invited.status, 201, "{}", invited.text());
-    let path = format!("/console/invitation/{}", invited.json()["invitation"].as_str().unwrap());
-    let mut browser = Browser::new(running);
-    assert_eq!(browser.get(&path).await.status, 200);
-    let chosen = browser.post(&path, &[("password", PASSWORD), ("again", PASSWORD)]).await;
-    assert_eq!((chosen.status, chosen.header("location")), (303, Some("/console/")), "{}", chosen.text());
-    assert_eq!(browser.get(&path).await.status, 404, "an invitation is valid once");
-    browser
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,7 +35,7 @@ async fn an_invited_person_chooses_a_password_and_signs_in_and_out() {
         assert!(cookie.contains(attribute), "{cookie}");
     }
     assert_ne!(browser.cookie, first, "a sign-in gives a new session id");
-    let old = Browser { admin: browser.admin.clone(), cookie: first };
+    let old = Browser { site: browser.site.clone(), root: browser.root, cookie: first };
     assert_eq!(old.get("/console/").await.header("location"), Some("/console/sign-in"));
     let token = browser.token("/console/").await;
     let (cookie, signed_out) =

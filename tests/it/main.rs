@@ -50,6 +50,7 @@ mod context_window;
 mod crash_recovery;
 mod database;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod dashboard;
 mod disk_errors;
 mod embeddings;
 mod exports;
@@ -68,6 +69,7 @@ mod image_default_format;
 mod image_steps;
 mod images;
 mod invalid_requests;
+mod invoices;
 mod key_guessing;
 mod large_failover;
 mod ledger;

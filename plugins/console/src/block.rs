@@ -19,6 +19,10 @@ pub enum Block {
     Form(Form),
     /// Text as it is, such as a configuration.
     Code(String),
+    /// Columns beside each other: title and lines of text.
+    Columns(Vec<(String, Vec<String>)>),
+    /// Links: path and text.
+    Links(Vec<(String, String)>),
 }
 
 /// Kind of a message.

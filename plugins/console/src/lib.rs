@@ -1,4 +1,4 @@
-//! Pages of the operators' console: view models, formats of numbers and times, charts, and their HTML.
+//! Pages of the operators' console and of the account holders' dashboard: view models, formats of numbers and times, charts, and their HTML.
 //!
 //! A page is a list of [`Block`]s that [`Page::to_html`] writes as HTML. All text is escaped by the templates; no function
 //! of this crate builds HTML. The pages contain no scripts and no inline styles, so that a content security policy can
@@ -7,6 +7,7 @@
 mod asset;
 mod block;
 mod chart;
+mod csv;
 mod format;
 mod page;
 pub mod pages;
@@ -14,5 +15,6 @@ pub mod pages;
 pub use asset::{Asset, find_asset};
 pub use block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Row, Table, Tile};
 pub use chart::{BarChart, ChartSeries};
+pub use csv::{CsvColumn, CsvStyle, CsvStyleError, CsvTable};
 pub use format::{decimal, quantity, time};
 pub use page::{NavLink, Page, SignedIn};

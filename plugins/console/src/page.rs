@@ -29,6 +29,8 @@ pub struct SignedIn {
 #[derive(Clone, Debug, Template)]
 #[template(path = "page.html")]
 pub struct Page {
+    /// Path of the pages on their listener, with a slash at both ends.
+    pub root: &'static str,
     /// Title.
     pub title: String,
     /// Navigation.
@@ -81,6 +83,7 @@ mod tests {
             Table { title: text(), headings: vec!["h"], rows: vec![row], empty: "", next: Some(text()) };
         let tile = Tile { label: text(), value: text(), detail: text(), state: CellState::Bad };
         let page = Page {
+            root: "/console/",
             title: text(),
             nav: Vec::new(),
             user: Some(SignedIn { name: text(), role: "admin", form_token: text() }),
@@ -93,6 +96,8 @@ mod tests {
                 Block::Chart(chart),
                 Block::Form(lines),
                 Block::Code(text()),
+                Block::Columns(vec![(text(), vec![text()])]),
+                Block::Links(vec![(text(), text())]),
             ],
         };
         let html = page.to_html();

@@ -24,11 +24,14 @@ pub enum UserRole {
     Finance,
     /// What operators see, without changes and without money.
     Viewer,
+    /// The dashboard of one account, and nothing of the console.
+    Account,
 }
 
 impl UserRole {
     /// All roles.
-    pub const ALL: [UserRole; 4] = [UserRole::Admin, UserRole::Operator, UserRole::Finance, UserRole::Viewer];
+    pub const ALL: [UserRole; 5] =
+        [UserRole::Admin, UserRole::Operator, UserRole::Finance, UserRole::Viewer, UserRole::Account];
 
     /// Returns the name of the role.
     #[must_use]
@@ -38,6 +41,7 @@ impl UserRole {
             UserRole::Operator => "operator",
             UserRole::Finance => "finance",
             UserRole::Viewer => "viewer",
+            UserRole::Account => "account",
         }
     }
 
@@ -64,6 +68,9 @@ pub struct UserRecord {
     pub name: String,
     /// Role of the user.
     pub role: UserRole,
+    /// Account whose dashboard the user sees; set for the role `account` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
     /// Creation time.
     pub created: u64,
     /// Argon2id hash of the password in PHC format; `None` until the user has chosen one.

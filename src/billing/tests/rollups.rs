@@ -2,18 +2,24 @@
 //! failures of the store, and a rebuild writes the same rows.
 
 use super::*;
+use crate::billing::invoice::{InvoiceSums, InvoiceTotals, read_figures};
 use crate::billing::rollups::answer::{UsageQuery, read_usage};
 use crate::billing::rollups::{query, rebuild};
 use crate::billing::write_op::LedgerAction;
-use penstock_ledger::{CorrectedKind, Statement, UtcMonth};
-use penstock_usage::UsageHour;
+use penstock_ledger::{CorrectedKind, Statement, StatementSums, UtcDay, UtcMonth};
+use penstock_usage::{UsageHour, UsageRange};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 /// 2026-10-31T20:00:00Z: the operations of a test pass the end of a month.
 const START: u64 = 1_793_476_800;
-const TERMS: [(&str, &str); 2] =
-    [("t1", r#"{"location":"Paris, France"}"#), ("t2", r#"{"location":"Berlin, Germany"}"#)];
+const TERMS: [(&str, &str); 2] = [
+    (
+        "t1",
+        r#"{"location":"Paris, France","pue":"1.2","input":"1.5","contract":{"share":"0.8","evidence":"annual-ppa"}}"#,
+    ),
+    ("t2", r#"{"location":"Berlin, Germany"}"#),
+];
 
 /// Random operations on a ledger, with their own clock.
 struct Operations {
@@ -128,10 +134,46 @@ fn rows_of(statement: &Statement) -> Vec<penstock_ledger::StatementRow> {
     statement.rows().collect()
 }
 
+/// Checks that each grouping of an invoice adds up to the entries of its account.
+fn assert_invoices_equal_ledger(store: &LedgerStore) {
+    let to = UtcDay::from_unix(months()[1].next().first_day().start() - 1);
+    let range = UsageRange { from: months()[0].first_day(), to };
+    for account in ["acme", "b", "c c"] {
+        let figures = read_figures(store, account, range).unwrap();
+        let mut ledger = StatementSums::default();
+        for month in months() {
+            ledger.add(
+                &report::statement_of_entries(store, month, Some(account))
+                    .unwrap()
+                    .statement
+                    .account(account),
+            );
+        }
+        ledger.granted_credits = 0;
+        ledger.granted_energy = 0;
+        assert_eq!(figures.total.usage.billed, ledger, "{account}");
+        let sum = |rows: Vec<&InvoiceSums>| {
+            let mut sum = InvoiceSums::default();
+            rows.into_iter().for_each(|row| sum.add(row));
+            sum
+        };
+        let total = &figures.total;
+        assert_eq!(&sum(figures.keys.values().collect()), total, "{account}");
+        assert_eq!(&sum(figures.days.values().collect()), total, "{account}");
+        assert_eq!(&sum(figures.locations.values().collect()), total, "{account}");
+        let lines = sum(figures.lines.values().collect()).usage.billed;
+        assert_eq!((lines.eur, lines.credits, lines.requests), (ledger.eur, ledger.credits, ledger.requests));
+        assert!(total.market_g <= ledger.carbon_g && !total.market_g.is_sign_negative(), "{account}");
+        let totals = InvoiceTotals::of(ledger.eur, Decimal::from(19));
+        assert_eq!((totals.net, totals.net + totals.vat), (ledger.rounded_eur(), totals.gross));
+    }
+}
+
 /// Checks that statements and reports from rollups are equal to those from the entries.
 fn assert_equal_to_ledger(store: &LedgerStore) {
     let check = rebuild::verify(store).unwrap();
     assert!(check.is_intact(), "{check:?}");
+    assert_invoices_equal_ledger(store);
     for month in months() {
         for account in [None, Some("acme"), Some("c c")] {
             let entries = report::statement_of_entries(store, month, account).unwrap();

@@ -5,7 +5,9 @@
 mod batches;
 mod catalogue;
 mod compatibility;
+mod console;
 mod files;
+mod invoice;
 mod limits;
 mod listen;
 mod money;
@@ -23,7 +25,9 @@ pub use catalogue::{
     PriceConfig, ScoreConfig, TokenIdsConfig, TokenizerConfig,
 };
 pub use compatibility::{BatchResultFormat, CompatibilityConfig, CostFormat, ImageFormat};
+pub use console::ConsoleConfig;
 pub use files::{FilesConfig, ImagesConfig, SpoolConfig};
+pub use invoice::{InvoiceConfig, InvoiceCustomerConfig};
 pub use limits::LimitsConfig;
 pub use listen::{ClientCertificatePolicy, HttpsConfig, ListenConfig, TlsVersion};
 pub use money::{BillingConfig, CreditPolicy, LedgerConfig, LedgerSync};
@@ -52,6 +56,8 @@ pub struct ConfigFile {
     pub include: Vec<String>,
     /// Listen addresses of the gateway.
     pub listen: ListenConfig,
+    /// Dashboard for account holders.
+    pub console: ConsoleConfig,
     /// Storage of persistent data.
     pub storage: StorageConfig,
     /// Temporary storage of uploads and images.
@@ -74,6 +80,8 @@ pub struct ConfigFile {
     pub images: ImagesConfig,
     /// Prices and credit.
     pub billing: BillingConfig,
+    /// Seller, customers and VAT on invoices.
+    pub invoice: InvoiceConfig,
     /// Recording of charges.
     pub ledger: LedgerConfig,
     /// Processing of batches.

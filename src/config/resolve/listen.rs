@@ -1,7 +1,7 @@
 //! Listeners: addresses, TLS, host names, and ports that clash.
 
 use super::super::raw::{self, ConfigFile, OneOrMany};
-use super::super::settings::{HttpsSettings, ListenSettings, SimulatorSettings};
+use super::super::settings::{ConsoleSettings, HttpsSettings, ListenSettings, SimulatorSettings};
 use super::key_path::KeyPath;
 use super::{SettingsResolver, url};
 use penstock_http_wire::host::{self, KnownHosts};
@@ -62,7 +62,7 @@ impl SettingsResolver<'_> {
     }
 
     /// Resolves the host names of the gateway.
-    fn resolve_hosts(
+    pub fn resolve_hosts(
         &mut self,
         written: &[String],
         public_url: Option<&str>,
@@ -86,7 +86,7 @@ impl SettingsResolver<'_> {
     }
 
     /// Parses the scheme and host that clients write before `/v1`.
-    fn resolve_public_url(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<Box<str>> {
+    pub fn resolve_public_url(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<Box<str>> {
         match url::parse_base_url(text) {
             Ok(base) if base.path_prefix.is_empty() => {
                 let scheme = if base.tls { "https" } else { "http" };
@@ -151,6 +151,7 @@ impl SettingsResolver<'_> {
     pub fn check_port_clashes(
         &mut self,
         listen: Option<&ListenSettings>,
+        console: Option<&ConsoleSettings>,
         simulators: &[SimulatorSettings],
         top: &KeyPath<'_>,
     ) {
@@ -163,6 +164,11 @@ impl SettingsResolver<'_> {
         }
         all.extend(listen.https.as_ref().map(|https| (https.address, spot.key("https").key("address"))));
         all.push((listen.admin, spot.key("admin")));
+        let dashboard = top.key("console").key("listen");
+        for (index, address) in console.iter().flat_map(|console| console.listen.iter()).enumerate() {
+            let several = console.is_some_and(|console| console.listen.len() != 1);
+            all.push((*address, if several { dashboard.element(index) } else { dashboard.clone() }));
+        }
         for (index, simulated) in simulators.iter().enumerate() {
             all.push((simulated.address, top.key("simulated").element(index).key("address")));
         }

@@ -3,6 +3,7 @@
 
 mod bounds;
 mod catalogue;
+mod console;
 mod country;
 mod cycles;
 mod energy;
@@ -10,6 +11,7 @@ mod exports;
 mod fallbacks;
 mod folder;
 mod grid;
+mod invoice;
 mod key_path;
 mod listen;
 mod offer;
@@ -27,7 +29,7 @@ mod url;
 use super::changes::ConfigDocument;
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::load::AdminTarget;
-use super::raw::ConfigFile;
+use super::raw::{ConfigFile, OneOrMany};
 use super::settings::{ConfigVersion, Settings};
 use super::spanned_toml::SpannedValue;
 use key_path::KeyPath;
@@ -78,15 +80,15 @@ pub fn resolve_settings(
 ) -> Option<Settings> {
     let raw = read_document(root).map_err(|mistake| report.mistakes.push(mistake)).ok()?;
     let top = KeyPath::root(root);
-    let mut proof =
-        SettingsResolver { environment: around, names, report, watched_files: Vec::new(), unknown_models: 0 };
+    let mut proof = SettingsResolver::new(around, names, report);
     let listen = proof.resolve_listen(&raw, &top);
+    let console = proof.resolve_console(&raw, &top);
     let storage = proof.storage(&raw, &top);
     let spool = proof.resolve_spool(&raw, &top);
     let files = proof.files(&raw, &top);
     let exports = proof.resolve_exports(&raw, &top, files.as_ref());
     let simulators = proof.resolve_simulators(&raw, &top);
-    proof.check_port_clashes(listen.as_ref(), &simulators, &top);
+    proof.check_port_clashes(listen.as_ref(), console.as_ref(), &simulators, &top);
     let models = proof.resolve_models(&raw, &top);
     let providers = proof.resolve_providers(&raw, &top);
     let offers = proof.resolve_offers(&raw, &models, &providers, &top);
@@ -94,11 +96,13 @@ pub fn resolve_settings(
     let grid = proof.resolve_grid(&raw, &top);
     let overload = proof.resolve_overload(&raw, &top);
     proof.check_bounds(&raw, &top);
+    let invoice = proof.resolve_invoice(&raw, &top);
     let document = serde_json::to_vec(&raw).unwrap_or_default();
     let settings = Settings {
         version: config_version(&document),
         document: ConfigDocument::new(document),
         listen: listen?,
+        console: console?,
         spool: spool?,
         files: files?,
         storage: storage?,
@@ -109,6 +113,7 @@ pub fn resolve_settings(
         impact: server::impact_settings(&raw),
         images: server::image_settings(&raw),
         billing: server::billing_settings(&raw),
+        invoice,
         ledger: server::ledger_settings(&raw),
         batches: server::batches(&raw),
         compatibility: server::compatibility_settings(&raw),
@@ -140,13 +145,7 @@ pub fn resolve_admin_target(
     let top = KeyPath::root(root);
     let names = DefinedNames::default();
     let mut report = Diagnostics::default();
-    let mut proof = SettingsResolver {
-        environment: around,
-        names: &names,
-        report: &mut report,
-        watched_files: Vec::new(),
-        unknown_models: 0,
-    };
+    let mut proof = SettingsResolver::new(around, &names, &mut report);
     let storage = proof.storage(&raw, &top);
     let files = proof.files(&raw, &top).map(|files| files.path);
     let store_mistakes = std::mem::take(&mut proof.report.mistakes);
@@ -154,11 +153,22 @@ pub fn resolve_admin_target(
     let folder = top.key("storage").key("path").file(&raw.storage.path);
     match admin {
         Some(admin) => {
+            let dashboard = dashboard_url(&raw);
             let files = files.unwrap_or_else(|| folder.join("files"));
-            Ok(AdminTarget { admin, folder, files, storage: storage.ok_or(store_mistakes) })
+            Ok(AdminTarget { admin, dashboard, folder, files, storage: storage.ok_or(store_mistakes) })
         }
         None => Err(report.mistakes),
     }
+}
+
+/// Base URL of the dashboard: the public one, or the first address it listens on.
+fn dashboard_url(raw: &ConfigFile) -> Option<String> {
+    let first = match &raw.console.listen {
+        OneOrMany::One(one) => Some(one),
+        OneOrMany::Many(many) => many.first(),
+    }?;
+    let public = raw.console.public_url.as_ref().map(|url| url.trim_end_matches('/').to_owned());
+    Some(public.unwrap_or_else(|| format!("http://{first}")))
 }
 
 /// Mistake for a document that cannot be deserialized. This cannot happen after the schema check, but would not be
@@ -188,6 +198,12 @@ struct SettingsResolver<'a> {
     watched_files: Vec<PathBuf>,
     /// Number of unknown model names so far.
     unknown_models: usize,
+}
+
+impl<'a> SettingsResolver<'a> {
+    fn new(environment: ResolveEnv<'a>, names: &'a DefinedNames, report: &'a mut Diagnostics) -> Self {
+        Self { environment, names, report, watched_files: Vec::new(), unknown_models: 0 }
+    }
 }
 
 impl SettingsResolver<'_> {

@@ -2,6 +2,8 @@
 //! It is immutable; a reload creates a new one.
 
 mod compatibility;
+mod console;
+mod invoice;
 mod limits;
 mod offers;
 mod restart_only;
@@ -9,6 +11,8 @@ mod routing;
 mod storage;
 
 pub use compatibility::CompatibilitySettings;
+pub use console::ConsoleSettings;
+pub use invoice::{InvoiceCustomer, InvoiceParty, InvoiceSettings};
 pub use limits::{LimitSettings, OverloadSettings};
 pub use offers::*;
 pub use restart_only::RestartOnlySettings;
@@ -37,6 +41,8 @@ pub struct Settings {
     pub document: ConfigDocument,
     /// Listeners.
     pub listen: ListenSettings,
+    /// Dashboard for account holders.
+    pub console: ConsoleSettings,
     /// Store of persistent data.
     pub storage: StorageSettings,
     /// Periodic archives of the store.
@@ -57,6 +63,8 @@ pub struct Settings {
     pub images: ImageSettings,
     /// Prices and credit.
     pub billing: BillingSettings,
+    /// Seller and customers on invoices.
+    pub invoice: InvoiceSettings,
     /// Recording of charges.
     pub ledger: LedgerSettings,
     /// Processing of batches.

@@ -1,8 +1,9 @@
 //! Settings that a reload cannot change: a process opens its sockets and folders and starts its threads only once.
 
+use super::super::secret::SecretText;
 use super::{
-    DatabasePassword, ExportSettings, FileSettings, LedgerSettings, ListenSettings, Settings,
-    SimulatorSettings, SpoolSettings, StorageEngine, StorageSettings,
+    ConsoleSettings, DatabasePassword, ExportSettings, FileSettings, LedgerSettings, ListenSettings,
+    Settings, SimulatorSettings, SpoolSettings, StorageEngine, StorageSettings,
 };
 use sha2::{Digest, Sha256};
 
@@ -17,6 +18,7 @@ impl Settings {
     pub fn restart_only(&self) -> RestartOnlySettings {
         let Self {
             listen: ListenSettings { http, https, public_url: _, hosts: _, cors: _, documentation: _, admin },
+            console: ConsoleSettings { listen: console, public_url: _, hosts: _ },
             storage: StorageSettings { path: storage, ballast_bytes, engine, pepper },
             exports: ExportSettings { path: exports, every: _, keep: _ },
             spool: SpoolSettings { path: spool, memory, disk },
@@ -42,6 +44,7 @@ impl Settings {
             impact: _,
             images: _,
             billing: _,
+            invoice: _,
             batches: _,
             document: _,
             compatibility: _,
@@ -54,20 +57,18 @@ impl Settings {
             providers: _,
             offers: _,
         } = self;
-        let https = https.as_ref().map(|https| https.address);
-        // Digest of the secret, to detect a change.
-        let pepper = pepper.as_ref().map(|pepper| Sha256::digest(pepper.reveal()));
         let (database, password) = database_digests(engine);
         RestartOnlySettings(vec![
             ("listen.http", format!("{http:?}")),
-            ("listen.https", format!("{https:?}")),
+            ("listen.https", format!("{:?}", https.as_ref().map(|https| https.address))),
             ("listen.admin", admin.to_string()),
+            ("console.listen", format!("{console:?}")),
             ("storage.path", storage.display().to_string()),
             ("storage.ballast", ballast_bytes.to_string()),
             ("storage.engine", database.is_some().to_string()),
             ("storage.url", format!("{database:?}")),
             ("storage.password", format!("{password:?}")),
-            ("storage.pepper", format!("{pepper:?}")),
+            ("storage.pepper", secret_digest(pepper.as_ref())),
             ("storage.export.path", exports.display().to_string()),
             ("spool.path", spool.display().to_string()),
             ("spool.memory", memory.to_string()),
@@ -80,6 +81,11 @@ impl Settings {
             ("simulated", simulated_providers(simulators)),
         ])
     }
+}
+
+/// Returns the digest of a secret, to detect a change.
+fn secret_digest(secret: Option<&SecretText>) -> String {
+    format!("{:?}", secret.map(|secret| Sha256::digest(secret.reveal())))
 }
 
 impl RestartOnlySettings {

@@ -2,6 +2,7 @@
 //! every wait is for a condition, within a limit that only a hang can reach.
 
 pub mod batch_jobs;
+pub mod browser;
 pub mod certificates;
 pub mod client;
 pub mod endless_provider;

@@ -82,7 +82,7 @@ pub fn account_blocks(account: &Value, balance: &Value, keys: &Value, may_change
     ]
 }
 
-fn account_tiles(account: &Value, balance: &Value) -> Vec<Tile> {
+pub(super) fn account_tiles(account: &Value, balance: &Value) -> Vec<Tile> {
     let state = text(account, "state");
     let wallet = |name: &str, unit: &str| {
         let wallet = balance.get(name).cloned().unwrap_or_default();

@@ -3,10 +3,10 @@
 use super::encode;
 use crate::block::{Field, FieldKind, Form};
 
-/// Form to sign in.
+/// Form to sign in to the pages below `root`.
 #[must_use]
-pub fn sign_in_form() -> Form {
-    Form::new("/console/sign-in", "Sign in", "Sign in")
+pub fn sign_in_form(root: &str) -> Form {
+    Form::new(format!("{root}sign-in"), "Sign in", "Sign in")
         .with(Field::new("name", "Name").required().autocomplete("username"))
         .with(
             Field::new("password", "Password")
@@ -18,11 +18,11 @@ pub fn sign_in_form() -> Form {
 
 /// Form with which an invited person chooses a password.
 #[must_use]
-pub fn invitation_form(token: &str) -> Form {
+pub fn invitation_form(root: &str, token: &str) -> Form {
     let field = |name, label| {
         Field::new(name, label).kind(FieldKind::Password).required().autocomplete("new-password")
     };
-    Form::new(format!("/console/invitation/{}", encode(token)), "Choose a password", "Save and sign in")
+    Form::new(format!("{root}invitation/{}", encode(token)), "Choose a password", "Save and sign in")
         .with(field("password", "Password").help("12 characters or more."))
         .with(field("again", "The same password again"))
 }
@@ -39,18 +39,26 @@ pub fn account_form() -> Form {
         .with(Field::new("name", "Name"))
 }
 
-/// Form for a new key of an account.
+/// Form for a new key that is sent to `path`.
 #[must_use]
-pub fn key_form(account: &str) -> Form {
-    Form::new(format!("/console/accounts/{}/keys", encode(account)), "New key", "Create")
+pub fn key_form(path: &str) -> Form {
+    Form::new(path, "New key", "Create")
         .with(Field::new("name", "Name").required().help("Describes where the key is used."))
         .with(
             Field::new("scopes", "Scopes")
                 .value("inference.*")
                 .help("Names with commas between them, such as inference.chat, account.read."),
         )
+        .with(Field::new("models", "Models").help("Ids with commas between them; empty for all."))
         .with(Field::new("requests_per_minute", "Requests per minute").help("Empty for no limit."))
+        .with(Field::new("tokens_per_minute", "Tokens per minute").help("Empty for no limit."))
+        .with(Field::new("budget_per_day", "Credits per day").help("Empty for no limit."))
         .with(Field::new("budget_per_month", "Credits per month").help("Empty for no limit."))
+        .with(
+            Field::new("last_day", "Last day, UTC")
+                .kind(FieldKind::Date)
+                .help("Empty if it does not expire."),
+        )
 }
 
 /// Form for a grant to an account. `id` is unique, so that the form has one effect however often it is sent.
@@ -70,10 +78,12 @@ pub fn user_form() -> Form {
         ("operator", "Operator: providers, configuration, batches, files"),
         ("finance", "Finance: accounts, balances, grants"),
         ("admin", "Administrator: everything, and the users"),
+        ("account", "Account holder: the dashboard of one account"),
     ];
     Form::new("/console/users", "Invite a user", "Invite")
         .with(Field::new("name", "Name").required().help("Letters, digits, `.`, `_`, `-` or `@`."))
         .with(Field::new("role", "Role").kind(FieldKind::Choice(roles)).value("viewer"))
+        .with(Field::new("account", "Account").help("Of an account holder; empty for other roles."))
 }
 
 /// Form that validates a pasted configuration.

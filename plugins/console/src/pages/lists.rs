@@ -4,9 +4,9 @@ use super::{encode, next_page, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Form, NoticeKind, Table};
 use serde_json::Value;
 
-/// Table of batches; `may_change` adds the buttons.
+/// Table of batches, below `root`; `may_change` adds the buttons.
 #[must_use]
-pub fn batches_blocks(batches: &Value, may_change: bool) -> Vec<Block> {
+pub fn batches_blocks(batches: &Value, root: &str, may_change: bool) -> Vec<Block> {
     let row = |batch: &Value| {
         let status = text(batch, "status");
         let mark = match &*status {
@@ -16,7 +16,7 @@ pub fn batches_blocks(batches: &Value, may_change: bool) -> Vec<Block> {
         };
         let counts = batch.get("request_counts").cloned().unwrap_or_default();
         let is_open = matches!(&*status, "validating" | "in_progress");
-        let path = format!("/console/batches/{}/cancel", encode(&text(batch, "id")));
+        let path = format!("{root}batches/{}/cancel", encode(&text(batch, "id")));
         vec![
             text_cell(batch, "id"),
             text_cell(batch, "account"),
@@ -50,17 +50,17 @@ pub fn batches_blocks(batches: &Value, may_change: bool) -> Vec<Block> {
         ],
         rows: rows(batches).iter().map(row).collect(),
         empty: "There are no batches.",
-        next: next_page(batches, "/console/batches"),
+        next: next_page(batches, &format!("{root}batches")),
     })]
 }
 
-/// Table of files.
+/// Table of files, below `root`; `may_change` adds the buttons.
 #[must_use]
-pub fn files_blocks(files: &Value) -> Vec<Block> {
+pub fn files_blocks(files: &Value, root: &str, may_change: bool) -> Vec<Block> {
     let row = |file: &Value| {
         let status = text(file, "status");
         let mark = if status == "error" { CellState::Bad } else { CellState::None };
-        vec![
+        let mut cells = vec![
             text_cell(file, "id"),
             text_cell(file, "account"),
             text_cell(file, "filename"),
@@ -70,16 +70,22 @@ pub fn files_blocks(files: &Value) -> Vec<Block> {
             quantity_cell(file, "lines", ""),
             time_cell(file, "created"),
             time_cell(file, "expires"),
-        ]
+        ];
+        if may_change {
+            let path = format!("{root}files/{}/delete", encode(&text(file, "id")));
+            cells.push(Cell::button(Form { is_final: true, ..Form::new(path, "", "Delete") }));
+        }
+        cells
     };
+    let mut headings =
+        vec!["File", "Account", "Name", "Purpose", "Status", "Bytes", "Lines", "Created", "Expires"];
+    headings.extend(may_change.then_some("Action"));
     vec![Block::Table(Table {
         title: "Files".to_owned(),
-        headings: vec![
-            "File", "Account", "Name", "Purpose", "Status", "Bytes", "Lines", "Created", "Expires",
-        ],
+        headings,
         rows: rows(files).iter().map(row).collect(),
         empty: "There are no files.",
-        next: next_page(files, "/console/files"),
+        next: next_page(files, &format!("{root}files")),
     })]
 }
 
@@ -139,6 +145,7 @@ pub fn users_blocks(users: &Value) -> Vec<Block> {
         vec![
             Cell::text(name.clone()),
             text_cell(user, "role"),
+            text_cell(user, "account"),
             Cell::text(state).with_state(mark),
             time_cell(user, "created"),
             time_cell(user, "invitation_expires"),
@@ -148,7 +155,16 @@ pub fn users_blocks(users: &Value) -> Vec<Block> {
     };
     vec![Block::Table(Table {
         title: "Users".to_owned(),
-        headings: vec!["Name", "Role", "State", "Created", "Invitation until", "Invitation", "Access"],
+        headings: vec![
+            "Name",
+            "Role",
+            "Account",
+            "State",
+            "Created",
+            "Invitation until",
+            "Invitation",
+            "Access",
+        ],
         rows: rows(users).iter().map(row).collect(),
         empty: "There are no users.",
         next: None,

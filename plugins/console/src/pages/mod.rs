@@ -1,20 +1,28 @@
 //! Pages from the answers of the admin API. Members that an answer lacks are shown as a dash.
 
 mod accounts;
+mod dashboard;
 mod forms;
+mod invoice;
 mod lists;
 mod overview;
 mod providers;
+mod statement;
 mod usage;
 
 pub use accounts::{account_blocks, accounts_blocks};
+pub use dashboard::{
+    dashboard_key_blocks, dashboard_keys_blocks, dashboard_overview_blocks, key_limits_form,
+};
 pub use forms::{
     account_form, check_form, grant_form, invitation_form, key_form, reload_form, sign_in_form, user_form,
 };
+pub use invoice::{invoice_blocks, invoice_csv, invoice_form};
 pub use lists::{audit_blocks, batches_blocks, change_table, files_blocks, users_blocks};
 pub use overview::overview_blocks;
 pub use providers::provider_blocks;
-pub use usage::{UsageView, usage_blocks, usage_form};
+pub use statement::{key_names, statement_blocks, statement_csv, statement_form};
+pub use usage::{ACCOUNT_DIMENSIONS, GATEWAY_DIMENSIONS, UsageView, usage_blocks, usage_form};
 
 use crate::block::Cell;
 use crate::format;

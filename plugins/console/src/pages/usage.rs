@@ -20,16 +20,49 @@ pub struct UsageView {
     pub to: String,
     /// Dimension of the series.
     pub by: String,
+    /// Dimensions that can be chosen, with their names.
+    pub dimensions: &'static [(&'static str, &'static str)],
+    /// Names of the keys by their ids, for the dimension `key`.
+    pub key_names: BTreeMap<String, String>,
     /// True if money is shown.
     pub with_money: bool,
+}
+
+/// Dimensions of the usage of all accounts.
+pub const GATEWAY_DIMENSIONS: &[(&str, &str)] =
+    &[("model", "Model"), ("provider", "Provider"), ("location", "Location"), ("outcome", "Outcome")];
+/// Dimensions of the usage of one account.
+pub const ACCOUNT_DIMENSIONS: &[(&str, &str)] =
+    &[("model", "Model"), ("key", "Key"), ("day", "Day"), ("location", "Location"), ("outcome", "Outcome")];
+
+impl UsageView {
+    /// Dimensions of the query, for `group_by`.
+    #[must_use]
+    pub fn group_by(&self) -> String {
+        if self.by == "day" { "day".to_owned() } else { format!("day,{}", self.by) }
+    }
+
+    /// Name of the group of a row.
+    fn group_name(&self, row: &Value) -> String {
+        let name = text(row, &self.by);
+        match &*self.by {
+            "key" => self.key_names.get(&name).cloned().unwrap_or(name),
+            _ if name.is_empty() => "not answered".to_owned(),
+            _ => name,
+        }
+    }
+
+    /// Name of the series of a row: one for all days, or one for each group.
+    fn series_name(&self, row: &Value) -> String {
+        if self.by == "day" { "all".to_owned() } else { self.group_name(row) }
+    }
 }
 
 /// Form with the range of days and the dimension.
 #[must_use]
 pub fn usage_form(view: &UsageView) -> Form {
-    let dimensions =
-        vec![("model", "Model"), ("provider", "Provider"), ("location", "Location"), ("outcome", "Outcome")];
-    let by = Field::new("by", "Grouped by").kind(FieldKind::Choice(dimensions)).value(view.by.clone());
+    let dimensions = FieldKind::Choice(view.dimensions.to_vec());
+    let by = Field::new("by", "Grouped by").kind(dimensions).value(view.by.clone());
     let mut form = Form::new(view.path.clone(), "Range", "Show")
         .with(Field::new("from", "First day, UTC").kind(FieldKind::Date).value(view.from.clone()))
         .with(Field::new("to", "Last day, UTC").kind(FieldKind::Date).value(view.to.clone()))
@@ -47,29 +80,35 @@ pub fn usage_blocks(usage: &Value, view: &UsageView) -> Vec<Block> {
         ("Generated tokens", "output_tokens", ""),
         ("Energy", "energy_kwh", "kWh"),
         ("Carbon, location-based", "carbon_g_co2", "g"),
+        ("Water", "water_liters", "l"),
     ];
     if view.with_money {
         figures.push(("Charged", "eur", "EUR"));
     }
     for (title, member, unit) in figures {
-        let title = format!("{title} per day by {}", view.by);
-        blocks.push(Block::Chart(chart(usage, &view.by, member, title, unit)));
+        let title = if view.by == "day" {
+            format!("{title} per day")
+        } else {
+            format!("{title} per day by {}", view.by)
+        };
+        blocks.push(Block::Chart(usage_chart(usage, view, member, title, unit)));
     }
     blocks.push(Block::Table(table(usage, view)));
     blocks
 }
 
-/// Name of a value of the dimension.
-fn group_name(row: &Value, by: &str) -> String {
-    let name = text(row, by);
-    if name.is_empty() { "not answered".to_owned() } else { name }
-}
-
-fn chart(usage: &Value, by: &str, member: &str, title: String, unit: &'static str) -> BarChart {
+/// Bars per day of one figure, with a series for each of the largest groups.
+pub(super) fn usage_chart(
+    usage: &Value,
+    view: &UsageView,
+    member: &str,
+    title: String,
+    unit: &'static str,
+) -> BarChart {
     let days = days(usage);
     let mut totals: BTreeMap<String, f64> = BTreeMap::new();
     for row in rows(usage) {
-        *totals.entry(group_name(row, by)).or_default() += number(row, member).unwrap_or(0.0);
+        *totals.entry(view.series_name(row)).or_default() += number(row, member).unwrap_or(0.0);
     }
     let mut names: Vec<(String, f64)> = totals.into_iter().filter(|(_, total)| *total > 0.0).collect();
     names.sort_by(|one, other| other.1.total_cmp(&one.1));
@@ -77,7 +116,7 @@ fn chart(usage: &Value, by: &str, member: &str, title: String, unit: &'static st
     let values = |is_of: &dyn Fn(&str) -> bool| {
         let value = |day: &String| {
             let rows =
-                rows(usage).iter().filter(|row| text(row, "day") == *day && is_of(&group_name(row, by)));
+                rows(usage).iter().filter(|row| text(row, "day") == *day && is_of(&view.series_name(row)));
             rows.filter_map(|row| number(row, member)).sum()
         };
         days.iter().map(value).collect()
@@ -124,7 +163,7 @@ fn table(usage: &Value, view: &UsageView) -> Table {
         ("eur", "EUR"),
     ];
     for row in rows(usage) {
-        let sums = groups.entry(group_name(row, &view.by)).or_default();
+        let sums = groups.entry(view.group_name(row)).or_default();
         for (member, _) in MEMBERS {
             *sums.entry(member).or_default() += number(row, member).unwrap_or(0.0);
         }
@@ -176,7 +215,8 @@ mod tests {
             .map(|index| json!({ "day": "2026-11-02", "model": format!("m{index}"), "requests": index }))
             .collect();
         let usage = json!({ "from": "2026-11-01", "to": "2026-11-03", "data": rows });
-        let chart = chart(&usage, "model", "requests", String::new(), "");
+        let view = UsageView { by: "model".to_owned(), ..UsageView::default() };
+        let chart = usage_chart(&usage, &view, "requests", String::new(), "");
         assert_eq!(chart.labels, ["11-01", "11-02", "11-03"]);
         assert_eq!(chart.series.len(), MAX_SERIES + 1);
         assert_eq!(chart.series[0].name, "m9");

@@ -1,0 +1,155 @@
+//! Pages of the account holders' dashboard.
+
+use super::accounts::account_tiles;
+use super::usage::{UsageView, usage_chart};
+use super::{encode, number, quantity_cell, rows, text, text_cell, time_cell};
+use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Table, Tile};
+use crate::format::quantity;
+use serde_json::Value;
+
+/// Times for which the previous secret stays valid after a rotation.
+const OVERLAPS: [(&str, &str); 4] =
+    [("86400", "One day"), ("604800", "Seven days"), ("3600", "One hour"), ("0", "None: it ends at once")];
+
+/// Balance of the account, and its usage of the last days by model.
+#[must_use]
+pub fn dashboard_overview_blocks(account: &Value, balance: &Value, usage: &Value) -> Vec<Block> {
+    let balance = rows(balance).first().cloned().unwrap_or_default();
+    let mut blocks = Vec::new();
+    if text(account, "state") == "suspended" {
+        let text = "The account is suspended: its keys are refused.".to_owned();
+        blocks.push(Block::Notice(NoticeKind::Warning, text));
+    }
+    blocks.push(Block::Tiles(account_tiles(account, &balance)));
+    blocks.push(Block::Tiles(total_tiles(usage)));
+    let view = UsageView { by: "model".to_owned(), ..UsageView::default() };
+    for (title, member, unit) in [
+        ("Requests", "requests", ""),
+        ("Charged", "eur", "EUR"),
+        ("Carbon, location-based", "carbon_g_co2", "g"),
+    ] {
+        let title = format!("{title} per day by model");
+        blocks.push(Block::Chart(usage_chart(usage, &view, member, title, unit)));
+    }
+    blocks
+}
+
+/// Sums of all days of a usage answer.
+fn total_tiles(usage: &Value) -> Vec<Tile> {
+    let total = usage.get("total").cloned().unwrap_or_default();
+    let figure = |name: &str, unit: &str| {
+        number(&total, name).map_or_else(|| "–".to_owned(), |amount| quantity(amount, unit))
+    };
+    let range = format!("{} to {}", figure("carbon_g_co2_low", "g"), figure("carbon_g_co2_high", "g"));
+    let since = format!("since {}", text(usage, "from"));
+    let figures = [
+        ("Charged", figure("eur", "EUR"), since),
+        (
+            "Requests",
+            figure("requests", ""),
+            format!("{} without a charge", figure("requests_not_charged", "")),
+        ),
+        ("Energy", figure("energy_kwh", "kWh"), "failed attempts included".to_owned()),
+        ("Carbon, location-based", figure("carbon_g_co2", "g"), range),
+        ("Water", figure("water_liters", "l"), String::new()),
+    ];
+    figures
+        .map(|(label, value, detail)| Tile { label: label.to_owned(), value, detail, state: CellState::None })
+        .into()
+}
+
+/// State of a key.
+fn key_state(key: &Value) -> Cell {
+    let is_revoked = key.get("revoked").is_some_and(|revoked| !revoked.is_null());
+    if is_revoked {
+        Cell::text("revoked").with_state(CellState::Bad)
+    } else {
+        Cell::text("valid").with_state(CellState::Good)
+    }
+}
+
+/// Table of the keys, each with a link to its page below `root`.
+#[must_use]
+pub fn dashboard_keys_blocks(keys: &Value, root: &str) -> Vec<Block> {
+    let row = |key: &Value| {
+        let id = text(key, "id");
+        let name = match text(key, "name") {
+            name if name.is_empty() => id.clone(),
+            name => name,
+        };
+        let now = key.get("now").cloned().unwrap_or_default();
+        vec![
+            Cell::link(name, format!("{root}keys/{}", encode(&id))),
+            Cell::text(id),
+            text_cell(key, "scopes"),
+            key_state(key),
+            time_cell(key, "created"),
+            time_cell(key, "last_used"),
+            quantity_cell(&now, "spent_this_month", "credits"),
+        ]
+    };
+    vec![Block::Table(Table {
+        title: "Keys".to_owned(),
+        headings: vec!["Name", "Id", "Scopes", "State", "Created", "Last used", "Spent this month"],
+        rows: rows(keys).iter().map(row).collect(),
+        empty: "The account has no keys.",
+        next: super::next_page(keys, &format!("{root}keys")),
+    })]
+}
+
+/// Figures of a key, and its forms: limits, rotation, revocation.
+#[must_use]
+pub fn dashboard_key_blocks(key: &Value, root: &str) -> Vec<Block> {
+    let path = format!("{root}keys/{}", encode(&text(key, "id")));
+    let facts = [
+        ("Name", text_cell(key, "name")),
+        ("Id", text_cell(key, "id")),
+        ("State", key_state(key)),
+        ("Scopes", text_cell(key, "scopes")),
+        (
+            "Models",
+            key.get("models")
+                .filter(|models| !models.is_null())
+                .map_or_else(|| Cell::text("all"), |_| text_cell(key, "models")),
+        ),
+        ("Created", time_cell(key, "created")),
+        ("Last used", time_cell(key, "last_used")),
+        ("Expires", time_cell(key, "expires")),
+        ("Rotated", time_cell(key, "rotated")),
+        ("Previous secret valid until", time_cell(key, "previous_good_until")),
+    ];
+    let mut blocks = vec![Block::Table(Table {
+        title: "Key".to_owned(),
+        headings: vec!["Property", "Value"],
+        rows: facts.into_iter().map(|(name, cell)| vec![Cell::text(name), cell]).collect(),
+        empty: "",
+        next: None,
+    })];
+    if key.get("revoked").is_none_or(Value::is_null) {
+        blocks.push(Block::Form(key_limits_form(key, &path)));
+        let overlap = Field::new("overlap_seconds", "The previous secret stays valid for")
+            .kind(FieldKind::Choice(OVERLAPS.to_vec()))
+            .value("86400");
+        blocks.push(Block::Form(Form::new(format!("{path}/rotate"), "New secret", "Rotate").with(overlap)));
+        let mut revoke = Form::new(format!("{path}/revoke"), "Revoke for ever", "Revoke");
+        revoke.is_final = true;
+        blocks.push(Block::Form(revoke));
+    }
+    blocks
+}
+
+/// Form with the name and the limits of a key, as they are; `path` is that of the key's page.
+#[must_use]
+pub fn key_limits_form(key: &Value, path: &str) -> Form {
+    let limits = key.get("limits").cloned().unwrap_or_default();
+    let value = |name: &str| limits.get(name).filter(|value| !value.is_null()).map(|_| text(&limits, name));
+    let field = |name, label| Field::new(name, label).value(value(name).unwrap_or_default());
+    let name = key.get("name").and_then(Value::as_str).unwrap_or_default();
+    Form::new(format!("{path}/limits"), "Name and limits", "Save")
+        .with(Field::new("name", "Name").required().value(name))
+        .with(field("requests_per_minute", "Requests per minute").help("Empty for no limit."))
+        .with(field("tokens_per_minute", "Tokens per minute"))
+        .with(field("concurrent", "Concurrent requests"))
+        .with(field("budget_per_day", "Credits per day"))
+        .with(field("budget_per_month", "Credits per month"))
+}

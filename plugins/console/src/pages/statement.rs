@@ -1,0 +1,218 @@
+//! Statement of a month for one account: page, form and CSV.
+
+use super::{encode, quantity_cell, rows, text};
+use crate::block::{Block, Cell, CellState, Field, Form, Table, Tile};
+use crate::csv::{CsvColumn, CsvStyle, CsvTable};
+use crate::format::quantity;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Columns of the CSV, with the unit of each figure in its name.
+const COLUMNS: &[CsvColumn] = &[
+    ("month", false),
+    ("row", false),
+    ("account", false),
+    ("key", false),
+    ("key_name", false),
+    ("model", false),
+    ("requests", true),
+    ("requests_not_charged", true),
+    ("requests_counted_by_gateway", true),
+    ("input_tokens", true),
+    ("cached_input_tokens", true),
+    ("output_tokens", true),
+    ("images", true),
+    ("audio_seconds", true),
+    ("energy_kwh", true),
+    ("carbon_g_co2e", true),
+    ("water_liters", true),
+    ("credits", true),
+    ("charged_kwh", true),
+    ("eur", true),
+    ("eur_rounded", true),
+    ("granted_credits", true),
+    ("granted_kwh", true),
+];
+
+/// Form that selects the month of the page at `path`.
+#[must_use]
+pub fn statement_form(path: &str, month: &str) -> Form {
+    let mut form = Form::new(path, "Month", "Show")
+        .with(Field::new("month", "Month, UTC").value(month).help("Such as 2026-11."));
+    form.is_query = true;
+    form
+}
+
+/// Account of a statement: the first, or an empty one.
+fn account_of(statement: &Value) -> Value {
+    let first = statement.get("accounts").and_then(Value::as_array).and_then(|accounts| accounts.first());
+    first.cloned().unwrap_or_default()
+}
+
+/// Sums of the month, by key and by model, with links to the downloads next to the page at `path`.
+#[must_use]
+pub fn statement_blocks(statement: &Value, key_names: &BTreeMap<String, String>, path: &str) -> Vec<Block> {
+    let account = account_of(statement);
+    let month = text(statement, "month");
+    let link = |kind: &str, style: &str, name: &str| {
+        (format!("{path}.{kind}?month={}{style}", encode(&month)), name.to_owned())
+    };
+    let mut blocks = vec![
+        Block::Tiles(tiles(&account)),
+        Block::Links(vec![
+            link("csv", "", "CSV, decimal point"),
+            link("csv", "&separator=%3B&decimal=%2C", "CSV, semicolon and decimal comma"),
+            link("json", "", "JSON, with the prices of every charge"),
+        ]),
+    ];
+    let name = |id: &str| match key_names.get(id) {
+        Some(name) if !name.is_empty() => format!("{name} ({id})"),
+        _ => id.to_owned(),
+    };
+    blocks.push(Block::Table(sums_table("Keys", list(&account, "keys"), |row| name(&text(row, "key")))));
+    blocks.push(Block::Table(sums_table("Models", list(&account, "models"), |row| text(row, "model"))));
+    let boundary =
+        [("boundary", ""), ("methodologies", "Methodology"), ("grid_sources", "Grid"), ("places", "Places")];
+    let notes = boundary.map(|(member, title)| match title {
+        "" => text(statement, member),
+        title => format!("{title}: {}", text(statement, member)),
+    });
+    blocks.push(Block::Code(notes.join("\n")));
+    blocks
+}
+
+fn list<'v>(account: &'v Value, name: &str) -> &'v [Value] {
+    account.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn tiles(account: &Value) -> Vec<Tile> {
+    let figure = |name: &str, unit: &str| {
+        super::number(account, name).map_or_else(|| "–".to_owned(), |amount| quantity(amount, unit))
+    };
+    let tile = |label: &str, value: String, detail: String| Tile {
+        label: label.to_owned(),
+        value,
+        detail,
+        state: CellState::None,
+    };
+    vec![
+        tile(
+            "Charged",
+            format!("{} EUR", text(account, "eur_rounded")),
+            format!("{} credits", text(account, "credits")),
+        ),
+        tile(
+            "Requests",
+            figure("requests", ""),
+            format!("{} without a charge", figure("requests_not_charged", "")),
+        ),
+        tile("Energy", figure("energy_kwh", "kWh"), "failed attempts included".to_owned()),
+        tile("Carbon, location-based", figure("carbon_g_co2e", "g"), "CO₂ equivalent".to_owned()),
+        tile("Water", figure("water_liters", "l"), String::new()),
+        tile("Granted", figure("granted_credits", "credits"), figure("granted_kwh", "kWh")),
+    ]
+}
+
+fn sums_table(title: &str, list: &[Value], name: impl Fn(&Value) -> String) -> Table {
+    let row = |row: &Value| {
+        vec![
+            Cell::text(name(row)),
+            quantity_cell(row, "requests", ""),
+            quantity_cell(row, "input_tokens", ""),
+            quantity_cell(row, "output_tokens", ""),
+            quantity_cell(row, "energy_kwh", "kWh"),
+            quantity_cell(row, "carbon_g_co2e", "g"),
+            quantity_cell(row, "water_liters", "l"),
+            Cell::number(text(row, "credits")),
+            Cell::number(text(row, "eur_rounded")).with_exact(format!("{} EUR", text(row, "eur"))),
+        ]
+    };
+    Table {
+        title: title.to_owned(),
+        headings: vec![
+            "Name",
+            "Requests",
+            "Input tokens",
+            "Output tokens",
+            "Energy",
+            "Carbon",
+            "Water",
+            "Credits",
+            "EUR",
+        ],
+        rows: list.iter().map(row).collect(),
+        empty: "Nothing is recorded in this month.",
+        next: None,
+    }
+}
+
+/// CSV with a row for the account, each of its keys, and each of its models. The rows of each kind add up to the
+/// account's; the column `row` names the kind.
+#[must_use]
+pub fn statement_csv(statement: &Value, key_names: &BTreeMap<String, String>, style: CsvStyle) -> String {
+    let account = account_of(statement);
+    let mut table = CsvTable::new(style, COLUMNS);
+    let mut add = |kind: &str, row: &Value| {
+        let mut row = row.clone();
+        if let Some(members) = row.as_object_mut() {
+            let key_name =
+                members.get("key").and_then(Value::as_str).and_then(|id| key_names.get(id)).cloned();
+            members.insert("month".to_owned(), json!(text(statement, "month")));
+            members.insert("row".to_owned(), json!(kind));
+            members.insert("account".to_owned(), json!(text(&account, "account")));
+            members.insert("key_name".to_owned(), json!(key_name));
+        }
+        table.add(&row);
+    };
+    if !account.is_null() {
+        add("account", &account);
+        list(&account, "keys").iter().for_each(|row| add("key", row));
+        list(&account, "models").iter().for_each(|row| add("model", row));
+    }
+    table.into_text()
+}
+
+/// Names of keys by their ids.
+#[must_use]
+pub fn key_names(pages: &[Value]) -> BTreeMap<String, String> {
+    let keys = pages.iter().flat_map(|page| rows(page));
+    keys.map(|key| (text(key, "id"), text(key, "name"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn statement() -> Value {
+        let sums = |eur: &str| json!({ "requests": 1, "credits": "1.5", "eur": eur, "eur_rounded": "0.02" });
+        let mut account = sums("0.015");
+        account["account"] = json!("acme");
+        account["keys"] = json!([{ "key": "k1", "eur": "0.015", "requests": 1 }]);
+        account["models"] = json!([{ "model": "m", "eur": "0.015", "requests": 1 }]);
+        json!({ "month": "2026-11", "accounts": [account] })
+    }
+
+    #[test]
+    fn a_row_is_there_for_the_account_each_key_and_each_model() {
+        let names = BTreeMap::from([("k1".to_owned(), "Büro; 1".to_owned())]);
+        let style = CsvStyle::parse(Some(";"), Some(",")).unwrap();
+        let text = statement_csv(&statement(), &names, style);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[0].starts_with("month;row;account;key;key_name;model;requests;"), "{text}");
+        assert!(
+            lines[1].starts_with("2026-11;account;acme;;;;1;") && lines[1].contains(";0,015;0,02;"),
+            "{text}"
+        );
+        assert!(lines[2].starts_with("2026-11;key;acme;k1;\"Büro; 1\";;1;"), "{text}");
+        assert!(lines[3].starts_with("2026-11;model;acme;;;m;1;"), "{text}");
+    }
+
+    #[test]
+    fn a_month_without_entries_has_a_heading_only() {
+        let empty = json!({ "month": "2026-11", "accounts": [] });
+        assert_eq!(statement_csv(&empty, &BTreeMap::new(), CsvStyle::default()).lines().count(), 1);
+        assert!(!statement_blocks(&empty, &BTreeMap::new(), "/dashboard/statement").is_empty());
+    }
+}

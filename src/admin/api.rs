@@ -1,0 +1,140 @@
+//! Admin API in the process, as the listener and the sites of the console use it.
+
+use super::dangling_references;
+use super::request::{AdminRequest, AdminResponse, CacheUpdate, LedgerReply};
+use super::routes::{self, RouteHandler, StoreHandler};
+use super::{runtime_fields, status};
+use crate::config::ConfigReader;
+use crate::console::{BackendRequest, ConsoleBackend};
+use crate::state::AppState;
+use async_trait::async_trait;
+use http::header;
+use http::uri::Authority;
+use penstock_core::{ApiError, ErrorCode};
+use penstock_http_wire::host::{HostKind, KnownHosts};
+use pingora_http::RequestHeader;
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Admin API of a gateway.
+pub(super) struct AdminApi {
+    /// State of the process.
+    pub app: Arc<AppState>,
+    /// Source of the configuration.
+    pub source: ConfigReader,
+}
+
+/// Guard of an admin request in flight: the store is not handed over while one exists.
+pub(super) struct AdminRequestGuard<'a>(&'a AppState);
+
+impl<'a> AdminRequestGuard<'a> {
+    /// Creates the guard.
+    pub(super) fn new(app: &'a AppState) -> Self {
+        app.admin_in_flight.fetch_add(1, Ordering::AcqRel);
+        Self(app)
+    }
+}
+
+impl Drop for AdminRequestGuard<'_> {
+    fn drop(&mut self) {
+        self.0.admin_in_flight.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[async_trait]
+impl ConsoleBackend for AdminApi {
+    async fn call(&self, request: BackendRequest<'_>) -> Result<Value, ApiError> {
+        if request.path == "/status" {
+            return Ok(status::status(&self.app));
+        }
+        let BackendRequest { method, path, query, body, actor } = request;
+        let (route, id) = routes::find(&method, &path)?;
+        self.check_store()?;
+        let now = self.app.clock.unix_seconds();
+        let asked = AdminRequest { id, query, body, actor: actor.to_owned(), now };
+        match route.handler {
+            RouteHandler::Runtime(work) => work(&self.app, &self.source, &asked).await,
+            RouteHandler::Ledger(work) => match work(&self.app.stores, &self.app.ledger, &asked).await? {
+                LedgerReply::Json(_, value) => Ok(value),
+                LedgerReply::Lines(_) => Err(ApiError::new(ErrorCode::Unsupported)),
+            },
+            RouteHandler::Store(work) => Ok(run_store_request(&self.app, work, asked).await?.answer),
+        }
+    }
+}
+
+impl AdminApi {
+    /// Checks that the store belongs to this process.
+    ///
+    /// # Errors
+    /// Returns 503 while another process takes over.
+    pub(super) fn check_store(&self) -> Result<(), ApiError> {
+        if self.app.is_store_handed_over() {
+            let message = "Another process is taking over; try again.";
+            return Err(ApiError::with_message(ErrorCode::Unavailable, message).retry_after(1));
+        }
+        Ok(())
+    }
+}
+
+/// Protects against DNS rebinding: a page of another site can point its own name to this machine, and its scripts could
+/// read everything that needs no token. Only IP addresses and known names are accepted; `setting` is the key that adds
+/// one.
+///
+/// # Errors
+/// Returns 421.
+pub(super) fn check_host(hosts: &KnownHosts, setting: &str, head: &RequestHeader) -> Result<(), ApiError> {
+    let known = |host: &str| !matches!(hosts.classify(host), HostKind::Unknown);
+    let fields = head.headers.get_all(header::HOST).iter();
+    let mut given = fields
+        .map(|host| host.to_str().unwrap_or("\u{0}"))
+        .chain(head.uri.authority().map(Authority::as_str));
+    if given.all(known) {
+        return Ok(());
+    }
+    let message = format!("host: expected an IP address, localhost or a name in {setting}.");
+    Err(ApiError::with_message(ErrorCode::Misdirected, message))
+}
+
+/// Runs a request about accounts and keys, and updates the key cache. Requests run one at a time, so that the key cache
+/// always holds the latest stored values.
+///
+/// # Errors
+/// Returns an error if the request is invalid, or the error of the store.
+pub async fn run_store_request(
+    app: &Arc<AppState>,
+    work: StoreHandler,
+    asked: AdminRequest,
+) -> Result<AdminResponse, ApiError> {
+    let app = app.clone();
+    let turn = move || {
+        let mut done = {
+            let _turn = app.key_write_lock.lock();
+            let done = work(&app.stores, &asked)?;
+            match &done.cache_update {
+                CacheUpdate::None => {}
+                CacheUpdate::Key(key, account) => {
+                    if let Some(account) = account {
+                        app.key_cache.set_account(account);
+                        app.notify_account_changed(&account.id);
+                    }
+                    app.key_cache.set_key(key);
+                    app.notify_key_changed(&key.id);
+                }
+                CacheUpdate::Account(account) => {
+                    app.key_cache.set_account(account);
+                    app.notify_account_changed(&account.id);
+                }
+            }
+            done
+        };
+        runtime_fields::add_runtime_fields(&app, &mut done.answer);
+        let warnings = dangling_references::change_warnings(&app, &app.stores, &done.cache_update);
+        if let Some(members) = done.answer.as_object_mut().filter(|_| !warnings.is_empty()) {
+            members.insert("warnings".to_owned(), warnings.into());
+        }
+        Ok(done)
+    };
+    tokio::task::spawn_blocking(turn).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
+}

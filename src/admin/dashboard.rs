@@ -1,0 +1,76 @@
+//! Listener of the account holders' dashboard. It serves nothing but the dashboard, one request per connection.
+
+use super::READ_TIMEOUT;
+use super::api::{AdminApi, AdminRequestGuard, check_host};
+use super::pages;
+use crate::config::ConfigReader;
+use crate::console::Console;
+use crate::console::dashboard::DASHBOARD;
+use crate::server::listener::BoundListener;
+use crate::state::AppState;
+use crate::telemetry::request_id::RequestId;
+use async_trait::async_trait;
+use pingora_core::apps::{HttpServerApp, ReusedHttpStream};
+use pingora_core::protocols::http::ServerSession;
+use pingora_core::server::ShutdownWatch;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// Maximum number of requests at once. A connection beyond it is closed.
+const MAX_REQUESTS: usize = 128;
+/// Timeout of a request from its first byte to the last one of its answer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Serves the dashboard on its sockets until `stop`.
+pub fn serve(
+    sockets: Vec<BoundListener>,
+    app: &Arc<AppState>,
+    source: &ConfigReader,
+    stop: &watch::Receiver<bool>,
+) -> Vec<JoinHandle<()>> {
+    let state = Arc::new(DashboardState {
+        api: AdminApi { app: app.clone(), source: source.clone() },
+        console: Console::new(app.clone(), &DASHBOARD),
+        permits: Semaphore::new(MAX_REQUESTS),
+    });
+    let open = |bound| {
+        let listener = DashboardListener(state.clone());
+        crate::server::listener::serve_app(bound, "dashboard", listener, stop.clone())
+    };
+    sockets.into_iter().map(open).collect()
+}
+
+/// State that all sockets share.
+struct DashboardState {
+    api: AdminApi,
+    console: Console,
+    permits: Semaphore,
+}
+
+struct DashboardListener(Arc<DashboardState>);
+
+#[async_trait]
+impl HttpServerApp for DashboardListener {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        mut session: ServerSession,
+        _shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        let DashboardState { api, console, permits } = &*self.0;
+        let _permit = permits.try_acquire().ok()?;
+        timeout(READ_TIMEOUT, session.read_request()).await.ok()?.ok()?.then_some(())?;
+        session.set_keepalive(None);
+        let _served = AdminRequestGuard::new(&api.app);
+        let live = api.app.live();
+        let host = check_host(&live.settings.console.hosts, "console.hosts", session.req_header());
+        let answer = async {
+            pages::answer(console, api, host, &mut session, &RequestId::random()).await;
+            session.finish().await.ok();
+        };
+        timeout(REQUEST_TIMEOUT, answer).await.ok();
+        None
+    }
+}

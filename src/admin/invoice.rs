@@ -1,0 +1,219 @@
+//! Admin requests for invoices: figures of an account and a period, with seller, customer, unit prices and VAT.
+
+use super::accounts;
+use super::openapi::answer_schema;
+use super::request::{AdminRequest, store_refusal};
+use super::routes::{AdminRoute, RouteHandler};
+use crate::billing::invoice::{
+    InvoiceError, InvoiceFigures, InvoiceSums, InvoiceTotals, PRICES, read_figures,
+};
+use crate::config::settings::{InvoiceParty, InvoiceSettings};
+use crate::state::AppState;
+use penstock_core::calendar::{UtcDay, format_rfc3339};
+use penstock_core::{ApiError, ErrorCode};
+use penstock_usage::{RangeError, UsageRange};
+use rust_decimal::Decimal;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Query parameters of an invoice.
+const QUERY: [&str; 3] = ["account", "from", "to"];
+/// Answer members of an invoice.
+pub(super) const INVOICE: [&str; 18] = [
+    "number",
+    "is_draft",
+    "account",
+    "from",
+    "to",
+    "created",
+    "seller",
+    "customer",
+    "lines",
+    "keys",
+    "days",
+    "locations",
+    "total",
+    "net_eur",
+    "vat_percent",
+    "vat_eur",
+    "total_eur",
+    "notes",
+];
+
+/// Routes of invoices.
+pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
+    "/admin/invoice",
+    "invoice",
+    "Invoices an account for a period: unit prices, VAT, and sums by key, day and location",
+    RouteHandler::Runtime(|app, _, asked| Box::pin(invoice(app, asked))),
+)
+.query(&QUERY)
+.answers(200, || answer_schema(&INVOICE))];
+
+async fn invoice(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
+    let required = || ApiError::invalid("account", "account: expected the id of an account");
+    let account = asked.query("account", &QUERY)?.ok_or_else(required)?.to_owned();
+    let range = UsageRange::parse(asked.query("from", &QUERY)?, asked.query("to", &QUERY)?, asked.now)
+        .map_err(|error: RangeError| ApiError::invalid(error.parameter(), error.to_string()))?;
+    let (app, now) = (app.clone(), asked.now);
+    let read = move || {
+        accounts::check_account_exists(&app.stores, &account)?;
+        let figures = read_figures(&app.ledger.store, &account, range).map_err(|error| match error {
+            InvoiceError::Refused(refusal) => refusal,
+            InvoiceError::Store(error) => ApiError::with_message(ErrorCode::Internal, error.0),
+        })?;
+        let record = app.stores.accounts.get(&account).map_err(store_refusal)?;
+        let name = record.map_or_else(|| account.clone(), |record| record.name);
+        let live = app.live();
+        Ok(invoice_json(&live.settings.invoice, (&account, &name), range, &figures, now))
+    };
+    tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
+}
+
+/// Invoice as JSON; amounts are exact text. It is a draft while its period has not ended, or without a seller.
+fn invoice_json(
+    settings: &InvoiceSettings,
+    (account, name): (&str, &str),
+    range: UsageRange,
+    figures: &InvoiceFigures,
+    now: u64,
+) -> Value {
+    let customer = settings.customer(account);
+    let vat_percent = customer.and_then(|customer| customer.vat_percent).unwrap_or(settings.vat_percent);
+    let note = customer.and_then(|customer| customer.note.as_deref()).or(settings.note.as_deref());
+    let totals = InvoiceTotals::of(figures.total.usage.billed.eur, vat_percent);
+    let has_ended = range.to < UtcDay::from_unix(now);
+    let bought_by = customer.map(|customer| customer.party.clone()).unwrap_or_default();
+    let bought_by = InvoiceParty {
+        name: if bought_by.name.is_empty() { name.into() } else { bought_by.name },
+        ..bought_by
+    };
+    json!({
+        "number": number(settings, account, range),
+        "is_draft": !has_ended || settings.seller.is_none(),
+        "account": account,
+        "from": range.from.to_string(),
+        "to": range.to.to_string(),
+        "created": format_rfc3339(now),
+        "seller": settings.seller.as_ref().map(party_json),
+        "customer": party_json(&bought_by),
+        "lines": lines_json(figures),
+        "keys": rows("key", figures.keys.iter().map(|(key, sums)| (&**key, sums))),
+        "days": rows("day", figures.days.iter().map(|(day, sums)| (&**day, sums))),
+        "locations": rows("location", figures.locations.iter().map(|(place, sums)| (&**place, sums))),
+        "total": Value::Object(sums_json(&figures.total)),
+        "net_eur": totals.net.to_string(),
+        "vat_percent": exact(vat_percent),
+        "vat_eur": totals.vat.to_string(),
+        "total_eur": totals.gross.to_string(),
+        "notes": notes(figures, note),
+    })
+}
+
+/// Number of an invoice: the same account and period always have the same one.
+fn number(settings: &InvoiceSettings, account: &str, range: UsageRange) -> String {
+    let day = |day: UtcDay| day.to_string().replace('-', "");
+    format!("{}{account}-{}-{}", settings.number_prefix, day(range.from), day(range.to))
+}
+
+fn party_json(party: &InvoiceParty) -> Value {
+    json!({ "name": &*party.name, "address": party.address, "vat_id": party.vat_id.as_deref() })
+}
+
+fn lines_json(figures: &InvoiceFigures) -> Value {
+    let line = |(unit, sums): (&crate::billing::invoice::InvoiceUnit, &InvoiceSums)| {
+        let mut row = Map::new();
+        row.insert("model".to_owned(), (&*unit.model).into());
+        row.insert("location".to_owned(), (&*unit.location).into());
+        row.insert("is_correction".to_owned(), unit.is_correction.into());
+        for (name, price) in PRICES.iter().zip(&unit.prices) {
+            row.insert(price_name(name), price.as_deref().into());
+        }
+        row.extend(sums_json(sums));
+        Value::Object(row)
+    };
+    figures.lines.iter().map(line).collect()
+}
+
+/// Name of a price in answers, with its unit.
+fn price_name(name: &str) -> String {
+    match name {
+        "input" | "cached_input" | "output" => format!("{name}_eur_per_million_tokens"),
+        "image" | "minute" => format!("eur_per_{name}"),
+        other => other.to_owned(),
+    }
+}
+
+fn rows<'f>(name: &str, groups: impl Iterator<Item = (&'f str, &'f InvoiceSums)>) -> Value {
+    let row = |(group, sums): (&str, &InvoiceSums)| {
+        let mut row = Map::from_iter([(name.to_owned(), group.into())]);
+        row.extend(sums_json(sums));
+        Value::Object(row)
+    };
+    groups.map(row).collect()
+}
+
+fn exact(decimal: Decimal) -> String {
+    decimal.normalize().to_string()
+}
+
+/// Sums of a row. Amounts that may have many digits are strings.
+fn sums_json(sums: &InvoiceSums) -> Map<String, Value> {
+    let of = &sums.usage.billed;
+    let scaled = |amount: i128, places| Decimal::from_i128_with_scale(amount, places).normalize().to_string();
+    let members: [(&str, Value); 19] = [
+        ("requests", of.requests.into()),
+        ("requests_not_charged", of.uncharged.into()),
+        ("input_tokens", of.input.into()),
+        ("cached_input_tokens", of.cached.into()),
+        ("output_tokens", of.output.into()),
+        ("images", of.images.into()),
+        ("audio_seconds", exact(of.seconds).into()),
+        ("energy_kwh", exact(of.kwh).into()),
+        ("failed_energy_kwh", exact(sums.usage.failed_kwh).into()),
+        ("carbon_location_g_co2e", exact(of.carbon_g).into()),
+        ("carbon_location_low_g_co2e", exact(sums.usage.carbon_low_g).into()),
+        ("carbon_location_high_g_co2e", exact(sums.usage.carbon_high_g).into()),
+        ("carbon_market_g_co2e", exact(sums.market_g).into()),
+        ("embodied_g_co2e", exact(sums.embodied_g).into()),
+        ("water_liters", exact(of.water_l).into()),
+        ("credits", scaled(of.credits, 6).into()),
+        ("charged_kwh", scaled(of.energy, 9).into()),
+        ("eur", exact(of.eur).into()),
+        ("eur_rounded", of.rounded_eur().to_string().into()),
+    ];
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Sentences below the sums: the operator's note, prices, and the methods of the footprint.
+fn notes(figures: &InvoiceFigures, note: Option<&str>) -> Vec<String> {
+    let list = |names: &std::collections::BTreeSet<String>| {
+        names.iter().map(String::as_str).collect::<Vec<_>>().join("; ")
+    };
+    let mut notes: Vec<String> = note.map(str::to_owned).into_iter().collect();
+    notes.push(
+        "Amounts are exact; only the net amount and the VAT are rounded, half-even, to cents. Unit prices are those of \
+         single requests; requests of batches cost half of them."
+            .to_owned(),
+    );
+    notes.push(format!(
+        "Carbon, location-based: lifecycle factors of the grid at each location, with low and high estimate. Method: {}. \
+         Grid: {}.",
+        list(&figures.methods),
+        list(&figures.grids)
+    ));
+    let contracts = match figures.contracts.is_empty() {
+        true => "none".to_owned(),
+        false => list(&figures.contracts),
+    };
+    notes.push(format!(
+        "Carbon, market-based: power under the provider's contracts counts with 0 g, the rest with the grid's factor, as \
+         no residual mix is known; failed attempts count with the grid's. Contracts: {contracts}."
+    ));
+    notes.push(
+        "Embodied carbon of the hardware is apart from both, by the same method, without failed attempts. For the \
+         customer all of it is scope 3, category 1."
+            .to_owned(),
+    );
+    notes
+}

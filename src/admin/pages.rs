@@ -1,0 +1,47 @@
+//! Pages of a site over HTTP, on the admin listener and on the dashboard's.
+
+use super::COMPRESSIBLE;
+use super::api::AdminApi;
+use super::request_head::{accepts_gzip, gzip};
+use crate::console::{Console, ConsoleAnswer};
+use crate::proxy::downstream::Downstream;
+use crate::proxy::response::head::ResponseHead;
+use crate::telemetry::request_id::RequestId;
+use bytes::Bytes;
+use http::header;
+use penstock_core::ApiError;
+use pingora_core::protocols::http::ServerSession;
+
+/// Answers a request for a path of a site, unless its host was refused.
+pub(super) async fn answer(
+    console: &Console,
+    api: &AdminApi,
+    host: Result<(), ApiError>,
+    session: &mut ServerSession,
+    id: &RequestId,
+) {
+    let accepts = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
+    let answer = match host.and_then(|()| api.check_store()) {
+        Ok(()) => console.answer(api, session).await,
+        Err(refusal) => console.refusal(&refusal),
+    };
+    let ConsoleAnswer { status, kind, cache, location, cookie, file_name, body } = answer;
+    let mut head = ResponseHead::new(status, id).with("vary", "accept-encoding").with("cache-control", cache);
+    for (name, value) in crate::console::HEADERS {
+        head = head.with(name, value);
+    }
+    if let Some(location) = location {
+        head = head.with("location", location);
+    }
+    if let Some(cookie) = cookie {
+        head = head.with("set-cookie", cookie);
+    }
+    if let Some(name) = file_name {
+        head = head.with("content-disposition", format!("attachment; filename=\"{name}\""));
+    }
+    let (head, body) = match (accepts && body.len() >= COMPRESSIBLE).then(|| gzip(&body)).flatten() {
+        Some(compressed) => (head.with("content-encoding", "gzip"), compressed),
+        None => (head, body),
+    };
+    head.send_body(&mut Downstream::new(session, None), kind, vec![Bytes::from(body)]).await.ok();
+}

@@ -1,0 +1,281 @@
+//! Figures of an invoice from the usage rollups: by unit price, key, day and location. Every grouping has the same sum,
+//! which is that of the ledger's entries. All calls block.
+
+use crate::billing::report::ReportError;
+use crate::billing::rerate::load_terms;
+use crate::billing::rollups::query::for_each_rollup;
+use penstock_core::ApiError;
+use penstock_core::calendar::UtcDay;
+use penstock_footprint::constants::{EMBODIED_G_PER_WH, HOST_FACTOR, IDLE_FACTOR};
+use penstock_storage::ledger::LedgerStore;
+use penstock_usage::{RollupCell, UsageOutcome, UsageRange, UsageSums};
+use rust_decimal::Decimal;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Maximum number of rollups of an invoice.
+const MAX_ROLLUPS: usize = 250_000;
+
+/// Sums of a row, with the carbon that the rollups do not hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InvoiceSums {
+    /// Requests, tokens, amounts and footprint.
+    pub usage: UsageSums,
+    /// CO2 equivalent, grams, market-based: without the power that a contract covers.
+    pub market_g: Decimal,
+    /// CO2 equivalent of making the hardware, grams; not part of the others.
+    pub embodied_g: Decimal,
+}
+
+impl InvoiceSums {
+    /// Adds other sums.
+    pub fn add(&mut self, other: &Self) {
+        self.usage.add(&other.usage);
+        self.market_g = self.market_g.saturating_add(other.market_g);
+        self.embodied_g = self.embodied_g.saturating_add(other.embodied_g);
+    }
+}
+
+/// Unit of a line: what was sold, where, and at which prices, as the terms have them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InvoiceUnit {
+    /// Catalogue id of the model; empty for corrections of unknown charges.
+    pub model: Arc<str>,
+    /// City and country of the data centre.
+    pub location: Arc<str>,
+    /// Prices by their names in the terms, EUR; `None` if there is none.
+    pub prices: [Option<String>; PRICES.len()],
+    /// True for corrections of charges.
+    pub is_correction: bool,
+}
+
+/// Names of the prices in the terms: per million tokens, image, minute of audio, kWh and credit.
+pub const PRICES: [&str; 7] =
+    ["input", "cached_input", "output", "image", "minute", "eur_per_kwh", "eur_per_credit"];
+
+/// Figures of an invoice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InvoiceFigures {
+    /// Sums of the whole period.
+    pub total: InvoiceSums,
+    /// Sums by unit; only charges and their corrections.
+    pub lines: BTreeMap<InvoiceUnit, InvoiceSums>,
+    /// Sums by the public id of the key.
+    pub keys: BTreeMap<Arc<str>, InvoiceSums>,
+    /// Sums by day.
+    pub days: BTreeMap<String, InvoiceSums>,
+    /// Sums by location; requests that nothing answered have none.
+    pub locations: BTreeMap<Arc<str>, InvoiceSums>,
+    /// Methods of the footprint.
+    pub methods: BTreeSet<String>,
+    /// Sources of the grid's intensity.
+    pub grids: BTreeSet<String>,
+    /// Contracts for renewable power.
+    pub contracts: BTreeSet<String>,
+}
+
+/// Facts of pricing terms that an invoice needs.
+#[derive(Clone, Debug, Default)]
+struct TermsFacts {
+    prices: [Option<String>; PRICES.len()],
+    /// Share of the power that no contract covers.
+    uncovered: Decimal,
+    /// Embodied grams per kWh at the meter.
+    embodied_per_kwh: Decimal,
+    method: Option<String>,
+    grid: Option<String>,
+    contract: Option<String>,
+}
+
+impl TermsFacts {
+    fn parse(terms: &Value) -> Self {
+        let text = |path: &str| terms.pointer(path).and_then(Value::as_str).map(str::to_owned);
+        let decimal = |path: &str| text(path).and_then(|text| Decimal::from_str_exact(&text).ok());
+        let covered = decimal("/contract/share").unwrap_or_default().clamp(Decimal::ZERO, Decimal::ONE);
+        let grid = text("/grid/source").map(|source| {
+            let year = terms.pointer("/grid/year").map(Value::to_string).unwrap_or_default();
+            format!("{source}, {year}, {} g/kWh", text("/grid/g_per_kwh").unwrap_or_default())
+        });
+        Self {
+            prices: PRICES.map(|name| text(&format!("/{name}"))),
+            uncovered: Decimal::ONE - covered,
+            embodied_per_kwh: decimal("/pue").and_then(embodied_per_kwh).unwrap_or_default(),
+            contract: text("/contract/evidence").map(|evidence| {
+                let location = text("/location").unwrap_or_default();
+                let percent = covered.saturating_mul(Decimal::ONE_HUNDRED).normalize();
+                format!("{location}, {percent} %, {evidence}")
+            }),
+            method: text("/methodology"),
+            grid,
+        }
+    }
+}
+
+/// Embodied grams per kWh at the meter of a building: the energy of the GPUs is that at the meter without the building,
+/// the rest of the server and the machines that wait.
+fn embodied_per_kwh(pue: Decimal) -> Option<Decimal> {
+    let overhead = pue.checked_mul(HOST_FACTOR)?.checked_mul(IDLE_FACTOR)?;
+    EMBODIED_G_PER_WH.checked_mul(Decimal::ONE_THOUSAND)?.checked_div(overhead)
+}
+
+/// Reads the figures of an account.
+///
+/// # Errors
+/// Returns 400 if the period has too many rollups, or 500 if the store cannot be read.
+pub fn read_figures(
+    store: &LedgerStore,
+    account: &str,
+    range: UsageRange,
+) -> Result<InvoiceFigures, InvoiceError> {
+    let (mut figures, mut known) = (InvoiceFigures::default(), BTreeMap::<Arc<str>, TermsFacts>::new());
+    let mut count = 0;
+    for_each_rollup(store, account, range.hours(), |cell, sums| {
+        count += 1;
+        if count > MAX_ROLLUPS {
+            let expected = "from: the period has too many different keys and models; expected fewer days";
+            return Err(InvoiceError::Refused(ApiError::invalid("from", expected)));
+        }
+        if cell.outcome == UsageOutcome::Granted {
+            return Ok(());
+        }
+        if !cell.terms.is_empty() && !known.contains_key(&cell.terms) {
+            known.insert(cell.terms.clone(), TermsFacts::parse(&load_terms(store, &cell.terms)?));
+        }
+        figures.add(cell, sums, known.get(&cell.terms));
+        Ok(())
+    })?;
+    Ok(figures)
+}
+
+impl InvoiceFigures {
+    fn add(&mut self, cell: &RollupCell, usage: &UsageSums, facts: Option<&TermsFacts>) {
+        let sums = with_carbon(usage, facts);
+        self.total.add(&sums);
+        self.keys.entry(cell.key.clone()).or_default().add(&sums);
+        self.days.entry(UtcDay::from_unix(cell.hour.start()).to_string()).or_default().add(&sums);
+        self.locations.entry(cell.location.clone()).or_default().add(&sums);
+        if let Some(facts) = facts {
+            self.methods.extend(facts.method.clone());
+            self.grids.extend(facts.grid.clone());
+            self.contracts.extend(facts.contract.clone());
+        }
+        if matches!(cell.outcome, UsageOutcome::Charged | UsageOutcome::Corrected) {
+            let unit = InvoiceUnit {
+                model: cell.model.clone(),
+                location: cell.location.clone(),
+                prices: facts.map(|facts| facts.prices.clone()).unwrap_or_default(),
+                is_correction: cell.outcome == UsageOutcome::Corrected,
+            };
+            self.lines.entry(unit).or_default().add(&sums);
+        }
+    }
+}
+
+/// Adds the carbon that follows from the terms. Failed attempts may have been at other locations: no contract and no
+/// hardware is assumed for them.
+fn with_carbon(usage: &UsageSums, facts: Option<&TermsFacts>) -> InvoiceSums {
+    let billed = &usage.billed;
+    let mut sums = InvoiceSums { usage: usage.clone(), market_g: billed.carbon_g, embodied_g: Decimal::ZERO };
+    let (Some(facts), false) = (facts, billed.kwh.is_zero()) else { return sums };
+    let answered = billed.kwh.saturating_sub(usage.failed_kwh).max(Decimal::ZERO);
+    let share = answered.checked_div(billed.kwh).unwrap_or_default().min(Decimal::ONE);
+    let covered = share.saturating_mul(Decimal::ONE - facts.uncovered);
+    sums.market_g = billed.carbon_g.saturating_mul(Decimal::ONE - covered).round_dp(9);
+    sums.embodied_g = answered.saturating_mul(facts.embodied_per_kwh).round_dp(9);
+    sums
+}
+
+/// Error of an invoice.
+#[derive(Debug)]
+pub enum InvoiceError {
+    /// The ledger cannot be read.
+    Store(ReportError),
+    /// The period is refused.
+    Refused(ApiError),
+}
+
+impl From<ReportError> for InvoiceError {
+    fn from(error: ReportError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Net amount, VAT and their sum in EUR. The exact net amount is rounded once, to cents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvoiceTotals {
+    /// Net amount.
+    pub net: Decimal,
+    /// VAT.
+    pub vat: Decimal,
+    /// Sum of both.
+    pub gross: Decimal,
+}
+
+impl InvoiceTotals {
+    /// Computes the totals of an exact net amount at a VAT rate in percent.
+    #[must_use]
+    pub fn of(exact: Decimal, vat_percent: Decimal) -> Self {
+        let cents = |amount: Decimal| {
+            let mut cents = amount.round_dp(2);
+            cents.rescale(2);
+            cents
+        };
+        let net = cents(exact);
+        let vat =
+            cents(net.saturating_mul(vat_percent).checked_div(Decimal::ONE_HUNDRED).unwrap_or_default());
+        Self { net, vat, gross: net.saturating_add(vat) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn decimal(text: &str) -> Decimal {
+        Decimal::from_str_exact(text).unwrap()
+    }
+
+    fn usage(kwh: &str, failed: &str, carbon: &str) -> UsageSums {
+        let mut usage = UsageSums { failed_kwh: decimal(failed), ..UsageSums::default() };
+        (usage.billed.kwh, usage.billed.carbon_g) = (decimal(kwh), decimal(carbon));
+        usage
+    }
+
+    #[test]
+    fn a_contract_covers_its_share_of_what_was_answered() {
+        let facts = TermsFacts::parse(
+            &json!({ "pue": "1.25", "contract": { "share": "0.8", "evidence": "hourly-ppa" } }),
+        );
+        let sums = with_carbon(&usage("2", "0", "100"), Some(&facts));
+        assert_eq!(sums.market_g, decimal("20"));
+        // 2 kWh / (1.25 · 1.30 · 1.12) of the GPUs, 73 g for each of their kWh.
+        assert_eq!(sums.embodied_g, (decimal("146") / decimal("1.82")).round_dp(9));
+        let half_failed = with_carbon(&usage("2", "1", "100"), Some(&facts));
+        assert_eq!(
+            (half_failed.market_g, half_failed.embodied_g.round_dp(3)),
+            (decimal("60"), decimal("40.110"))
+        );
+        for none in [json!({}), json!({ "contract": null, "pue": "0" })] {
+            let sums = with_carbon(&usage("2", "0", "100"), Some(&TermsFacts::parse(&none)));
+            assert_eq!((sums.market_g, sums.embodied_g), (decimal("100"), Decimal::ZERO), "{none}");
+        }
+        let absurd = TermsFacts::parse(&json!({ "contract": { "share": "7" } }));
+        assert_eq!(with_carbon(&usage("2", "0", "100"), Some(&absurd)).market_g, Decimal::ZERO);
+        assert_eq!(with_carbon(&usage("1", "5", "100"), Some(&facts)).embodied_g, Decimal::ZERO);
+    }
+
+    #[test]
+    fn the_net_amount_and_the_vat_are_rounded_once() {
+        let totals = |exact, percent| InvoiceTotals::of(decimal(exact), decimal(percent));
+        let expected =
+            |net, vat, gross| InvoiceTotals { net: decimal(net), vat: decimal(vat), gross: decimal(gross) };
+        assert_eq!(totals("100.005", "19"), expected("100.00", "19.00", "119.00"));
+        assert_eq!(totals("100.015", "5.5"), expected("100.02", "5.50", "105.52"));
+        assert_eq!(totals("0.00400000", "19"), expected("0.00", "0.00", "0.00"));
+        assert_eq!(totals("-1.5", "20"), expected("-1.50", "-0.30", "-1.80"));
+        assert_eq!(totals("0", "0").gross.to_string(), "0.00");
+    }
+}

@@ -1,0 +1,45 @@
+//! Dashboard of account holders: addresses, public URL and host names.
+
+use super::super::raw::{ConfigFile, OneOrMany};
+use super::super::settings::ConsoleSettings;
+use super::SettingsResolver;
+use super::key_path::KeyPath;
+
+impl SettingsResolver<'_> {
+    pub fn resolve_console(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<ConsoleSettings> {
+        let spot = top.key("console");
+        let at = spot.key("listen");
+        let listen = match &raw.console.listen {
+            OneOrMany::One(one) => vec![self.parse_address(one, &at)],
+            OneOrMany::Many(many) => many
+                .iter()
+                .enumerate()
+                .map(|(index, address)| self.parse_address(address, &at.element(index)))
+                .collect(),
+        };
+        let public_url = match &raw.console.public_url {
+            Some(url) => self.resolve_public_url(url, &spot.key("public_url")).map(Some),
+            None => Some(None),
+        };
+        let hosts = self.resolve_hosts(
+            &raw.console.hosts,
+            public_url.as_ref().and_then(Option::as_deref),
+            &spot.key("hosts"),
+        );
+        let settings = ConsoleSettings {
+            listen: listen.into_iter().collect::<Option<_>>()?,
+            public_url: public_url?,
+            hosts,
+        };
+        let reaches_others = settings.listen.iter().any(|address| !address.ip().is_loopback());
+        if reaches_others && !settings.is_secure() {
+            self.report_warning(
+                &at,
+                "Other machines can reach it, and it has no TLS: passwords and cookies cross the network unencrypted.",
+                "Put a proxy with TLS before it, and write its URL in `public_url`, such as \
+                 \"https://account.example.eu\".",
+            );
+        }
+        Some(settings)
+    }
+}

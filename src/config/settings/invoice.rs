@@ -1,0 +1,50 @@
+//! Settings of invoices: seller, customers and VAT.
+
+use rust_decimal::Decimal;
+
+/// Seller and customers on invoices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvoiceSettings {
+    /// Seller; `None`: documents are statements without seller and VAT.
+    pub seller: Option<InvoiceParty>,
+    /// VAT rate in percent, 0 to 100.
+    pub vat_percent: Decimal,
+    /// Text before the number of each invoice.
+    pub number_prefix: Box<str>,
+    /// Text below the sums.
+    pub note: Option<Box<str>>,
+    /// Customers by account.
+    pub customers: Vec<InvoiceCustomer>,
+}
+
+/// Seller or customer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InvoiceParty {
+    /// Name; empty for a customer with the name of the account.
+    pub name: Box<str>,
+    /// Address, line by line.
+    pub address: Vec<String>,
+    /// VAT identification number.
+    pub vat_id: Option<Box<str>>,
+}
+
+/// Customer of an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvoiceCustomer {
+    /// Id of the account.
+    pub account: Box<str>,
+    /// Name and address.
+    pub party: InvoiceParty,
+    /// VAT rate in percent, instead of the seller's.
+    pub vat_percent: Option<Decimal>,
+    /// Text below the sums, instead of the seller's.
+    pub note: Option<Box<str>>,
+}
+
+impl InvoiceSettings {
+    /// Returns the customer of an account, if it has one.
+    #[must_use]
+    pub fn customer(&self, account: &str) -> Option<&InvoiceCustomer> {
+        self.customers.iter().find(|customer| *customer.account == *account)
+    }
+}

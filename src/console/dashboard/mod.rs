@@ -1,0 +1,27 @@
+//! Account holders' dashboard, on a listener of its own.
+
+mod actions;
+mod pages;
+pub mod scope;
+#[cfg(test)]
+mod tests;
+
+use super::site::ConsoleSite;
+use penstock_storage::users::UserRole;
+use std::num::NonZeroU64;
+
+/// Roles that use the dashboard.
+const HOLDERS: &[UserRole] = &[UserRole::Account];
+
+/// The dashboard.
+pub static DASHBOARD: ConsoleSite = ConsoleSite {
+    root: "/dashboard/",
+    title: "Dashboard",
+    cookie: "penstock_dashboard",
+    roles: HOLDERS,
+    other_site: "This user belongs to no account and signs in to the operators' console.",
+    pages: pages::PAGES,
+    downloads: pages::DOWNLOADS,
+    actions: actions::ACTIONS,
+    attempts_per_minute: NonZeroU64::new(300).unwrap(),
+};

@@ -1,0 +1,140 @@
+//! Pages and downloads of the dashboard.
+
+use super::HOLDERS;
+use crate::console::answer::ConsoleAnswer;
+use crate::console::invoice::{self, csv_style, key_names};
+use crate::console::pages::{DownloadRow, PageContext, PageRow};
+use crate::console::usage::usage_of;
+use penstock_console::pages::{self as blocks, ACCOUNT_DIMENSIONS, UsageView, encode};
+use penstock_console::{Block, NoticeKind};
+use penstock_core::ApiError;
+use penstock_core::calendar::UtcMonth;
+use serde_json::Value;
+
+/// Every page.
+pub const PAGES: &[PageRow] = &[
+    PageRow::new("/dashboard/", "Overview", HOLDERS, |page| Box::pin(overview(page))),
+    PageRow::new("/dashboard/keys", "Keys", HOLDERS, |page| Box::pin(keys(page))),
+    PageRow::new("/dashboard/keys/{id}", "Key", HOLDERS, |page| Box::pin(key(page))).hidden(),
+    PageRow::new("/dashboard/usage", "Usage", HOLDERS, |page| Box::pin(usage(page))),
+    PageRow::new("/dashboard/statement", "Statement", HOLDERS, |page| Box::pin(statement(page))),
+    PageRow::new("/dashboard/invoice", "Invoice", HOLDERS, |page| {
+        Box::pin(invoice::show(page, account(page), "/dashboard/invoice"))
+    }),
+    PageRow::new("/dashboard/batches", "Batches", HOLDERS, |page| Box::pin(batches(page))),
+    PageRow::new("/dashboard/files", "Files", HOLDERS, |page| Box::pin(files(page))),
+];
+
+/// Every file that is not a page.
+pub const DOWNLOADS: &[DownloadRow] = &[
+    DownloadRow {
+        path: "/dashboard/statement.csv",
+        roles: HOLDERS,
+        load: |page| Box::pin(statement_csv(page)),
+    },
+    DownloadRow {
+        path: "/dashboard/statement.json",
+        roles: HOLDERS,
+        load: |page| Box::pin(statement_json(page)),
+    },
+    DownloadRow {
+        path: "/dashboard/invoice.csv",
+        roles: HOLDERS,
+        load: |page| Box::pin(invoice::csv(page, account(page))),
+    },
+    DownloadRow {
+        path: "/dashboard/invoice.json",
+        roles: HOLDERS,
+        load: |page| Box::pin(invoice::json(page, account(page))),
+    },
+];
+
+async fn overview(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let account = page.get(&format!("/admin/accounts/{}", encode(account(page))), &[]).await?;
+    let balance = page.get("/admin/credits", &[]).await?;
+    let usage = page.get("/admin/usage", &[("group_by", "day,model")]).await?;
+    Ok(blocks::dashboard_overview_blocks(&account, &balance, &usage))
+}
+
+async fn keys(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let mut shown = blocks::dashboard_keys_blocks(&page.list("/admin/keys").await?, "/dashboard/");
+    shown.push(Block::Form(blocks::key_form("/dashboard/keys")));
+    Ok(shown)
+}
+
+async fn key(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let path = format!("keys/{}", encode(&page.id));
+    let key = page.get(&format!("/admin/{path}"), &[]).await?;
+    let mut shown = blocks::dashboard_key_blocks(&key, "/dashboard/");
+    let view = UsageView {
+        path: format!("/dashboard/{path}"),
+        dimensions: ACCOUNT_DIMENSIONS,
+        with_money: true,
+        ..UsageView::default()
+    };
+    shown.extend(usage_of(page, view, &[("key", &page.id)]).await?);
+    Ok(shown)
+}
+
+async fn usage(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let view = UsageView {
+        path: "/dashboard/usage".to_owned(),
+        dimensions: ACCOUNT_DIMENSIONS,
+        key_names: key_names(page, account(page)).await?,
+        with_money: true,
+        ..UsageView::default()
+    };
+    usage_of(page, view, &[]).await
+}
+
+async fn batches(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    Ok(blocks::batches_blocks(&page.list("/admin/batches").await?, "/dashboard/", true))
+}
+
+async fn files(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    Ok(blocks::files_blocks(&page.list("/admin/files").await?, "/dashboard/", true))
+}
+
+/// Account of the person.
+fn account<'p>(page: &'p PageContext<'_>) -> &'p str {
+    page.active.user.account.as_deref().unwrap_or_default()
+}
+
+/// Month of the query, and its statement.
+async fn read_statement(page: &PageContext<'_>) -> Result<(String, Value), ApiError> {
+    let this_month = UtcMonth::from_unix(page.console.app.clock.unix_seconds()).to_string();
+    let month = page.request.query("month").unwrap_or(&this_month);
+    let statement = page.get("/admin/statement", &[("month", month)]).await?;
+    Ok((month.to_owned(), statement))
+}
+
+async fn statement(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    const PATH: &str = "/dashboard/statement";
+    match read_statement(page).await {
+        Ok((month, statement)) => {
+            let shown = [Block::Form(blocks::statement_form(PATH, &month))].into_iter();
+            Ok(shown
+                .chain(blocks::statement_blocks(&statement, &key_names(page, account(page)).await?, PATH))
+                .collect())
+        }
+        Err(refusal) if refusal.param.is_some() => {
+            let mut form = blocks::statement_form(PATH, page.request.query("month").unwrap_or_default());
+            form.restore(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
+            Ok(vec![Block::Notice(NoticeKind::Error, refusal.message.to_string()), Block::Form(form)])
+        }
+        Err(refusal) => Err(refusal),
+    }
+}
+
+async fn statement_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiError> {
+    let style = csv_style(page)?;
+    let (month, statement) = read_statement(page).await?;
+    let text = blocks::statement_csv(&statement, &key_names(page, account(page)).await?, style);
+    Ok(ConsoleAnswer::file("text/csv; charset=utf-8", format!("statement-{month}.csv"), text.into_bytes()))
+}
+
+async fn statement_json(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiError> {
+    let (month, statement) = read_statement(page).await?;
+    let text = serde_json::to_vec_pretty(&statement).unwrap_or_default();
+    Ok(ConsoleAnswer::file("application/json", format!("statement-{month}.json"), text))
+}

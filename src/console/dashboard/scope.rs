@@ -1,0 +1,123 @@
+//! Admin API as one account sees it. Each request is a row of a table that says how it is limited to the account; what
+//! has no row does not exist. Objects of other accounts are answered like objects that do not exist.
+
+use crate::console::{BackendRequest, ConsoleBackend};
+use crate::http::route_table;
+use async_trait::async_trait;
+use http::Method;
+use penstock_core::{ApiError, ErrorCode};
+use serde_json::{Value, json};
+
+/// Limit of a request to one account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountLimit {
+    /// The parameter `account` of the query is set to the account.
+    Query,
+    /// The member `account` of the body is set to the account.
+    Body,
+    /// The path names the account itself.
+    Itself,
+    /// The path names an object; it is read first, at this path, and belongs to the account.
+    OwnedBy(&'static str),
+}
+
+/// Request that the dashboard may send.
+#[derive(Clone, Copy, Debug)]
+pub struct ScopedRoute {
+    /// HTTP method.
+    pub method: &'static Method,
+    /// Path; `{id}` stands for one segment.
+    pub path: &'static str,
+    /// Limit to the account.
+    pub limit: AccountLimit,
+}
+
+const fn route(method: &'static Method, path: &'static str, limit: AccountLimit) -> ScopedRoute {
+    ScopedRoute { method, path, limit }
+}
+
+const KEY: AccountLimit = AccountLimit::OwnedBy("/admin/keys/{id}");
+const BATCH: AccountLimit = AccountLimit::OwnedBy("/admin/batches/{id}");
+const FILE: AccountLimit = AccountLimit::OwnedBy("/admin/files/{id}");
+
+/// Every request that the dashboard may send.
+pub const ROUTES: &[ScopedRoute] = &[
+    route(&Method::GET, "/admin/accounts/{id}", AccountLimit::Itself),
+    route(&Method::GET, "/admin/credits", AccountLimit::Query),
+    route(&Method::GET, "/admin/usage", AccountLimit::Query),
+    route(&Method::GET, "/admin/statement", AccountLimit::Query),
+    route(&Method::GET, "/admin/invoice", AccountLimit::Query),
+    route(&Method::GET, "/admin/keys", AccountLimit::Query),
+    route(&Method::POST, "/admin/keys", AccountLimit::Body),
+    route(&Method::GET, "/admin/keys/{id}", KEY),
+    route(&Method::PATCH, "/admin/keys/{id}", KEY),
+    route(&Method::POST, "/admin/keys/{id}/rotate", KEY),
+    route(&Method::POST, "/admin/keys/{id}/revoke", KEY),
+    route(&Method::GET, "/admin/batches", AccountLimit::Query),
+    route(&Method::POST, "/admin/batches/{id}/cancel", BATCH),
+    route(&Method::GET, "/admin/files", AccountLimit::Query),
+    route(&Method::DELETE, "/admin/files/{id}", FILE),
+];
+
+impl route_table::Route for ScopedRoute {
+    fn method(&self) -> Method {
+        self.method.clone()
+    }
+
+    fn path(&self) -> &'static str {
+        self.path
+    }
+}
+
+/// Admin API of one account.
+pub struct AccountBackend<'a> {
+    /// Admin API of all accounts.
+    pub backend: &'a dyn ConsoleBackend,
+    /// Id of the account.
+    pub account: &'a str,
+}
+
+#[async_trait]
+impl ConsoleBackend for AccountBackend<'_> {
+    async fn call(&self, mut request: BackendRequest<'_>) -> Result<Value, ApiError> {
+        let (limit, segment) = {
+            let found = route_table::find(ROUTES.iter(), &request.method, &request.path);
+            let (route, segment) = found.map_err(|_| ApiError::new(ErrorCode::NotFound))?;
+            (route.limit, segment.to_owned())
+        };
+        match limit {
+            AccountLimit::Query => {
+                request.query.retain(|(name, _)| name != "account");
+                request.query.push(("account".to_owned(), self.account.to_owned()));
+            }
+            AccountLimit::Body => {
+                let members =
+                    request.body.as_object_mut().ok_or_else(|| ApiError::new(ErrorCode::InvalidRequest))?;
+                members.insert("account".to_owned(), self.account.into());
+            }
+            AccountLimit::Itself => {
+                if crate::proxy::endpoint::decode_segment(&segment) != self.account {
+                    return Err(ApiError::new(ErrorCode::NotFound));
+                }
+            }
+            AccountLimit::OwnedBy(path) => {
+                self.check_owner(path.replace("{id}", &segment), request.actor).await?
+            }
+        }
+        self.backend.call(request).await
+    }
+}
+
+impl AccountBackend<'_> {
+    /// Checks that the object at a path belongs to the account.
+    async fn check_owner(&self, path: String, actor: &str) -> Result<(), ApiError> {
+        let request = BackendRequest { method: Method::GET, path, query: Vec::new(), body: json!({}), actor };
+        let is_own = |object: &Value| object.get("account").and_then(Value::as_str) == Some(self.account);
+        match self.backend.call(request).await {
+            Ok(object) if is_own(&object) => Ok(()),
+            Err(refusal) if refusal.code != ErrorCode::NotFound => Err(refusal),
+            // One refusal for objects of others and for those that do not exist.
+            Ok(_) | Err(_) => Err(ApiError::new(ErrorCode::NotFound)),
+        }
+    }
+}

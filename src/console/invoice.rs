@@ -1,0 +1,106 @@
+//! Invoice of an account: page and downloads, on both sites.
+
+use super::answer::ConsoleAnswer;
+use super::pages::PageContext;
+use penstock_console::pages as blocks;
+use penstock_console::{Block, CsvStyle, NoticeKind};
+use penstock_core::calendar::{UtcDay, UtcMonth};
+use penstock_core::{ApiError, ErrorCode};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Number of pages of keys whose names are read.
+const NAME_PAGES: usize = 10;
+
+/// Names of an account's keys by their ids.
+///
+/// # Errors
+/// Returns the refusal of the admin API.
+pub async fn key_names(page: &PageContext<'_>, account: &str) -> Result<BTreeMap<String, String>, ApiError> {
+    let (mut pages, mut after) = (Vec::new(), None::<String>);
+    for _ in 0..NAME_PAGES {
+        let mut query = vec![("account", account)];
+        query.extend(after.iter().map(|after| ("after", after.as_str())));
+        let answer = page.get("/admin/keys", &query).await?;
+        after = answer.get("next").and_then(Value::as_str).map(str::to_owned);
+        pages.push(answer);
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(blocks::key_names(&pages))
+}
+
+/// Style of the CSV that the query selects.
+///
+/// # Errors
+/// Returns 400 with the invalid parameter.
+pub fn csv_style(page: &PageContext<'_>) -> Result<CsvStyle, ApiError> {
+    CsvStyle::parse(page.request.query("separator"), page.request.query("decimal"))
+        .map_err(|error| ApiError::invalid(error.parameter(), error.expected()))
+}
+
+/// First and last day of the query; by default the last complete month.
+fn period(page: &PageContext<'_>) -> (String, String) {
+    let now = page.console.app.clock.unix_seconds();
+    let this_month = UtcMonth::from_unix(now).first_day();
+    let last_day = UtcDay::from_unix(this_month.start().saturating_sub(1));
+    let first_day = UtcMonth::from_unix(last_day.start()).first_day();
+    let given = |name: &str, default: UtcDay| {
+        page.request.query(name).map_or_else(|| default.to_string(), str::to_owned)
+    };
+    (given("from", first_day), given("to", last_day))
+}
+
+async fn read(page: &PageContext<'_>, account: &str) -> Result<Value, ApiError> {
+    let (from, to) = period(page);
+    page.get("/admin/invoice", &[("account", account), ("from", &from), ("to", &to)]).await
+}
+
+/// Page of the invoice at `path`.
+///
+/// # Errors
+/// Returns the refusal of the admin API if it is not about a field of the form.
+pub async fn show(page: &PageContext<'_>, account: &str, path: &str) -> Result<Vec<Block>, ApiError> {
+    let (from, to) = period(page);
+    let mut form = blocks::invoice_form(path, &from, &to);
+    match read(page, account).await {
+        Ok(invoice) => {
+            let shown = [Block::Form(form)].into_iter();
+            let names = key_names(page, account).await?;
+            Ok(shown.chain(blocks::invoice_blocks(&invoice, &names, path)).collect())
+        }
+        Err(refusal) if refusal.code == ErrorCode::InvalidRequest && refusal.param.is_some() => {
+            form.restore(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
+            Ok(vec![Block::Notice(NoticeKind::Error, refusal.message.to_string()), Block::Form(form)])
+        }
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// CSV of the invoice.
+///
+/// # Errors
+/// Returns 400 if the style is invalid, or the refusal of the admin API.
+pub async fn csv(page: &PageContext<'_>, account: &str) -> Result<ConsoleAnswer, ApiError> {
+    let style = csv_style(page)?;
+    let invoice = read(page, account).await?;
+    let text = blocks::invoice_csv(&invoice, &key_names(page, account).await?, style);
+    Ok(ConsoleAnswer::file("text/csv; charset=utf-8", file_name(&invoice, "csv"), text.into_bytes()))
+}
+
+/// JSON of the invoice.
+///
+/// # Errors
+/// Returns the refusal of the admin API.
+pub async fn json(page: &PageContext<'_>, account: &str) -> Result<ConsoleAnswer, ApiError> {
+    let invoice = read(page, account).await?;
+    let text = serde_json::to_vec_pretty(&invoice).unwrap_or_default();
+    Ok(ConsoleAnswer::file("application/json", file_name(&invoice, "json"), text))
+}
+
+/// Name of a file: the days, which the admin API has parsed.
+fn file_name(invoice: &Value, ending: &str) -> String {
+    let day = |name: &str| invoice.get(name).and_then(Value::as_str).unwrap_or_default();
+    format!("invoice-{}-{}.{ending}", day("from"), day("to"))
+}

@@ -1,0 +1,186 @@
+//! Forms of the operators' console.
+
+use crate::config::{ResolveEnv, diff_settings, load_text};
+use crate::console::actions::{ActionRow, call, done, fields, new_key, shown_key, word};
+use crate::console::answer::ConsoleAnswer;
+use crate::console::pages::{self, forbidden};
+use crate::console::request::ConsoleRequest;
+use crate::console::session::{ActiveSession, blocking};
+use crate::console::{Console, ConsoleBackend};
+use http::Method;
+use penstock_console::pages::{
+    account_form, change_table, check_form, encode, grant_form, key_form, user_form,
+};
+use penstock_console::{Block, NoticeKind};
+use penstock_core::ApiError;
+use penstock_storage::users::UserRole::{Admin, Finance, Operator};
+use serde_json::{Value, json};
+
+/// Path of the form that validates a configuration.
+pub const CHECK_PATH: &str = "/console/configuration/check";
+
+/// Every form but those of the sign-in.
+pub const ACTIONS: &[ActionRow] = &[
+    ActionRow {
+        path: "/console/accounts",
+        roles: &[Admin],
+        build: |request, _| call(Method::POST, "/admin/accounts".into(), fields(request, &["id", "name"])),
+        page: |_, _| "/console/accounts".into(),
+        show: |answer| done(format!("The account {} was created.", word(answer, "id"))),
+        form: Some(|_, _| account_form()),
+    },
+    ActionRow {
+        path: "/console/accounts/{id}/keys",
+        roles: &[Admin],
+        build: |request, id| call(Method::POST, "/admin/keys".into(), new_key(request, id)),
+        page: |_, id| account_path(id),
+        show: |answer| shown_key(answer, "The new key, shown only now:"),
+        form: Some(|_, id| key_form(&format!("/console/accounts/{}/keys", encode(id)))),
+    },
+    ActionRow {
+        path: "/console/accounts/{id}/grant",
+        roles: &[Admin, Finance],
+        build: |request, id| {
+            let mut body = fields(request, &["credits", "id", "note"]);
+            if let Some(members) = body.as_object_mut() {
+                members.insert("account".to_owned(), id.into());
+            }
+            call(Method::POST, "/admin/credits/grant".into(), body)
+        },
+        page: |_, id| account_path(id),
+        show: |answer| {
+            done(format!("The credits were granted by entry {} of the ledger.", word(answer, "entry")))
+        },
+        form: Some(|request, id| grant_form(id, request.field("id"))),
+    },
+    ActionRow {
+        path: "/console/keys/{id}/revoke",
+        roles: &[Admin],
+        build: |_, id| call(Method::POST, format!("/admin/keys/{}/revoke", encode(id)), json!({})),
+        page: |request, _| account_path(request.field("account")),
+        show: |answer| done(format!("The key {} was revoked.", word(answer, "id"))),
+        form: None,
+    },
+    ActionRow {
+        path: "/console/keys/{id}/rotate",
+        roles: &[Admin],
+        build: |_, id| call(Method::POST, format!("/admin/keys/{}/rotate", encode(id)), json!({})),
+        page: |request, _| account_path(request.field("account")),
+        show: |answer| shown_key(answer, "The new secret, shown only now; the old one is valid for a day:"),
+        form: None,
+    },
+    ActionRow {
+        path: "/console/batches/{id}/cancel",
+        roles: &[Admin, Operator],
+        build: |_, id| call(Method::POST, format!("/admin/batches/{}/cancel", encode(id)), json!({})),
+        page: |_, _| "/console/batches".into(),
+        show: |answer| done(format!("The batch {} is cancelled.", word(answer, "id"))),
+        form: None,
+    },
+    ActionRow {
+        path: "/console/configuration/reload",
+        roles: &[Admin, Operator],
+        build: |_, _| call(Method::POST, "/admin/reload".into(), json!({})),
+        page: |_, _| "/console/configuration".into(),
+        show: |answer| {
+            let mut blocks = done(format!("The configuration {} is running.", word(answer, "config")));
+            blocks.push(Block::Table(change_table(answer)));
+            blocks
+        },
+        form: None,
+    },
+    ActionRow {
+        path: "/console/users",
+        roles: &[Admin],
+        build: |request, _| {
+            call(Method::POST, "/admin/users".into(), fields(request, &["name", "role", "account"]))
+        },
+        page: |_, _| "/console/users".into(),
+        show: shown_invitation,
+        form: Some(|_, _| user_form()),
+    },
+    ActionRow {
+        path: "/console/users/{id}/invite",
+        roles: &[Admin],
+        build: |_, id| call(Method::POST, format!("/admin/users/{}/invite", encode(id)), json!({})),
+        page: |_, _| "/console/users".into(),
+        show: shown_invitation,
+        form: None,
+    },
+    ActionRow {
+        path: "/console/users/{id}/disable",
+        roles: &[Admin],
+        build: |_, id| {
+            call(Method::PATCH, format!("/admin/users/{}", encode(id)), json!({ "disabled": "true" }))
+        },
+        page: |_, _| "/console/users".into(),
+        show: |answer| done(format!("The user {} is disabled.", word(answer, "name"))),
+        form: None,
+    },
+    ActionRow {
+        path: "/console/users/{id}/enable",
+        roles: &[Admin],
+        build: |_, id| {
+            call(Method::PATCH, format!("/admin/users/{}", encode(id)), json!({ "disabled": "false" }))
+        },
+        page: |_, _| "/console/users".into(),
+        show: |answer| done(format!("The user {} is enabled.", word(answer, "name"))),
+        form: None,
+    },
+];
+
+/// Validates a pasted configuration and compares it with the running one.
+///
+/// # Errors
+/// Returns 403 if the role may not do this.
+pub async fn check_configuration(
+    console: &Console,
+    backend: &dyn ConsoleBackend,
+    request: &ConsoleRequest,
+    active: &ActiveSession,
+) -> Result<ConsoleAnswer, ApiError> {
+    if ![Admin, Operator].contains(&active.user.role) {
+        return Err(forbidden(active.user.role));
+    }
+    let (text, live) = (request.field("text").to_owned(), console.app.live());
+    let checked = blocking(move || {
+        let loaded = load_text("pasted", &text, ResolveEnv { env: &|name| std::env::var(name).ok() });
+        Ok(loaded.map(|loaded| (diff_settings(&live.settings, &loaded.settings), loaded.warnings)))
+    });
+    let (status, mut blocks) = match checked.await? {
+        Ok((changes, warnings)) => {
+            let changes: Vec<Value> = changes
+                .iter()
+                .map(|change| json!({ "key": change.key, "old": change.old, "new": change.new }))
+                .collect();
+            let mut blocks = done("The configuration is valid. Compared with the running one:".to_owned());
+            blocks.push(Block::Table(change_table(&json!({ "changes": changes }))));
+            blocks.extend(
+                warnings.iter().map(|warning| Block::Notice(NoticeKind::Warning, warning.to_string())),
+            );
+            (200, blocks)
+        }
+        Err(report) => {
+            let mistakes = report.mistakes.iter();
+            (400, mistakes.map(|mistake| Block::Notice(NoticeKind::Error, mistake.to_string())).collect())
+        }
+    };
+    let mut form = check_form();
+    form.restore(&request.form, None);
+    blocks.push(Block::Form(form));
+    pages::render(console, backend, request, active, "/console/configuration", status, blocks).await
+}
+
+fn account_path(id: &str) -> String {
+    format!("/console/accounts/{}", encode(id))
+}
+
+fn shown_invitation(answer: &Value) -> Vec<Block> {
+    let (site, root) = match &*word(answer, "role") {
+        "account" => ("the dashboard", "/dashboard/"),
+        _ => ("this console", "/console/"),
+    };
+    let name = word(answer, "name");
+    let label = format!("Link for {name}, valid once and for 72 hours, after the address of {site}:");
+    vec![Block::Secret(label, format!("{root}invitation/{}", word(answer, "invitation")))]
+}

@@ -1,0 +1,21 @@
+//! Operators' console, on the admin listener.
+
+pub mod actions;
+pub mod pages;
+
+use super::site::ConsoleSite;
+use penstock_storage::users::UserRole;
+use std::num::NonZeroU64;
+
+/// The console.
+pub static OPERATORS: ConsoleSite = ConsoleSite {
+    root: "/console/",
+    title: "Console",
+    cookie: "penstock_session",
+    roles: &[UserRole::Admin, UserRole::Operator, UserRole::Finance, UserRole::Viewer],
+    other_site: "This user belongs to an account and signs in to the dashboard.",
+    pages: pages::PAGES,
+    downloads: pages::DOWNLOADS,
+    actions: actions::ACTIONS,
+    attempts_per_minute: NonZeroU64::new(60).unwrap(),
+};

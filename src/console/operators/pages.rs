@@ -1,0 +1,149 @@
+//! Pages of the operators' console: one row for each, with the roles that may see it.
+
+use crate::console::invoice;
+use crate::console::pages::{DownloadRow, PAGE_ROWS, PageContext, PageRow};
+use crate::console::usage::usage_of;
+use penstock_console::pages::{self as blocks, UsageView, encode};
+use penstock_console::{Block, NoticeKind};
+use penstock_core::ApiError;
+use penstock_storage::users::UserRole::{self, Admin, Finance, Operator, Viewer};
+use serde_json::Value;
+
+/// Number of changes on the page of the audit log.
+const AUDIT_ROWS: u64 = 200;
+
+const EVERYONE: &[UserRole] = &[Admin, Operator, Finance, Viewer];
+const MONEY: &[UserRole] = &[Admin, Finance];
+const OPERATION: &[UserRole] = &[Admin, Operator, Viewer];
+
+/// Every page.
+pub const PAGES: &[PageRow] = &[
+    PageRow::new("/console/", "Overview", EVERYONE, |page| Box::pin(overview(page))).live(),
+    PageRow::new("/console/providers", "Providers", EVERYONE, |page| Box::pin(providers(page))).live(),
+    PageRow::new("/console/usage", "Usage", EVERYONE, |page| Box::pin(usage(page))),
+    PageRow::new("/console/accounts", "Accounts", MONEY, |page| Box::pin(accounts(page))),
+    PageRow::new("/console/accounts/{id}", "Account", MONEY, |page| Box::pin(account(page))).hidden(),
+    PageRow::new("/console/accounts/{id}/invoice", "Invoice of", MONEY, |page| {
+        Box::pin(account_invoice(page))
+    })
+    .hidden(),
+    PageRow::new("/console/batches", "Batches", OPERATION, |page| Box::pin(batches(page))),
+    PageRow::new("/console/files", "Files", OPERATION, |page| Box::pin(files(page))),
+    PageRow::new("/console/configuration", "Configuration", &[Admin, Operator], |page| {
+        Box::pin(configuration(page))
+    }),
+    PageRow::new("/console/audit", "Audit", OPERATION, |page| Box::pin(audit(page))),
+    PageRow::new("/console/users", "Users", &[Admin], |page| Box::pin(users(page))),
+];
+
+/// Every file that is not a page.
+pub const DOWNLOADS: &[DownloadRow] = &[
+    DownloadRow {
+        path: "/console/accounts/{id}/invoice.csv",
+        roles: MONEY,
+        load: |page| Box::pin(invoice::csv(page, &page.id)),
+    },
+    DownloadRow {
+        path: "/console/accounts/{id}/invoice.json",
+        roles: MONEY,
+        load: |page| Box::pin(invoice::json(page, &page.id)),
+    },
+];
+
+async fn account_invoice(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    invoice::show(page, &page.id, &format!("/console/accounts/{}/invoice", encode(&page.id))).await
+}
+
+async fn overview(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let now = page.console.app.clock.unix_seconds();
+    let yesterday = penstock_core::calendar::UtcDay::from_unix(now.saturating_sub(86_400)).to_string();
+    let query = [("from", yesterday.as_str()), ("group_by", "hour,outcome")];
+    let (status, hours) = (page.get("/status", &[]).await?, page.get("/admin/usage", &query).await?);
+    Ok(blocks::overview_blocks(&status, &hours, now, page.sees_money()))
+}
+
+async fn providers(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    Ok(blocks::provider_blocks(&page.get("/admin/providers", &[]).await?))
+}
+
+async fn usage(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    usage_of_gateway(page, None, "/console/usage".to_owned()).await
+}
+
+async fn usage_of_gateway(
+    page: &PageContext<'_>,
+    account: Option<&str>,
+    path: String,
+) -> Result<Vec<Block>, ApiError> {
+    let dimensions = blocks::GATEWAY_DIMENSIONS;
+    let view = UsageView { path, dimensions, with_money: page.sees_money(), ..UsageView::default() };
+    usage_of(page, view, &[("account", account.unwrap_or_default())]).await
+}
+
+async fn accounts(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let (accounts, balances) = (page.list("/admin/accounts").await?, page.get("/admin/credits", &[]).await?);
+    let mut shown = blocks::accounts_blocks(&accounts, &balances);
+    if page.has_role(&[Admin]) {
+        shown.push(Block::Form(blocks::account_form()));
+    }
+    Ok(shown)
+}
+
+async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let id = page.id.as_str();
+    let account = page.get(&format!("/admin/accounts/{}", encode(id)), &[]).await?;
+    let balance = page.get("/admin/credits", &[("account", id)]).await?;
+    let mut query = vec![("account", id), ("limit", PAGE_ROWS)];
+    query.extend(page.request.query("after").map(|after| ("after", after)));
+    let keys = page.get("/admin/keys", &query).await?;
+    let is_admin = page.has_role(&[Admin]);
+    let link = (format!("/console/accounts/{}/invoice", encode(id)), "Invoice".to_owned());
+    let mut shown = blocks::account_blocks(&account, &balance, &keys, is_admin);
+    shown.insert(1, Block::Links(vec![link]));
+    if is_admin {
+        shown.push(Block::Form(blocks::key_form(&format!("/console/accounts/{}/keys", encode(id)))));
+    }
+    if page.has_role(MONEY) {
+        let unique = format!("console-{}", crate::telemetry::request_id::RequestId::random().as_str());
+        shown.push(Block::Form(blocks::grant_form(id, &unique)));
+    }
+    let path = format!("/console/accounts/{}", encode(id));
+    shown.extend(usage_of_gateway(page, Some(id), path).await?);
+    Ok(shown)
+}
+
+async fn batches(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let may_cancel = page.has_role(&[Admin, Operator]);
+    Ok(blocks::batches_blocks(&page.list("/admin/batches").await?, "/console/", may_cancel))
+}
+
+async fn files(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    Ok(blocks::files_blocks(&page.list("/admin/files").await?, "/console/", false))
+}
+
+async fn configuration(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let live = page.console.app.live();
+    let effective = live.settings.document.pretty_text();
+    Ok(vec![
+        Block::Notice(
+            NoticeKind::Done,
+            format!("The running configuration has the version {}.", live.settings.version.0),
+        ),
+        Block::Form(blocks::reload_form()),
+        Block::Form(blocks::check_form()),
+        Block::Code(effective),
+    ])
+}
+
+async fn audit(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let check = page.get("/admin/audit/verify", &[]).await?;
+    let last = check.get("entries").and_then(Value::as_u64).unwrap_or(0);
+    let after = last.saturating_sub(AUDIT_ROWS).to_string();
+    Ok(blocks::audit_blocks(&page.get("/admin/audit", &[("after", &after)]).await?, &check))
+}
+
+async fn users(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let mut shown = blocks::users_blocks(&page.get("/admin/users", &[]).await?);
+    shown.push(Block::Form(blocks::user_form()));
+    Ok(shown)
+}

@@ -1,0 +1,38 @@
+//! Usage of a period, on a page of any site.
+
+use super::pages::PageContext;
+use penstock_console::pages::{self as blocks, UsageView};
+use penstock_console::{Block, NoticeKind};
+use penstock_core::ApiError;
+
+/// Form of the range, plots and table. `view` has everything but what the query of the page selects; `filters` are
+/// further parameters of the admin API, left out where empty.
+///
+/// # Errors
+/// Returns the refusal of the admin API if it is not about a field of the form.
+pub async fn usage_of(
+    page: &PageContext<'_>,
+    view: UsageView,
+    filters: &[(&str, &str)],
+) -> Result<Vec<Block>, ApiError> {
+    let given = |name: &str| page.request.query(name).unwrap_or_default().to_owned();
+    let chosen = page.request.query("by").filter(|by| view.dimensions.iter().any(|(name, _)| name == by));
+    let by = chosen.unwrap_or("model").to_owned();
+    let view = UsageView { from: given("from"), to: given("to"), by, ..view };
+    let group_by = view.group_by();
+    let mut query = vec![("group_by", group_by.as_str())];
+    let range = [("from", view.from.as_str()), ("to", view.to.as_str())];
+    query.extend(range.into_iter().chain(filters.iter().copied()).filter(|(_, value)| !value.is_empty()));
+    let mut form = blocks::usage_form(&view);
+    match page.get("/admin/usage", &query).await {
+        Ok(usage) => {
+            let shown = [Block::Form(form)].into_iter();
+            Ok(shown.chain(blocks::usage_blocks(&usage, &view)).collect())
+        }
+        Err(refusal) if refusal.param.is_some() => {
+            form.restore(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
+            Ok(vec![Block::Notice(NoticeKind::Error, refusal.message.to_string()), Block::Form(form)])
+        }
+        Err(refusal) => Err(refusal),
+    }
+}

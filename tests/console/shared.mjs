@@ -1,0 +1,74 @@
+// Helpers of both sites' cases.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const { PENSTOCK_URL: url, PENSTOCK_SCREENSHOTS: folder } = process.env;
+const PASSWORD = "correct horse battery";
+
+export const problems = [];
+export let passed = 0;
+
+export async function check(name, work) {
+  await work();
+  passed += 1;
+  console.log(`ok ${name}`);
+}
+
+/** Reports console errors, failed scripts, and violations of the content security policy. */
+export function watch(page) {
+  page.on("console", (message) => {
+    // A refusal is answered with its status, which the browser reports too.
+    if (message.type() === "error" && !message.text().includes("status of 4")) problems.push(message.text());
+  });
+  page.on("pageerror", (error) => problems.push(String(error)));
+}
+
+/** Names of the accessibility rules that the page breaks. */
+export async function violations(page) {
+  await page.evaluate(axe);
+  const result = await page.evaluate(() => window.axe.run());
+  return result.violations.map((rule) => `${rule.id}: ${rule.nodes.map((node) => node.html).join(" | ").slice(0, 300)}`);
+}
+
+export async function ask(secret, count = 1) {
+  let status = 0;
+  for (let index = 0; index < count; index += 1) {
+    const body = JSON.stringify({ model: "llama-3.1-8b-instruct", messages: [{ role: "user", content: "Hello" }] });
+    const headers = { authorization: `Bearer ${secret}`, "content-type": "application/json" };
+    const answer = await fetch(`${url}/v1/chat/completions`, { method: "POST", headers, body });
+    await answer.text();
+    status = answer.status;
+  }
+  return status;
+}
+
+export async function choosePassword(page, link) {
+  await page.goto(link);
+  await page.locator("input[name=password]").fill(PASSWORD);
+  await page.locator("input[name=again]").fill(PASSWORD);
+  await page.getByRole("button", { name: "Save and sign in" }).click();
+  await page.waitForURL(/\/(console|dashboard)\/$/);
+}
+
+/** Opens every page, light and dark, wide and narrow: status, accessibility, width, screenshot. */
+export async function inspectPages(page, root, pages, prefix) {
+  for (const scheme of ["light", "dark"]) {
+    for (const width of [1280, 390]) {
+      await check(`every page, ${scheme}, ${width} pixels wide`, async () => {
+        await page.emulateMedia({ colorScheme: scheme });
+        await page.setViewportSize({ width, height: 800 });
+        for (const name of pages) {
+          const answer = await page.goto(root + name);
+          assert.equal(answer.status(), 200, name);
+          assert.deepEqual(await violations(page), [], name);
+          const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+          assert.ok(overflow <= 0, `${name} is ${overflow} pixels too wide`);
+          const file = `${folder}/${prefix}${name.replaceAll(/[^a-z0-9]+/g, "-") || "overview"}-${scheme}-${width}.png`;
+          await page.screenshot({ path: file, fullPage: true });
+        }
+      });
+    }
+  }
+}

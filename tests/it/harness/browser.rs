@@ -1,0 +1,85 @@
+//! Browser without scripts: pages, forms and one cookie, against the operators' console or the dashboard.
+
+use super::gateway::Running;
+use super::{Answer, Client};
+use penstock_core::percent;
+use serde_json::{Value, json};
+
+/// Password of every person of the tests.
+pub const PASSWORD: &str = "correct horse battery";
+
+/// Browser with at most one cookie.
+pub struct Browser {
+    pub site: Client,
+    pub root: &'static str,
+    pub cookie: String,
+}
+
+impl Browser {
+    /// A browser at the operators' console.
+    pub fn new(running: &Running) -> Self {
+        let site = Client { address: running.admin().address, key: String::new() };
+        Self { site, root: "/console/", cookie: String::new() }
+    }
+
+    /// A browser at the dashboard.
+    pub fn at_dashboard(running: &Running) -> Self {
+        let site = Client { address: running.gateway.dashboard[0], key: String::new() };
+        Self { site, root: "/dashboard/", cookie: String::new() }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.site.send("GET", path, &[("cookie", &self.cookie)], b"").await
+    }
+
+    /// Sends a form as a page of the site does, and remembers the cookie of the answer.
+    pub async fn post(&mut self, path: &str, form: &[(&str, &str)]) -> Answer {
+        let answer = self.post_from("same-origin", path, form).await;
+        if let Some(cookie) = answer.header("set-cookie") {
+            self.cookie = cookie.split(';').next().unwrap().to_owned();
+        }
+        answer
+    }
+
+    pub async fn post_from(&self, site: &str, path: &str, form: &[(&str, &str)]) -> Answer {
+        let encode = |text: &str| percent::encode(text, percent::PATH_SEGMENT);
+        let fields: Vec<String> =
+            form.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value))).collect();
+        let kind = "application/x-www-form-urlencoded";
+        let headers = [("cookie", self.cookie.as_str()), ("sec-fetch-site", site), ("content-type", kind)];
+        self.site.send("POST", path, &headers, fields.join("&").as_bytes()).await
+    }
+
+    /// Token of the forms on a page.
+    pub async fn token(&self, path: &str) -> String {
+        between(&self.get(path).await.text(), "name=\"form_token\" value=\"", "\"")
+    }
+}
+
+/// Text between two others.
+pub fn between(text: &str, start: &str, end: &str) -> String {
+    let rest = text.split_once(start).unwrap_or_else(|| panic!("{start} is missing in {text}")).1;
+    rest.split_once(end).unwrap().0.to_owned()
+}
+
+/// Invites a person and lets the person choose a password.
+pub async fn signed_in(running: &Running, name: &str, role: &str) -> Browser {
+    accept(running, Browser::new(running), json!({"name": name, "role": role})).await
+}
+
+/// The same for a person of an account, at the dashboard.
+pub async fn holder(running: &Running, name: &str, account: &str) -> Browser {
+    let user = json!({"name": name, "role": "account", "account": account});
+    accept(running, Browser::at_dashboard(running), user).await
+}
+
+async fn accept(running: &Running, mut browser: Browser, user: Value) -> Browser {
+    let invited = running.admin().post("/admin/users", &user).await;
+    assert_eq!(invited.status, 201, "{}", invited.text());
+    let path = format!("{}invitation/{}", browser.root, invited.json()["invitation"].as_str().unwrap());
+    assert_eq!(browser.get(&path).await.status, 200);
+    let chosen = browser.post(&path, &[("password", PASSWORD), ("again", PASSWORD)]).await;
+    assert_eq!((chosen.status, chosen.header("location")), (303, Some(browser.root)), "{}", chosen.text());
+    assert_eq!(browser.get(&path).await.status, 404, "an invitation is valid once");
+    browser
+}

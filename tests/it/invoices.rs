@@ -1,0 +1,181 @@
+//! Invoices over real sockets: figures of the ledger, parties and VAT of the configuration, and who may read them.
+
+use crate::billing::entries;
+use crate::harness::browser::{holder, signed_in};
+use crate::harness::gateway::Running;
+use crate::harness::{Bench, Client, Provider};
+use rust_decimal::Decimal;
+use serde_json::{Value, json};
+
+const CHAT: &str = "/v1/chat/completions";
+const INVOICE: &str = r#"
+[console]
+listen = "127.0.0.1:0"
+
+[invoice]
+seller = "Example Hosting GmbH"
+address = ["Beispielstraße 1", "10115 Berlin"]
+vat_id = "DE123456789"
+vat_percent = 19
+number_prefix = "PS-"
+note = "Payable within 14 days."
+
+[[invoice.customers]]
+id = "acme"
+name = "<script>alert(1)</script> SA"
+address = ["75001 Paris"]
+vat_id = "FR12345678901"
+vat_percent = 5.5
+"#;
+
+async fn bench() -> (Provider, Running) {
+    let provider = Provider::start().await;
+    let contract = "contractual_renewable = { share = 0.75, evidence = \"hourly-ppa\" }";
+    let running = Bench::new().settings(INVOICE).provider_with("a", &provider, contract, "").start().await;
+    for account in ["acme", "other"] {
+        running.admin().post("/admin/accounts", &json!({"id": account})).await;
+    }
+    (provider, running)
+}
+
+/// Sends requests with a key of an account; returns the key and the answers.
+async fn ask(running: &Running, account: &str, requests: usize) -> (Client, Vec<Value>) {
+    let client = running.key(&json!({"account": account, "name": "ci", "scopes": ["*"]})).await;
+    let mut answers = Vec::new();
+    for _ in 0..requests {
+        let answer = client.post(CHAT, &running.ask()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answers.push(answer.json());
+    }
+    (client, answers)
+}
+
+fn decimal(value: &Value) -> Decimal {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    Decimal::from_str_exact(&text).or_else(|_| Decimal::from_scientific(&text)).unwrap()
+}
+
+/// Sum of a member of all rows.
+fn sum(rows: &Value, name: &str) -> Decimal {
+    rows.as_array().unwrap().iter().map(|row| decimal(&row[name])).sum()
+}
+
+fn today(invoice: &Value) -> String {
+    invoice["to"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_grouping_of_an_invoice_adds_up_to_the_ledger() {
+    let (_provider, running) = bench().await;
+    let (_, answers) = ask(&running, "acme", 3).await;
+    ask(&running, "acme", 2).await;
+    ask(&running, "other", 4).await;
+    let charged: Decimal = entries(&running)
+        .await
+        .iter()
+        .filter(|entry| entry["act"] == "settle" && entry["account"] == "acme")
+        .map(|entry| decimal(&entry["eur"]))
+        .sum();
+    let invoice = running.admin().get("/admin/invoice?account=acme").await;
+    assert_eq!(invoice.status, 200, "{}", invoice.text());
+    let invoice = invoice.json();
+    for rows in ["lines", "keys", "days", "locations"] {
+        assert_eq!(sum(&invoice[rows], "eur"), charged, "{rows}: {invoice}");
+        assert_eq!(sum(&invoice[rows], "requests"), Decimal::from(5), "{rows}");
+        for figure in ["energy_kwh", "carbon_location_g_co2e", "carbon_market_g_co2e", "embodied_g_co2e"] {
+            assert_eq!(sum(&invoice[rows], figure), decimal(&invoice["total"][figure]), "{rows} {figure}");
+        }
+    }
+    assert_eq!(invoice["keys"].as_array().unwrap().len(), 2);
+    let line = &invoice["lines"][0];
+    assert_eq!(
+        (&line["model"], &line["location"], &line["output_eur_per_million_tokens"]),
+        (&json!("m"), &json!("Paris, France"), &json!("2")),
+        "{line}"
+    );
+    let net = decimal(&invoice["net_eur"]);
+    assert_eq!(net, charged.round_dp(2));
+    let vat = (net * Decimal::new(55, 3)).round_dp(2);
+    assert_eq!((decimal(&invoice["vat_eur"]), decimal(&invoice["total_eur"])), (vat, net + vat));
+    // What the answers said of their hardware is what the invoice adds up, but for the rounding of each.
+    let told: Decimal = answers
+        .iter()
+        .map(|answer| decimal(&answer["environment_impact"]["provenance"]["embodied_g_co2"]))
+        .sum();
+    let of_key = decimal(&invoice["total"]["embodied_g_co2e"]) / Decimal::from(5) * Decimal::from(3);
+    assert!((told - of_key).abs() < Decimal::new(1, 8), "{told} {of_key}");
+    let (location, market) = (
+        decimal(&invoice["total"]["carbon_location_g_co2e"]),
+        decimal(&invoice["total"]["carbon_market_g_co2e"]),
+    );
+    assert!((market - location / Decimal::from(4)).abs() < Decimal::new(1, 8), "{market} {location}");
+    assert!(invoice["notes"].to_string().contains("Paris, France, 75 %, hourly-ppa"), "{invoice}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_invoice_names_both_parties_and_is_a_draft_until_its_period_ends() {
+    let (_provider, running) = bench().await;
+    let admin = running.admin();
+    let open = admin.get("/admin/invoice?account=acme").await.json();
+    assert_eq!((&open["is_draft"], &open["seller"]["vat_id"]), (&json!(true), &json!("DE123456789")));
+    let ended = admin.get("/admin/invoice?account=acme&from=2026-01-01&to=2026-01-31").await.json();
+    assert_eq!((&ended["is_draft"], &ended["number"]), (&json!(false), &json!("PS-acme-20260101-20260131")));
+    assert_eq!(ended["customer"]["address"], json!(["75001 Paris"]));
+    assert_eq!((&ended["vat_percent"], &ended["total_eur"]), (&json!("5.5"), &json!("0.00")));
+    let other = admin.get("/admin/invoice?account=other").await.json();
+    assert_eq!((&other["customer"]["name"], &other["vat_percent"]), (&json!("other"), &json!("19")));
+    assert_eq!(other["notes"][0], "Payable within 14 days.");
+    for (query, status, field) in [
+        ("", 400, "account"),
+        ("account=nobody", 404, "account"),
+        ("account=acme&from=soon", 400, "from"),
+        ("account=acme&from=2026-02-02&to=2026-02-01", 400, "to"),
+        ("account=acme&from=2020-01-01&to=2026-01-01", 400, "from"),
+        ("account=acme&month=2026-01", 400, "month"),
+    ] {
+        let refused = admin.get(&format!("/admin/invoice?{query}")).await;
+        assert_eq!(
+            (refused.status, refused.json()["error"]["param"].as_str()),
+            (status, Some(field)),
+            "{query}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finance_and_the_account_holder_read_the_invoice_and_others_do_not() {
+    let (_provider, running) = bench().await;
+    ask(&running, "acme", 1).await;
+    entries(&running).await;
+    let day = today(&running.admin().get("/admin/invoice?account=acme").await.json());
+    let range = format!("from={day}&to={day}");
+    let console = "/console/accounts/acme/invoice";
+    let (finance, own) = (signed_in(&running, "fin", "finance").await, holder(&running, "ada", "acme").await);
+    for (browser, path) in [(&finance, console), (&own, "/dashboard/invoice")] {
+        let page = browser.get(&format!("{path}?{range}")).await;
+        assert_eq!(page.status, 200, "{}", page.text());
+        for expected in
+            ["Example Hosting GmbH", "75001 Paris", "VAT, 5.5 %", "Draft", "Footprint by location"]
+        {
+            assert!(page.text().contains(expected), "{path} lacks {expected}: {}", page.text());
+        }
+        assert!(!page.text().contains("<script>alert"));
+        let csv = browser.get(&format!("{path}.csv?{range}&decimal=%2C")).await;
+        assert_eq!(csv.header("content-type"), Some("text/csv; charset=utf-8"));
+        assert!(csv.text().contains(&format!(";{day}T00:00:00Z;")), "{}", csv.text());
+        assert_eq!(browser.get(&format!("{path}.json?{range}")).await.json()["account"], "acme");
+        assert_eq!(
+            browser.get(&format!("{path}?from=soon")).await.status,
+            200,
+            "the form says what is wrong"
+        );
+        assert_eq!(browser.get(&format!("{path}.csv?decimal=x")).await.status, 400);
+    }
+    for role in ["operator", "viewer"] {
+        let browser = signed_in(&running, role, role).await;
+        for path in [console.to_owned(), format!("{console}.csv"), format!("{console}.json")] {
+            assert_eq!(browser.get(&path).await.status, 403, "{role} {path}");
+        }
+    }
+    assert_eq!(finance.get("/console/accounts/nobody/invoice").await.status, 404);
+}
