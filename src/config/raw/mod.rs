@@ -23,7 +23,7 @@ pub use catalogue::{
     PriceConfig, ScoreConfig, TokenIdsConfig, TokenizerConfig,
 };
 pub use compatibility::{BatchResultFormat, CompatibilityConfig, CostFormat, ImageFormat};
-pub use files::{FilesConfig, ImagesConfig, SpoolConfig};
+pub use files::{FilesConfig, ImagesConfig, ResponsesConfig, SpoolConfig};
 pub use limits::LimitsConfig;
 pub use listen::{ClientCertificatePolicy, HttpsConfig, ListenConfig, TlsVersion};
 pub use money::{BillingConfig, CreditPolicy, LedgerConfig, LedgerSync};
@@ -58,6 +58,8 @@ pub struct ConfigFile {
     pub spool: SpoolConfig,
     /// Files that clients upload, and results of batches.
     pub files: FilesConfig,
+    /// Stored responses of `/v1/responses`.
+    pub responses: ResponsesConfig,
     /// Settings of the process.
     pub process: ProcessConfig,
     /// Log lines on standard error.

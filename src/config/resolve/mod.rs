@@ -101,6 +101,7 @@ pub fn resolve_settings(
         listen: listen?,
         spool: spool?,
         files: files?,
+        responses: server::response_settings(&raw),
         storage: storage?,
         exports: exports?,
         limits: server::limit_settings(&raw),
