@@ -53,9 +53,10 @@ impl PreviousConversation {
         if items.is_empty() {
             return Ok(Self { text: String::new(), nodes: Vec::new() });
         }
-        let array = [b"[", items, b"]"].concat();
-        let (text, nodes) = validate_body(&array, limits, PathStyle::Brackets)?;
-        Ok(Self { text: text.to_owned(), nodes })
+        let text = [b"[", items, b"]"].concat();
+        let (_, nodes) = validate_body(&text, limits, PathStyle::Brackets)?;
+        // Valid UTF-8, as a part of the validation.
+        Ok(Self { text: String::from_utf8(text).unwrap_or_default(), nodes })
     }
 
     /// Returns the tape of the array; an empty one without a previous response.

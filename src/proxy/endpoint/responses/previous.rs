@@ -23,7 +23,8 @@ pub(super) async fn response_storage(x: &mut Exchange<'_>, body: &[u8]) -> Resul
         Some(id) => match load_response(x, &id).await? {
             None => PreviousResponse::NotFound,
             Some(document) => {
-                x.reserve_memory(document.len())?;
+                // The items, and their form for the provider.
+                x.reserve_memory(document.len().saturating_mul(2))?;
                 match StoredResponse::parse(&document) {
                     None => PreviousResponse::NotFound,
                     Some(stored) => PreviousResponse::Items(stored.conversation_items().into()),
