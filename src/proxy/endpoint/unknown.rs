@@ -176,7 +176,6 @@ mod tests {
             ("/api/v1/models", "/v1/models"),
             ("/openai/deployments/d/chat/completions", "/v1/chat/completions"),
             ("/responses", "/v1/responses"),
-            ("/v1/responses/responses", "/v1/responses"),
             ("/v1/completion", "/v1/completions"),
             ("/completions", "/v1/completions"),
             ("/v1/reranking", "/v1/rerank"),
