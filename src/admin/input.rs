@@ -132,6 +132,14 @@ impl<'b> RequestFields<'b> {
         })
     }
 
+    /// Reads a Boolean value.
+    ///
+    /// # Errors
+    /// Returns 400 if the value is neither true nor false.
+    pub fn bool(&self, name: &str) -> Result<PatchValue<bool>, ApiError> {
+        self.read_field(name, "true or false", Value::as_bool)
+    }
+
     /// Reads an integer from `least` to `most`.
     ///
     /// # Errors

@@ -17,9 +17,9 @@ use std::sync::Arc;
 /// Default scopes of a new key.
 pub const DEFAULT_SCOPES: &str = "inference.*";
 /// Request members that create a key.
-pub const CREATE: [&str; 6] = ["name", "account", "scopes", "models", "limits", "expires"];
+pub const CREATE: [&str; 7] = ["name", "account", "scopes", "models", "limits", "store_responses", "expires"];
 /// Request members that change a key.
-pub const CHANGE: [&str; 5] = ["name", "scopes", "models", "limits", "expires"];
+pub const CHANGE: [&str; 6] = ["name", "scopes", "models", "limits", "store_responses", "expires"];
 /// Request members of a rotation.
 pub const ROTATE: [&str; 1] = ["overlap_seconds"];
 /// Query parameters of the list.
@@ -50,7 +50,7 @@ pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::patch(
         "/admin/keys/{id}",
         "changeKey",
-        "Changes a key: name, scopes, models, limits, expiry",
+        "Changes a key: name, scopes, models, limits, storage of responses, expiry",
         RouteHandler::Store(change),
     )
     .body(&CHANGE, &[])
@@ -78,6 +78,7 @@ struct KeyPatch<'b> {
     name: PatchValue<String>,
     scopes: PatchValue<Vec<String>>,
     models: PatchValue<Vec<String>>,
+    store_responses: PatchValue<bool>,
     expires: PatchValue<u64>,
 }
 
@@ -88,6 +89,7 @@ impl<'b> KeyPatch<'b> {
             name: fields.text("name")?,
             scopes: fields.texts("scopes")?,
             models: fields.texts("models")?,
+            store_responses: fields.bool("store_responses")?,
             expires: fields.future("expires", asked.now)?,
             fields,
         };
@@ -113,6 +115,11 @@ impl<'b> KeyPatch<'b> {
             PatchValue::Some(scopes) => key.scopes.clone_from(scopes),
         }
         self.models.clone().apply_to(&mut key.models);
+        match self.store_responses {
+            PatchValue::Absent => {}
+            PatchValue::Null => key.store_responses = false,
+            PatchValue::Some(stores) => key.store_responses = stores,
+        }
         self.expires.clone().apply_to(&mut key.expires);
         // The limits were validated in `read`.
         self.fields.limits(&mut key.limits).ok();
@@ -141,6 +148,7 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         scopes: vec![DEFAULT_SCOPES.to_owned()],
         models: None,
         limits: KeyLimits::default(),
+        store_responses: false,
         expires: None,
         created: asked.now,
         previous: None,
@@ -274,6 +282,7 @@ pub fn key_json(record: &KeyRecord) -> Value {
         "scopes": record.scopes,
         "models": record.models,
         "limits": account_json::limits(&record.limits),
+        "store_responses": record.store_responses,
         "created": record.created,
         "last_used": record.last_used,
         "expires": record.expires,

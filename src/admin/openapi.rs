@@ -158,13 +158,14 @@ pub(super) fn answer_schema(members: &[&str]) -> Value {
 
 /// Members of an account in answers, including those that the gateway adds.
 pub(super) const ACCOUNT: [&str; 7] = ["id", "name", "created", "state", "limits", "now", "warnings"];
-pub(super) const KEY: [&str; 14] = [
+pub(super) const KEY: [&str; 15] = [
     "id",
     "name",
     "account",
     "scopes",
     "models",
     "limits",
+    "store_responses",
     "created",
     "last_used",
     "expires",
@@ -256,6 +257,7 @@ mod tests {
             scopes: Vec::new(),
             models: None,
             limits: KeyLimits::default(),
+            store_responses: false,
             expires: None,
             created: 1,
             previous: None,
@@ -266,7 +268,7 @@ mod tests {
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let told: Vec<String> = names(&account_json::account_to_json(&account));
         assert_eq!(told, ACCOUNT[..5]);
-        assert_eq!(names(&keys::key_json(&key)), KEY[..12]);
+        assert_eq!(names(&keys::key_json(&key)), KEY[..13]);
         assert_eq!(names(&account_json::limits(&key.limits)), input::LIMITS);
     }
 

@@ -40,6 +40,7 @@ fn account_member(name: &str) -> Option<Value> {
         "scopes" => json!({ "type": ["array", "null"], "items": { "type": "string" }, "description": "Permissions of the key; `inference.*` by default." }),
         "models" => json!({ "type": ["array", "null"], "items": { "type": "string" }, "description": "Ids of the models that the key may use; `null` for all." }),
         "limits" => schema_ref("Limits"),
+        "store_responses" => json!({ "type": ["boolean", "null"], "description": "True if responses of `/v1/responses` are stored for requests with `store: true`; false by default." }),
         "now" => schema_ref("Now"),
         "warnings" => text_list("Warnings, such as a limit that matches nothing."),
         "created" => json!({ "type": ["integer", "string", "null"], "description": "Creation time, Unix seconds; of an invoice RFC 3339." }),

@@ -71,6 +71,7 @@ pub fn start(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandl
         spawn_periodic(FILE_SWEEP_INTERVAL, stop, app, |app| async move {
             if !app.is_store_handed_over() {
                 delete_expired_files(&app).await;
+                delete_expired_responses(&app).await;
             }
         }),
         spawn_periodic(STORE_CHECK_INTERVAL, stop, app, {
@@ -139,6 +140,15 @@ async fn delete_expired_files(app: &AppState) {
         Ok(Ok(0)) | Err(_) => {}
         Ok(Ok(swept)) => told("files_over", &swept.to_string()),
         Ok(Err(error)) => log::event(log::error(), "files_not_swept", &[("why", &error.to_string())]),
+    }
+}
+
+/// Deletes expired responses, and those beyond the limits.
+async fn delete_expired_responses(app: &Arc<AppState>) {
+    let (state, now, limits) = (app.clone(), app.clock.unix_seconds(), app.response_limits());
+    let swept = tokio::task::spawn_blocking(move || state.responses.sweep(now, limits.settings)).await;
+    if let Ok(Err(error)) = swept {
+        log::event(log::error(), "responses_not_swept", &[("why", &error.to_string())]);
     }
 }
 

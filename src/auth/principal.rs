@@ -27,6 +27,8 @@ pub struct Principal {
     previous: Option<Box<([u8; 32], u64)>>,
     scopes: KeyScopes,
     models: Option<Box<[Box<str>]>>,
+    /// True if responses are stored for requests with `store: true`.
+    pub stores_responses: bool,
     expires: Option<u64>,
     pub(super) live: Arc<KeyState>,
 }
@@ -86,6 +88,7 @@ impl Principal {
                     previous: None,
                     scopes: KeyScopes::default(),
                     models: None,
+                    stores_responses: false,
                     expires: None,
                     live: Arc::new(KeyState { revoked: AtomicBool::new(true), ..KeyState::default() }),
                 })
@@ -104,6 +107,7 @@ impl Principal {
             // Unknown scopes of a later version grant nothing here.
             scopes: KeyScopes::parse_lenient(record.scopes.iter().map(String::as_str)),
             models: models.map(|models| models.iter().map(|model| model.as_str().into()).collect()),
+            stores_responses: record.store_responses,
             expires: record.expires,
             live,
         }

@@ -75,6 +75,9 @@ struct CreateKeyArgs {
     /// Model to allow; repeatable; by default all
     #[arg(long = "model", value_name = "MODEL")]
     models: Vec<String>,
+    /// Store responses for requests with `store: true`
+    #[arg(long)]
+    store_responses: bool,
     /// Time until the key expires, such as 12h or 30d
     #[arg(long, value_name = "DURATION", value_parser = after)]
     expires: Option<Duration>,
@@ -98,6 +101,9 @@ struct ChangeKeyArgs {
     /// Allow every model
     #[arg(long)]
     all_models: bool,
+    /// Store responses for requests with `store: true`, or not
+    #[arg(long, value_name = "BOOL")]
+    store_responses: Option<bool>,
     /// Time from now until the key expires, such as 12h or 30d; or never
     #[arg(long, value_name = "DURATION", value_parser = after_or_never)]
     expires: Option<ExpiryArg>,
@@ -172,6 +178,7 @@ fn create_key(backend: &AdminBackend, create: &CreateKeyArgs) -> Result<(), Stri
         "account": create.account,
         "scopes": create.scopes,
         "models": if create.models.is_empty() { Value::Null } else { json!(create.models) },
+        "store_responses": create.store_responses,
         "expires": create.expires.map(|after| unix_now().saturating_add(after.as_secs())),
         "limits": create.limits.to_json().unwrap_or_else(|| json!({})),
     });
@@ -196,6 +203,7 @@ fn change_key(backend: &AdminBackend, change: ChangeKeyArgs) -> Result<(), Strin
     put("scopes", (!change.scopes.is_empty()).then(|| json!(change.scopes)));
     put("models", (!change.models.is_empty()).then(|| json!(change.models)));
     put("models", change.all_models.then_some(Value::Null));
+    put("store_responses", change.store_responses.map(Value::from));
     put(
         "expires",
         change.expires.map(|expiry| match expiry {

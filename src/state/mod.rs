@@ -19,6 +19,7 @@ use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::net::lifecycle::{InFlightGuard, Lifecycle};
 use crate::storage::files::{ExpiryCheck, FileManager};
 use crate::storage::image_cache::ImageCache;
+use crate::storage::responses::{ResponseLimits, ResponseStore};
 use crate::storage::spool::SpoolFactory;
 use crate::storage::stores::Stores;
 use crate::telemetry::metrics::MetricsRegistry;
@@ -80,6 +81,8 @@ pub struct AppState {
     pub buffer_pool: Arc<BufferPool>,
     /// Uploaded files.
     pub files: Arc<FileManager>,
+    /// Stored responses.
+    pub responses: ResponseStore,
     /// Batches.
     pub batches: Arc<BatchManager>,
     /// Handles for blocking work.
@@ -171,6 +174,7 @@ impl AppState {
             image_cache: ImageCache::default(),
             buffer_pool: Arc::default(),
             files: open.files,
+            responses: open.responses,
             metrics,
             lifecycle: batch.lifecycle.clone(),
             batch,
@@ -193,6 +197,12 @@ impl AppState {
     /// Returns the configuration snapshot in use.
     pub fn live(&self) -> Arc<ConfigSnapshot> {
         self.live.load_full()
+    }
+
+    /// Returns the limits of stored responses.
+    pub fn response_limits(&self) -> ResponseLimits {
+        let live = self.live();
+        ResponseLimits { settings: live.settings.responses, keep_free: live.settings.files.keep_free }
     }
 
     /// Returns the TLS configuration in use.

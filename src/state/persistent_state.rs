@@ -9,6 +9,7 @@ use crate::billing::handover::InheritedHolds;
 use crate::config::settings::Settings;
 use crate::limits::admission_control::AdmissionControl;
 use crate::storage::files::FileManager;
+use crate::storage::responses::ResponseStore;
 use crate::storage::stores::Stores;
 use crate::telemetry::metrics::MetricsRegistry;
 use crate::time::clock::SteadyClock;
@@ -22,6 +23,7 @@ pub(super) struct PersistentState {
     pub(super) key_cache: Arc<KeyCache>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) files: Arc<FileManager>,
+    pub(super) responses: ResponseStore,
     pub(super) batches: Arc<BatchManager>,
     pub(super) exports: Exports,
 }
@@ -44,11 +46,12 @@ impl PersistentState {
             false => (Ledger::open(kept, terms, clock)?, InheritedHolds::default()),
         };
         let files = FileManager::open(&settings.files, FileStore::new(stores.store.clone()), taken_over)?;
+        let responses = ResponseStore::open(&settings.storage.path, &stores.pepper, taken_over)?;
         let batches = Arc::new(BatchManager::new(stores.store.clone()));
         files.set_users(batches.clone());
         let exports = Exports::open(settings, clock.unix_seconds());
         files.set_archives(exports.folder().to_owned(), rotation::remove_contents);
-        Ok((Self { key_cache, ledger, files: Arc::new(files), batches, exports }, holds))
+        Ok((Self { key_cache, ledger, files: Arc::new(files), responses, batches, exports }, holds))
     }
 
     /// Returns the handles that batches work with.

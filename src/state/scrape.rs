@@ -1,6 +1,7 @@
 //! State of the process for a scrape of its metrics.
 
 use super::AppState;
+use crate::storage::responses::RESPONSES_FOLDER;
 use crate::storage::stores::{LEDGER_FOLDER, STORE_FOLDER};
 use crate::telemetry::metrics::MetricsSnapshot;
 use crate::telemetry::offers::OfferStatus;
@@ -37,6 +38,7 @@ impl AppState {
         let live = self.live();
         let settings = &live.settings;
         let files = (self.files.used_bytes(), settings.files.path.as_path());
-        self.metrics.measure_disk(&settings.storage.path, [STORE_FOLDER, LEDGER_FOLDER], files);
+        let folders = [STORE_FOLDER, LEDGER_FOLDER, RESPONSES_FOLDER];
+        self.metrics.measure_disk(&settings.storage.path, folders, files);
     }
 }

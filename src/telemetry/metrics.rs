@@ -195,7 +195,7 @@ impl MetricsRegistry {
     }
 
     /// Measures the sizes of stored data; blocks. See [`ProcessMetrics::measure_disk`].
-    pub fn measure_disk(&self, storage: &Path, stored: [&'static str; 2], files: (u64, &Path)) {
+    pub fn measure_disk(&self, storage: &Path, stored: [&'static str; 3], files: (u64, &Path)) {
         self.process.measure_disk(storage, stored, files);
     }
 

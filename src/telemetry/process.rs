@@ -24,7 +24,7 @@ impl ProcessMetrics {
         Ok(Self {
             stored: gauge(
                 "penstock_stored_bytes",
-                "Bytes on the disk by kind: store (the database), ledger (its second copy), files (contents).",
+                "Bytes on the disk by kind: store (the database), ledger (its second copy), files (contents), responses.",
                 &["kind"],
             )?,
             free: gauge(
@@ -42,7 +42,7 @@ impl ProcessMetrics {
 
     /// Measures sizes of folders on the disk; walks those of `stored` and blocks. `stored` has the name of a kind and its
     /// folder, `files` the bytes of files and their folder.
-    pub(super) fn measure_disk(&self, storage: &Path, stored: [&'static str; 2], files: (u64, &Path)) {
+    pub(super) fn measure_disk(&self, storage: &Path, stored: [&'static str; 3], files: (u64, &Path)) {
         for kind in stored {
             self.stored.with_label_values(&[kind]).set(clamped(folder_bytes(&storage.join(kind))));
         }

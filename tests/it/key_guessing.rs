@@ -33,6 +33,7 @@ fn record(vault: &Stores, key: &ApiKey) -> KeyRecord {
         scopes: vec!["inference.*".to_owned()],
         models: None,
         limits: Default::default(),
+        store_responses: false,
         expires: None,
         created: 1,
         previous: None,

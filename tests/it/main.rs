@@ -108,6 +108,7 @@ mod stale_connections;
 mod storage_integrity;
 mod store_command;
 mod store_progress;
+mod stored_responses;
 mod stream_failover;
 mod stream_memory;
 mod stream_splits;

@@ -47,7 +47,9 @@ pub use request_adjustment::{
     ChoiceSelection, EXTRA_MEMBERS, ExtraMember, ExtraMembers, OfferObservation, ReasoningName,
     RequestAdjustment,
 };
-pub use responses_details::{ClientTool, ReasoningDisplay, ResponsesDetails};
+pub use responses_details::{
+    ClientTool, PreviousResponse, ReasoningDisplay, ResponseStorage, ResponsesDetails, StoredInput,
+};
 pub use sealed_reasoning::{open_reasoning, seal_reasoning};
 pub use traits::{
     AttemptTarget, BufferedResponse, ContinuationMethod, OfferCapabilities, OutputBuffer, PrefillMethod,

@@ -42,6 +42,38 @@ pub struct ResponsesDetails {
     pub reasoning: ReasoningDisplay,
     /// True if reasoning items carry their text in `encrypted_content` too.
     pub seals_reasoning: bool,
+    /// Input of a response that is stored with its answer.
+    pub stored_input: Option<StoredInput>,
+}
+
+/// Input of a response that is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredInput {
+    /// Items of the conversation that the request continues: the elements of a JSON array, without brackets.
+    pub previous_items: Bytes,
+    /// `input` of the request: a string or an array.
+    pub input: Bytes,
+}
+
+/// Access of a request to stored responses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResponseStorage {
+    /// True if `store: true` stores the response; otherwise the member has no effect.
+    pub may_store: bool,
+    /// Conversation of `previous_response_id`.
+    pub previous: PreviousResponse,
+}
+
+/// Conversation of `previous_response_id`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PreviousResponse {
+    /// API key without stored responses.
+    #[default]
+    NotAllowed,
+    /// Id of no stored response.
+    NotFound,
+    /// Items of the conversation: the elements of a JSON array, without brackets.
+    Items(Bytes),
 }
 
 impl ResponsesDetails {

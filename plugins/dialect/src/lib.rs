@@ -13,6 +13,7 @@ pub mod conformance;
 pub mod decode;
 pub mod event;
 pub mod parameters;
+pub mod stored_response;
 pub mod write;
 
 mod answer;

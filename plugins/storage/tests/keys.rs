@@ -24,6 +24,7 @@ fn key(number: u32, account: &str) -> KeyRecord {
         scopes: vec!["inference.*".to_owned()],
         models: Some(vec!["some-model".to_owned()]),
         limits: KeyLimits { requests_per_minute: Some(60), ..KeyLimits::default() },
+        store_responses: false,
         expires: Some(2_000_000_000),
         created: 1_700_000_000,
         previous: None,

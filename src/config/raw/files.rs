@@ -1,4 +1,4 @@
-//! `[spool]`, `[files]` and `[images]` as written in a configuration: size and lifetime of stored data.
+//! `[spool]`, `[files]`, `[responses]` and `[images]` as written in a configuration: size and lifetime of stored data.
 
 use super::{ByteSize, DurationOrZero, NonZeroDuration, mib};
 use schemars::JsonSchema;
@@ -40,6 +40,19 @@ pub struct FilesConfig {
     pub retention: DurationOrZero,
 }
 
+/// Stored responses of API keys that may store them: encrypted, until they are deleted or expire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct ResponsesConfig {
+    /// Maximum size of all stored responses together; beyond that the oldest of the API key with the most are removed.
+    pub disk: ByteSize,
+    /// Maximum size of the stored responses of one API key; beyond that its oldest are removed.
+    pub per_key: ByteSize,
+    /// Time after which stored responses are deleted. A change applies to those that are stored already.
+    pub retention: NonZeroDuration,
+}
+
 /// Generated images that clients fetch by URL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -68,6 +81,12 @@ impl Default for FilesConfig {
             keep_free: mib(256),
             retention: DurationOrZero(Duration::from_secs(30 * 86_400)),
         }
+    }
+}
+
+impl Default for ResponsesConfig {
+    fn default() -> Self {
+        Self { disk: mib(16 << 10), per_key: mib(1 << 10), retention: NonZeroDuration::seconds(30 * 86_400) }
     }
 }
 

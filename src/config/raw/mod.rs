@@ -26,7 +26,7 @@ pub use catalogue::{
 };
 pub use compatibility::{BatchResultFormat, CompatibilityConfig, CostFormat, ImageFormat};
 pub use console::ConsoleConfig;
-pub use files::{FilesConfig, ImagesConfig, SpoolConfig};
+pub use files::{FilesConfig, ImagesConfig, ResponsesConfig, SpoolConfig};
 pub use invoice::{InvoiceConfig, InvoiceCustomerConfig};
 pub use limits::LimitsConfig;
 pub use listen::{ClientCertificatePolicy, HttpsConfig, ListenConfig, TlsVersion};
@@ -64,6 +64,8 @@ pub struct ConfigFile {
     pub spool: SpoolConfig,
     /// Files that clients upload, and results of batches.
     pub files: FilesConfig,
+    /// Stored responses of `/v1/responses`.
+    pub responses: ResponsesConfig,
     /// Settings of the process.
     pub process: ProcessConfig,
     /// Log lines on standard error.

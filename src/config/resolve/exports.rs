@@ -23,7 +23,7 @@ impl SettingsResolver<'_> {
             self.report_mistake(&spot, "It is a file, and must be a folder.", other);
             return None;
         }
-        let own = ["store", "ledger", "files"].map(|name| store.join(name));
+        let own = ["store", "ledger", "files", "responses"].map(|name| store.join(name));
         let within = own.iter().chain(files.map(|files| &files.path)).any(|own| path.starts_with(own));
         if within || store.starts_with(&path) {
             self.report_mistake(

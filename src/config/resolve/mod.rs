@@ -105,6 +105,7 @@ pub fn resolve_settings(
         console: console?,
         spool: spool?,
         files: files?,
+        responses: server::response_settings(&raw),
         storage: storage?,
         exports: exports?,
         limits: server::limit_settings(&raw),

@@ -4,7 +4,7 @@ use super::super::raw::{self, ConfigFile};
 use super::super::settings::{
     BatchSettings, BillingSettings, CircuitBreakerSettings, CompatibilitySettings, FileSettings,
     ImageSettings, ImpactSettings, LedgerSettings, LimitSettings, LogSettings, OverloadSettings,
-    RoutingSettings, SimulatorSettings, SpoolSettings,
+    ResponseSettings, RoutingSettings, SimulatorSettings, SpoolSettings,
 };
 use super::SettingsResolver;
 use super::key_path::KeyPath;
@@ -45,6 +45,15 @@ pub fn limit_settings(raw: &ConfigFile) -> LimitSettings {
 
 pub const fn impact_settings(raw: &ConfigFile) -> ImpactSettings {
     ImpactSettings { provenance: raw.impact.provenance }
+}
+
+pub const fn response_settings(raw: &ConfigFile) -> ResponseSettings {
+    let responses = &raw.responses;
+    ResponseSettings {
+        disk: responses.disk.0,
+        per_key: responses.per_key.0,
+        retention: responses.retention.0,
+    }
 }
 
 pub const fn image_settings(raw: &ConfigFile) -> ImageSettings {

@@ -51,6 +51,8 @@ pub struct Settings {
     pub spool: SpoolSettings,
     /// Files of clients.
     pub files: FileSettings,
+    /// Stored responses of clients.
+    pub responses: ResponseSettings,
     /// Limits on the size and duration of client requests.
     pub limits: LimitSettings,
     /// Overload protection: limits on concurrent work.
@@ -175,6 +177,17 @@ pub struct FileSettings {
     pub keep_free: u64,
     /// Seconds after which files are deleted; `None` for never.
     pub retention: Option<u64>,
+}
+
+/// Stored responses of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponseSettings {
+    /// Maximum size of all stored responses, in bytes.
+    pub disk: u64,
+    /// Maximum size of the stored responses of one key, in bytes.
+    pub per_key: u64,
+    /// Time after which they are deleted.
+    pub retention: Duration,
 }
 
 /// Generated images that clients fetch by URL.

@@ -76,6 +76,10 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &count_tokens::CountTokens,
     &responses::CreateResponse,
     &responses::CountInputTokens,
+    &responses::GetResponse,
+    &responses::DeleteResponse,
+    &responses::ListInputItems,
+    &responses::CancelResponse,
     &embeddings::Embeddings,
     &rerank::RerankDocuments("/v1/rerank"),
     &rerank::RerankDocuments("/v2/rerank"),
@@ -261,15 +265,23 @@ mod tests {
     }
 
     #[test]
-    fn responses_are_created_and_not_stored() {
+    fn paths_of_stored_responses_are_found() {
         assert_eq!(find(&Method::POST, "/v1/responses").unwrap().0.name(), "responses");
         assert_eq!(find(&Method::POST, "/v1/responses/input_tokens").unwrap().0.name(), "input_tokens");
         assert_eq!(find(&Method::GET, "/v1/responses").err().unwrap().code, ErrorCode::MethodNotAllowed);
-        for path in ["/v1/responses/resp_1", "/v1/responses/resp_1/input_items", "/v1/responses/compact"] {
-            let refusal = find(&Method::GET, path).err().unwrap();
-            assert_eq!(refusal.code, ErrorCode::NotFound);
-            assert!(refusal.message.contains("not stored"), "{}", refusal.message);
+        for (method, path, name) in [
+            (Method::GET, "/v1/responses/resp_1", "response"),
+            (Method::DELETE, "/v1/responses/resp_1", "response_delete"),
+            (Method::GET, "/v1/responses/resp_1/input_items", "response_input_items"),
+            (Method::POST, "/v1/responses/resp_1/cancel", "response_cancel"),
+        ] {
+            let (endpoint, tail) = find(&method, path).unwrap();
+            assert_eq!((endpoint.name(), tail), (name, "resp_1"));
             assert_eq!(error_dialect(path, false), Dialect::Responses);
         }
+        assert_eq!(
+            find(&Method::POST, "/v1/responses/compact").err().unwrap().code,
+            ErrorCode::MethodNotAllowed
+        );
     }
 }

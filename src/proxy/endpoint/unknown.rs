@@ -58,19 +58,9 @@ const NOT_OFFERED: &[(&str, &str)] = &[
     ("organization", "Administration is not offered at this address."),
 ];
 
-/// Sentence for paths below `/v1/responses/`.
-const STORED_RESPONSES: &str =
-    "Responses are not stored; send the whole history to /v1/responses with each request.";
-
 /// Returns the 404 of an unknown path.
 pub(super) fn not_found(path: &str) -> ApiError {
     let segments = significant_segments(path);
-    if let [first, id, ..] = segments.as_slice()
-        && first.eq_ignore_ascii_case("responses")
-        && !id.eq_ignore_ascii_case("responses")
-    {
-        return ApiError::with_message(ErrorCode::NotFound, STORED_RESPONSES);
-    }
     if let Some(sentence) = not_offered(&segments) {
         return ApiError::with_message(ErrorCode::NotFound, sentence);
     }
@@ -186,7 +176,6 @@ mod tests {
             ("/api/v1/models", "/v1/models"),
             ("/openai/deployments/d/chat/completions", "/v1/chat/completions"),
             ("/responses", "/v1/responses"),
-            ("/v1/responses/responses", "/v1/responses"),
             ("/v1/completion", "/v1/completions"),
             ("/completions", "/v1/completions"),
             ("/v1/reranking", "/v1/rerank"),

@@ -3,7 +3,7 @@
 
 use super::FailoverRun;
 use super::attempt::{self, AttemptError, UpstreamResponse};
-use super::{images, settle};
+use super::{images, settle, store_response};
 use crate::proxy::exchange::{WriteOutcome, ended};
 use crate::proxy::filters::{
     ResponseBodyFilterChain, ResponseBodyFilters, ResponseContext, ResponseUsage, response_filter,
@@ -46,6 +46,9 @@ pub async fn attempt_buffered(
         head = settle::add_header_objects(head, &body.head_members);
     }
     settle::wait_for_ledger(run).await;
+    if let Some(input) = store_response::stored_input(run) {
+        store_response::store_response(run, input, &body.downstream).await;
+    }
     let kind = content_type(run);
     Ok(send(run, head, kind.unwrap_or("application/json"), body.downstream).await)
 }

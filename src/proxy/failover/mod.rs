@@ -22,6 +22,7 @@ mod mismatch;
 mod response_memory;
 mod select;
 mod settle;
+mod store_response;
 mod streaming;
 mod wait;
 

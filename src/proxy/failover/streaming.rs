@@ -5,7 +5,7 @@ mod times;
 
 use super::attempt::{self, AttemptError, UpstreamResponse};
 use super::wait::{HEARTBEAT, WaitOutcome};
-use super::{FailoverRun, ResponseProgress, settle};
+use super::{FailoverRun, ResponseProgress, settle, store_response};
 use crate::proxy::exchange::{WriteOutcome, ended};
 use crate::proxy::filters::{
     ResponseBodyFilterChain, ResponseBodyFilters, ResponseContext, ResponseUsage, StreamEnd,
@@ -275,7 +275,11 @@ pub(super) async fn write_end(run: &mut FailoverRun<'_, '_>, end: &StreamEnd) ->
     let usage = end.usage.unwrap_or_else(|| reply.estimated_usage());
     let mut out = OutputBuffer::default();
     reply.write_end(&usage, &end.members, &mut out);
-    ended(run.exchange.caller.write_response_body(join_pieces(&mut out), true).await)
+    let piece = join_pieces(&mut out);
+    if let Some(input) = store_response::stored_input(run) {
+        store_response::store_response(run, input, std::slice::from_ref(&piece)).await;
+    }
+    ended(run.exchange.caller.write_response_body(piece, true).await)
 }
 
 /// Streamed response of an attempt, as the response body filters see it.

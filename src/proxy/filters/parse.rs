@@ -5,6 +5,7 @@ use crate::proxy::exchange::WriteOutcome;
 use bytes::Bytes;
 use penstock_core::{ApiError, BodyMembers, InferenceRequest, ModelKind};
 use penstock_limits::WorkClass;
+use penstock_request_validation::{ResponsesPurpose, validate_stored_response};
 use std::ops::ControlFlow;
 
 /// Filter that parses the body and validates its fields.
@@ -17,6 +18,10 @@ impl RequestFilter for Parse {
         let ask = match request.body.take() {
             None => return Ok(ControlFlow::Continue(())),
             Some(RequestBody::Json(body, parser)) => parser(body, &request.exchange.config)?,
+            Some(RequestBody::StoredResponse(body, storage)) => {
+                let (limits, purpose) = (&request.exchange.config.admission, ResponsesPurpose::Generate);
+                validate_stored_response(body, limits, purpose, &storage)?
+            }
             Some(RequestBody::Form(model, task, upload)) => {
                 request.upload = Some(upload);
                 InferenceRequest::buffered(

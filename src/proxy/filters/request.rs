@@ -8,7 +8,7 @@ use crate::proxy::failover::CandidateSet;
 use crate::storage::spool::SpooledData;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use bytes::Bytes;
-use penstock_core::{ApiError, InferenceRequest, InferenceTask};
+use penstock_core::{ApiError, InferenceRequest, InferenceTask, ResponseStorage};
 use std::future::{Future, ready};
 use std::ops::ControlFlow;
 
@@ -45,6 +45,8 @@ pub trait RequestFilter {
 pub enum RequestBody {
     /// JSON, with the parser of the endpoint.
     Json(Bytes, JsonParser),
+    /// Request of the responses dialect, with its access to stored responses.
+    StoredResponse(Bytes, Box<ResponseStorage>),
     /// Members of a form, with its file.
     Form(Box<str>, InferenceTask, SpooledData),
 }

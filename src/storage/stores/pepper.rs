@@ -155,6 +155,7 @@ mod tests {
             scopes: Vec::new(),
             models: None,
             limits: KeyLimits::default(),
+            store_responses: false,
             expires: None,
             created: 1,
             previous: None,

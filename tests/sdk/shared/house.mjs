@@ -6,6 +6,8 @@ const { env } = process;
 export const URL = env.PENSTOCK_URL;
 // May do everything; lists models only; has been revoked.
 export const KEY = env.PENSTOCK_KEY;
+// May store responses.
+export const STORING = env.PENSTOCK_STORING_KEY;
 export const READER = env.PENSTOCK_READER_KEY;
 export const REVOKED = env.PENSTOCK_REVOKED_KEY;
 // May ask 20 times a minute; has a budget that no request fits in.

@@ -8,6 +8,8 @@ import urllib.request
 URL = os.environ["PENSTOCK_URL"]
 # May do everything; lists models only; has been revoked.
 KEY = os.environ["PENSTOCK_KEY"]
+# May store responses.
+STORING = os.environ["PENSTOCK_STORING_KEY"]
 READER = os.environ["PENSTOCK_READER_KEY"]
 REVOKED = os.environ["PENSTOCK_REVOKED_KEY"]
 # May ask 20 times a minute; has a budget that no request fits in.

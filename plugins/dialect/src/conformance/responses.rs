@@ -106,7 +106,7 @@ pub fn check_response(response: &Value) -> Result<(), String> {
     ensure(text(response, "id").starts_with("resp_"), "id must begin with resp_")?;
     ensure(!text(response, "model").is_empty(), "no model")?;
     ensure(response["created_at"].is_u64(), "created_at is no time")?;
-    ensure(response["store"] == Value::Bool(false), "nothing is stored")?;
+    ensure(response["store"].is_boolean(), "store is true or false")?;
     let status = text(response, "status");
     ensure(response["error"].is_object() == (status == "failed"), "error belongs to a failed response")?;
     let is_incomplete = response["incomplete_details"].is_object();

@@ -6,18 +6,20 @@ use super::conversation::{CallArguments, ConversationWriter, EarlierCall};
 use super::tools::DeclaredTools;
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
-use crate::json::JsonValue;
+use crate::json::{JsonTape, JsonValue};
 use crate::read;
 use penstock_core::{ApiError, open_reasoning};
 use std::borrow::Cow;
 
 const ROLES: &[&str] = &["user", "assistant", "system", "developer"];
 const EXPECTED: &str = "a string or an array of input items";
-const STORED: &str = "the gateway stores no items; send the item itself (clients do so with `store: false`)";
+const STORED: &str =
+    "references to stored items are not supported; send the item itself (clients do so with `store: false`)";
 
-/// Validates the conversation and writes it as `messages`.
+/// Validates the conversation and writes it as `messages`: instructions, the items of the previous response, `input`.
 pub(super) fn write_messages<'d>(
     top: &RootObject<'d>,
+    previous: &JsonTape<'d>,
     tools: &DeclaredTools<'d>,
     out: &mut ChatBody,
 ) -> Result<(), ApiError> {
@@ -27,6 +29,10 @@ pub(super) fn write_messages<'d>(
         if !instructions.string_bytes().is_empty() {
             messages.write_message("system", &[ContentPart::Text(instructions)]);
         }
+    }
+    let path = top.path("previous_response_id");
+    for (index, item) in previous.root().iter().flat_map(JsonValue::items).enumerate() {
+        write_item(item, &path.index(index), tools, &mut messages)?;
     }
     let path = top.path("input");
     let input = read::required(top.get("input"), &path, EXPECTED)?;

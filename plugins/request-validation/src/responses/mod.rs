@@ -10,6 +10,7 @@ mod conversation;
 mod input;
 mod repeated;
 mod settings;
+mod storage;
 mod tool_choice;
 mod tools;
 
@@ -20,7 +21,7 @@ use crate::limits::RequestLimits;
 use crate::members;
 use crate::{read, scalars};
 use bytes::Bytes;
-use penstock_core::{ApiError, Dialect, InferenceRequest, ResponsesDetails};
+use penstock_core::{ApiError, Dialect, InferenceRequest, ResponseStorage, ResponsesDetails};
 
 /// Purpose of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,20 @@ pub fn validate_responses_request(
     limits: &RequestLimits,
     purpose: ResponsesPurpose<'_>,
 ) -> Result<InferenceRequest, ApiError> {
-    let converted = convert(&body, limits, purpose)?;
+    validate_stored_response(body, limits, purpose, &ResponseStorage::default())
+}
+
+/// Validates a request like [`validate_responses_request`], for a caller with access to stored responses.
+///
+/// # Errors
+/// Same as [`validate_responses_request`], and a refusal of a `previous_response_id` that is not stored.
+pub fn validate_stored_response(
+    body: Bytes,
+    limits: &RequestLimits,
+    purpose: ResponsesPurpose<'_>,
+    storage: &ResponseStorage,
+) -> Result<InferenceRequest, ApiError> {
+    let converted = convert(&body, limits, purpose, storage)?;
     drop(body);
     let mut ask = crate::chat(Bytes::from(converted.body), &chat_limits(limits))?;
     ask.dialect = Dialect::Responses;
@@ -58,15 +72,18 @@ struct ConvertedRequest {
 }
 
 fn convert(
-    body: &[u8],
+    body: &Bytes,
     limits: &RequestLimits,
     purpose: ResponsesPurpose<'_>,
+    storage: &ResponseStorage,
 ) -> Result<ConvertedRequest, ApiError> {
     let (text, nodes) = validate_body(body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
     // Checked first, because other errors may result from a missing history.
     members::refuse_unsupported(&top, Dialect::Responses)?;
+    let previous = storage::previous_items(&top, storage)?;
+    let stored_input = storage::stored_input(body, &top, storage, &previous)?;
     let model = match purpose {
         ResponsesPurpose::Generate => scalars::model(&top)?,
         ResponsesPurpose::Count(default) => scalars::model_or(&top, default)?,
@@ -74,18 +91,20 @@ fn convert(
     let settings = settings::read_settings(&top)?;
     let tools = tools::read_tools(&top, limits)?;
     let choice = tool_choice::read_tool_choice(&top, &tools)?;
-    let mut out = chat_body::ChatBody::new(body.len());
+    let mut out = chat_body::ChatBody::new(body.len() + previous.len());
     out.member_string("model", &model);
-    input::write_messages(&top, &tools, &mut out)?;
+    let previous = storage::PreviousConversation::parse(&previous, limits)?;
+    input::write_messages(&top, &previous.tape(), &tools, &mut out)?;
     tools.write(&mut out);
     choice.write(&mut out);
     settings.write(&mut out);
     chat_body::copy_other_members(&top, &settings, &mut out);
     let details = ResponsesDetails {
-        repeated_members: repeated::members(&top, &settings),
+        repeated_members: repeated::members(&top, &settings, stored_input.is_some()),
         tools: tools.client_tools(),
         reasoning: settings.reasoning_display,
         seals_reasoning: settings.seals_reasoning,
+        stored_input,
     };
     Ok(ConvertedRequest { body: out.finish(), details })
 }

@@ -12,6 +12,7 @@ const AS_SENT: &[(&str, &str)] = &[
     ("max_tool_calls", "null"),
     ("metadata", "{}"),
     ("parallel_tool_calls", "true"),
+    ("previous_response_id", "null"),
     ("prompt_cache_key", "null"),
     ("safety_identifier", "null"),
     ("temperature", "null"),
@@ -21,14 +22,16 @@ const AS_SENT: &[(&str, &str)] = &[
     ("user", "null"),
 ];
 
-/// Members that are the same in every answer: the gateway keeps no response, and shortens no conversation.
-const CONSTANT: &str = r#""background":false,"previous_response_id":null,"prompt":null,"service_tier":"default","store":false,"truncation":"disabled""#;
+/// Members that are the same in every answer: the gateway shortens no conversation.
+const CONSTANT: &str =
+    r#""background":false,"prompt":null,"service_tier":"default","truncation":"disabled","store":"#;
 
 /// Returns the members as JSON text without braces, with a comma between them.
-pub(super) fn members(top: &RootObject<'_>, settings: &ResponseSettings<'_>) -> Bytes {
+pub(super) fn members(top: &RootObject<'_>, settings: &ResponseSettings<'_>, is_stored: bool) -> Bytes {
     let mut out =
         String::with_capacity(512 + top.value_bytes(&["tools", "instructions", "text", "metadata"]));
     out.push_str(CONSTANT);
+    out.push_str(if is_stored { "true" } else { "false" });
     for (name, absent) in AS_SENT {
         push_key(&mut out, name);
         out.push_str(top.get(name).map_or(absent, |value| value.raw()));

@@ -78,6 +78,9 @@ pub struct KeyRecord {
     /// Usage limits.
     #[serde(default)]
     pub limits: KeyLimits,
+    /// True if responses are stored for requests with `store: true`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub store_responses: bool,
     /// Expiry time, if set.
     #[serde(default)]
     pub expires: Option<u64>,

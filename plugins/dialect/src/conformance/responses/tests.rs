@@ -96,7 +96,7 @@ fn each_changed_member_is_refused() {
         (9, "/response/output", json!([])),
         (9, "/response/usage/total_tokens", json!(9)),
         (9, "/response/status", json!("failed")),
-        (9, "/response/store", json!(true)),
+        (9, "/response/store", json!("yes")),
     ];
     for (at, path, value) in changes {
         let mut events = message_stream();

@@ -1,5 +1,12 @@
 //! `POST /v1/responses`: a request in the responses dialect, handled by the relay; and
-//! `POST /v1/responses/input_tokens`, which counts its tokens without a charge.
+//! `POST /v1/responses/input_tokens`, which counts its tokens without a charge. Stored responses are below it.
+
+mod input_items;
+mod previous;
+mod stored;
+
+pub use input_items::ListInputItems;
+pub use stored::{CancelResponse, DeleteResponse, GetResponse};
 
 use super::Endpoint;
 use super::count_tokens::{count_prompt, write_count};
@@ -10,8 +17,8 @@ use crate::upstream::config_snapshot::ConfigSnapshot;
 use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_core::ApiError;
-use penstock_request_validation::{ResponsesPurpose, validate_responses_request};
+use penstock_core::{ApiError, ResponseStorage};
+use penstock_request_validation::{ResponsesPurpose, validate_responses_request, validate_stored_response};
 
 /// Endpoint of responses.
 pub struct CreateResponse;
@@ -40,6 +47,10 @@ impl Endpoint for CreateResponse {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
+        if x.principal.stores_responses {
+            let storage = previous::response_storage(x, &body).await?;
+            return failover::run(x, RequestBody::StoredResponse(body, Box::new(storage))).await;
+        }
         let parse = |body, live: &ConfigSnapshot| {
             validate_responses_request(body, &live.admission, ResponsesPurpose::Generate)
         };
@@ -70,8 +81,13 @@ impl Endpoint for CountInputTokens {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
+        let storage = match x.principal.stores_responses {
+            true => previous::response_storage(x, &body).await?,
+            false => ResponseStorage::default(),
+        };
         let default = x.config.settings.default_models.count_tokens.as_deref();
-        let ask = validate_responses_request(body, &x.config.admission, ResponsesPurpose::Count(default))?;
+        let purpose = ResponsesPurpose::Count(default);
+        let ask = validate_stored_response(body, &x.config.admission, purpose, &storage)?;
         let Some(count) = count_prompt(x, &ask).await? else { return Ok(WriteOutcome::Disconnected) };
         let body = format!("{{\"object\":\"response.input_tokens\",\"input_tokens\":{}}}", count.tokens);
         Ok(write_count(x, &count, body).await)

@@ -1,0 +1,69 @@
+//! Conversation of `previous_response_id`, for keys that may store responses.
+
+use super::stored::load_response;
+use crate::proxy::exchange::Exchange;
+use memchr::memmem;
+use penstock_core::{ApiError, PreviousResponse, ResponseStorage};
+use penstock_dialect::stored_response::StoredResponse;
+use penstock_http_wire::json;
+use penstock_limits::WorkClass;
+use std::borrow::Cow;
+
+const MEMBER: &str = "previous_response_id";
+
+/// Returns the access of a request to stored responses, with the conversation that it continues. Responses of batch
+/// lines are in the results of the batch, and are not stored.
+///
+/// # Errors
+/// Returns a refusal if the disk fails, or if there is no memory for the conversation.
+pub(super) async fn response_storage(x: &mut Exchange<'_>, body: &[u8]) -> Result<ResponseStorage, ApiError> {
+    let may_store = x.work == WorkClass::Request;
+    let previous = match previous_response_id(body) {
+        None => PreviousResponse::NotFound,
+        Some(id) => match load_response(x, &id).await? {
+            None => PreviousResponse::NotFound,
+            Some(document) => {
+                // The items, and their form for the provider.
+                x.reserve_memory(document.len().saturating_mul(2))?;
+                match StoredResponse::parse(&document) {
+                    None => PreviousResponse::NotFound,
+                    Some(stored) => PreviousResponse::Items(stored.conversation_items().into()),
+                }
+            }
+        },
+    };
+    Ok(ResponseStorage { may_store, previous })
+}
+
+/// Returns the id in a body that is not validated yet. A member that is written in another way is refused later.
+fn previous_response_id(body: &[u8]) -> Option<Cow<'_, str>> {
+    memmem::find(body, MEMBER.as_bytes())?;
+    let mut members = json::members(body);
+    while let Some((name, value)) = members.next_pair() {
+        if name == MEMBER.as_bytes() {
+            return json::unescape(value.strip_prefix(b"\"")?.strip_suffix(b"\"")?);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_is_found_at_the_top_of_the_body_alone() {
+        let found = |body: &str| previous_response_id(body.as_bytes()).map(Cow::into_owned);
+        assert_eq!(found(r#"{"a":{"b":1},"previous_response_id":"resp_1"}"#).as_deref(), Some("resp_1"));
+        for body in [
+            r#"{"input":"previous_response_id"}"#,
+            r#"{"metadata":{"previous_response_id":"resp_1"}}"#,
+            r#"{"previous_response_id":null}"#,
+            r#"{"previous_response_id":1}"#,
+            "{\"previous_response_id\"",
+            "previous_response_id",
+        ] {
+            assert_eq!(found(body), None, "{body}");
+        }
+    }
+}

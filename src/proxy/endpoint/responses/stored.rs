@@ -1,0 +1,148 @@
+//! `/v1/responses/{id}`: stored responses. Each belongs to the key that created it.
+
+use crate::proxy::endpoint::{Endpoint, decode_segment, query_parameters};
+use crate::proxy::exchange::{Exchange, WriteOutcome};
+use crate::storage::files::disk;
+use crate::telemetry::log;
+use async_trait::async_trait;
+use http::Method;
+use penstock_auth::KeyScope;
+use penstock_core::{ApiError, ErrorCode};
+use penstock_dialect::stored_response::StoredResponse;
+use serde_json::json;
+use std::io::ErrorKind;
+use tokio::task::spawn_blocking;
+
+const RESPONSE_PATH: &str = "/v1/responses/*";
+
+/// Endpoint `GET /v1/responses/{id}`.
+pub struct GetResponse;
+
+#[async_trait]
+impl Endpoint for GetResponse {
+    fn name(&self) -> &'static str {
+        "response"
+    }
+
+    fn method(&self) -> Method {
+        Method::GET
+    }
+
+    fn path(&self) -> &'static str {
+        RESPONSE_PATH
+    }
+
+    fn scope(&self) -> KeyScope {
+        KeyScope::Chat
+    }
+
+    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
+        let query = x.caller.query().unwrap_or_default();
+        if query_parameters(query).any(|(name, value)| name == "stream" && value == "true") {
+            let message = "stream: stored responses are not streamed; leave it out.";
+            return Err(ApiError::unsupported("stream", message));
+        }
+        let document = find_response(x, tail).await?;
+        let stored = StoredResponse::parse(&document).ok_or_else(response_not_found)?;
+        Ok(x.answer(200, stored.response.to_vec()).await)
+    }
+}
+
+/// Endpoint `DELETE /v1/responses/{id}`.
+pub struct DeleteResponse;
+
+#[async_trait]
+impl Endpoint for DeleteResponse {
+    fn name(&self) -> &'static str {
+        "response_delete"
+    }
+
+    fn method(&self) -> Method {
+        Method::DELETE
+    }
+
+    fn path(&self) -> &'static str {
+        RESPONSE_PATH
+    }
+
+    fn scope(&self) -> KeyScope {
+        KeyScope::Chat
+    }
+
+    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
+        let id = decode_segment(tail).into_owned();
+        let (app, key, name) = (x.app.clone(), x.principal.public_id.clone(), id.clone());
+        let removed = spawn_blocking(move || app.responses.delete(&key, &name)).await;
+        let removed = removed.map_err(|_| ApiError::new(ErrorCode::Internal))?;
+        if !removed.map_err(|error| disk(&error))? {
+            return Err(response_not_found());
+        }
+        let body = json!({"id": id, "object": "response", "deleted": true}).to_string();
+        Ok(x.answer(200, body.into_bytes()).await)
+    }
+}
+
+/// Endpoint `POST /v1/responses/{id}/cancel`. Only background responses can be cancelled, and there are none.
+pub struct CancelResponse;
+
+#[async_trait]
+impl Endpoint for CancelResponse {
+    fn name(&self) -> &'static str {
+        "response_cancel"
+    }
+
+    fn method(&self) -> Method {
+        Method::POST
+    }
+
+    fn path(&self) -> &'static str {
+        "/v1/responses/*/cancel"
+    }
+
+    fn scope(&self) -> KeyScope {
+        KeyScope::Chat
+    }
+
+    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
+        find_response(x, tail).await?;
+        let message = "The response is complete; only responses with `background: true` can be cancelled.";
+        Err(ApiError::with_message(ErrorCode::InvalidRequest, message))
+    }
+}
+
+/// Returns the document of a stored response of the key.
+///
+/// # Errors
+/// Returns 404 if the key has none of this id, and the errors of [`load_response`].
+pub(super) async fn find_response(x: &mut Exchange<'_>, tail: &str) -> Result<Vec<u8>, ApiError> {
+    let id = decode_segment(tail).into_owned();
+    let document = load_response(x, &id).await?.ok_or_else(response_not_found)?;
+    x.reserve_memory(document.len())?;
+    Ok(document)
+}
+
+/// Reads the document of a response; `None` if the key has none of this id, it has expired, or it cannot be decrypted.
+///
+/// # Errors
+/// Returns a refusal if the disk fails.
+pub(super) async fn load_response(x: &Exchange<'_>, id: &str) -> Result<Option<Vec<u8>>, ApiError> {
+    let (app, key, id) = (x.app.clone(), x.principal.public_id.clone(), id.to_owned());
+    let retention = x.config.settings.responses.retention;
+    let read =
+        spawn_blocking(move || app.responses.get(&key, &id, app.clock.unix_seconds(), retention)).await;
+    match read.map_err(|_| ApiError::new(ErrorCode::Internal))? {
+        Ok(document) => Ok(document),
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
+            let members =
+                [("id", x.id.as_str()), ("why", "it was changed, or encrypted with another pepper")];
+            log::event(log::error(), "stored_response_unreadable", &members);
+            Ok(None)
+        }
+        Err(error) => Err(disk(&error)),
+    }
+}
+
+fn response_not_found() -> ApiError {
+    let message = "No response of this id is stored for this API key, or not any more.";
+    ApiError::with_message(ErrorCode::NotFound, message)
+}

@@ -1,0 +1,46 @@
+//! Storage of a response whose request asks for it: once it is settled, and before the client has read its end, so that
+//! its next request can continue the response.
+
+use super::FailoverRun;
+use crate::storage::responses::RESPONSE_ID_PREFIX;
+use crate::telemetry::log;
+use bytes::Bytes;
+use penstock_core::StoredInput;
+use penstock_dialect::stored_response::{build_document, completed_response};
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+/// Longest time for which the end of an answer waits for the disk; the write goes on behind it.
+const MAX_WAIT: Duration = Duration::from_secs(2);
+
+/// Returns the input of a request whose response is stored.
+pub(super) fn stored_input<'r>(run: &FailoverRun<'r, '_>) -> Option<&'r StoredInput> {
+    run.request.responses.as_deref()?.stored_input.as_ref()
+}
+
+/// Starts to store the response in `answer`: a buffered body, or the end of a stream. The returned future waits for the
+/// write. A failure does not change the answer, and is logged.
+pub(super) fn store_response(
+    run: &FailoverRun<'_, '_>,
+    input: &StoredInput,
+    answer: &[Bytes],
+) -> impl Future<Output = ()> + Send + use<> {
+    let (app, input, answer) = (run.exchange.app.clone(), input.clone(), answer.concat());
+    let (key, created) = (run.exchange.principal.public_id.clone(), run.received_at);
+    let id = run.exchange.id;
+    let limits = app.response_limits();
+    let write = move || {
+        let Some(response) = completed_response(&answer) else { return };
+        let document = build_document(&input, response, id.random_part());
+        let name = format!("{RESPONSE_ID_PREFIX}{}", id.random_part());
+        if let Err(error) = app.responses.insert((&key, &name), created, &document, limits) {
+            let members = [("id", id.as_str()), ("why", &*error.kind().to_string())];
+            log::event(log::error(), "response_not_stored", &members);
+        }
+    };
+    let written = spawn_blocking(write);
+    async move {
+        timeout(MAX_WAIT, written).await.ok();
+    }
+}

@@ -1,0 +1,55 @@
+//! Bytes of the stored responses of each API key, counted in memory.
+
+use parking_lot::Mutex;
+use std::collections::HashMap;
+
+type BytesByKey = HashMap<Box<str>, u64, ahash::RandomState>;
+
+/// Bytes of the stored responses of each API key.
+#[derive(Debug, Default)]
+pub(super) struct ResponseUsage(Mutex<BytesByKey>);
+
+impl ResponseUsage {
+    pub(super) fn add(&self, key: &str, bytes: u64) {
+        let mut keys = self.0.lock();
+        match keys.get_mut(key) {
+            Some(used) => *used += bytes,
+            None => {
+                keys.insert(key.into(), bytes);
+            }
+        }
+    }
+
+    pub(super) fn release(&self, key: &str, bytes: u64) {
+        let mut keys = self.0.lock();
+        if let Some(used) = keys.get_mut(key) {
+            *used = used.saturating_sub(bytes);
+            if *used == 0 {
+                keys.remove(key);
+            }
+        }
+    }
+
+    /// Sets the bytes of a key to those of its files.
+    pub(super) fn set(&self, key: &str, bytes: u64) {
+        let mut keys = self.0.lock();
+        if bytes == 0 {
+            keys.remove(key);
+        } else {
+            keys.insert(key.into(), bytes);
+        }
+    }
+
+    pub(super) fn of_key(&self, key: &str) -> u64 {
+        self.0.lock().get(key).copied().unwrap_or_default()
+    }
+
+    pub(super) fn all(&self) -> u64 {
+        self.0.lock().values().sum()
+    }
+
+    /// Returns the key with the most bytes.
+    pub(super) fn largest_key(&self) -> Option<Box<str>> {
+        self.0.lock().iter().max_by_key(|(_, bytes)| **bytes).map(|(key, _)| key.clone())
+    }
+}
