@@ -4,6 +4,7 @@
 mod flaky;
 mod lines;
 mod proof;
+mod rebuilds;
 mod rollups;
 mod starts;
 mod waits;

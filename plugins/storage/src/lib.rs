@@ -26,6 +26,7 @@ mod memory;
 mod permissions;
 mod postgres;
 mod row;
+mod row_sum;
 pub mod sessions;
 mod sled;
 pub mod spend;
@@ -42,9 +43,10 @@ pub use export::{export, import};
 pub use memory::open_in_memory;
 pub use permissions::restrict_permissions;
 pub use postgres::{
-    DatabaseReport, PasswordSource, PostgresOptions, begin_import, check_postgres, check_postgres_options,
-    finish_import, open_postgres,
+    DatabaseReport, PasswordSource, PostgresOptions, begin_import, check_postgres,
+    check_postgres_options, finish_import, open_postgres,
 };
+pub use row_sum::RowSum;
 pub use store::{
     MAX_PAGE_BYTES, MAX_PAGE_ROWS, RowPage, SnapshotRow, Store, StoreHealth, StoredRow, VerifyOutcome,
 };
