@@ -89,6 +89,10 @@ impl RunningGateway {
         };
         let built = spawn_blocking(build).await.map_err(|_| "The gateway could not be built.".to_owned())?;
         let (app, holds, arrival) = built?;
+        if arrival.is_some() {
+            // The sockets never stop to accept.
+            app.set_serving();
+        }
         let (http, https, admin_address) = (public.http_addresses(), public.https_address(), admin.address);
         let mut sockets = public.clone_sockets()?;
         sockets.push(admin.try_clone_socket()?);
@@ -101,6 +105,7 @@ impl RunningGateway {
         BatchManager::start(&app.batch).await?;
         let (doors, threads) = public.serve(&app, &proxy, &stopped)?;
         tasks.extend(doors);
+        app.set_serving();
         if let Some(arrival) = arrival {
             predecessor::serve_predecessor(arrival, &app, holds)?;
         }
