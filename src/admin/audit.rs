@@ -45,8 +45,10 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
     let mut next = None;
     for _ in 0..MAX_SEARCHED_PAGES {
         let page = vault.audit.list(after, limit).map_err(store_refusal)?;
-        let ours =
-            page.entries.iter().filter(|entry| target.is_none_or(|target| entry.said.target == target));
+        let ours = page
+            .entries
+            .iter()
+            .filter(|entry| target.is_none_or(|target| entry.description.target == target));
         data.extend(ours.map(entry_json));
         next = page.next;
         match next {
@@ -64,13 +66,13 @@ fn verify(vault: &Stores) -> Result<AdminResponse, ApiError> {
 }
 
 fn entry_json(entry: &AuditEntry) -> Value {
-    let said = &entry.said;
+    let description = &entry.description;
     json!({
         "number": entry.number,
-        "at": said.at,
-        "who": said.who,
-        "what": said.what,
-        "target": said.target,
-        "change": said.change,
+        "at": description.at,
+        "who": description.who,
+        "what": description.what,
+        "target": description.target,
+        "change": description.change,
     })
 }

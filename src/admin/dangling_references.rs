@@ -121,7 +121,7 @@ fn list_unmatched(app: &AppState, vault: &Stores) -> Result<Value, ApiError> {
     let found = collect_warnings(&vault.keys, &vault.accounts, app.clock.unix_seconds(), &known, &passed)
         .map_err(request::store_refusal)?;
     let told = |found: OwnerWarnings| {
-        let whose = if found.whose == WarningOwner::Key { "key" } else { "account" };
+        let whose = if found.owner == WarningOwner::Key { "key" } else { "account" };
         json!({ whose: found.id, "name": found.name, "warnings": found.warnings })
     };
     Ok(json!({ "data": found.into_iter().map(told).collect::<Vec<_>>() }))
@@ -139,7 +139,7 @@ pub fn store_warnings(
     let (keys, accounts) = (KeyStore::new(store.clone()), AccountStore::new(store.clone()));
     let found = collect_warnings(&keys, &accounts, now, &|name| model(catalog, name), &|_, _| None)?;
     let told = |found: &OwnerWarnings| {
-        let whose = if found.whose == WarningOwner::Key { "Key" } else { "Account" };
+        let whose = if found.owner == WarningOwner::Key { "Key" } else { "Account" };
         let told = |warning: &String| format!("{whose} {}: {warning}", found.id);
         found.warnings.iter().map(told).collect::<Vec<_>>()
     };
@@ -155,7 +155,7 @@ enum WarningOwner {
 
 /// A key or account with warnings.
 struct OwnerWarnings {
-    whose: WarningOwner,
+    owner: WarningOwner,
     id: String,
     name: String,
     warnings: Vec<String>,
@@ -205,7 +205,7 @@ fn collect_key_warnings(
             warnings.extend(unmet_limits(&key.limits, passed(WarningOwner::Key, &key.id)));
             if !warnings.is_empty() {
                 found.push(OwnerWarnings {
-                    whose: WarningOwner::Key,
+                    owner: WarningOwner::Key,
                     id: key.id.clone(),
                     name: key.name.clone(),
                     warnings,
@@ -237,7 +237,7 @@ fn collect_account_warnings(
             warnings.extend(unmet_limits(&account.limits, passed(WarningOwner::Account, &account.id)));
             if !warnings.is_empty() {
                 found.push(OwnerWarnings {
-                    whose: WarningOwner::Account,
+                    owner: WarningOwner::Account,
                     id: account.id.clone(),
                     name: account.name.clone(),
                     warnings,

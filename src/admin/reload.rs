@@ -111,7 +111,7 @@ fn log_text(changes: &[ConfigChange]) -> String {
 
 /// Logs a warning about the configuration.
 fn log_warning(warning: &Diagnostic) {
-    let Diagnostic { file, line, key, why, fix, .. } = warning;
+    let Diagnostic { file, line, key, reason: why, remedy: fix, .. } = warning;
     let line = line.map(|line| line.to_string()).unwrap_or_default();
     let members = [("file", file.as_str()), ("line", &line), ("key", key), ("why", why), ("fix", fix)];
     log::event(log::warn(), "config_warning", &members);

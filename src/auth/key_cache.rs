@@ -34,7 +34,7 @@ pub struct KeyCache {
     principals: RwLock<FastMap<PublicKeyId, Arc<Principal>>>,
     accounts: RwLock<FastMap<Box<str>, Arc<CachedAccount>>>,
     /// Keys whose spend has to be written.
-    spenders: Mutex<Vec<Arc<Principal>>>,
+    budgeted_principals: Mutex<Vec<Arc<Principal>>>,
     pepper: Pepper,
     clock: SteadyClock,
 }
@@ -84,7 +84,7 @@ impl KeyCache {
         let ring = Self {
             principals: RwLock::default(),
             accounts: RwLock::default(),
-            spenders: Mutex::default(),
+            budgeted_principals: Mutex::default(),
             pepper: vault.pepper,
             clock,
         };
@@ -166,7 +166,7 @@ impl KeyCache {
             let principal = self.find_principal(key.public_id()).unwrap_or_else(Principal::unauthenticated);
             let digest = penstock_auth::key_digest(&self.pepper.0, &key);
             // The digest of an unknown id never matches.
-            if principal.verify_secret(&digest, now) && principal.good(now) {
+            if principal.verify_secret(&digest, now) && principal.is_valid_at(now) {
                 principal.live.last_used.store(now, Ordering::Relaxed);
                 return Ok(principal);
             }
@@ -245,7 +245,7 @@ impl KeyCache {
         let key = principal.live.spend_due.swap(true, Ordering::AcqRel);
         let account = principal.account.spend_due.swap(true, Ordering::AcqRel);
         if !key || !account {
-            self.spenders.lock().push(principal.clone());
+            self.budgeted_principals.lock().push(principal.clone());
         }
     }
 
@@ -257,7 +257,7 @@ impl KeyCache {
     /// Takes the spends since the last call, which have to be written.
     #[must_use]
     pub fn take_spends(&self) -> SpendDelta {
-        let due = std::mem::take(&mut *self.spenders.lock());
+        let due = std::mem::take(&mut *self.budgeted_principals.lock());
         let now = self.clock.calendar_now();
         let mut owners: FastMap<SpendOwner, UsageOwner> = HashMap::default();
         for principal in &due {

@@ -41,7 +41,7 @@ impl KeyUsage {
     #[must_use]
     pub fn spent(&self, now: Duration) -> SpendRecord {
         let inner = self.0.lock();
-        let within = |period| inner.meter.spend().within(period, now);
+        let within = |period| inner.meter.spend().spent_in(period, now);
         SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at: now.as_secs() }
     }
 

@@ -149,7 +149,7 @@ impl Principal {
 
     /// Returns true if the key is valid at this time.
     #[must_use]
-    pub fn good(&self, now: u64) -> bool {
+    pub fn is_valid_at(&self, now: u64) -> bool {
         !self.is_revoked_or_suspended() && self.expires.is_none_or(|end| now < end)
     }
 

@@ -30,19 +30,19 @@ pub(super) fn verify_batch(
     batch: &BatchRecord,
     verdict: &mut VerifyReport,
 ) -> Result<(), StoreError> {
-    let mut wrong = Vec::new();
+    let mut problems = Vec::new();
     let counts = &batch.counts;
     let answered = counts.completed + counts.failed;
     let all = answered + counts.cancelled + counts.expired;
     if all > counts.total || (batch.state == BatchState::Completed && all != counts.total) {
-        wrong.push(format!("its counts add up to {all} of {} lines", counts.total));
+        problems.push(format!("its counts add up to {all} of {} lines", counts.total));
     }
     let done = known.batches.finished_lines(&batch.id)?;
     let bits: u32 = done.iter().flatten().map(|byte| byte.count_ones()).sum();
     match (batch.state.is_final(), &done) {
-        (true, Some(_)) => wrong.push("it has ended, and its line bitmap still exists".to_owned()),
+        (true, Some(_)) => problems.push("it has ended, and its line bitmap still exists".to_owned()),
         (false, _) if bits != answered => {
-            wrong.push(format!("{bits} lines are marked as finished, and {answered} are counted"));
+            problems.push(format!("{bits} lines are marked as finished, and {answered} are counted"));
         }
         _ => {}
     }
@@ -51,18 +51,18 @@ pub(super) fn verify_batch(
         None => None,
     };
     match (&batch.output, output) {
-        (_, Some(output)) => verify_results(known, batch, &output, answered, &mut wrong)?,
+        (_, Some(output)) => verify_results(known, batch, &output, answered, &mut problems)?,
         // The client may delete the file after the batch has ended.
         (Some(_), None) if !batch.state.is_final() => {
-            wrong.push("the file of its results is missing".to_owned())
+            problems.push("the file of its results is missing".to_owned())
         }
-        (None, None) if answered > 0 => wrong.push("it has results and no results file".to_owned()),
+        (None, None) if answered > 0 => problems.push("it has results and no results file".to_owned()),
         _ => {}
     }
-    if wrong.is_empty() {
+    if problems.is_empty() {
         verdict.batches += 1;
     }
-    wrong.into_iter().for_each(|wrong| verdict.add_finding(format!("batch {}: {wrong}", batch.id)));
+    problems.into_iter().for_each(|problems| verdict.add_finding(format!("batch {}: {problems}", batch.id)));
     Ok(())
 }
 
@@ -72,11 +72,11 @@ fn verify_results(
     batch: &BatchRecord,
     output: &FileRecord,
     answered: u32,
-    wrong: &mut Vec<String>,
+    problems: &mut Vec<String>,
 ) -> Result<(), StoreError> {
     if output.bytes != batch.output_bytes {
         let (file, own) = (output.bytes, batch.output_bytes);
-        wrong.push(format!("its results are {file} bytes by their file and {own} by the batch"));
+        problems.push(format!("its results are {file} bytes by their file and {own} by the batch"));
     }
     let Ok(mut lines) = FileContents::open(&known.folder.join(&output.id), output).map(LineReader::new)
     else {
@@ -87,18 +87,18 @@ fn verify_results(
     let mut seen = HashSet::new();
     while let Ok(Some(line)) = lines.next_line() {
         let Ok(result) = serde_json::from_slice::<ResultLine>(&line.bytes) else {
-            wrong.push(format!("line {} of its results cannot be read", line.number));
+            problems.push(format!("line {} of its results cannot be read", line.number));
             break;
         };
         if asked.as_ref().is_some_and(|asked| !asked.contains(&result.custom_id)) {
-            wrong.push(format!("line {} of its results has an unknown custom_id", line.number));
+            problems.push(format!("line {} of its results has an unknown custom_id", line.number));
         }
         if !seen.insert(result.custom_id) {
-            wrong.push(format!("line {} of its results answers a line for the second time", line.number));
+            problems.push(format!("line {} of its results answers a line for the second time", line.number));
         }
     }
     if seen.len() != answered as usize {
-        wrong.push(format!("{} results, and {answered} lines are counted", seen.len()));
+        problems.push(format!("{} results, and {answered} lines are counted", seen.len()));
     }
     Ok(())
 }

@@ -85,7 +85,7 @@ pub fn repair_store(place: &DataPaths, to: &Path, progress: &Progress) -> Result
 /// Keeps the store's ledger if it is intact, else rebuilds it from the replica files.
 fn repair_ledger(store: &Arc<dyn Store>, copies: &Path) -> (Option<u64>, Option<String>) {
     let whole = LedgerStore::open(store.clone(), Some(copies))
-        .is_ok_and(|book| report::verify(&book).is_ok_and(|proof| proof.good()));
+        .is_ok_and(|book| report::verify(&book).is_ok_and(|proof| proof.is_intact()));
     if whole {
         return (None, None);
     }

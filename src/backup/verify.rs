@@ -39,7 +39,7 @@ pub struct VerifyReport {
     /// Number of consistent batches.
     pub batches: u64,
     /// One sentence for each of the first hundred problems.
-    pub wrong: Vec<String>,
+    pub problems: Vec<String>,
     /// Number of problems beyond those.
     pub unlisted: u64,
 }
@@ -47,13 +47,13 @@ pub struct VerifyReport {
 impl VerifyReport {
     /// Returns true if there is no problem.
     #[must_use]
-    pub const fn good(&self) -> bool {
-        self.wrong.is_empty()
+    pub const fn is_intact(&self) -> bool {
+        self.problems.is_empty()
     }
 
-    pub(super) fn add_finding(&mut self, wrong: impl Into<String>) {
-        if self.wrong.len() < MAX_FINDINGS {
-            self.wrong.push(wrong.into());
+    pub(super) fn add_finding(&mut self, problem: impl Into<String>) {
+        if self.problems.len() < MAX_FINDINGS {
+            self.problems.push(problem.into());
         } else {
             self.unlisted += 1;
         }
@@ -63,13 +63,13 @@ impl VerifyReport {
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({
-            "good": self.good(),
+            "good": self.is_intact(),
             "rows": self.rows,
             "entries": self.entries,
             "files": self.files,
             "bytes": self.bytes,
             "batches": self.batches,
-            "wrong": self.wrong,
+            "wrong": self.problems,
             "more": self.unlisted,
         })
     }

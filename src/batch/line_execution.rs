@@ -175,7 +175,7 @@ impl BatchRunner {
 
     fn is_key_active(&self) -> bool {
         let now = self.app.clock.unix_seconds();
-        self.app.keyring.find_principal(&self.record.key).is_some_and(|principal| principal.good(now))
+        self.app.keyring.find_principal(&self.record.key).is_some_and(|principal| principal.is_valid_at(now))
     }
 
     fn may_retry(&self, asked: &PendingLine) -> bool {

@@ -185,7 +185,7 @@ impl BatchManager {
     /// Number of batches that hold lines and files: all except those that wait for their scheduled hour or
     /// for a suspended key.
     #[must_use]
-    pub fn holding(&self) -> usize {
+    pub fn held_line_count(&self) -> usize {
         self.running.lock().values().filter(|running| !running.parked).count()
     }
 

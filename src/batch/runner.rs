@@ -216,7 +216,7 @@ impl BatchRunner {
         }
         let principal = self.app.keyring.find_principal(&self.record.key);
         match principal {
-            Some(principal) if principal.good(unix) => {
+            Some(principal) if principal.is_valid_at(unix) => {
                 self.pause.suspended = false;
                 self.pause.blocked = self.app.batches.backend.health() != StoreHealth::Ready;
             }

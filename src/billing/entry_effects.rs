@@ -5,9 +5,9 @@ use penstock_storage::ledger::BalanceRecord;
 
 /// Returns the void that replaces a charge that cannot be recorded.
 pub(super) fn replacement_void(act: &EntryKind) -> Option<EntryKind> {
-    let EntryKind::Settle { request, key, wallet, held, drawn, .. } = act else { return None };
+    let EntryKind::Settle { request, key, wallet, held, footprint, .. } = act else { return None };
     let (request, key, why) = (request.clone(), key.clone(), "unwritable".into());
-    Some(EntryKind::Void { request, key, wallet: *wallet, held: *held, why, drawn: *drawn })
+    Some(EntryKind::Void { request, key, wallet: *wallet, held: *held, why, footprint: *footprint })
 }
 
 /// Returns the change of the account's balance by an action; `Some(None)` if there is none, `None` if the action is

@@ -112,16 +112,16 @@ impl Ledger {
                 holds.0.insert(request, hold);
                 None
             }
-            EntryKind::Settle { request, key, wallet, amount, sale, drawn, .. } => {
+            EntryKind::Settle { request, key, wallet, amount, sale, footprint, .. } => {
                 let hold = holds.0.remove(&request).or_else(log_unmatched)?;
                 let (id, text) = sent.terms.clone().unwrap_or_default();
                 let eur = sale.eur;
                 let terms = Arc::new(TermsText { id: id.into(), text: text.into() });
-                hold.settle(Settlement { amount, eur: sent.eur, sale: *sale, terms, drawn });
+                hold.settle(Settlement { amount, eur: sent.eur, sale: *sale, terms, footprint });
                 (!sent.counted).then_some(ChargeEvent { key, wallet, amount, eur })
             }
-            EntryKind::Void { request, why, drawn, .. } => {
-                holds.0.remove(&request).or_else(log_unmatched)?.void(&why, drawn);
+            EntryKind::Void { request, why, footprint, .. } => {
+                holds.0.remove(&request).or_else(log_unmatched)?.void(&why, footprint);
                 None
             }
             EntryKind::Grant { .. } | EntryKind::Correct { .. } | EntryKind::Terms { .. } => None,
@@ -131,7 +131,7 @@ impl Ledger {
     /// Returns the ticket of the last pushed operation: once it is written, everything pushed so far is on the disk.
     #[must_use]
     pub fn current_ticket(&self) -> u64 {
-        self.queue.pushed()
+        self.queue.pushed_count()
     }
 
     /// Stops the writer after the current commit; later operations are queued. Blocks.

@@ -18,7 +18,7 @@ pub struct Settlement {
     /// Terms of the sale.
     pub terms: Arc<TermsText>,
     /// Footprint of the request.
-    pub drawn: RequestFootprint,
+    pub footprint: RequestFootprint,
 }
 
 /// Open reservation. It is voided if it is dropped without an end.
@@ -66,8 +66,8 @@ impl Hold {
     }
 
     /// Voids the reservation without a charge.
-    pub fn void(mut self, why: &str, drawn: RequestFootprint) {
-        self.push_void(why, drawn);
+    pub fn void(mut self, why: &str, footprint: RequestFootprint) {
+        self.push_void(why, footprint);
     }
 
     /// Ends the hold without an entry, because another process ends the reservation.
@@ -83,8 +83,8 @@ impl Hold {
 
     /// Voids the reservation with an entry that is recorded later.
     #[must_use]
-    pub const fn void_later(self, why: &'static str, drawn: RequestFootprint) -> HoldEnd {
-        HoldEnd { hold: self, kind: HoldEndKind::Voided(why, drawn) }
+    pub const fn void_later(self, why: &'static str, footprint: RequestFootprint) -> HoldEnd {
+        HoldEnd { hold: self, kind: HoldEndKind::Voided(why, footprint) }
     }
 
     fn settle_action(&mut self, charge: Settlement) -> LedgerAction {
@@ -98,17 +98,17 @@ impl Hold {
             amount: charge.amount,
             held: self.amount,
             sale: Box::new(charge.sale),
-            drawn: charge.drawn,
+            footprint: charge.footprint,
         };
         self.action(act, Some(charge.terms), charge.eur)
     }
 
-    fn push_void(&mut self, why: &str, drawn: RequestFootprint) {
-        let action = self.void_action(why, drawn);
+    fn push_void(&mut self, why: &str, footprint: RequestFootprint) {
+        let action = self.void_action(why, footprint);
         self.ledger.queue.push(WriteOp::Action(action));
     }
 
-    fn void_action(&mut self, why: &str, drawn: RequestFootprint) -> LedgerAction {
+    fn void_action(&mut self, why: &str, footprint: RequestFootprint) -> LedgerAction {
         self.ended = true;
         self.balance.release(self.wallet, self.amount, 0);
         self.ledger.queue.add_exposed(-self.exposed);
@@ -118,7 +118,7 @@ impl Hold {
             wallet: self.wallet,
             held: self.amount,
             why: why.into(),
-            drawn,
+            footprint,
         };
         self.action(act, None, 0)
     }
@@ -157,7 +157,7 @@ impl HoldEnd {
         let Self { mut hold, kind: how } = self;
         match how {
             HoldEndKind::Settled(charge) => hold.settle_action(*charge),
-            HoldEndKind::Voided(why, drawn) => hold.void_action(why, drawn),
+            HoldEndKind::Voided(why, footprint) => hold.void_action(why, footprint),
         }
     }
 }

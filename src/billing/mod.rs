@@ -113,7 +113,7 @@ impl Ledger {
     /// Returns true if the store rejects entries or is too slow.
     #[must_use]
     pub fn is_failing(&self) -> bool {
-        self.queue.is_failing() || self.queue.busy_for() > self.slow()
+        self.queue.is_failing() || self.queue.busy_duration() > self.slow()
     }
 
     fn slow(&self) -> Duration {

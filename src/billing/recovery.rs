@@ -59,7 +59,7 @@ impl Ledger {
             log::event(log::error(), "ledger_copy_healed", &[("what", &what)]);
         }
         let tip = store.tip().map_err(to_message)?;
-        check_last_date(tip, settings.ahead, clock.unix_seconds())?;
+        check_last_date(tip, settings.lead_time, clock.unix_seconds())?;
         let tip = complete_rollups(&store, tip)?;
         let balances = store.balances().map_err(to_message)?;
         let purses = balances.iter().map(|(account, balance)| {
@@ -76,7 +76,7 @@ impl Ledger {
                 wallet: hold.wallet,
                 held: hold.amount,
                 why: "crash".into(),
-                drawn: RequestFootprint::default(),
+                footprint: RequestFootprint::default(),
             };
             let (at, account) = (clock.unix_seconds(), hold.account.clone());
             queue.push(WriteOp::Action(LedgerAction { at, account, act, terms: None, exposed: 0 }));

@@ -43,7 +43,7 @@ pub struct LedgerVerification {
 impl LedgerVerification {
     /// Returns true if there is no problem.
     #[must_use]
-    pub const fn good(&self) -> bool {
+    pub const fn is_intact(&self) -> bool {
         self.invalid_entry.is_none() && self.balances.is_empty() && self.copy.is_empty()
     }
 
@@ -51,7 +51,7 @@ impl LedgerVerification {
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({
-            "good": self.good(),
+            "good": self.is_intact(),
             "entries": self.entries,
             "accounts": self.accounts,
             "open_reserves": self.open,

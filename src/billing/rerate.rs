@@ -71,7 +71,7 @@ pub fn recalculate_day(store: &LedgerStore, day: UtcDay) -> Result<RecalculatedD
             (0, false) => WorkDone::Audio { seconds: sale.seconds },
             (count, _) => WorkDone::Images { count, steps: None, pixels: None },
         };
-        let sold: BilledWork = super::sale::sold(&done);
+        let sold: BilledWork = super::sale::billed_work(&done);
         let pays = match wallet {
             Wallet::Credits => PaymentSource::Credits,
             Wallet::Energy => PaymentSource::Energy,

@@ -16,7 +16,7 @@ pub fn eur8(eur: Decimal) -> i64 {
 }
 
 /// Returns the billed work, as far as it can be counted.
-pub fn sold(done: &WorkDone) -> BilledWork {
+pub fn billed_work(done: &WorkDone) -> BilledWork {
     match done {
         WorkDone::Tokens(usage) => BilledWork::Tokens(*usage),
         WorkDone::Images { count, .. } => BilledWork::Images(*count),

@@ -55,7 +55,7 @@ fn charge(amount: i64) -> Settlement {
             eur: Decimal::new(amount, 8),
         },
         terms: Arc::new(TermsText { id: "t".into(), text: "{}".into() }),
-        drawn: RequestFootprint::default(),
+        footprint: RequestFootprint::default(),
     }
 }
 
@@ -76,7 +76,7 @@ fn grant(ledger: &Ledger, id: &str, amount: i64) -> Result<u64, AdjustmentError>
 fn settled(ledger: &Ledger) -> report::LedgerVerification {
     until("the queue to be written", || ledger.state().waiting == 0);
     let proof = report::verify(&ledger.store).unwrap();
-    assert!(proof.good(), "{proof:?}");
+    assert!(proof.is_intact(), "{proof:?}");
     proof
 }
 

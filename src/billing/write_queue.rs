@@ -55,11 +55,11 @@ impl QueueState {
 
 /// Write queue of the ledger.
 pub(super) struct WriteQueue {
-    waiting: Mutex<QueueState>,
+    waiting_count: Mutex<QueueState>,
     wake: Condvar,
     written: watch::Sender<u64>,
     /// True if nothing will be written any more.
-    over: AtomicBool,
+    is_finished: AtomicBool,
     window_us: AtomicU64,
     bytes: AtomicU64,
     exposed: AtomicI64,
@@ -75,10 +75,10 @@ pub(super) struct WriteQueue {
 impl WriteQueue {
     pub(super) fn new(window: Duration, entries: u64) -> Self {
         let queue = Self {
-            waiting: Mutex::default(),
+            waiting_count: Mutex::default(),
             wake: Condvar::new(),
             written: watch::Sender::new(0),
-            over: AtomicBool::new(false),
+            is_finished: AtomicBool::new(false),
             window_us: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             exposed: AtomicI64::new(0),
@@ -104,7 +104,7 @@ impl WriteQueue {
         self.bytes.fetch_add(op.size_estimate(), Ordering::Relaxed);
         // The caller of an adjustment waits for the result.
         let ordered = matches!(op, WriteOp::Adjustment(_));
-        let mut waiting = self.waiting.lock();
+        let mut waiting = self.waiting_count.lock();
         waiting.ops.push(op);
         waiting.pushed += 1;
         waiting.has_waiter |= ordered;
@@ -120,7 +120,7 @@ impl WriteQueue {
     /// Takes the next operations, at most `most`. They are empty if the current group ends without more, or if
     /// nothing arrives for `patience`; `None` after the queue is closed.
     pub(super) fn collect(&self, most: usize, patience: Option<Duration>) -> Option<DrainedOps> {
-        let mut waiting = self.waiting.lock();
+        let mut waiting = self.waiting_count.lock();
         while waiting.until.is_none() && (waiting.ops.is_empty() || waiting.handing_over) {
             if waiting.closing || waiting.handing_over {
                 return None;
@@ -184,7 +184,7 @@ impl WriteQueue {
 
     /// Shortens the window because a caller waits.
     fn shorten_window(&self) {
-        let mut waiting = self.waiting.lock();
+        let mut waiting = self.waiting_count.lock();
         let must_notify = !std::mem::replace(&mut waiting.has_waiter, true) && waiting.gathering;
         drop(waiting);
         if must_notify {
@@ -194,7 +194,7 @@ impl WriteQueue {
 
     /// Waits before the next try. Returns false if the queue is closed.
     pub(super) fn pause(&self, pause: Duration) -> bool {
-        let mut waiting = self.waiting.lock();
+        let mut waiting = self.waiting_count.lock();
         if !waiting.closing {
             self.wake.wait_for(&mut waiting, pause);
         }
@@ -202,26 +202,26 @@ impl WriteQueue {
     }
 
     pub(super) fn close(&self) {
-        self.waiting.lock().closing = true;
+        self.waiting_count.lock().closing = true;
         self.wake.notify_all();
     }
 
     /// Makes the writer stop after the current group, or allows another to start.
     pub(super) fn set_handing_over(&self, handing: bool) {
-        self.waiting.lock().handing_over = handing;
+        self.waiting_count.lock().handing_over = handing;
         self.wake.notify_all();
     }
 
     /// Number of operations of a group whose writer waits for more.
     #[cfg(test)]
     pub(super) fn gathered(&self) -> Option<usize> {
-        let waiting = self.waiting.lock();
+        let waiting = self.waiting_count.lock();
         waiting.gathering.then_some(waiting.taken)
     }
 
     /// Number of the last operation that was pushed.
-    pub(super) fn pushed(&self) -> u64 {
-        self.waiting.lock().pushed
+    pub(super) fn pushed_count(&self) -> u64 {
+        self.waiting_count.lock().pushed
     }
 
     /// Records the start or the end of a write.
@@ -235,7 +235,7 @@ impl WriteQueue {
     }
 
     /// Returns the duration of the current write.
-    pub(super) fn busy_for(&self) -> Duration {
+    pub(super) fn busy_duration(&self) -> Duration {
         match self.busy_since.load(Ordering::Acquire) {
             0 => Duration::ZERO,
             since => Duration::from_millis(self.now().saturating_sub(since)),
@@ -275,7 +275,7 @@ impl WriteQueue {
     /// Waits like [`Self::written`] for any time; returns false if the writer has ended before.
     pub(super) async fn wait_durable(&self, ticket: u64) -> bool {
         self.shorten_window();
-        let over = || self.over.load(Ordering::Acquire);
+        let over = || self.is_finished.load(Ordering::Acquire);
         let mut written = self.written.subscribe();
         let reached = written.wait_for(|reached| *reached >= ticket || over()).await;
         reached.is_ok_and(|reached| *reached >= ticket)
@@ -283,10 +283,10 @@ impl WriteQueue {
 
     /// Records that the writer has ended and none replaces it.
     pub(super) fn over(&self) {
-        if self.waiting.lock().handing_over {
+        if self.waiting_count.lock().handing_over {
             return;
         }
-        self.over.store(true, Ordering::Release);
+        self.is_finished.store(true, Ordering::Release);
         self.written.send_modify(|_| {});
     }
 

@@ -131,13 +131,13 @@ fn print_verdict(verdict: &backup::VerifyReport, aloud: bool) -> Result<(), Stri
             "{rows} rows, {entries} entries of the ledger, {files} files of {bytes} bytes, {batches} batches.\n"
         ))?;
     }
-    if verdict.good() {
+    if verdict.is_intact() {
         return if aloud { print_stdout("Everything is as it was written.\n") } else { Ok(()) };
     }
-    for wrong in &verdict.wrong {
-        print_stderr(&format!("{wrong}\n"));
+    for problem in &verdict.problems {
+        print_stderr(&format!("{problem}\n"));
     }
-    let count = verdict.wrong.len() as u64 + verdict.unlisted;
+    let count = verdict.problems.len() as u64 + verdict.unlisted;
     Err(format!("{count} findings: what is listed is damaged or missing (penstock store repair)."))
 }
 

@@ -111,8 +111,8 @@ impl SchemaChecker<'_> {
                     line: Some(place.line),
                     key: join_path(path, name),
                     value: None,
-                    why: format!("It is missing. {about}"),
-                    fix: suggestion(&join_path(path, name), inner),
+                    reason: format!("It is missing. {about}"),
+                    remedy: suggestion(&join_path(path, name), inner),
                 });
             }
             if kept.iter().any(|(kept, _)| kept == name) {
@@ -152,8 +152,8 @@ impl SchemaChecker<'_> {
             line: Some(node.place.line),
             key: path.to_owned(),
             value: None,
-            why: "There is no such key.".to_owned(),
-            fix,
+            reason: "There is no such key.".to_owned(),
+            remedy: fix,
         });
     }
 
@@ -172,7 +172,7 @@ impl SchemaChecker<'_> {
             )
         } else {
             (
-                format!("It is {}, and must be {}.", node.what(), expected_type(schema)),
+                format!("It is {}, and must be {}.", node.type_name(), expected_type(schema)),
                 suggestion(path, schema),
             )
         };
@@ -181,8 +181,8 @@ impl SchemaChecker<'_> {
             line: Some(node.place.line),
             key: path.to_owned(),
             value,
-            why,
-            fix,
+            reason: why,
+            remedy: fix,
         });
     }
 
@@ -192,8 +192,8 @@ impl SchemaChecker<'_> {
             line: Some(node.place.line),
             key: path.to_owned(),
             value: Some(node.preview()),
-            why: why.to_owned(),
-            fix: fix.to_owned(),
+            reason: why.to_owned(),
+            remedy: fix.to_owned(),
         });
     }
 }

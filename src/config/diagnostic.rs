@@ -15,9 +15,9 @@ pub struct Diagnostic {
     /// Value as written; never a secret.
     pub value: Option<String>,
     /// Reason why the value is invalid.
-    pub why: String,
+    pub reason: String,
     /// Correction.
-    pub fix: String,
+    pub remedy: String,
 }
 
 impl fmt::Display for Diagnostic {
@@ -35,9 +35,9 @@ impl fmt::Display for Diagnostic {
         if let Some(value) = &self.value {
             write!(f, " = {value}")?;
         }
-        write!(f, "\n    {}", self.why)?;
-        if !self.fix.is_empty() {
-            write!(f, "\n    {}", self.fix)?;
+        write!(f, "\n    {}", self.reason)?;
+        if !self.remedy.is_empty() {
+            write!(f, "\n    {}", self.remedy)?;
         }
         Ok(())
     }

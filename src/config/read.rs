@@ -107,8 +107,8 @@ impl ConfigReader<'_> {
             line,
             key: key.to_owned(),
             value,
-            why: why.to_owned(),
-            fix: fix.to_owned(),
+            reason: why.to_owned(),
+            remedy: fix.to_owned(),
         });
     }
 }
@@ -142,8 +142,8 @@ fn parse(name: &Arc<str>, text: &str, mistakes: &mut Vec<Diagnostic>) -> Option<
             line,
             key: String::new(),
             value: None,
-            why: format!("This is not TOML: {}.", error.message().replace('\n', ", ")),
-            fix:
+            reason: format!("This is not TOML: {}.", error.message().replace('\n', ", ")),
+            remedy:
                 "Write keys as `key = value` and strings in double quotes; a block starts with `[[providers]]`."
                     .to_owned(),
         });
@@ -184,8 +184,8 @@ fn duplicate_key(key: &str, first: &FileLocation, second: &SpannedValue) -> Diag
         line: Some(second.place.line),
         key: key.to_owned(),
         value: None,
-        why: format!("It is already set in {}:{}.", first.file, first.line),
-        fix: "Keep one of the two.".to_owned(),
+        reason: format!("It is already set in {}:{}.", first.file, first.line),
+        remedy: "Keep one of the two.".to_owned(),
     }
 }
 

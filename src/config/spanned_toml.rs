@@ -77,7 +77,7 @@ impl SpannedValue {
     }
 
     /// Type of the value for a message: `a string`, `an array` ….
-    pub const fn what(&self) -> &'static str {
+    pub const fn type_name(&self) -> &'static str {
         match self.value {
             Value::Text(_) => "a string",
             Value::Integer(_) => "an integer",

@@ -27,7 +27,7 @@ impl WindowBudget {
     }
 
     /// Waits until the number differs from `count`.
-    pub async fn other_than(&self, count: usize) {
+    pub async fn wait_for_other_readers(&self, count: usize) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -48,7 +48,7 @@ impl WindowReservation {
     }
 
     /// Marks the body as being read or not being read.
-    pub fn reads(&mut self, read: bool) {
+    pub fn set_reading(&mut self, read: bool) {
         if self.read == read {
             return;
         }
@@ -63,7 +63,7 @@ impl WindowReservation {
 
 impl Drop for WindowReservation {
     fn drop(&mut self) {
-        self.reads(false);
+        self.set_reading(false);
     }
 }
 
@@ -75,15 +75,15 @@ mod tests {
     async fn bodies_are_counted_while_they_are_read() {
         let bodies = Arc::new(WindowBudget::default());
         let (mut one, mut two) = (WindowReservation::new(&bodies), WindowReservation::new(&bodies));
-        one.reads(true);
-        one.reads(true);
-        two.reads(true);
-        bodies.other_than(0).await;
+        one.set_reading(true);
+        one.set_reading(true);
+        two.set_reading(true);
+        bodies.wait_for_other_readers(0).await;
         assert_eq!(bodies.count(), 2);
-        two.reads(false);
+        two.set_reading(false);
         let fewer = tokio::spawn({
             let bodies = bodies.clone();
-            async move { bodies.other_than(1).await }
+            async move { bodies.wait_for_other_readers(1).await }
         });
         tokio::task::yield_now().await;
         drop(one);

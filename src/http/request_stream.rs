@@ -85,7 +85,7 @@ pub(crate) struct RequestStream {
     /// True for a chunked body, which another server might frame differently: no further request is read on the
     /// connection.
     chunked: bool,
-    ahead: BytesMut,
+    prefetched: BytesMut,
     discarded: usize,
     client: ClientSide,
     /// True if an interim response may be sent: none was sent yet, and no byte of the response.
@@ -113,7 +113,7 @@ impl RequestStream {
             stream: Some(stream),
             body,
             chunked: length.is_none(),
-            ahead,
+            prefetched: ahead,
             discarded: 0,
             client: ClientSide::Open,
             interim,
@@ -139,8 +139,8 @@ impl RequestStream {
                 if !self.ask_whether_gone(cx) {
                     return Poll::Ready(Ok(()));
                 }
-            } else if self.ahead.len() < AHEAD {
-                self.ahead.extend_from_slice(read);
+            } else if self.prefetched.len() < AHEAD {
+                self.prefetched.extend_from_slice(read);
             } else {
                 self.discarded += read.len();
             }
@@ -231,8 +231,8 @@ impl Drop for RequestStream {
     fn drop(&mut self) {
         let Some(stream) = self.stream.take() else { return };
         let reusable = matches!(self.body, FramingState::Complete) && self.discarded == 0 && !self.chunked;
-        let ahead = std::mem::take(&mut self.ahead);
-        *self.connection.returned.lock() = Some(ReturnedStream { stream, ahead, reusable });
+        let ahead = std::mem::take(&mut self.prefetched);
+        *self.connection.returned.lock() = Some(ReturnedStream { stream, prefetched: ahead, reusable });
     }
 }
 
@@ -253,7 +253,7 @@ impl AsyncRead for RequestStream {
             buf.set_filled(before);
             return Poll::Ready(Err(ErrorKind::InvalidData.into()));
         };
-        this.ahead.extend_from_slice(read.get(own..).unwrap_or_default());
+        this.prefetched.extend_from_slice(read.get(own..).unwrap_or_default());
         buf.set_filled(before + own);
         Poll::Ready(Ok(()))
     }

@@ -100,7 +100,7 @@ impl AdmissionControl {
                 );
             }
             match crowd.join(whose, bytes, hand) {
-                QueueOutcome::Full => return (Err(self.shed(ShedReason::QueueFull)), None),
+                QueueOutcome::Full => return (Err(self.refuse(ShedReason::QueueFull)), None),
                 QueueOutcome::Waiting(number, gone) => {
                     drop(crowd);
                     drop(gone);
@@ -113,8 +113,8 @@ impl AdmissionControl {
         let permit = match timeout(wait, &mut waiter.receiver).await {
             Ok(Ok(permit)) => Ok(permit),
             // Displaced by an account with fewer waiting requests.
-            Ok(Err(_)) => Err(self.shed(ShedReason::QueueFull)),
-            Err(_) => Err(self.shed(ShedReason::GatewayTimeout)),
+            Ok(Err(_)) => Err(self.refuse(ShedReason::QueueFull)),
+            Err(_) => Err(self.refuse(ShedReason::GatewayTimeout)),
         };
         (permit, Some(began.elapsed()))
     }
@@ -154,7 +154,7 @@ impl AdmissionControl {
     }
 
     /// Refuses a request, and counts that.
-    pub fn shed(&self, why: ShedReason) -> ApiError {
+    pub fn refuse(&self, why: ShedReason) -> ApiError {
         self.refused(why);
         // Spread, so that requests that are refused together do not retry together.
         ApiError::new(ErrorCode::Overloaded).retry_after(rand::random_range(1..=3))
@@ -191,7 +191,7 @@ impl AdmissionPermit {
     /// Returns 503 if others hold too many.
     pub fn reserve_bytes(&mut self, bytes: usize) -> Result<(), ApiError> {
         if !self.admission.queue.lock().try_grow(bytes) {
-            return Err(self.admission.shed(ShedReason::Bytes));
+            return Err(self.admission.refuse(ShedReason::Bytes));
         }
         self.bytes += bytes;
         Ok(())

@@ -69,12 +69,16 @@ async fn execute(proxy: &GatewayProxy, ask: LineAsk) -> LineDone {
 }
 
 /// Returns the refusal of a line that ended without a response; `None` if it was cancelled.
-pub(crate) fn left(line: &LineDownstream, state: &ExchangeState, now: u64) -> Option<ApiError> {
+pub(crate) fn refusal_after_close(
+    line: &LineDownstream,
+    state: &ExchangeState,
+    now: u64,
+) -> Option<ApiError> {
     if line.is_cancelled() {
         None
-    } else if line.was_asked_back() {
+    } else if line.was_recalled() {
         Some(ApiError::new(ErrorCode::Unavailable).retry_after(1))
-    } else if !state.principal.good(now) {
+    } else if !state.principal.is_valid_at(now) {
         Some(ApiError::new(ErrorCode::InvalidKey))
     } else {
         Some(ApiError::new(ErrorCode::Internal))
@@ -92,7 +96,7 @@ pub(crate) fn report_line(
         (refusal.as_ref().and_then(retry_delay), refusal.as_ref().is_some_and(|why| why.held));
     let record = &mut state.record;
     let without_permit = record.attempts.is_empty() && !record.queued.is_zero();
-    let yielded = retry.is_some() && (line.was_asked_back() || without_permit || short);
+    let yielded = retry.is_some() && (line.was_recalled() || without_permit || short);
     if yielded {
         record.outcome = ExchangeOutcome::Yielded;
     }

@@ -87,7 +87,7 @@ async fn check_texts(
         Some(tokenizer) => longest_token_count(&tokenizer.0, &task, window, stop),
         None => 0,
     };
-    let tokens = if quick { work(&AtomicBool::new(false)) } else { counting.in_turn(work).await? };
+    let tokens = if quick { work(&AtomicBool::new(false)) } else { counting.run_queued(work).await? };
     if tokens > window { Err(context_exceeded(window, tokens)) } else { Ok(()) }
 }
 
@@ -160,7 +160,7 @@ async fn check_conversation(
     let window = model.model.card.context_length;
     let narrow = offers().map(|offer| offer.offer.context_length).min().unwrap_or(window);
     let wide = offers().map(|offer| offer.offer.context_length).max().unwrap_or(window);
-    let wanted = offers().filter_map(|offer| wanted(ask, offer)).max();
+    let wanted = offers().filter_map(|offer| requested_output(ask, offer)).max();
     let bound = upper_bound(ask.prompt_bytes, ask.images, MAX_IMAGE_TOKENS);
     if bound.saturating_add(wanted.unwrap_or(1)) <= narrow {
         return Ok(None);
@@ -181,7 +181,9 @@ pub fn window_fit(count: &TokenCount, offer: &OfferState, ask: &InferenceRequest
     if minimum_tokens(count) >= window {
         return WindowFit::TooLong;
     }
-    match wanted(ask, offer).and_then(|wanted| Some((wanted, remaining_tokens(window, count, wanted)?))) {
+    match requested_output(ask, offer)
+        .and_then(|wanted| Some((wanted, remaining_tokens(window, count, wanted)?)))
+    {
         Some((wanted, room)) if room.left < wanted => WindowFit::Truncated,
         _ => WindowFit::Full,
     }
@@ -198,7 +200,7 @@ fn minimum_tokens(count: &TokenCount) -> u64 {
 
 /// Returns the maximum answer length that an offer is sent, if any: the client's own number, or the default that the
 /// offer's dialect requires.
-pub fn wanted(ask: &InferenceRequest, offer: &OfferState) -> Option<u64> {
+pub fn requested_output(ask: &InferenceRequest, offer: &OfferState) -> Option<u64> {
     let requires_cap =
         || offer.dialect_for(ask.dialect).is_some_and(|dialect| dialect.spec().requires_max_tokens);
     ask.max_tokens.or_else(|| requires_cap().then_some(DEFAULT_MAX_TOKENS))
@@ -329,7 +331,7 @@ async fn count_conversation(
         .map(|conversation| count(conversation, stop))
     };
     let counted: Result<Option<TokenCount>, ReadError> =
-        if quick { work(&AtomicBool::new(false)) } else { counting.in_turn(work).await? };
+        if quick { work(&AtomicBool::new(false)) } else { counting.run_queued(work).await? };
     counted.map_err(|_| ApiError::invalid("messages", "The messages cannot be read for counting."))
 }
 

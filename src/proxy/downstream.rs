@@ -130,21 +130,21 @@ impl Downstream<'_> {
     }
 
     /// Marks a long body as being read, or not; meanwhile its HTTP/2 connection has a wider receive window.
-    pub fn reads(&mut self, read: bool) {
+    pub fn set_reading(&mut self, read: bool) {
         if let Some(RequestOrigin::Http2(stream)) = &self.origin {
             stream.set_reading(read);
         }
     }
 
     /// Sets the write timeout of an HTTP/2 stream from now on. HTTP/1.1 sockets have their own.
-    pub fn hurry(&mut self, within: Duration) {
+    pub fn limit_remaining_time(&mut self, within: Duration) {
         if self.session.is_http2() {
             self.session.set_write_timeout(Some(within));
         }
     }
 
     /// Waits until the client disconnects or the batch line is ended.
-    pub async fn gone(&mut self) {
+    pub async fn disconnected(&mut self) {
         // While an HTTP/1.1 body is unread, a disconnect cannot be seen behind it.
         if !self.session.is_body_done() && !self.session.is_http2() {
             return pending().await;
@@ -154,7 +154,7 @@ impl Downstream<'_> {
 
     /// Returns the signal that asks a line to give up its permit to an interactive request.
     #[must_use]
-    pub fn asked_back(&self) -> Option<CancellationToken> {
+    pub fn recall_token(&self) -> Option<CancellationToken> {
         self.line().and_then(|line| line.asked_back())
     }
 
@@ -167,7 +167,7 @@ impl Downstream<'_> {
     }
 
     /// Sets whether the connection may serve another request.
-    pub fn keep(&mut self, keep: bool) {
+    pub fn set_keep_alive(&mut self, keep: bool) {
         self.session.set_keepalive(keep.then_some(0));
     }
 
@@ -261,9 +261,9 @@ impl Downstream<'_> {
     }
 
     /// Stores the usage of one choice for the request for all choices; returns it if this request is not a choice.
-    pub(crate) fn keep_part(&mut self, part: Part) -> std::result::Result<(), Part> {
+    pub(crate) fn store_part(&mut self, part: Part) -> std::result::Result<(), Part> {
         match self.line() {
-            Some(line) => line.keep_part(part),
+            Some(line) => line.store_part(part),
             None => Err(part),
         }
     }

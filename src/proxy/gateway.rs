@@ -155,7 +155,7 @@ impl ProxyHttp for Gateway {
             }
             Ok(WriteOutcome::Disconnected) => {
                 let now = ctx.app.clock.unix_seconds();
-                match line.and_then(|line| batch_line::left(&line, &ctx.state, now)) {
+                match line.and_then(|line| batch_line::refusal_after_close(&line, &ctx.state, now)) {
                     Some(refusal) => Err(ctx.refuse(refusal)),
                     None => Err(ctx.disconnected()),
                 }

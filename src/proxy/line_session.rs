@@ -155,7 +155,7 @@ impl Session for LineSession {
         if !no_body_expected && self.body.is_some() {
             return self.read_body_bytes().await;
         }
-        self.line.left().await;
+        self.line.closed().await;
         Err(Error::new_down(ErrorType::ConnectionClosed))
     }
 

@@ -37,7 +37,7 @@ impl Http2Stream {
 
     /// Widens the window of the connection while a long body is read.
     pub fn set_reading(&self, read: bool) {
-        self.body.lock().reads(read);
+        self.body.lock().set_reading(read);
     }
 
     /// Sets whether the client reset the stream.

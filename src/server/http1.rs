@@ -75,10 +75,10 @@ pub(super) async fn serve(server: &Arc<PublicServer>, mut stream: Stream, mut st
             // in clear text has no such end.
             ConnectionReuse::Cut => return,
             ConnectionReuse::Reuse if may_reuse && returned.reusable => {}
-            _ if returned.reusable && returned.ahead.is_empty() => return stream.shutdown().await,
+            _ if returned.reusable && returned.prefetched.is_empty() => return stream.shutdown().await,
             _ => return linger_close(stream, after == ConnectionReuse::Late).await,
         }
-        buffer = returned.ahead;
+        buffer = returned.prefetched;
         reused = true;
         // Between two requests only the socket is bound to a thread.
         if buffer.is_empty() && BufferedSocket::is_idle_plain(&stream) && executor::yield_and_migrate().await

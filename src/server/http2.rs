@@ -50,19 +50,19 @@ pub(super) struct StreamCounts {
     changed: Notify,
     /// Number of streams that the client reset, minus the number of streams that were answered.
     wasted: AtomicUsize,
-    most_wasted: usize,
-    abused: AtomicBool,
+    max_wasted: usize,
+    is_flooding: AtomicBool,
     going_away: AtomicBool,
 }
 
 impl StreamCounts {
-    fn new(most_wasted: usize) -> Self {
+    fn new(max_wasted: usize) -> Self {
         Self {
             open: AtomicUsize::new(0),
             changed: Notify::new(),
             wasted: AtomicUsize::new(0),
-            most_wasted,
-            abused: AtomicBool::new(false),
+            max_wasted,
+            is_flooding: AtomicBool::new(false),
             going_away: AtomicBool::new(false),
         }
     }
@@ -76,7 +76,7 @@ impl StreamCounts {
 
     /// Marks the client as abusive, which ends the connection.
     pub(super) fn mark_abuse(&self) {
-        self.abused.store(true, Ordering::Relaxed);
+        self.is_flooding.store(true, Ordering::Relaxed);
         self.changed.notify_waiters();
     }
 
@@ -86,7 +86,7 @@ impl StreamCounts {
         if !given_up {
             let less = |wasted: usize| wasted.checked_sub(1);
             self.wasted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok();
-        } else if self.wasted.fetch_add(1, Ordering::Relaxed) >= self.most_wasted {
+        } else if self.wasted.fetch_add(1, Ordering::Relaxed) >= self.max_wasted {
             self.mark_abuse();
         }
     }
@@ -105,7 +105,7 @@ impl StreamCounts {
     }
 
     fn is_abused(&self) -> bool {
-        self.abused.load(Ordering::Relaxed)
+        self.is_flooding.load(Ordering::Relaxed)
     }
 
     fn open(&self) -> usize {
@@ -167,7 +167,7 @@ pub(super) async fn serve(server: &Arc<PublicServer>, stream: Stream, mut stop: 
                 stopping = true;
                 continue;
             }
-            () = bodies.other_than(read) => {
+            () = bodies.wait_for_other_readers(read) => {
                 read = bodies.count();
                 connection.set_target_window_size(window_size(read));
                 continue;

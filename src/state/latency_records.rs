@@ -93,7 +93,7 @@ fn restore_offers(
             let Some(row) = kept.remove(&row_name(offer)) else { continue };
             let (from, to) = row.written_at(clock);
             let figures = row.figures.rebased(from, to);
-            offer.figures_kept.store(figures.version(), Ordering::Relaxed);
+            offer.figures_version.store(figures.version(), Ordering::Relaxed);
             *offer.figures.lock() = figures;
         }
     }
@@ -114,7 +114,7 @@ fn restore_models(
         };
         let (from, to) = row.written_at(clock);
         let hour = row.figures.rebased(from, to);
-        model.hour_kept.store(hour.version(), Ordering::Relaxed);
+        model.hour_version.store(hour.version(), Ordering::Relaxed);
         *model.hour.lock() = hour;
     }
     Ok(())
@@ -149,14 +149,15 @@ pub fn flush_figures(app: &AppState, extent: FlushExtent) {
             break;
         }
         let figures = offer.figures.lock();
-        if mark_if_changed(&offer.figures_kept, figures.version()) {
+        if mark_if_changed(&offer.figures_version, figures.version()) {
             let row = FigureRow::new(figures.clone(), app.clock);
             drop(figures);
             offers.push((row_name(offer), row));
         }
     }
     let mut models = Vec::new();
-    for model in live.models().filter(|model| mark_if_changed(&model.hour_kept, model.hour.lock().version()))
+    for model in
+        live.models().filter(|model| mark_if_changed(&model.hour_version, model.hour.lock().version()))
     {
         let row = FigureRow::new(model.hour.lock().clone(), app.clock);
         models.push((format!("{MODELS}{}", model.model.card.id), row));

@@ -187,7 +187,7 @@ impl AccessRecord {
     /// Returns the time that was spent neither in a queue nor in an attempt. Encoding and translation within an attempt
     /// count as the attempt.
     #[must_use]
-    pub fn own(&self, took: Duration) -> Duration {
+    pub fn gateway_time(&self, took: Duration) -> Duration {
         took.saturating_sub(self.waited).saturating_sub(self.queued)
     }
 

@@ -38,7 +38,7 @@ impl ConnectionMetrics {
         Ok(doors)
     }
 
-    pub(super) fn turned_away(&self, reason: &str) {
+    pub(super) fn record_refused(&self, reason: &str) {
         debug_assert!(REASONS.contains(&reason), "{reason}");
         self.connections_refused.with_label_values(&[reason]).inc();
     }

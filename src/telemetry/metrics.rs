@@ -27,22 +27,22 @@ pub(super) const NO_VALUE: &str = "none";
 pub struct MetricsRegistry {
     registry: Registry,
     requests: RequestMetrics,
-    doors: ConnectionMetrics,
-    kept: DurabilityMetrics,
+    connections: ConnectionMetrics,
+    durability: DurabilityMetrics,
     checks: IntCounterVec,
     offers: OfferMetrics,
     in_flight: IntGaugeVec,
     open: IntGauge,
     retries_left: IntGauge,
     reloads: IntCounterVec,
-    overstated: IntCounterVec,
+    record_overstated_usage: IntCounterVec,
     images_dropped: IntCounter,
     clock_ahead: IntGauge,
     overload: OverloadMetrics,
     process: ProcessMetrics,
     /// Metrics of batches and their lines.
     pub batches: BatchMetrics,
-    keeper: SeriesCache,
+    series_cache: SeriesCache,
 }
 
 /// State of the process at a scrape.
@@ -83,8 +83,8 @@ impl MetricsRegistry {
         let one = |name: &str, help: &str| registered(&r, IntGauge::new(name, help)?);
         let metrics = Self {
             requests: RequestMetrics::new(&r)?,
-            doors: ConnectionMetrics::new(&r)?,
-            kept: DurabilityMetrics::new(&r)?,
+            connections: ConnectionMetrics::new(&r)?,
+            durability: DurabilityMetrics::new(&r)?,
             checks: counter(
                 &r,
                 "penstock_health_checks_total",
@@ -106,7 +106,7 @@ impl MetricsRegistry {
                 "Reloads of the configuration by result.",
                 &["result"],
             )?,
-            overstated: counter(
+            record_overstated_usage: counter(
                 &r,
                 "penstock_usage_overstated_total",
                 "Answers whose provider reported an impossible figure (tokens or energy); the gateway's own figure counts.",
@@ -126,7 +126,7 @@ impl MetricsRegistry {
             overload: OverloadMetrics::new(&r)?,
             process: ProcessMetrics::new(&r)?,
             batches: BatchMetrics::new(&r)?,
-            keeper: SeriesCache::new(&r)?,
+            series_cache: SeriesCache::new(&r)?,
             registry: r,
         };
         // Exported from the start: Prometheus does not count the first value of a new series as an increase.
@@ -138,20 +138,20 @@ impl MetricsRegistry {
 
     /// Returns the gauge of open client connections.
     pub fn connections(&self) -> IntGauge {
-        self.doors.connections.clone()
+        self.connections.connections.clone()
     }
 
     /// Counts a refused client connection.
     pub fn connection_refused(&self, reason: &str) {
-        self.doors.turned_away(reason);
+        self.connections.record_refused(reason);
     }
 
     /// Counts an ended exchange.
     pub fn record_exchange(&self, record: &AccessRecord, took: Duration) {
         self.requests.ended(record, took);
-        let series: std::sync::Arc<MetricSeries> = self.keeper.series_for(record);
+        let series: std::sync::Arc<MetricSeries> = self.series_cache.series_for(record);
         // The queue time of batch work is no figure of a model.
-        series.observe(&self.keeper, record, took.saturating_sub(record.queued));
+        series.observe(&self.series_cache, record, took.saturating_sub(record.queued));
     }
 
     /// Counts an active health check.
@@ -181,17 +181,17 @@ impl MetricsRegistry {
 
     /// Counts an answer whose provider reported impossible tokens or energy.
     pub fn overstated(&self, provider: &str, model: &str, figure: &str) {
-        self.overstated.with_label_values(&[provider, model, figure]).inc();
+        self.record_overstated_usage.with_label_values(&[provider, model, figure]).inc();
     }
 
     /// Counts images that were removed before they expired.
-    pub fn images_gone(&self, images: usize) {
+    pub fn record_dropped_images(&self, images: usize) {
         self.images_dropped.inc_by(u64::try_from(images).unwrap_or(u64::MAX));
     }
 
     /// Counts a backup.
     pub fn backup_finished(&self, good: bool) {
-        self.kept.exported(good);
+        self.durability.exported(good);
     }
 
     /// Measures the sizes of stored data; blocks. See [`ProcessMetrics::measure_disk`].
@@ -228,8 +228,8 @@ impl MetricsRegistry {
         }
         self.open.set(count(snapshot.exchanges as u64));
         self.retries_left.set(count(snapshot.retries_left));
-        self.doors.set(snapshot.certificate_expires);
-        self.kept.set(&snapshot.ledger, snapshot.last_export);
+        self.connections.set(snapshot.certificate_expires);
+        self.durability.set(&snapshot.ledger, snapshot.last_export);
         self.overload.set(&snapshot.admission, snapshot.waiting_at_providers, snapshot.refusals.into_iter());
         self.batches.update_gauges(&snapshot.batches);
         self.clock_ahead.set(count(snapshot.clock_ahead));

@@ -71,7 +71,7 @@ impl RequestMetrics {
         if record.line {
             self.lines.with_label_values(&[record.endpoint, record.outcome.name()]).inc();
         }
-        let own = record.own(took).as_secs_f64();
+        let own = record.gateway_time(took).as_secs_f64();
         self.overhead.with_label_values(&[record.endpoint]).observe(own);
         if let Some(session) = record.session {
             self.sessions.with_label_values(&[model, session.name()]).inc();

@@ -34,7 +34,7 @@ pub struct ConcurrencyLimit {
     max_lines: AtomicUsize,
     in_flight: AtomicU32,
     /// Number of waiting requests, changed under the lock only.
-    waiting: AtomicU32,
+    waiting_count: AtomicU32,
     queues: Mutex<WaitQueues>,
 }
 
@@ -91,9 +91,9 @@ enum WaiterClass {
 /// Outcome of a request for a permit by batch work.
 pub enum AcquireOutcome {
     /// Permit that was free.
-    Place(ConcurrencyPermit),
+    Acquired(ConcurrencyPermit),
     /// Waiter in the queue.
-    Turn(PermitWaiter),
+    Queued(PermitWaiter),
 }
 
 impl ConcurrencyLimit {
@@ -104,7 +104,7 @@ impl ConcurrencyLimit {
             limit: AtomicU32::new(limit.unwrap_or(NO_LIMIT)),
             max_lines: AtomicUsize::new(max_lines.max(1)),
             in_flight: AtomicU32::new(0),
-            waiting: AtomicU32::new(0),
+            waiting_count: AtomicU32::new(0),
             queues: Mutex::default(),
         })
     }
@@ -123,14 +123,14 @@ impl ConcurrencyLimit {
 
     /// Returns the number of permits in use.
     #[must_use]
-    pub fn working(&self) -> u32 {
+    pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
     }
 
     /// Returns the number of waiting requests.
     #[must_use]
     pub fn waiting(&self) -> u32 {
-        self.waiting.load(Ordering::Relaxed)
+        self.waiting_count.load(Ordering::Relaxed)
     }
 
     /// Acquires a permit for an interactive request, if one is free.
@@ -151,7 +151,7 @@ impl ConcurrencyLimit {
         // Without a limit only lines have to wait.
         let passes = line.is_none() && self.limit().is_none();
         if (queues.batch.is_empty() || passes) && self.try_increment_for_batch(&queues, line.is_some()) {
-            return AcquireOutcome::Place(self.permit(&mut queues, line));
+            return AcquireOutcome::Acquired(self.permit(&mut queues, line));
         }
         let (sender, receiver) = oneshot::channel();
         let number = match queues.batch.join(account, BatchWaiter { line, sender }, usize::MAX) {
@@ -161,7 +161,7 @@ impl ConcurrencyLimit {
         };
         self.grant_after_enqueue(queues);
         let account = account.clone();
-        AcquireOutcome::Turn(PermitWaiter {
+        AcquireOutcome::Queued(PermitWaiter {
             concurrency: self.clone(),
             queue: WaiterClass::Batch,
             account,
@@ -198,7 +198,7 @@ impl ConcurrencyLimit {
         match queues.interactive.join(account, sender, max_waiting) {
             EnqueueOutcome::Full => None,
             EnqueueOutcome::Waiting(number, gone) => {
-                self.waiting.fetch_sub(u32::from(gone.is_some()), Ordering::SeqCst);
+                self.waiting_count.fetch_sub(u32::from(gone.is_some()), Ordering::SeqCst);
                 self.grant_after_enqueue(queues);
                 drop(gone);
                 let account = account.clone();
@@ -249,7 +249,7 @@ impl ConcurrencyLimit {
 
     /// Counts a new waiter, and grants permits that became free while it was queued.
     fn grant_after_enqueue(self: &Arc<Self>, mut queues: MutexGuard<'_, WaitQueues>) {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.waiting_count.fetch_add(1, Ordering::SeqCst);
         let granted = self.grant_waiters(&mut queues);
         drop(queues);
         send_permits(granted);
@@ -266,7 +266,7 @@ impl ConcurrencyLimit {
             let permit = self.permit(queues, waiter.line);
             granted.push((waiter.sender, permit));
         }
-        self.waiting.fetch_sub(u32::try_from(granted.len()).unwrap_or(0), Ordering::SeqCst);
+        self.waiting_count.fetch_sub(u32::try_from(granted.len()).unwrap_or(0), Ordering::SeqCst);
         granted
     }
 
@@ -289,9 +289,9 @@ impl ConcurrencyLimit {
 
     /// Releases a permit, and grants it to the next waiter.
     fn release(self: &Arc<Self>, line: Option<u64>) {
-        if line.is_none() && self.waiting.load(Ordering::SeqCst) == 0 {
+        if line.is_none() && self.waiting_count.load(Ordering::SeqCst) == 0 {
             self.in_flight.fetch_sub(1, Ordering::SeqCst);
-            if self.waiting.load(Ordering::SeqCst) == 0 {
+            if self.waiting_count.load(Ordering::SeqCst) == 0 {
                 return;
             }
             let granted = self.grant_waiters(&mut self.queues.lock());
@@ -304,10 +304,10 @@ impl ConcurrencyLimit {
             queues.batch_lines.remove(at);
         }
         let mut granted = Vec::new();
-        let fits = self.limit().is_none_or(|limit| self.working() <= limit);
+        let fits = self.limit().is_none_or(|limit| self.in_flight() <= limit);
         if fits && let Some(sender) = queues.interactive.pop_if(|_, _| true) {
             // Handed over without being free in between, so that no other request can take it.
-            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            self.waiting_count.fetch_sub(1, Ordering::SeqCst);
             granted.push((sender, ConcurrencyPermit { concurrency: self.clone(), line: None }));
         } else {
             self.in_flight.fetch_sub(1, Ordering::SeqCst);
@@ -323,7 +323,7 @@ impl ConcurrencyLimit {
             WaiterClass::Interactive => queues.interactive.remove(account, number).is_some(),
             WaiterClass::Batch => queues.batch.remove(account, number).is_some(),
         };
-        self.waiting.fetch_sub(u32::from(waited), Ordering::SeqCst);
+        self.waiting_count.fetch_sub(u32::from(waited), Ordering::SeqCst);
     }
 }
 

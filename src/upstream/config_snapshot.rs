@@ -48,7 +48,7 @@ pub struct ModelState {
     /// Statistics of the last hour, for the sort orders of the catalogue.
     pub hour: Arc<Mutex<HourlyStats>>,
     /// Version of the hourly statistics that were stored last.
-    pub hour_kept: Arc<AtomicU64>,
+    pub hour_version: Arc<AtomicU64>,
     /// Budget of requests that may explore its offers.
     explorations: Arc<Mutex<ExplorationBudget>>,
     /// Pool of its offers, ready to be ordered.
@@ -111,7 +111,7 @@ impl ConfigSnapshot {
                 // Shared, so that exchanges of the old snapshot are counted too.
                 hour: known
                     .map_or_else(|| Arc::new(Mutex::new(HourlyStats::new())), |known| known.hour.clone()),
-                hour_kept: known.map(|known| known.hour_kept.clone()).unwrap_or_default(),
+                hour_version: known.map(|known| known.hour_version.clone()).unwrap_or_default(),
                 explorations,
                 model: model.clone(),
             };

@@ -24,7 +24,7 @@ pub struct TokenCountQueue {
     /// Configuration snapshot of the request.
     pub live: Arc<ConfigSnapshot>,
     /// Account that the count is made for.
-    pub whose: Arc<str>,
+    pub account: Arc<str>,
     /// Longest wait for a permit; `None` for a line of a batch.
     pub wait: Option<Duration>,
 }
@@ -36,13 +36,13 @@ impl TokenCountQueue {
     /// # Errors
     /// Returns a refusal if too many other counts are waiting, or on an internal error, which must not look like a
     /// prompt without tokens.
-    pub(crate) async fn in_turn<T: Send + 'static>(
+    pub(crate) async fn run_queued<T: Send + 'static>(
         &self,
         work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
     ) -> Result<T, ApiError> {
         let queue = self.live.settings.overload.queue;
-        let permit = self.permits.acquire(&self.whose, queue, self.wait).await;
-        let permit = permit.map_err(|why| self.overload.shed(why))?;
+        let permit = self.permits.acquire(&self.account, queue, self.wait).await;
+        let permit = permit.map_err(|why| self.overload.refuse(why))?;
         let guard = StopGuard(Arc::default());
         let stop = guard.0.clone();
         let work = move || {

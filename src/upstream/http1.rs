@@ -31,7 +31,7 @@ pub enum TransportError {
     /// Connection that ended, failed, or timed out.
     Gone,
     /// Connection that ended or failed before the provider processed the request.
-    Unasked,
+    NotSent,
 }
 
 impl From<MalformedResponse> for TransportError {

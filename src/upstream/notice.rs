@@ -98,7 +98,8 @@ impl FailureCategory {
 /// Logs a failed attempt at an offer.
 pub fn log_failure(offer: &OfferState, kind: UpstreamErrorKind) {
     let Some(category) = FailureCategory::from_error(kind) else { return };
-    let notices = if category.is_provider_wide() { &offer.provider.notices } else { &offer.notices };
+    let notices =
+        if category.is_provider_wide() { &offer.provider.failure_logs } else { &offer.failure_logs };
     let Some(throttled_log) = notices.category_log(category) else { return };
     throttled_log.log(Instant::now(), |times| {
         let status = match kind {

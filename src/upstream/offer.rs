@@ -42,7 +42,7 @@ pub struct OfferState {
     /// Latency statistics.
     pub figures: Arc<Mutex<LatencyStats>>,
     /// Version of the latency statistics that were stored last.
-    pub figures_kept: Arc<AtomicU64>,
+    pub figures_version: Arc<AtomicU64>,
     /// Circuit breaker.
     pub breaker: Arc<Mutex<CircuitBreaker>>,
     /// Pools in which its readiness follows the breaker.
@@ -54,9 +54,9 @@ pub struct OfferState {
     /// Prefix cache, for conversations that stay.
     pub cache: CacheAffinity,
     /// Prices and footprint of its answers.
-    pub bill: OfferPricing,
+    pub pricing: OfferPricing,
     /// Log throttles of its failures.
-    pub(super) notices: Arc<FailureLogs>,
+    pub(super) failure_logs: Arc<FailureLogs>,
     /// Attempts that used it, for status.
     pub attempts: Arc<AtomicU64>,
     in_flight: Arc<AtomicU32>,
@@ -119,14 +119,14 @@ impl OfferState {
             },
             grid_factors: (number(site.grid.g_per_kwh), number(site.eco_share())),
             figures: Arc::new(Mutex::new(LatencyStats::new())),
-            figures_kept: Arc::default(),
-            notices: Arc::default(),
+            figures_version: Arc::default(),
+            failure_logs: Arc::default(),
             breaker: Arc::new(Mutex::new(breaker)),
             memberships: Arc::default(),
             engine: Arc::default(),
             learned: LearnedBehavior::default(),
             cache: CacheAffinity::new(&offer),
-            bill: OfferPricing::new(&offer, money),
+            pricing: OfferPricing::new(&offer, money),
             attempts: Arc::default(),
             in_flight: Arc::default(),
             heads,
@@ -142,8 +142,8 @@ impl OfferState {
     #[must_use]
     pub fn with_state_of(mut self, known: &Self) -> Self {
         self.figures = known.figures.clone();
-        self.figures_kept = known.figures_kept.clone();
-        self.notices = known.notices.clone();
+        self.figures_version = known.figures_version.clone();
+        self.failure_logs = known.failure_logs.clone();
         self.breaker = known.breaker.clone();
         self.memberships = known.memberships.clone();
         self.engine = known.engine.clone();
@@ -217,7 +217,7 @@ impl OfferState {
     }
 
     /// Returns the request head of the provider adapter.
-    pub fn shaped(&self) -> Option<&RequestHead> {
+    pub fn prepared_head(&self) -> Option<&RequestHead> {
         self.adapter_head.as_ref()
     }
 
@@ -249,7 +249,7 @@ impl OfferState {
         let halved = |cost: Decimal| if batch { cost / Decimal::TWO } else { cost };
         OfferFacts {
             country: &site.code,
-            input_cost: self.bill.input_price(at).map(halved),
+            input_cost: self.pricing.input_price(at).map(halved),
             carbon_intensity: site.grid.g_per_kwh,
             speed: self.figures.lock().tokens_per_second(now),
         }
@@ -271,8 +271,8 @@ impl OfferState {
         line: Option<CancellationToken>,
     ) -> Result<OfferPermit, OfferWaiters> {
         match self.provider.concurrency.acquire_or_queue(account, line) {
-            AcquireOutcome::Place(permit) => Ok(self.permit(permit)),
-            AcquireOutcome::Turn(waiter) => Err(OfferWaiters(vec![(self.clone(), waiter)])),
+            AcquireOutcome::Acquired(permit) => Ok(self.permit(permit)),
+            AcquireOutcome::Queued(waiter) => Err(OfferWaiters(vec![(self.clone(), waiter)])),
         }
     }
 
@@ -380,7 +380,7 @@ fn build_request_head(
 ) -> pingora_error::Result<RequestHead> {
     let provider = &offer.provider;
     let path = format!("{}{below}", provider.base_url.path_prefix);
-    let head = request_head::signed("POST", provider, dialect, &path)?;
+    let head = request_head::authenticated_head("POST", provider, dialect, &path)?;
     let wire = super::send::header_lines(&head);
     Ok(RequestHead { parsed: head, wire })
 }

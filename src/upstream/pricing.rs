@@ -1,7 +1,7 @@
 //! Prices and footprint of an offer's answers. They are prepared once per configuration, so that a request only
 //! multiplies and rounds.
 
-use crate::billing::sale::{eur8, sold};
+use crate::billing::sale::{billed_work, eur8};
 use crate::billing::{ReserveRequest, Settlement, TermsText};
 use crate::config::settings::{BillingSettings as Money, OfferSettings};
 use crate::upstream::tariff_version::TariffVersion;
@@ -125,7 +125,7 @@ impl OfferPricing {
         eur_per_credit: Decimal,
     ) -> ReserveRequest {
         let Some(rate) = self.tariff_at(at) else { return ReserveRequest::default() };
-        if let Some(need) = rate.quick(done, batch) {
+        if let Some(need) = rate.reserve_for_fixed_work(done, batch) {
             return need;
         }
         let (credits, energy) = self.highest_price(rate, done, batch, eur_per_credit);
@@ -147,7 +147,7 @@ impl OfferPricing {
         with_credits: bool,
     ) -> MicroCredits {
         let Some(rate) = self.tariff_at(at) else { return MicroCredits(0) };
-        if let Some(need) = rate.quick(done, batch) {
+        if let Some(need) = rate.reserve_for_fixed_work(done, batch) {
             return MicroCredits(need.credits);
         }
         let (credits, energy) = self.highest_price(rate, done, batch, eur_per_credit);
@@ -165,7 +165,8 @@ impl OfferPricing {
     ) -> (RequestCharge, RequestCharge) {
         let kwh = self.prepared.billable_kwh(&AttemptWork::new(*done, Duration::ZERO), None);
         let kwh = kwh.saturating_mul(Decimal::from(self.measured_limit));
-        let of = |wallet| compute_charge(&rate.tariff, &sold(done), wallet, batch, kwh, eur_per_credit);
+        let of =
+            |wallet| compute_charge(&rate.tariff, &billed_work(done), wallet, batch, kwh, eur_per_credit);
         (of(PaymentSource::Credits), of(PaymentSource::Energy))
     }
 
@@ -207,7 +208,7 @@ impl OfferPricing {
         }
         let footprint = drawn.footprint();
         let billable = self.prepared.billable_kwh(&work, measured);
-        let sold = sold(&done);
+        let sold = billed_work(&done);
         let rate = self.tariff_at(terms.at).unwrap_or_else(|| TariffVersion::unpriced());
         let charge =
             compute_charge(&rate.tariff, &sold, terms.wallet, terms.batch, billable, terms.eur_per_credit);
@@ -233,7 +234,7 @@ impl OfferPricing {
         let uncached_kwh = kwh(uncached);
         let full = compute_charge(
             &rate.tariff,
-            &sold(&uncached),
+            &billed_work(&uncached),
             charge.paid_with,
             terms.batch,
             uncached_kwh,
@@ -293,7 +294,7 @@ impl OfferPricing {
                 eur: charge.eur,
             },
             terms: settled.terms.clone(),
-            drawn: request_footprint(&settled.footprint),
+            footprint: request_footprint(&settled.footprint),
         }
     }
 

@@ -49,7 +49,7 @@ pub struct ProviderState {
     /// Kind of the failure that the last active check found.
     pub(super) check_failure: Arc<Mutex<Option<UpstreamErrorKind>>>,
     /// Log throttles of its failures.
-    pub(super) notices: Arc<FailureLogs>,
+    pub(super) failure_logs: Arc<FailureLogs>,
     pub(super) next_check: Mutex<Duration>,
     /// Concurrency limit.
     pub concurrency: Arc<ConcurrencyLimit>,
@@ -80,7 +80,7 @@ impl ProviderState {
                 .collect(),
             concurrency,
             last_error: known.map(|known| known.last_error.clone()).unwrap_or_default(),
-            notices: known.map(|known| known.notices.clone()).unwrap_or_default(),
+            failure_logs: known.map(|known| known.failure_logs.clone()).unwrap_or_default(),
             checked: known.map(|known| known.checked.clone()).unwrap_or_default(),
             check_failure: known.map(|known| known.check_failure.clone()).unwrap_or_default(),
             next_check: Mutex::new(Duration::ZERO),
@@ -108,7 +108,7 @@ impl ProviderState {
 
     /// Returns the number of requests in flight.
     pub fn in_flight(&self) -> u32 {
-        self.concurrency.working()
+        self.concurrency.in_flight()
     }
 }
 

@@ -10,7 +10,11 @@ use pingora_http::RequestHeader;
 ///
 /// # Errors
 /// Returns an error if the path cannot be sent.
-pub fn bare(method: &str, base: &BaseUrl, path: &str) -> pingora_error::Result<RequestHeader> {
+pub fn unauthenticated_head(
+    method: &str,
+    base: &BaseUrl,
+    path: &str,
+) -> pingora_error::Result<RequestHeader> {
     let mut head = RequestHeader::build(method, path.as_bytes(), Some(12))?;
     head.insert_header(header::HOST, &*base.authority)?;
     head.insert_header(header::ACCEPT_ENCODING, "identity")?;
@@ -23,14 +27,14 @@ pub fn bare(method: &str, base: &BaseUrl, path: &str) -> pingora_error::Result<R
 ///
 /// # Errors
 /// Returns an error if the path or a configured header cannot be sent.
-pub fn signed(
+pub fn authenticated_head(
     method: &str,
     provider: &Provider,
     dialect: Dialect,
     path: &str,
 ) -> pingora_error::Result<RequestHeader> {
     let conventions = dialect.spec().http;
-    let mut head = bare(method, &provider.base_url, path)?;
+    let mut head = unauthenticated_head(method, &provider.base_url, path)?;
     if let Some(key) = &provider.api_key {
         match conventions.key_header {
             KeyHeader::Bearer => {

@@ -18,7 +18,7 @@ pub(super) const BODY_SLICE: usize = 64 * 1024;
 /// Error of a request that was not sent completely.
 pub enum SendError {
     /// Request whose head was not sent: there will be no answer.
-    Unasked,
+    NotSent,
     /// Write that failed after the head, or on an HTTP/1.1 connection; the provider may have answered.
     Stopped,
     /// Read error of the spooled upload, which the provider did not cause.
@@ -121,7 +121,7 @@ pub(super) async fn send_http1(
 async fn send_head(session: &mut HttpSession, head: RequestHeader) -> Result<(), SendError> {
     let is_stream = session.as_http2().is_some();
     let begun = session.write_request_header(Box::new(head)).await;
-    begun.map_err(|error| if is_stream { SendError::Unasked } else { error.into() })
+    begun.map_err(|error| if is_stream { SendError::NotSent } else { error.into() })
 }
 
 /// Sends a call over a session.
@@ -133,10 +133,10 @@ pub(super) async fn send_session(
     trace: Option<&TraceContext>,
 ) -> Result<(), SendError> {
     let mut left = content_length(call, upload);
-    head.insert_header(header::CONTENT_TYPE, &*call.content_type).map_err(|_| SendError::Unasked)?;
-    head.insert_header(header::CONTENT_LENGTH, left).map_err(|_| SendError::Unasked)?;
+    head.insert_header(header::CONTENT_TYPE, &*call.content_type).map_err(|_| SendError::NotSent)?;
+    head.insert_header(header::CONTENT_LENGTH, left).map_err(|_| SendError::NotSent)?;
     for (name, value) in trace.iter().flat_map(|trace| trace.headers()) {
-        head.insert_header(name, value).map_err(|_| SendError::Unasked)?;
+        head.insert_header(name, value).map_err(|_| SendError::NotSent)?;
     }
     send_head(session, head).await?;
     for (index, piece) in call.body.iter().enumerate() {
@@ -187,6 +187,6 @@ mod tests {
             None,
         )
         .await;
-        assert!(matches!(sent, Err(SendError::Unasked)));
+        assert!(matches!(sent, Err(SendError::NotSent)));
     }
 }

@@ -63,7 +63,7 @@ impl TariffVersion {
 
     /// Returns the maximum charge for this work, computed with integers; `None` if the tariff does not bill tokens.
     #[must_use]
-    pub fn quick(&self, done: &WorkDone, batch: bool) -> Option<ReserveRequest> {
+    pub fn reserve_for_fixed_work(&self, done: &WorkDone, batch: bool) -> Option<ReserveRequest> {
         let (prices, usage) = (self.integer_estimate?, done.usage()?);
         let sum = |input: i64, output: i64| {
             let total =

@@ -123,7 +123,7 @@ async fn first_call(
         };
         engine::build_call(shape, &offer.name, input).ok()
     };
-    if quick { work(&AtomicBool::new(false)) } else { counting.in_turn(work).await.ok().flatten() }
+    if quick { work(&AtomicBool::new(false)) } else { counting.run_queued(work).await.ok().flatten() }
 }
 
 /// Counts tokens with one engine, in one or two calls; `None` if there is no count but the engine did not fail.
@@ -185,7 +185,7 @@ fn head(offer: &OfferState, call: &EngineCall) -> Option<RequestHeader> {
     let root = provider.base_url.path_prefix.strip_suffix("/v1").unwrap_or(&provider.base_url.path_prefix);
     let path = format!("{root}{}", call.path);
     let dialect = offer.offer.dialects.first().copied().unwrap_or(Dialect::Chat);
-    let mut head = request_head::signed("POST", provider, dialect, &path).ok()?;
+    let mut head = request_head::authenticated_head("POST", provider, dialect, &path).ok()?;
     head.insert_header(header::CONTENT_TYPE, "application/json").ok()?;
     head.insert_header(header::CONTENT_LENGTH, call.body.len()).ok()?;
     Some(head)

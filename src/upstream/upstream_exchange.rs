@@ -38,7 +38,7 @@ pub struct UpstreamExchange {
     /// True if the connection came from the pool: the provider may have closed it.
     pub reused: bool,
     /// True if the complete request was sent. After a partial one the provider would read the next request as its rest.
-    pub whole: bool,
+    pub is_response_complete: bool,
     /// Time at which the connection was taken; the request is sent immediately after.
     since: Instant,
     session: UpstreamSession,
@@ -65,7 +65,7 @@ impl UpstreamExchange {
         pool: Arc<ConnectionPool>,
     ) -> Self {
         let session = UpstreamSession::Http1(Http1Exchange::new(stream));
-        Self { session, reused, owner, whole: true, since: clock::cached_now(), peer, pool }
+        Self { session, reused, owner, is_response_complete: true, since: clock::cached_now(), peer, pool }
     }
 
     /// Creates an exchange over a stream of an HTTP/2 connection.
@@ -80,7 +80,7 @@ impl UpstreamExchange {
             session,
             reused,
             owner: ThreadPoolIndex::current(),
-            whole: true,
+            is_response_complete: true,
             since: clock::cached_now(),
             peer,
             pool,
@@ -108,7 +108,7 @@ impl UpstreamExchange {
                 Box::pin(send::send_session(session, head.parsed.clone(), call, upload, trace)).await
             }
         };
-        self.whole = sent.is_ok();
+        self.is_response_complete = sent.is_ok();
         sent
     }
 
@@ -117,7 +117,7 @@ impl UpstreamExchange {
     /// # Errors
     /// Returns an error if there is no answer.
     pub async fn send_for_status(&mut self, head: RequestHeader, body: Bytes) -> Result<u16, TransportError> {
-        self.whole = false;
+        self.is_response_complete = false;
         match &mut self.session {
             UpstreamSession::Http1(http1) => {
                 let head = send::head_bytes(&head);
@@ -136,7 +136,7 @@ impl UpstreamExchange {
                 sent.await.map_err(|_| TransportError::Gone)?;
             }
         }
-        self.whole = true;
+        self.is_response_complete = true;
         self.read_head().await
     }
 
@@ -149,7 +149,7 @@ impl UpstreamExchange {
         match broken {
             _ if !self.reused => 0,
             // The provider reported it. One retry only, as it may refuse every stream.
-            TransportError::Unasked => 1,
+            TransportError::NotSent => 1,
             // Not for HTTP/2, where each stream but the first is on a reused connection.
             TransportError::Gone if !is_stream && is_early && self.is_unanswered() => MAX_STALE_RETRIES,
             TransportError::Gone | TransportError::Malformed => 0,
@@ -237,7 +237,7 @@ impl UpstreamExchange {
 
     /// Returns the connection to its pool after a complete answer.
     pub async fn release(self) {
-        if !self.whole {
+        if !self.is_response_complete {
             return;
         }
         match self.session {
@@ -274,7 +274,7 @@ fn transport_error(error: &pingora_error::Error) -> TransportError {
     let stream = error.root_cause().downcast_ref::<h2::Error>();
     match error.etype() {
         ErrorType::InvalidHTTPHeader => TransportError::Malformed,
-        _ if stream.is_some_and(is_unprocessed) => TransportError::Unasked,
+        _ if stream.is_some_and(is_unprocessed) => TransportError::NotSent,
         _ => TransportError::Gone,
     }
 }

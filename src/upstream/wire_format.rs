@@ -46,7 +46,7 @@ impl WireFormat {
         match self {
             Self::Dialects(translator) if translator.path() == COMPLETIONS_PATH => offer.completions_head(),
             Self::Dialects(translator) => offer.request_head(translator.provider()),
-            Self::Shape(_) => offer.shaped(),
+            Self::Shape(_) => offer.prepared_head(),
         }
     }
 

@@ -176,7 +176,7 @@ async fn a_charge_and_its_row_are_there_together_and_not_before() {
     assert_eq!(balance(&running), (-1_250, 0));
     until("the ledger to be written", || app.ledger.state().waiting == 0).await;
     let proof = report::verify(&app.stores.ledger).unwrap();
-    assert!(proof.good() && proof.open == 0, "{proof:?}");
+    assert!(proof.is_intact() && proof.open == 0, "{proof:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

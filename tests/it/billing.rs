@@ -33,7 +33,7 @@ pub async fn entries(running: &Running) -> Vec<Value> {
         after = last;
     }
     let proof = report::verify(&ledger.store).unwrap();
-    assert!(proof.good(), "{proof:?}");
+    assert!(proof.is_intact(), "{proof:?}");
     all
 }
 

@@ -168,8 +168,8 @@ async fn a_waiter_calls_no_provider_during_its_cooldown() {
         let live = running.gateway.app.live();
         let seats = &live.offers[0].provider.concurrency;
         let working = if model == "m" { 5 } else { 4 };
-        until("all to wait", || seats.working() == working && seats.waiting() == 40 - working).await;
-        let over = until("all slots to be free", || seats.working() == 0 && seats.waiting() == 0);
+        until("all to wait", || seats.in_flight() == working && seats.waiting() == 40 - working).await;
+        let over = until("all slots to be free", || seats.in_flight() == 0 && seats.waiting() == 0);
         let_go(&go, over).await;
         assert!(provider.calls() <= 5, "{model}: {} calls", provider.calls());
         assert_eq!(running.gateway.app.in_flight_exchanges(), 40, "they wait for the end of the rest");

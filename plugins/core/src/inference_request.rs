@@ -147,7 +147,7 @@ pub struct InferenceRequest {
     /// Number of inline and linked images in the prompt.
     pub images: u32,
     /// Features of the conversation that some providers do not accept unchanged.
-    pub said: HistoryFeatures,
+    pub history: HistoryFeatures,
 }
 
 impl InferenceRequest {
@@ -182,7 +182,7 @@ impl InferenceRequest {
             responses: None,
             prompt_bytes: 0,
             images: 0,
-            said: HistoryFeatures::default(),
+            history: HistoryFeatures::default(),
         }
     }
 

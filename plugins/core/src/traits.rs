@@ -130,7 +130,7 @@ pub struct OutputBuffer(pub Vec<Bytes>);
 impl AttemptTarget<'_> {
     /// True if the gateway sends this member.
     #[must_use]
-    pub const fn sends(&self, extra: ExtraMember) -> bool {
+    pub const fn allows_extra(&self, extra: ExtraMember) -> bool {
         !self.adjustment.omitted.contains(extra)
     }
 
@@ -138,9 +138,9 @@ impl AttemptTarget<'_> {
     #[must_use]
     pub fn continuation(&self) -> Option<ContinuationMethod> {
         let by = |way: &ContinuationMethod| match (way, self.capabilities.prefill) {
-            (ContinuationMethod::ContinueFinalMessage, _) => self.sends(ExtraMember::ContinueFinal),
+            (ContinuationMethod::ContinueFinalMessage, _) => self.allows_extra(ExtraMember::ContinueFinal),
             (ContinuationMethod::Prefill, PrefillMethod::Automatic) => true,
-            (ContinuationMethod::Prefill, _) => self.sends(ExtraMember::Prefix),
+            (ContinuationMethod::Prefill, _) => self.allows_extra(ExtraMember::Prefix),
         };
         self.capabilities.continuation.filter(by)
     }
@@ -149,10 +149,10 @@ impl AttemptTarget<'_> {
     #[must_use]
     pub const fn prefill(&self) -> PrefillMethod {
         match self.capabilities.prefill {
-            PrefillMethod::ContinueFinalMessage if !self.sends(ExtraMember::ContinueFinal) => {
+            PrefillMethod::ContinueFinalMessage if !self.allows_extra(ExtraMember::ContinueFinal) => {
                 PrefillMethod::None
             }
-            PrefillMethod::Prefix if !self.sends(ExtraMember::Prefix) => PrefillMethod::None,
+            PrefillMethod::Prefix if !self.allows_extra(ExtraMember::Prefix) => PrefillMethod::None,
             prefill => prefill,
         }
     }
@@ -160,11 +160,11 @@ impl AttemptTarget<'_> {
     /// Name under which reasoning is sent back; `None` if the engine accepts none.
     #[must_use]
     pub fn replayed_reasoning_name(&self) -> Option<ReasoningName> {
-        if !self.capabilities.replay_reasoning || !self.sends(ExtraMember::Reasoning) {
+        if !self.capabilities.replay_reasoning || !self.allows_extra(ExtraMember::Reasoning) {
             return None;
         }
         let usual = self.adjustment.reasoning_name.or(self.capabilities.reasoning_name).unwrap_or_default();
-        Some(if self.sends(ExtraMember::ReasoningName) { usual } else { usual.other() })
+        Some(if self.allows_extra(ExtraMember::ReasoningName) { usual } else { usual.other() })
     }
 }
 

@@ -97,7 +97,7 @@ impl TokenUsage {
 impl TokenUsage {
     /// Limits the usage to what the request allows; the customer does not pay for more.
     #[must_use]
-    pub fn within(self, bounds: &UsageBounds) -> Self {
+    pub fn clamp_to(self, bounds: &UsageBounds) -> Self {
         let (input, output) = (self.input.min(bounds.input), self.output.min(bounds.output));
         Self { input, output, ..self }
     }
@@ -140,7 +140,7 @@ impl ReportedUsage {
 
     /// Replaces a half that is missing or beyond its bound by the gateway's count, and marks the source.
     #[must_use]
-    pub fn within(self, bounds: &UsageBounds, counted: &TokenUsage) -> TokenUsage {
+    pub fn clamp_to(self, bounds: &UsageBounds, counted: &TokenUsage) -> TokenUsage {
         let most = bounds.output.min(bounds.delivered);
         let input = self.input.filter(|input| *input <= bounds.input);
         let output = self.output.filter(|output| *output <= most);
@@ -150,7 +150,7 @@ impl ReportedUsage {
             (Some(_), Some(_)) => UsageSource::Provider,
             _ => counted.source,
         };
-        let counted = counted.within(bounds);
+        let counted = counted.clamp_to(bounds);
         // The details of a rejected half are rejected too.
         let cached = if input == self.input { self.cached } else { 0 };
         let reasoning = if output == self.output { self.reasoning } else { 0 };
@@ -246,7 +246,7 @@ mod tests {
         let counted = TokenUsage::estimate(40, 8);
         let bounds = UsageBounds { input: 50, output: 50, delivered: 50 };
         let filled = |input, output| {
-            let usage = ReportedUsage { input, cached: 1, output, reasoning: 3 }.within(&bounds, &counted);
+            let usage = ReportedUsage { input, cached: 1, output, reasoning: 3 }.clamp_to(&bounds, &counted);
             (usage.input, usage.cached, usage.output, usage.reasoning, usage.source)
         };
         assert_eq!(filled(Some(7), None), (7, 1, 2, 2, UsageSource::Gateway));
@@ -261,7 +261,7 @@ mod tests {
         let usage = |bounds: UsageBounds, input, output| {
             let usage =
                 ReportedUsage { input: Some(input), cached: input, output: Some(output), reasoning: output };
-            let usage = usage.within(&bounds, &counted);
+            let usage = usage.clamp_to(&bounds, &counted);
             (usage.input, usage.cached, usage.output, usage.reasoning, usage.source)
         };
         let bounds = UsageBounds { input: 100, output: 50, delivered: 40 };

@@ -34,7 +34,7 @@ fn build_request() -> InferenceRequest {
         responses: None,
         prompt_bytes: 0,
         images: 0,
-        said: penstock_core::HistoryFeatures::default(),
+        history: penstock_core::HistoryFeatures::default(),
     }
 }
 

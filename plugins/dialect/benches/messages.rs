@@ -21,7 +21,7 @@ fn build_request(dialect: Dialect, body: String) -> InferenceRequest {
         member: member.key.start..member.value.end,
         value: member.value,
     });
-    let said = HistoryFeatures {
+    let history = HistoryFeatures {
         late_system_messages: body.contains(r#""role":"system""#),
         removable_text: body.contains("x-anthropic-billing-header"),
         ..HistoryFeatures::default()
@@ -47,7 +47,7 @@ fn build_request(dialect: Dialect, body: String) -> InferenceRequest {
         thinking: ThinkingDisplay::Off,
         responses: None,
         images: 0,
-        said,
+        history,
     }
 }
 

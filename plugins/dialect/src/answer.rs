@@ -102,8 +102,8 @@ impl DecodedAnswer {
         // Clients read the usage of a buffered answer without checking that it exists.
         let counted = ask.estimate_usage(answer.output_bytes());
         let bounds = sent.usage_bounds(&ask.usage_bounds(target), answer.choices.len());
-        let usage = answer.reported_usage.map(|stated| stated.within(&bounds, &counted));
-        answer.usage = Some(usage.unwrap_or_else(|| counted.within(&bounds)));
+        let usage = answer.reported_usage.map(|stated| stated.clamp_to(&bounds, &counted));
+        answer.usage = Some(usage.unwrap_or_else(|| counted.clamp_to(&bounds)));
         if answer.choices.iter().any(|candidate| candidate.finish_reason.is_none()) {
             read?;
             return Err(UpstreamError {

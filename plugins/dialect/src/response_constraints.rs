@@ -207,7 +207,7 @@ impl ToolCallIds {
 
 /// Returns the stop sequences for the provider; the gateway enforces the others.
 pub(crate) fn upstream_stop_sequences<'a>(stop: &'a [String], target: &AttemptTarget<'_>) -> &'a [String] {
-    let taken = if target.sends(ExtraMember::Stop) { usize::MAX } else { 0 };
+    let taken = if target.allows_extra(ExtraMember::Stop) { usize::MAX } else { 0 };
     let most = target.capabilities.max_stop.unwrap_or(stop.len()).min(taken);
     stop.get(..most.min(stop.len())).unwrap_or_default()
 }
@@ -232,7 +232,7 @@ pub(crate) fn accepts_sampling(abilities: &OfferCapabilities, name: &str) -> boo
 pub(crate) fn token_cap_name(target: &AttemptTarget<'_>) -> &'static str {
     let newer = target.capabilities.accepts_parameter("max_completion_tokens")
         && !target.capabilities.accepts_parameter("max_tokens");
-    if newer == target.sends(ExtraMember::CapName) { "max_completion_tokens" } else { "max_tokens" }
+    if newer == target.allows_extra(ExtraMember::CapName) { "max_completion_tokens" } else { "max_tokens" }
 }
 
 /// Returns the preset members to send, without those that the client sets or the provider rejected.
@@ -247,7 +247,7 @@ pub(crate) fn preset_members<'t>(
             "max_tokens" | "max_completion_tokens" => target.max_tokens.or(ask.max_tokens).is_some(),
             name => ask.member_value(name).is_some(),
         };
-        !given && preset_extra(name).is_none_or(|extra| target.sends(extra))
+        !given && preset_extra(name).is_none_or(|extra| target.allows_extra(extra))
     })
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn sample_request(dialect: Dialect, body: &[u8]) -> InferenceRequest 
         responses: None,
         prompt_bytes: body.len(),
         images: u32::try_from(String::from_utf8_lossy(body).matches("\"image_url\":").count()).unwrap(),
-        said: history_features(&value),
+        history: history_features(&value),
     }
 }
 

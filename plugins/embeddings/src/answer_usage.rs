@@ -45,7 +45,7 @@ impl AnswerUsage {
     /// Returns the usage, by the gateway's own count if the provider reports none, or an impossible amount.
     pub(crate) fn to_usage(&self, ask: &InferenceRequest, target: &AttemptTarget<'_>) -> TokenUsage {
         let stated = ReportedUsage { input: self.tokens, output: Some(0), ..ReportedUsage::default() };
-        stated.within(&ask.usage_bounds(target), &ask.estimate_usage(0))
+        stated.clamp_to(&ask.usage_bounds(target), &ask.estimate_usage(0))
     }
 }
 

@@ -124,7 +124,7 @@ pub enum EntryKind {
         /// Sold work.
         sale: Box<SaleDetails>,
         /// Footprint of the request, failed attempts included.
-        drawn: RequestFootprint,
+        footprint: RequestFootprint,
     },
     /// End of a request without a charge.
     Void {
@@ -139,7 +139,7 @@ pub enum EntryKind {
         /// Reason: `failed`, `left` or `crash`.
         why: Arc<str>,
         /// Footprint of the failed attempts.
-        drawn: RequestFootprint,
+        footprint: RequestFootprint,
     },
     /// Replacement of a charge or a grant by another amount.
     Correct {

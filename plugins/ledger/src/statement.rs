@@ -94,14 +94,14 @@ impl StatementSums {
     pub fn add_entry(&mut self, act: &EntryKind) {
         match act {
             EntryKind::Grant { wallet, amount, .. } => self.add_grant(*wallet, i128::from(*amount)),
-            EntryKind::Settle { wallet, amount, sale, drawn, .. } => {
+            EntryKind::Settle { wallet, amount, sale, footprint, .. } => {
                 self.add_sale(sale);
-                self.add_footprint(drawn.kwh, drawn.carbon_g, drawn.water_l);
+                self.add_footprint(footprint.kwh, footprint.carbon_g, footprint.water_l);
                 self.add_charge(*wallet, i128::from(*amount));
             }
-            EntryKind::Void { drawn, .. } => {
+            EntryKind::Void { footprint, .. } => {
                 self.uncharged += 1;
-                self.add_footprint(drawn.kwh, drawn.carbon_g, drawn.water_l);
+                self.add_footprint(footprint.kwh, footprint.carbon_g, footprint.water_l);
             }
             EntryKind::Correct { what, wallet, was, instead, eur, .. } => {
                 let change = i128::from(*instead) - i128::from(*was);

@@ -148,17 +148,17 @@ impl<'a> EntryLine<'a> {
                 line.set_request(request, key, *wallet);
                 line.amount = Some(*amount);
             }
-            EntryKind::Settle { request, key, wallet, amount, held, sale, drawn } => {
+            EntryKind::Settle { request, key, wallet, amount, held, sale, footprint } => {
                 line.set_request(request, key, *wallet);
                 (line.amount, line.held) = (Some(*amount), Some(*held));
                 line.sale(sale);
-                line.drawn(drawn);
+                line.set_footprint(footprint);
             }
-            EntryKind::Void { request, key, wallet, held, why, drawn } => {
+            EntryKind::Void { request, key, wallet, held, why, footprint } => {
                 line.set_request(request, key, *wallet);
                 line.held = Some(*held);
                 line.why = Some((&**why).into());
-                line.drawn(drawn);
+                line.set_footprint(footprint);
             }
             EntryKind::Correct { id, of, what, key, wallet, was, instead, eur, note, by } => {
                 line.by = Some((&**by).into());
@@ -198,10 +198,10 @@ impl<'a> EntryLine<'a> {
         self.eur = Some(sale.eur);
     }
 
-    fn drawn(&mut self, drawn: &RequestFootprint) {
-        (self.kwh, self.g_co2, self.litres) = (drawn.kwh, drawn.carbon_g, drawn.water_l);
-        (self.g_co2_low, self.g_co2_high) = (drawn.carbon_low_g, drawn.carbon_high_g);
-        self.failed_kwh = drawn.failed_kwh;
+    fn set_footprint(&mut self, footprint: &RequestFootprint) {
+        (self.kwh, self.g_co2, self.litres) = (footprint.kwh, footprint.carbon_g, footprint.water_l);
+        (self.g_co2_low, self.g_co2_high) = (footprint.carbon_low_g, footprint.carbon_high_g);
+        self.failed_kwh = footprint.failed_kwh;
     }
 
     fn footprint(&self) -> RequestFootprint {
@@ -218,7 +218,7 @@ impl<'a> EntryLine<'a> {
     fn to_entry(&self) -> Option<LedgerEntry> {
         let text = |text: &Option<Cow<'a, str>>| text.as_deref().map(Arc::<str>::from);
         let wallet = || Wallet::from_name(&self.wallet);
-        let drawn = self.footprint();
+        let footprint = self.footprint();
         let act = match &*self.act {
             "grant" => EntryKind::Grant {
                 id: text(&self.id)?,
@@ -240,7 +240,7 @@ impl<'a> EntryLine<'a> {
                 amount: self.amount?,
                 held: self.held?,
                 sale: Box::new(self.to_sale()?),
-                drawn,
+                footprint,
             },
             "void" => EntryKind::Void {
                 request: text(&self.request)?,
@@ -248,7 +248,7 @@ impl<'a> EntryLine<'a> {
                 wallet: wallet()?,
                 held: self.held?,
                 why: text(&self.why)?,
-                drawn,
+                footprint,
             },
             "correct" => EntryKind::Correct {
                 id: text(&self.id)?,

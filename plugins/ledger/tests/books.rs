@@ -105,7 +105,7 @@ fn settle(request: &Request, nth: usize, amount: i64) -> (Arc<str>, EntryKind) {
         amount,
         held: request.held,
         sale: sale(),
-        drawn: RequestFootprint::default(),
+        footprint: RequestFootprint::default(),
     };
     (name(request.account), act)
 }
@@ -117,7 +117,7 @@ fn void(request: &Request, nth: usize) -> (Arc<str>, EntryKind) {
         wallet: request.wallet,
         held: request.held,
         why: "failed".into(),
-        drawn: RequestFootprint::default(),
+        footprint: RequestFootprint::default(),
     };
     (name(request.account), act)
 }
@@ -283,7 +283,7 @@ fn an_end_has_to_be_that_of_its_reserve() {
         wallet,
         held,
         why: "failed".into(),
-        drawn: RequestFootprint::default(),
+        footprint: RequestFootprint::default(),
     };
     let refused = |books: &mut BalanceFold, account, act| books.apply(&entry(2, account, act)).unwrap_err();
     assert_eq!(refused(&mut books, "b", end("k", Wallet::Credits, 10)), EntryError::ReserveMismatch);

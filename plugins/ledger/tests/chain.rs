@@ -22,7 +22,7 @@ fn acts() -> Vec<EntryKind> {
         billable_kwh: Some(Decimal::new(77, 9)),
         eur: Decimal::new(123, 8),
     };
-    let drawn = RequestFootprint {
+    let footprint = RequestFootprint {
         kwh: Decimal::new(5, 6),
         carbon_g: Decimal::new(7, 4),
         carbon_low_g: Decimal::new(5, 4),
@@ -47,7 +47,7 @@ fn acts() -> Vec<EntryKind> {
             amount: 30,
             held: 40,
             sale: Box::new(sale),
-            drawn,
+            footprint,
         },
         EntryKind::Reserve { request: "req_b".into(), key: "k".into(), wallet: Wallet::Energy, amount: 1 },
         EntryKind::Void {
@@ -56,7 +56,7 @@ fn acts() -> Vec<EntryKind> {
             wallet: Wallet::Energy,
             held: 1,
             why: "left".into(),
-            drawn,
+            footprint,
         },
         EntryKind::Correct {
             id: "c1".into(),

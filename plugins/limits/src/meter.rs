@@ -209,7 +209,7 @@ impl UsageMeter {
         let over = budgets.into_iter().filter_map(|(period, budget)| {
             let budget = budget?.get();
             // A request without cost is refused too once the budget is spent.
-            let spent = self.spend.within(period, now).saturating_add(money.max(1));
+            let spent = self.spend.spent_in(period, now).saturating_add(money.max(1));
             if spent.saturating_add(self.reserved) <= budget {
                 return None;
             }

@@ -75,7 +75,7 @@ impl SpendTotals {
 
     /// Micro-credits spent in the period that contains `now`.
     #[must_use]
-    pub fn within(&self, period: BudgetPeriod, now: Duration) -> u64 {
+    pub fn spent_in(&self, period: BudgetPeriod, now: Duration) -> u64 {
         let window = match period {
             BudgetPeriod::Day => self.day,
             BudgetPeriod::Month => self.month,

@@ -93,7 +93,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(meter.working(), u32::try_from(sums.open.len()).unwrap());
-            prop_assert_eq!(meter.spend().within(BudgetPeriod::Day, NOON), sums.spent);
+            prop_assert_eq!(meter.spend().spent_in(BudgetPeriod::Day, NOON), sums.spent);
             let owed = u64::try_from((sums.tokens - i128::from(tokens)).max(0)).unwrap();
             prop_assert_eq!(meter.debt(&limits, NOON), owed);
         }
@@ -255,7 +255,7 @@ fn a_batch_line_meets_the_budgets_alone() {
             NOON,
         );
     }
-    assert_eq!(key.spend().within(BudgetPeriod::Day, NOON), 40);
+    assert_eq!(key.spend().spent_in(BudgetPeriod::Day, NOON), 40);
     assert_eq!((key.working(), key.limit_status(&limits, NOON).tokens.unwrap().remaining), (0, 1));
 }
 
@@ -322,20 +322,23 @@ fn a_budget_begins_anew_when_its_window_ends() {
 #[test]
 fn spending_before_a_restart_counts_within_its_window_only() {
     let spend = SpendTotals::restored(70, 900, NOON);
-    assert_eq!((spend.within(BudgetPeriod::Day, NOON), spend.within(BudgetPeriod::Month, NOON)), (70, 900));
+    assert_eq!(
+        (spend.spent_in(BudgetPeriod::Day, NOON), spend.spent_in(BudgetPeriod::Month, NOON)),
+        (70, 900)
+    );
     let tomorrow = NOON + Duration::from_secs(86_400);
     assert_eq!(
-        (spend.within(BudgetPeriod::Day, tomorrow), spend.within(BudgetPeriod::Month, tomorrow)),
+        (spend.spent_in(BudgetPeriod::Day, tomorrow), spend.spent_in(BudgetPeriod::Month, tomorrow)),
         (0, 900)
     );
     let december = NOON + Duration::from_secs(9 * 86_400);
-    assert_eq!(spend.within(BudgetPeriod::Month, december), 0);
+    assert_eq!(spend.spent_in(BudgetPeriod::Month, december), 0);
     let mut spend = spend;
     spend.add(5, december);
     // If the clock goes back, there is no earlier window.
     spend.add(5, NOON);
     assert_eq!(
-        (spend.within(BudgetPeriod::Day, december), spend.within(BudgetPeriod::Month, december)),
+        (spend.spent_in(BudgetPeriod::Day, december), spend.spent_in(BudgetPeriod::Month, december)),
         (10, 10)
     );
 }

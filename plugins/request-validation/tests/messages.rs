@@ -230,7 +230,7 @@ fn server_tools_have_the_code_of_features_that_are_not_there() {
 
 #[test]
 fn parameters_that_some_providers_reject_are_detected() {
-    let said = |messages: &str| taken(&conversation(messages)).said;
+    let said = |messages: &str| taken(&conversation(messages)).history;
     let hi = user(r#"{"type":"text","text":"\"system\" \"text\":\"\""}"#);
     assert_eq!(said(&hi), HistoryFeatures::default());
     let system = HistoryFeatures { late_system_messages: true, ..HistoryFeatures::default() };
@@ -253,6 +253,6 @@ fn parameters_that_some_providers_reject_are_detected() {
         assert_eq!(said(&messages), idle, "{messages}");
     }
     let billing = r#""system":[{"type":"text","text":"x-anthropic-billing-header: cch=1"}]"#;
-    assert_eq!(taken(&with(billing)).said, idle);
-    assert_eq!(taken(&with(&billing.replace("x-anthropic-b", "b"))).said, HistoryFeatures::default());
+    assert_eq!(taken(&with(billing)).history, idle);
+    assert_eq!(taken(&with(&billing.replace("x-anthropic-b", "b"))).history, HistoryFeatures::default());
 }

@@ -40,7 +40,7 @@ pub struct AuditEntry {
     pub previous: String,
     /// Description of the change.
     #[serde(flatten)]
-    pub said: AuditedChange,
+    pub description: AuditedChange,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,12 +75,12 @@ impl AuditLog {
     ///
     /// # Errors
     /// Same as [`Store::apply`]; `Guard` names the failed guard of `batch`.
-    pub fn apply(&self, batch: &Transaction, said: &AuditedChange) -> Result<(), StoreError> {
+    pub fn apply(&self, batch: &Transaction, description: &AuditedChange) -> Result<(), StoreError> {
         let own = batch.operations().len();
         let mut left = MAX_ATTEMPTS;
         loop {
             left -= 1;
-            match self.store.apply(batch.clone().append(self.entry_operations(said)?)) {
+            match self.store.apply(batch.clone().append(self.entry_operations(description)?)) {
                 // A concurrent audit entry is retried; a failed guard of the caller is returned.
                 Err(StoreError::Guard { step }) if step >= own && left > 0 => {}
                 applied => return applied,
@@ -92,13 +92,15 @@ impl AuditLog {
     ///
     /// # Errors
     /// Same as [`Store::get`].
-    pub(crate) fn entry_operations(&self, said: &AuditedChange) -> Result<Transaction, StoreError> {
+    pub(crate) fn entry_operations(&self, description: &AuditedChange) -> Result<Transaction, StoreError> {
         let row = self.store.get(StoreTable::Audit, HEAD_KEY)?;
         let head: AuditHead =
             row.as_deref().map(|row| versioned_json::decode(WHAT, row)).transpose()?.unwrap_or_default();
         let number = head.number + 1;
-        let entry =
-            versioned_json::encode(WHAT, &AuditEntry { number, previous: head.sum, said: said.clone() })?;
+        let entry = versioned_json::encode(
+            WHAT,
+            &AuditEntry { number, previous: head.sum, description: description.clone() },
+        )?;
         let next = versioned_json::encode(WHAT, &AuditHead { number, sum: hex(&Sha256::digest(&entry)) })?;
         let batch = match row {
             Some(row) => Transaction::new().require_value(StoreTable::Audit, HEAD_KEY, row),

@@ -100,7 +100,7 @@ fn every_change_is_in_the_log_and_none_that_did_not_happen() {
         assert_eq!(accounts.change("nobody", |_| Some(said("account.change", "nobody"))).unwrap(), None);
         let page = log.list(0, 10).unwrap();
         let told: Vec<_> =
-            page.entries.iter().map(|entry| (entry.number, entry.said.what.as_str())).collect();
+            page.entries.iter().map(|entry| (entry.number, entry.description.what.as_str())).collect();
         assert_eq!(told, [(1, "account.create"), (2, "account.change")]);
         assert_eq!(log.list(1, 1).unwrap().entries[0].number, 2);
         assert_eq!((log.last().unwrap(), log.verify().unwrap()), (2, None));
@@ -124,7 +124,7 @@ fn concurrent_writes_are_acknowledged_in_one_chain() {
         });
         assert_eq!((log.last().unwrap(), log.verify().unwrap()), (24, None));
         let mut targets: Vec<_> =
-            log.list(0, 100).unwrap().entries.into_iter().map(|entry| entry.said.target).collect();
+            log.list(0, 100).unwrap().entries.into_iter().map(|entry| entry.description.target).collect();
         targets.sort_unstable();
         targets.dedup();
         assert_eq!(targets.len(), 24);

@@ -196,7 +196,7 @@ fn a_key_change_is_reported_and_a_rotation_returns_the_new_key() {
         keys.touch(&changed.id, 7).unwrap();
         // The last use is not an audited change.
         let told = penstock_storage::audit::AuditLog::new(store).list(0, 9).unwrap().entries;
-        assert_eq!(told.iter().map(|entry| entry.said.at).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(told.iter().map(|entry| entry.description.at).collect::<Vec<_>>(), [1, 2]);
         assert!(!serde_json::to_string(&told).unwrap().contains("abab"), "no digest is told");
     });
 }

@@ -22,9 +22,9 @@ impl UsageSums {
     pub fn of_entry(kind: &EntryKind) -> Self {
         let mut sums = Self::default();
         sums.billed.add_entry(kind);
-        let (drawn, failed_kwh) = match kind {
-            EntryKind::Settle { drawn, .. } => (drawn, drawn.failed_kwh),
-            EntryKind::Void { drawn, .. } => (drawn, drawn.kwh),
+        let (footprint, failed_kwh) = match kind {
+            EntryKind::Settle { footprint, .. } => (footprint, footprint.failed_kwh),
+            EntryKind::Void { footprint, .. } => (footprint, footprint.kwh),
             EntryKind::Grant { .. }
             | EntryKind::Reserve { .. }
             | EntryKind::Correct { .. }
@@ -32,9 +32,9 @@ impl UsageSums {
         };
         sums.failed_kwh = failed_kwh;
         // Entries without a range count with the figure itself.
-        let ranged = !drawn.carbon_high_g.is_zero();
-        sums.carbon_low_g = if ranged { drawn.carbon_low_g } else { drawn.carbon_g };
-        sums.carbon_high_g = if ranged { drawn.carbon_high_g } else { drawn.carbon_g };
+        let ranged = !footprint.carbon_high_g.is_zero();
+        sums.carbon_low_g = if ranged { footprint.carbon_low_g } else { footprint.carbon_g };
+        sums.carbon_high_g = if ranged { footprint.carbon_high_g } else { footprint.carbon_g };
         sums
     }
 

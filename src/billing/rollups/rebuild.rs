@@ -27,7 +27,7 @@ pub struct RollupCheck {
 impl RollupCheck {
     /// Returns true if the rollups are equal to the ledger.
     #[must_use]
-    pub const fn good(&self) -> bool {
+    pub const fn is_intact(&self) -> bool {
         self.differences.is_empty()
     }
 
@@ -35,7 +35,7 @@ impl RollupCheck {
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({
-            "good": self.good(),
+            "good": self.is_intact(),
             "entries": self.entries,
             "rollups": self.rollups,
             "differences": self.differences,

@@ -37,7 +37,10 @@ fn a_charge_is_corrected_once_and_verification_finds_manual_changes() {
     let text = String::from_utf8(block.text).unwrap().replacen("\"amount\":1000", "\"amount\":9000", 1);
     store.apply(Transaction::new().put(StoreTable::Ledger, row.key, text.into_bytes())).unwrap();
     let proof = report::verify(&ledger.store).unwrap();
-    assert!(!proof.good() && proof.invalid_entry.as_ref().is_some_and(|(entry, _)| *entry == 1), "{proof:?}");
+    assert!(
+        !proof.is_intact() && proof.invalid_entry.as_ref().is_some_and(|(entry, _)| *entry == 1),
+        "{proof:?}"
+    );
 }
 
 #[test]

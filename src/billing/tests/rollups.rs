@@ -56,18 +56,18 @@ impl Operations {
         let (account, key) = (self.pick(&["acme", "b", "c c"]), self.pick(&["k1", "k2"]));
         let (key, wallet): (Arc<str>, _) = (key.into(), self.wallet());
         let reserve = EntryKind::Reserve { request: request.clone(), key: key.clone(), wallet, amount: 90 };
-        let drawn = self.footprint();
+        let footprint = self.footprint();
         let (terms, text) = TERMS[self.random.random_range(0..TERMS.len())];
         let end = if self.random.random_bool(0.3) {
             let why = self.pick(&["failed", "left", "crash", "dropped"]).into();
-            EntryKind::Void { request, key, wallet, held: 90, why, drawn }
+            EntryKind::Void { request, key, wallet, held: 90, why, footprint }
         } else {
             let amount = self.random.random_range(0..1_000);
             let mut sale = charge(amount).sale;
             sale.model = self.pick(&["m1", "m2", "m3"]).into();
             sale.terms = terms.into();
             sale.usage.input = self.random.random_range(0..5_000);
-            EntryKind::Settle { request, key, wallet, amount, held: 90, sale: Box::new(sale), drawn }
+            EntryKind::Settle { request, key, wallet, amount, held: 90, sale: Box::new(sale), footprint }
         };
         let terms = Arc::new(TermsText { id: terms.into(), text: text.into() });
         for (act, terms) in [(reserve, None), (end, Some(terms))] {
@@ -131,7 +131,7 @@ fn rows_of(statement: &Statement) -> Vec<penstock_ledger::StatementRow> {
 /// Checks that statements and reports from rollups are equal to those from the entries.
 fn assert_equal_to_ledger(store: &LedgerStore) {
     let check = rebuild::verify(store).unwrap();
-    assert!(check.good(), "{check:?}");
+    assert!(check.is_intact(), "{check:?}");
     for month in months() {
         for account in [None, Some("acme"), Some("c c")] {
             let entries = report::statement_of_entries(store, month, account).unwrap();
@@ -198,7 +198,7 @@ fn a_rebuild_writes_the_same_rows_and_a_changed_row_is_found() {
     let book = LedgerStore::open_read_only(store.clone());
     assert_eq!(rebuild::rebuild(&book).unwrap().rollups, before.len() as u64);
     assert_eq!(rows(), before);
-    assert!(rebuild::verify(&book).unwrap().good());
+    assert!(rebuild::verify(&book).unwrap().is_intact());
     // One changed row, one missing row, one row too many.
     let changed =
         String::from_utf8(before[3].value.clone()).unwrap().replace("\"v\":1", "\"v\":1,\"images\":7");
@@ -211,9 +211,9 @@ fn a_rebuild_writes_the_same_rows_and_a_changed_row_is_found() {
     ];
     for damage in damages {
         store.apply(damage).unwrap();
-        assert!(!rebuild::verify(&book).unwrap().good());
+        assert!(!rebuild::verify(&book).unwrap().is_intact());
         rebuild::rebuild(&book).unwrap();
-        assert!(rebuild::verify(&book).unwrap().good());
+        assert!(rebuild::verify(&book).unwrap().is_intact());
     }
 }
 
@@ -227,7 +227,7 @@ fn a_store_without_rollups_gets_them_at_its_start() {
     let book = LedgerStore::open_read_only(store.clone());
     // A version without rollups writes the tip without the mark, and no rows.
     book.clear_rollups().unwrap();
-    assert!(!rebuild::verify(&book).unwrap().good());
+    assert!(!rebuild::verify(&book).unwrap().is_intact());
     let ledger = open(&store, QUICK);
     (0..30).for_each(|_| operations.push_request(&ledger));
     ledger.close();
@@ -250,8 +250,8 @@ fn an_unreadable_row_keeps_no_charge_from_being_written() {
     ledger.close();
     assert_eq!(ledger.state().waiting, 0);
     let book = LedgerStore::open_read_only(store.clone());
-    assert!(report::verify(&book).unwrap().good());
-    assert!(!rebuild::verify(&book).unwrap().good());
+    assert!(report::verify(&book).unwrap().is_intact());
+    assert!(!rebuild::verify(&book).unwrap().is_intact());
     let ledger = open(&store, QUICK);
     operations.push_request(&ledger);
     ledger.close();

@@ -130,10 +130,10 @@ fn twice_at_once(ledger: &Arc<Ledger>, store: &Flaky, id: &str) -> Vec<Result<u6
     store.stalls.store(true, Ordering::Release);
     reserve(ledger, id, 1).unwrap().settle(charge(1));
     until("the store to be at work", || store.begun.load(Ordering::Acquire) > begun);
-    let before = ledger.queue.pushed();
+    let before = ledger.queue.pushed_count();
     std::thread::scope(|scope| {
         let asked: Vec<_> = (0..2).map(|_| scope.spawn(|| grant(ledger, id, 7))).collect();
-        until("both to be in the queue", || ledger.queue.pushed() == before + 2);
+        until("both to be in the queue", || ledger.queue.pushed_count() == before + 2);
         store.stalls.store(false, Ordering::Release);
         asked.into_iter().map(|asked| asked.join().unwrap()).collect()
     })

@@ -42,7 +42,7 @@ impl LedgerBackend {
                     backlog: usize::MAX,
                     slow: Duration::from_secs(1),
                     // This process dates only grants and corrections. A wrong clock is reported by the gateway.
-                    ahead: Duration::MAX,
+                    lead_time: Duration::MAX,
                 };
                 let ledger = Ledger::open(vault.ledger.clone(), &settings, SteadyClock::start())?;
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -65,8 +65,8 @@ impl<'a> KeyPath<'a> {
             line: Some(place.line),
             key: self.path.clone(),
             value,
-            why,
-            fix,
+            reason: why,
+            remedy: fix,
         }
     }
 }

@@ -169,8 +169,8 @@ fn deserialize_mistake(root: &SpannedValue, error: &serde_json::Error) -> Diagno
         line: None,
         key: String::new(),
         value: None,
-        why: format!("The configuration cannot be read: {error}."),
-        fix: String::new(),
+        reason: format!("The configuration cannot be read: {error}."),
+        remedy: String::new(),
     }
 }
 

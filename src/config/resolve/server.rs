@@ -69,7 +69,7 @@ pub fn ledger_settings(raw: &ConfigFile) -> LedgerSettings {
         debt: debt.trunc().to_i64().unwrap_or(i64::MAX),
         backlog: to_usize(ledger.backlog),
         slow: ledger.slow.0,
-        ahead: ledger.ahead.0,
+        lead_time: ledger.ahead.0,
     }
 }
 
@@ -105,7 +105,7 @@ pub fn routing_settings(raw: &ConfigFile) -> RoutingSettings {
     RoutingSettings {
         attempts: routing.attempts,
         total: routing.total.0,
-        patience: routing.patience.0,
+        max_permit_wait: routing.patience.0,
         quick_retry: routing.quick_retry.0,
         batch_wait: routing.batch_wait.0,
         batch_lines: usize::try_from(routing.batch_lines).unwrap_or(usize::MAX),
@@ -115,8 +115,8 @@ pub fn routing_settings(raw: &ConfigFile) -> RoutingSettings {
             error_rate: breaker.error_rate.0.to_f64().unwrap_or(1.0),
             minimum: breaker.minimum,
             window: breaker.window.0,
-            rest: breaker.rest.0,
-            rest_max: breaker.rest_max.0,
+            cooldown: breaker.rest.0,
+            max_cooldown: breaker.rest_max.0,
         },
     }
 }

@@ -221,7 +221,7 @@ pub struct LedgerSettings {
     /// Time after which an unfinished write counts as a failure of the store.
     pub slow: Duration,
     /// Maximum time by which the last entry may be ahead of the clock.
-    pub ahead: Duration,
+    pub lead_time: Duration,
 }
 
 /// Processing of batches.

@@ -22,7 +22,14 @@ impl Settings {
             spool: SpoolSettings { path: spool, memory, disk },
             files: FileSettings { path: files, upload: _, disk: _, per_key: _, keep_free: _, retention: _ },
             ledger:
-                LedgerSettings { window: _, answers_wait_for_disk: _, debt: _, backlog: _, slow: _, ahead },
+                LedgerSettings {
+                    window: _,
+                    answers_wait_for_disk: _,
+                    debt: _,
+                    backlog: _,
+                    slow: _,
+                    lead_time: ahead,
+                },
             drain,
             core_dumps,
             threads,

@@ -10,7 +10,7 @@ pub struct RoutingSettings {
     /// Deadline of a request over all its attempts.
     pub total: Duration,
     /// Maximum time for which a request waits for a provider's `Retry-After` before it fails over.
-    pub patience: Duration,
+    pub max_permit_wait: Duration,
     /// Mean pause before the single quick retry with the same provider.
     pub quick_retry: Duration,
     /// Maximum time for which a request with `:batch` waits in the queue.
@@ -35,9 +35,9 @@ pub struct CircuitBreakerSettings {
     /// Time window of `error_rate`.
     pub window: Duration,
     /// Duration of the first ejection; it doubles with each further one in a row.
-    pub rest: Duration,
+    pub cooldown: Duration,
     /// Maximum duration of an ejection.
-    pub rest_max: Duration,
+    pub max_cooldown: Duration,
 }
 
 impl CircuitBreakerSettings {
@@ -49,8 +49,8 @@ impl CircuitBreakerSettings {
             failure_ratio: self.error_rate,
             min_attempts: self.minimum,
             window: self.window,
-            first_ejection: self.rest,
-            max_ejection: self.rest_max,
+            first_ejection: self.cooldown,
+            max_ejection: self.max_cooldown,
             ..penstock_routing::breaker::BreakerSettings::default()
         }
     }

@@ -56,7 +56,7 @@ fn the_reference_is_the_defaults() {
 #[test]
 fn the_reference_runs_and_says_that_the_catalogue_is_empty() {
     let loaded = load(REFERENCE).unwrap();
-    assert!(loaded.warnings.iter().any(|warning| warning.why.contains("catalogue is empty")));
+    assert!(loaded.warnings.iter().any(|warning| warning.reason.contains("catalogue is empty")));
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn a_key_stands_in_one_file_only() {
     let report = load(folder.path()).unwrap_err();
     assert_eq!(report.mistakes.len(), 1);
     assert_eq!(report.mistakes[0].key, "routing.attempts");
-    assert!(report.mistakes[0].why.contains("penstock.toml:4"), "{}", report.mistakes[0]);
+    assert!(report.mistakes[0].reason.contains("penstock.toml:4"), "{}", report.mistakes[0]);
 }
 
 #[test]
@@ -60,9 +60,9 @@ fn files_that_include_each_other_are_read_once_and_missing_ones_are_mistakes() {
     fs::remove_file(folder.path().join("more.toml")).unwrap();
     let report = load(folder.path()).unwrap_err();
     assert_eq!(report.mistakes[0].key, "include");
-    assert!(report.mistakes[0].why.contains("it does not exist"));
+    assert!(report.mistakes[0].reason.contains("it does not exist"));
     fs::remove_file(folder.path().join("penstock.toml")).unwrap();
     let report = load(folder.path()).unwrap_err();
     assert_eq!(report.mistakes.len(), 1);
-    assert!(report.mistakes[0].why.contains("cannot be read: it does not exist"));
+    assert!(report.mistakes[0].reason.contains("cannot be read: it does not exist"));
 }

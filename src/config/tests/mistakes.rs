@@ -107,7 +107,9 @@ fn missing_keys_are_reported_with_an_example() {
     let text = with("", "", "", "").replace("base_url = \"https://api.example.eu/v1\"\n", "");
     tells(&text, "providers.p1.base_url", "It is missing.", "base_url = \"https://api.example.eu/v1\"");
     let text = with("", "", "", "").replace("id = \"m1\"\n", "").replace("model = \"m1\"", "");
-    assert!(mistakes(&text).iter().any(|m| m.key == "models[0].id" && m.why.starts_with("It is missing.")));
+    assert!(
+        mistakes(&text).iter().any(|m| m.key == "models[0].id" && m.reason.starts_with("It is missing."))
+    );
 }
 
 #[test]
@@ -170,7 +172,7 @@ fn fallbacks_end_and_do_the_same_work() {
     tells(&with("", "fallbacks = [\"m1\"]", "", ""), "models.m1.fallbacks[0]", "be its own fallback", "");
     let second = |more: &str| format!("[[models]]\nid = \"m2\"\ncontext_length = 9\n{more}\n");
     let circle = with("", "fallbacks = [\"m2\"]", "", "") + &second("kind = \"chat\"\nfallbacks = [\"m1\"]");
-    assert!(mistakes(&circle).iter().all(|m| m.why.contains("a cycle")));
+    assert!(mistakes(&circle).iter().all(|m| m.reason.contains("a cycle")));
     assert_eq!(mistakes(&circle).len(), 2);
     let kinds = with("", "fallbacks = [\"m2\"]", "", "") + &second("kind = \"embedding\"");
     tells(&kinds, "models.m1.fallbacks[0]", "for embedding, and this one is for chat", "same kind");
@@ -234,14 +236,17 @@ fn base_urls_are_whole_and_hold_no_secret() {
     tells(&base("https://münchen.eu/"), key, "not allowed in a URL", "ASCII");
     tells(&base("https://a.eu/../v1"), key, "simplest form", "");
     let found = mistake(&base("https://user:hunter2@api.example.eu/v1"));
-    assert!(found.why.contains("an exposed secret") && !format!("{found:?}").contains("hunter2"), "{found}");
+    assert!(
+        found.reason.contains("an exposed secret") && !format!("{found:?}").contains("hunter2"),
+        "{found}"
+    );
 }
 
 #[test]
 fn invalid_toml_is_reported_with_every_bad_line() {
     let found = mistakes("[listen\nhttp = 1\nadmin = \n[x]\ny = \"\n");
     assert!(found.len() >= 2, "{found:#?}");
-    assert!(found.iter().all(|m| m.why.starts_with("This is not TOML") && m.line.is_some()));
+    assert!(found.iter().all(|m| m.reason.starts_with("This is not TOML") && m.line.is_some()));
     assert_eq!(mistakes("a = 1\na = 2\n").len(), 1);
 }
 
@@ -299,7 +304,7 @@ fn the_same_pattern_of_two_models_is_a_mistake_and_an_overlap_is_a_warning() {
     let found = warnings("\"claude-*\"", "\"*sonnet*\"");
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].key, "models.m2.aliases[0]");
-    assert!(found[0].why.contains("\"claude-*\" of `m1`, which takes precedence"), "{}", found[0]);
+    assert!(found[0].reason.contains("\"claude-*\" of `m1`, which takes precedence"), "{}", found[0]);
     assert_eq!(
         warnings("\"*opus*\", \"*haiku*\"", "\"*sonnet*\", \"gpt-*\"").len(),
         2,
@@ -334,5 +339,5 @@ fn thousands_of_unknown_models_are_all_reported() {
     };
     let found = mistakes(&with("", "", "", &offers(0..2_000)));
     assert_eq!(found.len(), 2_000);
-    assert!(found.iter().all(|mistake| mistake.why == "The catalogue has no model with this id."));
+    assert!(found.iter().all(|mistake| mistake.reason == "The catalogue has no model with this id."));
 }

@@ -67,6 +67,6 @@ fn mistake(text: &str) -> Diagnostic {
 fn tells(text: &str, key: &str, why: &str, fix: &str) {
     let found = mistake(text);
     assert_eq!(found.key, key, "{found}");
-    assert!(found.why.contains(why), "{found}");
-    assert!(found.fix.contains(fix), "{found}");
+    assert!(found.reason.contains(why), "{found}");
+    assert!(found.remedy.contains(fix), "{found}");
 }

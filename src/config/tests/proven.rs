@@ -54,14 +54,14 @@ fn an_unknown_pue_is_assumed_with_a_warning() {
     let loaded = load(&with("", "", "", "").replace("pue = 1.2\n", "")).unwrap();
     assert_eq!(loaded.settings.providers[0].place.site.pue, None);
     assert_eq!(loaded.warnings.len(), 1);
-    assert!(loaded.warnings[0].why.contains("1.40 is assumed"));
+    assert!(loaded.warnings[0].reason.contains("1.40 is assumed"));
 }
 
 #[test]
 fn odd_settings_are_warnings() {
     let warned = |text: &str, word: &str| {
         let warnings = load(text).unwrap().warnings;
-        assert!(warnings.iter().any(|warning| warning.why.contains(word)), "{word}: {warnings:#?}");
+        assert!(warnings.iter().any(|warning| warning.reason.contains(word)), "{word}: {warnings:#?}");
     };
     let base = with("", "", "", "");
     warned(&base.replace("https://api", "http://api"), "unencrypted");
@@ -78,7 +78,7 @@ fn likely_misunderstandings_are_warnings_with_a_correction() {
     let warned = |text: &str, key: &str, why: &str, fix: &str| {
         let warnings = load(text).unwrap().warnings;
         let fits = |warning: &super::Diagnostic| {
-            warning.key == key && warning.why.contains(why) && warning.fix.contains(fix)
+            warning.key == key && warning.reason.contains(why) && warning.remedy.contains(fix)
         };
         assert!(warnings.iter().filter(|warning| fits(warning)).count() == 1, "{key}: {warnings:#?}");
     };
@@ -103,7 +103,7 @@ fn likely_misunderstandings_are_warnings_with_a_correction() {
 fn a_price_of_one_token_is_distinguished_from_one_of_a_million() {
     let warned = |text: &str| {
         let warnings = load(text).unwrap().warnings;
-        warnings.into_iter().map(|warning| (warning.key, warning.fix)).collect::<Vec<_>>()
+        warnings.into_iter().map(|warning| (warning.key, warning.remedy)).collect::<Vec<_>>()
     };
     let base = with("", "", "", "");
     let price = |input: &str| base.replace("input = 0.1", &format!("input = {input}"));
@@ -126,7 +126,7 @@ fn parameters_default_to_the_usual_ones_and_misspelt_ones_are_warnings() {
     };
     let usual = load_with("supported_parameters = LEFT OUT");
     assert_eq!(usual.warnings.len(), 1);
-    assert!(usual.warnings[0].why.contains("left out") && usual.warnings[0].why.contains("tools"));
+    assert!(usual.warnings[0].reason.contains("left out") && usual.warnings[0].reason.contains("tools"));
     let accepts = |name: &str| usual.settings.offers[0].abilities.accepts_parameter(name);
     assert!(accepts("tools") && accepts("temperature") && accepts("response_format"));
     assert!(!accepts("reasoning_effort") && !accepts("logit_bias"));
@@ -137,7 +137,7 @@ fn parameters_default_to_the_usual_ones_and_misspelt_ones_are_warnings() {
         (0, false)
     );
     let near = load_with("supported_parameters = [\"tool\", \"Temperature\", \"our_own_knob\", \"stop\"]");
-    let told: Vec<_> = near.warnings.iter().map(|w| (w.key.as_str(), w.fix.as_str())).collect();
+    let told: Vec<_> = near.warnings.iter().map(|w| (w.key.as_str(), w.remedy.as_str())).collect();
     assert_eq!(
         told,
         [

@@ -12,8 +12,8 @@ const KEY: &str = include_str!("../../../simulator/src/testdata/localhost.key.pe
 fn a_secret_in_the_configuration_itself_is_refused_and_not_repeated() {
     let found = mistake(&with("", "", "api_key = \"sk-live-12345\"", ""));
     assert_eq!(found.key, "providers.p1.api_key");
-    assert!(found.why.contains("must not be in the configuration"), "{found}");
-    assert!(found.fix.contains("{ env = \"API_KEY\" }"), "{found}");
+    assert!(found.reason.contains("must not be in the configuration"), "{found}");
+    assert!(found.remedy.contains("{ env = \"API_KEY\" }"), "{found}");
     assert!(!format!("{found} {found:?}").contains("12345"));
 }
 
@@ -99,14 +99,14 @@ fn file_paths_are_relative_to_the_naming_file_and_contents_are_checked() {
     assert!(https("cert.pem", "key.pem").is_ok());
     let swapped = https("key.pem", "cert.pem").unwrap_err().mistakes;
     assert_eq!(swapped.len(), 2);
-    assert!(swapped[0].why.contains("BEGIN … CERTIFICATE"), "{}", swapped[0]);
+    assert!(swapped[0].reason.contains("BEGIN … CERTIFICATE"), "{}", swapped[0]);
 
     for (file, why) in [("broken", "a line break"), ("empty", "is empty"), ("none", "it does not exist")] {
         let report = load(&with("", "", &format!("api_key = {{ file = {file:?} }}"), "")).unwrap_err();
-        assert!(report.mistakes[0].why.contains(why), "{}", report.mistakes[0]);
+        assert!(report.mistakes[0].reason.contains(why), "{}", report.mistakes[0]);
     }
     let report = load(&with("[storage]\npepper = { file = \"key\" }", "", "", "")).unwrap_err();
-    assert!(report.mistakes[0].why.contains("64 hexadecimal digits"));
+    assert!(report.mistakes[0].reason.contains("64 hexadecimal digits"));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_pipe_is_refused_and_not_waited_for() {
         let text = with("", "", &provider, "");
         std::thread::spawn(move || tell.send(mistakes(&text)));
         let found = told.recv_timeout(std::time::Duration::from_secs(20)).expect("it waits for the pipe");
-        assert!(found.len() == 1 && found[0].why.contains("must be a regular file"), "{found:#?}");
+        assert!(found.len() == 1 && found[0].reason.contains("must be a regular file"), "{found:#?}");
     }
 }
 

@@ -26,7 +26,7 @@ pub struct ReplayStream {
 pub(crate) struct ReturnedStream {
     pub(crate) stream: Stream,
     /// Received bytes that follow the request.
-    pub(crate) ahead: BytesMut,
+    pub(crate) prefetched: BytesMut,
     /// True if the request was read to its end, and no byte after it was dropped.
     pub(crate) reusable: bool,
 }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Default)]
 pub struct LineDownstream {
     cancel: CancellationToken,
-    asked_back: CancellationToken,
+    recall_token: CancellationToken,
     /// Principal of a batch line, whose key the batch uses.
     principal: Option<Arc<Principal>>,
     /// Destination of the response, for one choice of a request for several.
@@ -96,8 +96,8 @@ impl LineDownstream {
 
     /// Returns true if a client's request needs the permit of the line.
     #[must_use]
-    pub fn was_asked_back(&self) -> bool {
-        self.asked_back.is_cancelled()
+    pub fn was_recalled(&self) -> bool {
+        self.recall_token.is_cancelled()
     }
 
     /// Returns the signal that asks the line to give up its permit to an interactive request.
@@ -105,16 +105,16 @@ impl LineDownstream {
     pub fn asked_back(&self) -> Option<CancellationToken> {
         match &self.choice {
             Some(choice) => choice.back.clone(),
-            None => Some(self.asked_back.clone()),
+            None => Some(self.recall_token.clone()),
         }
     }
 
     /// Waits until the line is cancelled or asked to give up its permit.
-    pub async fn left(&self) {
+    pub async fn closed(&self) {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => {}
-            () = self.asked_back.cancelled() => {}
+            () = self.recall_token.cancelled() => {}
         }
     }
 
@@ -163,7 +163,7 @@ impl LineDownstream {
         self.result.lock().report.take()
     }
 
-    pub(super) fn keep_part(&self, part: Part) -> std::result::Result<(), Part> {
+    pub(super) fn store_part(&self, part: Part) -> std::result::Result<(), Part> {
         if self.choice.is_none() {
             return Err(part);
         }

@@ -52,7 +52,7 @@ impl Request {
     async fn answer(mut self, head: ResponseHead, pieces: &[&[u8]]) -> TestResponse {
         let mut caller = self.caller();
         let keep = caller.may_keep();
-        caller.keep(keep);
+        caller.set_keep_alive(keep);
         let mut sound = caller.write_response_header(head).await.is_ok();
         for (at, piece) in pieces.iter().enumerate() {
             let piece = Bytes::copy_from_slice(piece);
@@ -66,7 +66,7 @@ impl Request {
             }
         };
         let returned = self.connection.take_returned().unwrap();
-        let (reused, ahead) = (reused && returned.reusable, returned.ahead.to_vec());
+        let (reused, ahead) = (reused && returned.reusable, returned.prefetched.to_vec());
         drop(returned);
         let mut text = Vec::new();
         self.client.read_to_end(&mut text).await.unwrap();
@@ -267,12 +267,12 @@ async fn bytes_of_the_next_request_are_retained_at_every_split() {
         let mut read = BytesMut::new();
         let mut caller = request.caller();
         while caller.read_into(&mut read).await.unwrap() > 0 {}
-        assert!(!over(caller.gone()).await);
+        assert!(!over(caller.disconnected()).await);
         assert_eq!(&read[..], body, "{cut}");
         drop(request.session);
         let returned = request.connection.take_returned().unwrap();
         assert!(returned.reusable);
-        assert_eq!(&returned.ahead[..], next, "{cut}");
+        assert_eq!(&returned.prefetched[..], next, "{cut}");
     }
 }
 
@@ -313,24 +313,24 @@ async fn over(work: impl Future<Output = ()>) -> bool {
 #[tokio::test]
 async fn pipelined_bytes_are_no_disconnect_and_a_close_is_one() {
     let mut request = Request::of("POST / HTTP/1.1", "").await;
-    assert!(!over(request.caller().gone()).await);
+    assert!(!over(request.caller().disconnected()).await);
     request.client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
-    assert!(!over(request.caller().gone()).await);
+    assert!(!over(request.caller().disconnected()).await);
     request.client.shutdown().await.unwrap();
-    assert!(over(request.caller().gone()).await);
+    assert!(over(request.caller().disconnected()).await);
 
     let mut request = Request::of("POST / HTTP/1.1", "").await;
     request.client.write_all(&[b'x'; 600_000]).await.unwrap();
-    assert!(!over(request.caller().gone()).await);
+    assert!(!over(request.caller().disconnected()).await);
     let more = async { request.client.write_all(&[b'y'; 500_000]).await.unwrap() };
     assert!(over(more).await, "the pipe of 1 MiB has room again");
     let mut caller = Downstream::new(&mut request.session, None);
-    assert!(!over(caller.gone()).await);
+    assert!(!over(caller.disconnected()).await);
     request.client.shutdown().await.unwrap();
-    assert!(over(caller.gone()).await, "its end is noticed behind all of it");
+    assert!(over(caller.disconnected()).await, "its end is noticed behind all of it");
     drop(request.session);
-    let ReturnedStream { ahead, reusable, .. } = request.connection.take_returned().unwrap();
-    assert!(!reusable && ahead.len() <= 33 << 10, "the beginning alone is kept: {}", ahead.len());
+    let ReturnedStream { prefetched, reusable, .. } = request.connection.take_returned().unwrap();
+    assert!(!reusable && prefetched.len() <= 33 << 10, "the beginning alone is kept: {}", prefetched.len());
 }
 
 #[tokio::test]
@@ -338,7 +338,7 @@ async fn an_unread_body_is_not_discarded() {
     let mut request = Request::of("POST / HTTP/1.1", "Content-Length: 600000\r\n").await;
     request.client.write_all(&[b'x'; 600_000]).await.unwrap();
     let mut caller = request.caller();
-    assert!(!over(caller.gone()).await);
+    assert!(!over(caller.disconnected()).await);
     let mut read = 0;
     while let Some(piece) = caller.read_request_body().await.unwrap() {
         read += piece.len();

@@ -63,7 +63,7 @@ pub(super) async fn count_prompt(
     tokio::select! {
         biased;
         count = context_window::count(&counting, &model, ask) => count.map(Some),
-        () = x.caller.gone() => Ok(None),
+        () = x.caller.disconnected() => Ok(None),
     }
 }
 

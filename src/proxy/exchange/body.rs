@@ -70,7 +70,7 @@ impl Exchange<'_> {
         let held =
             held.map_or(announced.unwrap_or(0), |held| announced.map_or(held, |length| length.min(held)));
         self.acquire_admission(held).await?;
-        self.caller.reads(announced.is_none_or(|length| length > MAX_BRIEF_BODY));
+        self.caller.set_reading(announced.is_none_or(|length| length > MAX_BRIEF_BODY));
         if self.caller.field(header::EXPECT).unwrap_or_default().eq_ignore_ascii_case(b"100-continue") {
             self.caller.write_continue_response().await;
         }
@@ -110,12 +110,12 @@ impl Exchange<'_> {
 
     /// Ends the read of a body. Without a `complete` body the connection serves no other request.
     pub(crate) fn finish_body(&mut self, complete: bool) {
-        self.caller.reads(false);
+        self.caller.set_reading(false);
         // The interim response marks the connection for closing while a body is unread.
         if !complete {
             self.keep_alive = false;
         }
-        self.caller.keep(self.keep_alive);
+        self.caller.set_keep_alive(self.keep_alive);
     }
 
     pub(crate) fn require_identity_encoding(&self) -> Result<(), ApiError> {

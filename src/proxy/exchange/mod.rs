@@ -143,8 +143,8 @@ impl Exchange<'_> {
             state.principal = line.principal().cloned().unwrap_or_else(Principal::unauthenticated);
         }
         let (keep, within) = (self.keep_alive, self.config.settings.limits.client_write);
-        self.caller.keep(keep);
-        self.caller.hurry(within);
+        self.caller.set_keep_alive(keep);
+        self.caller.limit_remaining_time(within);
     }
 
     /// Finds the endpoint of the request.
@@ -252,7 +252,7 @@ impl Exchange<'_> {
             overload: self.app.admission.clone(),
             blocking: self.app.blocking.clone(),
             live: self.config.clone(),
-            whose: self.principal.account.id.clone(),
+            account: self.principal.account.id.clone(),
             wait,
         }
     }
@@ -316,11 +316,11 @@ impl Exchange<'_> {
         }
         if !self.keep_alive || !self.caller.is_body_done() {
             // The rest of a refused body is not read.
-            self.caller.keep(false);
+            self.caller.set_keep_alive(false);
             self.keep_alive = false;
         }
         // The memory is no longer counted, and a short refusal fits any window.
-        self.caller.hurry(REFUSAL_WRITE_TIMEOUT);
+        self.caller.limit_remaining_time(REFUSAL_WRITE_TIMEOUT);
         // Released before the client receives the refusal, so that a retry finds a free permit.
         self.limits_permit = None;
         self.admission_permit = None;

@@ -49,8 +49,11 @@ impl FailoverRun<'_, '_> {
         }
         let batch = self.candidates.batch;
         let whose = &self.exchange.principal.account.id;
-        let waiting =
-            if batch { Some(offer.acquire_or_queue(whose, self.exchange.caller.asked_back())) } else { None };
+        let waiting = if batch {
+            Some(offer.acquire_or_queue(whose, self.exchange.caller.recall_token()))
+        } else {
+            None
+        };
         let waiting = match waiting {
             None => match offer.try_acquire() {
                 Some(permit) => return Ok(AcquireOutcome::Permit(permit)),

@@ -175,7 +175,7 @@ async fn send(
     let shortened = (without.headers().next().is_some()).then(|| head.without(without.headers()));
     let written = match upstream.send(shortened.as_ref().unwrap_or(head), call, upload, trace).await {
         Ok(()) => true,
-        Err(SendError::Unasked) => return Err(reset(upstream.stale_retries(TransportError::Unasked))),
+        Err(SendError::NotSent) => return Err(reset(upstream.stale_retries(TransportError::NotSent))),
         Err(SendError::Stopped) => false,
         Err(SendError::Unread(error)) => {
             return Err((UpstreamError::caller(crate::storage::files::disk(&error)), 0));

@@ -102,7 +102,7 @@ impl FailoverRun<'_, '_> {
         self.record_failure(offer, fault, rescue, now);
         if fault.kind == UpstreamErrorKind::ModelOutput {
             // The output was delivered, and no other provider could write it either.
-            settle::left(self);
+            settle::settle_disconnected(self);
         }
         let budget = &mut self.exchange.app.retry_budget.lock();
         if !self.progress.has_content() {

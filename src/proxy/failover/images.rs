@@ -94,7 +94,7 @@ async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<Deli
     // A full disk is not the provider's fault, and another provider would not help.
     let (name, gone) = stored
         .map_err(|error| AttemptError::Fault(UpstreamError::caller(crate::storage::files::disk(&error))))?;
-    app.metrics.images_gone(gone);
+    app.metrics.record_dropped_images(gone);
     Ok(DeliveredImage::Url(format!("{}{CONTENT}{name}", run.exchange.public_url())))
 }
 
@@ -177,8 +177,8 @@ fn image_request(
 ) -> pingora_error::Result<RequestHeader> {
     let mut head = match own {
         // Shapes use the headers of the chat dialect.
-        Some(provider) => request_head::signed("GET", provider, Dialect::Chat, path)?,
-        None => request_head::bare("GET", base, path)?,
+        Some(provider) => request_head::authenticated_head("GET", provider, Dialect::Chat, path)?,
+        None => request_head::unauthenticated_head("GET", base, path)?,
     };
     head.insert_header(header::ACCEPT, "image/*")?;
     Ok(head)

@@ -30,7 +30,7 @@ impl FailoverRun<'_, '_> {
     /// Returns the cap on generated tokens to send instead of the client's own or the dialect's, if that does not fit.
     pub(super) fn max_tokens(&self, offer: &OfferState) -> Option<u64> {
         let fits = self.candidates.max_tokens(offer, self.request);
-        let asked = fits.or_else(|| context_window::wanted(self.request, offer))?;
+        let asked = fits.or_else(|| context_window::requested_output(self.request, offer))?;
         offer.learned.max_output(|| self.now()).filter(|most| *most < asked).or(fits)
     }
 
@@ -176,9 +176,9 @@ impl FailoverRun<'_, '_> {
     }
 
     /// Stores the abilities of the offer that a response has shown.
-    pub(super) fn record_abilities(&self, offer: &OfferState, noticed: OfferObservation) {
-        offer.learned.record_observation(noticed);
-        if noticed.is_miscounted {
+    pub(super) fn record_abilities(&self, offer: &OfferState, observation: OfferObservation) {
+        offer.learned.record_observation(observation);
+        if observation.is_miscounted {
             self.mark_single_choice(offer);
         }
     }

@@ -274,7 +274,7 @@ impl FailoverRun<'_, '_> {
         let policy = AttemptPolicy {
             max_attempts: routing.attempts,
             deadline: self.exchange.app.clock.at_instant(self.deadline),
-            max_wait: routing.patience,
+            max_wait: routing.max_permit_wait,
             quick_retry_delay: routing.quick_retry,
         };
         RetryPlanner::new(self.candidates.entries.iter().copied(), policy, rand::random())
@@ -350,7 +350,7 @@ impl FailoverRun<'_, '_> {
     /// Ends the request of a client that disconnected or whose key was revoked. The client pays for the part that it
     /// received.
     fn client_disconnected(&mut self) -> WriteOutcome {
-        settle::left(self);
+        settle::settle_disconnected(self);
         settle::void(self, "left");
         WriteOutcome::Disconnected
     }

@@ -306,7 +306,7 @@ impl CandidateSet {
             self.lowered_caps.iter().rfind(|(index, _)| *index == offer.offer.index).map(|(_, left)| *left);
         let left = lowered.or_else(|| self.remaining_window(offer, ask).map(|room| room.left));
         let most = [left, offer.offer.max_output].into_iter().flatten().min()?;
-        context_window::wanted(ask, offer).filter(|wanted| *wanted > most).map(|_| most)
+        context_window::requested_output(ask, offer).filter(|wanted| *wanted > most).map(|_| most)
     }
 
     fn remaining_window(&self, offer: &OfferState, ask: &InferenceRequest) -> Option<ContextBudget> {
@@ -314,7 +314,7 @@ impl CandidateSet {
         context_window::remaining_tokens(
             offer.offer.context_length,
             count,
-            context_window::wanted(ask, offer)?,
+            context_window::requested_output(ask, offer)?,
         )
     }
 
@@ -331,7 +331,7 @@ impl CandidateSet {
         named_maximum: Option<u64>,
     ) -> bool {
         let certain = self.remaining_window(offer, ask).and_then(|room| room.certain_tokens);
-        let asked = self.max_tokens(offer, ask).or_else(|| context_window::wanted(ask, offer));
+        let asked = self.max_tokens(offer, ask).or_else(|| context_window::requested_output(ask, offer));
         let left = named_maximum.or(certain).filter(|left| asked.is_some_and(|asked| *left < asked));
         self.lowered_caps.extend(left.map(|left| (offer.offer.index, left)));
         left.is_some()

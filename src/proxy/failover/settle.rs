@@ -43,7 +43,7 @@ impl FailedAttemptUsage {
 
     /// Adds the energy of work that is not charged separately.
     pub fn add_part(&mut self, part: &Part) {
-        self.merge(Self(Some(part.offer.bill.failed_energy(part.own, part.took))));
+        self.merge(Self(Some(part.offer.pricing.failed_energy(part.own, part.took))));
     }
 
     /// Adds the energy of a failed attempt: that of the prompt, and of the output that the provider sent.
@@ -56,16 +56,16 @@ impl FailedAttemptUsage {
     ) {
         let attempt = match &ask.task {
             InferenceTask::GenerateImages(draw) => {
-                offer.bill.failed_energy_within(image_work(draw.n, draw, ask, offer), took)
+                offer.pricing.failed_energy_within(image_work(draw.n, draw, ask, offer), took)
             }
             InferenceTask::Transcribe(task) => {
                 let audio_work = |seconds| WorkDone::Audio { seconds };
                 offer
-                    .bill
+                    .pricing
                     .failed_energy_within(task.audio.seconds.map_or(WorkDone::Unknown, audio_work), took)
             }
             InferenceTask::Metered(task) if task.max_work.usage().is_none() => {
-                offer.bill.failed_energy_within(task.max_work, took)
+                offer.pricing.failed_energy_within(task.max_work, took)
             }
             InferenceTask::Chat
             | InferenceTask::Complete(_)
@@ -73,7 +73,7 @@ impl FailedAttemptUsage {
             | InferenceTask::Embed(_)
             | InferenceTask::Rerank(_) => {
                 let usage = reply.map_or_else(|| ask.estimate_usage(0), StreamTranslation::attempt_usage);
-                offer.bill.failed_energy(usage, took)
+                offer.pricing.failed_energy(usage, took)
             }
         };
         match &mut self.0 {
@@ -127,7 +127,7 @@ pub fn settle_success(
         Some(run.exchange.principal.client),
         Some(sample),
     );
-    run.record_abilities(offer, metered.noticed);
+    run.record_abilities(offer, metered.observation);
     if let Some(own) = own {
         let now = run.now();
         let outcome = run.candidates.record_session(&run.exchange.config, offer, own, now);
@@ -156,7 +156,7 @@ pub fn settle_usage(
         (done, own, run.choices)
     {
         let part = Part { offer: offer.clone(), done: paid, own: own_tokens, measured, took };
-        if run.exchange.caller.keep_part(part).is_ok() {
+        if run.exchange.caller.store_part(part).is_ok() {
             return Vec::new();
         }
     }
@@ -164,18 +164,18 @@ pub fn settle_usage(
     if done.usage().is_some_and(|usage| usage.source == UsageSource::Overstated) {
         report_overstated(run, offer, "tokens");
     }
-    let credible = measured.and_then(|measured| offer.bill.bound_usage(own, measured, took));
+    let credible = measured.and_then(|measured| offer.pricing.bound_usage(own, measured, took));
     if credible.is_none() && measured.is_some_and(|measured| measured.joules > Decimal::ZERO) {
         report_overstated(run, offer, "energy");
     }
-    let settled = offer.bill.price_answer(done, own, credible, took, run.failed_usage.0.as_ref(), terms);
+    let settled = offer.pricing.price_answer(done, own, credible, took, run.failed_usage.0.as_ref(), terms);
     let money = charge_in_credits(&settled.charge, terms.eur_per_credit);
     let (input, output) = done.usage().map_or((0, 0), |usage| (usage.input, usage.output));
     let app = run.exchange.app;
     let charging = app.charge_lock.read();
     run.exchange.settle_limits(&ActualCost { input, output, money });
     if let Some(hold) = run.hold.take() {
-        let charge = offer.bill.settlement(&settled, &done, terms.batch);
+        let charge = offer.pricing.settlement(&settled, &done, terms.batch);
         match run.exchange.caller.line() {
             None => run.ledger_ticket = Some(hold.settle(charge)),
             Some(line) => line.set_end(hold.settle_later(charge)),
@@ -220,7 +220,7 @@ fn report_overstated(run: &FailoverRun<'_, '_>, offer: &OfferState, figure: &'st
 }
 
 /// Settles the part that a client received before it disconnected, or before output that cannot be translated.
-pub fn left(run: &mut FailoverRun<'_, '_>) {
+pub fn settle_disconnected(run: &mut FailoverRun<'_, '_>) {
     let (Some(offer), Some(reply)) = (run.current_offer.clone(), run.translation.take()) else { return };
     if !run.progress.has_content() {
         return;
@@ -258,13 +258,13 @@ pub fn void(run: &mut FailoverRun<'_, '_>, why: &'static str) {
     if let Some(hold) = run.hold.take() {
         let footprint = run.failed_usage.0.as_ref().map(AttemptEnergy::footprint);
         // All of its energy is of failed attempts, which a void does not repeat.
-        let drawn = RequestFootprint {
+        let footprint = RequestFootprint {
             failed_kwh: Decimal::ZERO,
             ..footprint.as_ref().map(request_footprint).unwrap_or_default()
         };
         match run.exchange.caller.line() {
-            None => hold.void(why, drawn),
-            Some(line) => line.set_end(hold.void_later(why, drawn)),
+            None => hold.void(why, footprint),
+            Some(line) => line.set_end(hold.void_later(why, footprint)),
         }
     }
 }

@@ -308,7 +308,7 @@ impl ResponseContext for StreamResponse<'_, '_, '_> {
 
     fn settle(&mut self, metered: ResponseUsage) -> Vec<u8> {
         let took = self.times.started.elapsed();
-        if metered.spoilt {
+        if metered.is_malformed {
             self.run.exchange.record.set_broken(&ApiError::new(ErrorCode::Unavailable));
         }
         settle::settle_success(self.run, self.offer, metered, self.times.first_token, took)

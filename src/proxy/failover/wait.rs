@@ -75,7 +75,7 @@ impl ClientWatch {
             let timer = arm_timer(&mut self.timer, &mut self.armed, next);
             tokio::select! {
                 biased;
-                () = caller.gone() => return WaitOutcome::Disconnected,
+                () = caller.disconnected() => return WaitOutcome::Disconnected,
                 () = self.revoked.as_mut() => return WaitOutcome::Revoked,
                 done = work.as_mut() => return WaitOutcome::Ready(done),
                 () = ready(()), if late => return WaitOutcome::Deadline,

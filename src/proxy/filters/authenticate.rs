@@ -14,7 +14,7 @@ impl RequestFilter for Authenticate {
     fn early_check(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<(), ApiError> {
         if x.caller.line().is_some() {
             x.record.key = Some(x.principal.public_id.clone());
-            if !x.principal.good(x.app.clock.unix_seconds()) {
+            if !x.principal.is_valid_at(x.app.clock.unix_seconds()) {
                 return Err(ApiError::new(ErrorCode::InvalidKey));
             }
         } else if endpoint.is_public() {

@@ -76,7 +76,7 @@ pub(super) async fn select(
         let fits = tokio::select! {
             biased;
             fits = context_window::check_window(&counting, &candidate, ask) => fits,
-            () = x.caller.gone() => return Ok(None),
+            () = x.caller.disconnected() => return Ok(None),
         };
         match fits {
             Ok(count) => {

@@ -48,10 +48,10 @@ fn max_cost(
     // The estimate for money is higher than for tokens: that of a reservation for a response without a cap.
     let usual = habits.output.max(billing.reserve_output_tokens);
     let offers = || chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer));
-    let with_credits = billing.prepaid || !offers().all(|offer| offer.bill.is_priced_by_energy(at));
+    let with_credits = billing.prepaid || !offers().all(|offer| offer.pricing.is_priced_by_energy(at));
     let worth = offers().map(|offer| {
         let work = max_work(offer, ask, input, max_output(offer, chosen, ask, usual));
-        offer.bill.price_of(&work, chosen.batch, at, billing.eur_per_credit, with_credits)
+        offer.pricing.price_of(&work, chosen.batch, at, billing.eur_per_credit, with_credits)
     });
     CostEstimate { input, output, money: worth.max().unwrap_or_default() }
 }

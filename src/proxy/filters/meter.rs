@@ -25,9 +25,9 @@ impl ResponseBodyFilter for Meter {
             // The first part of a rescued response is the work of another provider.
             own: WorkDone::Tokens(reply.attempt_usage()),
             measured: reply.measured_energy(),
-            noticed: reply.observation(),
+            observation: reply.observation(),
             finish: reply.finish_reason(),
-            spoilt: reply.has_invalid_output(),
+            is_malformed: reply.has_invalid_output(),
         };
         end.usage = Some(usage);
         end.settled = context.settle(metered);
@@ -40,9 +40,9 @@ impl ResponseBodyFilter for Meter {
             done,
             own: done,
             measured: whole.measured_energy,
-            noticed: whole.observation,
+            observation: whole.observation,
             finish: Some(whole.finish_reason),
-            spoilt: false,
+            is_malformed: false,
         });
         Ok(())
     }

@@ -40,7 +40,7 @@ fn reserve_credits(
     let mut most: Option<ReserveRequest> = None;
     for offer in chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer)) {
         let done = max_work(offer, ask, billing.reserve_output_tokens);
-        let need = offer.bill.reserve_request(&done, chosen.batch, at, billing.eur_per_credit);
+        let need = offer.pricing.reserve_request(&done, chosen.batch, at, billing.eur_per_credit);
         most = Some(match most {
             None => need,
             Some(most) => ReserveRequest {

@@ -90,11 +90,11 @@ pub struct ResponseUsage {
     /// Energy that the provider measured.
     pub measured: Option<MeasuredEnergy>,
     /// Abilities of the offer that the response has shown.
-    pub noticed: OfferObservation,
+    pub observation: OfferObservation,
     /// Reason of the end.
     pub finish: Option<FinishReason>,
     /// True if the model generated output that cannot be translated.
-    pub spoilt: bool,
+    pub is_malformed: bool,
 }
 
 /// Response that the filters process: an attempt of the failover driver, choices that were requested one by one, or the

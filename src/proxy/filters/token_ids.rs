@@ -50,7 +50,7 @@ async fn replace_token_ids(
         TokenIdPolicy::Text(encoding) => {
             // An id of a few digits may stand for 128 bytes: each account decodes one such request at a time, and the
             // text counts as memory like a body.
-            let ask = x.counting().in_turn(move |_| decode_token_ids(ask, encoding)).await??;
+            let ask = x.counting().run_queued(move |_| decode_token_ids(ask, encoding)).await??;
             x.reserve_memory(ask.prompt_bytes)?;
             Ok(ask)
         }

@@ -44,7 +44,7 @@ pub fn log_exchange(record: &AccessRecord, took: Duration) {
         line.flag("line", true);
     }
     line.millis("ms", took);
-    line.millis("own_ms", record.own(took));
+    line.millis("own_ms", record.gateway_time(took));
     if !record.queued.is_zero() {
         line.millis("queued_ms", record.queued);
     }

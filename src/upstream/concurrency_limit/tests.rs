@@ -5,15 +5,15 @@ use super::*;
 
 fn expect_permit(queued: AcquireOutcome) -> ConcurrencyPermit {
     match queued {
-        AcquireOutcome::Place(permit) => permit,
-        AcquireOutcome::Turn(_) => panic!("no permit"),
+        AcquireOutcome::Acquired(permit) => permit,
+        AcquireOutcome::Queued(_) => panic!("no permit"),
     }
 }
 
 fn waiter(queued: AcquireOutcome) -> PermitWaiter {
     match queued {
-        AcquireOutcome::Place(_) => panic!("a permit"),
-        AcquireOutcome::Turn(waiter) => waiter,
+        AcquireOutcome::Acquired(_) => panic!("a permit"),
+        AcquireOutcome::Queued(waiter) => waiter,
     }
 }
 
@@ -45,7 +45,7 @@ fn batch_work_leaves_a_fifth_and_is_served_in_order() {
     drop(first);
     assert!(try_receive(&mut waiters[1]).is_some(), "a waiter that left the queue is skipped");
     drop((permits, waiters));
-    assert_eq!((concurrency.working(), concurrency.waiting()), (0, 0));
+    assert_eq!((concurrency.in_flight(), concurrency.waiting()), (0, 0));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn the_youngest_line_is_preempted_for_the_waiting_request() {
     drop(old);
     let permit = try_receive(&mut later).unwrap();
     drop((held, permit, first, later));
-    assert_eq!((concurrency.working(), concurrency.queues.lock().batch_lines.len()), (0, 0));
+    assert_eq!((concurrency.in_flight(), concurrency.queues.lock().batch_lines.len()), (0, 0));
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_permit_for_a_cancelled_waiter_goes_to_the_next_one() {
     drop(permit);
     drop(gone);
     drop(try_receive(&mut next).unwrap());
-    assert_eq!(concurrency.working(), 0);
+    assert_eq!(concurrency.in_flight(), 0);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn queued_requests_are_served_by_account_before_all_batch_lines() {
     drop(greedy_waiters);
     drop(second);
     assert!(try_receive(&mut batch).is_some());
-    assert_eq!((concurrency.working(), concurrency.waiting()), (0, 0));
+    assert_eq!((concurrency.in_flight(), concurrency.waiting()), (0, 0));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn batch_lines_and_requests_share_slots_by_account() {
     }
     assert_eq!(order, "glgr", "150 of another account delay it by one each");
     drop((theirs, held));
-    assert_eq!((concurrency.working(), concurrency.waiting()), (0, 0));
+    assert_eq!((concurrency.in_flight(), concurrency.waiting()), (0, 0));
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn many_threads_lose_no_permit_and_leave_no_waiter() {
                                     }
                                 }
                             };
-                            assert!(concurrency.working() <= 5);
+                            assert!(concurrency.in_flight() <= 5);
                             tokio::task::yield_now().await;
                             drop(permit);
                             continue;
@@ -193,12 +193,12 @@ fn many_threads_lose_no_permit_and_leave_no_waiter() {
                         let permit = match concurrency
                             .acquire_or_queue(&account, (task % 4 == 1).then(|| signal.clone()))
                         {
-                            AcquireOutcome::Place(permit) => Some(permit),
-                            AcquireOutcome::Turn(waiter) if round % 7 == 0 => {
+                            AcquireOutcome::Acquired(permit) => Some(permit),
+                            AcquireOutcome::Queued(waiter) if round % 7 == 0 => {
                                 drop(waiter);
                                 None
                             }
-                            AcquireOutcome::Turn(mut waiter) => waiter.acquire().await,
+                            AcquireOutcome::Queued(mut waiter) => waiter.acquire().await,
                         };
                         tokio::task::yield_now().await;
                         drop(permit);
@@ -213,5 +213,5 @@ fn many_threads_lose_no_permit_and_leave_no_waiter() {
         };
         tokio::time::timeout(std::time::Duration::from_secs(60), all).await.unwrap();
     });
-    assert_eq!((concurrency.working(), concurrency.waiting()), (0, 0));
+    assert_eq!((concurrency.in_flight(), concurrency.waiting()), (0, 0));
 }

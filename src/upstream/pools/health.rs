@@ -171,7 +171,7 @@ async fn check(context: HealthContext, provider: Arc<ProviderState>, health: Hea
 }
 
 /// Classifies the status of an answer.
-pub(super) const fn judge(status: u16) -> Result<(), UpstreamErrorKind> {
+pub(super) const fn classify_probe_status(status: u16) -> Result<(), UpstreamErrorKind> {
     match status {
         ..=399 => Ok(()),
         401 | 403 | 404 => Err(UpstreamErrorKind::Credentials(status)),
@@ -184,15 +184,15 @@ async fn probe(provider: &ProviderState, health: &HealthCheckSettings) -> Result
     let settings = &provider.provider;
     let path = format!("{}{}", settings.base_url.path_prefix, health.path);
     let dialect = settings.dialects.first().copied().unwrap_or(Dialect::Chat);
-    let head =
-        request_head::signed("GET", settings, dialect, &path).map_err(|_| UpstreamErrorKind::Malformed)?;
+    let head = request_head::authenticated_head("GET", settings, dialect, &path)
+        .map_err(|_| UpstreamErrorKind::Malformed)?;
     let mut upstream = provider.route.connect().await.map_err(|fault| fault.kind)?;
     // Longer than the deadline of the check, so that the deadline ends it and not the read timeout.
     upstream.set_read_timeout(health.timeout * 2);
     let found = match upstream.send_for_status(head, Bytes::new()).await {
-        Ok(status) => judge(status),
+        Ok(status) => classify_probe_status(status),
         Err(TransportError::Malformed) => Err(UpstreamErrorKind::Malformed),
-        Err(TransportError::Gone | TransportError::Unasked) => Err(UpstreamErrorKind::Reset),
+        Err(TransportError::Gone | TransportError::NotSent) => Err(UpstreamErrorKind::Reset),
     };
     // A short body is read so that the connection can serve a request.
     let mut read = 0;

@@ -182,15 +182,15 @@ fn a_failed_check_is_stored_until_one_passes_and_stays_the_last_error() {
     let at = Duration::from_secs;
     let state = || (*provider.checked.lock(), *provider.check_failure.lock(), *provider.last_error.lock());
     assert_eq!(state(), (None, None, None));
-    provider.record_check(at(1), health::judge(200));
+    provider.record_check(at(1), health::classify_probe_status(200));
     assert_eq!(state(), (Some(true), None, None));
-    provider.record_check(at(2), health::judge(503));
+    provider.record_check(at(2), health::classify_probe_status(503));
     assert_eq!(state(), (Some(false), Some(UpstreamErrorKind::Status(503)), Some((at(2), "status"))));
-    provider.record_check(at(3), health::judge(401));
+    provider.record_check(at(3), health::classify_probe_status(401));
     assert_eq!(
         state(),
         (Some(false), Some(UpstreamErrorKind::Credentials(401)), Some((at(3), "credentials")))
     );
-    provider.record_check(at(4), health::judge(204));
+    provider.record_check(at(4), health::classify_probe_status(204));
     assert_eq!(state(), (Some(true), None, Some((at(3), "credentials"))));
 }

@@ -27,8 +27,8 @@ async fn an_error_without_output_is_free_and_its_energy_is_recorded() {
         let (_provider, running) = one(script).await;
         assert_eq!(running.chat().await.status, 503);
         let void = assert_free(&running, "failed").await;
-        let drawn: f64 = void["kwh"].as_str().unwrap_or("0").parse().unwrap();
-        assert!(drawn > 0.0, "the prompt was worked on: {void}");
+        let footprint: f64 = void["kwh"].as_str().unwrap_or("0").parse().unwrap();
+        assert!(footprint > 0.0, "the prompt was worked on: {void}");
     }
 }
 

@@ -69,7 +69,7 @@ pub async fn until_empty(running: &Running) {
             .live()
             .providers
             .iter()
-            .map(|one| one.concurrency.working() + one.concurrency.waiting())
+            .map(|one| one.concurrency.in_flight() + one.concurrency.waiting())
             .sum();
         app.in_flight_exchanges() == 0
             && (standing.requests, standing.bytes, standing.waiting) == (0, 0, 0)

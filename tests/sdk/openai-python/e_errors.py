@@ -100,7 +100,7 @@ def test_more_input_than_fits_tells_both_numbers_and_the_known_words():
 
 
 def test_an_unknown_path_is_404():
-    error = raises(openai.NotFoundError, client().post, "/completions", cast_to=object, body={"model": "small-chat"})
+    error = raises(openai.NotFoundError, client().post, "/generate", cast_to=object, body={"model": "small-chat"})
     assert error.code == "RESOURCE_5001" and "/v1/chat/completions" in str(error.body), error.body
 
 

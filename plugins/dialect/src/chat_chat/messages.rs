@@ -78,7 +78,7 @@ fn continuation_mark(
 
 /// Returns true if the messages contain something that this provider rejects.
 const fn needs_rewriting(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
-    let (abilities, said) = (target.capabilities, ask.said);
+    let (abilities, said) = (target.capabilities, ask.history);
     said.reasoning
         || (abilities.short_tool_ids && said.calls)
         || (!abilities.tool_images && ask.images > 0 && said.results)

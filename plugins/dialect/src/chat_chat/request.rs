@@ -56,7 +56,7 @@ pub(super) fn build_request(
     write_preset(ask, target, effort, &mut out);
     if ask.stream {
         out.push_str(r#","stream":true"#);
-        if target.sends(ExtraMember::StreamOptions) {
+        if target.allows_extra(ExtraMember::StreamOptions) {
             out.push_str(r#","stream_options":{"include_usage":true}"#);
         }
     }
@@ -122,7 +122,7 @@ fn is_replaced_by_effort(target: &AttemptTarget<'_>, effort: ReasoningEffort, na
 
 /// Returns true if the engine accepts a switch for thinking.
 fn has_thinking_switch(target: &AttemptTarget<'_>) -> bool {
-    target.capabilities.thinking_switch && target.sends(ExtraMember::ThinkingSwitch)
+    target.capabilities.thinking_switch && target.allows_extra(ExtraMember::ThinkingSwitch)
 }
 
 /// Writes a member with the request's edits applied.

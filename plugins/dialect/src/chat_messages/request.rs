@@ -197,7 +197,7 @@ fn response_schema(ask: &InferenceRequest) -> Result<Option<Cow<'_, [u8]>>, ApiE
 /// Returns the reasoning effort of the client, or that of the preset.
 fn effective_effort(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> ReasoningEffort {
     let abilities = target.capabilities;
-    if !target.sends(ExtraMember::Thinking) {
+    if !target.allows_extra(ExtraMember::Thinking) {
         return ReasoningEffort::default();
     }
     let said = ReasoningEffort::from_request(ask);

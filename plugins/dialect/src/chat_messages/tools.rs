@@ -68,7 +68,7 @@ fn write_tool_choice(
     target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
 ) {
-    let one = if parallel_tools || !target.sends(ExtraMember::ParallelTools) {
+    let one = if parallel_tools || !target.allows_extra(ExtraMember::ParallelTools) {
         "}"
     } else {
         r#","disable_parallel_tool_use":true}"#
@@ -85,7 +85,7 @@ fn write_tool_choice(
             out.push_byte(b'"');
             out.push_str(one);
         }
-        _ if !target.sends(ExtraMember::ToolChoice) => {}
+        _ if !target.allows_extra(ExtraMember::ToolChoice) => {}
         _ => {
             out.push_str(r#","tool_choice":{"type":"auto""#);
             out.push_str(one);

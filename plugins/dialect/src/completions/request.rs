@@ -186,7 +186,7 @@ fn finish(
     }
     if ask.stream {
         out.push_str(",\"stream\":true");
-        if target.sends(ExtraMember::StreamOptions) {
+        if target.allows_extra(ExtraMember::StreamOptions) {
             out.push_str(",\"stream_options\":{\"include_usage\":true}");
         }
     }

@@ -50,7 +50,7 @@ pub(super) fn build_request(
     write_thinking(ask, target, &mut out);
     if ask.stream {
         out.push_str(r#","stream":true"#);
-        if target.sends(ExtraMember::StreamOptions) {
+        if target.allows_extra(ExtraMember::StreamOptions) {
             out.push_str(r#","stream_options":{"include_usage":true}"#);
         }
     }
@@ -114,7 +114,7 @@ fn write_tools(
     let kind =
         json_cursor::member_value(choice, "type").and_then(json_cursor::parse_string).unwrap_or_default();
     match &*kind {
-        "" | "auto" if !target.sends(ExtraMember::ToolChoice) => {}
+        "" | "auto" if !target.allows_extra(ExtraMember::ToolChoice) => {}
         "" | "auto" => out.push_str(r#","tool_choice":"auto""#),
         "any" => out.push_str(r#","tool_choice":"required""#),
         "none" => out.push_str(r#","tool_choice":"none""#),
@@ -136,7 +136,7 @@ fn write_tools(
         }
     }
     let parallel = target.capabilities.accepts_parameter("parallel_tool_calls")
-        && target.sends(ExtraMember::ParallelTools);
+        && target.allows_extra(ExtraMember::ParallelTools);
     if !ask.parallel_tools && parallel {
         out.push_str(r#","parallel_tool_calls":false"#);
     }
@@ -265,7 +265,7 @@ fn write_response_format(
                 r#","response_format":{"type":"json_schema","json_schema":{"name":"output","schema":"#,
             );
             out.push_source(schema);
-            out.push_str(if target.sends(ExtraMember::Strict) { r#","strict":true}}"# } else { "}}" });
+            out.push_str(if target.allows_extra(ExtraMember::Strict) { r#","strict":true}}"# } else { "}}" });
             Ok(())
         }
         ("json_schema", None) => Err(ApiError::invalid(
@@ -285,7 +285,10 @@ fn write_thinking(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut 
     let kind =
         json_cursor::member_value(thinking, "type").and_then(json_cursor::parse_string).unwrap_or_default();
     let disabled = kind == "disabled";
-    if target.capabilities.thinking_switch && target.sends(ExtraMember::ThinkingSwitch) && !kind.is_empty() {
+    if target.capabilities.thinking_switch
+        && target.allows_extra(ExtraMember::ThinkingSwitch)
+        && !kind.is_empty()
+    {
         out.push_str(r#","chat_template_kwargs":{"enable_thinking":"#);
         out.push_str(if disabled { "false}" } else { "true}" });
         if disabled {
@@ -293,7 +296,8 @@ fn write_thinking(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut 
             return;
         }
     }
-    if !target.capabilities.accepts_parameter("reasoning_effort") || !target.sends(ExtraMember::Effort) {
+    if !target.capabilities.accepts_parameter("reasoning_effort") || !target.allows_extra(ExtraMember::Effort)
+    {
         return;
     }
     let effort = ask

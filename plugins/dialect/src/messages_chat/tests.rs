@@ -41,7 +41,7 @@ fn admitted_request(dialect: Dialect, body: &[u8]) -> InferenceRequest {
             r#""content":"""#,
             "x-anthropic-billing-header",
         ];
-        ask.said = HistoryFeatures {
+        ask.history = HistoryFeatures {
             late_system_messages: text.contains(r#""role":"system""#),
             removable_text: idle.iter().any(|idle| text.contains(idle)),
             nonstandard_ids: text.contains(r#"functions."#),

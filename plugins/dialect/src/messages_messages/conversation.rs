@@ -49,8 +49,8 @@ pub(super) struct RewrittenConversation<'a> {
 impl<'a> RewrittenConversation<'a> {
     /// Returns the rewritten conversation; `None` if the client's members can be forwarded unchanged.
     pub(super) fn rewrite(ask: &'a InferenceRequest, target: &AttemptTarget<'_>) -> Option<Self> {
-        let fold = ask.said.late_system_messages && !target.capabilities.system_anywhere;
-        if !fold && !ask.said.removable_text && !ask.said.nonstandard_ids {
+        let fold = ask.history.late_system_messages && !target.capabilities.system_anywhere;
+        if !fold && !ask.history.removable_text && !ask.history.nonstandard_ids {
             return None;
         }
         let system =

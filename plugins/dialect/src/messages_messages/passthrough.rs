@@ -35,7 +35,7 @@ pub(super) struct StreamPassthrough {
     /// True if the shadow continues with another provider.
     is_rescued: bool,
     format: BodyFormat,
-    shadow: StreamTranslator,
+    observer: StreamTranslator,
     sse_decoder: sse::SseDecoder,
     decoder: MessagesDecoder,
     model: String,
@@ -77,7 +77,7 @@ impl StreamPassthrough {
             is_rescued: false,
             format: BodyFormat::Unknown,
             initial_usage: manner.start_usage(None),
-            shadow: StreamTranslator::new(ask, target, Box::new(MessagesStreamWriter::new(manner))),
+            observer: StreamTranslator::new(ask, target, Box::new(MessagesStreamWriter::new(manner))),
             sse_decoder: sse::SseDecoder::new(crate::decode::MAX_EVENT),
             decoder: MessagesDecoder::new(),
             model: target.answer_model.to_owned(),
@@ -109,7 +109,7 @@ impl StreamPassthrough {
                 events.push(AnswerEvent::Energy(measured));
                 Ok(())
             };
-            self.shadow.push_decoded(tell, &mut OutputBuffer::default())?;
+            self.observer.push_decoded(tell, &mut OutputBuffer::default())?;
         }
         if json::trim(&event.data).is_empty() {
             return Ok(());
@@ -119,7 +119,7 @@ impl StreamPassthrough {
         let passes = FORWARDED_EVENTS.contains(&kind);
         let lines = memchr::memchr(b'\n', &event.data).is_some();
         // An incomplete object or invalid UTF-8 would break the client's parser.
-        let over = self.shadow.progress() == StreamProgress::Ended;
+        let over = self.observer.progress() == StreamProgress::Ended;
         if ((passes || lines) && !seen.is_complete) || std::str::from_utf8(&event.data).is_err() {
             return if over { Ok(()) } else { Err(UpstreamError::new(UpstreamErrorKind::Malformed)) };
         }
@@ -129,11 +129,11 @@ impl StreamPassthrough {
             return self.process_event(&sse::SseEvent { data, ..sse::SseEvent::default() }, out);
         }
         let data = &event.data;
-        self.shadow.push_decoded(
+        self.observer.push_decoded(
             |events| self.decoder.decode_members(data, &seen, events),
             &mut OutputBuffer::default(),
         )?;
-        if self.shadow.progress() > StreamProgress::Pending {
+        if self.observer.progress() > StreamProgress::Pending {
             // Sent with the first content token, even if that token is hidden from the client.
             out.0.extend(self.held_message_start.take());
         }
@@ -157,7 +157,7 @@ impl StreamPassthrough {
                 }
             }
             "content_block_start" | "content_block_delta" | "content_block_stop"
-                if self.shadow.progress() == StreamProgress::Ended => {}
+                if self.observer.progress() == StreamProgress::Ended => {}
             "content_block_start" => self.forward_block_start(data, seen, out),
             "content_block_delta" | "content_block_stop" if self.hidden_blocks.contains(seen.index) => {}
             "content_block_stop" => self.forward_block_stop(data, seen.index.unwrap_or_default(), out),
@@ -176,7 +176,7 @@ impl StreamPassthrough {
                 }
                 self.flush_held(out);
             }
-            "ping" if self.shadow.progress() > StreamProgress::Pending => {
+            "ping" if self.observer.progress() > StreamProgress::Pending => {
                 out.push(sse::named_event(kind, data))
             }
             _ => {}
@@ -198,7 +198,7 @@ impl StreamPassthrough {
 
     /// Returns the `message_start` event with the client's name for the model.
     fn make_message_start(&self, data: &Bytes, message: Option<&[u8]>) -> Result<Bytes, UpstreamError> {
-        let known = self.shadow.usage().filter(|usage| usage.input > 0).unwrap_or(self.initial_usage);
+        let known = self.observer.usage().filter(|usage| usage.input > 0).unwrap_or(self.initial_usage);
         let renamed =
             message.and_then(|message| repair::repair_message_start(data, message, &self.model, &known));
         let renamed = renamed.ok_or(UpstreamError::new(UpstreamErrorKind::Malformed))?;
@@ -272,7 +272,7 @@ impl StreamPassthrough {
     }
 
     fn flush_held(&mut self, out: &mut OutputBuffer) {
-        if self.shadow.progress() > StreamProgress::Pending {
+        if self.observer.progress() > StreamProgress::Pending {
             out.0.append(&mut self.held_events.0);
         }
     }
@@ -287,7 +287,7 @@ impl StreamPassthrough {
         }
         let last = self.message_delta.take().unwrap_or_default();
         end.extend_from_slice(b"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":");
-        let finish = self.shadow.finish_reason().unwrap_or(FinishReason::Stop);
+        let finish = self.observer.finish_reason().unwrap_or(FinishReason::Stop);
         repair::write_final_delta(
             json_cursor::member_value(&last, "delta"),
             finish,

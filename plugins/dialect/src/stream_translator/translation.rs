@@ -41,7 +41,7 @@ impl StreamTranslation for StreamTranslator {
         let mut usage = self
             .reported_usage
             .filter(|_| !self.is_continuation)
-            .map(|stated| stated.within(&bounds, &counted))?;
+            .map(|stated| stated.clamp_to(&bounds, &counted))?;
         if self.progress >= StreamProgress::Finished {
             choices::correct_usage(&mut usage, &self.choice_bytes);
         }
@@ -49,7 +49,7 @@ impl StreamTranslation for StreamTranslator {
     }
 
     fn estimated_usage(&self) -> TokenUsage {
-        TokenUsage::estimate(self.prompt_bytes, self.output_bytes).within(&self.usage_bounds)
+        TokenUsage::estimate(self.prompt_bytes, self.output_bytes).clamp_to(&self.usage_bounds)
     }
 
     fn observation(&self) -> OfferObservation {
@@ -58,7 +58,7 @@ impl StreamTranslation for StreamTranslator {
         let usage = self
             .reported_usage
             .filter(|_| !self.is_continuation && self.progress >= StreamProgress::Finished);
-        let usage = usage.map(|stated| stated.within(&bounds, &counted));
+        let usage = usage.map(|stated| stated.clamp_to(&bounds, &counted));
         let miscounted =
             usage.is_some_and(|mut usage| choices::correct_usage(&mut usage, &self.choice_bytes));
         OfferObservation { reasoning_name: self.decoder.reasoning_name(), is_miscounted: miscounted }
@@ -92,7 +92,7 @@ impl StreamTranslation for StreamTranslator {
             // The delivered text is a part of this provider's prompt.
             bounds.input = bounds.input.saturating_add(self.output_bytes as u64);
         }
-        let mut said = self.reported_usage.map_or(counted, |stated| stated.within(&bounds, &counted));
+        let mut said = self.reported_usage.map_or(counted, |stated| stated.clamp_to(&bounds, &counted));
         if self.progress >= StreamProgress::Finished {
             choices::correct_usage(&mut said, &self.choice_bytes);
         }

@@ -68,7 +68,9 @@ impl ProviderAdapter for OpenAiEmbeddings {
 /// Returns the members after the input.
 fn rest(embed: &EmbeddingTask, target: &AttemptTarget<'_>) -> String {
     let mut rest = String::new();
-    if target.capabilities.accepts_parameter("encoding_format") && target.sends(ExtraMember::EncodingFormat) {
+    if target.capabilities.accepts_parameter("encoding_format")
+        && target.allows_extra(ExtraMember::EncodingFormat)
+    {
         let form = if embed.as_base64 { "base64" } else { "float" };
         rest.push_str(&format!(r#","encoding_format":"{form}""#));
     }

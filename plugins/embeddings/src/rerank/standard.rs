@@ -57,7 +57,7 @@ impl ProviderAdapter for StandardRerank {
             let mut body = vec![Bytes::from(head), rerank.query.clone()];
             body.push(Bytes::from_static(br#","documents":"#));
             list(documents, &mut body);
-            let extra = if target.sends(ExtraMember::ReturnDocuments) { self.extra } else { "" };
+            let extra = if target.allows_extra(ExtraMember::ReturnDocuments) { self.extra } else { "" };
             body.push(Bytes::from_static(extra.as_bytes()));
             body.push(Bytes::from_static(b"}"));
             UpstreamRequest::json(body)

@@ -42,7 +42,7 @@ impl ProviderAdapter for TeiRerank {
             let mut body = vec![Bytes::from_static(br#"{"query":"#), rerank.query.clone()];
             body.push(Bytes::from_static(br#","texts":"#));
             list(documents, &mut body);
-            let scores = if target.sends(ExtraMember::RawScores) {
+            let scores = if target.allows_extra(ExtraMember::RawScores) {
                 format!(r#","raw_scores":{raw}}}"#)
             } else {
                 "}".into()

@@ -150,7 +150,7 @@ impl ImageShape {
             tail += &format!(",\"{name}\":{steps}");
         }
         let asks = matches!(self.voice, ImageDialect::Sides | ImageDialect::Size(_, true));
-        if asks && target.sends(ExtraMember::MediaFormat) {
+        if asks && target.allows_extra(ExtraMember::MediaFormat) {
             tail += ",\"response_format\":\"b64_json\"";
         }
         tail.push('}');

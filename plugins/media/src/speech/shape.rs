@@ -74,7 +74,7 @@ impl ProviderAdapter for TranscriptionShape {
             .ok_or_else(|| ApiError::unsupported("model", "model: it does not transcribe audio."))?;
         let mut parts = FormBuilder::new(target.id);
         parts.field("model", target.model);
-        let plain = !target.sends(ExtraMember::MediaFormat);
+        let plain = !target.allows_extra(ExtraMember::MediaFormat);
         match self.voice {
             FormDialect::Verbose if !plain => {
                 parts.common_fields(task);

@@ -68,7 +68,7 @@ fn validate_message<'d>(
     let role = read::required(role, &role_path, read::QuotedAlternatives(ROLES))?;
     message.name.map(|name| read::string(name, &at.key("name"))).transpose()?;
     let role_named = read::one_of(role, &role_path, ROLES)?;
-    message.record_features(role_named, index, &mut found.said);
+    message.record_features(role_named, index, &mut found.history);
     match role_named {
         "developer" => {
             found.edits.replace(role.range(), r#""system""#);
@@ -139,12 +139,12 @@ impl<'d> ChatMessage<'d> {
     }
 
     /// Records features that some providers do not accept unchanged.
-    fn record_features(&self, role: &str, index: usize, said: &mut HistoryFeatures) {
-        said.late_system_messages |= index > 0 && matches!(role, "system" | "developer");
-        said.results |= matches!(role, "tool" | "function");
-        said.calls |=
+    fn record_features(&self, role: &str, index: usize, features: &mut HistoryFeatures) {
+        features.late_system_messages |= index > 0 && matches!(role, "system" | "developer");
+        features.results |= matches!(role, "tool" | "function");
+        features.calls |=
             self.tool_calls.or(self.tool_call_id).or(self.function_call).is_some() || role == "function";
-        said.reasoning |= self.reasoning.0.or(self.reasoning.1).is_some();
+        features.reasoning |= self.reasoning.0.or(self.reasoning.1).is_some();
     }
 
     /// Validates the content of a system or user message, which is required.

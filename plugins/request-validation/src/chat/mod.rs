@@ -53,7 +53,7 @@ pub fn chat(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, Api
 struct ChatFindings {
     edits: BodyEdits,
     needs: RequiredCapabilities,
-    said: HistoryFeatures,
+    history: HistoryFeatures,
     images: u32,
     /// Bytes of inline media.
     media: usize,
@@ -106,7 +106,7 @@ fn validate_request(body: &[u8], limits: &RequestLimits) -> Result<InferenceRequ
         responses: None,
         prompt_bytes: text_bytes.saturating_sub(found.media),
         images: found.images,
-        said: found.said,
+        history: found.history,
     })
 }
 

@@ -88,7 +88,7 @@ pub(super) fn validate_block<'d>(
     match read::one_of(kind, &path, place.type_names())? {
         "text" => {
             let text = string(text, "text")?;
-            found.said.removable_text |= text.is_blank();
+            found.history.removable_text |= text.is_blank();
             return Ok(if text.string_bytes().is_empty() {
                 ParsedBlock::Empty
             } else {
@@ -123,7 +123,7 @@ fn validate_tool_use<'d>(
     let path = at.key("input");
     read::check_object(read::required(input, &path, "an object")?, &path)?;
     let id = read::required_text(id, &at.key("id"))?;
-    found.said.nonstandard_ids |= !is_plain(id);
+    found.history.nonstandard_ids |= !is_plain(id);
     Ok(id)
 }
 
@@ -138,7 +138,7 @@ fn validate_tool_result<'d>(
         .map(|content| validate_content(content, &at.key("content"), BlockContext::Result, found))
         .transpose()?;
     let call = read::required_text(call, &at.key("tool_use_id"))?;
-    found.said.nonstandard_ids |= !is_plain(call);
+    found.history.nonstandard_ids |= !is_plain(call);
     Ok(call)
 }
 
@@ -173,7 +173,7 @@ pub(super) fn validate_texts(
     found: &mut MessagesFindings,
 ) -> Result<(), ApiError> {
     if content.is_string() {
-        found.said.removable_text |= content.is_blank();
+        found.history.removable_text |= content.is_blank();
         return Ok(());
     }
     if !content.is_array() {
@@ -186,7 +186,7 @@ pub(super) fn validate_texts(
         read::one_of(read::required(kind, &path, "\"text\"")?, &path, &["text"])?;
         let path = at.key("text");
         let text = read::string(read::required(text, &path, "a string")?, &path)?;
-        found.said.removable_text |= text.is_blank() || text.string_bytes().starts_with(BILLING_HEADER);
+        found.history.removable_text |= text.is_blank() || text.string_bytes().starts_with(BILLING_HEADER);
     }
     Ok(())
 }

@@ -71,7 +71,7 @@ impl<'d> ToolUseTracker<'d> {
                 self.validate_assistant(content, &path, index, found)?;
             }
             _ => {
-                found.said.late_system_messages = true;
+                found.history.late_system_messages = true;
                 block::validate_texts(content, &path, found)?;
             }
         }
@@ -113,10 +113,10 @@ impl<'d> ToolUseTracker<'d> {
         found: &mut MessagesFindings,
     ) -> Result<(), ApiError> {
         if content.is_string() {
-            found.said.removable_text |= content.is_blank();
+            found.history.removable_text |= content.is_blank();
             return Ok(());
         }
-        found.said.removable_text |= content.is_empty_value();
+        found.history.removable_text |= content.is_empty_value();
         for (index, block) in blocks(content, at)?.enumerate() {
             let path = at.index(index);
             if let ParsedBlock::ToolUse(id) =

@@ -69,7 +69,7 @@ struct MessagesFindings {
     images: u32,
     /// Bytes of inline media.
     media: usize,
-    said: HistoryFeatures,
+    history: HistoryFeatures,
 }
 
 fn validate_request(
@@ -121,6 +121,6 @@ fn validate_request(
         responses: None,
         prompt_bytes: text_bytes.saturating_sub(found.media),
         images: found.images,
-        said: found.said,
+        history: found.history,
     })
 }

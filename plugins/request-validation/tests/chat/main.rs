@@ -97,7 +97,7 @@ fn null_is_absent_for_every_optional_field() {
 
 #[test]
 fn parameters_that_some_providers_reject_are_detected() {
-    let said = |messages: &str| taken(&conversation(messages)).said;
+    let said = |messages: &str| taken(&conversation(messages)).history;
     let user = r#"{"role":"user","content":"\"reasoning\" \"tool_call_id\" \"system\""}"#;
     let system = r#"{"role":"system","content":"s"}"#;
     assert_eq!(said(&format!("{system},{user}")), HistoryFeatures::default());

@@ -169,8 +169,8 @@ impl CircuitBreaker {
     #[must_use]
     pub fn failure_ratio(&self, now: Duration) -> f64 {
         let seen = self.window.totals(now);
-        let failed = f64::from(self.counted_failures(now, seen.bad)) + f64::from(seen.limited);
-        failed / (f64::from(seen.good) + failed + 2.0)
+        let failed = f64::from(self.counted_failures(now, seen.failures)) + f64::from(seen.limited);
+        failed / (f64::from(seen.successes) + failed + 2.0)
     }
 
     /// Requests permission for an attempt. Always granted if closed. If half open, takes a probe permit, which
@@ -255,7 +255,7 @@ impl CircuitBreaker {
         self.consecutive_429 = 0;
         // Real requests outrank checks: an invalid health path must not eject an offer that answers.
         self.failed_checks = 0;
-        self.window.add(now, OutcomeCounts { good: 1, ..OutcomeCounts::default() });
+        self.window.add(now, OutcomeCounts { successes: 1, ..OutcomeCounts::default() });
         let (good, round, probing, last_probe) = match self.phase {
             BreakerPhase::Closed => return,
             // Success of an ejected offer, used because no other was better: counts as a probe.
@@ -276,7 +276,7 @@ impl CircuitBreaker {
     fn on_failure(&mut self, now: Duration, client: Option<BreakerClient>) {
         self.failures = self.failures.saturating_add(1);
         self.failure_origin = self.failure_origin.merge(FailureOrigin::from_client(client));
-        self.window.add(now, OutcomeCounts { bad: 1, ..OutcomeCounts::default() });
+        self.window.add(now, OutcomeCounts { failures: 1, ..OutcomeCounts::default() });
         if let Some(client) = client {
             self.clients.record_failure(self.window.slice_number(now), client);
         }
@@ -290,7 +290,7 @@ impl CircuitBreaker {
                 self.open(now);
             }
             BreakerPhase::Closed => {
-                let OutcomeCounts { good, bad, .. } = self.window.totals(now);
+                let OutcomeCounts { successes: good, failures: bad, .. } = self.window.totals(now);
                 let bad = self.counted_failures(now, bad);
                 let volume = good.saturating_add(bad);
                 let share = f64::from(bad) / f64::from(volume.max(1));

@@ -16,8 +16,8 @@ pub(super) struct OutcomeWindow {
 /// Number of attempts by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OutcomeCounts {
-    pub(super) good: u32,
-    pub(super) bad: u32,
+    pub(super) successes: u32,
+    pub(super) failures: u32,
     /// Responses with status 429.
     pub(super) limited: u32,
 }
@@ -25,8 +25,8 @@ pub(super) struct OutcomeCounts {
 impl OutcomeCounts {
     const fn sum(self, other: Self) -> Self {
         Self {
-            good: self.good.saturating_add(other.good),
-            bad: self.bad.saturating_add(other.bad),
+            successes: self.successes.saturating_add(other.successes),
+            failures: self.failures.saturating_add(other.failures),
             limited: self.limited.saturating_add(other.limited),
         }
     }

@@ -55,7 +55,7 @@ pub(super) struct ChoiceOutcome {
     pub(super) index: u32,
     ended: Result<WriteOutcome, ApiError>,
     /// True if all candidates were at their limit.
-    pub(super) crowded: bool,
+    pub(super) is_provider_full: bool,
     /// Usage of the choice, and its offer.
     pub(super) part: Option<Part>,
     pub(super) finish: Option<FinishReason>,
@@ -89,7 +89,7 @@ impl<'a> ChoiceContext<'a> {
             deadline: run.deadline,
             at: run.received_at,
             progress: run.progress.min(ResponseProgress::HeadSent),
-            reclaim_signal: x.caller.asked_back(),
+            reclaim_signal: x.caller.recall_token(),
             cancel: CancellationToken::default(),
             first_provider: Arc::default(),
             earlier_attempts: u64::try_from(x.record.attempts.len()).unwrap_or(u64::MAX),
@@ -195,6 +195,15 @@ pub(super) fn request_choice<'s>(
         let mut body = BytesMut::new();
         line.take_response().iter().for_each(|piece| body.extend_from_slice(piece));
         let (part, finish) = line.take_part();
-        ChoiceOutcome { index, ended, crowded, part, finish, body: body.freeze(), spent, record }
+        ChoiceOutcome {
+            index,
+            ended,
+            is_provider_full: crowded,
+            part,
+            finish,
+            body: body.freeze(),
+            spent,
+            record,
+        }
     })
 }

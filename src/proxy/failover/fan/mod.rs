@@ -79,7 +79,7 @@ pub(super) async fn run(
     let failed = |offer: usize| course.failed_attempts().iter().any(|attempt| attempt.offer == offer);
     let seed = ChoiceContext::of(run, failed);
     let mut parts: Vec<Part> =
-        run.translation.as_deref().and_then(|reply| Part::begun(run, reply)).into_iter().collect();
+        run.translation.as_deref().and_then(|reply| Part::start(run, reply)).into_iter().collect();
     if !run.progress.has_content() {
         (run.translation, run.attempt_started) =
             (streaming::error_translation(run).filter(|_| run.request.stream), None);
@@ -133,7 +133,7 @@ async fn run_choices(
             biased;
             Some(piece) = pieces.recv() => ChoiceEvent::Piece(piece),
             end = next_end(&mut active) => ChoiceEvent::End(Box::new(end)),
-            () = run.exchange.caller.gone(), if halt.is_none() => ChoiceEvent::Disconnected,
+            () = run.exchange.caller.disconnected(), if halt.is_none() => ChoiceEvent::Disconnected,
         };
         match event {
             ChoiceEvent::Piece(_) if halt.is_some() => {}
@@ -152,7 +152,7 @@ async fn run_choices(
                 }
                 end.merge_into(run);
                 // The other choices hold the permits: this one waits for the next free permit.
-                if end.crowded && halt.is_none() && !active.is_empty() {
+                if end.is_provider_full && halt.is_none() && !active.is_empty() {
                     width = active.len();
                     waiting.push_front(end.index);
                     continue;

@@ -24,7 +24,7 @@ pub fn check(bytes: &[u8]) {
             assert!(!report.mistakes.is_empty(), "refused without a word");
             assert_eq!(format!("{:?}", report.mistakes), format!("{:?}", again.mistakes));
             for mistake in &report.mistakes {
-                assert!(!mistake.why.is_empty());
+                assert!(!mistake.reason.is_empty());
                 assert!(!mistake.to_string().contains(SECRET), "a secret is told: {mistake}");
             }
         }

@@ -16,11 +16,11 @@ impl StreamTranslation for StreamPassthrough {
             self.format = BodyFormat::of(&bytes);
         }
         if self.is_shadow_active() {
-            return self.shadow.push(bytes, out);
+            return self.observer.push(bytes, out);
         }
         self.sse_decoder.push(bytes);
         while let Some(event) = self.sse_decoder.next() {
-            if self.shadow.progress() == StreamProgress::Ended {
+            if self.observer.progress() == StreamProgress::Ended {
                 return Ok(());
             }
             let event =
@@ -32,10 +32,10 @@ impl StreamTranslation for StreamPassthrough {
 
     fn end(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
         if self.is_shadow_active() {
-            return self.shadow.end(out);
+            return self.observer.end(out);
         }
         if let Some(event) = self.sse_decoder.end()
-            && self.shadow.progress() < StreamProgress::Ended
+            && self.observer.progress() < StreamProgress::Ended
         {
             // An incomplete event means that the stream was truncated, not that it is malformed.
             self.process_event(&event, out).map_err(|fault| match fault.kind {
@@ -43,31 +43,31 @@ impl StreamTranslation for StreamPassthrough {
                 _ => fault,
             })?;
         }
-        self.shadow.end(&mut OutputBuffer::default())
+        self.observer.end(&mut OutputBuffer::default())
     }
 
     fn progress(&self) -> StreamProgress {
-        self.shadow.progress()
+        self.observer.progress()
     }
 
     fn usage(&self) -> Option<TokenUsage> {
-        self.shadow.usage()
+        self.observer.usage()
     }
 
     fn output_bytes(&self) -> usize {
-        self.shadow.output_bytes()
+        self.observer.output_bytes()
     }
 
     fn generated_bytes(&self) -> usize {
-        self.shadow.generated_bytes()
+        self.observer.generated_bytes()
     }
 
     fn estimated_usage(&self) -> TokenUsage {
-        self.shadow.estimated_usage()
+        self.observer.estimated_usage()
     }
 
     fn attempt_usage(&self) -> TokenUsage {
-        self.shadow.attempt_usage()
+        self.observer.attempt_usage()
     }
 
     fn buffered_bytes(&self) -> usize {
@@ -82,30 +82,30 @@ impl StreamTranslation for StreamPassthrough {
             + ends
             + self.sse_decoder.buffered_bytes()
             + self.decoder.inputs()
-            + self.shadow.buffered_bytes()
+            + self.observer.buffered_bytes()
     }
 
     fn measured_energy(&self) -> Option<MeasuredEnergy> {
-        self.shadow.measured_energy()
+        self.observer.measured_energy()
     }
 
     fn has_invalid_output(&self) -> bool {
-        self.shadow.has_invalid_output()
+        self.observer.has_invalid_output()
     }
 
     fn finish_reason(&self) -> Option<FinishReason> {
-        self.shadow.finish_reason()
+        self.observer.finish_reason()
     }
 
     fn delivered_text(&mut self) -> Option<String> {
-        if self.has_foreign_events && !self.is_rescued { None } else { self.shadow.delivered_text() }
+        if self.has_foreign_events && !self.is_rescued { None } else { self.observer.delivered_text() }
     }
 
     fn start_rescue(&mut self, target: &AttemptTarget<'_>, how: RescueMode) -> bool {
         if self.has_foreign_events && !self.is_rescued {
             return false;
         }
-        let taken = self.shadow.start_rescue(target, how);
+        let taken = self.observer.start_rescue(target, how);
         if taken {
             self.is_rescued = true;
             // Held events open or close blocks that the shadow opens or closes itself.
@@ -116,24 +116,24 @@ impl StreamTranslation for StreamPassthrough {
 
     fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut OutputBuffer) {
         if self.is_shadow_active() {
-            return self.shadow.write_end(usage, objects, out);
+            return self.observer.write_end(usage, objects, out);
         }
-        if self.shadow.has_invalid_output() {
+        if self.observer.has_invalid_output() {
             out.0.extend(self.held_message_start.take());
             out.0.append(&mut self.held_events.0);
             out.push(messages::invalid_output_event(&self.id, objects));
         } else {
             self.write_final_events(usage, objects, out);
         }
-        self.shadow.write_end(usage, &[], &mut OutputBuffer::default());
+        self.observer.write_end(usage, &[], &mut OutputBuffer::default());
     }
 
     fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut OutputBuffer) {
         if self.is_shadow_active() {
-            return self.shadow.write_error(refusal, request_id, out);
+            return self.observer.write_error(refusal, request_id, out);
         }
         let envelope = error::error_envelope(Dialect::Messages, refusal, request_id);
         out.push(sse::named_event("error", &envelope));
-        self.shadow.write_error(refusal, request_id, &mut OutputBuffer::default());
+        self.observer.write_error(refusal, request_id, &mut OutputBuffer::default());
     }
 }
