@@ -45,8 +45,8 @@ impl ChangeFeed {
         loop {
             let page = self.audit.list(self.last, PAGE_ENTRIES)?;
             for entry in page.entries {
-                let target = entry.said.target.as_str();
-                match entry.said.what.split_once('.') {
+                let target = entry.description.target.as_str();
+                match entry.description.what.split_once('.') {
                     Some(("key", _)) => {
                         let _turn = write_lock.lock();
                         if let Some(key) = self.keys.get(target)? {

@@ -50,7 +50,7 @@ impl KeyUsage {
     #[must_use]
     pub fn take_spend(&self, now: Duration) -> (SpendRecord, SpendRecord) {
         let mut inner = self.0.lock();
-        let within = |period| inner.meter.spend().within(period, now);
+        let within = |period| inner.meter.spend().spent_in(period, now);
         let before = inner.written;
         // After the clock went back, spending counts in the newest day.
         let at = now.as_secs().max(before.at);

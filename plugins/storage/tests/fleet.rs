@@ -6,7 +6,7 @@ mod flaky;
 #[path = "support/fleet_model.rs"]
 mod fleet_model;
 
-use fleet_model::World;
+use fleet_model::{PlantedBug, World};
 use penstock_storage::{Store, StoreOptions, open, open_in_memory};
 use std::sync::Arc;
 
@@ -64,4 +64,18 @@ fn the_check_finds_planted_faults() {
     let world = run(&open_in_memory(), 2_000, 0, 3, 300);
     world.plant_double_charge();
     assert!(world.check().unwrap_err().ends_with("is charged twice"));
+}
+
+#[test]
+fn the_check_finds_replicas_without_a_fence_or_that_report_twice() {
+    for bug in [PlantedBug::LostFence, PlantedBug::DoubleReport] {
+        let store = open_in_memory();
+        let mut world = World::new(&[store.clone(), store.clone(), store], 3_000, 30, 1);
+        world.replicas.iter_mut().for_each(|replica| replica.bug = bug);
+        let found = (0..3_000).find_map(|_| {
+            world.step();
+            world.check().err()
+        });
+        assert!(found.is_some(), "{bug:?}");
+    }
 }

@@ -17,7 +17,7 @@ impl Settings {
     pub fn restart_only(&self) -> RestartOnlySettings {
         let Self {
             listen: ListenSettings { http, https, public_url: _, hosts: _, cors: _, documentation: _, admin },
-            storage: StorageSettings { path: storage, ballast_bytes, engine, pepper },
+            storage,
             exports: ExportSettings { path: exports, every: _, keep: _ },
             spool: SpoolSettings { path: spool, memory, disk },
             files: FileSettings { path: files, upload: _, disk: _, per_key: _, keep_free: _, retention: _ },
@@ -54,20 +54,11 @@ impl Settings {
             providers: _,
             offers: _,
         } = self;
-        let https = https.as_ref().map(|https| https.address);
-        // Digest of the secret, to detect a change.
-        let pepper = pepper.as_ref().map(|pepper| Sha256::digest(pepper.reveal()));
-        let (database, password) = database_digests(engine);
-        RestartOnlySettings(vec![
+        let mut values = storage_values(storage);
+        values.extend([
             ("listen.http", format!("{http:?}")),
-            ("listen.https", format!("{https:?}")),
+            ("listen.https", format!("{:?}", https.as_ref().map(|https| https.address))),
             ("listen.admin", admin.to_string()),
-            ("storage.path", storage.display().to_string()),
-            ("storage.ballast", ballast_bytes.to_string()),
-            ("storage.engine", database.is_some().to_string()),
-            ("storage.url", format!("{database:?}")),
-            ("storage.password", format!("{password:?}")),
-            ("storage.pepper", format!("{pepper:?}")),
             ("storage.export.path", exports.display().to_string()),
             ("spool.path", spool.display().to_string()),
             ("spool.memory", memory.to_string()),
@@ -78,7 +69,8 @@ impl Settings {
             ("process.drain", format!("{drain:?}")),
             ("process.core_dumps", core_dumps.to_string()),
             ("simulated", simulated_providers(simulators)),
-        ])
+        ]);
+        RestartOnlySettings(values)
     }
 }
 
@@ -89,6 +81,21 @@ impl RestartOnlySettings {
         let pairs = self.0.iter().zip(fresh.restart_only().0);
         pairs.filter(|(now, then)| now.1 != then.1).map(|(now, _)| now.0).collect()
     }
+}
+
+/// Describes the settings of the store; secrets by their digests.
+fn storage_values(storage: &StorageSettings) -> Vec<(&'static str, String)> {
+    let StorageSettings { path, ballast_bytes, engine, pepper } = storage;
+    let pepper = pepper.as_ref().map(|pepper| Sha256::digest(pepper.reveal()));
+    let (database, password) = database_digests(engine);
+    vec![
+        ("storage.path", path.display().to_string()),
+        ("storage.ballast", ballast_bytes.to_string()),
+        ("storage.engine", database.is_some().to_string()),
+        ("storage.url", format!("{database:?}")),
+        ("storage.password", format!("{password:?}")),
+        ("storage.pepper", format!("{pepper:?}")),
+    ]
 }
 
 /// Returns digests of the database's URL and password, to detect a change; `None` for the embedded store.

@@ -84,7 +84,8 @@ pub struct PoolRequest {
 /// Error of a strand.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FleetError {
-    /// Strand that was buried: nothing of the call was applied, and the process has to join again.
+    /// Strand that was buried: nothing of this call was applied, and the process has to join again. If an earlier try of
+    /// the same turn had an unknown outcome, the rows of [`Turn::with`] tell whether it was applied.
     #[error("another gateway took this one for dead")]
     Buried,
     /// Error of the store.

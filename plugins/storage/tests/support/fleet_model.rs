@@ -19,9 +19,22 @@ const CHARGES: StoreTable = StoreTable::Lines;
 /// Served request: its number, pool and cost.
 type Served = (u64, String, i64);
 
+/// Mistake of the replicas that the check has to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code)]
+pub enum PlantedBug {
+    None,
+    /// A report of a strand that was buried is applied.
+    LostFence,
+    /// A report whose outcome is unknown is sent again as a new one.
+    DoubleReport,
+}
+
 /// One process.
 pub struct Replica {
     fleet: SharedFleet,
+    store: Arc<dyn Store>,
+    pub bug: PlantedBug,
     strand: Option<Strand>,
     lease: BTreeMap<String, i64>,
     /// Requests that are not known to be charged.
@@ -65,8 +78,11 @@ impl World {
                 }
             };
             let store = FlakyStore { store: store.clone(), next_failure: Box::new(next_failure) };
+            let store: Arc<dyn Store> = Arc::new(store);
             Replica {
-                fleet: SharedFleet::new(Arc::new(store)),
+                fleet: SharedFleet::new(store.clone()),
+                store,
+                bug: PlantedBug::None,
                 strand: None,
                 lease: BTreeMap::new(),
                 unreported: Vec::new(),
@@ -256,9 +272,27 @@ impl Replica {
                     self.is_stale = false;
                 }
             }
-            Err(FleetError::Buried) => self.forget(),
+            Err(FleetError::Buried) => {
+                if self.bug == PlantedBug::LostFence {
+                    self.report_unfenced(strand, turn);
+                }
+                self.forget();
+            }
+            Err(_) if self.bug == PlantedBug::DoubleReport => {
+                self.strand = Some(Strand { beat: strand.beat + 1, ..strand });
+            }
             Err(_) => self.in_flight = Some((turn, count)),
         }
+    }
+
+    /// Applies a report without the proof that the strand is alive.
+    fn report_unfenced(&self, strand: Strand, turn: Turn) {
+        let mut batch = turn.with;
+        for PoolAmount { pool, amount } in turn.spent {
+            let part = [b"fleet/part/", &strand.id.to_be_bytes()[..], pool.as_bytes()].concat();
+            batch = batch.add(StoreTable::Meta, part, -amount, None, None);
+        }
+        let _ = self.store.apply(batch);
     }
 
     fn new_turn(&self, strand: Strand) -> (Turn, usize) {
