@@ -28,6 +28,6 @@ fn terms_that_were_recorded_twice_are_rebuilt() {
         let ledger = LedgerStore::open_read_only(store.clone());
         assert_eq!(ledger.balance("acme").unwrap().unwrap().credits, 12);
         assert_eq!(ledger.entry_number("terms t").unwrap(), Some(2));
-        assert!(report::verify(&ledger).unwrap().good());
+        assert!(report::verify(&ledger).unwrap().is_intact());
     }
 }
