@@ -40,6 +40,9 @@ pub fn not_ready(app: &AppState) -> Option<&'static str> {
     if app.is_draining() {
         return Some("draining");
     }
+    if !app.is_serving() {
+        return Some("starting");
+    }
     match app.stores.store.health() {
         // Every gateway of a database would leave its load balancer at once, while requests can go on.
         StoreHealth::Ready | StoreHealth::Full | StoreHealth::Unreachable { .. } => {}

@@ -98,6 +98,10 @@ impl RunningGateway {
         };
         let built = spawn_blocking(build).await.map_err(|_| "The gateway could not be built.".to_owned())?;
         let (app, holds, arrival) = built?;
+        if arrival.is_some() {
+            // The sockets never stop to accept.
+            app.set_serving();
+        }
         let (http, https, admin_address) = (public.http_addresses(), public.https_address(), admin.address);
         let mut sockets = public.clone_sockets()?;
         let admin_sockets = AdminSockets::clone_of(&admin, &dashboard)?;
@@ -112,6 +116,7 @@ impl RunningGateway {
         BatchManager::start(&app.batch).await?;
         let (accepting, threads) = public.serve(&app, &proxy, &stopped)?;
         tasks.extend(accepting);
+        app.set_serving();
         if let Some(arrival) = arrival {
             predecessor::serve_predecessor(arrival, &app, holds)?;
         }

@@ -43,6 +43,30 @@ pub struct KeyCache {
 pub struct SpendDelta {
     due: Vec<Arc<Principal>>,
     rows: Vec<(SpendOwner, SpendRecord)>,
+    /// Limiters of the rows, with what was written before.
+    before: Vec<(UsageOwner, SpendRecord)>,
+}
+
+/// Owner of a limiter.
+enum UsageOwner {
+    Key(Arc<Principal>),
+    Account(Arc<CachedAccount>),
+}
+
+impl UsageOwner {
+    fn usage(&self) -> &KeyUsage {
+        match self {
+            Self::Key(principal) => principal.limiter(),
+            Self::Account(account) => &account.limiter,
+        }
+    }
+
+    fn row_owner(&self) -> SpendOwner {
+        match self {
+            Self::Key(principal) => SpendOwner::Key(principal.public_id.to_string()),
+            Self::Account(account) => SpendOwner::Account(account.id.to_string()),
+        }
+    }
 }
 
 impl KeyCache {
@@ -235,28 +259,36 @@ impl KeyCache {
     pub fn take_spends(&self) -> SpendDelta {
         let due = std::mem::take(&mut *self.budgeted_principals.lock());
         let now = self.clock.calendar_now();
-        let mut rows: FastMap<SpendOwner, SpendRecord> = HashMap::default();
+        let mut owners: FastMap<SpendOwner, UsageOwner> = HashMap::default();
         for principal in &due {
             // Cleared before the read: a later charge marks it again.
             principal.live.spend_due.store(false, Ordering::Release);
             principal.account.spend_due.store(false, Ordering::Release);
-            rows.insert(SpendOwner::Key(principal.public_id.to_string()), principal.limiter().spent(now));
-            rows.insert(
-                SpendOwner::Account(principal.account.id.to_string()),
-                principal.account.limiter.spent(now),
-            );
+            for owner in [UsageOwner::Key(principal.clone()), UsageOwner::Account(principal.account.clone())]
+            {
+                owners.insert(owner.row_owner(), owner);
+            }
         }
-        SpendDelta { due, rows: rows.into_iter().collect() }
+        let (mut rows, mut before) = (Vec::with_capacity(owners.len()), Vec::with_capacity(owners.len()));
+        for (row_owner, owner) in owners {
+            let (spent, written) = owner.usage().take_spend(now);
+            rows.push((row_owner, spent));
+            before.push((owner, written));
+        }
+        rows.retain(|(_, spent)| spent.day > 0 || spent.month > 0);
+        SpendDelta { due, rows, before }
     }
 
-    /// Writes spends; blocks. Returns false if they could not be written, and marks them again.
+    /// Writes spends, and what earlier calls could not write; blocks. Returns false if something could not be written: it
+    /// is written by the next call.
     pub fn write(&self, spent: SpendDelta, spends: &SpendStore) -> bool {
-        if spent.due.is_empty() {
-            return true;
+        let added = if spent.rows.is_empty() { Ok(()) } else { spends.add(&spent.rows) };
+        if added.is_err() {
+            spent.before.iter().for_each(|(owner, before)| owner.usage().put_back_spend(*before));
+            spent.due.iter().for_each(|principal| self.mark_spend(principal));
         }
-        let Err(error) = spends.put(&spent.rows) else { return true };
+        let Err(error) = added.and_then(|()| spends.flush()) else { return true };
         log::event(log::error(), "spends_not_written", &[("why", &error.to_string())]);
-        spent.due.iter().for_each(|principal| self.mark_spend(principal));
         false
     }
 

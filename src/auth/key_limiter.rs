@@ -15,6 +15,8 @@ pub struct KeyUsage(pub(crate) Mutex<LimiterState>);
 pub(crate) struct LimiterState {
     pub(crate) limits: UsageLimits,
     pub(crate) meter: UsageMeter,
+    /// Spending of this process and earlier ones that is in the store.
+    written: SpendRecord,
 }
 
 impl KeyUsage {
@@ -26,6 +28,7 @@ impl KeyUsage {
         Self(Mutex::new(LimiterState {
             limits: limits_of(limits),
             meter: UsageMeter::restored(spend.unwrap_or_default()),
+            written: spent.copied().unwrap_or_default(),
         }))
     }
 
@@ -40,6 +43,25 @@ impl KeyUsage {
         let inner = self.0.lock();
         let within = |period| inner.meter.spend().spent_in(period, now);
         SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at: now.as_secs() }
+    }
+
+    /// Takes the micro-credits spent since the last call, which have to be written; and what was written before, for
+    /// [`KeyUsage::put_back_spend`].
+    #[must_use]
+    pub fn take_spend(&self, now: Duration) -> (SpendRecord, SpendRecord) {
+        let mut inner = self.0.lock();
+        let within = |period| inner.meter.spend().spent_in(period, now);
+        let before = inner.written;
+        // After the clock went back, spending counts in the newest day.
+        let at = now.as_secs().max(before.at);
+        let spent = SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at };
+        inner.written = spent;
+        (spent.since(before), before)
+    }
+
+    /// Undoes the last [`KeyUsage::take_spend`].
+    pub fn put_back_spend(&self, before: SpendRecord) {
+        self.0.lock().written = before;
     }
 
     /// Returns the number of admitted requests since startup.

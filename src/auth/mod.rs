@@ -1,6 +1,7 @@
 //! Authentication of clients: API keys, their accounts and scopes, cached in memory.
 
 pub mod account_json;
+pub mod change_feed;
 pub mod key_cache;
 pub mod key_limiter;
 pub mod password;

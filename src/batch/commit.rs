@@ -327,7 +327,8 @@ fn output_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
         TransactionOp::Absent
         | TransactionOp::Present
         | TransactionOp::Equals(_)
-        | TransactionOp::Add { .. } => None,
+        | TransactionOp::Add { .. }
+        | TransactionOp::Sum(_) => None,
     });
     rows.map(|(operation, value)| RowWrite { table: operation.table, key: operation.key.clone(), value })
         .collect()

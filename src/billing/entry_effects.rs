@@ -10,19 +10,27 @@ pub(super) fn replacement_void(act: &EntryKind) -> Option<EntryKind> {
     Some(EntryKind::Void { request, key, wallet: *wallet, held: *held, why, footprint: *footprint })
 }
 
-/// Returns the balance after an action; `Some(None)` if it is unchanged, `None` if the action is invalid.
-pub(super) fn changed_balance(balance: BalanceRecord, act: &EntryKind) -> Option<Option<BalanceRecord>> {
+/// Returns the change of the account's balance by an action; `Some(None)` if there is none, `None` if the action is
+/// invalid.
+pub(super) fn balance_change(act: &EntryKind) -> Option<Option<BalanceRecord>> {
     let (wallet, change) = match act {
         EntryKind::Grant { wallet, amount, .. } => (wallet, Some(*amount).filter(|amount| *amount > 0)?),
         EntryKind::Settle { wallet, amount, .. } => (wallet, amount.checked_neg()?),
         EntryKind::Correct { wallet, .. } => (wallet, corrected_amount(act)?),
         EntryKind::Reserve { .. } | EntryKind::Void { .. } | EntryKind::Terms { .. } => return Some(None),
     };
-    let BalanceRecord { credits, energy } = balance;
     Some(Some(match wallet {
-        Wallet::Credits => BalanceRecord { credits: credits.checked_add(change)?, energy },
-        Wallet::Energy => BalanceRecord { credits, energy: energy.checked_add(change)? },
+        Wallet::Credits => BalanceRecord { credits: change, energy: 0 },
+        Wallet::Energy => BalanceRecord { credits: 0, energy: change },
     }))
+}
+
+/// Returns a balance after a change; `None` if an amount would exceed 64 bits.
+pub(super) fn changed_balance(balance: BalanceRecord, change: BalanceRecord) -> Option<BalanceRecord> {
+    Some(BalanceRecord {
+        credits: balance.credits.checked_add(change.credits)?,
+        energy: balance.energy.checked_add(change.energy)?,
+    })
 }
 
 /// Returns the refund of a correction.

@@ -22,7 +22,8 @@ const ROLLUPS_PER_ENTRY: usize = 2;
 pub(super) struct GroupBuilder {
     pub(super) blocks: Vec<EntryBlock>,
     pub(super) bytes: usize,
-    pub(super) balances: BTreeMap<String, BalanceRecord>,
+    /// Change of each balance.
+    pub(super) balance_changes: BTreeMap<String, BalanceRecord>,
     pub(super) names: Vec<(String, u64)>,
     pub(super) adjustments: Vec<(AdminAdjustment, u64)>,
     /// Adjustments that repeat one of this group, with its entry number.
@@ -41,7 +42,11 @@ impl GroupBuilder {
     /// Returns true if all of an operation fits; operations are never split.
     pub(super) fn fits(&self, op: &WriteOp) -> bool {
         let (bytes, rows, row_bytes) = max_size(op);
-        let own = self.blocks.len() + self.balances.len() + self.names.len() + self.rows.len() + self.rollups;
+        let own = self.blocks.len()
+            + self.balance_changes.len()
+            + self.names.len()
+            + self.rows.len()
+            + self.rollups;
         // A block ends one maximum line before its limit, and a last block is started.
         let blocks = SMALL_BLOCKS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
         self.bytes + bytes <= MAX_COMMIT_BYTES

@@ -1,13 +1,15 @@
 //! Rebuild of the store's ledger from its replica files, for a store that lost entries or was lost. The files are
 //! verified first and never changed.
 
+use super::entry_effects::balance_change;
 use super::report::ReportError;
 use penstock_ledger::{BalanceFold, EntryError, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, UtcMonth};
 use penstock_storage::Store;
 use penstock_storage::ledger::{
-    BalanceRecord, EntryBlock, LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, MAX_COMMIT_BYTES,
-    MAX_COMMIT_ROWS, TARGET_BLOCK_BYTES,
+    EntryBlock, LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_ROWS,
+    TARGET_BLOCK_BYTES,
 };
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -27,12 +29,14 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Repo
     LedgerStore::clear(&**store)?;
     let ledger = LedgerStore::open_read_only(store.clone());
     let (mut fold, mut draft, mut tip) = (ReplicaFold::default(), LedgerCommit::default(), None);
+    let mut terms = HashSet::new();
     for_each_line(&files, |month, line| {
         let entry = fold.add_line(line)?;
         add_to_block(&mut draft, month, line, &entry);
-        add_balance(&mut draft, &entry, &fold.books);
+        add_names(&mut draft, &entry, &mut terms);
+        add_balance_change(&mut draft, &entry)?;
         let bytes: usize = draft.blocks.iter().map(|block| block.text.len()).sum();
-        let rows = draft.blocks.len() + draft.balances.len() + draft.names.len();
+        let rows = draft.blocks.len() + draft.balance_changes.len() + draft.names.len();
         if bytes + 2 * MAX_LINE_BYTES > MAX_COMMIT_BYTES || rows + 8 > MAX_COMMIT_ROWS {
             write_group(&ledger, &mut draft, &mut tip, &fold)?;
         }
@@ -76,27 +80,32 @@ fn add_to_block(draft: &mut LedgerCommit, month: &str, line: &[u8], entry: &Ledg
     }
 }
 
-/// Adds the balance that an entry changed, and the names that it used.
-fn add_balance(draft: &mut LedgerCommit, entry: &LedgerEntry, books: &BalanceFold) {
+/// Adds the names that an entry used. Terms may be recorded more than once; their name is that of the first entry.
+fn add_names(draft: &mut LedgerCommit, entry: &LedgerEntry, known_terms: &mut HashSet<Arc<str>>) {
     match &entry.kind {
-        EntryKind::Terms { id, .. } => draft.names.push((format!("terms {id}"), entry.seq)),
+        EntryKind::Terms { id, .. } => {
+            if known_terms.insert(id.clone()) {
+                draft.names.push((format!("terms {id}"), entry.seq));
+            }
+        }
         EntryKind::Grant { id, .. } => draft.names.push((format!("grant {id}"), entry.seq)),
         EntryKind::Correct { id, of, .. } => {
             draft.names.push((format!("correct {id}"), entry.seq));
             draft.names.push((format!("corrected {of}"), entry.seq));
         }
-        EntryKind::Reserve { .. } | EntryKind::Void { .. } => return,
-        EntryKind::Settle { .. } => {}
+        EntryKind::Reserve { .. } | EntryKind::Void { .. } | EntryKind::Settle { .. } => {}
     }
-    if entry.account.is_empty() {
-        return;
+}
+
+/// Adds the change of a balance by an entry.
+fn add_balance_change(draft: &mut LedgerCommit, entry: &LedgerEntry) -> Result<(), ReportError> {
+    let overflow = || ReportError(format!("Entry {} of the second copy has an invalid amount.", entry.seq));
+    let Some(change) = balance_change(&entry.kind).ok_or_else(overflow)? else { return Ok(()) };
+    match draft.balance_changes.iter_mut().find(|(account, _)| **account == *entry.account) {
+        Some((_, known)) => *known = known.saturating_add(change),
+        None => draft.balance_changes.push((entry.account.to_string(), change)),
     }
-    let sum = books.account(&entry.account);
-    let balance = BalanceRecord { credits: sum.credits.amount, energy: sum.energy.amount };
-    match draft.balances.iter_mut().find(|(account, _)| **account == *entry.account) {
-        Some((_, known)) => *known = balance,
-        None => draft.balances.push((entry.account.to_string(), balance)),
-    }
+    Ok(())
 }
 
 fn write_group(

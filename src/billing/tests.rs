@@ -5,6 +5,7 @@ mod flaky;
 mod history;
 mod lines;
 mod proof;
+mod rebuilds;
 mod rollups;
 mod starts;
 mod waits;

@@ -2,7 +2,7 @@
 //! A group that the store rejects is retried with the same bytes, except for rows that it never accepts (`side_rows`),
 //! until it is known to be committed: so no entry is written twice or out of order.
 
-use super::entry_effects::{changed_balance, corrected_amount, replacement_void};
+use super::entry_effects::{balance_change, changed_balance, corrected_amount, replacement_void};
 use super::group_builder::{ENTRY_OVERHEAD, GroupBuilder, SMALL_BLOCKS};
 use super::replica_lag::ReplicaLagLog;
 use super::report::ReportError;
@@ -210,8 +210,8 @@ impl LedgerWriter {
         Ok(corrected)
     }
 
-    /// Stores the balance of an account, in memory and in the draft.
-    fn store_balance(&mut self, account: &str, after: BalanceRecord) {
+    /// Stores the balance of an account in memory, and its change in the draft.
+    fn store_balance(&mut self, account: &str, after: BalanceRecord, change: BalanceRecord) {
         // An existing account needs no copy of its name.
         match self.balances.get_mut(account) {
             Some(known) => *known = after,
@@ -219,10 +219,10 @@ impl LedgerWriter {
                 self.balances.insert(account.to_owned(), after);
             }
         }
-        match self.draft.balances.get_mut(account) {
-            Some(known) => *known = after,
+        match self.draft.balance_changes.get_mut(account) {
+            Some(known) => *known = known.saturating_add(change),
             None => {
-                self.draft.balances.insert(account.to_owned(), after);
+                self.draft.balance_changes.insert(account.to_owned(), change);
             }
         }
     }
@@ -238,7 +238,10 @@ impl LedgerWriter {
         let entry =
             LedgerEntry { seq: self.chain.seq + 1, at: at.max(self.at), account: account.into(), kind: act };
         let before = self.balances.get(account).copied().unwrap_or_default();
-        let after = changed_balance(before, &entry.kind)?;
+        let changed = match balance_change(&entry.kind)? {
+            Some(change) => Some((changed_balance(before, change)?, change)),
+            None => None,
+        };
         if self.month.0 != Some(UtcMonth::from_unix(entry.at)) {
             let month = UtcMonth::from_unix(entry.at);
             self.month = (Some(month), month.to_string());
@@ -272,8 +275,8 @@ impl LedgerWriter {
         self.open.apply(&entry);
         self.rollups.add(&entry, corrected);
         self.draft.rollups = self.rollups.changed_rows();
-        if let Some(after) = after {
-            self.store_balance(account, after);
+        if let Some((after, change)) = changed {
+            self.store_balance(account, after, change);
         }
         Some(entry.seq)
     }
@@ -295,7 +298,7 @@ impl LedgerWriter {
                 previous_tip: self.tip,
                 new_tip: if moved { after } else { self.tip.unwrap_or_default() },
                 blocks: draft.blocks,
-                balances: draft.balances.into_iter().collect(),
+                balance_changes: draft.balance_changes.into_iter().collect(),
                 names: draft.names,
                 rollups: Vec::new(),
                 fences: Vec::new(),

@@ -108,7 +108,7 @@ pub fn apply_charge(principal: &Principal, money: MicroCredits, clock: SteadyClo
     let (now, used) = (clock.calendar_now(), ActualCost { money, ..ActualCost::default() });
     let (mut account, mut key) = lock_meters(principal);
     for inner in [&mut *account, &mut *key] {
-        let LimiterState { limits, meter } = inner;
+        let LimiterState { limits, meter, .. } = inner;
         let held = meter.reserve(limits, &CostEstimate::default(), WorkClass::BatchLine, now);
         meter.settle(held, limits, &used, now);
     }
@@ -179,9 +179,9 @@ impl KeyLimitReservation {
         if tracks_output_length(&key.limits) || tracks_output_length(&account.limits) {
             key.meter.record_output(used.output);
         }
-        let LimiterState { limits, meter } = &mut *key;
+        let LimiterState { limits, meter, .. } = &mut *key;
         meter.settle(held.key, limits, used, now);
-        let LimiterState { limits, meter } = &mut *account;
+        let LimiterState { limits, meter, .. } = &mut *account;
         meter.settle(held.account, limits, used, now);
     }
 }
@@ -191,9 +191,9 @@ impl Drop for KeyLimitReservation {
         let Some(held) = self.held.take() else { return };
         let now = self.clock.calendar_now();
         let (mut account, mut key) = lock_meters(&self.principal);
-        let LimiterState { limits, meter } = &mut *key;
+        let LimiterState { limits, meter, .. } = &mut *key;
         meter.void(held.key, limits, now);
-        let LimiterState { limits, meter } = &mut *account;
+        let LimiterState { limits, meter, .. } = &mut *account;
         meter.void(held.account, limits, now);
     }
 }

@@ -1,4 +1,4 @@
-//! State of the process from start to end: in service, draining, handed over; and the exchanges in flight.
+//! State of the process from start to end: starting, in service, draining, handed over; and the exchanges in flight.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::Notify;
@@ -6,6 +6,7 @@ use tokio::sync::Notify;
 /// State of the process.
 #[derive(Debug, Default)]
 pub struct Lifecycle {
+    serving: AtomicBool,
     draining: AtomicBool,
     handed_over: AtomicBool,
     in_flight: AtomicUsize,
@@ -18,6 +19,16 @@ pub struct InFlightGuard<'a> {
 }
 
 impl Lifecycle {
+    /// Ends the start: from now on requests are accepted.
+    pub fn set_serving(&self) {
+        self.serving.store(true, Ordering::Release);
+    }
+
+    /// Returns true once the process accepts requests, also after it began to drain.
+    pub fn is_serving(&self) -> bool {
+        self.serving.load(Ordering::Acquire)
+    }
+
     /// Starts draining: from now on the process is not ready, and accepts no new connection.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);

@@ -279,6 +279,16 @@ impl AppState {
         self.lifecycle.in_flight()
     }
 
+    /// Ends the start: the process is ready from now on.
+    pub fn set_serving(&self) {
+        self.lifecycle.set_serving();
+    }
+
+    /// Returns true once the process accepts requests.
+    pub fn is_serving(&self) -> bool {
+        self.lifecycle.is_serving()
+    }
+
     /// Starts to drain: the process is not ready from now on, and takes no new connection.
     pub fn drain(&self) {
         self.lifecycle.drain();

@@ -3,8 +3,8 @@
 use crate::upgrade::control_channel::ControlChannel;
 use parking_lot::RwLock;
 use penstock_storage::{
-    RowOperation, RowPage, SnapshotRow, Store, StoreError, StoreHealth, StoreTable, StoredRow, Transaction,
-    TransactionOp, VerifyOutcome,
+    RowOperation, RowPage, RowSum, SnapshotRow, Store, StoreError, StoreHealth, StoreTable, StoredRow,
+    Transaction, TransactionOp, VerifyOutcome,
 };
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
@@ -46,6 +46,7 @@ enum StoreOpKind {
     Put(Vec<u8>),
     Delete,
     Add(i64, Option<i64>, Option<i64>),
+    Sum(RowSum),
 }
 
 /// Response of the store in the other process.
@@ -222,6 +223,7 @@ impl StoreOp {
             TransactionOp::Put(row) => StoreOpKind::Put(row.clone()),
             TransactionOp::Delete => StoreOpKind::Delete,
             TransactionOp::Add { by, min, max } => StoreOpKind::Add(*by, *min, *max),
+            TransactionOp::Sum(amounts) => StoreOpKind::Sum(*amounts),
         };
         Self(operation.table.tag(), operation.key.clone(), kind)
     }
@@ -236,6 +238,7 @@ impl StoreOp {
             StoreOpKind::Put(row) => batch.put(space, key, row),
             StoreOpKind::Delete => batch.delete(space, key),
             StoreOpKind::Add(by, min, max) => batch.add(space, key, by, min, max),
+            StoreOpKind::Sum(amounts) => batch.sum(space, key, amounts),
         })
     }
 }

@@ -69,8 +69,6 @@ async fn a_gateway_on_postgresql_survives_kills_and_outages_and_is_alone() {
     let mut gateway = home.run().await;
     assert_eq!(balances(&home), before);
 
-    // A start needs the database until its batches are read.
-    until("the end of the start", || gateway.said().matches("\"listening\"").count() == 2).await;
     server.crash();
     ask(&client).await;
     let degraded = async {

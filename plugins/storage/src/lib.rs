@@ -5,6 +5,7 @@
 //! - [`export`] and [`import`] move rows between stores, [`compact`] frees disk space, [`repair`] recovers the readable
 //!   rows of a damaged store.
 //! - [`ledger`] stores the blocks of ledger entries, and a replica of them in monthly files.
+//! - [`fleet`] lets several processes share a store and what they may spend.
 //! - [`files`] stores the metadata of files; their contents are plain files outside the store.
 //! - [`keys`] and [`accounts`] store API keys and accounts, [`audit`] the log of changes to them, [`spend`] their
 //!   spending across restarts, [`batches`] the batches, [`measurements`] measured speeds.
@@ -19,6 +20,7 @@ pub mod batches;
 mod error;
 mod export;
 pub mod files;
+pub mod fleet;
 pub mod keys;
 pub mod ledger;
 pub mod measurements;
@@ -26,6 +28,7 @@ mod memory;
 mod permissions;
 mod postgres;
 mod row;
+mod row_sum;
 pub mod sessions;
 mod sled;
 pub mod spend;
@@ -42,9 +45,10 @@ pub use export::{export, import};
 pub use memory::open_in_memory;
 pub use permissions::restrict_permissions;
 pub use postgres::{
-    DatabaseReport, PasswordSource, PostgresOptions, begin_import, check_postgres, check_postgres_options,
-    finish_import, open_postgres,
+    DatabaseReport, PasswordSource, PostgresOptions, StoreSharing, begin_import, check_postgres,
+    check_postgres_options, finish_import, open_postgres,
 };
+pub use row_sum::RowSum;
 pub use store::{
     MAX_PAGE_BYTES, MAX_PAGE_ROWS, RowPage, SnapshotRow, Store, StoreHealth, StoredRow, VerifyOutcome,
 };

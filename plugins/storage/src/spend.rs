@@ -1,14 +1,25 @@
 //! Spending of keys and accounts in the current day and month, saved periodically so that a budget survives a restart.
 //! The ledger stays authoritative for money; these rows only limit spending.
+//!
+//! Writers add what was spent since their last write, so that several of them sum up. An addition whose outcome is unknown
+//! is tried again with the same number, and its number tells whether it was applied:
+//!
+//! ```text
+//! spend  `k` id, `a` id      →  the amounts of a key or an account
+//! meta   `spends`            →  counter of the additions
+//! ```
 
+use parking_lot::Mutex;
+use penstock_core::calendar::{UtcDay, UtcMonth};
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::transaction::MAX_OPERATIONS;
 use crate::versioned_json;
-use crate::{Store, StoreError, StoreTable, Transaction};
+use crate::{MAX_OPERATIONS, RowSum, Store, StoreError, StoreTable, Transaction, counter_row, parse_counter};
 
 const WHAT: &str = "a spend";
+const NUMBER_KEY: &[u8] = b"spends";
 
 /// Owner of a spending record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,31 +41,105 @@ pub struct SpendRecord {
     pub at: u64,
 }
 
+impl SpendRecord {
+    /// Returns both amounts together, in the later day and month; an amount of an earlier one has expired.
+    #[must_use]
+    pub fn with(self, other: SpendRecord) -> SpendRecord {
+        let (early, late) = if self.at <= other.at { (self, other) } else { (other, self) };
+        let same_day = UtcDay::from_unix(early.at) == UtcDay::from_unix(late.at);
+        let same_month = UtcMonth::from_unix(early.at) == UtcMonth::from_unix(late.at);
+        SpendRecord {
+            day: late.day.saturating_add(if same_day { early.day } else { 0 }),
+            month: late.month.saturating_add(if same_month { early.month } else { 0 }),
+            at: late.at,
+        }
+    }
+
+    /// Returns what was spent since `before`, an earlier measurement of the same owner.
+    #[must_use]
+    pub fn since(self, before: SpendRecord) -> SpendRecord {
+        let same_day = UtcDay::from_unix(before.at) == UtcDay::from_unix(self.at);
+        let same_month = UtcMonth::from_unix(before.at) == UtcMonth::from_unix(self.at);
+        SpendRecord {
+            day: self.day.saturating_sub(if same_day { before.day } else { 0 }),
+            month: self.month.saturating_sub(if same_month { before.month } else { 0 }),
+            at: self.at,
+        }
+    }
+
+    pub(crate) fn from_row(row: &[u8]) -> Result<SpendRecord, StoreError> {
+        versioned_json::decode(WHAT, row)
+    }
+
+    pub(crate) fn to_row(self) -> Result<Vec<u8>, StoreError> {
+        versioned_json::encode(WHAT, &self)
+    }
+}
+
 /// Spending records of a store.
 #[derive(Clone, Debug)]
 pub struct SpendStore {
     store: Arc<dyn Store>,
+    /// Additions that were accepted and are not known to be applied. Held while they are applied.
+    pending: Arc<Mutex<PendingAdditions>>,
+}
+
+#[derive(Debug, Default)]
+struct PendingAdditions {
+    /// Number of the first addition, once it was tried.
+    tried: Option<i64>,
+    additions: VecDeque<Vec<(SpendOwner, SpendRecord)>>,
 }
 
 impl SpendStore {
     /// Creates a view of the spending records in `store`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> SpendStore {
-        SpendStore { store }
+        SpendStore { store, pending: Arc::default() }
     }
 
-    /// Writes spending records, replacing older ones; one commit for many.
+    /// Adds amounts to spending records; one commit for many. Once `add` returns `Ok` the amounts are accepted: those that
+    /// the store did not take are applied by the next call.
     ///
     /// # Errors
-    /// Same as [`Store::apply`].
-    pub fn put(&self, spends: &[(SpendOwner, SpendRecord)]) -> Result<(), StoreError> {
-        for some in spends.chunks(MAX_OPERATIONS) {
-            let mut batch = Transaction::new();
-            for (spender, spend) in some {
-                batch =
-                    batch.put(StoreTable::Spend, spend_key(spender), versioned_json::encode(WHAT, spend)?);
+    /// Returns the error of an earlier addition that can still not be applied; then nothing of this one is accepted.
+    pub fn add(&self, spends: &[(SpendOwner, SpendRecord)]) -> Result<(), StoreError> {
+        let mut pending = self.pending.lock();
+        self.apply_pending(&mut pending)?;
+        // Two operations are for the number.
+        pending.additions.extend(spends.chunks(MAX_OPERATIONS - 2).map(<[_]>::to_vec));
+        // The error is returned by the next call if it persists.
+        let _ = self.apply_pending(&mut pending);
+        Ok(())
+    }
+
+    /// Applies the accepted additions that are not known to be applied.
+    ///
+    /// # Errors
+    /// Same as [`Store::apply`]; the rest stays accepted.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        self.apply_pending(&mut self.pending.lock())
+    }
+
+    fn apply_pending(&self, pending: &mut PendingAdditions) -> Result<(), StoreError> {
+        while let Some(addition) = pending.additions.front() {
+            let row = self.store.get(StoreTable::Meta, NUMBER_KEY)?;
+            let last = parse_counter(row.as_deref())?;
+            // Another number than before means that the earlier try was applied.
+            if pending.tried.is_none_or(|before| before == last) {
+                pending.tried = Some(last);
+                let mut batch = match row {
+                    Some(row) => Transaction::new().require_value(StoreTable::Meta, NUMBER_KEY, row),
+                    None => Transaction::new().require_absent(StoreTable::Meta, NUMBER_KEY),
+                };
+                batch = batch.put(StoreTable::Meta, NUMBER_KEY, counter_row(last.wrapping_add(1)));
+                for (owner, spend) in addition {
+                    batch = batch.sum(StoreTable::Spend, spend_key(owner), RowSum::Spend(*spend));
+                }
+                self.store.apply(batch)?;
             }
-            self.store.apply(batch)?;
+            pending.tried = None;
+            pending.additions.pop_front();
         }
         Ok(())
     }
@@ -74,7 +159,7 @@ impl SpendStore {
                 } else {
                     SpendOwner::Account(id)
                 };
-                each(spender, versioned_json::decode(WHAT, &row.value)?);
+                each(spender, SpendRecord::from_row(&row.value)?);
             }
             after = page.rows.into_iter().last().map(|row| row.key);
             if !page.more {

@@ -1,8 +1,9 @@
 //! Transaction of guards and writes that are applied together or not at all.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
-use crate::{StoreError, StoreTable};
+use crate::{RowSum, StoreError, StoreTable};
 
 /// Maximum key length, in bytes.
 pub const MAX_KEY_BYTES: usize = 512;
@@ -12,6 +13,9 @@ pub const MAX_VALUE_BYTES: usize = 64 * 1024;
 pub const MAX_OPERATIONS: usize = 5_000;
 /// Maximum bytes of keys and values in one transaction.
 pub const MAX_TRANSACTION_BYTES: usize = 6 * 1024 * 1024;
+
+/// Upper limit of the bytes of a row with amounts.
+const MAX_SUM_BYTES: usize = 96;
 
 /// Guard or write of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +40,8 @@ pub enum TransactionOp {
         /// Maximum of the sum, if there is one.
         max: Option<i64>,
     },
+    /// Write that adds amounts to those of the row; also a guard that the row is missing or has such amounts.
+    Sum(RowSum),
 }
 
 /// Encodes a counter as a row: 8 bytes, little-endian.
@@ -128,6 +134,12 @@ impl Transaction {
         self.push(space, key.into(), TransactionOp::Add { by, min, max })
     }
 
+    /// Adds amounts to those of a row. A missing row counts as zero.
+    #[must_use]
+    pub fn sum(self, space: StoreTable, key: impl Into<Vec<u8>>, amounts: RowSum) -> Transaction {
+        self.push(space, key.into(), TransactionOp::Sum(amounts))
+    }
+
     /// Adds all operations of another transaction.
     #[must_use]
     pub fn append(mut self, other: Transaction) -> Transaction {
@@ -177,19 +189,23 @@ impl Transaction {
     /// write to `write` once all guards hold.
     ///
     /// # Errors
-    /// Returns `Guard` with the index of the first failed guard, or the error of `read`.
+    /// Returns `Guard` with the index of the first failed guard, the error of `read`, or that of a row without the amounts
+    /// of a sum.
     pub(crate) fn evaluate(
         &self,
         mut read: impl FnMut(StoreTable, &[u8]) -> Result<Option<Vec<u8>>, StoreError>,
         mut write: impl FnMut(StoreTable, &[u8], Option<&[u8]>),
     ) -> Result<(), StoreError> {
         let mut written: Vec<(&RowOperation, Option<Cow<'_, [u8]>>)> = Vec::new();
+        // Index of the last write of each row.
+        let mut last: HashMap<(StoreTable, &[u8]), usize> = HashMap::new();
         for (index, operation) in self.operations.iter().enumerate() {
             let write = match &operation.op {
                 TransactionOp::Put(value) => Some(Some(Cow::Borrowed(value.as_slice()))),
                 TransactionOp::Delete => Some(None),
                 guard => {
-                    let own = written.iter().rev().find(|(earlier, _)| earlier.is_same_row(operation));
+                    let own =
+                        last.get(&(operation.table, &operation.key)).and_then(|index| written.get(*index));
                     let current = match own {
                         Some((_, value)) => value.clone(),
                         None => read(operation.table, &operation.key)?.map(Cow::Owned),
@@ -200,12 +216,18 @@ impl Transaction {
                             let sum = sum.ok_or(StoreError::Guard { step: index })?;
                             Some(Some(Cow::Owned(counter_row(sum).to_vec())))
                         }
+                        TransactionOp::Sum(amounts) => {
+                            Some(Some(Cow::Owned(amounts.added_to(current.as_deref())?)))
+                        }
                         guard if guard.is_satisfied(current.as_deref()) => None,
                         _ => return Err(StoreError::Guard { step: index }),
                     }
                 }
             };
-            written.extend(write.map(|value| (operation, value)));
+            if let Some(value) = write {
+                last.insert((operation.table, &operation.key), written.len());
+                written.push((operation, value));
+            }
         }
         for (operation, value) in written {
             write(operation.table, &operation.key, value.as_deref());
@@ -225,13 +247,10 @@ impl RowOperation {
         let value = match &self.op {
             TransactionOp::Put(value) | TransactionOp::Equals(value) => value.len(),
             TransactionOp::Add { .. } => size_of::<i64>(),
+            TransactionOp::Sum(_) => MAX_SUM_BYTES,
             TransactionOp::Absent | TransactionOp::Present | TransactionOp::Delete => 0,
         };
         self.key.len() + value
-    }
-
-    fn is_same_row(&self, other: &RowOperation) -> bool {
-        self.table == other.table && self.key == other.key
     }
 }
 
@@ -241,7 +260,10 @@ impl TransactionOp {
             TransactionOp::Absent => row.is_none(),
             TransactionOp::Present => row.is_some(),
             TransactionOp::Equals(value) => row == Some(value.as_slice()),
-            TransactionOp::Put(_) | TransactionOp::Delete | TransactionOp::Add { .. } => true,
+            TransactionOp::Put(_)
+            | TransactionOp::Delete
+            | TransactionOp::Add { .. }
+            | TransactionOp::Sum(_) => true,
         }
     }
 }

@@ -1,8 +1,12 @@
 //! Accounts, their spends, and the audit log in every engine.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use std::sync::Arc;
+#[path = "support/flaky.rs"]
+mod flaky;
 
+use std::sync::{Arc, Mutex};
+
+use flaky::{Failure, FlakyStore};
 use penstock_storage::accounts::{AccountRecord, AccountState, AccountStore};
 use penstock_storage::audit::{AuditLog, AuditedChange};
 use penstock_storage::keys::KeyLimits;
@@ -153,17 +157,45 @@ fn a_changed_a_missing_and_a_last_entry_are_found_out() {
     });
 }
 
+/// Seconds of a day.
+const DAY: u64 = 86_400;
+
 #[test]
-fn spends_are_written_over_and_come_back() {
+fn spends_add_up_within_their_day_and_month() {
     each_engine(|store| {
-        let spends = SpendStore::new(store);
-        let of = |n: u64| SpendRecord { day: n, month: 2 * n, at: 9 };
-        let many: Vec<_> = (0..2_500).map(|n| (SpendOwner::Key(format!("{n:016}")), of(n))).collect();
-        spends.put(&many).unwrap();
-        spends.put(&[(SpendOwner::Account("acme".to_owned()), of(1)), (many[3].0.clone(), of(77))]).unwrap();
+        let (one, other) = (SpendStore::new(store.clone()), SpendStore::new(store));
+        let of = |n: u64, at: u64| SpendRecord { day: n, month: 2 * n, at };
+        let many: Vec<_> = (0..5_500).map(|n| (SpendOwner::Key(format!("{n:016}")), of(n, 9))).collect();
+        one.add(&many).unwrap();
+        let acme = SpendOwner::Account("acme".to_owned());
+        other.add(&[(acme.clone(), of(1, 9)), (many[3].0.clone(), of(77, 10))]).unwrap();
+        one.add(&[(acme.clone(), of(5, DAY)), (many[4].0.clone(), of(6, 40 * DAY))]).unwrap();
+        // A writer whose clock is behind adds to the month, not to the day that has begun.
+        other.add(&[(acme.clone(), of(7, DAY - 1)), (many[4].0.clone(), of(9, 9))]).unwrap();
         let mut found = std::collections::BTreeMap::new();
-        spends.for_each(|spender, spend| assert_eq!(found.insert(spender, spend), None)).unwrap();
-        assert_eq!((found.len(), found[&many[3].0], found[&many[4].0]), (2_501, of(77), of(4)));
-        assert_eq!(found[&SpendOwner::Account("acme".to_owned())], of(1));
+        one.for_each(|spender, spend| assert_eq!(found.insert(spender, spend), None)).unwrap();
+        assert_eq!((found.len(), found[&many[3].0], found[&many[9].0]), (5_501, of(80, 10), of(9, 9)));
+        assert_eq!(found[&acme], SpendRecord { day: 5, month: 26, at: DAY });
+        assert_eq!(found[&many[4].0], of(6, 40 * DAY));
+    });
+}
+
+#[test]
+fn a_spend_whose_outcome_is_unknown_is_added_once() {
+    each_engine(|store| {
+        for failures in [vec![Failure::Before], vec![Failure::After], vec![Failure::After, Failure::Before]] {
+            let owner = SpendOwner::Key(format!("{failures:?}"));
+            let failures = Mutex::new(failures);
+            let next_failure = move || failures.lock().unwrap().pop().unwrap_or(Failure::None);
+            let flaky = FlakyStore { store: store.clone(), next_failure: Box::new(next_failure) };
+            let spends = SpendStore::new(Arc::new(flaky));
+            let added = (owner.clone(), SpendRecord { day: 3, month: 4, at: 5 });
+            spends.add(std::slice::from_ref(&added)).unwrap();
+            while spends.flush().is_err() {}
+            spends.add(std::slice::from_ref(&added)).unwrap();
+            let mut found = None;
+            spends.for_each(|spender, spend| found = (spender == owner).then_some(spend).or(found)).unwrap();
+            assert_eq!(found, Some(SpendRecord { day: 6, month: 8, at: 5 }), "{owner:?}");
+        }
     });
 }

@@ -19,7 +19,7 @@ impl Settings {
         let Self {
             listen: ListenSettings { http, https, public_url: _, hosts: _, cors: _, documentation: _, admin },
             console: ConsoleSettings { listen: console, public_url: _, hosts: _ },
-            storage: StorageSettings { path: storage, ballast_bytes, engine, pepper },
+            storage,
             exports: ExportSettings { path: exports, every: _, keep: _ },
             spool: SpoolSettings { path: spool, memory, disk },
             files: FileSettings { path: files, upload: _, disk: _, per_key: _, keep_free: _, retention: _ },
@@ -58,18 +58,12 @@ impl Settings {
             providers: _,
             offers: _,
         } = self;
-        let (database, password) = database_digests(engine);
-        RestartOnlySettings(vec![
+        let mut values = storage_values(storage);
+        values.extend([
             ("listen.http", format!("{http:?}")),
             ("listen.https", format!("{:?}", https.as_ref().map(|https| https.address))),
             ("listen.admin", admin.to_string()),
             ("console.listen", format!("{console:?}")),
-            ("storage.path", storage.display().to_string()),
-            ("storage.ballast", ballast_bytes.to_string()),
-            ("storage.engine", database.is_some().to_string()),
-            ("storage.url", format!("{database:?}")),
-            ("storage.password", format!("{password:?}")),
-            ("storage.pepper", secret_digest(pepper.as_ref())),
             ("storage.export.path", exports.display().to_string()),
             ("spool.path", spool.display().to_string()),
             ("spool.memory", memory.to_string()),
@@ -80,7 +74,8 @@ impl Settings {
             ("process.drain", format!("{drain:?}")),
             ("process.core_dumps", core_dumps.to_string()),
             ("simulated", simulated_providers(simulators)),
-        ])
+        ]);
+        RestartOnlySettings(values)
     }
 }
 
@@ -96,6 +91,20 @@ impl RestartOnlySettings {
         let pairs = self.0.iter().zip(fresh.restart_only().0);
         pairs.filter(|(now, then)| now.1 != then.1).map(|(now, _)| now.0).collect()
     }
+}
+
+/// Describes the settings of the store; secrets by their digests.
+fn storage_values(storage: &StorageSettings) -> Vec<(&'static str, String)> {
+    let StorageSettings { path, ballast_bytes, engine, pepper } = storage;
+    let (database, password) = database_digests(engine);
+    vec![
+        ("storage.path", path.display().to_string()),
+        ("storage.ballast", ballast_bytes.to_string()),
+        ("storage.engine", database.is_some().to_string()),
+        ("storage.url", format!("{database:?}")),
+        ("storage.password", format!("{password:?}")),
+        ("storage.pepper", secret_digest(pepper.as_ref())),
+    ]
 }
 
 /// Returns digests of the database's URL and password, to detect a change; `None` for the embedded store.

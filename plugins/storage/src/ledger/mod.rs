@@ -34,8 +34,8 @@ use self::key::{NAME_PREFIX, block_key, month_key, name_key};
 pub use self::record::{BalanceRecord, LedgerTip};
 use self::replica::LedgerReplica;
 use crate::{
-    MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, Store, StoreError, StoreTable,
-    Transaction,
+    MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, RowSum, Store, StoreError,
+    StoreTable, Transaction,
 };
 
 const TIP_KEY: &[u8] = b"ledger";
@@ -111,8 +111,8 @@ pub struct LedgerCommit {
     pub new_tip: LedgerTip,
     /// Blocks in order.
     pub blocks: Vec<EntryBlock>,
-    /// Changed balances, by account.
-    pub balances: Vec<(String, BalanceRecord)>,
+    /// Changes of balances, by account. Only a commit with blocks may have some: its tip proves that they are added once.
+    pub balance_changes: Vec<(String, BalanceRecord)>,
     /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number`]. A name that is in use
     /// already fails the commit.
     pub names: Vec<(String, u64)>,
@@ -225,6 +225,9 @@ impl LedgerStore {
     }
 
     fn to_transaction(&self, group: &LedgerCommit) -> Result<Transaction, StoreError> {
+        if group.blocks.is_empty() && !group.balance_changes.is_empty() {
+            return Err(StoreError::corrupt("a commit changes balances without an entry"));
+        }
         let mut batch = match &group.previous_tip {
             None => Transaction::new().require_absent(StoreTable::Meta, TIP_KEY),
             Some(tip) => Transaction::new().require_value(StoreTable::Meta, TIP_KEY, tip.to_row()?),
@@ -254,8 +257,8 @@ impl LedgerStore {
         for (month, length) in months {
             batch = batch.put(StoreTable::Meta, month_key(month), length.to_le_bytes());
         }
-        for (account, balance) in &group.balances {
-            batch = batch.put(StoreTable::Balances, account.as_bytes(), balance.to_row()?);
+        for (account, change) in &group.balance_changes {
+            batch = batch.sum(StoreTable::Balances, account.as_bytes(), RowSum::Balance(*change));
         }
         for (name, number) in &group.names {
             let key = name_key(name);

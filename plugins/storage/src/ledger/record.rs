@@ -22,8 +22,8 @@ pub struct LedgerTip {
     pub rollups: bool,
 }
 
-/// Sum of the entries of an account; open reserves are not subtracted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Sum of the entries of an account, or a change of it; open reserves are not subtracted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BalanceRecord {
     /// Balance in micro-credits.
     pub credits: i64,
@@ -65,6 +65,15 @@ impl LedgerTip {
 }
 
 impl BalanceRecord {
+    /// Returns the sum of two balances; each amount stays within 64 bits.
+    #[must_use]
+    pub const fn saturating_add(self, change: BalanceRecord) -> BalanceRecord {
+        BalanceRecord {
+            credits: self.credits.saturating_add(change.credits),
+            energy: self.energy.saturating_add(change.energy),
+        }
+    }
+
     pub(crate) fn to_row(self) -> Result<Vec<u8>, StoreError> {
         encode(&BalanceRow { v: VERSION, credits: self.credits, energy: self.energy })
     }

@@ -33,7 +33,10 @@ impl From<tokio_postgres::Error> for DatabaseError {
             };
         };
         let code = state.code();
-        if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(state) {
+        // A unique violation: another process created a row that was missing.
+        if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED, SqlState::UNIQUE_VIOLATION]
+            .contains(state)
+        {
             return DatabaseError::Conflict;
         }
         // Class 08: connection; 57P01 to 57P05: shutdown, crash, start, idle session; 53300: too many connections;

@@ -2,7 +2,8 @@
 //!
 //! Every [`StoreTable`] is a table `(key, value, sum)`, so that all engines hold the same rows and an export of one is an
 //! import of another. One connection writes, see `writer.rs`; another reads. Statements are unnamed and sent with their
-//! types, which works behind a pooler in transaction mode. One process at a time uses a database, see `strand.rs`.
+//! types, which works behind a pooler in transaction mode. One process at a time uses a database unless
+//! [`StoreSharing::Shared`] is set, see `strand.rs`.
 //!
 //! Every call blocks its thread, while the connections run on a runtime of their own.
 
@@ -35,7 +36,7 @@ use crate::{
 pub use self::open::{
     DatabaseReport, begin_import, check_postgres, check_postgres_options, finish_import, open_postgres,
 };
-pub use self::options::{PasswordSource, PostgresOptions};
+pub use self::options::{PasswordSource, PostgresOptions, StoreSharing};
 
 struct PostgresStore {
     reader: Arc<Reader>,

@@ -161,13 +161,14 @@ where
     let mut identity = IdentityFile::lock(&options.folder)?;
     let runtime = new_runtime()?;
     let previous = identity.previous.clone();
-    let takeover_after = options.takeover_after;
+    let (sharing, takeover_after) = (options.sharing, options.takeover_after);
     let opening = {
         let (settings, names) = (settings.clone(), names.clone());
         async move {
             let mut client = connect(&settings).await?;
             let state = schema::prepare(&mut client, &names).await?;
-            let strand = strand::join(&mut client, &names, previous.as_deref(), takeover_after).await?;
+            let strand =
+                strand::join(&mut client, &names, previous.as_deref(), sharing, takeover_after).await?;
             let client = Arc::new(client);
             if let Err(error) = admit(Arc::clone(&client), names.clone(), state).await {
                 let _ = strand.leave(&client, &names).await;

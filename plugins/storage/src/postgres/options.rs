@@ -41,6 +41,8 @@ pub struct PostgresOptions {
     /// Folder of this process's lock and identity, created if missing. After a crash the next process of the folder takes
     /// the database over at once; one of another folder waits for `takeover_after`.
     pub folder: PathBuf,
+    /// Number of processes that may use the database at the same time. Default [`StoreSharing::Alone`].
+    pub sharing: StoreSharing,
     /// Time without a heartbeat after which another process counts as dead. Default 10 s; a heartbeat is sent ten times as
     /// often.
     pub takeover_after: Duration,
@@ -48,6 +50,16 @@ pub struct PostgresOptions {
     pub timeout: Duration,
     /// Time without a connection after which calls fail at once. Default 5 s.
     pub fail_fast_after: Duration,
+}
+
+/// Number of processes that may use a database at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreSharing {
+    /// One: another one that is alive is an error, and one that is dead is taken over.
+    Alone,
+    /// Several: rows are locked for each transaction. A guard that a row is absent holds against another process only if
+    /// the transaction writes the row.
+    Shared,
 }
 
 impl PostgresOptions {
@@ -59,6 +71,7 @@ impl PostgresOptions {
             password: PasswordSource::Url,
             schema: "penstock".to_owned(),
             folder: folder.into(),
+            sharing: StoreSharing::Alone,
             takeover_after: Duration::from_secs(10),
             timeout: Duration::from_secs(30),
             fail_fast_after: Duration::from_secs(5),

@@ -3,7 +3,7 @@
 //! A strand is live until its process closes the store or another process marks it as dead. It raises its `beat` with
 //! every commit and heartbeat, and its `seq` with every commit, in the same transaction: a commit of a strand that is no
 //! longer live fails, and the number tells whether a commit was applied whose answer was lost. Only one strand is live at
-//! a time. No clocks are compared: a strand counts as dead if the observer saw its beat unchanged for
+//! a time, or several that share the database. No clocks are compared: a strand counts as dead if the observer saw its beat unchanged for
 //! `takeover_after` by its own monotonic clock, or if the observer holds the lock of the folder that the strand's process
 //! held.
 
@@ -18,6 +18,7 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use super::connection::DatabaseError;
+use super::options::StoreSharing;
 use super::schema::TableNames;
 use crate::StoreError;
 use crate::export::hex;
@@ -93,6 +94,7 @@ pub(super) async fn join(
     client: &mut Client,
     names: &TableNames,
     previous: Option<&str>,
+    sharing: StoreSharing,
     takeover_after: Duration,
 ) -> Result<Strand, DatabaseError> {
     let strand = Strand { token: hex(&rand::random::<[u8; 16]>()) };
@@ -104,7 +106,7 @@ pub(super) async fn join(
             .filter(|(_, (_, since))| now.duration_since(*since) >= takeover_after)
             .map(|(id, (beat, _))| (*id, *beat))
             .collect();
-        let live = match try_join(client, names, &strand, previous, &dead).await? {
+        let live = match try_join(client, names, &strand, previous, sharing, &dead).await? {
             JoinAttempt::Joined => return Ok(strand),
             JoinAttempt::Occupied(live) => live,
         };
@@ -126,6 +128,7 @@ async fn try_join(
     names: &TableNames,
     strand: &Strand,
     previous: Option<&str>,
+    sharing: StoreSharing,
     dead: &[(i32, i64)],
 ) -> Result<JoinAttempt, DatabaseError> {
     let table = names.strands();
@@ -153,7 +156,7 @@ async fn try_join(
             others.insert(id, (beat, row.try_get(3)?));
         }
     }
-    if others.is_empty() {
+    if others.is_empty() || sharing == StoreSharing::Shared {
         let name = process_name();
         transaction
             .execute_typed(

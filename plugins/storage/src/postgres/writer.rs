@@ -216,7 +216,7 @@ impl GroupWriter {
             client.batch_execute("rollback").await?;
             return Ok(results);
         }
-        write_rows(client, &self.names, writes).await?;
+        write_rows(client, &self.names, &stored, writes).await?;
         self.unanswered = Some((self.seq + 1, results));
         match client.batch_execute("commit").await.map_err(DatabaseError::from) {
             Ok(()) => {
@@ -242,8 +242,8 @@ fn no_answer() -> DatabaseError {
 
 type StoredRows = HashMap<Vec<u8>, Option<Result<Vec<u8>, StoreError>>>;
 
-/// Reads the rows that the group's guards and counters refer to, by disk key. The strand's lock excludes other writers, so
-/// the rows are not locked one by one.
+/// Reads and locks the rows that the group's guards and sums refer to, by disk key; `None` for a row that does not exist.
+/// Tables and keys are in ascending order, so that writers of other processes do not wait for each other in a circle.
 async fn read_rows(
     client: &Client,
     names: &TableNames,
@@ -257,8 +257,12 @@ async fn read_rows(
     }
     let mut stored = StoredRows::new();
     for (table, keys) in wanted {
+        stored.extend(keys.iter().map(|key| (row::disk_key(table, key), None)));
         let keys: Vec<&[u8]> = keys.into_iter().collect();
-        let statement = format!("select key, value, sum from {} where key = any($1)", names.rows(table));
+        let statement = format!(
+            "select key, value, sum from {} where key = any($1) order by key for update",
+            names.rows(table)
+        );
         for found in client.query_typed(&statement, &[(&keys, Type::BYTEA_ARRAY)]).await? {
             let key = row::disk_key(table, found.try_get(0)?);
             stored.insert(key, Some(unpack_row(table, &found).map(|(_, value)| value.to_vec())));
@@ -267,39 +271,72 @@ async fn read_rows(
     Ok(stored)
 }
 
-async fn write_rows(client: &Client, names: &TableNames, writes: KeyedWrites) -> Result<(), DatabaseError> {
-    let mut puts: BTreeMap<StoreTable, BTreeMap<Vec<u8>, Vec<u8>>> = BTreeMap::new();
-    let mut deletes: BTreeMap<StoreTable, BTreeSet<Vec<u8>>> = BTreeMap::new();
-    for (key, value) in writes {
+/// Rows to write to one table.
+#[derive(Default)]
+struct TableWrites {
+    deletes: BTreeSet<Vec<u8>>,
+    /// Rows that were read as missing: another process that created one since then is a conflict.
+    inserts: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Rows that are locked, or that replace whatever there is.
+    upserts: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+async fn write_rows(
+    client: &Client,
+    names: &TableNames,
+    stored: &StoredRows,
+    writes: KeyedWrites,
+) -> Result<(), DatabaseError> {
+    let mut tables: BTreeMap<StoreTable, TableWrites> = BTreeMap::new();
+    for (disk_key, value) in writes {
         let split =
-            key.split_first().and_then(|(tag, key)| Some((StoreTable::from_tag(*tag)?, key.to_vec())));
+            disk_key.split_first().and_then(|(tag, key)| Some((StoreTable::from_tag(*tag)?, key.to_vec())));
         let Some((table, key)) = split else {
             return Err(DatabaseError::Permanent(refused("a row is of an unknown table")));
         };
+        let table = tables.entry(table).or_default();
         match value {
-            Some(value) => drop(puts.entry(table).or_default().insert(key, value)),
-            None => drop(deletes.entry(table).or_default().insert(key)),
+            None => drop(table.deletes.insert(key)),
+            Some(value) if matches!(stored.get(&disk_key), Some(None)) => {
+                drop(table.inserts.insert(key, value));
+            }
+            Some(value) => drop(table.upserts.insert(key, value)),
         }
     }
-    for (table, keys) in deletes {
-        let keys: Vec<Vec<u8>> = keys.into_iter().collect();
-        let statement = format!("delete from {} where key = any($1)", names.rows(table));
-        client.execute_typed(&statement, &[(&keys, Type::BYTEA_ARRAY)]).await?;
+    for (table, writes) in tables {
+        if !writes.deletes.is_empty() {
+            let keys: Vec<Vec<u8>> = writes.deletes.into_iter().collect();
+            let statement = format!("delete from {} where key = any($1)", names.rows(table));
+            client.execute_typed(&statement, &[(&keys, Type::BYTEA_ARRAY)]).await?;
+        }
+        put_rows(client, names, table, writes.inserts, "").await?;
+        let replace = "on conflict (key) do update set value = excluded.value, sum = excluded.sum";
+        put_rows(client, names, table, writes.upserts, replace).await?;
     }
-    for (table, rows) in puts {
-        let sums: Vec<i32> = rows.iter().map(|(key, value)| row_sum(table, key, value)).collect();
-        let (keys, values): (Vec<Vec<u8>>, Vec<Vec<u8>>) = rows.into_iter().unzip();
-        let statement = format!(
-            "insert into {} (key, value, sum) select * from unnest($1::bytea[], $2::bytea[], $3::int[])
-             on conflict (key) do update set value = excluded.value, sum = excluded.sum",
-            names.rows(table)
-        );
-        client
-            .execute_typed(
-                &statement,
-                &[(&keys, Type::BYTEA_ARRAY), (&values, Type::BYTEA_ARRAY), (&sums, Type::INT4_ARRAY)],
-            )
-            .await?;
+    Ok(())
+}
+
+async fn put_rows(
+    client: &Client,
+    names: &TableNames,
+    table: StoreTable,
+    rows: BTreeMap<Vec<u8>, Vec<u8>>,
+    on_conflict: &str,
+) -> Result<(), DatabaseError> {
+    if rows.is_empty() {
+        return Ok(());
     }
+    let sums: Vec<i32> = rows.iter().map(|(key, value)| row_sum(table, key, value)).collect();
+    let (keys, values): (Vec<Vec<u8>>, Vec<Vec<u8>>) = rows.into_iter().unzip();
+    let statement = format!(
+        "insert into {} (key, value, sum) select * from unnest($1::bytea[], $2::bytea[], $3::int[]) {on_conflict}",
+        names.rows(table)
+    );
+    client
+        .execute_typed(
+            &statement,
+            &[(&keys, Type::BYTEA_ARRAY), (&values, Type::BYTEA_ARRAY), (&sums, Type::INT4_ARRAY)],
+        )
+        .await?;
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! Atomicity of a transaction: guards, size limits and concurrency.
 
 use crate::{each_engine, keys};
+use penstock_storage::ledger::{BalanceRecord, LedgerStore};
 use penstock_storage::{
-    MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, Store, StoreError, StoreTable,
-    Transaction, counter_row, parse_counter,
+    MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, RowSum, Store, StoreError,
+    StoreTable, Transaction, counter_row, parse_counter,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -199,5 +200,32 @@ fn many_rows_are_read_in_the_order_of_their_keys() {
         let rows = store.get_many(at, &[b"b", b"none", b"a", b"b"]).unwrap();
         assert_eq!(rows, [Some(vec![]), None, Some(b"1".to_vec()), Some(vec![])]);
         assert!(store.get_many(at, &[]).unwrap().is_empty());
+    });
+}
+
+#[test]
+fn sums_of_many_threads_lose_nothing_and_other_rows_are_refused() {
+    each_engine(|store| {
+        let at = StoreTable::Balances;
+        let change = RowSum::Balance(BalanceRecord { credits: 3, energy: -1 });
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..25 {
+                        store.apply(Transaction::new().sum(at, b"acme", change)).unwrap();
+                    }
+                });
+            }
+        });
+        let ledger = LedgerStore::open_read_only(store.clone());
+        let balance = |account: &str| ledger.balance(account).unwrap();
+        assert_eq!(balance("acme"), Some(BalanceRecord { credits: 300, energy: -100 }));
+        let most = RowSum::Balance(BalanceRecord { credits: i64::MAX, energy: i64::MIN });
+        store.apply(Transaction::new().sum(at, b"acme", most).sum(at, b"acme", change)).unwrap();
+        assert_eq!(balance("acme"), Some(BalanceRecord { credits: i64::MAX, energy: i64::MIN }));
+        store.apply(Transaction::new().put(at, b"other", b"no balance")).unwrap();
+        let refused = store.apply(Transaction::new().put(at, b"beside", b"1").sum(at, b"other", change));
+        assert!(matches!(refused, Err(StoreError::Corrupt { .. })), "{refused:?}");
+        assert_eq!(store.get(at, b"beside").unwrap(), None);
     });
 }

@@ -1,6 +1,11 @@
 //! PostgreSQL store beyond the conformance suite: one process at a time, lost connections, crashes of the server, imports.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+#[path = "../support/flaky.rs"]
+mod flaky;
+mod fleet;
+#[path = "../support/fleet_model.rs"]
+mod fleet_model;
 mod outages;
 #[path = "../support/server.rs"]
 mod server;

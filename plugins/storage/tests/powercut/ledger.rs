@@ -1,5 +1,5 @@
 //! Ledger workload whose every state can be verified: commit `n` adds one block, moves the tip from `n - 1` to `n`,
-//! writes the balance `n` and the row `n` of charged work, and removes the row before it. A month begins every
+//! raises the balance to `n`, writes the row `n` of charged work, and removes the row before it. A month begins every
 //! `PER_MONTH` commits, with a commit that has a block of both months.
 
 use std::path::Path;
@@ -35,7 +35,7 @@ pub fn group(n: u64) -> LedgerCommit {
         previous_tip: (n > 1).then(|| tip(n - 1)),
         new_tip: tip(n),
         blocks: sheets,
-        balances: vec![("acme".to_owned(), BalanceRecord { credits: i64::try_from(n).unwrap(), energy: 1 })],
+        balance_changes: vec![("acme".to_owned(), BalanceRecord { credits: 1, energy: 1 })],
         names: vec![(format!("name {n}"), n)],
         rollups: Vec::new(),
         fences: Vec::new(),

@@ -1,0 +1,33 @@
+//! Fleet of a process that shares its store with no other.
+
+use super::{Fleet, FleetError, Peer, PoolAmount, PoolRequest, Strand, Turn};
+
+/// Fleet without peers: every wanted amount is drawn, and nothing is stored.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alone;
+
+impl Fleet for Alone {
+    fn join(&self, _name: &str) -> Result<Strand, FleetError> {
+        Ok(Strand { id: 0, beat: 0 })
+    }
+
+    fn turn(&self, strand: Strand, _turn: &Turn) -> Result<Strand, FleetError> {
+        Ok(Strand { beat: strand.beat.saturating_add(1), ..strand })
+    }
+
+    fn draw(&self, _strand: Strand, request: &PoolRequest) -> Result<i64, FleetError> {
+        Ok(request.wanted.max(0))
+    }
+
+    fn parts(&self, _strand: Strand) -> Result<Vec<PoolAmount>, FleetError> {
+        Ok(Vec::new())
+    }
+
+    fn peers(&self) -> Result<Vec<Peer>, FleetError> {
+        Ok(Vec::new())
+    }
+
+    fn bury(&self, _peer: &Peer) -> Result<bool, FleetError> {
+        Ok(false)
+    }
+}

@@ -1,0 +1,152 @@
+//! Fleet: several processes on one store, and what each may spend without asking.
+//!
+//! A process start is a strand. A pool is an amount that all share, such as the available credits of an account; a strand
+//! draws parts of it, spends them without the store, and reports what it spent with its next turn. So the sum of all parts
+//! and the rest of the pool is never more than what was granted, and no request waits for the store while the part lasts.
+//!
+//! ```text
+//! balance = rest of the pool + Σ parts,   reported spending ≤ balance + overdraft of parts
+//! ```
+//! A strand raises its beat with each turn. Another process counts it as dead after it has seen the beat unchanged for a
+//! time by its own clock, see [`PeerWatch`]; [`Fleet::bury`] then ends the strand if the beat is still the same, and returns
+//! its parts. Every transaction of a strand requires that it is alive, so a strand that was buried can neither draw nor
+//! report. No clocks of two machines are compared.
+//!
+//! The rows are those of any [`Store`](crate::Store); [`Alone`] is the fleet of a process that shares nothing and grants
+//! everything.
+
+mod alone;
+mod rows;
+mod shared;
+mod watch;
+
+use crate::{StoreError, Transaction};
+
+pub use alone::Alone;
+pub use shared::SharedFleet;
+pub use watch::{LeaseTerm, PeerWatch};
+
+/// Maximum number of pools of one turn.
+pub const MAX_TURN_POOLS: usize = 1_000;
+
+/// Strand of this process, with the beat of its last turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strand {
+    /// Number of the strand, from 1; never used again.
+    pub id: u32,
+    /// Number of its turns.
+    pub beat: i64,
+}
+
+/// Strand of another process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Number of the strand.
+    pub id: u32,
+    /// Number of its turns.
+    pub beat: i64,
+    /// Name for operators; `None` if it was buried and not all of its parts are returned.
+    pub name: Option<String>,
+}
+
+/// Amount of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolAmount {
+    /// Name of the pool.
+    pub pool: String,
+    /// Amount in the unit of the pool.
+    pub amount: i64,
+}
+
+/// Report of a strand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Amounts that were spent from the strand's parts since its last turn, one for each pool. A part may become negative:
+    /// work whose cost was not known in advance may cost more than the rest of the part.
+    pub spent: Vec<PoolAmount>,
+    /// Amounts of the strand's parts that go back to their pools, one for each pool.
+    pub returned: Vec<PoolAmount>,
+    /// Operations that belong to the report, such as those of the ledger entries.
+    pub with: Transaction,
+}
+
+/// Request for a part of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolRequest {
+    /// Name of the pool.
+    pub pool: String,
+    /// Wanted amount.
+    pub wanted: i64,
+    /// Least amount that is of use.
+    pub least: i64,
+}
+
+/// Error of a strand.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FleetError {
+    /// Strand that was buried: nothing of this call was applied, and the process has to join again. If an earlier try of
+    /// the same turn had an unknown outcome, the rows of [`Turn::with`] tell whether it was applied.
+    #[error("another gateway took this one for dead")]
+    Buried,
+    /// Error of the store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Processes that share a store. Every call blocks, except those of [`Alone`].
+pub trait Fleet: Send + Sync + std::fmt::Debug {
+    /// Adds a strand for this process; `name` is for operators.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::apply`].
+    fn join(&self, name: &str) -> Result<Strand, FleetError>;
+
+    /// Applies a report completely or not at all, and returns the strand with its next beat. After an error, the same turn
+    /// of the same strand may be repeated: it is applied once.
+    ///
+    /// # Errors
+    /// Returns `Buried` if the strand is not alive any more, `TooLarge` above [`MAX_TURN_POOLS`], and the errors of
+    /// [`crate::Store::apply`]; `Guard` names a failed guard of [`Turn::with`].
+    fn turn(&self, strand: Strand, turn: &Turn) -> Result<Strand, FleetError>;
+
+    /// Draws a part of a pool: the wanted amount if the pool has four times as much, else a quarter of the pool or the least
+    /// amount. Returns the drawn amount, 0 if the pool is empty. After an error the part has to be read again with
+    /// [`Fleet::parts`].
+    ///
+    /// # Errors
+    /// Same as [`Fleet::turn`].
+    fn draw(&self, strand: Strand, request: &PoolRequest) -> Result<i64, FleetError>;
+
+    /// Returns the parts of a strand, without what was spent since its last turn.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::scan`].
+    fn parts(&self, strand: Strand) -> Result<Vec<PoolAmount>, FleetError>;
+
+    /// Returns the strands of all processes.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::scan`].
+    fn peers(&self) -> Result<Vec<Peer>, FleetError>;
+
+    /// Ends the strand of a dead process if its beat is still that of `peer`, and returns its parts to their pools; returns
+    /// false if the beat has changed. A repetition continues an interrupted burial.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::apply`].
+    fn bury(&self, peer: &Peer) -> Result<bool, FleetError>;
+}
+
+/// Returns the amount to draw from a pool with `available`: all of `wanted` if there is plenty, so that the parts get
+/// smaller while the pool runs out, and every last amount can be drawn.
+#[must_use]
+pub fn drawn_amount(available: i64, wanted: i64, least: i64) -> i64 {
+    let (available, wanted) = (available.max(0), wanted.max(0));
+    if available / 4 >= wanted {
+        return wanted;
+    }
+    available.min(least.max(0)).max(available / 4)
+}
+
+#[cfg(test)]
+mod tests;

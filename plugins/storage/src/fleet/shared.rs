@@ -1,0 +1,210 @@
+//! Fleet whose processes share a store.
+
+use std::sync::Arc;
+
+use super::rows::{self, LAST_KEY, STRAND_PREFIX};
+use super::{Fleet, FleetError, MAX_TURN_POOLS, Peer, PoolAmount, PoolRequest, Strand, Turn, drawn_amount};
+use crate::{
+    MAX_PAGE_ROWS, Store, StoreError, StoreTable, StoredRow, Transaction, counter_row, parse_counter,
+};
+
+const META: StoreTable = StoreTable::Meta;
+/// Number of attempts against concurrent changes.
+const MAX_ATTEMPTS: usize = 32;
+/// Number of parts that one transaction of a burial returns.
+const BURIED_PARTS: usize = 500;
+
+/// Fleet in a store that other processes use too, or that several users of one process share.
+#[derive(Clone, Debug)]
+pub struct SharedFleet {
+    store: Arc<dyn Store>,
+}
+
+impl SharedFleet {
+    /// Creates a view of the fleet in `store`.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>) -> SharedFleet {
+        SharedFleet { store }
+    }
+
+    /// Returns the operations that add to a pool: a grant, or a correction.
+    #[must_use]
+    pub fn credit(change: &PoolAmount) -> Transaction {
+        Transaction::new().add(META, rows::pool_key(&change.pool), change.amount, None, None)
+    }
+
+    /// Returns the rest of a pool.
+    ///
+    /// # Errors
+    /// Same as [`Store::get`].
+    pub fn available(&self, pool: &str) -> Result<i64, StoreError> {
+        self.counter(&rows::pool_key(pool))
+    }
+
+    fn counter(&self, key: &[u8]) -> Result<i64, StoreError> {
+        parse_counter(self.store.get(META, key)?.as_deref())
+    }
+
+    fn is_alive(&self, id: u32) -> Result<bool, StoreError> {
+        Ok(self.store.get(META, &rows::live_key(id))?.is_some())
+    }
+
+    /// Passes each row under a prefix to `each`.
+    fn for_each_row(
+        &self,
+        prefix: &[u8],
+        mut each: impl FnMut(StoredRow) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let page = self.store.scan(META, prefix, after.as_deref(), MAX_PAGE_ROWS)?;
+            after = page.rows.last().map(|row| row.key.clone());
+            page.rows.into_iter().try_for_each(&mut each)?;
+            if !page.more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Returns some parts of a buried strand to their pools; false if there is none.
+    fn return_parts(&self, id: u32) -> Result<bool, StoreError> {
+        let page = self.store.scan(META, &rows::parts_prefix(id), None, BURIED_PARTS)?;
+        if page.rows.is_empty() {
+            return Ok(false);
+        }
+        let mut batch = Transaction::new();
+        for row in page.rows {
+            let (pool, amount) = (rows::pool_of(id, &row.key)?, parse_counter(Some(&row.value))?);
+            batch = batch.require_value(META, row.key.as_slice(), row.value).delete(META, row.key);
+            batch = batch.add(META, rows::pool_key(&pool), amount, None, None);
+        }
+        match self.store.apply(batch) {
+            // Another process returned them.
+            Ok(()) | Err(StoreError::Guard { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Returns the guard by which a strand proves that it is alive.
+fn require_alive(id: u32) -> Transaction {
+    Transaction::new().require_present(META, rows::live_key(id))
+}
+
+impl Fleet for SharedFleet {
+    fn join(&self, name: &str) -> Result<Strand, FleetError> {
+        let mut last_error = StoreError::Guard { step: 0 };
+        for _ in 0..MAX_ATTEMPTS {
+            let row = self.store.get(META, LAST_KEY)?;
+            let id = parse_counter(row.as_deref())?.checked_add(1).and_then(|id| u32::try_from(id).ok());
+            let id = id.ok_or_else(|| StoreError::corrupt("the number of the last strand"))?;
+            let batch = match row {
+                Some(row) => Transaction::new().require_value(META, LAST_KEY, row),
+                None => Transaction::new().require_absent(META, LAST_KEY),
+            };
+            let batch = batch
+                .put(META, LAST_KEY, counter_row(i64::from(id)))
+                .put(META, rows::strand_key(id), counter_row(0))
+                .put(META, rows::live_key(id), name.as_bytes());
+            match self.store.apply(batch) {
+                Ok(()) => return Ok(Strand { id, beat: 0 }),
+                Err(error @ StoreError::Guard { .. }) => last_error = error,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(last_error.into())
+    }
+
+    fn turn(&self, strand: Strand, turn: &Turn) -> Result<Strand, FleetError> {
+        let pools = turn.spent.len() + turn.returned.len();
+        if pools > MAX_TURN_POOLS {
+            let (what, cap) = ("a turn of pools", MAX_TURN_POOLS);
+            return Err(StoreError::TooLarge { what, bytes: pools, cap }.into());
+        }
+        let Strand { id, beat } = strand;
+        let next = Strand { id, beat: beat.wrapping_add(1) };
+        let mut batch = turn.with.clone().append(require_alive(id));
+        batch = batch.require_value(META, rows::strand_key(id), counter_row(beat)).put(
+            META,
+            rows::strand_key(id),
+            counter_row(next.beat),
+        );
+        for PoolAmount { pool, amount } in &turn.spent {
+            batch = batch.add(META, rows::part_key(id, pool), amount.saturating_neg(), None, None);
+        }
+        for PoolAmount { pool, amount } in &turn.returned {
+            // A part that would become negative is not given back.
+            batch = batch.add(META, rows::part_key(id, pool), amount.saturating_neg(), Some(0), None);
+            batch = batch.add(META, rows::pool_key(pool), *amount, None, None);
+        }
+        match self.store.apply(batch) {
+            Ok(()) => Ok(next),
+            Err(StoreError::Guard { .. }) if !self.is_alive(id)? => Err(FleetError::Buried),
+            // An earlier try was applied.
+            Err(StoreError::Guard { .. }) if self.counter(&rows::strand_key(id))? == next.beat => Ok(next),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn draw(&self, strand: Strand, request: &PoolRequest) -> Result<i64, FleetError> {
+        let PoolRequest { pool, wanted, least } = request;
+        let mut last_error = StoreError::Guard { step: 0 };
+        for _ in 0..MAX_ATTEMPTS {
+            let amount = drawn_amount(self.available(pool)?, *wanted, *least);
+            if amount == 0 {
+                return if self.is_alive(strand.id)? { Ok(0) } else { Err(FleetError::Buried) };
+            }
+            let batch = require_alive(strand.id).add(META, rows::pool_key(pool), -amount, Some(0), None).add(
+                META,
+                rows::part_key(strand.id, pool),
+                amount,
+                None,
+                None,
+            );
+            match self.store.apply(batch) {
+                Ok(()) => return Ok(amount),
+                Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Buried),
+                // Others drew meanwhile.
+                Err(error @ StoreError::Guard { .. }) => last_error = error,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(last_error.into())
+    }
+
+    fn parts(&self, strand: Strand) -> Result<Vec<PoolAmount>, FleetError> {
+        let mut parts = Vec::new();
+        self.for_each_row(&rows::parts_prefix(strand.id), |row| {
+            let amount = parse_counter(Some(&row.value))?;
+            parts.push(PoolAmount { pool: rows::pool_of(strand.id, &row.key)?, amount });
+            Ok(())
+        })?;
+        Ok(parts)
+    }
+
+    fn peers(&self) -> Result<Vec<Peer>, FleetError> {
+        let mut peers = Vec::new();
+        self.for_each_row(STRAND_PREFIX, |row| {
+            let id = rows::strand_of(&row.key)?;
+            let name = self.store.get(META, &rows::live_key(id))?;
+            let name = name.map(|name| String::from_utf8_lossy(&name).into_owned());
+            peers.push(Peer { id, beat: parse_counter(Some(&row.value))?, name });
+            Ok(())
+        })?;
+        Ok(peers)
+    }
+
+    fn bury(&self, peer: &Peer) -> Result<bool, FleetError> {
+        let (id, live) = (peer.id, rows::live_key(peer.id));
+        let beat = Transaction::new().require_value(META, rows::strand_key(id), counter_row(peer.beat));
+        match self.store.apply(beat.delete(META, live)) {
+            Ok(()) => {}
+            Err(StoreError::Guard { .. }) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        while self.return_parts(id)? {}
+        // The strand is forgotten once it has no part left, so that an interrupted burial is found.
+        self.store.apply(Transaction::new().delete(META, rows::strand_key(id)))?;
+        Ok(true)
+    }
+}

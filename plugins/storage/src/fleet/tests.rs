@@ -1,0 +1,103 @@
+//! Tests of the protocol's pure parts.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use super::*;
+use crate::open_in_memory;
+use std::time::Duration;
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn drawn_parts_get_smaller_and_the_last_amount_can_be_drawn() {
+    assert_eq!(drawn_amount(4_000, 1_000, 10), 1_000);
+    assert_eq!(drawn_amount(3_999, 1_000, 10), 999);
+    assert_eq!(drawn_amount(40, 1_000, 10), 10);
+    assert_eq!(drawn_amount(3, 1_000, 10), 3);
+    for nothing in [0, -5, i64::MIN] {
+        assert_eq!(drawn_amount(nothing, 1_000, 10), 0);
+    }
+    assert_eq!(drawn_amount(i64::MAX, i64::MAX, i64::MAX), i64::MAX);
+    assert_eq!(drawn_amount(100, -1, -1), 0);
+    let (mut rest, mut draws) = (10_000, 0);
+    while rest > 0 {
+        rest -= drawn_amount(rest, 2_000, 1);
+        draws += 1;
+    }
+    assert!(draws < 40, "{draws}");
+}
+
+#[test]
+fn a_peer_is_dead_only_after_its_beat_was_unchanged_for_the_whole_time() {
+    let peer = |id, beat| Peer { id, beat, name: Some("a".to_owned()) };
+    let mut watch = PeerWatch::new(seconds(10));
+    let mut dead = |peers: &[Peer], at| {
+        watch.observe(1, peers, seconds(at)).iter().map(|peer| peer.id).collect::<Vec<_>>()
+    };
+    assert!(dead(&[peer(1, 0), peer(2, 0), peer(3, 0)], 100).is_empty());
+    assert!(dead(&[peer(1, 0), peer(2, 0), peer(3, 1)], 109).is_empty());
+    assert_eq!(dead(&[peer(1, 0), peer(2, 0), peer(3, 1)], 111), [2]);
+    assert!(dead(&[peer(1, 0), peer(2, 1), peer(3, 2)], 130).is_empty());
+    let unfinished = Peer { name: None, ..peer(4, 9) };
+    assert_eq!(dead(&[unfinished], 131), [4]);
+    watch.observe(1, &[peer(2, 1)], seconds(132));
+    watch.reset();
+    assert!(watch.observe(1, &[peer(2, 1)], seconds(999)).is_empty(), "it was not seen in between");
+}
+
+#[test]
+fn a_lease_ends_before_others_may_bury_the_strand() {
+    let mut term = LeaseTerm::new(seconds(20));
+    assert!(!term.is_valid(Duration::ZERO));
+    term.renew(seconds(100));
+    assert!(term.is_valid(seconds(114)) && !term.is_valid(seconds(115)));
+}
+
+#[test]
+fn alone_everything_is_granted() {
+    let strand = Alone.join("a").unwrap();
+    let request = PoolRequest { pool: "acme".to_owned(), wanted: 7, least: 1 };
+    assert_eq!(Alone.draw(strand, &request), Ok(7));
+    assert_eq!(Alone.turn(strand, &Turn::default()).map(|next| next.beat), Ok(1));
+    assert_eq!((Alone.peers(), Alone.parts(strand)), (Ok(vec![]), Ok(vec![])));
+}
+
+#[test]
+fn a_buried_strand_draws_and_reports_nothing_more() {
+    let store = open_in_memory();
+    let fleet = SharedFleet::new(store.clone());
+    let amount = |amount| PoolAmount { pool: "acme".to_owned(), amount };
+    store.apply(SharedFleet::credit(&amount(1_000))).unwrap();
+    let (one, other) = (fleet.join("one").unwrap(), fleet.join("other").unwrap());
+    assert_ne!(one.id, other.id);
+    let request = PoolRequest { pool: "acme".to_owned(), wanted: 100, least: 1 };
+    assert_eq!(fleet.draw(one, &request), Ok(100));
+    let report = Turn { spent: vec![amount(30)], returned: vec![amount(20)], ..Turn::default() };
+    let next = fleet.turn(one, &report).unwrap();
+    assert_eq!(fleet.turn(one, &report), Ok(next), "a repetition is applied once");
+    assert_eq!((fleet.parts(next), fleet.available("acme")), (Ok(vec![amount(50)]), Ok(920)));
+    let seen = fleet.peers().unwrap().into_iter().find(|peer| peer.id == one.id).unwrap();
+    let next = fleet.turn(next, &Turn::default()).unwrap();
+    assert_eq!(fleet.bury(&seen), Ok(false), "it has beaten since");
+    let seen = fleet.peers().unwrap().into_iter().find(|peer| peer.id == one.id).unwrap();
+    assert_eq!((fleet.bury(&seen), fleet.bury(&seen)), (Ok(true), Ok(false)));
+    assert_eq!(fleet.available("acme"), Ok(970));
+    assert_eq!(fleet.turn(next, &report), Err(FleetError::Buried));
+    assert_eq!(fleet.draw(next, &request), Err(FleetError::Buried));
+    assert_eq!(fleet.peers().unwrap().len(), 1);
+    let third = fleet.join("third").unwrap();
+    assert!(third.id > other.id, "numbers are not used again");
+}
+
+#[test]
+fn a_turn_over_its_limits_is_refused_and_changes_nothing() {
+    let fleet = SharedFleet::new(open_in_memory());
+    let strand = fleet.join("a").unwrap();
+    let pools = (0..=MAX_TURN_POOLS).map(|n| PoolAmount { pool: n.to_string(), amount: 1 });
+    let large = Turn { spent: pools.collect(), ..Turn::default() };
+    assert!(matches!(fleet.turn(strand, &large), Err(FleetError::Store(StoreError::TooLarge { .. }))));
+    let more = Turn { returned: vec![PoolAmount { pool: "a".to_owned(), amount: 1 }], ..Turn::default() };
+    assert!(matches!(fleet.turn(strand, &more), Err(FleetError::Store(StoreError::Guard { .. }))));
+    assert_eq!((fleet.parts(strand), fleet.available("a")), (Ok(vec![]), Ok(0)));
+}

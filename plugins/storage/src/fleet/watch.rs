@@ -1,0 +1,71 @@
+//! Life of strands by the observer's own monotonic clock, without I/O: times are arguments.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::Peer;
+
+/// Observer of the beats of other strands.
+#[derive(Debug)]
+pub struct PeerWatch {
+    dead_after: Duration,
+    /// Beat of each strand, and the time at which it was first seen.
+    seen: HashMap<u32, (i64, Duration)>,
+}
+
+impl PeerWatch {
+    /// Creates an observer for which a strand is dead after `dead_after` without a change of its beat.
+    #[must_use]
+    pub fn new(dead_after: Duration) -> PeerWatch {
+        PeerWatch { dead_after, seen: HashMap::new() }
+    }
+
+    /// Records the peers as read at `now`; returns those that count as dead, and those that are buried but not complete.
+    pub fn observe(&mut self, own: u32, peers: &[Peer], now: Duration) -> Vec<Peer> {
+        self.seen.retain(|id, _| peers.iter().any(|peer| peer.id == *id));
+        let mut dead = Vec::new();
+        for peer in peers.iter().filter(|peer| peer.id != own) {
+            let (beat, since) = self.seen.entry(peer.id).or_insert((peer.beat, now));
+            if *beat != peer.beat {
+                (*beat, *since) = (peer.beat, now);
+            }
+            if peer.name.is_none() || now.saturating_sub(*since) > self.dead_after {
+                dead.push(peer.clone());
+            }
+        }
+        dead
+    }
+
+    /// Forgets all beats, because the connection to the store was lost: a peer could not have been seen to beat.
+    pub fn reset(&mut self) {
+        self.seen.clear();
+    }
+}
+
+/// Time for which a strand may spend its parts.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseTerm {
+    dead_after: Duration,
+    /// Time at which the last successful turn was sent.
+    sent: Option<Duration>,
+}
+
+impl LeaseTerm {
+    /// Creates the term of a strand that others bury after `dead_after`; it has not begun.
+    #[must_use]
+    pub const fn new(dead_after: Duration) -> LeaseTerm {
+        LeaseTerm { dead_after, sent: None }
+    }
+
+    /// Begins again with a successful turn or join that was sent at `sent`.
+    pub fn renew(&mut self, sent: Duration) {
+        self.sent = Some(sent);
+    }
+
+    /// Returns true if the parts may be spent at `now`: until a quarter before others may bury the strand.
+    #[must_use]
+    pub fn is_valid(&self, now: Duration) -> bool {
+        let term = self.dead_after.saturating_sub(self.dead_after / 4);
+        self.sent.is_some_and(|sent| now.saturating_sub(sent) < term)
+    }
+}

@@ -1,0 +1,159 @@
+//! Changes of keys and accounts by other processes of the store.
+//!
+//! Each change is in the audit log, in the same commit and with the next number, so that a process that follows the numbers
+//! misses none. The changed key or account is read and set again: an entry that was applied before, or that this process
+//! wrote itself, changes nothing.
+
+use crate::auth::key_cache::KeyCache;
+use crate::storage::stores::Stores;
+use parking_lot::Mutex;
+use penstock_storage::StoreError;
+use penstock_storage::accounts::AccountStore;
+use penstock_storage::audit::AuditLog;
+use penstock_storage::keys::KeyStore;
+
+/// Number of entries read at once.
+const PAGE_ENTRIES: usize = 500;
+
+/// Follower of the audit log.
+pub struct ChangeFeed {
+    audit: AuditLog,
+    keys: KeyStore,
+    accounts: AccountStore,
+    /// Number of the last entry that was applied.
+    last: u64,
+}
+
+impl ChangeFeed {
+    /// Starts after the last entry. The keys have to be loaded after this call, so that no change falls in between.
+    ///
+    /// # Errors
+    /// Returns the error of the store.
+    pub fn start(stores: &Stores) -> Result<Self, StoreError> {
+        let (audit, keys, accounts) = (stores.audit.clone(), stores.keys.clone(), stores.accounts.clone());
+        let last = audit.last()?;
+        Ok(Self { audit, keys, accounts, last })
+    }
+
+    /// Applies the changes since the last call to `cache`; returns the number of entries. `write_lock` orders the changes of
+    /// this process, each of which is also read and set under it. Blocks.
+    ///
+    /// # Errors
+    /// Returns the error of the store; the rest is applied by the next call.
+    pub fn apply_new(&mut self, cache: &KeyCache, write_lock: &Mutex<()>) -> Result<u64, StoreError> {
+        let first = self.last;
+        loop {
+            let page = self.audit.list(self.last, PAGE_ENTRIES)?;
+            for entry in page.entries {
+                let target = entry.description.target.as_str();
+                match entry.description.what.split_once('.') {
+                    Some(("key", _)) => {
+                        let _turn = write_lock.lock();
+                        if let Some(key) = self.keys.get(target)? {
+                            cache.set_key(&key);
+                        }
+                    }
+                    Some(("account", _)) => {
+                        let _turn = write_lock.lock();
+                        if let Some(account) = self.accounts.get(target)? {
+                            cache.set_account(&account);
+                        }
+                    }
+                    _ => {}
+                }
+                self.last = entry.number;
+            }
+            if page.next.is_none() {
+                return Ok(self.last - first);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::config::settings::StorageSettings;
+    use crate::time::clock::SteadyClock;
+    use penstock_auth::ApiKey;
+    use penstock_storage::accounts::{AccountRecord, AccountState};
+    use penstock_storage::audit::AuditedChange;
+    use penstock_storage::keys::{KeyDigest, KeyLimits, KeyRecord};
+    use serde_json::json;
+
+    fn said(what: &str, target: &str) -> AuditedChange {
+        let (what, target) = (what.to_owned(), target.to_owned());
+        AuditedChange { at: 5, who: "test".to_owned(), what, target, change: json!({}) }
+    }
+
+    fn record(stores: &Stores, key: &ApiKey) -> KeyRecord {
+        KeyRecord {
+            id: key.public_id().to_owned(),
+            digest: KeyDigest(penstock_auth::key_digest(&stores.pepper.0, key)),
+            name: "a key".to_owned(),
+            account: "acme".to_owned(),
+            scopes: vec!["inference".to_owned()],
+            models: None,
+            limits: KeyLimits::default(),
+            expires: None,
+            created: 1,
+            previous: None,
+            rotated: None,
+            last_used: None,
+            revoked: None,
+        }
+    }
+
+    #[test]
+    fn changes_of_another_process_are_known_once_the_feed_was_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let stores = Stores::open(&StorageSettings::embedded(folder.path())).unwrap();
+        let (clock, lock) = (SteadyClock::start(), Mutex::new(()));
+        let mut feed = ChangeFeed::start(&stores).unwrap();
+        let cache = KeyCache::load(&stores, clock).unwrap();
+        let key = ApiKey::generate(&mut |bytes| rand::fill(bytes));
+        let bearer = format!("Bearer {}", key.reveal());
+        let accepted = || cache.authenticate(Some(bearer.as_bytes()), None).is_ok();
+        // Another process writes to the store only.
+        stores.keys.insert(&record(&stores, &key), &said("key.create", key.public_id())).unwrap();
+        assert!(!accepted());
+        assert!(feed.apply_new(&cache, &lock).unwrap() >= 1);
+        assert!(accepted());
+        let account = AccountRecord {
+            id: "acme".to_owned(),
+            name: "acme".to_owned(),
+            created: 1,
+            state: AccountState::Active,
+            limits: KeyLimits::default(),
+        };
+        stores.accounts.insert(&account, &said("account.create", "acme")).unwrap();
+        let suspend = |account: &mut AccountRecord| {
+            account.state = AccountState::Suspended;
+            Some(said("account.change", "acme"))
+        };
+        stores.accounts.change("acme", suspend).unwrap();
+        let principal = cache.find_principal(key.public_id()).unwrap();
+        assert_eq!(feed.apply_new(&cache, &lock), Ok(2));
+        assert!(principal.is_suspended());
+        stores.keys.revoke(key.public_id(), &said("key.revoke", key.public_id())).unwrap();
+        assert_eq!(feed.apply_new(&cache, &lock), Ok(1));
+        assert!(!accepted());
+        assert_eq!(feed.apply_new(&cache, &lock), Ok(0), "nothing is applied twice");
+    }
+
+    #[test]
+    fn a_feed_follows_more_entries_than_one_page_and_unknown_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let stores = Stores::open(&StorageSettings::embedded(folder.path())).unwrap();
+        let mut feed = ChangeFeed::start(&stores).unwrap();
+        let cache = KeyCache::load(&stores, SteadyClock::start()).unwrap();
+        feed.apply_new(&cache, &Mutex::new(())).unwrap();
+        for n in 0..PAGE_ENTRIES + 2 {
+            let target = format!("{n}");
+            stores.audit.apply(&penstock_storage::Transaction::new(), &said("key.revoke", &target)).unwrap();
+        }
+        stores.audit.apply(&penstock_storage::Transaction::new(), &said("something", "else")).unwrap();
+        assert_eq!(feed.apply_new(&cache, &Mutex::new(())), Ok(PAGE_ENTRIES as u64 + 3));
+    }
+}
