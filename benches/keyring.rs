@@ -38,7 +38,6 @@ fn key(number: u32) -> KeyRecord {
         scopes: vec!["inference.chat".to_owned(), "inference.models".to_owned()],
         models: Some(vec!["llama-3.1-8b-instruct".to_owned(), "mistral-small-3.2".to_owned()]),
         limits: KeyLimits {
-            store_responses: false,
             requests_per_minute: Some(600),
             tokens_per_minute: Some(1_000_000),
             concurrent: Some(32),
@@ -46,6 +45,7 @@ fn key(number: u32) -> KeyRecord {
             budget_per_month: Some(1 << 44),
         },
         expires: Some(4_000_000_000),
+        store_responses: false,
         created: 1_763_800_000,
         previous: None,
         rotated: None,
