@@ -187,8 +187,9 @@ fn sums_json(sums: &InvoiceSums) -> Map<String, Value> {
 
 /// Sentences below the sums: the operator's note, prices, and the methods of the footprint.
 fn notes(figures: &InvoiceFigures, note: Option<&str>) -> Vec<String> {
-    let list = |names: &std::collections::BTreeSet<String>| {
-        names.iter().map(String::as_str).collect::<Vec<_>>().join("; ")
+    let list = |names: &std::collections::BTreeSet<String>| match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.iter().map(String::as_str).collect::<Vec<_>>().join("; "),
     };
     let mut notes: Vec<String> = note.map(str::to_owned).into_iter().collect();
     notes.push(
@@ -202,10 +203,7 @@ fn notes(figures: &InvoiceFigures, note: Option<&str>) -> Vec<String> {
         list(&figures.methods),
         list(&figures.grids)
     ));
-    let contracts = match figures.contracts.is_empty() {
-        true => "none".to_owned(),
-        false => list(&figures.contracts),
-    };
+    let contracts = list(&figures.contracts);
     notes.push(format!(
         "Carbon, market-based: power under the provider's contracts counts with 0 g, the rest with the grid's factor, as \
          no residual mix is known; failed attempts count with the grid's. Contracts: {contracts}."

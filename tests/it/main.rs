@@ -48,9 +48,9 @@ mod completions;
 mod console;
 mod context_window;
 mod crash_recovery;
-mod database;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod dashboard;
+mod database;
 mod disk_errors;
 mod embeddings;
 mod exports;
