@@ -57,7 +57,7 @@ async fn run() {
         load_text("bench.toml", &toml, ResolveEnv { env: &|_| None }).expect("it is sane").settings;
     log::configure(settings.log);
     let gateway = RunningGateway::start(settings.clone(), fixed_source(settings)).await.unwrap();
-    let key = keys::create_demo(&gateway.app).await.unwrap();
+    let (_, key) = keys::create_demo(&gateway.app).await.unwrap();
     for round in 1..=3 {
         let requests = requests(*gateway.http_addresses.first().unwrap(), &key).await;
         let lines = lines(&gateway.app, &key, &folder.path().join(format!("{round}.jsonl"))).await;

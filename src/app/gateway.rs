@@ -89,19 +89,7 @@ impl RunningGateway {
         let dashboard_addresses = dashboard.iter().map(|bound| bound.address).collect();
         let (stop, stopped) = watch::channel(false);
         let simulators = demo_providers::start(&mut settings).await?;
-        let build = move || match arrival {
-            None => AppState::build(settings).map(|app| (app, InheritedHolds::default(), None)),
-            Some(mut arrival) => {
-                arrival.report_prepared()?;
-                AppState::take_over(settings).map(|(app, holds)| (app, holds, Some(arrival)))
-            }
-        };
-        let built = spawn_blocking(build).await.map_err(|_| "The gateway could not be built.".to_owned())?;
-        let (app, holds, arrival) = built?;
-        if arrival.is_some() {
-            // The sockets never stop to accept.
-            app.set_serving();
-        }
+        let (app, holds, arrival) = build_state(settings, arrival).await?;
         let (http, https, admin_address) = (public.http_addresses(), public.https_address(), admin.address);
         let mut sockets = public.clone_sockets()?;
         let admin_sockets = AdminSockets::clone_of(&admin, &dashboard)?;
@@ -318,4 +306,25 @@ fn apply_news(app: &Arc<AppState>, runtime: &Handle, news: PeerEvent) {
             }
         }
     });
+}
+
+/// Builds the state on a blocking thread: empty, or as the previous process hands it over.
+///
+/// # Errors
+/// Returns a sentence that names the cause.
+async fn build_state(
+    settings: Settings,
+    arrival: Option<InheritedState>,
+) -> Result<(Arc<AppState>, InheritedHolds, Option<InheritedState>), String> {
+    let build = move || match arrival {
+        None => AppState::build(settings).map(|app| (app, InheritedHolds::default(), None)),
+        Some(mut arrival) => {
+            arrival.report_prepared()?;
+            let (app, holds) = AppState::take_over(settings)?;
+            // The sockets never stop to accept.
+            app.set_serving();
+            Ok((app, holds, Some(arrival)))
+        }
+    };
+    spawn_blocking(build).await.map_err(|_| "The gateway could not be built.".to_owned())?
 }

@@ -97,6 +97,7 @@ mod tests {
             models: None,
             limits: KeyLimits::default(),
             expires: None,
+            store_responses: false,
             created: 1,
             previous: None,
             rotated: None,

@@ -4,12 +4,13 @@
 pub mod latency_records;
 mod persistent_state;
 mod scrape;
+mod spends;
 
 use crate::auth::key_cache::KeyCache;
 use crate::backup::schedule::Exports;
 use crate::batch::{BatchContext, BatchManager};
 use crate::billing::Ledger;
-use crate::billing::handover::{ChargeEvent, InheritedHolds};
+use crate::billing::handover::InheritedHolds;
 use crate::config::settings::{RestartOnlySettings, Settings};
 use crate::config::{ConfigChange, diff_settings};
 use crate::http::buffer_pool::BufferPool;
@@ -34,8 +35,6 @@ use crate::upstream::provider_state::ProviderState;
 use crate::upstream::provider_state::resolve_all;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::{Mutex, RwLock};
-use penstock_core::MicroCredits;
-use penstock_ledger::Wallet;
 use penstock_routing::RetryBudget;
 use persistent_state::PersistentState;
 use std::sync::Arc;
@@ -328,40 +327,6 @@ impl AppState {
     /// Reports a changed account to the processes that still drain.
     pub fn notify_account_changed(&self, id: &str) {
         self.predecessors.lock().iter().for_each(|predecessor| predecessor.account(id));
-    }
-
-    /// Writes the spends since the last call to the store, unless another process counts them; blocks.
-    pub fn flush_spends(&self) {
-        let _turn = self.spend_flush_lock.lock();
-        if !self.is_store_handed_over() {
-            self.key_cache.flush_spends(&self.stores.spends);
-        }
-    }
-
-    /// Writes the spends for the process that takes over; blocks. Returns the number up to which entries of the
-    /// ledger's queue are included; the new process counts the rest.
-    pub fn flush_final_spends(&self) -> u64 {
-        let _turn = self.spend_flush_lock.lock();
-        let (spent, upto) = {
-            let _still = self.charge_lock.write();
-            (self.key_cache.take_spends(), self.ledger.current_ticket())
-        };
-        if self.key_cache.write(spent, &self.stores.spends) { upto } else { 0 }
-    }
-
-    /// Counts a charge of a draining process in the budgets of this one.
-    pub fn apply_remote_charge(&self, charged: &ChargeEvent) {
-        let Some(principal) = self.key_cache.find_principal(&charged.key) else { return };
-        let money = match charged.wallet {
-            Wallet::Credits => MicroCredits(charged.amount),
-            Wallet::Energy => {
-                let rate = self.live().settings.billing.eur_per_credit;
-                let credits = charged.eur.checked_div(rate).and_then(MicroCredits::from_credits);
-                credits.unwrap_or_default()
-            }
-        };
-        crate::limits::rate_limit::apply_charge(&principal, money, self.clock);
-        self.key_cache.mark_spend(&principal);
     }
 
     /// Waits until the last exchange and every process before this one have ended.

@@ -78,53 +78,50 @@ pub fn resolve_settings(
     around: ResolveEnv<'_>,
     report: &mut Diagnostics,
 ) -> Option<Settings> {
-    let raw = read_document(root).map_err(|mistake| report.mistakes.push(mistake)).ok()?;
-    let top = KeyPath::root(root);
+    let raw = &read_document(root).map_err(|mistake| report.mistakes.push(mistake)).ok()?;
+    let top = &KeyPath::root(root);
     let mut proof = SettingsResolver::new(around, names, report);
-    let listen = proof.resolve_listen(&raw, &top);
-    let console = proof.resolve_console(&raw, &top);
-    let storage = proof.storage(&raw, &top);
-    let spool = proof.resolve_spool(&raw, &top);
-    let files = proof.files(&raw, &top);
-    let exports = proof.resolve_exports(&raw, &top, files.as_ref());
-    let simulators = proof.resolve_simulators(&raw, &top);
-    proof.check_port_clashes(listen.as_ref(), console.as_ref(), &simulators, &top);
-    let models = proof.resolve_models(&raw, &top);
-    let providers = proof.resolve_providers(&raw, &top);
-    let offers = proof.resolve_offers(&raw, &models, &providers, &top);
-    let default_models = proof.resolve_default_models(&raw, &top);
-    let grid = proof.resolve_grid(&raw, &top);
-    let overload = proof.resolve_overload(&raw, &top);
-    proof.check_bounds(&raw, &top);
-    let invoice = proof.resolve_invoice(&raw, &top);
-    let document = serde_json::to_vec(&raw).unwrap_or_default();
+    let listen = proof.resolve_listen(raw, top);
+    let console = proof.resolve_console(raw, top);
+    let storage = proof.storage(raw, top);
+    let spool = proof.resolve_spool(raw, top);
+    let files = proof.files(raw, top);
+    let exports = proof.resolve_exports(raw, top, files.as_ref());
+    let simulators = proof.resolve_simulators(raw, top);
+    proof.check_port_clashes(listen.as_ref(), console.as_ref(), &simulators, top);
+    let models = proof.resolve_models(raw, top);
+    let providers = proof.resolve_providers(raw, top);
+    let offers = proof.resolve_offers(raw, &models, &providers, top);
+    let default_models = proof.resolve_default_models(raw, top);
+    proof.check_bounds(raw, top);
+    let (version, document) = versioned_document(raw);
     let settings = Settings {
-        version: config_version(&document),
-        document: ConfigDocument::new(document),
+        version,
+        document,
         listen: listen?,
         console: console?,
         spool: spool?,
         files: files?,
-        responses: server::response_settings(&raw),
+        responses: server::response_settings(raw),
         storage: storage?,
         exports: exports?,
-        limits: server::limit_settings(&raw),
-        overload,
-        routing: server::routing_settings(&raw),
-        impact: server::impact_settings(&raw),
-        images: server::image_settings(&raw),
-        billing: server::billing_settings(&raw),
-        invoice,
-        ledger: server::ledger_settings(&raw),
-        batches: server::batches(&raw),
-        compatibility: server::compatibility_settings(&raw),
-        grid,
+        limits: server::limit_settings(raw),
+        overload: proof.resolve_overload(raw, top),
+        routing: server::routing_settings(raw),
+        impact: server::impact_settings(raw),
+        images: server::image_settings(raw),
+        billing: server::billing_settings(raw),
+        invoice: proof.resolve_invoice(raw, top),
+        ledger: server::ledger_settings(raw),
+        batches: server::batches(raw),
+        compatibility: server::compatibility_settings(raw),
+        grid: proof.resolve_grid(raw, top),
         drain: raw.process.drain.0,
         watch_interval: raw.process.watch.0,
         watched_files: proof.watched_files,
         core_dumps: raw.process.core_dumps,
         threads: server::thread_count(raw.process.threads),
-        log: server::log_settings(&raw),
+        log: server::log_settings(raw),
         default_models,
         models: models.into_iter().flatten().collect(),
         providers: providers.into_iter().flatten().collect(),
@@ -132,6 +129,12 @@ pub fn resolve_settings(
         simulators,
     };
     report.mistakes.is_empty().then_some(settings)
+}
+
+/// Returns the document with all defaults, and its version.
+fn versioned_document(raw: &ConfigFile) -> (ConfigVersion, ConfigDocument) {
+    let document = serde_json::to_vec(raw).unwrap_or_default();
+    (config_version(&document), ConfigDocument::new(document))
 }
 
 /// Resolves only the admin listener and the store.

@@ -17,7 +17,7 @@ impl Settings {
     #[must_use]
     pub fn restart_only(&self) -> RestartOnlySettings {
         let Self {
-            listen: ListenSettings { http, https, public_url: _, hosts: _, cors: _, documentation: _, admin },
+            listen,
             console: ConsoleSettings { listen: console, public_url: _, hosts: _ },
             storage,
             exports: ExportSettings { path: exports, every: _, keep: _ },
@@ -59,10 +59,8 @@ impl Settings {
             offers: _,
         } = self;
         let mut values = storage_values(storage);
+        values.extend(listen_values(listen));
         values.extend([
-            ("listen.http", format!("{http:?}")),
-            ("listen.https", format!("{:?}", https.as_ref().map(|https| https.address))),
-            ("listen.admin", admin.to_string()),
             ("console.listen", format!("{console:?}")),
             ("storage.export.path", exports.display().to_string()),
             ("spool.path", spool.display().to_string()),
@@ -91,6 +89,16 @@ impl RestartOnlySettings {
         let pairs = self.0.iter().zip(fresh.restart_only().0);
         pairs.filter(|(now, then)| now.1 != then.1).map(|(now, _)| now.0).collect()
     }
+}
+
+/// Describes the addresses of the listeners.
+fn listen_values(listen: &ListenSettings) -> [(&'static str, String); 3] {
+    let ListenSettings { http, https, public_url: _, hosts: _, cors: _, documentation: _, admin } = listen;
+    [
+        ("listen.http", format!("{http:?}")),
+        ("listen.https", format!("{:?}", https.as_ref().map(|https| https.address))),
+        ("listen.admin", admin.to_string()),
+    ]
 }
 
 /// Describes the settings of the store; secrets by their digests.

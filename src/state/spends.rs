@@ -1,0 +1,43 @@
+//! Spends of keys and accounts: written regularly, handed over at an upgrade, and increased by charges of a draining
+//! process.
+
+use super::AppState;
+use crate::billing::handover::ChargeEvent;
+use penstock_core::MicroCredits;
+use penstock_ledger::Wallet;
+
+impl AppState {
+    /// Writes the spends since the last call to the store, unless another process counts them; blocks.
+    pub fn flush_spends(&self) {
+        let _turn = self.spend_flush_lock.lock();
+        if !self.is_store_handed_over() {
+            self.key_cache.flush_spends(&self.stores.spends);
+        }
+    }
+
+    /// Writes the spends for the process that takes over; blocks. Returns the number up to which entries of the
+    /// ledger's queue are included; the new process counts the rest.
+    pub fn flush_final_spends(&self) -> u64 {
+        let _turn = self.spend_flush_lock.lock();
+        let (spent, upto) = {
+            let _still = self.charge_lock.write();
+            (self.key_cache.take_spends(), self.ledger.current_ticket())
+        };
+        if self.key_cache.write(spent, &self.stores.spends) { upto } else { 0 }
+    }
+
+    /// Counts a charge of a draining process in the budgets of this one.
+    pub fn apply_remote_charge(&self, charged: &ChargeEvent) {
+        let Some(principal) = self.key_cache.find_principal(&charged.key) else { return };
+        let money = match charged.wallet {
+            Wallet::Credits => MicroCredits(charged.amount),
+            Wallet::Energy => {
+                let rate = self.live().settings.billing.eur_per_credit;
+                let credits = charged.eur.checked_div(rate).and_then(MicroCredits::from_credits);
+                credits.unwrap_or_default()
+            }
+        };
+        crate::limits::rate_limit::apply_charge(&principal, money, self.clock);
+        self.key_cache.mark_spend(&principal);
+    }
+}
