@@ -100,23 +100,16 @@ const STUCK_MILLIS: u64 = 30_000;
 /// Logs once that the store is stuck or unreachable, and once that it answers again. The process goes on: requests are
 /// served within the limit of unwritten charges, and what is in memory would be lost with it.
 fn log_store_outage(app: &AppState, is_logged: &AtomicBool) {
-    let health = app.stores.store.health();
-    match health {
-        StoreHealth::Stuck { milliseconds: milliseconds @ STUCK_MILLIS.. }
-        | StoreHealth::Unreachable { milliseconds: milliseconds @ STUCK_MILLIS.. } => {
-            if !is_logged.swap(true, Ordering::Relaxed) {
-                let name = if matches!(health, StoreHealth::Stuck { .. }) {
-                    "store_stuck"
-                } else {
-                    "database_unreachable"
-                };
-                log::event(log::error(), name, &[("milliseconds", &milliseconds.to_string())]);
-            }
-        }
+    let (name, milliseconds) = match app.stores.store.health() {
+        StoreHealth::Stuck { milliseconds } => ("store_stuck", milliseconds),
+        StoreHealth::Unreachable { milliseconds } => ("database_unreachable", milliseconds),
         StoreHealth::Ready if is_logged.swap(false, Ordering::Relaxed) => {
-            log::event(log::info(), "store_answers", &[]);
+            return log::event(log::info(), "store_answers", &[]);
         }
-        _ => {}
+        _ => return,
+    };
+    if milliseconds >= STUCK_MILLIS && !is_logged.swap(true, Ordering::Relaxed) {
+        log::event(log::error(), name, &[("milliseconds", &milliseconds.to_string())]);
     }
 }
 

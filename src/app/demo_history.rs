@@ -30,10 +30,10 @@ pub async fn record(app: &Arc<AppState>, key: &Arc<str>) {
 /// Returns charges of every chat model in ascending order of their times, most of them by day and on working days. The
 /// same hour has the same charges.
 fn charges(config: &ConfigSnapshot, now: u64) -> Vec<PastCharge> {
-    let mut charges = Vec::new();
+    let mut all = Vec::new();
     for hour in (now / HOUR).saturating_sub(HOURS)..now / HOUR {
         let mut rng = StdRng::seed_from_u64(hour);
-        let first = charges.len();
+        let mut charges: Vec<PastCharge> = Vec::new();
         for model in config.models().filter(|model| model.model.card.kind == ModelKind::Chat) {
             let offers: Vec<_> = model.offers.iter().filter_map(|index| config.offers.get(*index)).collect();
             let expected = (BUSIEST * load_at(hour)).round() as u64;
@@ -43,9 +43,10 @@ fn charges(config: &ConfigSnapshot, now: u64) -> Vec<PastCharge> {
                 charges.extend(charge(config, offer, at, &mut rng));
             }
         }
-        charges[first..].sort_by_key(|charge: &PastCharge| charge.at);
+        charges.sort_by_key(|charge| charge.at);
+        all.append(&mut charges);
     }
-    charges
+    all
 }
 
 /// Share of the busiest load in this hour since the Unix epoch (UTC): low at night, half at weekends.

@@ -2,7 +2,7 @@
 //! provider, and the stream of the answer; in microseconds, and as a ratio to a chat client.
 //!
 //! `cargo bench -p penstock-dialect --bench clients`. The best of several runs, which alternate between the dialects.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use bytes::Bytes;
 use penstock_core::*;
@@ -22,8 +22,7 @@ const CLIENTS: [Dialect; 3] = [Dialect::Chat, Dialect::Messages, Dialect::Respon
 fn request_body(client: Dialect, bytes: usize) -> Bytes {
     let text = "Rivers bend because their banks wear.\n".repeat(54);
     let turns = (bytes / text.len()) | 1;
-    let message =
-        |turn: usize| json!({"role": if turn % 2 == 0 { "user" } else { "assistant" }, "content": text});
+    let message = |turn: usize| json!({"role": if turn.is_multiple_of(2) { "user" } else { "assistant" }, "content": text});
     let messages: Vec<Value> = (0..turns).map(message).collect();
     let mut body = json!({"model": "m", "temperature": 0.7, "stream": true});
     let (cap, conversation) = match client {

@@ -190,7 +190,7 @@ pub fn item_id(item: &[u8]) -> Option<std::borrow::Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
     use bytes::Bytes;
     use serde_json::{Value, json};

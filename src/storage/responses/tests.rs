@@ -1,5 +1,5 @@
 //! Tests of stored responses: encryption, scope, expiry, limits.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
 

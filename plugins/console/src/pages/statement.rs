@@ -175,13 +175,13 @@ pub fn statement_csv(statement: &Value, key_names: &BTreeMap<String, String>, st
 /// Names of keys by their ids.
 #[must_use]
 pub fn key_names(pages: &[Value]) -> BTreeMap<String, String> {
-    let keys = pages.iter().flat_map(|page| rows(page));
+    let keys = pages.iter().flat_map(rows);
     keys.map(|key| (text(key, "id"), text(key, "name"))).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
 
     fn statement() -> Value {

@@ -2,6 +2,7 @@
 
 use crate::{TAKEOVER, add_one, count, elsewhere, server::PostgresServer, wait_for};
 use penstock_storage::{StoreError, StoreHealth, open_postgres};
+use std::io::Write as _;
 use std::process::Command;
 
 #[test]
@@ -54,7 +55,7 @@ fn the_folder_of_a_killed_process_takes_over_at_once() {
         options.schema = "killed".to_owned();
         let store = open_postgres(&options).unwrap();
         add_one(&*store).unwrap();
-        println!("written");
+        writeln!(std::io::stdout(), "written").unwrap();
         let _ = std::io::stdin().read_line(&mut String::new());
         std::process::abort();
     }
