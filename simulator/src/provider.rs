@@ -18,7 +18,7 @@ use super::{SimulatorOptions, chat, error_body, image, messages, metered, transc
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Simulated tokens of an image, for its pace.
+/// Number of tokens whose generation takes as long as a simulated image.
 const IMAGE_TOKENS: u32 = 40;
 
 /// Simulated provider without its socket.

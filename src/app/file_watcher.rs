@@ -42,7 +42,7 @@ pub fn start(app: &Arc<AppState>, source: &ConfigReader, stop: &watch::Receiver<
                 }
             };
             told = false;
-            // A change of the list of files is no change of contents: a reload has read them.
+            // If the list of watched files has changed, the reload that changed it has read the files already.
             let changed = known.as_ref().is_some_and(|known| known.0 == now.0 && known.1 != now.1);
             if changed && !app.is_store_handed_over() {
                 admin::reload::reload(&app, &source).await.ok();

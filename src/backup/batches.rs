@@ -37,7 +37,7 @@ pub(super) fn verify_batch(
     if all > counts.total || (batch.state == BatchState::Completed && all != counts.total) {
         problems.push(format!("its counts add up to {all} of {} lines", counts.total));
     }
-    let done = known.batches.finished_lines(&batch.id)?;
+    let done = known.batches.finished_line_bitmap(&batch.id)?;
     let bits: u32 = done.iter().flatten().map(|byte| byte.count_ones()).sum();
     match (batch.state.is_final(), &done) {
         (true, Some(_)) => problems.push("it has ended, and its line bitmap still exists".to_owned()),

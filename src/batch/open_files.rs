@@ -35,7 +35,7 @@ pub(super) fn open_batch(context: &BatchContext, record: &BatchRecord) -> Result
     let mut input = BatchInput::new(reader, context.batches.large_lines.gate());
     let done = match record.state {
         BatchState::Validating => CompletionBitmap::with_lines(file.lines),
-        _ => match context.batches.store.finished_lines(&record.id).map_err(io_error)? {
+        _ => match context.batches.store.finished_line_bitmap(&record.id).map_err(io_error)? {
             Some(bits) => CompletionBitmap::from_bytes(&bits),
             None => CompletionBitmap::with_lines(record.counts.total),
         },

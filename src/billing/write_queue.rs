@@ -224,9 +224,9 @@ impl WriteQueue {
         self.state.lock().pushed
     }
 
-    /// Records the start or the end of a write.
-    pub(super) fn set_busy(&self, works: bool) {
-        let since = if works { self.now() } else { 0 };
+    /// Records that a write has started (`true`) or ended (`false`).
+    pub(super) fn set_busy(&self, busy: bool) {
+        let since = if busy { self.now() } else { 0 };
         self.busy_since.store(since, Ordering::Release);
     }
 

@@ -48,16 +48,16 @@ pub fn is_over(session: &SessionRecord, now: u64) -> bool {
 /// Returns the error of the store.
 pub fn find(stores: &Stores, id: &str, now: u64, extends: bool) -> Result<Option<ActiveSession>, ApiError> {
     let digest: [u8; 32] = Sha256::digest(id.as_bytes()).into();
-    let Some(mut record) = stores.sessions.get(&digest).map_err(refusal)? else { return Ok(None) };
-    let user = stores.users.get(&record.user).map_err(refusal)?;
+    let Some(mut record) = stores.sessions.get(&digest).map_err(store_refusal)? else { return Ok(None) };
+    let user = stores.users.get(&record.user).map_err(store_refusal)?;
     let valid = user.filter(|user| user.disabled.is_none() && user.generation == record.generation);
     let Some(user) = valid.filter(|_| !is_over(&record, now)) else {
-        stores.sessions.remove(&digest).map_err(refusal)?;
+        stores.sessions.remove(&digest).map_err(store_refusal)?;
         return Ok(None);
     };
     if extends && now >= record.seen.saturating_add(SEEN_SECONDS) {
         record.seen = now;
-        stores.sessions.touch(&digest, &record).map_err(refusal)?;
+        stores.sessions.touch(&digest, &record).map_err(store_refusal)?;
     }
     Ok(Some(ActiveSession { digest, record, user }))
 }
@@ -83,7 +83,7 @@ pub fn ended_for(user: &str, now: u64) -> impl Fn(&SessionRecord) -> bool {
 /// # Errors
 /// Returns 503 if there are too many sessions, or the error of the store.
 pub fn start(stores: &Stores, user: &UserRecord, now: u64) -> Result<String, ApiError> {
-    let open = stores.sessions.remove_where(ended_for(&user.name, now)).map_err(refusal)?;
+    let open = stores.sessions.remove_where(ended_for(&user.name, now)).map_err(store_refusal)?;
     if open >= MAX_SESSIONS {
         return Err(ApiError::new(ErrorCode::Overloaded).retry_after(60));
     }
@@ -95,7 +95,7 @@ pub fn start(stores: &Stores, user: &UserRecord, now: u64) -> Result<String, Api
         seen: now,
         form_token,
     };
-    stores.sessions.put(&Sha256::digest(id.as_bytes()).into(), &record).map_err(refusal)?;
+    stores.sessions.put(&Sha256::digest(id.as_bytes()).into(), &record).map_err(store_refusal)?;
     Ok(id)
 }
 
@@ -106,7 +106,7 @@ fn random_text() -> String {
 }
 
 /// Refusal for an error of the store.
-pub fn refusal(error: StoreError) -> ApiError {
+pub fn store_refusal(error: StoreError) -> ApiError {
     match error {
         StoreError::Full => ApiError::new(ErrorCode::StorageFull),
         error => ApiError::with_message(ErrorCode::Internal, error.to_string()),

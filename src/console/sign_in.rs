@@ -51,7 +51,7 @@ impl Console {
             return Ok(page(self.site, Some(&refusal)));
         }
         let (stores, lookup) = (self.app.stores.clone(), name.clone());
-        let user = blocking(move || stores.users.get(&lookup).map_err(session::refusal)).await?;
+        let user = blocking(move || stores.users.get(&lookup).map_err(session::store_refusal)).await?;
         let user = user.filter(|user| user.disabled.is_none());
         let known = user.as_ref().and_then(|user| user.password.clone());
         let _permit = self.hashes.acquire().await;
@@ -90,11 +90,11 @@ impl Console {
         let id = blocking(move || {
             if let Some(previous) = previous {
                 let digest = Sha256::digest(previous.as_bytes()).into();
-                stores.sessions.remove(&digest).map_err(session::refusal)?;
+                stores.sessions.remove(&digest).map_err(session::store_refusal)?;
             }
             let id = session::start(&stores, &user, now)?;
             let nothing = penstock_storage::Transaction::new();
-            stores.audit.apply(&nothing, &entry).map_err(session::refusal)?;
+            stores.audit.apply(&nothing, &entry).map_err(session::store_refusal)?;
             Ok(id)
         })
         .await?;
@@ -148,7 +148,7 @@ impl Console {
                 user.generation += 1;
                 Some(entry.clone())
             });
-            Ok(changed.map_err(session::refusal)?.filter(|(_, changed)| *changed).map(|(user, _)| user))
+            Ok(changed.map_err(session::store_refusal)?.filter(|(_, changed)| *changed).map(|(user, _)| user))
         })
         .await?;
         match saved {
@@ -160,7 +160,7 @@ impl Console {
     /// Ends a session.
     pub(super) async fn sign_out(&self, active: &ActiveSession) -> Result<ConsoleAnswer, ApiError> {
         let (stores, digest) = (self.app.stores.clone(), active.digest);
-        blocking(move || stores.sessions.remove(&digest).map_err(session::refusal)).await?;
+        blocking(move || stores.sessions.remove(&digest).map_err(session::store_refusal)).await?;
         Ok(answer::redirect(&self.site.path("sign-in")).with_cookie(cookie(
             self.site,
             self.is_secure(),
@@ -172,7 +172,7 @@ impl Console {
 
 /// User with an open invitation of this digest.
 fn find_invited(stores: &Stores, digest: &str, now: u64) -> Result<Option<UserRecord>, ApiError> {
-    let users = stores.users.list().map_err(session::refusal)?;
+    let users = stores.users.list().map_err(session::store_refusal)?;
     Ok(users.into_iter().find(|user| {
         let invitation = user.invitation.as_ref();
         user.disabled.is_none()

@@ -76,7 +76,7 @@ impl RequestContext {
         error
     }
 
-    /// Ends the phases of a request whose client has disconnected.
+    /// Records that the client has disconnected. Returns the error that ends Pingora's phases of the request.
     fn disconnected(&mut self) -> Box<Error> {
         self.write_outcome = Some(WriteOutcome::Disconnected);
         Error::new_down(ErrorType::ConnectionClosed)

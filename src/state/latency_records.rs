@@ -92,7 +92,7 @@ fn restore_offers(
         for offer in &live.offers {
             let Some(row) = kept.remove(&row_name(offer)) else { continue };
             let (from, to) = row.written_at(clock);
-            let figures = row.figures.rebased(from, to);
+            let figures = row.figures.convert_clock(from, to);
             offer.figures_version.store(figures.version(), Ordering::Relaxed);
             *offer.figures.lock() = figures;
         }
@@ -113,7 +113,7 @@ fn restore_models(
             continue;
         };
         let (from, to) = row.written_at(clock);
-        let hour = row.figures.rebased(from, to);
+        let hour = row.figures.convert_clock(from, to);
         model.hour_version.store(hour.version(), Ordering::Relaxed);
         *model.hour.lock() = hour;
     }

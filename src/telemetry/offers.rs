@@ -36,7 +36,7 @@ impl<'a> OfferStatus<'a> {
         breaker: &CircuitBreaker,
         now: Duration,
     ) -> Self {
-        let healthy = breaker.is_responding();
+        let healthy = breaker.is_presumed_healthy();
         Self { provider, model, asked, healthy, failing: breaker.failure_ratio(now) }
     }
 }

@@ -53,7 +53,7 @@ pub use responses_details::{
 pub use sealed_reasoning::{open_reasoning, seal_reasoning};
 pub use traits::{
     AttemptTarget, BufferedResponse, ContinuationMethod, OfferCapabilities, OutputBuffer, PrefillMethod,
-    RescueMode, ScoreTransform, StreamProgress, StreamTranslation, Translator,
+    RerankScoreTransform, RescueMode, StreamProgress, StreamTranslation, Translator,
 };
 pub use unary_adapter::{ProviderAdapter, UpstreamAnswer, UpstreamRequest};
 pub use upstream_error::{UpstreamError, UpstreamErrorKind};

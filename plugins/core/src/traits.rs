@@ -35,7 +35,7 @@ pub enum PrefillMethod {
 /// Transformation of a reranking model's scores. Configured, because a response does not show it: logits can lie
 /// between 0 and 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ScoreTransform {
+pub enum RerankScoreTransform {
     /// Scores from 0 to 1 already.
     #[default]
     Identity,
@@ -75,7 +75,7 @@ pub struct OfferCapabilities {
     /// Maximum number of inputs or documents per request; longer lists take several requests.
     pub max_inputs: Option<usize>,
     /// Transformation of its reranking scores.
-    pub score_transform: ScoreTransform,
+    pub score_transform: RerankScoreTransform,
     /// Size of the context window, in tokens.
     pub context_length: Option<u64>,
     /// Maximum number of tokens generated for one candidate.

@@ -71,9 +71,9 @@ pub(super) fn abilities(value: &Value) -> OfferCapabilities {
         parameters: parameters.iter().map(|name| name.as_str().unwrap().into()).collect(),
         max_inputs: value["max_inputs"].as_u64().map(|most| usize::try_from(most).unwrap()),
         score_transform: if value["score"] == "sigmoid" {
-            ScoreTransform::Sigmoid
+            RerankScoreTransform::Sigmoid
         } else {
-            ScoreTransform::Identity
+            RerankScoreTransform::Identity
         },
         ..OfferCapabilities::default()
     }

@@ -235,7 +235,7 @@ impl BalanceFold {
         &self.open
     }
 
-    /// Returns the sums of the four books of a wallet.
+    /// Returns the sums of a wallet's four books: customers, held, issued, revenue.
     #[must_use]
     pub const fn totals(&self, wallet: Wallet) -> BookTotals {
         match wallet {

@@ -38,7 +38,7 @@ pub(crate) fn validate_image_url(url: JsonValue<'_>, at: &FieldPath<'_>) -> Resu
 
 /// Start of a string, unescaped: enough for a scheme and a media type.
 fn string_prefix<'d>(value: &JsonValue<'d>) -> Cow<'d, str> {
-    let body = value.inner_text();
+    let body = value.raw_inner_text();
     // An escape cut at the end does no harm: the last bytes are not read.
     let start = (0..4).find_map(|back| body.get(..PREFIX_BYTES.min(body.len()) - back.min(body.len())));
     let start = start.unwrap_or_default();
@@ -103,7 +103,7 @@ pub(crate) fn validate_base64(
     skip: usize,
 ) -> Result<usize, ApiError> {
     let mut proof = Base64Validator::default();
-    let body = value.inner_text();
+    let body = value.raw_inner_text();
     if value.kind() == ValueKind::String {
         proof.push(body.as_bytes().get(skip..).unwrap_or_default());
     } else {

@@ -161,7 +161,7 @@ fn figures_move_to_another_clock_with_their_age() {
     let written = NOW + Duration::from_secs(100);
     // The other clock reads 5,000 s when this one reads `written`.
     let there = Duration::from_secs(5_000);
-    let mut moved = figures.rebased(written, there);
+    let mut moved = figures.convert_clock(written, there);
     assert_eq!(moved.age(there), Some(Duration::from_secs(100)));
     assert_eq!(moved.mark_available(there), Duration::from_secs(100));
     assert!(close(moved.tokens_per_second(there), 50.0));
@@ -170,10 +170,10 @@ fn figures_move_to_another_clock_with_their_age() {
         None,
         "they age on"
     );
-    assert_eq!(figures.rebased(written, written), figures);
-    let ahead = figures.rebased(NOW - Duration::from_secs(60), NOW);
+    assert_eq!(figures.convert_clock(written, written), figures);
+    let ahead = figures.convert_clock(NOW - Duration::from_secs(60), NOW);
     assert_eq!(ahead.age(NOW), Some(Duration::ZERO), "nothing is measured in the future");
-    let away = figures.rebased(written, Duration::ZERO);
+    let away = figures.convert_clock(written, Duration::ZERO);
     assert_eq!(away.predict_seconds(NOW, 1, 1), None, "a very long time away");
 }
 
@@ -187,7 +187,7 @@ fn impossible_measurements_are_dropped() {
         let mut kept = good.clone();
         kept["per_token"]["mean"] = absurd.into();
         let read: LatencyStats = serde_json::from_value(kept).unwrap();
-        let moved = read.rebased(NOW, NOW);
+        let moved = read.convert_clock(NOW, NOW);
         assert_eq!(moved.tokens_per_second(NOW), None, "{absurd}");
         assert!(close(moved.first_token(NOW, 1), 1.0), "what is sound stays");
     }
@@ -195,13 +195,13 @@ fn impossible_measurements_are_dropped() {
         let mut kept = good.clone();
         kept["per_token"]["weight"] = weight.into();
         let read: LatencyStats = serde_json::from_value(kept).unwrap();
-        assert_eq!(read.rebased(NOW, NOW).tokens_per_second(NOW), None, "{weight}");
+        assert_eq!(read.convert_clock(NOW, NOW).tokens_per_second(NOW), None, "{weight}");
     }
     let mut kept = good;
     kept["per_token"]["mean"] = 86_400.0.into();
     kept["observed"] = u64::MAX.into();
     kept["known"] = u64::MAX.into();
-    let mut moved = serde_json::from_value::<LatencyStats>(kept).unwrap().rebased(NOW, NOW);
+    let mut moved = serde_json::from_value::<LatencyStats>(kept).unwrap().convert_clock(NOW, NOW);
     assert_eq!(moved.age(NOW), Some(Duration::ZERO));
     assert_eq!(moved.mark_available(NOW), Duration::ZERO);
     assert!(
@@ -220,15 +220,15 @@ fn an_hour_moves_to_another_clock_without_impossible_values() {
     }
     let written = base + Duration::from_secs(3_599);
     let there = Duration::from_secs(30_000_000) + Duration::from_secs(299);
-    let moved = hour.rebased(written, there);
+    let moved = hour.convert_clock(written, there);
     assert_eq!(moved.rates(there), hour.rates(written));
     assert_eq!(moved.rates(there + Duration::from_secs(3_600)), HourlyRates::default());
     assert!(close(moved.rates(there + Duration::from_secs(1_800)).popularity, 30.0));
-    assert_eq!(hour.rebased(written, written), hour);
-    assert!(hour.rebased(written, Duration::ZERO).rates(written).popularity.is_none());
+    assert_eq!(hour.convert_clock(written, written), hour);
+    assert!(hour.convert_clock(written, Duration::ZERO).rates(written).popularity.is_none());
     let mut kept = serde_json::to_value(&hour).unwrap();
     for slice in kept["slices"].as_array_mut().unwrap() {
         slice["waiting"] = (-1.0).into();
     }
-    assert!(serde_json::from_value::<HourlyStats>(kept).unwrap().rebased(written, there).is_empty());
+    assert!(serde_json::from_value::<HourlyStats>(kept).unwrap().convert_clock(written, there).is_empty());
 }

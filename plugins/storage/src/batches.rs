@@ -268,7 +268,7 @@ impl BatchStore {
     ///
     /// # Errors
     /// Same as [`Store::get`].
-    pub fn finished_lines(&self, id: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    pub fn finished_line_bitmap(&self, id: &str) -> Result<Option<Vec<u8>>, StoreError> {
         self.store.get(StoreTable::Lines, id.as_bytes())
     }
 

@@ -47,12 +47,12 @@ fn an_ended_batch_is_not_open_and_its_lines_are_forgotten() {
     batches.insert(&record("batch_2", "key", 2), Transaction::new()).unwrap();
     one.state = BatchState::InProgress;
     commit(&*store, record_rows(&one, Some(&[5])).unwrap());
-    assert_eq!(batches.finished_lines("batch_1").unwrap(), Some(vec![5]));
+    assert_eq!(batches.finished_line_bitmap("batch_1").unwrap(), Some(vec![5]));
     assert_eq!(batches.get("batch_1").unwrap(), Some(one.clone()));
     assert_eq!(batches.list_unfinished().unwrap().len(), 2);
     one.state = BatchState::Completed;
     commit(&*store, record_rows(&one, Some(&[7])).unwrap());
-    assert_eq!(batches.finished_lines("batch_1").unwrap(), None);
+    assert_eq!(batches.finished_line_bitmap("batch_1").unwrap(), None);
     let open = batches.list_unfinished().unwrap();
     assert_eq!(open.iter().map(|batch| batch.id.as_str()).collect::<Vec<_>>(), ["batch_2"]);
     let mut seen = 0;

@@ -7,7 +7,7 @@ use super::fallbacks::FallbackGraph;
 use super::key_path::KeyPath;
 use super::{SettingsResolver, parameters};
 use penstock_catalog::{AliasPattern, CatalogModel as Card, CatalogPrice, LifecycleStage};
-use penstock_core::{ImageSize, ModelKind, ScoreTransform, WorkUnit};
+use penstock_core::{ImageSize, ModelKind, RerankScoreTransform, WorkUnit};
 use penstock_ledger::UtcDay;
 use penstock_pricing::{BillingUnit, Tariff};
 use penstock_tokens::PublishedEncoding;
@@ -254,10 +254,10 @@ pub const fn kind(raw: raw::ModelKindConfig) -> ModelKind {
     raw.0
 }
 
-pub const fn convert_score(raw: raw::ScoreConfig) -> ScoreTransform {
+pub const fn convert_score(raw: raw::ScoreConfig) -> RerankScoreTransform {
     match raw {
-        raw::ScoreConfig::AsIs => ScoreTransform::Identity,
-        raw::ScoreConfig::Sigmoid => ScoreTransform::Sigmoid,
+        raw::ScoreConfig::AsIs => RerankScoreTransform::Identity,
+        raw::ScoreConfig::Sigmoid => RerankScoreTransform::Sigmoid,
     }
 }
 

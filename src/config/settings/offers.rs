@@ -3,7 +3,9 @@
 use super::super::secret::SecretText;
 use super::{ContractEvidence, HttpVersion, TlsVersion};
 use penstock_catalog::CatalogModel as Card;
-use penstock_core::{Dialect, ImageSize, ModelKind, OfferCapabilities, ProviderAdapter, ScoreTransform};
+use penstock_core::{
+    Dialect, ImageSize, ModelKind, OfferCapabilities, ProviderAdapter, RerankScoreTransform,
+};
 use penstock_footprint::grid::GridRow;
 use penstock_footprint::{EnergyProfile, OfferFactors};
 use penstock_pricing::Tariff;
@@ -34,7 +36,7 @@ pub struct ModelSettings {
     /// Maximum number of choices of one request to a provider.
     pub max_n: Option<u32>,
     /// Scale of its scores (rerank).
-    pub score: ScoreTransform,
+    pub score: RerankScoreTransform,
     /// Meaning of token ids in a request (embeddings).
     pub token_ids: TokenIdPolicy,
     /// Presets by name: JSON members (name, JSON text) for members that the client left out.

@@ -3,7 +3,7 @@
 use super::super::settings::{BaseUrl, OfferSettings, TokenIdPolicy};
 use super::super::{ConfigSource, LogFormat, ResolveEnv};
 use super::{load, tells, with};
-use penstock_core::{Dialect, ScoreTransform};
+use penstock_core::{Dialect, RerankScoreTransform};
 use penstock_tokens::PublishedEncoding;
 use std::time::Duration;
 
@@ -189,15 +189,15 @@ fn offers_of_vectors_have_a_shape_and_scores_their_scale() {
     assert_eq!(shape(&offer("embedding", "", "shape = \"tei\"")), Some(("tei", "/embed")));
     assert_eq!(shape(&offer("rerank", "", "")), Some(("vllm", "/rerank")));
     assert_eq!(shape(&offer("rerank", "", "shape = \"cohere_v2\"")), Some(("cohere_v2", "/rerank")));
-    assert_eq!(offer("rerank", "", "").abilities.score_transform, ScoreTransform::Identity);
+    assert_eq!(offer("rerank", "", "").abilities.score_transform, RerankScoreTransform::Identity);
     let logits = offer("rerank", "score = \"sigmoid\"", "max_inputs = 32");
     assert_eq!(
         (logits.abilities.score_transform, logits.abilities.max_inputs),
-        (ScoreTransform::Sigmoid, Some(32))
+        (RerankScoreTransform::Sigmoid, Some(32))
     );
     assert_eq!(
         offer("rerank", "score = \"sigmoid\"", "score = \"as_is\"").abilities.score_transform,
-        ScoreTransform::Identity
+        RerankScoreTransform::Identity
     );
     assert_eq!(offer("embedding", "", "").model.token_ids, TokenIdPolicy::Text(PublishedEncoding::Cl100k));
     assert_eq!(offer("embedding", "token_ids = \"native\"", "").model.token_ids, TokenIdPolicy::Native);

@@ -48,8 +48,8 @@ async fn replace_token_ids(
             decode_token_ids(ask, encoding)
         }
         TokenIdPolicy::Text(encoding) => {
-            // An id of a few digits may stand for 128 bytes: each account decodes one such request at a time, and the
-            // text counts as memory like a body.
+            // The text of a token id can be longer than its digits, up to 128 bytes. Therefore each account decodes one
+            // request at a time, and the decoded text counts as memory like a body.
             let ask = x.counting().run_queued(move |_| decode_token_ids(ask, encoding)).await??;
             x.reserve_memory(ask.prompt_bytes)?;
             Ok(ask)

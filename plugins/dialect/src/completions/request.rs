@@ -8,7 +8,8 @@ use penstock_core::{
     OfferCapabilities,
 };
 
-/// Members that are written from the parsed request, or that only a provider with the endpoint gets.
+/// Members that are not copied: those written from the parsed request, and those sent only to a provider that has the
+/// endpoint of text completions itself.
 const OWN_MEMBERS: &[&str] = &[
     "model",
     "prompt",

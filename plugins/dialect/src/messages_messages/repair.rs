@@ -291,7 +291,7 @@ pub(super) fn write_final_delta(
     out.push(b'}');
 }
 
-/// Repaired `content_block_start` event, without content.
+/// `content_block_start` event with missing members added and its text removed, which follows as deltas.
 pub(super) struct RepairedStart {
     pub(super) data: Bytes,
     /// Tool input that the event contained: clients would append the deltas to it.

@@ -10,7 +10,7 @@ use crate::json_text::quoted;
 use bytes::Bytes;
 use penstock_core::{
     AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, InferenceTask, OfferObservation,
-    RerankTask, ScoreTransform, UpstreamError, UpstreamErrorKind, WorkDone,
+    RerankScoreTransform, RerankTask, UpstreamError, UpstreamErrorKind, WorkDone,
 };
 use penstock_http_wire::usage;
 
@@ -92,12 +92,12 @@ fn result(cursor: &mut AnswerCursor<'_>) -> Option<(usize, f64)> {
 
 /// Scales a score to 0 to 1. `None` if it is outside, so that the setting is wrong for this provider; nothing is
 /// guessed.
-fn scale_score(raw: f64, score: ScoreTransform) -> Option<f64> {
+fn scale_score(raw: f64, score: RerankScoreTransform) -> Option<f64> {
     match score {
-        ScoreTransform::Identity => {
+        RerankScoreTransform::Identity => {
             (-MAX_ROUNDING..=1.0 + MAX_ROUNDING).contains(&raw).then(|| raw.clamp(0.0, 1.0))
         }
-        ScoreTransform::Sigmoid => Some(1.0 / (1.0 + (-raw).exp())),
+        RerankScoreTransform::Sigmoid => Some(1.0 / (1.0 + (-raw).exp())),
     }
 }
 

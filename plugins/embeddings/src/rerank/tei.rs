@@ -6,7 +6,7 @@ use crate::json_text::list;
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, ExtraMember, InferenceRequest, ModelKind, ProviderAdapter,
-    ScoreTransform, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+    RerankScoreTransform, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
 /// Shape of text-embeddings-inference.
@@ -37,7 +37,7 @@ impl ProviderAdapter for TeiRerank {
     ) -> Result<Vec<UpstreamRequest>, ApiError> {
         let rerank = task(ask).ok_or_else(|| ApiError::invalid("documents", "documents: expected texts."))?;
         // Engines return either form; the sigmoid is applied once, here or there.
-        let raw = target.capabilities.score_transform == ScoreTransform::Sigmoid;
+        let raw = target.capabilities.score_transform == RerankScoreTransform::Sigmoid;
         let call = |documents: &[Bytes]| {
             let mut body = vec![Bytes::from_static(br#"{"query":"#), rerank.query.clone()];
             body.push(Bytes::from_static(br#","texts":"#));

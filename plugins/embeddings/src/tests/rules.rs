@@ -123,7 +123,7 @@ proptest! {
             .map(|(index, logit)| json!({"index": index, "relevance_score": logit})).collect();
         let request = json!({"model": "m", "query": "q", "documents": documents, "top_n": top});
         let ask = ask(ModelKind::Rerank, &request.to_string());
-        let abilities = OfferCapabilities { score_transform: ScoreTransform::Sigmoid, ..OfferCapabilities::default() };
+        let abilities = OfferCapabilities { score_transform: RerankScoreTransform::Sigmoid, ..OfferCapabilities::default() };
         let body = json!({"results": results}).to_string();
         let whole = shape(ModelKind::Rerank, "vllm").translate(&ask, &target(&abilities), vec![answer(body)]).unwrap();
         let value: Value = serde_json::from_slice(&whole.body.concat()).unwrap();
@@ -205,7 +205,7 @@ fn vectors_of_another_length_than_asked_are_refused() {
 #[test]
 fn logits_and_probabilities_are_never_confused() {
     let ask = ask(ModelKind::Rerank, r#"{"model":"m","query":"q","documents":["a","b"]}"#);
-    let whole = |score: ScoreTransform, body: &str| {
+    let whole = |score: RerankScoreTransform, body: &str| {
         let abilities = OfferCapabilities { score_transform: score, ..OfferCapabilities::default() };
         let whole = shape(ModelKind::Rerank, "jina").translate(
             &ask,
@@ -215,9 +215,15 @@ fn logits_and_probabilities_are_never_confused() {
         whole.map(|whole| String::from_utf8(whole.body.concat()).unwrap()).map_err(|fault| fault.kind)
     };
     let both = r#"{"results":[{"index":0,"relevance_score":0.2},{"index":1,"relevance_score":0.9}]}"#;
-    assert!(whole(ScoreTransform::Identity, both).unwrap().contains(r#"{"index":1,"relevance_score":0.9}"#));
-    assert!(whole(ScoreTransform::Sigmoid, both).unwrap().contains(r#"{"index":1,"relevance_score":0.7109"#));
+    assert!(
+        whole(RerankScoreTransform::Identity, both).unwrap().contains(r#"{"index":1,"relevance_score":0.9}"#)
+    );
+    assert!(
+        whole(RerankScoreTransform::Sigmoid, both)
+            .unwrap()
+            .contains(r#"{"index":1,"relevance_score":0.7109"#)
+    );
     let raw = r#"{"results":[{"index":0,"relevance_score":-3.5},{"index":1,"relevance_score":0.9}]}"#;
-    assert_eq!(whole(ScoreTransform::Identity, raw), Err(UpstreamErrorKind::Malformed));
-    assert!(whole(ScoreTransform::Sigmoid, raw).is_ok());
+    assert_eq!(whole(RerankScoreTransform::Identity, raw), Err(UpstreamErrorKind::Malformed));
+    assert!(whole(RerankScoreTransform::Sigmoid, raw).is_ok());
 }

@@ -47,7 +47,7 @@ pub(super) struct MinimumDuration {
 impl MinimumDuration {
     /// Maximum rate of uncompressed audio: 32 bits, eight channels at 192 kHz.
     pub(super) const PLAIN: u64 = 6_144_000;
-    /// Maximum rate of lossy audio: 640 kbit/s.
+    /// Maximum rate of lossy audio in bytes per second: 640 kbit/s.
     pub(super) const LOSSY: u64 = 80_000;
 
     /// Creates a minimum by all bytes of the file.

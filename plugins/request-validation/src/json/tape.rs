@@ -107,22 +107,22 @@ impl<'d> JsonValue<'d> {
 
     /// Raw bytes of a string between its quotes, with escapes; empty for other types.
     pub(crate) fn string_bytes(&self) -> &'d [u8] {
-        if self.is_string() { self.inner_text().as_bytes() } else { &[] }
+        if self.is_string() { self.raw_inner_text().as_bytes() } else { &[] }
     }
 
     /// Unescaped text of a string; empty for other types. Copies only if there are escapes.
     #[inline]
     pub(crate) fn text(&self) -> Cow<'d, str> {
         match self.node.kind {
-            ValueKind::String => Cow::Borrowed(self.inner_text()),
-            ValueKind::EscapedString => Cow::Owned(unescape(self.inner_text())),
+            ValueKind::String => Cow::Borrowed(self.raw_inner_text()),
+            ValueKind::EscapedString => Cow::Owned(unescape(self.raw_inner_text())),
             _ => Cow::Borrowed(""),
         }
     }
 
     /// Raw text between the first and the last byte: a string without its quotes.
     #[inline]
-    pub(crate) fn inner_text(&self) -> &'d str {
+    pub(crate) fn raw_inner_text(&self) -> &'d str {
         let inside = self.node.start as usize + 1..(self.node.end as usize).saturating_sub(1);
         self.tape.text.get(inside).unwrap_or_default()
     }
@@ -180,7 +180,7 @@ impl<'d> JsonValue<'d> {
 
     /// True if an object or array has no entries.
     pub(crate) fn is_empty_value(&self) -> bool {
-        self.inner_text().bytes().all(|byte| byte.is_ascii_whitespace())
+        self.raw_inner_text().bytes().all(|byte| byte.is_ascii_whitespace())
     }
 }
 

@@ -117,7 +117,7 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
             self.out.json(r#","content":null"#);
         } else {
             self.out.json(r#","content":""#);
-            texts.iter().for_each(|text| self.out.json(text.inner_text()));
+            texts.iter().for_each(|text| self.out.json(text.raw_inner_text()));
             self.out.json("\"");
         }
         if !reasoning.is_empty() {

@@ -225,7 +225,7 @@ impl<'d> DeclaredTool<'d> {
         out.key("description");
         out.json("\"");
         if let Some(description) = self.description {
-            out.json(description.inner_text());
+            out.json(description.raw_inner_text());
             out.json(r"\n\n");
         }
         out.json("The member `");
@@ -235,7 +235,7 @@ impl<'d> DeclaredTool<'d> {
             out.json(r"\nThe text must match this grammar (");
             out.json(syntax);
             out.json(r"):\n");
-            out.json(definition.inner_text());
+            out.json(definition.raw_inner_text());
         }
         out.json(r#"","parameters":{"type":"object","properties":{""#);
         out.json(ClientTool::INPUT);

@@ -8,7 +8,7 @@
 //!
 //! The state depends on the results of real attempts; active health checks are only additional input. A passing check
 //! never closes the breaker by itself: a provider can list its models and still fail every request. But it marks the
-//! offer as responding again ([`CircuitBreaker::is_responding`]), unless earlier checks proved unreliable.
+//! offer as responding again ([`CircuitBreaker::is_presumed_healthy`]), unless earlier checks proved unreliable.
 //!
 //! Failures of a single client's requests do not open the breaker while other clients are answered; see `clients.rs`.
 //!
@@ -129,7 +129,7 @@ impl CircuitBreaker {
     /// True if the offer is believed to respond: it is not ejected, or an active check has passed since its last
     /// failure and no request has used it yet. Checks that passed while requests failed are ignored for ten seconds.
     #[must_use]
-    pub const fn is_responding(&self) -> bool {
+    pub const fn is_presumed_healthy(&self) -> bool {
         matches!((self.phase, self.check_status), (BreakerPhase::Closed, _) | (_, CheckStatus::Passed))
     }
 

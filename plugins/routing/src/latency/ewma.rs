@@ -36,7 +36,7 @@ impl Ewma {
 
     /// Converts the average to another clock, on which time `from` is called `to`. An impossible sum, as in a damaged
     /// record, is dropped; `most` is the largest plausible mean.
-    pub(super) fn rebased(self, from: Duration, to: Duration, most: f64) -> Self {
+    pub(super) fn convert_clock(self, from: Duration, to: Duration, most: f64) -> Self {
         let sound = self.weight > 0.0 && self.weight.is_finite() && (0.0..=most).contains(&self.mean);
         if !sound {
             return Self::default();

@@ -78,7 +78,7 @@ impl HourlyStats {
 
     /// Converts the statistics to another clock, on which `from` is called `to`. Impossible slices are dropped.
     #[must_use]
-    pub fn rebased(&self, from: Duration, to: Duration) -> Self {
+    pub fn convert_clock(&self, from: Duration, to: Duration) -> Self {
         let (from, to) = (from.as_secs() / SLICE_SECONDS, to.as_secs() / SLICE_SECONDS);
         let mut moved = Self::default();
         let sound = |seconds: f64| (0.0..=1e15).contains(&seconds);

@@ -87,12 +87,12 @@ impl LatencyStats {
     /// Converts the statistics to another clock, on which `from` is called `to`, for a process that loads statistics
     /// stored by another. Impossible values are dropped, and no time is later than `to`.
     #[must_use]
-    pub fn rebased(&self, from: Duration, to: Duration) -> Self {
+    pub fn convert_clock(&self, from: Duration, to: Duration) -> Self {
         let time = |at: u64| if at == 0 { 0 } else { rebase_millis(at, from, to).max(1) };
         Self {
-            first_token: self.first_token.map(|class| class.rebased(from, to, MAX_SECONDS)),
-            per_token: self.per_token.rebased(from, to, MAX_SECONDS),
-            output: self.output.rebased(from, to, MAX_TOKENS),
+            first_token: self.first_token.map(|class| class.convert_clock(from, to, MAX_SECONDS)),
+            per_token: self.per_token.convert_clock(from, to, MAX_SECONDS),
+            output: self.output.convert_clock(from, to, MAX_TOKENS),
             known: time(self.known),
             observed: time(self.observed),
         }

@@ -123,24 +123,24 @@ fn one_client_s_request_does_not_end_a_trial_that_goes_well_for_others() {
 #[test]
 fn a_check_is_enough_to_be_well_and_a_failure_after_it_is_the_end_of_that() {
     let mut breaker = ejected();
-    assert!(!breaker.is_responding());
+    assert!(!breaker.is_presumed_healthy());
     breaker.on_check(at(100), false);
-    assert!(!breaker.is_responding());
+    assert!(!breaker.is_presumed_healthy());
     breaker.on_check(at(200), true);
-    assert!(breaker.is_responding());
+    assert!(breaker.is_presumed_healthy());
     assert_ne!(breaker.state(at(200)), BreakerState::Closed, "requests still come one at a time");
     breaker.on_check(at(300), false);
-    assert!(!breaker.is_responding());
+    assert!(!breaker.is_presumed_healthy());
     breaker.on_check(at(400), true);
     assert!(breaker.try_probe(at(500)));
     breaker.on_result(at(500), BAD);
-    assert!(!breaker.is_responding());
+    assert!(!breaker.is_presumed_healthy());
     breaker.on_check(at(600), true);
-    assert!(!breaker.is_responding(), "it lists its models and fails every request");
+    assert!(!breaker.is_presumed_healthy(), "it lists its models and fails every request");
     breaker.on_check(at(10_499), true);
-    assert!(!breaker.is_responding());
+    assert!(!breaker.is_presumed_healthy());
     breaker.on_check(at(10_500), true);
-    assert!(breaker.is_responding(), "nobody has failed there for as long as the longest ejection");
+    assert!(breaker.is_presumed_healthy(), "nobody has failed there for as long as the longest ejection");
 }
 
 proptest! {

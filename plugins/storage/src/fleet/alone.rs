@@ -1,6 +1,6 @@
 //! Fleet of a process that shares its store with no other.
 
-use super::{Fleet, FleetError, Peer, PoolAmount, PoolRequest, Strand, Turn};
+use super::{Fleet, FleetError, PeerStrand, PoolAmount, PoolRequest, Strand, StrandReport};
 
 /// Fleet without peers: every wanted amount is drawn, and nothing is stored.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,7 +11,7 @@ impl Fleet for Alone {
         Ok(Strand { id: 0, beat: 0 })
     }
 
-    fn turn(&self, strand: Strand, _turn: &Turn) -> Result<Strand, FleetError> {
+    fn turn(&self, strand: Strand, _turn: &StrandReport) -> Result<Strand, FleetError> {
         Ok(Strand { beat: strand.beat.saturating_add(1), ..strand })
     }
 
@@ -23,11 +23,11 @@ impl Fleet for Alone {
         Ok(Vec::new())
     }
 
-    fn peers(&self) -> Result<Vec<Peer>, FleetError> {
+    fn peers(&self) -> Result<Vec<PeerStrand>, FleetError> {
         Ok(Vec::new())
     }
 
-    fn bury(&self, _peer: &Peer) -> Result<bool, FleetError> {
+    fn bury(&self, _peer: &PeerStrand) -> Result<bool, FleetError> {
         Ok(false)
     }
 }

@@ -40,7 +40,7 @@ pub struct Strand {
 
 /// Strand of another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub struct PeerStrand {
     /// Number of the strand.
     pub id: u32,
     /// Number of its turns.
@@ -60,7 +60,7 @@ pub struct PoolAmount {
 
 /// Report of a strand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Turn {
+pub struct StrandReport {
     /// Amounts that were spent from the strand's parts since its last turn, one for each pool. A part may become negative:
     /// work whose cost was not known in advance may cost more than the rest of the part.
     pub spent: Vec<PoolAmount>,
@@ -85,7 +85,7 @@ pub struct PoolRequest {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FleetError {
     /// Strand that was buried: nothing of this call was applied, and the process has to join again. If an earlier try of
-    /// the same turn had an unknown outcome, the rows of [`Turn::with`] tell whether it was applied.
+    /// the same turn had an unknown outcome, the rows of [`StrandReport::with`] tell whether it was applied.
     #[error("another gateway took this one for dead")]
     Buried,
     /// Error of the store.
@@ -106,8 +106,8 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// Returns `Buried` if the strand is not alive any more, `TooLarge` above [`MAX_TURN_POOLS`], and the errors of
-    /// [`crate::Store::apply`]; `Guard` names a failed guard of [`Turn::with`].
-    fn turn(&self, strand: Strand, turn: &Turn) -> Result<Strand, FleetError>;
+    /// [`crate::Store::apply`]; `Guard` names a failed guard of [`StrandReport::with`].
+    fn turn(&self, strand: Strand, turn: &StrandReport) -> Result<Strand, FleetError>;
 
     /// Draws a part of a pool: the wanted amount if the pool has four times as much, else a quarter of the pool or the least
     /// amount. Returns the drawn amount, 0 if the pool is empty. After an error the part has to be read again with
@@ -127,14 +127,14 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
-    fn peers(&self) -> Result<Vec<Peer>, FleetError>;
+    fn peers(&self) -> Result<Vec<PeerStrand>, FleetError>;
 
     /// Ends the strand of a dead process if its beat is still that of `peer`, and returns its parts to their pools; returns
     /// false if the beat has changed. A repetition continues an interrupted burial.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
-    fn bury(&self, peer: &Peer) -> Result<bool, FleetError>;
+    fn bury(&self, peer: &PeerStrand) -> Result<bool, FleetError>;
 }
 
 /// Returns the amount to draw from a pool with `available`: all of `wanted` if there is plenty, so that the parts get

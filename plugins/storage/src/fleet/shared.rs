@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::rows::{self, LAST_KEY, STRAND_PREFIX};
-use super::{Fleet, FleetError, MAX_TURN_POOLS, Peer, PoolAmount, PoolRequest, Strand, Turn, drawn_amount};
+use super::{
+    Fleet, FleetError, MAX_TURN_POOLS, PeerStrand, PoolAmount, PoolRequest, Strand, StrandReport,
+    drawn_amount,
+};
 use crate::{
     MAX_PAGE_ROWS, Store, StoreError, StoreTable, StoredRow, Transaction, counter_row, parse_counter,
 };
@@ -115,7 +118,7 @@ impl Fleet for SharedFleet {
         Err(last_error.into())
     }
 
-    fn turn(&self, strand: Strand, turn: &Turn) -> Result<Strand, FleetError> {
+    fn turn(&self, strand: Strand, turn: &StrandReport) -> Result<Strand, FleetError> {
         let pools = turn.spent.len() + turn.returned.len();
         if pools > MAX_TURN_POOLS {
             let (what, cap) = ("a turn of pools", MAX_TURN_POOLS);
@@ -182,19 +185,19 @@ impl Fleet for SharedFleet {
         Ok(parts)
     }
 
-    fn peers(&self) -> Result<Vec<Peer>, FleetError> {
+    fn peers(&self) -> Result<Vec<PeerStrand>, FleetError> {
         let mut peers = Vec::new();
         self.for_each_row(STRAND_PREFIX, |row| {
             let id = rows::strand_of(&row.key)?;
             let name = self.store.get(META, &rows::live_key(id))?;
             let name = name.map(|name| String::from_utf8_lossy(&name).into_owned());
-            peers.push(Peer { id, beat: parse_counter(Some(&row.value))?, name });
+            peers.push(PeerStrand { id, beat: parse_counter(Some(&row.value))?, name });
             Ok(())
         })?;
         Ok(peers)
     }
 
-    fn bury(&self, peer: &Peer) -> Result<bool, FleetError> {
+    fn bury(&self, peer: &PeerStrand) -> Result<bool, FleetError> {
         let (id, live) = (peer.id, rows::live_key(peer.id));
         let beat = Transaction::new().require_value(META, rows::strand_key(id), counter_row(peer.beat));
         match self.store.apply(beat.delete(META, live)) {

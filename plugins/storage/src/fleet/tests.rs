@@ -30,16 +30,16 @@ fn drawn_parts_get_smaller_and_the_last_amount_can_be_drawn() {
 
 #[test]
 fn a_peer_is_dead_only_after_its_beat_was_unchanged_for_the_whole_time() {
-    let peer = |id, beat| Peer { id, beat, name: Some("a".to_owned()) };
+    let peer = |id, beat| PeerStrand { id, beat, name: Some("a".to_owned()) };
     let mut watch = PeerWatch::new(seconds(10));
-    let mut dead = |peers: &[Peer], at| {
+    let mut dead = |peers: &[PeerStrand], at| {
         watch.observe(1, peers, seconds(at)).iter().map(|peer| peer.id).collect::<Vec<_>>()
     };
     assert!(dead(&[peer(1, 0), peer(2, 0), peer(3, 0)], 100).is_empty());
     assert!(dead(&[peer(1, 0), peer(2, 0), peer(3, 1)], 109).is_empty());
     assert_eq!(dead(&[peer(1, 0), peer(2, 0), peer(3, 1)], 111), [2]);
     assert!(dead(&[peer(1, 0), peer(2, 1), peer(3, 2)], 130).is_empty());
-    let unfinished = Peer { name: None, ..peer(4, 9) };
+    let unfinished = PeerStrand { name: None, ..peer(4, 9) };
     assert_eq!(dead(&[unfinished], 131), [4]);
     watch.observe(1, &[peer(2, 1)], seconds(132));
     watch.reset();
@@ -59,7 +59,7 @@ fn alone_everything_is_granted() {
     let strand = Alone.join("a").unwrap();
     let request = PoolRequest { pool: "acme".to_owned(), wanted: 7, least: 1 };
     assert_eq!(Alone.draw(strand, &request), Ok(7));
-    assert_eq!(Alone.turn(strand, &Turn::default()).map(|next| next.beat), Ok(1));
+    assert_eq!(Alone.turn(strand, &StrandReport::default()).map(|next| next.beat), Ok(1));
     assert_eq!((Alone.peers(), Alone.parts(strand)), (Ok(vec![]), Ok(vec![])));
 }
 
@@ -73,12 +73,13 @@ fn a_buried_strand_draws_and_reports_nothing_more() {
     assert_ne!(one.id, other.id);
     let request = PoolRequest { pool: "acme".to_owned(), wanted: 100, least: 1 };
     assert_eq!(fleet.draw(one, &request), Ok(100));
-    let report = Turn { spent: vec![amount(30)], returned: vec![amount(20)], ..Turn::default() };
+    let report =
+        StrandReport { spent: vec![amount(30)], returned: vec![amount(20)], ..StrandReport::default() };
     let next = fleet.turn(one, &report).unwrap();
     assert_eq!(fleet.turn(one, &report), Ok(next), "a repetition is applied once");
     assert_eq!((fleet.parts(next), fleet.available("acme")), (Ok(vec![amount(50)]), Ok(920)));
     let seen = fleet.peers().unwrap().into_iter().find(|peer| peer.id == one.id).unwrap();
-    let next = fleet.turn(next, &Turn::default()).unwrap();
+    let next = fleet.turn(next, &StrandReport::default()).unwrap();
     assert_eq!(fleet.bury(&seen), Ok(false), "it has beaten since");
     let seen = fleet.peers().unwrap().into_iter().find(|peer| peer.id == one.id).unwrap();
     assert_eq!((fleet.bury(&seen), fleet.bury(&seen)), (Ok(true), Ok(false)));
@@ -95,9 +96,12 @@ fn a_turn_over_its_limits_is_refused_and_changes_nothing() {
     let fleet = SharedFleet::new(open_in_memory());
     let strand = fleet.join("a").unwrap();
     let pools = (0..=MAX_TURN_POOLS).map(|n| PoolAmount { pool: n.to_string(), amount: 1 });
-    let large = Turn { spent: pools.collect(), ..Turn::default() };
+    let large = StrandReport { spent: pools.collect(), ..StrandReport::default() };
     assert!(matches!(fleet.turn(strand, &large), Err(FleetError::Store(StoreError::TooLarge { .. }))));
-    let more = Turn { returned: vec![PoolAmount { pool: "a".to_owned(), amount: 1 }], ..Turn::default() };
+    let more = StrandReport {
+        returned: vec![PoolAmount { pool: "a".to_owned(), amount: 1 }],
+        ..StrandReport::default()
+    };
     assert!(matches!(fleet.turn(strand, &more), Err(FleetError::Store(StoreError::Guard { .. }))));
     assert_eq!((fleet.parts(strand), fleet.available("a")), (Ok(vec![]), Ok(0)));
 }

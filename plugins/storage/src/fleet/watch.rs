@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::Peer;
+use super::PeerStrand;
 
 /// Observer of the beats of other strands.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl PeerWatch {
     }
 
     /// Records the peers as read at `now`; returns those that count as dead, and those that are buried but not complete.
-    pub fn observe(&mut self, own: u32, peers: &[Peer], now: Duration) -> Vec<Peer> {
+    pub fn observe(&mut self, own: u32, peers: &[PeerStrand], now: Duration) -> Vec<PeerStrand> {
         self.seen.retain(|id, _| peers.iter().any(|peer| peer.id == *id));
         let mut dead = Vec::new();
         for peer in peers.iter().filter(|peer| peer.id != own) {

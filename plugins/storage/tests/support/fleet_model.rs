@@ -3,7 +3,7 @@
 
 use crate::flaky::{Failure, FlakyStore};
 use penstock_storage::fleet::{
-    Fleet, FleetError, LeaseTerm, PeerWatch, PoolAmount, PoolRequest, SharedFleet, Strand, Turn,
+    Fleet, FleetError, LeaseTerm, PeerWatch, PoolAmount, PoolRequest, SharedFleet, Strand, StrandReport,
 };
 use penstock_storage::{Store, StoreTable, Transaction, parse_counter};
 use rand::rngs::StdRng;
@@ -39,8 +39,8 @@ pub struct Replica {
     lease: BTreeMap<String, i64>,
     /// Requests that are not known to be charged.
     unreported: Vec<Served>,
-    /// Turn whose outcome is unknown, with the number of its requests.
-    in_flight: Option<(Turn, usize)>,
+    /// Report whose outcome is unknown, with the number of its requests.
+    in_flight: Option<(StrandReport, usize)>,
     /// True if a draw has an unknown outcome.
     is_stale: bool,
     watch: PeerWatch,
@@ -286,7 +286,7 @@ impl Replica {
     }
 
     /// Applies a report without the proof that the strand is alive.
-    fn report_unfenced(&self, strand: Strand, turn: Turn) {
+    fn report_unfenced(&self, strand: Strand, turn: StrandReport) {
         let mut batch = turn.with;
         for PoolAmount { pool, amount } in turn.spent {
             let part = [b"fleet/part/", &strand.id.to_be_bytes()[..], pool.as_bytes()].concat();
@@ -295,7 +295,7 @@ impl Replica {
         let _ = self.store.apply(batch);
     }
 
-    fn new_turn(&self, strand: Strand) -> (Turn, usize) {
+    fn new_turn(&self, strand: Strand) -> (StrandReport, usize) {
         let mut spent: BTreeMap<&str, i64> = BTreeMap::new();
         for (_, pool, cost) in &self.unreported {
             *spent.entry(pool).or_default() += cost;
@@ -307,7 +307,7 @@ impl Replica {
             let value = serde_json::to_vec(&self.unreported).unwrap();
             with = with.put(CHARGES, key, value);
         }
-        (Turn { spent: spent.collect(), returned: Vec::new(), with }, self.unreported.len())
+        (StrandReport { spent: spent.collect(), returned: Vec::new(), with }, self.unreported.len())
     }
 
     fn bury_dead(&mut self, now: Duration) -> u32 {

@@ -4,7 +4,7 @@ use crate::{bit, choice, json, target};
 use bytes::Bytes;
 use penstock_core::{
     AudioInput, BodyMembers, Dialect, ImageRequest, InferenceRequest, InferenceTask, ModelKind,
-    OfferCapabilities, ScoreTransform, TranscriptFormat, TranscriptionRequest, UpstreamAnswer,
+    OfferCapabilities, RerankScoreTransform, TranscriptFormat, TranscriptionRequest, UpstreamAnswer,
 };
 use penstock_request_validation::{RequestLimits, validate_embeddings, validate_rerank};
 
@@ -59,7 +59,7 @@ fn ask(kind: ModelKind, choice: u16) -> InferenceRequest {
 pub fn check(bytes: &[u8]) {
     let Some((choice, body)) = choice(bytes) else { return };
     let body = Bytes::copy_from_slice(body);
-    let score = if bit(choice, 2) { ScoreTransform::Sigmoid } else { ScoreTransform::Identity };
+    let score = if bit(choice, 2) { RerankScoreTransform::Sigmoid } else { RerankScoreTransform::Identity };
     let abilities = OfferCapabilities {
         score_transform: score,
         max_inputs: bit(choice, 3).then_some(1),

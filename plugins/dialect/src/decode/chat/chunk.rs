@@ -92,7 +92,7 @@ impl ChunkReader {
                 "error" => failed |= value.take_value() != b"null",
                 "object" => failed |= json::is_string(value.take_value(), "error"),
                 "usage" => usage = usage::parse_usage(value.take_value()).or(usage),
-                "x_groq" => usage = usage.or_else(|| finish_reason::groq_usage(value.take_value())),
+                "x_groq" => usage = usage.or_else(|| finish_reason::parse_groq_usage(value.take_value())),
                 "energy" => measured = usage::parse_energy(value.take_value()).or(measured),
                 "impact" => measured = usage::parse_impact(value.take_value()).or(measured),
                 _ => {}

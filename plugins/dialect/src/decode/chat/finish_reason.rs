@@ -39,7 +39,7 @@ pub(super) fn choice_finish_reason(
 }
 
 /// Parses the usage in Groq's member `x_groq.usage`.
-pub(super) fn groq_usage(object: &[u8]) -> Option<ReportedUsage> {
+pub(super) fn parse_groq_usage(object: &[u8]) -> Option<ReportedUsage> {
     let mut members = json::members(object);
     while let Some((key, value)) = members.next_named() {
         if key == "usage" {

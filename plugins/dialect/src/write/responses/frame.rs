@@ -42,7 +42,7 @@ pub(super) struct ResponseFrame {
 }
 
 impl ResponseFrame {
-    /// Returns the frame for the response of a target.
+    /// Returns the members around the output (id, model, time) for the response of a target.
     pub(super) fn new(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
         let ResponseIdentity { id, model, created } = ResponseIdentity::from_target(target);
         let details = ask.responses.as_ref();
