@@ -55,7 +55,7 @@ pub struct RunningGateway {
     /// Admin listener and dashboard, which share a stop signal; empty while they are stopped.
     admin_tasks: Vec<JoinHandle<()>>,
     admin_stop: watch::Sender<bool>,
-    /// Their sockets, to serve them again after an upgrade that failed.
+    /// Sockets of the admin listeners, to serve them again after an upgrade that failed.
     admin_sockets: AdminSockets,
     /// Sockets for the next process.
     sockets: Vec<TcpListener>,

@@ -79,8 +79,8 @@ pub struct InvoiceFigures {
 #[derive(Clone, Debug, Default)]
 struct TermsFacts {
     prices: [Option<String>; PRICES.len()],
-    /// Share of the power that no contract covers.
-    uncovered: Decimal,
+    /// Share of the power that a contract covers, from 0 to 1.
+    covered: Decimal,
     /// Embodied grams per kWh at the meter.
     embodied_per_kwh: Decimal,
     method: Option<String>,
@@ -99,7 +99,7 @@ impl TermsFacts {
         });
         Self {
             prices: PRICES.map(|name| text(&format!("/{name}"))),
-            uncovered: Decimal::ONE - covered,
+            covered,
             embodied_per_kwh: decimal("/pue").and_then(embodied_per_kwh).unwrap_or_default(),
             contract: text("/contract/evidence").map(|evidence| {
                 let location = text("/location").unwrap_or_default();
@@ -180,7 +180,7 @@ fn with_carbon(usage: &UsageSums, facts: Option<&TermsFacts>) -> InvoiceSums {
     let (Some(facts), false) = (facts, billed.kwh.is_zero()) else { return sums };
     let answered = billed.kwh.saturating_sub(usage.failed_kwh).max(Decimal::ZERO);
     let share = answered.checked_div(billed.kwh).unwrap_or_default().min(Decimal::ONE);
-    let covered = share.saturating_mul(Decimal::ONE - facts.uncovered);
+    let covered = share.saturating_mul(facts.covered);
     sums.market_g = billed.carbon_g.saturating_mul(Decimal::ONE - covered).round_dp(9);
     sums.embodied_g = answered.saturating_mul(facts.embodied_per_kwh).round_dp(9);
     sums

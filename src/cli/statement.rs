@@ -7,8 +7,9 @@ use super::output::print_stdout;
 use super::status::{print_json, table_cell};
 use super::table::table;
 use clap::{Args, ValueEnum};
-use penstock_console::{CsvColumn, CsvStyle, CsvTable};
-use serde_json::{Value, json};
+use penstock_console::CsvStyle;
+use penstock_console::pages::statement_csv;
+use serde_json::Value;
 use std::fmt::Write as _;
 
 /// Arguments of the command.
@@ -54,57 +55,9 @@ pub fn run(monthly: &StatementArgs) -> Result<(), String> {
     let answer = LedgerBackend::connect(&monthly.reached)?.get("/admin/statement", &query)?;
     match monthly.format {
         StatementFormat::Json => print_json(&answer),
-        StatementFormat::Csv => print_stdout(&statement_csv(&answer, style)),
+        StatementFormat::Csv => print_stdout(&statement_csv(&answer, None, style)),
         StatementFormat::Table => print_stdout(&statement_text(&answer)),
     }
-}
-
-const COLUMNS: &[CsvColumn] = &[
-    ("month", false),
-    ("of", false),
-    ("account", false),
-    ("key", false),
-    ("model", false),
-    ("requests", true),
-    ("requests_not_charged", true),
-    ("requests_counted_by_gateway", true),
-    ("input_tokens", true),
-    ("cached_input_tokens", true),
-    ("output_tokens", true),
-    ("images", true),
-    ("audio_seconds", true),
-    ("energy_kwh", true),
-    ("carbon_g_co2e", true),
-    ("water_liters", true),
-    ("credits", true),
-    ("charged_kwh", true),
-    ("eur", true),
-    ("eur_rounded", true),
-    ("granted_credits", true),
-    ("granted_kwh", true),
-];
-
-/// CSV with a row for each account (no key, no model), each of its keys, and each of its models. The rows of each kind
-/// add up to the total; the column `of` names the kind, so that a reader does not sum all three.
-fn statement_csv(answer: &Value, style: CsvStyle) -> String {
-    let mut csv = CsvTable::new(style, COLUMNS);
-    for account in accounts(answer) {
-        let mut add = |kind: &str, of: &Value| {
-            let mut row_of = of.clone();
-            if let Some(members) = row_of.as_object_mut() {
-                members.insert("month".to_owned(), json!(table_cell(answer, "month")));
-                members.insert("of".to_owned(), json!(kind));
-                members.insert("account".to_owned(), json!(table_cell(account, "account")));
-            }
-            csv.add(&row_of);
-        };
-        add("account", account);
-        for (kind, list) in [("key", "keys"), ("model", "models")] {
-            let rows = account.get(list).and_then(Value::as_array).into_iter().flatten();
-            rows.for_each(|row| add(kind, row));
-        }
-    }
-    csv.into_text()
 }
 
 fn accounts(answer: &Value) -> &[Value] {

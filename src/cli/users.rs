@@ -66,7 +66,7 @@ enum RoleName {
     Operator,
     /// Accounts, balances and grants
     Finance,
-    /// What operators see, without changes
+    /// Pages of operators except money, read only
     Viewer,
     /// The dashboard of one account
     Account,

@@ -130,7 +130,7 @@ pub fn new_key(request: &ConsoleRequest, account: &str) -> Value {
         }
         let last_day = request.field("last_day").trim();
         if !last_day.is_empty() {
-            // What is no day is refused by the admin API.
+            // The admin API refuses an invalid day.
             let end = UtcDay::parse(last_day).map_or(json!(last_day), |day| day.next().start().into());
             members.insert("expires".to_owned(), end);
         }

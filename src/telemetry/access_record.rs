@@ -125,7 +125,7 @@ pub struct AccessRecord {
     pub charge: Option<RequestCharge>,
     /// Saving by the provider's prefix cache.
     pub cache: Option<CacheProvenance>,
-    /// Whether the session of the request stayed; `None` without a session.
+    /// Outcome of session affinity; `None` without a session.
     pub session: Option<SessionOutcome>,
 }
 

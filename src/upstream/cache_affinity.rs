@@ -22,7 +22,7 @@ const HIT_RATIO_WEIGHT: f32 = 0.2;
 pub struct PlannedSession {
     /// Key of the session at this model.
     pub key: SessionKey,
-    /// Its last answer; `None` for a new session, or one that other gateways answered.
+    /// Offer and time of the last answer; `None` for a new session, or one that other gateways answered.
     pub record: Option<SessionRecord>,
 }
 

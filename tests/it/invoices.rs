@@ -97,7 +97,7 @@ async fn every_grouping_of_an_invoice_adds_up_to_the_ledger() {
     assert_eq!(net, charged.round_dp(2));
     let vat = (net * Decimal::new(55, 3)).round_dp(2);
     assert_eq!((decimal(&invoice["vat_eur"]), decimal(&invoice["total_eur"])), (vat, net + vat));
-    // What the answers said of their hardware is what the invoice adds up, but for the rounding of each.
+    // The embodied carbon of the invoice is the sum of the answers' values, except for their rounding.
     let told: Decimal = answers
         .iter()
         .map(|answer| decimal(&answer["environment_impact"]["provenance"]["embodied_g_co2"]))

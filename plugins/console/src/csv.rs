@@ -1,7 +1,6 @@
 //! CSV (RFC 4180) for spreadsheets: the separator and the decimal mark are those of the reader's country.
 
 use serde_json::Value;
-use std::fmt::Write as _;
 
 /// Separator of the columns and decimal mark of the numbers; they differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +88,7 @@ impl CsvStyle {
 #[derive(Clone, Debug)]
 pub struct CsvTable {
     style: CsvStyle,
-    columns: &'static [CsvColumn],
+    columns: Vec<CsvColumn>,
     text: String,
 }
 
@@ -99,9 +98,10 @@ pub type CsvColumn = (&'static str, bool);
 impl CsvTable {
     /// Creates a table with its heading.
     #[must_use]
-    pub fn new(style: CsvStyle, columns: &'static [CsvColumn]) -> Self {
+    pub fn new(style: CsvStyle, columns: Vec<CsvColumn>) -> Self {
+        let heading: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
         let mut table = Self { style, columns, text: String::new() };
-        table.add_line(columns.iter().map(|(name, _)| (*name).to_owned()));
+        table.add_line(&heading);
         table
     }
 
@@ -115,17 +115,12 @@ impl CsvTable {
             Some(other) if *is_number => style.number(&other.to_string()),
             Some(other) => style.text(&other.to_string()),
         });
-        self.add_line(cells);
+        let cells: Vec<String> = cells.collect();
+        self.add_line(&cells);
     }
 
-    fn add_line(&mut self, cells: impl Iterator<Item = String>) {
-        let separator = self.style.separator;
-        for (index, cell) in cells.enumerate() {
-            if index > 0 {
-                self.text.push(separator);
-            }
-            let _ = write!(self.text, "{cell}");
-        }
+    fn add_line(&mut self, cells: &[String]) {
+        self.text.push_str(&cells.join(self.style.separator.encode_utf8(&mut [0; 4])));
         self.text.push_str("\r\n");
     }
 
@@ -150,7 +145,7 @@ mod tests {
     const COLUMNS: &[CsvColumn] = &[("name", false), ("eur", true)];
 
     fn table(style: CsvStyle, rows: &[Value]) -> String {
-        let mut table = CsvTable::new(style, COLUMNS);
+        let mut table = CsvTable::new(style, COLUMNS.to_vec());
         rows.iter().for_each(|row| table.add(row));
         table.into_text()
     }

@@ -96,7 +96,7 @@ pub struct EnergyProvenance<'a> {
     pub cache: Option<CacheProvenance>,
 }
 
-/// What the tokens that a provider read from its cache saved.
+/// Saving by the tokens that a provider read from its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheProvenance {
     /// Prompt tokens from the cache.

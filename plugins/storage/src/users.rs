@@ -22,7 +22,7 @@ pub enum UserRole {
     Operator,
     /// Accounts, balances, grants and statements.
     Finance,
-    /// What operators see, without changes and without money.
+    /// Pages of operators except money, read only.
     Viewer,
     /// The dashboard of one account, and nothing of the console.
     Account,

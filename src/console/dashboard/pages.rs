@@ -129,7 +129,7 @@ async fn statement(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 async fn statement_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiError> {
     let style = csv_style(page)?;
     let (month, statement) = read_statement(page).await?;
-    let text = blocks::statement_csv(&statement, &key_names(page, account(page)).await?, style);
+    let text = blocks::statement_csv(&statement, Some(&key_names(page, account(page)).await?), style);
     Ok(ConsoleAnswer::file("text/csv; charset=utf-8", format!("statement-{month}.csv"), text.into_bytes()))
 }
 

@@ -37,7 +37,7 @@ fn a_stored_response_is_read_by_its_key_alone_and_encrypted() {
     let stored = files(folder.path());
     assert_eq!(stored.len(), 1);
     assert!(!stored[0].1.windows(6).any(|window| window == b"secret" || window == b"client"));
-    // It is there after a restart, with the same pepper only.
+    // After a restart the response exists, but only with the same pepper.
     drop(store);
     assert_eq!(open(folder.path()).get(KEY, "resp_a", 101, DAY).unwrap().as_deref(), Some(TEXT));
     let other = ResponseStore::open(folder.path(), &Pepper([8; 32]), false).unwrap();

@@ -277,7 +277,7 @@ fn footprint_table(invoice: &Value) -> Table {
 /// CSV with rows of the kinds `line`, `key`, `day`, `location` and `total`. The rows of each kind add up to the total.
 #[must_use]
 pub fn invoice_csv(invoice: &Value, key_names: &BTreeMap<String, String>, style: CsvStyle) -> String {
-    let mut table = CsvTable::new(style, COLUMNS);
+    let mut table = CsvTable::new(style, COLUMNS.to_vec());
     let period = (start_of(&text(invoice, "from")), end_of(&text(invoice, "to")));
     let mut add = |kind: &str, row: &Value| {
         let mut row = row.clone();

@@ -10,10 +10,9 @@ use std::collections::BTreeMap;
 /// Columns of the CSV, with the unit of each figure in its name.
 const COLUMNS: &[CsvColumn] = &[
     ("month", false),
-    ("row", false),
+    ("of", false),
     ("account", false),
     ("key", false),
-    ("key_name", false),
     ("model", false),
     ("requests", true),
     ("requests_not_charged", true),
@@ -146,28 +145,37 @@ fn sums_table(title: &str, list: &[Value], name: impl Fn(&Value) -> String) -> T
     }
 }
 
-/// CSV with a row for the account, each of its keys, and each of its models. The rows of each kind add up to the
-/// account's; the column `row` names the kind.
+/// CSV with a row for each account (no key, no model), each of its keys, and each of its models. The rows of each kind
+/// add up to the total; the column `of` names the kind, so that a reader does not sum all three. With `key_names`, a
+/// column beside the id of a key has its name.
 #[must_use]
-pub fn statement_csv(statement: &Value, key_names: &BTreeMap<String, String>, style: CsvStyle) -> String {
-    let account = account_of(statement);
-    let mut table = CsvTable::new(style, COLUMNS);
-    let mut add = |kind: &str, row: &Value| {
-        let mut row = row.clone();
-        if let Some(members) = row.as_object_mut() {
-            let key_name =
-                members.get("key").and_then(Value::as_str).and_then(|id| key_names.get(id)).cloned();
-            members.insert("month".to_owned(), json!(text(statement, "month")));
-            members.insert("row".to_owned(), json!(kind));
-            members.insert("account".to_owned(), json!(text(&account, "account")));
-            members.insert("key_name".to_owned(), json!(key_name));
-        }
-        table.add(&row);
-    };
-    if !account.is_null() {
-        add("account", &account);
-        list(&account, "keys").iter().for_each(|row| add("key", row));
-        list(&account, "models").iter().for_each(|row| add("model", row));
+pub fn statement_csv(
+    statement: &Value,
+    key_names: Option<&BTreeMap<String, String>>,
+    style: CsvStyle,
+) -> String {
+    let mut columns = COLUMNS.to_vec();
+    if key_names.is_some() {
+        let after_key = columns.iter().position(|(name, _)| *name == "key").map_or(0, |index| index + 1);
+        columns.insert(after_key, ("key_name", false));
+    }
+    let mut table = CsvTable::new(style, columns);
+    for account in list(statement, "accounts") {
+        let mut add = |kind: &str, row: &Value| {
+            let mut row = row.clone();
+            if let Some(members) = row.as_object_mut() {
+                let key = members.get("key").and_then(Value::as_str);
+                let key_name = key.and_then(|id| key_names?.get(id)).cloned();
+                members.insert("month".to_owned(), json!(text(statement, "month")));
+                members.insert("of".to_owned(), json!(kind));
+                members.insert("account".to_owned(), json!(text(account, "account")));
+                members.insert("key_name".to_owned(), json!(key_name));
+            }
+            table.add(&row);
+        };
+        add("account", account);
+        list(account, "keys").iter().for_each(|row| add("key", row));
+        list(account, "models").iter().for_each(|row| add("model", row));
     }
     table.into_text()
 }
@@ -194,13 +202,21 @@ mod tests {
     }
 
     #[test]
+    fn without_names_there_is_no_column_for_them() {
+        let text = statement_csv(&statement(), None, CsvStyle::default());
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("month,of,account,key,model,requests,"), "{text}");
+        assert!(lines[2].starts_with("2026-11,key,acme,k1,,1,"), "{text}");
+    }
+
+    #[test]
     fn a_row_is_there_for_the_account_each_key_and_each_model() {
         let names = BTreeMap::from([("k1".to_owned(), "Büro; 1".to_owned())]);
         let style = CsvStyle::parse(Some(";"), Some(",")).unwrap();
-        let text = statement_csv(&statement(), &names, style);
+        let text = statement_csv(&statement(), Some(&names), style);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4, "{text}");
-        assert!(lines[0].starts_with("month;row;account;key;key_name;model;requests;"), "{text}");
+        assert!(lines[0].starts_with("month;of;account;key;key_name;model;requests;"), "{text}");
         assert!(
             lines[1].starts_with("2026-11;account;acme;;;;1;") && lines[1].contains(";0,015;0,02;"),
             "{text}"
@@ -212,7 +228,7 @@ mod tests {
     #[test]
     fn a_month_without_entries_has_a_heading_only() {
         let empty = json!({ "month": "2026-11", "accounts": [] });
-        assert_eq!(statement_csv(&empty, &BTreeMap::new(), CsvStyle::default()).lines().count(), 1);
+        assert_eq!(statement_csv(&empty, None, CsvStyle::default()).lines().count(), 1);
         assert!(!statement_blocks(&empty, &BTreeMap::new(), "/dashboard/statement").is_empty());
     }
 }
