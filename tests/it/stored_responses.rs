@@ -188,6 +188,25 @@ async fn a_tool_call_is_continued_with_its_output_and_its_reasoning() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_document_that_exceeds_the_memory_limit_is_refused_unread() {
+    let provider = Provider::start().await;
+    let running = Bench::new().provider("a", &provider).start().await;
+    let client = storing(&running).await;
+    response(&client.post(RESPONSES, &ask(false, "Hi")).await);
+    let mut folders = std::fs::read_dir(running.storage().join("responses")).unwrap();
+    let folder = folders.next().unwrap().unwrap().path();
+    // A sparse file. It is no valid document, so reading it would give 404.
+    std::fs::File::create(folder.join("resp_huge")).unwrap().set_len(3 << 30).unwrap();
+    let path = format!("{RESPONSES}/resp_huge");
+    for path in [path.clone(), format!("{path}/input_items")] {
+        assert_eq!(refused(&client, "GET", &path).await.0, 503);
+    }
+    let continued = json!({"model": "m", "input": "Go on", "previous_response_id": "resp_huge"});
+    assert_eq!(client.post(RESPONSES, &continued).await.status, 503);
+    assert_eq!(provider.calls(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_write_does_not_change_the_answer() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;

@@ -112,6 +112,20 @@ impl ResponseStore {
         written.and_then(|()| sync_folder(folder))
     }
 
+    /// Returns the size of a stored response in bytes, at least that of its document; `None` if the key has none of this
+    /// id.
+    ///
+    /// # Errors
+    /// Returns any I/O error.
+    pub fn size(&self, key: &str, id: &str) -> Result<Option<u64>> {
+        let Some(path) = self.path(key, id) else { return Ok(None) };
+        match fs::metadata(path) {
+            Ok(file) => Ok(Some(file.len())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Returns the document of a response that the key stored, unless it has expired at `now`, Unix seconds.
     ///
     /// # Errors

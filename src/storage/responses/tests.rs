@@ -33,6 +33,8 @@ fn a_stored_response_is_read_by_its_key_alone_and_encrypted() {
     store.insert((KEY, "resp_a"), 100, TEXT, limits(1 << 20, 1 << 20)).unwrap();
     assert_eq!(store.get(KEY, "resp_a", 101, DAY).unwrap().as_deref(), Some(TEXT));
     assert_eq!(store.get(OTHER_KEY, "resp_a", 101, DAY).unwrap(), None);
+    assert!(store.size(KEY, "resp_a").unwrap().unwrap() >= TEXT.len() as u64);
+    assert_eq!(store.size(OTHER_KEY, "resp_a").unwrap(), None);
     assert!(!store.delete(OTHER_KEY, "resp_a").unwrap());
     let stored = files(folder.path());
     assert_eq!(stored.len(), 1);

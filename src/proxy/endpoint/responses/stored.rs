@@ -116,16 +116,20 @@ impl Endpoint for CancelResponse {
 /// Returns 404 if the key has none of this id, and the errors of [`load_response`].
 pub(super) async fn find_response(x: &mut Exchange<'_>, tail: &str) -> Result<Vec<u8>, ApiError> {
     let id = decode_segment(tail).into_owned();
-    let document = load_response(x, &id).await?.ok_or_else(response_not_found)?;
-    x.reserve_memory(document.len())?;
-    Ok(document)
+    load_response(x, &id).await?.ok_or_else(response_not_found)
 }
 
-/// Reads the document of a response; `None` if the key has none of this id, it has expired, or it cannot be decrypted.
+/// Reads the document of a response after its memory is reserved; `None` if the key has none of this id, it has expired,
+/// or it cannot be decrypted.
 ///
 /// # Errors
-/// Returns a refusal if the disk fails.
-pub(super) async fn load_response(x: &Exchange<'_>, id: &str) -> Result<Option<Vec<u8>>, ApiError> {
+/// Returns a refusal if the disk fails, or if there is no memory for the document.
+pub(super) async fn load_response(x: &mut Exchange<'_>, id: &str) -> Result<Option<Vec<u8>>, ApiError> {
+    let (app, key, name) = (x.app.clone(), x.principal.public_id.clone(), id.to_owned());
+    let size = spawn_blocking(move || app.responses.size(&key, &name)).await;
+    let size = size.map_err(|_| ApiError::new(ErrorCode::Internal))?.map_err(|error| disk(&error))?;
+    let Some(bytes) = size else { return Ok(None) };
+    x.reserve_memory(usize::try_from(bytes).unwrap_or(usize::MAX))?;
     let (app, key, id) = (x.app.clone(), x.principal.public_id.clone(), id.to_owned());
     let retention = x.config.settings.responses.retention;
     let read =
