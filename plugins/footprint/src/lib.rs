@@ -1,4 +1,4 @@
-//! Footprint of an answer: energy, carbon and water, from the work and its place, with the range and the origin of each
+//! Footprint of an answer: energy, carbon and water, from the work and its site, with the range and the origin of each
 //! figure.
 //!
 //! This crate has no side effects. Energy may determine a price, so it is computed in `Decimal`; only [`ecologits`]
@@ -8,22 +8,23 @@
 //! sums them, and rounds once:
 //!
 //! ```
-//! use penstock_core::{Kind, Usage};
-//! use penstock_footprint::{EnergyCard, Place, Prepared, Work, grid};
+//! use penstock_core::{ModelKind, TokenUsage};
+//! use penstock_footprint::{AttemptWork, EnergyProfile, OfferFactors, ServiceSite, grid};
 //! use std::time::Duration;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let grid = grid::table(include_str!("../../../conf/grid/eu-2025.csv")).map_err(|all| all.join("\n"))?;
-//! let card = EnergyCard {
+//! let grid = grid::parse_table(include_str!("../../../conf/grid/eu-2025.csv")).map_err(|all| all.join("\n"))?;
+//! let profile = EnergyProfile {
 //!     active_params_b: Some("8".parse()?),
 //!     joules_per_output_token: Some("0.119".parse()?),
-//!     ..EnergyCard::new(Kind::Chat)
+//!     ..EnergyProfile::new(ModelKind::Chat)
 //! };
-//! let place = Place { pue: Some("1.16".parse()?), ..Place::on(grid.get("FR").ok_or("no row")?) };
-//! let offer = Prepared::new(&card, &place).map_err(|mistakes| format!("{mistakes:?}"))?;
+//! let french = grid.get("FR").ok_or("no row")?;
+//! let site = ServiceSite { pue: Some("1.16".parse()?), ..ServiceSite::on_grid(french) };
+//! let offer = OfferFactors::new(&profile, &site).map_err(|mistakes| format!("{mistakes:?}"))?;
 //!
-//! let usage = Usage { input: 500, output: 300, ..Usage::default() };
-//! let served = offer.attempt(&Work::tokens(usage, Duration::from_secs(3)), None);
+//! let usage = TokenUsage { input: 500, output: 300, ..TokenUsage::default() };
+//! let served = offer.attempt_energy(&AttemptWork::tokens(usage, Duration::from_secs(3)), None);
 //! assert_eq!(served.footprint().energy_kwh, "0.000023538473".parse()?);
 //! # Ok(())
 //! # }
