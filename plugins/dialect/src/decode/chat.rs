@@ -130,7 +130,7 @@ impl super::DialectDecoder for ChatDecoder {
 /// Appends the events of a buffered completion and returns the name of its reasoning member.
 ///
 /// # Errors
-/// Returns `Malformed` if the body is no completion, and `InBand` for an error object.
+/// Returns `Malformed` if the body is no completion, and `InBandError` for an error object.
 pub fn decode_completion(
     body: Bytes,
     id: &str,

@@ -353,7 +353,7 @@ fn input_as_text(input: &[u8]) -> Result<EscapedText, UpstreamError> {
 /// Parses a `stop_reason`, including the spellings of engines: a truncated answer must not look complete.
 ///
 /// # Errors
-/// Returns `InBand` if the engine reports that it aborted.
+/// Returns `InBandError` if the engine reports that it aborted.
 pub(crate) fn parse_stop_reason(reason: &str) -> Result<FinishReason, UpstreamError> {
     Ok(match reason {
         "max_tokens" | "length" | "max_length" => FinishReason::Length,

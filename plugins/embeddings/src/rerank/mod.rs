@@ -40,7 +40,7 @@ struct RawScores {
 /// Reads an answer: a list of results, bare or in an object, each with an index and a score.
 ///
 /// # Errors
-/// Returns `InBand` for an error object; `Malformed` unless there is exactly one number for each of the `count`
+/// Returns `InBandError` for an error object; `Malformed` unless there is exactly one number for each of the `count`
 /// documents.
 fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
     let mut raw: Vec<Option<f64>> = vec![None; count];

@@ -11,7 +11,7 @@ const MOST_URL: usize = 8 << 10;
 /// Reads `{"data":[{"b64_json"|"url"|…}]}` or `{"images":[…]}`.
 ///
 /// # Errors
-/// Returns `Malformed`, or `InBand` for an error in a successful answer.
+/// Returns `Malformed`, or `InBandError` for an error in a successful answer.
 pub(super) fn read_images(body: &Bytes) -> Result<Vec<GeneratedImage>, UpstreamError> {
     let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
     let mut list = None;

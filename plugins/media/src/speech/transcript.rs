@@ -39,7 +39,7 @@ impl Transcript {
     /// Parses an answer.
     ///
     /// # Errors
-    /// Returns `Malformed`, or `InBand` for an error in a successful answer.
+    /// Returns `Malformed`, or `InBandError` for an error in a successful answer.
     pub(super) fn read(body: &[u8]) -> Result<Self, UpstreamError> {
         let value: Value =
             serde_json::from_slice(body).map_err(|_| UpstreamError::new(UpstreamErrorKind::Malformed))?;

@@ -7,7 +7,7 @@ use penstock_http_wire::{json, usage};
 /// Parses a finish reason.
 ///
 /// # Errors
-/// Returns `InBand` if the engine reports that it aborted.
+/// Returns `InBandError` if the engine reports that it aborted.
 pub(super) fn parse_finish_reason(word: &str) -> Result<FinishReason, UpstreamError> {
     Ok(match word {
         "length" | "max_tokens" | "max_length" | "MAX_TOKENS" => FinishReason::Length,

@@ -15,7 +15,7 @@ use penstock_http_wire::{json, usage};
 /// Appends the events of a buffered message.
 ///
 /// # Errors
-/// Returns `Malformed` if the body is no message, and `InBand` for an error object.
+/// Returns `Malformed` if the body is no message, and `InBandError` for an error object.
 pub fn decode_message(body: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
     let message = json::trim(&body);
     match &*json_cursor::member_value(message, "type").and_then(json_cursor::parse_string).unwrap_or_default()
