@@ -20,6 +20,7 @@
 //! | [`limits`] | rate limits and budgets, admission control, permits to count tokens |
 //! | [`auth`] | API keys and accounts in memory |
 //! | [`storage`] | database and secrets, uploaded files, spooled bodies, cached images |
+//! | [`fleet`] | membership in a fleet of several gateways that share a database |
 //! | [`upgrade`] | handover of sockets and store to the next process |
 //! | [`http`] | helpers of HTTP: TLS settings, request framing, buffers, receive windows |
 //! | [`telemetry`] | log, metrics, access records |
@@ -58,6 +59,7 @@ pub mod billing;
 pub mod cli;
 pub mod config;
 pub mod console;
+pub mod fleet;
 pub mod http;
 pub mod limits;
 pub mod net;

@@ -67,6 +67,9 @@ pub fn reserve_limits(
             now,
         )
     };
+    if taken.is_err() {
+        record_refusal(&mut account, &mut key, cost, entry.work);
+    }
     drop((account, key));
     match taken {
         Ok(held) => Ok(KeyLimitReservation {
@@ -140,9 +143,20 @@ pub fn acquire_provisional(
             account.meter.acquire_provisional(&account.limits, work, now),
         )
     });
+    if entered.is_err() {
+        record_refusal(&mut account, &mut key, &nothing, work);
+    }
     drop((account, key));
     let held = Some(entered.map_err(|denied| limit_refusal(denied, now))?);
     Ok((ProvisionalPermit { principal: principal.clone(), work, held, clock }, habits))
+}
+
+/// Records the demand of a refused request, by which the gateways of a fleet share a limit.
+fn record_refusal(account: &mut LimiterState, key: &mut LimiterState, cost: &CostEstimate, work: WorkClass) {
+    if work == WorkClass::Request {
+        account.meter.record_refusal(cost);
+        key.meter.record_refusal(cost);
+    }
 }
 
 /// Returns true if there is a budget.

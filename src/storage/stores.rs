@@ -4,12 +4,14 @@ mod database;
 mod pepper;
 
 use crate::config::settings::StorageSettings;
+use crate::fleet::FleetMember;
 use crate::telemetry::log;
 use crate::upgrade::control_channel::ControlChannel;
 use crate::upgrade::remote::HandoverStore;
 use penstock_core::hex;
 use penstock_storage::accounts::AccountStore;
 use penstock_storage::audit::AuditLog;
+use penstock_storage::fleet::SharedFleet;
 use penstock_storage::keys::KeyStore;
 use penstock_storage::ledger::LedgerStore;
 use penstock_storage::measurements::MeasurementStore;
@@ -32,6 +34,8 @@ pub struct Stores {
     pub store: Arc<dyn Store>,
     /// Same store for a handover, and its settings.
     handover: (Arc<HandoverStore>, StorageSettings),
+    /// Membership in the fleet of the store.
+    pub fleet: Arc<FleetMember>,
     /// API keys.
     pub keys: KeyStore,
     /// Accounts.
@@ -72,6 +76,8 @@ pub const LEDGER_FOLDER: &str = "ledger";
 pub const PEPPER_FILE: &str = "pepper";
 /// File that the demo creates in its storage folder.
 pub const DEMO_FILE: &str = "demo";
+/// File with the number of this folder's fleet member.
+const MEMBER_FILE: &str = "database/member";
 /// File of the admin token, which the command line reads too.
 pub const ADMIN_TOKEN_FILE: &str = "admin.token";
 /// Minimum length of an admin token in characters: a generated one has 64, and an emptied file must not grant access.
@@ -91,10 +97,11 @@ impl Stores {
             .map_err(|error| format!("The storage folder {} cannot be made: {error}.", folder.display()))?;
         let handed = Arc::new(HandoverStore::new(open_engine(storage)?));
         let store: Arc<dyn Store> = handed.clone();
+        let pepper = pepper::find_pepper(storage, &store)?;
+        let fleet = join_fleet(storage, &store)?;
         let copies = folder.join(LEDGER_FOLDER);
         let ledger =
             LedgerStore::open(store.clone(), Some(&copies)).map_err(|error| open_error(&copies, &error))?;
-        let pepper = pepper::find_pepper(storage, &store)?;
         let path = folder.join(ADMIN_TOKEN_FILE);
         let admin_token = check_token_length(&path, read_or_create(&path, hex_secret)?)?;
         restrict(folder);
@@ -107,6 +114,7 @@ impl Stores {
             sessions: SessionStore::new(store.clone()),
             audit: AuditLog::new(store.clone()),
             ledger: Arc::new(ledger),
+            fleet,
             store,
             handover: (handed, storage.clone()),
             pepper,
@@ -127,6 +135,19 @@ impl Stores {
         let (handed, storage) = &self.handover;
         handed.hand_over(taken, || open_engine(storage))
     }
+}
+
+/// Joins the configured fleet, or ends one of which no gateway is alive.
+///
+/// # Errors
+/// Returns a sentence for the operator.
+fn join_fleet(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<Arc<FleetMember>, String> {
+    let fleet = SharedFleet::new(store.clone());
+    let Some(settings) = &storage.fleet else {
+        fleet.dissolve().map_err(|error| to_sentence(&error.to_string()))?;
+        return Ok(FleetMember::alone());
+    };
+    FleetMember::join(fleet, settings, &storage.path.join(MEMBER_FILE))
 }
 
 /// Checks an existing admin token; a missing one is created at the start.

@@ -92,7 +92,7 @@ fn requests_enter_through_one_proxy() {
 }
 
 /// Folders of `src` from the top to the bottom. A file may import from lower folders only.
-const LAYERS: [&str; 20] = [
+const LAYERS: [&str; 21] = [
     "cli",
     "app",
     "admin",
@@ -107,6 +107,7 @@ const LAYERS: [&str; 20] = [
     "limits",
     "auth",
     "storage",
+    "fleet",
     "upgrade",
     "http",
     "telemetry",

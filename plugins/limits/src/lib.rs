@@ -19,6 +19,7 @@ mod admission_queue;
 mod fair_queue;
 mod meter;
 mod output_length_stats;
+mod peers;
 mod reserve;
 mod spend;
 mod token_bucket;
@@ -30,6 +31,7 @@ pub use meter::{
     UsageLimits, UsageMeter, WorkClass,
 };
 pub use output_length_stats::OutputLengthStats;
+pub use peers::{PeerUsage, UsageTotals};
 pub use reserve::{LimitOwner, LimitedMeter, ReservationPair, reserve_both};
 pub use spend::{BudgetPeriod, SpendTotals};
 pub use token_bucket::{BucketStatus, RetryAfter, TokenBucket};

@@ -1,6 +1,7 @@
 //! Usage of one key or account: a request passes all limits or changes none.
 
 use crate::output_length_stats::OutputLengthStats;
+use crate::peers::{PeerUsage, SharedState, UsageTotals, wait_beside};
 use crate::spend::{BudgetPeriod, SpendTotals};
 use crate::token_bucket::{BucketStatus, RetryAfter, TokenBucket};
 use penstock_core::MicroCredits;
@@ -152,6 +153,12 @@ pub struct UsageMeter {
     working: u32,
     /// Number of admitted requests.
     passed: u64,
+    /// Total of tokens, estimates of open requests included.
+    used_tokens: i64,
+    /// Totals of requests and tokens that were admitted or refused.
+    wanted: (u64, u64),
+    /// State of limits that other gateways share.
+    shared: Option<Box<SharedState>>,
     output_lengths: Option<Box<OutputLengthStats>>,
 }
 
@@ -177,6 +184,9 @@ impl UsageMeter {
         now: Duration,
     ) -> Result<(), LimitExceeded> {
         let mut worst = self.over_budget(limits, cost, now);
+        let shared = self.shared.as_deref();
+        let (requests, tokens, in_flight) =
+            shared.map_or((0, 0, 0), |shared| (shared.requests, shared.tokens, shared.in_flight));
         let mut add = |limit, most, wait: Option<RetryAfter>| {
             if let Some(wait) = wait.filter(|wait| worst.is_none_or(|worst| worst.retry_after < *wait)) {
                 worst = Some(LimitExceeded { limit, maximum: most, retry_after: wait });
@@ -184,18 +194,18 @@ impl UsageMeter {
         };
         if work == WorkClass::Request {
             if let Some(most) = limits.requests {
-                add(LimitKind::Requests, most.get(), self.requests.retry_after(most, 1, now));
+                add(LimitKind::Requests, most.get(), wait_beside(&self.requests, most, 1, requests, now));
             }
             if let Some(most) = limits.tokens {
                 let wait = if cost.input > most.get() {
                     Some(RetryAfter::Never)
                 } else {
-                    self.tokens.retry_after(most, token_amount(most, cost), now)
+                    wait_beside(&self.tokens, most, token_amount(most, cost), tokens, now)
                 };
                 add(LimitKind::Tokens, most.get(), wait);
             }
             if let Some(most) = limits.concurrent {
-                let full = self.working >= most.get();
+                let full = self.working.saturating_add(in_flight) >= most.get();
                 add(LimitKind::Concurrent, most.get().into(), full.then_some(RetryAfter::OnRelease));
             }
         }
@@ -210,7 +220,8 @@ impl UsageMeter {
             let budget = budget?.get();
             // A request without cost is refused too once the budget is spent.
             let spent = self.spend.spent_in(period, now).saturating_add(money.max(1));
-            if spent.saturating_add(self.reserved) <= budget {
+            let elsewhere = self.shared.as_deref().map_or(0, |shared| shared.reserved);
+            if spent.saturating_add(self.reserved).saturating_add(elsewhere) <= budget {
                 return None;
             }
             let wait = if money > budget {
@@ -271,11 +282,50 @@ impl UsageMeter {
         let tokens = limits.tokens.map(|limit| {
             let amount = token_amount(limit, cost);
             self.tokens.take(limit, amount, now);
+            self.used_tokens = self.used_tokens.wrapping_add_unsigned(amount);
             amount
         });
+        self.record_demand(cost);
         self.working = self.working.saturating_add(1);
         self.passed = self.passed.saturating_add(1);
         LimitReservation { tokens, money, permit: true }
+    }
+
+    fn record_demand(&mut self, cost: &CostEstimate) {
+        let tokens = cost.input.saturating_add(cost.output).max(1);
+        self.wanted = (self.wanted.0.saturating_add(1), self.wanted.1.saturating_add(tokens));
+    }
+
+    /// Records the demand of a request that a limit refused, by which gateways share the limit.
+    pub fn record_refusal(&mut self, cost: &CostEstimate) {
+        if self.shared.is_some() {
+            self.record_demand(cost);
+        }
+    }
+
+    /// Returns the totals that other gateways need for [`UsageMeter::exchange`].
+    #[must_use]
+    pub fn totals(&self) -> UsageTotals {
+        UsageTotals {
+            requests: self.passed,
+            tokens: self.used_tokens,
+            wanted_requests: self.wanted.0,
+            wanted_tokens: self.wanted.1,
+            in_flight: self.working,
+            reserved: self.reserved,
+        }
+    }
+
+    /// Applies the usage of other gateways since the last exchange.
+    pub fn exchange(&mut self, limits: &UsageLimits, peers: &PeerUsage, now: Duration) {
+        let own = self.totals();
+        let shared = self.shared.get_or_insert_default();
+        shared.exchange((&mut self.requests, &mut self.tokens), limits, &own, peers, now);
+    }
+
+    /// Replaces the spending by that of all gateways.
+    pub fn replace_spend(&mut self, spend: SpendTotals) {
+        self.spend = spend;
     }
 
     /// Settles a reservation: replaces the reserved by the actual usage.
@@ -297,6 +347,7 @@ impl UsageMeter {
     fn release(&mut self, held: &LimitReservation, limits: &UsageLimits, tokens: u64, now: Duration) {
         if let (Some(limit), Some(taken)) = (limits.tokens, held.tokens) {
             self.tokens.settle(limit, taken, tokens, now);
+            self.used_tokens = self.used_tokens.wrapping_sub_unsigned(taken).wrapping_add_unsigned(tokens);
         }
         self.reserved = self.reserved.saturating_sub(held.money);
         self.working = self.working.saturating_sub(u32::from(held.permit));

@@ -59,7 +59,7 @@ pub enum StoreError {
     /// Database that another live process uses. A process that lost its database to another one gets this error for
     /// every write.
     #[error(
-        "the database is in use by another gateway ({holder}), and several gateways cannot share one yet: stop that one first"
+        "the database is in use by another gateway ({holder}): stop that one first, or give all of them a [fleet] section"
     )]
     InUse {
         /// Name of the other process: its host and process id.

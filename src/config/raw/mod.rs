@@ -7,6 +7,7 @@ mod catalogue;
 mod compatibility;
 mod console;
 mod files;
+mod fleet;
 mod invoice;
 mod limits;
 mod listen;
@@ -27,6 +28,7 @@ pub use catalogue::{
 pub use compatibility::{BatchResultFormat, CompatibilityConfig, CostFormat, ImageFormat};
 pub use console::ConsoleConfig;
 pub use files::{FilesConfig, ImagesConfig, ResponsesConfig, SpoolConfig};
+pub use fleet::FleetConfig;
 pub use invoice::{InvoiceConfig, InvoiceCustomerConfig};
 pub use limits::LimitsConfig;
 pub use listen::{ClientCertificatePolicy, HttpsConfig, ListenConfig, TlsVersion};
@@ -60,6 +62,9 @@ pub struct ConfigFile {
     pub console: ConsoleConfig,
     /// Storage of persistent data.
     pub storage: StorageConfig,
+    /// Several gateways that share a PostgreSQL database; without the section, a gateway is alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<FleetConfig>,
     /// Temporary storage of uploads and images.
     pub spool: SpoolConfig,
     /// Files that clients upload, and results of batches.

@@ -9,6 +9,7 @@ mod cycles;
 mod energy;
 mod exports;
 mod fallbacks;
+mod fleet;
 mod folder;
 mod grid;
 mod invoice;

@@ -32,8 +32,15 @@ impl SettingsResolver<'_> {
             }
         }
         let engine = self.storage_engine(raw, &spot);
+        let fleet = self.fleet(raw, top);
         let pepper = pepper.map_or(Some(None), |pepper| pepper.map(Some))?;
-        Some(StorageSettings { path, ballast_bytes: raw.storage.ballast.0, engine: engine?, pepper })
+        Some(StorageSettings {
+            path,
+            ballast_bytes: raw.storage.ballast.0,
+            engine: engine?,
+            fleet: fleet?,
+            pepper,
+        })
     }
 
     fn storage_engine(&mut self, raw: &ConfigFile, spot: &KeyPath<'_>) -> Option<StorageEngine> {

@@ -3,6 +3,7 @@
 
 mod compatibility;
 mod console;
+mod fleet;
 mod invoice;
 mod limits;
 mod offers;
@@ -12,6 +13,7 @@ mod storage;
 
 pub use compatibility::CompatibilitySettings;
 pub use console::ConsoleSettings;
+pub use fleet::FleetSettings;
 pub use invoice::{InvoiceCustomer, InvoiceParty, InvoiceSettings};
 pub use limits::{LimitSettings, OverloadSettings};
 pub use offers::*;

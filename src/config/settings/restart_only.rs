@@ -103,7 +103,7 @@ fn listen_values(listen: &ListenSettings) -> [(&'static str, String); 3] {
 
 /// Describes the settings of the store; secrets by their digests.
 fn storage_values(storage: &StorageSettings) -> Vec<(&'static str, String)> {
-    let StorageSettings { path, ballast_bytes, engine, pepper } = storage;
+    let StorageSettings { path, ballast_bytes, engine, fleet, pepper } = storage;
     let (database, password) = database_digests(engine);
     vec![
         ("storage.path", path.display().to_string()),
@@ -112,6 +112,7 @@ fn storage_values(storage: &StorageSettings) -> Vec<(&'static str, String)> {
         ("storage.url", format!("{database:?}")),
         ("storage.password", format!("{password:?}")),
         ("storage.pepper", secret_digest(pepper.as_ref())),
+        ("fleet", format!("{fleet:?}")),
     ]
 }
 

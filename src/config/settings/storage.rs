@@ -1,6 +1,7 @@
 //! Settings of the store and its archives.
 
 use super::super::secret::SecretText;
+use super::FleetSettings;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ pub struct StorageSettings {
     pub ballast_bytes: u64,
     /// Engine of the store.
     pub engine: StorageEngine,
+    /// Fleet of several gateways; `None` for a gateway that is alone.
+    pub fleet: Option<FleetSettings>,
     /// Pepper of the key digests, 32 bytes; `None`: the gateway creates one in the folder.
     pub pepper: Option<SecretText>,
 }
@@ -21,7 +24,13 @@ pub struct StorageSettings {
 impl StorageSettings {
     /// Settings of an embedded store in a folder, without a reserve file.
     pub fn embedded(folder: &std::path::Path) -> Self {
-        Self { path: folder.to_owned(), ballast_bytes: 0, engine: StorageEngine::Embedded, pepper: None }
+        Self {
+            path: folder.to_owned(),
+            ballast_bytes: 0,
+            engine: StorageEngine::Embedded,
+            fleet: None,
+            pepper: None,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::to_sentence;
 use crate::config::settings::{DatabasePassword, StorageEngine, StorageSettings};
-use penstock_storage::{PasswordSource, PostgresOptions};
+use penstock_storage::{PasswordSource, PostgresOptions, StoreSharing};
 
 /// Folder of the lock and the identity of the process that uses a database.
 const DATABASE_FOLDER: &str = "database";
@@ -17,7 +17,8 @@ pub fn database_options(storage: &StorageSettings) -> Option<PostgresOptions> {
         Some(DatabasePassword::File(path)) => PasswordSource::File(path.clone()),
     };
     let options = PostgresOptions::new(database.url.reveal(), storage.path.join(DATABASE_FOLDER));
-    Some(PostgresOptions { password, ..options })
+    let sharing = if storage.fleet.is_some() { StoreSharing::Shared } else { StoreSharing::Alone };
+    Some(PostgresOptions { password, sharing, ..options })
 }
 
 /// Checks the configured database, and connects to it if `reach` is set; writes nothing. Returns warnings.

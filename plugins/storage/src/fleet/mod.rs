@@ -16,6 +16,7 @@
 //! everything.
 
 mod alone;
+mod pools;
 mod rows;
 mod shared;
 mod watch;
@@ -23,6 +24,7 @@ mod watch;
 use crate::{StoreError, Transaction};
 
 pub use alone::Alone;
+pub use pools::{PoolState, credit_pool, energy_pool};
 pub use shared::SharedFleet;
 pub use watch::{LeaseTerm, PeerWatch};
 

@@ -6,36 +6,60 @@
 //! fleet/live/   id (4 bytes BE)       →  name of the process; missing once the strand is buried
 //! fleet/part/   id (4 bytes BE) pool  →  counter: part of the strand
 //! fleet/pool/   pool                  →  counter: rest of the pool
+//! fleet/report/ id (4 bytes BE) row (2 bytes BE)  →  part of the strand's report to its peers
+//! fleet/pools                         →  present while the pools agree with the balances
+//! fleet/opening                       →  id of the strand that fills the pools
 //! ```
 
 use crate::StoreError;
 
 pub(super) const LAST_KEY: &[u8] = b"fleet/last";
 pub(super) const STRAND_PREFIX: &[u8] = b"fleet/strand/";
+pub(super) const LIVE_PREFIX: &[u8] = b"fleet/live/";
+pub(super) const POOL_PREFIX: &[u8] = b"fleet/pool/";
+pub(super) const PART_PREFIX: &[u8] = b"fleet/part/";
+pub(super) const REPORT_PREFIX: &[u8] = b"fleet/report/";
+pub(super) const POOLS_KEY: &[u8] = b"fleet/pools";
+pub(super) const OPENING_KEY: &[u8] = b"fleet/opening";
 
 pub(super) fn strand_key(id: u32) -> Vec<u8> {
     [STRAND_PREFIX, &id.to_be_bytes()].concat()
 }
 
 pub(super) fn live_key(id: u32) -> Vec<u8> {
-    [b"fleet/live/", &id.to_be_bytes()[..]].concat()
+    [LIVE_PREFIX, &id.to_be_bytes()].concat()
 }
 
 pub(super) fn pool_key(pool: &str) -> Vec<u8> {
-    [b"fleet/pool/", pool.as_bytes()].concat()
+    [POOL_PREFIX, pool.as_bytes()].concat()
 }
 
 pub(super) fn parts_prefix(id: u32) -> Vec<u8> {
-    [b"fleet/part/", &id.to_be_bytes()[..]].concat()
+    [PART_PREFIX, &id.to_be_bytes()].concat()
+}
+
+pub(super) fn report_prefix(id: u32) -> Vec<u8> {
+    [REPORT_PREFIX, &id.to_be_bytes()].concat()
+}
+
+pub(super) fn report_key(id: u32, row: u16) -> Vec<u8> {
+    [REPORT_PREFIX, &id.to_be_bytes(), &row.to_be_bytes()].concat()
+}
+
+/// Returns the strand of the key of a report's row.
+pub(super) fn strand_of_report(key: &[u8]) -> Result<u32, StoreError> {
+    let (strand, _row) =
+        key.split_last_chunk::<2>().ok_or_else(|| StoreError::corrupt("the key of a report"))?;
+    strand_of(REPORT_PREFIX, strand)
 }
 
 pub(super) fn part_key(id: u32, pool: &str) -> Vec<u8> {
     [&parts_prefix(id), pool.as_bytes()].concat()
 }
 
-/// Returns the strand of a beat's key.
-pub(super) fn strand_of(key: &[u8]) -> Result<u32, StoreError> {
-    let id = key.strip_prefix(STRAND_PREFIX).and_then(|id| id.try_into().ok());
+/// Returns the strand of a key that consists of `prefix` and the number of a strand.
+pub(super) fn strand_of(prefix: &[u8], key: &[u8]) -> Result<u32, StoreError> {
+    let id = key.strip_prefix(prefix).and_then(|id| id.try_into().ok());
     Ok(u32::from_be_bytes(id.ok_or_else(|| StoreError::corrupt("the key of a strand"))?))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::rows::{self, LAST_KEY, STRAND_PREFIX};
+use super::rows::{self, LAST_KEY, LIVE_PREFIX, REPORT_PREFIX, STRAND_PREFIX};
 use super::{
     Fleet, FleetError, MAX_TURN_POOLS, PeerStrand, PoolAmount, PoolRequest, Strand, StrandReport,
     drawn_amount,
@@ -44,6 +44,62 @@ impl SharedFleet {
         self.counter(&rows::pool_key(pool))
     }
 
+    /// Returns the operations that charge a strand's part of a pool, which may become negative.
+    #[must_use]
+    pub fn charge(strand: u32, change: &PoolAmount) -> Transaction {
+        let key = rows::part_key(strand, &change.pool);
+        Transaction::new().add(META, key, change.amount.saturating_neg(), None, None)
+    }
+
+    /// Returns the row that exists while a strand counts as alive; its value is the strand's name.
+    #[must_use]
+    pub fn live_row(strand: u32) -> (StoreTable, Vec<u8>) {
+        (META, rows::live_key(strand))
+    }
+
+    /// Continues a strand of an earlier process, which has ended, under a new name; `None` if the strand was buried.
+    ///
+    /// # Errors
+    /// Same as [`Store::apply`].
+    pub fn adopt(&self, id: u32, name: &str) -> Result<Option<Strand>, StoreError> {
+        let key = rows::live_key(id);
+        let renamed = Transaction::new().require_present(META, key.as_slice()).put(META, key, name);
+        match self.store.apply(renamed) {
+            Ok(()) => Ok(Some(Strand { id, beat: self.counter(&rows::strand_key(id))? })),
+            Err(StoreError::Guard { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the operations that replace the first rows of a strand's report to its peers. Further rows of an earlier
+    /// report remain.
+    #[must_use]
+    pub fn report(strand: u32, report: Vec<Vec<u8>>) -> Transaction {
+        let rows = (0_u16..).zip(report);
+        rows.fold(Transaction::new(), |batch, (n, row)| batch.put(META, rows::report_key(strand, n), row))
+    }
+
+    /// Returns the rows of the latest report of each strand that has one, in order.
+    ///
+    /// # Errors
+    /// Same as [`Store::scan`].
+    pub fn reports(&self) -> Result<Vec<(u32, Vec<Vec<u8>>)>, StoreError> {
+        let mut reports: Vec<(u32, Vec<Vec<u8>>)> = Vec::new();
+        self.for_each_row(REPORT_PREFIX, |row| {
+            let strand = rows::strand_of_report(&row.key)?;
+            match reports.last_mut() {
+                Some((last, rows)) if *last == strand => rows.push(row.value),
+                _ => reports.push((strand, vec![row.value])),
+            }
+            Ok(())
+        })?;
+        Ok(reports)
+    }
+
+    pub(super) const fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
     fn counter(&self, key: &[u8]) -> Result<i64, StoreError> {
         parse_counter(self.store.get(META, key)?.as_deref())
     }
@@ -53,7 +109,7 @@ impl SharedFleet {
     }
 
     /// Passes each row under a prefix to `each`.
-    fn for_each_row(
+    pub(super) fn for_each_row(
         &self,
         prefix: &[u8],
         mut each: impl FnMut(StoredRow) -> Result<(), StoreError>,
@@ -188,10 +244,16 @@ impl Fleet for SharedFleet {
     fn peers(&self) -> Result<Vec<PeerStrand>, FleetError> {
         let mut peers = Vec::new();
         self.for_each_row(STRAND_PREFIX, |row| {
-            let id = rows::strand_of(&row.key)?;
-            let name = self.store.get(META, &rows::live_key(id))?;
-            let name = name.map(|name| String::from_utf8_lossy(&name).into_owned());
-            peers.push(PeerStrand { id, beat: parse_counter(Some(&row.value))?, name });
+            let id = rows::strand_of(STRAND_PREFIX, &row.key)?;
+            peers.push(PeerStrand { id, beat: parse_counter(Some(&row.value))?, name: None });
+            Ok(())
+        })?;
+        // Read after the beats: a strand without a name is one that was buried, not one that joined meanwhile.
+        self.for_each_row(LIVE_PREFIX, |row| {
+            let id = rows::strand_of(LIVE_PREFIX, &row.key)?;
+            if let Some(peer) = peers.iter_mut().find(|peer| peer.id == id) {
+                peer.name = Some(String::from_utf8_lossy(&row.value).into_owned());
+            }
             Ok(())
         })?;
         Ok(peers)
@@ -207,6 +269,7 @@ impl Fleet for SharedFleet {
         }
         while self.return_parts(id)? {}
         // The strand is forgotten once it has no part left, so that an interrupted burial is found.
+        self.delete_rows(&rows::report_prefix(id), Transaction::new)?;
         self.store.apply(Transaction::new().delete(META, rows::strand_key(id)))?;
         Ok(true)
     }

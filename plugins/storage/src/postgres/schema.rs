@@ -54,7 +54,8 @@ impl TableNames {
                  version int not null, min_reader int not null, import_unfinished bool not null default false);
              create table if not exists {strands} (
                  id int primary key generated always as identity, token text not null unique, name text not null,
-                 beat bigint not null, live bool not null, seq bigint not null, version text not null);",
+                 beat bigint not null, live bool not null, seq bigint not null, version text not null);
+             alter table {strands} add column if not exists shared bool not null default false;",
             schema = self.schema,
             version = self.version(),
             strands = self.strands(),
@@ -89,11 +90,15 @@ pub(super) async fn prepare(client: &mut Client, names: &TableNames) -> Result<I
     read_version(client, names).await.map(|state| state.unwrap_or(ImportState::Complete))
 }
 
-/// Returns true if a table of this program does not exist: tables of an older program lack those that came later.
+/// Returns true if a table or column of this program does not exist: the tables of an older program lack those that came
+/// later.
 async fn is_table_missing(client: &Client, names: &TableNames) -> Result<bool, DatabaseError> {
     let tables: Vec<String> = StoreTable::ALL.iter().map(|table| names.rows(*table)).collect();
-    let missing = "select exists(select from unnest($1::text[]) as name where to_regclass(name) is null)";
-    Ok(client.query_typed_one(missing, &[(&tables, Type::TEXT_ARRAY)]).await?.try_get(0)?)
+    let missing = "select exists(select from unnest($1::text[]) as name where to_regclass(name) is null)
+         or not exists(select from pg_attribute where attrelid = to_regclass($2) and attname = 'shared')";
+    let names: (&Vec<String>, String) = (&tables, names.strands());
+    let row = client.query_typed_one(missing, &[(names.0, Type::TEXT_ARRAY), (&names.1, Type::TEXT)]).await?;
+    Ok(row.try_get(0)?)
 }
 
 /// Checks the version of the server and of existing tables, and creates nothing. Returns `None` for a database without

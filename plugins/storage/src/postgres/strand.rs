@@ -3,9 +3,9 @@
 //! A strand is live until its process closes the store or another process marks it as dead. It raises its `beat` with
 //! every commit and heartbeat, and its `seq` with every commit, in the same transaction: a commit of a strand that is no
 //! longer live fails, and the number tells whether a commit was applied whose answer was lost. Only one strand is live at
-//! a time, or several that share the database. No clocks are compared: a strand counts as dead if the observer saw its beat unchanged for
-//! `takeover_after` by its own monotonic clock, or if the observer holds the lock of the folder that the strand's process
-//! held.
+//! a time, or several that all share the database. No clocks are compared: a strand counts as dead if the observer saw its
+//! beat unchanged for `takeover_after` by its own monotonic clock, or if the observer holds the lock of the folder that the
+//! strand's process held.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -82,7 +82,7 @@ pub(super) struct Strand {
 /// Outcome of one attempt to join.
 enum JoinAttempt {
     Joined,
-    /// Beats of the live strands of other processes, by id, with the name.
+    /// Beats of the live strands with which this one may not share the database, by id, with the name.
     Occupied(HashMap<i32, (i64, String)>),
 }
 
@@ -140,7 +140,7 @@ async fn try_join(
     );
     transaction.batch_execute(&lock).await?;
     let rows = transaction
-        .query_typed(&format!("select id, token, beat, name from {table} where live"), &[])
+        .query_typed(&format!("select id, token, beat, name, shared from {table} where live"), &[])
         .await?;
     let mut others = HashMap::new();
     for row in rows {
@@ -152,21 +152,23 @@ async fn try_join(
                     &[(&id, Type::INT4)],
                 )
                 .await?;
-        } else {
+        } else if !(sharing == StoreSharing::Shared && row.try_get(4)?) {
             others.insert(id, (beat, row.try_get(3)?));
         }
     }
-    if others.is_empty() || sharing == StoreSharing::Shared {
+    if others.is_empty() {
         let name = process_name();
         transaction
             .execute_typed(
                 &format!(
-                    "insert into {table} (token, name, beat, live, seq, version) values ($1, $2, 0, true, 0, $3)"
+                    "insert into {table} (token, name, beat, live, seq, version, shared)
+                     values ($1, $2, 0, true, 0, $3, $4)"
                 ),
                 &[
                     (&strand.token, Type::TEXT),
                     (&name, Type::TEXT),
                     (&env!("CARGO_PKG_VERSION"), Type::TEXT),
+                    (&(sharing == StoreSharing::Shared), Type::BOOL),
                 ],
             )
             .await?;

@@ -1,7 +1,7 @@
 //! One process at a time.
 
 use crate::{TAKEOVER, add_one, count, elsewhere, server::PostgresServer, wait_for};
-use penstock_storage::{StoreError, StoreHealth, open_postgres};
+use penstock_storage::{StoreError, StoreHealth, StoreSharing, open_postgres};
 use std::io::Write as _;
 use std::process::Command;
 
@@ -15,13 +15,33 @@ fn a_second_live_process_is_refused_and_one_after_it_joins() {
     add_one(&*first).unwrap();
     let refused = open_postgres(&elsewhere(&options, &folders[1])).unwrap_err();
     assert!(matches!(&refused, StoreError::InUse { holder } if holder.contains("process")), "{refused:?}");
-    assert!(refused.to_string().contains("several gateways cannot share one yet"), "{refused}");
+    assert!(refused.to_string().contains("give all of them a [fleet] section"), "{refused}");
     let same_folder = open_postgres(&elsewhere(&options, &folders[0])).unwrap_err();
     assert!(matches!(same_folder, StoreError::Locked { .. }), "{same_folder:?}");
     add_one(&*first).unwrap();
     drop(first);
     let second = open_postgres(&elsewhere(&options, &folders[1])).unwrap();
     assert_eq!(count(&*second), 2);
+}
+
+#[test]
+fn a_process_that_shares_the_database_and_one_that_does_not_refuse_each_other() {
+    let server = PostgresServer::start();
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let mut alone = server.options();
+    alone.takeover_after = TAKEOVER;
+    let mut shared = alone.clone();
+    shared.sharing = StoreSharing::Shared;
+    for (first, second) in [(&alone, &shared), (&shared, &alone)] {
+        let held = open_postgres(&elsewhere(first, &folders[0])).unwrap();
+        let refused = open_postgres(&elsewhere(second, &folders[1])).unwrap_err();
+        assert!(matches!(refused, StoreError::InUse { .. }), "{refused:?}");
+        drop(held);
+    }
+    let held = open_postgres(&elsewhere(&shared, &folders[0])).unwrap();
+    let other = open_postgres(&elsewhere(&shared, &folders[2])).unwrap();
+    add_one(&*held).unwrap();
+    assert_eq!(count(&*other), 1);
 }
 
 #[test]

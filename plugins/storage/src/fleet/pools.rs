@@ -1,0 +1,132 @@
+//! Pools of the balances: filled when the first gateway of a fleet opens the store, and removed when a gateway uses it
+//! alone.
+//!
+//! While the row `fleet/pools` exists, each balance is the rest of its pool and the sum of its parts:
+//!
+//! ```text
+//! credits of an account = pool `credits/<account>` + its parts,   energy likewise with `energy/<account>`
+//! ```
+//! A gateway that is alone changes balances only, so it removes the row.
+
+use super::rows::{self, OPENING_KEY, PART_PREFIX, POOL_PREFIX, POOLS_KEY};
+use super::shared::SharedFleet;
+use crate::ledger::BalanceRecord;
+use crate::{MAX_PAGE_ROWS, StoreError, StoreTable, Transaction, counter_row};
+
+const META: StoreTable = StoreTable::Meta;
+/// Rows of a fleet that mean nothing once its gateways have ended.
+const DISSOLVED_PREFIXES: [&[u8]; 5] =
+    [b"fleet/live/", b"fleet/strand/", b"fleet/report/", POOL_PREFIX, PART_PREFIX];
+
+/// State of the pools after [`SharedFleet::open_pools`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolState {
+    /// Pools that agree with the balances.
+    Ready,
+    /// Pools that the strand with this number fills at the moment, or left unfinished.
+    Opening(u32),
+}
+
+/// Returns the name of an account's pool of credits.
+#[must_use]
+pub fn credit_pool(account: &str) -> String {
+    format!("credits/{account}")
+}
+
+/// Returns the name of an account's pool of energy.
+#[must_use]
+pub fn energy_pool(account: &str) -> String {
+    format!("energy/{account}")
+}
+
+impl SharedFleet {
+    /// Fills the pools from the balances, unless they agree already or another strand fills them. `abandoned_by` is a dead
+    /// strand that may have left them unfinished. No balance may change until the pools are ready.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::apply`].
+    pub fn open_pools(&self, strand: u32, abandoned_by: Option<u32>) -> Result<PoolState, StoreError> {
+        let store = self.store();
+        if store.get(META, POOLS_KEY)?.is_some() {
+            return Ok(PoolState::Ready);
+        }
+        let claim = Transaction::new().require_absent(META, POOLS_KEY);
+        let claim = match abandoned_by {
+            None => claim.require_absent(META, OPENING_KEY),
+            Some(dead) => claim.require_value(META, OPENING_KEY, counter_row(i64::from(dead))),
+        };
+        match store.apply(claim.put(META, OPENING_KEY, counter_row(i64::from(strand)))) {
+            Ok(()) => {}
+            Err(StoreError::Guard { .. }) => return self.pool_state(),
+            Err(error) => return Err(error),
+        }
+        let is_opening =
+            || Transaction::new().require_value(META, OPENING_KEY, counter_row(i64::from(strand)));
+        for prefix in [POOL_PREFIX, PART_PREFIX] {
+            self.delete_rows(prefix, is_opening)?;
+        }
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let page = store.scan(StoreTable::Balances, b"", after.as_deref(), MAX_PAGE_ROWS)?;
+            let mut batch = is_opening();
+            for row in &page.rows {
+                let balance = BalanceRecord::from_row(&row.value)?;
+                let account = String::from_utf8_lossy(&row.key);
+                for (pool, amount) in
+                    [(credit_pool(&account), balance.credits), (energy_pool(&account), balance.energy)]
+                {
+                    batch = batch.put(META, rows::pool_key(&pool), counter_row(amount));
+                }
+            }
+            store.apply(batch)?;
+            after = page.rows.last().map(|row| row.key.clone());
+            if !page.more {
+                break;
+            }
+        }
+        store.apply(is_opening().put(META, POOLS_KEY, b"1").delete(META, OPENING_KEY))?;
+        Ok(PoolState::Ready)
+    }
+
+    fn pool_state(&self) -> Result<PoolState, StoreError> {
+        let store = self.store();
+        let opening = store.get(META, OPENING_KEY)?;
+        if store.get(META, POOLS_KEY)?.is_some() {
+            return Ok(PoolState::Ready);
+        }
+        let strand = u32::try_from(crate::parse_counter(opening.as_deref())?);
+        Ok(PoolState::Opening(strand.map_err(|_| StoreError::corrupt("the strand that fills the pools"))?))
+    }
+
+    /// Removes the rows of a fleet of which no process is alive, because this process uses the store alone. Costs one read
+    /// if there was no fleet.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::apply`].
+    pub fn dissolve(&self) -> Result<(), StoreError> {
+        let store = self.store();
+        if store.get(META, rows::LAST_KEY)?.is_none() {
+            return Ok(());
+        }
+        if store.get(META, POOLS_KEY)?.is_some() || store.get(META, OPENING_KEY)?.is_some() {
+            store.apply(Transaction::new().delete(META, POOLS_KEY).delete(META, OPENING_KEY))?;
+        }
+        DISSOLVED_PREFIXES.into_iter().try_for_each(|prefix| self.delete_rows(prefix, Transaction::new))
+    }
+
+    /// Deletes the rows under a prefix, each page under the guards of `guard`.
+    pub(super) fn delete_rows(
+        &self,
+        prefix: &[u8],
+        guard: impl Fn() -> Transaction,
+    ) -> Result<(), StoreError> {
+        loop {
+            let page = self.store().scan(META, prefix, None, MAX_PAGE_ROWS)?;
+            if page.rows.is_empty() {
+                return Ok(());
+            }
+            let batch = page.rows.into_iter().fold(guard(), |batch, row| batch.delete(META, row.key));
+            self.store().apply(batch)?;
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! `[fleet]` as written in a configuration.
+
+use super::{DurationOrZero, NonZeroDuration};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Several gateways that share a PostgreSQL database. The section itself, even an empty one, switches this on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct FleetConfig {
+    /// Name of this gateway for operators; by default the host and the process.
+    #[schemars(length(min = 1, max = 100))]
+    pub name: Option<String>,
+    /// Time without a heartbeat after which other gateways take over the batches of this one.
+    pub claim: NonZeroDuration,
+    /// Time without a heartbeat after which other gateways take back the credits that this one holds, and accept nothing
+    /// more from it. Prepaid accounts are served for three quarters of it without the database.
+    pub lease: NonZeroDuration,
+    /// Spending, at the present rate, that a gateway holds in advance for each prepaid account.
+    pub ahead: NonZeroDuration,
+    /// Time without the database for which known keys are accepted; 0s for as long as there are leases.
+    pub stale: DurationOrZero,
+}
+
+impl Default for FleetConfig {
+    fn default() -> Self {
+        Self {
+            name: None,
+            claim: NonZeroDuration::seconds(15),
+            lease: NonZeroDuration::seconds(600),
+            ahead: NonZeroDuration::seconds(300),
+            stale: DurationOrZero(std::time::Duration::from_secs(300)),
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Settings of a fleet.
+
+use std::time::Duration;
+
+/// Settings of several gateways that share a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetSettings {
+    /// Name of this gateway for operators.
+    pub name: Option<String>,
+    /// Time without a heartbeat after which work of a member is taken over.
+    pub claim: Duration,
+    /// Time without a heartbeat after which a member is buried.
+    pub lease: Duration,
+    /// Spending that is leased in advance for a prepaid account.
+    pub ahead: Duration,
+    /// Time without the database for which known keys are accepted; `None` without a limit.
+    pub stale: Option<Duration>,
+}

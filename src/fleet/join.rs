@@ -1,0 +1,93 @@
+//! Start of a membership.
+
+use penstock_storage::StoreError;
+use penstock_storage::fleet::{Fleet, FleetError, PeerWatch, PoolState, SharedFleet, Strand};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Interval of the checks whether another member has filled the pools.
+const POOL_CHECK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// File with the number of the strand of this folder's last process. Only the process that holds the lock of the folder
+/// reads or writes it.
+pub(super) struct IdentityFile {
+    file: File,
+    previous: Option<u32>,
+}
+
+impl IdentityFile {
+    pub(super) fn open(path: &Path) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("The file {} cannot be used: {error}.", path.display());
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .map_err(failed)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(failed)?;
+        Ok(Self { file, previous: text.trim().parse().ok() })
+    }
+
+    pub(super) const fn previous(&self) -> Option<u32> {
+        self.previous
+    }
+
+    /// Writes the number of this process's strand. Without it the next process joins anew, and others bury the strand.
+    pub(super) fn write(&mut self, strand: u32) -> Result<(), String> {
+        let written = self
+            .file
+            .rewind()
+            .and_then(|()| self.file.set_len(0))
+            .and_then(|()| self.file.write_all(strand.to_string().as_bytes()))
+            .and_then(|()| self.file.sync_all());
+        written.map_err(|error| format!("The number of this fleet member cannot be written: {error}."))
+    }
+}
+
+/// Continues the strand of the folder's previous process, or joins anew.
+pub(super) fn join(fleet: &SharedFleet, previous: Option<u32>, name: &str) -> Result<Strand, String> {
+    let failed = |error: FleetError| format!("The fleet cannot be joined: {error}.");
+    let adopted = previous.map(|id| fleet.adopt(id, name)).transpose();
+    match adopted.map_err(|error| failed(error.into()))?.flatten() {
+        Some(strand) => Ok(strand),
+        None => fleet.join(name).map_err(failed),
+    }
+}
+
+/// Fills the pools from the balances, or waits until another member has done so; continues the work of one that has not
+/// beaten for `dead_after`.
+pub(super) fn wait_for_pools(fleet: &SharedFleet, own: u32, dead_after: Duration) -> Result<(), String> {
+    let failed = |error: StoreError| format!("The fleet cannot be joined: {error}.");
+    let (started, mut watch, mut abandoned_by) = (Instant::now(), PeerWatch::new(dead_after), None);
+    loop {
+        match fleet.open_pools(own, abandoned_by).map_err(failed)? {
+            PoolState::Ready => return Ok(()),
+            PoolState::Opening(strand) if strand == own => abandoned_by = Some(own),
+            PoolState::Opening(strand) => {
+                let peers = fleet.peers().map_err(|error| format!("The fleet cannot be joined: {error}."))?;
+                let is_gone = !peers.iter().any(|peer| peer.id == strand && peer.name.is_some());
+                let dead = watch.observe(own, &peers, started.elapsed());
+                let is_dead = dead.iter().any(|peer| peer.id == strand);
+                abandoned_by = (is_gone || is_dead).then_some(strand);
+                if abandoned_by.is_none() {
+                    std::thread::sleep(POOL_CHECK_INTERVAL);
+                }
+            }
+        }
+    }
+}
+
+/// Returns a name for operators: host and process id.
+pub(super) fn process_name() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{} process {}", host.trim(), std::process::id())
+}

@@ -1,0 +1,315 @@
+//! Membership of this process in a fleet: several gateways that share a database.
+//!
+//! Each member raises its beat every second. Two times tell whether another member is alive, each by the observer's own
+//! monotonic clock:
+//! - after `fleet.claim` without a beat it is no longer in [`FleetMember::live`]: others take over its batches, whose
+//!   rows carry fences of their own;
+//! - after `fleet.lease` without a beat it is buried: its credits return to their pools, and nothing that it still
+//!   commits is accepted. A member that cannot reach the database therefore serves what it has leased until then.
+//!
+//! A process continues the membership of the previous process of its folder, which has ended, so its leases and its
+//! ledger chain are at hand at once.
+
+mod join;
+mod report;
+
+use crate::config::settings::FleetSettings;
+use join::IdentityFile;
+use parking_lot::Mutex;
+use penstock_storage::fleet::{
+    Fleet, FleetError, LeaseTerm, PeerStrand, PeerWatch, PoolAmount, PoolRequest, SharedFleet, Strand,
+    StrandReport,
+};
+use penstock_storage::ledger::RowFence;
+use penstock_storage::{StoreError, Transaction};
+pub use report::{KeyUsageReport, MemberReport};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Membership of this process in its fleet.
+#[derive(Debug)]
+pub struct FleetMember(Option<SharedMember>);
+
+/// Membership in a fleet of several gateways.
+#[derive(Debug)]
+struct SharedMember {
+    fleet: SharedFleet,
+    /// Start of the time of `observed` and `term`.
+    start: Instant,
+    /// Number of the strand.
+    id: u32,
+    name: String,
+    settings: FleetSettings,
+    strand: Mutex<Strand>,
+    live: Mutex<Arc<[u32]>>,
+    observed: Mutex<ObservedPeers>,
+    term: Mutex<LeaseTerm>,
+    buried: AtomicBool,
+    burials: AtomicU64,
+    /// Duration of the last beat in microseconds.
+    beat_micros: AtomicU64,
+}
+
+/// Beats of the other members as seen by this one.
+#[derive(Debug)]
+struct ObservedPeers {
+    claims: PeerWatch,
+    leases: PeerWatch,
+}
+
+/// Figures of a membership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FleetSnapshot {
+    /// Number of live members, this one included.
+    pub members: usize,
+    /// True if this member may spend its leases.
+    pub is_current: bool,
+    /// True if other members buried this one.
+    pub is_buried: bool,
+    /// Number of members that this one buried.
+    pub burials: u64,
+    /// Duration of the last beat.
+    pub beat: Duration,
+}
+
+impl FleetMember {
+    /// Creates the membership of a gateway that shares its store with no other.
+    #[must_use]
+    pub fn alone() -> Arc<Self> {
+        Arc::new(Self(None))
+    }
+
+    /// Joins the fleet of a store, or continues the membership of the previous process of the folder `identity`. Waits
+    /// while another member fills the pools. Blocks.
+    ///
+    /// # Errors
+    /// Returns the error of the store, or that of the identity file as text.
+    pub fn join(
+        fleet: SharedFleet,
+        settings: &FleetSettings,
+        identity: &std::path::Path,
+    ) -> Result<Arc<Self>, String> {
+        let start = Instant::now();
+        let name = settings.name.clone().unwrap_or_else(join::process_name);
+        let mut file = IdentityFile::open(identity)?;
+        let strand = join::join(&fleet, file.previous(), &name)?;
+        file.write(strand.id)?;
+        join::wait_for_pools(&fleet, strand.id, settings.claim)?;
+        let mut term = LeaseTerm::new(settings.lease);
+        term.renew(Duration::ZERO);
+        let member = SharedMember {
+            fleet,
+            start,
+            id: strand.id,
+            name,
+            settings: settings.clone(),
+            strand: Mutex::new(strand),
+            live: Mutex::new(Arc::from([strand.id])),
+            observed: Mutex::new(ObservedPeers {
+                claims: PeerWatch::new(settings.claim),
+                leases: PeerWatch::new(settings.lease),
+            }),
+            term: Mutex::new(term),
+            buried: AtomicBool::new(false),
+            burials: AtomicU64::new(0),
+            beat_micros: AtomicU64::new(0),
+        };
+        let member = Arc::new(Self(Some(member)));
+        member.observe(Instant::now()).map_err(|error| format!("The fleet cannot be joined: {error}."))?;
+        Ok(member)
+    }
+
+    /// Returns true if other gateways may use the same store.
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Returns the number of this member's strand; 0 alone.
+    #[must_use]
+    pub fn strand(&self) -> u32 {
+        self.0.as_ref().map_or(0, |member| member.id)
+    }
+
+    /// Returns the settings of the fleet; `None` alone.
+    #[must_use]
+    pub fn settings(&self) -> Option<&FleetSettings> {
+        self.0.as_ref().map(|member| &member.settings)
+    }
+
+    /// Returns the row that exists until this member is buried, which every commit of a member requires; `None` alone.
+    #[must_use]
+    pub fn fence(&self) -> Option<RowFence> {
+        let member = self.0.as_ref()?;
+        let (table, key) = SharedFleet::live_row(member.id);
+        Some(RowFence { table, key, value: Some(member.name.clone().into_bytes()) })
+    }
+
+    /// Returns the live members in ascending order, this one included; 0 alone. A member that is missing here may still
+    /// write until it is buried: whoever takes over its work needs a fence of its own.
+    #[must_use]
+    pub fn live(&self) -> Arc<[u32]> {
+        self.0.as_ref().map_or_else(|| Arc::from([0]), |member| member.live.lock().clone())
+    }
+
+    /// Returns true if this member does the work that only one of a fleet does, such as the sweep of expired files.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.0.as_ref().is_none_or(|member| member.live.lock().first() == Some(&member.id))
+    }
+
+    /// Returns true if this member may spend its leases at `now`.
+    #[must_use]
+    pub fn is_current(&self, now: Instant) -> bool {
+        let Some(member) = &self.0 else { return true };
+        !member.buried.load(Ordering::Acquire) && member.term.lock().is_valid(member.elapsed(now))
+    }
+
+    /// Returns the figures of the membership; `None` alone.
+    #[must_use]
+    pub fn snapshot(&self, now: Instant) -> Option<FleetSnapshot> {
+        let member = self.0.as_ref()?;
+        Some(FleetSnapshot {
+            members: member.live.lock().len(),
+            is_current: self.is_current(now),
+            is_buried: member.buried.load(Ordering::Acquire),
+            burials: member.burials.load(Ordering::Relaxed),
+            beat: Duration::from_micros(member.beat_micros.load(Ordering::Relaxed)),
+        })
+    }
+
+    /// Raises the beat, and replaces the report to the peers in the same transaction; returns the amounts back to their
+    /// pools. `sent` is the time before the call. Does nothing alone. Blocks.
+    ///
+    /// # Errors
+    /// Returns `Buried` if other members buried this one, which is final, and the errors of the store.
+    pub fn beat(
+        &self,
+        report: &MemberReport,
+        returned: Vec<PoolAmount>,
+        sent: Instant,
+    ) -> Result<(), FleetError> {
+        let Some(member) = &self.0 else { return Ok(()) };
+        let with = SharedFleet::report(member.id, report.to_rows());
+        let result = member.turn(StrandReport { spent: Vec::new(), returned, with });
+        let micros = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX);
+        member.beat_micros.store(micros, Ordering::Relaxed);
+        match &result {
+            Ok(()) => member.term.lock().renew(member.elapsed(sent)),
+            Err(FleetError::Buried) => member.buried.store(true, Ordering::Release),
+            Err(FleetError::Store(_)) => member.observed.lock().reset(),
+        }
+        result
+    }
+
+    /// Reads the beats of all members, buries those that are dead at `now`, and returns the reports of the other live
+    /// ones. Nothing alone. Blocks.
+    ///
+    /// # Errors
+    /// Returns the errors of the store.
+    pub fn observe(&self, now: Instant) -> Result<Vec<(u32, MemberReport)>, StoreError> {
+        let Some(member) = &self.0 else { return Ok(Vec::new()) };
+        let read = member.read_peers(member.elapsed(now));
+        if read.is_err() {
+            member.observed.lock().reset();
+        }
+        let (live, dead) = read?;
+        *member.live.lock() = live.clone();
+        for peer in dead {
+            if member.fleet.bury(&peer).map_err(store_error)? {
+                member.burials.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let reports = member.fleet.reports()?;
+        let others = reports.into_iter().filter(|(id, _)| *id != member.id && live.contains(id));
+        Ok(others.filter_map(|(id, row)| MemberReport::from_rows(&row).map(|report| (id, report))).collect())
+    }
+
+    /// Draws from a pool for this member; 0 if the pool is empty. Grants everything alone. Blocks.
+    ///
+    /// # Errors
+    /// Same as [`FleetMember::beat`].
+    pub fn draw(&self, request: &PoolRequest) -> Result<i64, FleetError> {
+        let Some(member) = &self.0 else { return Ok(request.wanted.max(0)) };
+        let strand = *member.strand.lock();
+        let drawn = member.fleet.draw(strand, request);
+        if drawn == Err(FleetError::Buried) {
+            member.buried.store(true, Ordering::Release);
+        }
+        drawn
+    }
+
+    /// Returns the amounts that this member has leased. Blocks.
+    ///
+    /// # Errors
+    /// Returns the errors of the store.
+    pub fn parts(&self) -> Result<Vec<PoolAmount>, StoreError> {
+        let Some(member) = &self.0 else { return Ok(Vec::new()) };
+        let strand = *member.strand.lock();
+        member.fleet.parts(strand).map_err(store_error)
+    }
+
+    /// Ends the membership in an orderly way: the leases return to their pools at once. Blocks.
+    pub fn leave(&self) {
+        let Some(member) = &self.0 else { return };
+        let Strand { id, beat } = *member.strand.lock();
+        member.buried.store(true, Ordering::Release);
+        // A failure is repaired by the other members after the time of the lease.
+        member.fleet.bury(&PeerStrand { id, beat, name: Some(member.name.clone()) }).ok();
+    }
+}
+
+impl ObservedPeers {
+    /// Forgets all beats, because the connection to the store was lost.
+    fn reset(&mut self) {
+        self.claims.reset();
+        self.leases.reset();
+    }
+}
+
+impl SharedMember {
+    fn elapsed(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.start)
+    }
+
+    fn turn(&self, turn: StrandReport) -> Result<(), FleetError> {
+        let mut strand = self.strand.lock();
+        *strand = self.fleet.turn(*strand, &turn)?;
+        Ok(())
+    }
+
+    /// Returns the live members, and those to bury.
+    fn read_peers(&self, now: Duration) -> Result<(Arc<[u32]>, Vec<PeerStrand>), StoreError> {
+        let peers = self.fleet.peers().map_err(store_error)?;
+        let mut observed = self.observed.lock();
+        let silent = observed.claims.observe(self.id, &peers, now);
+        let dead = observed.leases.observe(self.id, &peers, now);
+        let is_silent = |peer: &PeerStrand| silent.iter().any(|silent| silent.id == peer.id);
+        let live = peers.iter().filter(|peer| peer.name.is_some() && !is_silent(peer));
+        let mut live: Vec<u32> = live.map(|peer| peer.id).collect();
+        // A member that was buried meanwhile takes part in nothing.
+        if !self.buried.load(Ordering::Acquire) && !live.contains(&self.id) {
+            live.push(self.id);
+        }
+        live.sort_unstable();
+        Ok((live.into(), dead))
+    }
+}
+
+/// Returns the operations that give the amounts of a grant or a correction to their pools.
+#[must_use]
+pub fn credit_pools(changes: &[PoolAmount]) -> Transaction {
+    changes.iter().fold(Transaction::new(), |batch, change| batch.append(SharedFleet::credit(change)))
+}
+
+fn store_error(error: FleetError) -> StoreError {
+    match error {
+        FleetError::Store(error) => error,
+        // Only turns and draws find out.
+        FleetError::Buried => StoreError::Guard { step: 0 },
+    }
+}
+
+#[cfg(test)]
+mod tests;

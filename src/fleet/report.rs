@@ -1,0 +1,133 @@
+//! Report of a member to the others: what it runs, and the use of the limits that they share.
+//!
+//! Numbers are totals since the start of the process, so that a report that another member missed is not lost. A report is
+//! several rows of at most 64 KiB: a header as JSON, then groups of keys.
+
+use serde::{Deserialize, Serialize};
+
+/// Maximum number of keys and accounts of one report; the first are taken.
+const MAX_REPORTED_KEYS: usize = 16_000;
+/// Keys of one row. An owner has at most 130 bytes, and the five numbers at most 100.
+const KEYS_PER_ROW: usize = 250;
+
+/// Report of a member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberReport {
+    /// Random number of the process start: the totals begin anew with another one.
+    pub start: u64,
+    /// Version of the program.
+    pub version: String,
+    /// Version of the configuration, to notice members that have different ones.
+    pub config: String,
+    /// Use of limits.
+    pub keys: Vec<KeyUsageReport>,
+}
+
+/// Use of the limits of one key or account by one member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyUsageReport {
+    /// `key/` or `account/` and its id.
+    pub owner: String,
+    /// Total of admitted requests.
+    pub requests: u64,
+    /// Total of tokens, estimates of open requests included.
+    pub tokens: i64,
+    /// Total of requests that were admitted or refused.
+    pub wanted_requests: u64,
+    /// Total of tokens of requests that were admitted or refused.
+    pub wanted_tokens: u64,
+    /// Requests in flight.
+    pub in_flight: u32,
+    /// Micro-credits reserved by requests in flight.
+    pub reserved: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    v: u32,
+    start: u64,
+    version: String,
+    config: String,
+    rows: usize,
+}
+
+const VERSION: u32 = 1;
+
+impl MemberReport {
+    /// Formats the rows.
+    #[must_use]
+    pub fn to_rows(&self) -> Vec<Vec<u8>> {
+        let groups = self.keys.get(..MAX_REPORTED_KEYS).unwrap_or(&self.keys).chunks(KEYS_PER_ROW);
+        let header = Header {
+            v: VERSION,
+            start: self.start,
+            version: self.version.clone(),
+            config: self.config.clone(),
+            rows: groups.len(),
+        };
+        let row = |value: serde_json::Result<Vec<u8>>| value.unwrap_or_default();
+        let groups = groups.map(|keys| row(serde_json::to_vec(keys)));
+        std::iter::once(row(serde_json::to_vec(&header))).chain(groups).collect()
+    }
+
+    /// Parses rows; `None` if they are of another format. Rows beyond those of the header belong to an earlier, longer
+    /// report.
+    #[must_use]
+    pub fn from_rows(rows: &[Vec<u8>]) -> Option<Self> {
+        let (header, groups) = rows.split_first()?;
+        let header: Header =
+            serde_json::from_slice(header).ok().filter(|header: &Header| header.v == VERSION)?;
+        let mut keys = Vec::new();
+        for group in groups.get(..header.rows)? {
+            keys.extend(serde_json::from_slice::<Vec<KeyUsageReport>>(group).ok()?);
+        }
+        let Header { start, version, config, .. } = header;
+        Some(Self { start, version, config, keys })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use penstock_storage::MAX_VALUE_BYTES;
+
+    fn report(keys: usize) -> MemberReport {
+        let key = |n: usize| KeyUsageReport {
+            owner: format!("account/{n:0>120}"),
+            requests: u64::MAX,
+            tokens: i64::MIN,
+            wanted_requests: u64::MAX,
+            wanted_tokens: u64::MAX,
+            in_flight: u32::MAX,
+            reserved: u64::MAX,
+        };
+        MemberReport {
+            start: 7,
+            version: "1.0".to_owned(),
+            config: "abc".to_owned(),
+            keys: (0..keys).map(key).collect(),
+        }
+    }
+
+    #[test]
+    fn a_report_of_any_length_is_read_back_and_fits_its_rows() {
+        for keys in [0, 1, KEYS_PER_ROW, KEYS_PER_ROW + 1, MAX_REPORTED_KEYS] {
+            let rows = report(keys).to_rows();
+            assert!(rows.iter().all(|row| row.len() <= MAX_VALUE_BYTES), "{keys}");
+            assert_eq!(MemberReport::from_rows(&rows), Some(report(keys)), "{keys}");
+        }
+    }
+
+    #[test]
+    fn rows_of_an_earlier_report_are_ignored_and_missing_ones_noticed() {
+        let mut rows = report(3).to_rows();
+        rows.extend(report(600).to_rows().into_iter().skip(2));
+        assert_eq!(MemberReport::from_rows(&rows), Some(report(3)));
+        assert_eq!(MemberReport::from_rows(&report(300).to_rows()[..2]), None);
+        for broken in [&b""[..], b"{}", b"{\"v\":2}"] {
+            assert_eq!(MemberReport::from_rows(&[broken.to_vec()]), None);
+        }
+        assert_eq!(MemberReport::from_rows(&[]), None);
+    }
+}

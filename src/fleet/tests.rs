@@ -1,0 +1,138 @@
+//! Two members on one store.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use penstock_storage::fleet::credit_pool;
+use penstock_storage::{Store, StoreTable, open_in_memory};
+
+fn settings() -> FleetSettings {
+    FleetSettings {
+        name: Some("a".to_owned()),
+        claim: Duration::from_secs(15),
+        lease: Duration::from_secs(600),
+        ahead: Duration::from_secs(300),
+        stale: None,
+    }
+}
+
+struct Folders(tempfile::TempDir);
+
+impl Folders {
+    fn join(&self, store: &Arc<dyn Store>, name: &str) -> Arc<FleetMember> {
+        FleetMember::join(SharedFleet::new(store.clone()), &settings(), &self.0.path().join(name)).unwrap()
+    }
+}
+
+fn folders() -> Folders {
+    Folders(tempfile::tempdir().unwrap())
+}
+
+fn beat(member: &FleetMember, at: Instant) {
+    member.beat(&MemberReport::default(), Vec::new(), at).unwrap();
+}
+
+#[test]
+fn the_member_with_the_lowest_number_leads_and_another_follows_once_it_is_silent() {
+    let (store, folders, start) = (open_in_memory(), folders(), Instant::now());
+    let (first, second) = (folders.join(&store, "1"), folders.join(&store, "2"));
+    let at = |seconds| start + Duration::from_secs(seconds);
+    first.observe(at(1)).unwrap();
+    assert_eq!((first.live(), second.live()), (Arc::from([1, 2]), Arc::from([1, 2])));
+    assert!(first.is_leader() && !second.is_leader());
+    for seconds in 1..=30 {
+        beat(&second, at(seconds));
+        second.observe(at(seconds)).unwrap();
+    }
+    assert!(second.is_leader(), "{:?}", second.live());
+    assert!(first.fence().is_some_and(|fence| store.get(fence.table, &fence.key).unwrap() == fence.value));
+    beat(&first, at(31));
+    second.observe(at(31)).unwrap();
+    assert!(!second.is_leader(), "the first was only slow");
+}
+
+#[test]
+fn a_buried_member_is_told_by_its_next_beat_and_its_credits_return() {
+    let (store, folders, start) = (open_in_memory(), folders(), Instant::now());
+    let (first, second) = (folders.join(&store, "1"), folders.join(&store, "2"));
+    let grant = PoolAmount { pool: credit_pool("acme"), amount: 1_000 };
+    store.apply(credit_pools(&[grant])).unwrap();
+    let request = PoolRequest { pool: credit_pool("acme"), wanted: 200, least: 1 };
+    assert_eq!(first.draw(&request), Ok(200));
+    assert_eq!(first.parts().unwrap(), [PoolAmount { pool: credit_pool("acme"), amount: 200 }]);
+    let fleet = SharedFleet::new(store.clone());
+    assert_eq!(fleet.available(&credit_pool("acme")), Ok(800));
+    second.observe(start + Duration::from_secs(1)).unwrap();
+    second.observe(start + Duration::from_secs(602)).unwrap();
+    assert_eq!(fleet.available(&credit_pool("acme")), Ok(1_000));
+    let fence = first.fence().unwrap();
+    assert_eq!(store.get(fence.table, &fence.key), Ok(None));
+    assert!(first.is_current(start));
+    assert_eq!(first.beat(&MemberReport::default(), Vec::new(), start), Err(FleetError::Buried));
+    assert!(!first.is_current(start));
+    assert_eq!(second.snapshot(start).map(|figures| (figures.burials, figures.members)), Some((1, 1)));
+}
+
+#[test]
+fn a_lease_ends_before_others_may_bury_the_member() {
+    let (store, folders) = (open_in_memory(), folders());
+    let member = folders.join(&store, "1");
+    let start = Instant::now();
+    assert!(member.is_current(start + Duration::from_secs(440)));
+    assert!(!member.is_current(start + Duration::from_secs(451)));
+    beat(&member, start + Duration::from_secs(500));
+    assert!(member.is_current(start + Duration::from_secs(940)));
+}
+
+#[test]
+fn a_process_continues_the_membership_of_its_folder_and_a_departed_one_is_gone() {
+    let (store, folders) = (open_in_memory(), folders());
+    let before = folders.join(&store, "1").strand();
+    assert_eq!(folders.join(&store, "1").strand(), before, "a crash");
+    let member = folders.join(&store, "1");
+    beat(&member, Instant::now());
+    member.leave();
+    assert_ne!(folders.join(&store, "1").strand(), before);
+    let fence = member.fence().unwrap();
+    assert_eq!(store.get(fence.table, &fence.key), Ok(None));
+}
+
+#[test]
+fn reports_reach_the_other_members_only() {
+    let (store, folders) = (open_in_memory(), folders());
+    let (first, second) = (folders.join(&store, "1"), folders.join(&store, "2"));
+    let report = MemberReport { start: 9, config: "c".to_owned(), ..MemberReport::default() };
+    first.beat(&report, Vec::new(), Instant::now()).unwrap();
+    assert_eq!(second.observe(Instant::now()).unwrap(), [(first.strand(), report)]);
+    assert_eq!(first.observe(Instant::now()).unwrap(), []);
+}
+
+#[test]
+fn pools_are_filled_from_balances_once_and_removed_by_a_gateway_that_is_alone() {
+    let (store, folders) = (open_in_memory(), folders());
+    let balance = |credits| {
+        let row = format!(r#"{{"v":1,"credits":{credits},"energy":7}}"#);
+        store.apply(Transaction::new().put(StoreTable::Balances, "acme", row)).unwrap();
+    };
+    let fleet = SharedFleet::new(store.clone());
+    balance(500);
+    folders.join(&store, "1");
+    assert_eq!(fleet.available(&credit_pool("acme")), Ok(500));
+    balance(400);
+    folders.join(&store, "2");
+    assert_eq!(fleet.available(&credit_pool("acme")), Ok(500), "the pools agree while there is a fleet");
+    fleet.dissolve().unwrap();
+    assert_eq!(fleet.available(&credit_pool("acme")), Ok(0));
+    folders.join(&store, "3");
+    assert_eq!(fleet.available(&credit_pool("acme")), Ok(400));
+}
+
+#[test]
+fn a_member_continues_to_fill_the_pools_that_a_dead_one_left() {
+    let (store, folders) = (open_in_memory(), folders());
+    let row = r#"{"v":1,"credits":5,"energy":7}"#;
+    store.apply(Transaction::new().put(StoreTable::Balances, "acme", row)).unwrap();
+    let opening = penstock_storage::counter_row(77);
+    store.apply(Transaction::new().put(StoreTable::Meta, "fleet/opening", opening)).unwrap();
+    folders.join(&store, "1");
+    assert_eq!(SharedFleet::new(store).available(&credit_pool("acme")), Ok(5));
+}
