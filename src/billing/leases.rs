@@ -1,0 +1,251 @@
+//! Leases of a fleet member: the part of each prepaid balance that this gateway may spend without the database.
+//!
+//! In a fleet, the balance of an account in memory is what this gateway has leased, see [`crate::fleet`]. A request whose
+//! price is not covered by it draws from the account's pool once, for at most [`DRAW_TIMEOUT`]. From then on the lease is
+//! filled each second to the spending of `fleet.ahead`, and what is not needed any more returns to the pool.
+//!
+//! ```text
+//! spent by this member ≤ leased + the excess of requests without max_tokens
+//! idle elsewhere       ≤ Σ leases of the other members, until they return or the members are buried
+//! ```
+
+use super::balance::AccountBalance;
+use super::{Ledger, ReserveRequest};
+use crate::fleet::FleetMember;
+use parking_lot::Mutex;
+use penstock_core::{ApiError, ErrorCode};
+use penstock_ledger::Wallet;
+use penstock_storage::fleet::{FleetError, PoolAmount, PoolRequest, credit_pool, energy_pool};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longest wait of a request for a draw.
+const DRAW_TIMEOUT: Duration = Duration::from_millis(300);
+/// Time for which an empty pool is remembered.
+const EMPTY_POOL_MEMORY: Duration = Duration::from_millis(250);
+/// Multiple of a request's price that its draw asks for.
+const DRAW_REQUESTS: i64 = 16;
+/// Part of the spending rate that a second's spending replaces: 1 / 8.
+const RATE_SHIFT: u32 = 3;
+
+/// Leases of this member.
+#[derive(Debug)]
+pub struct Leases {
+    member: Arc<FleetMember>,
+    ahead_seconds: i64,
+    accounts: Mutex<HashMap<(Arc<str>, Wallet), LeaseState>>,
+    /// Amounts on their way back to the pools: repeated until the store has taken them.
+    returning: Mutex<Vec<PoolAmount>>,
+    /// Number of requests that had to draw.
+    dry_draws: std::sync::atomic::AtomicU64,
+}
+
+/// Lease of one wallet.
+#[derive(Debug, Default)]
+struct LeaseState {
+    /// Amount drawn since the start, less what was returned.
+    drawn: i64,
+    /// Part of it that was spent by the last look.
+    spent: i64,
+    /// Spending in an eighth of the unit a second, smoothed.
+    rate: i64,
+    /// Time at which the pool was last found empty.
+    empty_at: Option<Instant>,
+}
+
+impl LeaseState {
+    /// Notes the spending of a second; `balance` is what remains of the lease without regard to holds.
+    fn observe_second(&mut self, balance: i64) {
+        let spent = self.drawn.saturating_sub(balance);
+        let second = spent.saturating_sub(self.spent).max(0);
+        self.spent = spent;
+        self.rate = self.rate.saturating_sub(self.rate >> RATE_SHIFT).saturating_add(second);
+    }
+
+    /// Returns the amount to hold in advance.
+    fn wanted(&self, ahead_seconds: i64) -> i64 {
+        self.rate.saturating_mul(ahead_seconds) >> RATE_SHIFT
+    }
+
+    fn is_known_empty(&self, now: Instant) -> bool {
+        self.empty_at.is_some_and(|at| now.saturating_duration_since(at) < EMPTY_POOL_MEMORY)
+    }
+}
+
+/// Outcome of the look at one lease.
+#[derive(Debug, PartialEq, Eq)]
+enum LeaseChange {
+    Nothing,
+    Draw(i64),
+    Return(i64),
+}
+
+/// Decides about a lease: half of the wanted amount is the time to draw, twice of it the time to return.
+const fn lease_change(available: i64, wanted: i64) -> LeaseChange {
+    if available < wanted / 2 {
+        return LeaseChange::Draw(wanted.saturating_sub(available));
+    }
+    if available > wanted.saturating_mul(2) {
+        return LeaseChange::Return(available.saturating_sub(wanted));
+    }
+    LeaseChange::Nothing
+}
+
+fn pool_name(account: &str, wallet: Wallet) -> String {
+    match wallet {
+        Wallet::Credits => credit_pool(account),
+        Wallet::Energy => energy_pool(account),
+    }
+}
+
+impl Leases {
+    /// Creates the leases of a member; `None` for a gateway that is alone.
+    #[must_use]
+    pub fn of_member(member: &Arc<FleetMember>) -> Option<Self> {
+        let settings = member.settings()?;
+        Some(Self {
+            member: member.clone(),
+            ahead_seconds: i64::try_from(settings.ahead.as_secs()).unwrap_or(i64::MAX),
+            accounts: Mutex::default(),
+            returning: Mutex::default(),
+            dry_draws: std::sync::atomic::AtomicU64::new(0),
+        })
+    }
+
+    /// Draws for a wallet and adds the amount to the balance in memory. Blocks.
+    fn draw(
+        &self,
+        balance: &AccountBalance,
+        wallet: Wallet,
+        wanted: i64,
+        least: i64,
+    ) -> Result<i64, FleetError> {
+        let request = PoolRequest { pool: pool_name(&balance.name, wallet), wanted, least };
+        let drawn = self.member.draw(&request)?;
+        let mut accounts = self.accounts.lock();
+        let state = accounts.entry((balance.name.clone(), wallet)).or_default();
+        state.drawn = state.drawn.saturating_add(drawn);
+        state.empty_at = (drawn < least).then(Instant::now);
+        balance.credit(wallet, drawn);
+        Ok(drawn)
+    }
+
+    fn is_known_empty(&self, account: &Arc<str>, wallet: Wallet) -> bool {
+        let accounts = self.accounts.lock();
+        let state = accounts.get(&(account.clone(), wallet));
+        state.is_some_and(|state| state.is_known_empty(Instant::now()))
+    }
+
+    /// Returns the amounts that go back to the pools with the next beat. They stay until [`Leases::on_returned`].
+    #[must_use]
+    pub fn returning(&self) -> Vec<PoolAmount> {
+        self.returning.lock().clone()
+    }
+
+    /// Forgets the amounts that the store has taken.
+    pub fn on_returned(&self) {
+        self.returning.lock().clear();
+    }
+
+    /// Returns the number of requests that had to wait for a draw.
+    #[must_use]
+    pub fn dry_draws(&self) -> u64 {
+        self.dry_draws.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl Ledger {
+    /// Draws for a prepaid request whose highest price the lease does not cover. Returns at once if it is covered, or
+    /// without a fleet.
+    ///
+    /// # Errors
+    /// Returns 503 if this member may not spend its leases any more, or the database does not answer in time.
+    pub async fn fund(self: &Arc<Self>, account: &str, need: ReserveRequest) -> Result<(), ApiError> {
+        let Some(leases) = &self.leases else { return Ok(()) };
+        if !leases.member.is_current(Instant::now()) {
+            return Err(database_away());
+        }
+        let balance = self.account_balance(account);
+        let energy = need.energy.filter(|_| true).map(|amount| (Wallet::Energy, amount.max(1)));
+        for (wallet, amount) in energy.into_iter().chain([(Wallet::Credits, need.credits)]) {
+            if balance.available(wallet) >= amount {
+                return Ok(());
+            }
+            if leases.is_known_empty(&balance.name, wallet) {
+                continue;
+            }
+            let missing = amount.saturating_sub(balance.available(wallet).min(0));
+            if self.draw_for_request(&balance, wallet, missing).await? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Draws in a thread of its own, since the store blocks; returns true if the amount is covered now.
+    async fn draw_for_request(
+        self: &Arc<Self>,
+        balance: &Arc<AccountBalance>,
+        wallet: Wallet,
+        amount: i64,
+    ) -> Result<bool, ApiError> {
+        let (ledger, drawing) = (self.clone(), balance.clone());
+        let work = tokio::task::spawn_blocking(move || {
+            let leases = ledger.leases.as_ref()?;
+            leases.dry_draws.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Some(leases.draw(&drawing, wallet, amount.saturating_mul(DRAW_REQUESTS), amount))
+        });
+        match tokio::time::timeout(DRAW_TIMEOUT, work).await {
+            Ok(Ok(Some(Ok(_)))) => Ok(balance.available(wallet) >= amount),
+            _ => Err(database_away()),
+        }
+    }
+
+    /// Fills the leases that are used, and takes back from those that are not; once a second. Blocks.
+    pub fn adjust_leases(&self) {
+        let Some(leases) = &self.leases else { return };
+        let mut draws = Vec::new();
+        {
+            let mut accounts = leases.accounts.lock();
+            let mut returning = leases.returning.lock();
+            accounts.retain(|(account, wallet), state| {
+                let balance = self.account_balance(account);
+                state.observe_second(balance.total(*wallet));
+                let wanted = state.wanted(leases.ahead_seconds);
+                match lease_change(balance.available(*wallet), wanted) {
+                    LeaseChange::Draw(amount) if !state.is_known_empty(Instant::now()) => {
+                        draws.push((balance, *wallet, amount));
+                    }
+                    LeaseChange::Return(amount) if returning.is_empty() || returning.len() < MAX_RETURNS => {
+                        if balance.take_available(*wallet, amount) {
+                            state.drawn = state.drawn.saturating_sub(amount);
+                            returning.push(PoolAmount { pool: pool_name(account, *wallet), amount });
+                        }
+                    }
+                    _ => {}
+                }
+                state.rate > 0 || balance.total(*wallet) != 0
+            });
+        }
+        for (balance, wallet, amount) in draws {
+            if leases.draw(&balance, wallet, amount, 1).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Returns the leases of a fleet member.
+    #[must_use]
+    pub const fn leases(&self) -> Option<&Leases> {
+        self.leases.as_ref()
+    }
+}
+
+/// Maximum number of amounts that go back with one beat.
+const MAX_RETURNS: usize = 500;
+
+fn database_away() -> ApiError {
+    let message = "The gateway cannot reach its database to check the balance of the account; try again shortly.";
+    ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
+}
