@@ -5,6 +5,7 @@ use super::openapi::{answer_schema, schema_ref};
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use super::{accounts, openapi};
+use crate::billing::entry_pages::parse_position;
 use crate::billing::report::{self, MonthlyStatement, ReportError};
 use crate::billing::rerate::recalculate_day;
 use crate::billing::{Ledger, format};
@@ -205,9 +206,15 @@ async fn rerate_day(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply
 
 async fn lines(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
-    let wrong = || ApiError::invalid("after", "after has to be the number of an entry.");
-    let after = asked.query("after", &READ)?.map_or(Ok(0), |text| text.parse().map_err(|_| wrong()))?;
-    let page = run_blocking(move || report::page_text(&store, after)).await?;
+    let wrong = || {
+        ApiError::invalid(
+            "after",
+            "after has to be the number of an entry, or several with commas between them.",
+        )
+    };
+    let after = asked.query("after", &READ)?.unwrap_or("0");
+    let after = parse_position(after).ok_or_else(wrong)?;
+    let page = run_blocking(move || report::page_text(&store, &after)).await?;
     Ok(LedgerReply::Lines(page.map(|(text, _)| text).unwrap_or_default()))
 }
 

@@ -1,12 +1,15 @@
 //! Group of entries that the writer builds, and its size limits: the bytes and rows of an operation are estimated
 //! before any of it is added.
 
+use super::pools::PoolChanges;
 use super::write_op::{AdminAdjustment, LedgerAction, WriteOp};
 use penstock_ledger::{EntryKind, MAX_LINE_BYTES};
+use penstock_storage::fleet::PoolAmount;
 use penstock_storage::ledger::{
     BalanceRecord, EntryBlock, MAX_BLOCK_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_ROWS, MAX_EXTRA_ROW_BYTES,
     RowWrite,
 };
+use penstock_usage::SoldWork;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Number of blocks per group with the preferred size; all further ones have the maximum size.
@@ -17,6 +20,18 @@ pub(super) const ENTRY_OVERHEAD: usize = 1_280;
 /// Maximum number of usage rollups that an entry changes: that of its account and that of the whole gateway.
 const ROLLUPS_PER_ENTRY: usize = 2;
 
+/// Maximum number of pools that an operation on one account changes: those of both wallets.
+const POOLS_PER_ACCOUNT: usize = 2;
+
+/// Adjustment with its entry in the group.
+pub(super) struct DraftedAdjustment {
+    pub(super) adjustment: AdminAdjustment,
+    /// Number of its entry.
+    pub(super) seq: u64,
+    /// Work of the charge that it corrects.
+    pub(super) corrected: Option<SoldWork>,
+}
+
 /// Group that is being built.
 #[derive(Default)]
 pub(super) struct GroupBuilder {
@@ -25,7 +40,9 @@ pub(super) struct GroupBuilder {
     /// Change of each balance.
     pub(super) balance_changes: BTreeMap<String, BalanceRecord>,
     pub(super) names: Vec<(String, u64)>,
-    pub(super) adjustments: Vec<(AdminAdjustment, u64)>,
+    /// Changes of the fleet's pools; none for a process that writes alone.
+    pub(super) pools: PoolChanges,
+    pub(super) adjustments: Vec<DraftedAdjustment>,
     /// Adjustments that repeat one of this group, with its entry number.
     pub(super) duplicates: Vec<(AdminAdjustment, u64)>,
     pub(super) rows: Vec<RowWrite>,
@@ -39,6 +56,21 @@ pub(super) struct GroupBuilder {
 }
 
 impl GroupBuilder {
+    pub(super) fn add_pool_change(&mut self, account: &str, kind: &EntryKind) {
+        self.pools.add(account, kind);
+    }
+
+    /// Takes the amounts that the group spends from parts of pools, and those that it adds to pools.
+    pub(super) fn pool_amounts(&mut self) -> (Vec<PoolAmount>, Vec<PoolAmount>) {
+        std::mem::take(&mut self.pools).into_amounts()
+    }
+
+    /// Iterates over all adjustments, also those that repeat another.
+    pub(super) fn adjustments_mut(&mut self) -> impl Iterator<Item = &mut AdminAdjustment> {
+        let drafted = self.adjustments.iter_mut().map(|drafted| &mut drafted.adjustment);
+        drafted.chain(self.duplicates.iter_mut().map(|(adjustment, _)| adjustment))
+    }
+
     /// Returns true if all of an operation fits; operations are never split.
     pub(super) fn fits(&self, op: &WriteOp) -> bool {
         let (bytes, rows, row_bytes) = max_size(op);
@@ -46,7 +78,8 @@ impl GroupBuilder {
             + self.balance_changes.len()
             + self.names.len()
             + self.rows.len()
-            + self.rollups;
+            + self.rollups
+            + self.pools.operations();
         // A block ends one maximum line before its limit, and a last block is started.
         let blocks = SMALL_BLOCKS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
         self.bytes + bytes <= MAX_COMMIT_BYTES
@@ -61,10 +94,12 @@ fn max_size(op: &WriteOp) -> (usize, usize, usize) {
         WriteOp::Action(action) => (
             max_action_bytes(action)
                 + action.terms.as_ref().map_or(0, |terms| max_line_bytes(terms.text.len())),
-            2 + ROLLUPS_PER_ENTRY,
+            2 + ROLLUPS_PER_ENTRY + POOLS_PER_ACCOUNT,
             0,
         ),
-        WriteOp::Adjustment(order) => (MAX_LINE_BYTES, 1 + order.names.len() + ROLLUPS_PER_ENTRY, 0),
+        WriteOp::Adjustment(order) => {
+            (MAX_LINE_BYTES, 1 + order.names.len() + ROLLUPS_PER_ENTRY + POOLS_PER_ACCOUNT, 0)
+        }
         WriteOp::Outcomes(lines) => {
             let accounts: HashSet<&str> = lines.actions.iter().map(|action| &*action.account).collect();
             let terms = lines.actions.iter().filter_map(|action| action.terms.as_ref());
@@ -74,7 +109,8 @@ fn max_size(op: &WriteOp) -> (usize, usize, usize) {
                 lines.actions.iter().map(max_action_bytes).sum::<usize>() + terms.values().sum::<usize>();
             let row_bytes = lines.rows.iter().map(RowWrite::bytes).sum();
             let rollups = ROLLUPS_PER_ENTRY * lines.actions.len();
-            (bytes, lines.rows.len() + accounts.len() + terms.len() + rollups, row_bytes)
+            let accounts = (1 + POOLS_PER_ACCOUNT) * accounts.len();
+            (bytes, lines.rows.len() + accounts + terms.len() + rollups, row_bytes)
         }
     }
 }

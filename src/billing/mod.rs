@@ -12,8 +12,11 @@
 //!   `ledger.sync = "answer"` the last bytes of a response wait for its charge, so no charge of a
 //!   complete response is lost.
 
+mod abandoned;
 mod balance;
 mod entry_effects;
+mod entry_merge;
+pub mod entry_pages;
 pub mod format;
 mod group_builder;
 pub mod handover;
@@ -21,6 +24,7 @@ mod history;
 mod hold;
 pub mod invoice;
 pub mod offline;
+mod pools;
 pub mod rebuild;
 mod recovery;
 mod replica_lag;
@@ -32,6 +36,7 @@ pub mod sale;
 mod side_rows;
 #[cfg(test)]
 mod tests;
+mod verification;
 mod write_op;
 mod write_queue;
 mod writer;
@@ -109,11 +114,12 @@ impl Ledger {
 
     /// Returns true if too much is unwritten to accept another request.
     fn is_exhausted(&self) -> bool {
-        self.queue.waiting() > self.backlog_limit.load(Ordering::Relaxed)
+        self.queue.is_fenced()
+            || self.queue.waiting() > self.backlog_limit.load(Ordering::Relaxed)
             || (self.is_failing() && self.queue.exposed() > self.exposure_limit.load(Ordering::Relaxed))
     }
 
-    /// Returns true if the store rejects entries or is too slow.
+    /// Returns true if the store rejects entries or is too slow, or if this process may not write to it any more.
     #[must_use]
     pub fn is_failing(&self) -> bool {
         self.queue.is_failing() || self.queue.busy_duration() > self.slow()

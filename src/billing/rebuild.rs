@@ -1,15 +1,16 @@
 //! Rebuild of the store's ledger from its replica files, for a store that lost entries or was lost. The files are
-//! verified first and never changed.
+//! verified first and never changed. A ledger that a fleet has written needs the files of all its gateways in one folder.
 
 use super::entry_effects::balance_change;
 use super::report::ReportError;
+use penstock_core::entry_number::sequence_of;
 use penstock_ledger::{BalanceFold, EntryError, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, UtcMonth};
 use penstock_storage::Store;
 use penstock_storage::ledger::{
     EntryBlock, LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_ROWS,
-    TARGET_BLOCK_BYTES,
+    TARGET_BLOCK_BYTES, parse_file_name,
 };
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -24,30 +25,53 @@ use std::sync::Arc;
 pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, ReportError> {
     let files = replica_files(copies)?;
     // One pass to verify and one to write, since a ledger may exceed the memory.
-    let mut proof = ReplicaFold::default();
-    for_each_line(&files, |_, line| proof.add_line(line).map(|_| ()))?;
+    let mut corrected = HashSet::new();
+    for (chain, months) in &files {
+        let mut proof = ReplicaFold::new(*chain);
+        for_each_line(months, |_, line| {
+            let entry = proof.add_line(line)?;
+            match &entry.kind {
+                EntryKind::Correct { of, .. } if !corrected.insert(*of) => Err(ReportError(format!(
+                    "Entry {} of the second copy does not fit: the entry it corrects was already corrected.",
+                    entry.seq
+                ))),
+                _ => Ok(()),
+            }
+        })?;
+    }
     LedgerStore::clear(&**store)?;
     let ledger = LedgerStore::open_read_only(store.clone());
-    let (mut fold, mut draft, mut tip) = (ReplicaFold::default(), LedgerCommit::default(), None);
-    let mut terms = HashSet::new();
-    for_each_line(&files, |month, line| {
+    let (mut entries, mut terms) = (0, HashSet::new());
+    for (chain, months) in &files {
+        entries += write_chain(&ledger.chain_without_writer(*chain)?, months, &mut terms)?;
+    }
+    super::rollups::rebuild::rebuild(&ledger)?;
+    Ok(entries)
+}
+
+/// Writes the entries of a chain; returns their number.
+fn write_chain(
+    ledger: &LedgerStore,
+    months: &[(String, PathBuf)],
+    terms: &mut HashSet<Arc<str>>,
+) -> Result<u64, ReportError> {
+    let (mut fold, mut draft, mut tip) = (ReplicaFold::new(ledger.chain()), LedgerCommit::default(), None);
+    for_each_line(months, |month, line| {
         let entry = fold.add_line(line)?;
         add_to_block(&mut draft, month, line, &entry);
-        add_names(&mut draft, &entry, &mut terms);
+        add_names(&mut draft, &entry, terms);
         add_balance_change(&mut draft, &entry)?;
         let bytes: usize = draft.blocks.iter().map(|block| block.text.len()).sum();
         let rows = draft.blocks.len() + draft.balance_changes.len() + draft.names.len();
         if bytes + 2 * MAX_LINE_BYTES > MAX_COMMIT_BYTES || rows + 8 > MAX_COMMIT_ROWS {
-            write_group(&ledger, &mut draft, &mut tip, &fold)?;
+            write_group(ledger, &mut draft, &mut tip, &fold)?;
         }
         Ok(())
     })?;
-    write_group(&ledger, &mut draft, &mut tip, &fold)?;
-    super::rollups::rebuild::rebuild(&ledger)?;
-    Ok(fold.chain.seq)
+    write_group(ledger, &mut draft, &mut tip, &fold)?;
+    Ok(sequence_of(fold.chain.seq))
 }
 
-#[derive(Default)]
 struct ReplicaFold {
     chain: HashChain,
     books: BalanceFold,
@@ -55,6 +79,10 @@ struct ReplicaFold {
 }
 
 impl ReplicaFold {
+    fn new(chain: u32) -> Self {
+        Self { chain: HashChain::of_chain(chain), books: BalanceFold::of_chain(chain), at: 0 }
+    }
+
     fn add_line(&mut self, line: &[u8]) -> Result<LedgerEntry, ReportError> {
         let number = self.chain.seq + 1;
         let invalid =
@@ -128,21 +156,22 @@ fn write_group(
     Ok(())
 }
 
-/// Replica files by month, sorted.
-fn replica_files(copies: &Path) -> Result<Vec<(String, PathBuf)>, ReportError> {
+/// Replica files of each chain, by month and sorted.
+type ReplicaFiles = BTreeMap<u32, Vec<(String, PathBuf)>>;
+
+fn replica_files(copies: &Path) -> Result<ReplicaFiles, ReportError> {
     let read_error = |error: std::io::Error| {
         ReportError(format!("The second copy of the ledger in {} cannot be read: {error}.", copies.display()))
     };
-    let mut files = Vec::new();
+    let mut files = ReplicaFiles::new();
     for entry in std::fs::read_dir(copies).map_err(read_error)? {
         let path = entry.map_err(read_error)?.path();
-        let month =
-            path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| UtcMonth::parse(stem).is_some());
-        if let Some(month) = month.filter(|_| path.extension().is_some_and(|kind| kind == "jsonl")) {
-            files.push((month.to_owned(), path));
+        let name = path.file_name().and_then(|name| name.to_str()).and_then(parse_file_name);
+        if let Some((chain, month)) = name.filter(|(_, month)| UtcMonth::parse(month).is_some()) {
+            files.entry(chain).or_default().push((month.to_owned(), path.clone()));
         }
     }
-    files.sort();
+    files.values_mut().for_each(|months| months.sort());
     Ok(files)
 }
 

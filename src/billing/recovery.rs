@@ -1,6 +1,7 @@
 //! Start of the ledger: loads the balances, voids the reservations that a crash left open, or continues those of a
 //! handover. A ledger whose last entry does not match its tip, or is dated in the future, is not written to.
 
+use super::abandoned::void_other_chains;
 use super::balance::AccountBalance;
 use super::write_op::{LedgerAction, WriteOp};
 use super::write_queue::WriteQueue;
@@ -10,6 +11,7 @@ use crate::telemetry::log;
 use crate::time::clock::SteadyClock;
 use crate::time::format::format_rfc3339;
 use parking_lot::{Mutex, RwLock};
+use penstock_core::entry_number::{chain_start, sequence_of};
 use penstock_ledger::{EntryKind, HashChain, OpenReserves, RequestFootprint, lines};
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
@@ -61,29 +63,19 @@ impl Ledger {
         let tip = store.tip().map_err(to_message)?;
         check_last_date(tip, settings.lead_time, clock.unix_seconds())?;
         let tip = complete_rollups(&store, tip)?;
+        if !taken_over {
+            void_other_chains(&store, clock)?;
+        }
         let balances = store.balances().map_err(to_message)?;
         let purses = balances.iter().map(|(account, balance)| {
             (account.as_str().into(), Arc::new(AccountBalance::new(account, balance.credits, balance.energy)))
         });
         let purses = RwLock::new(purses.collect::<HashMap<_, _, ahash::RandomState>>());
         let open = open_reservations(&store).map_err(to_message)?;
-        let queue = Arc::new(WriteQueue::new(settings.window, tip.map_or(0, |tip| tip.seq)));
+        let queue = Arc::new(WriteQueue::new(settings.window, tip.map_or(0, |tip| sequence_of(tip.seq))));
         let theirs = if taken_over { open.clone() } else { OpenReserves::default() };
-        for (request, hold) in open.iter().filter(|_| !taken_over) {
-            let act = EntryKind::Void {
-                request: request.clone(),
-                key: hold.key.clone(),
-                wallet: hold.wallet,
-                held: hold.amount,
-                why: "crash".into(),
-                footprint: RequestFootprint::default(),
-            };
-            let (at, account) = (clock.unix_seconds(), hold.account.clone());
-            queue.push(WriteOp::Action(LedgerAction { at, account, act, terms: None, exposed: 0 }));
-        }
-        if !open.is_empty() && !taken_over {
-            let count = open.len().to_string();
-            log::event(log::info(), "reserves_voided", &[("count", &count), ("why", "crash")]);
+        if !taken_over {
+            push_voids(&queue, &open, clock);
         }
         let writer = writer::start_writer(store.clone(), tip, balances, open, queue.clone())?;
         let ledger = Self {
@@ -102,15 +94,41 @@ impl Ledger {
     }
 }
 
-/// Adds the usage rollups up from the ledger if they are incomplete, which those of a version without rollups are.
+/// Queues the ends of open reservations.
+pub(super) fn push_voids(queue: &WriteQueue, open: &OpenReserves, clock: SteadyClock) {
+    for (request, hold) in open.iter() {
+        let act = EntryKind::Void {
+            request: request.clone(),
+            key: hold.key.clone(),
+            wallet: hold.wallet,
+            held: hold.amount,
+            why: "crash".into(),
+            footprint: RequestFootprint::default(),
+        };
+        let (at, account) = (clock.unix_seconds(), hold.account.clone());
+        queue.push(WriteOp::Action(LedgerAction { at, account, act, terms: None, exposed: 0 }));
+    }
+    if !open.is_empty() {
+        let count = open.len().to_string();
+        log::event(log::info(), "reserves_voided", &[("count", &count), ("why", "crash")]);
+    }
+}
+
+/// Adds the usage rollups up from the ledger if they are incomplete, which those of a version without rollups are. While
+/// other processes write, they stay incomplete.
 fn complete_rollups(store: &LedgerStore, tip: Option<LedgerTip>) -> Result<Option<LedgerTip>, String> {
-    if tip.is_none_or(|tip| tip.rollups) {
+    let to_message = |error: StoreError| format!("The ledger cannot be used: {error}.");
+    if store.has_complete_rollups().map_err(to_message)? {
+        return Ok(tip);
+    }
+    if store.claim().is_some() {
+        log::event(log::error(), "usage_incomplete", &[]);
         return Ok(tip);
     }
     let done = super::rollups::rebuild::rebuild(store).map_err(|failed| failed.0)?;
     let (entries, rollups) = (done.entries.to_string(), done.rollups.to_string());
     log::event(log::info(), "usage_rebuilt", &[("entries", &entries), ("rollups", &rollups)]);
-    store.tip().map_err(|error| format!("The ledger cannot be used: {error}."))
+    store.tip().map_err(to_message)
 }
 
 /// Checks the date of the last entry. Entries are never dated before their predecessor: after an entry from the
@@ -129,14 +147,14 @@ fn check_last_date(tip: Option<LedgerTip>, ahead: Duration, now: u64) -> Result<
     ))
 }
 
-/// Reads the reservations that have no end on the disk.
+/// Reads the reservations of the chain that a store writes that have no end on the disk.
 pub(super) fn open_reservations(store: &LedgerStore) -> Result<OpenReserves, StoreError> {
     let mut open = OpenReserves::default();
     let Some(tip) = store.tip()? else { return Ok(open) };
     let damaged = |what: &str| StoreError::Corrupt { what: what.to_owned() };
-    let mut last = HashChain::default();
+    let mut last = HashChain::of_chain(store.chain());
     // At least the last block is read, since it has to end at the tip.
-    store.for_each_block(tip.first_open.min(tip.seq).saturating_sub(1), |block| {
+    store.for_each_block(tip.first_open.min(tip.seq).max(chain_start(store.chain()) + 1) - 1, |block| {
         for line in lines(&block.text) {
             let (entry, chain) =
                 HashChain::parse_unverified(line).map_err(|_| damaged("an entry of the ledger"))?;

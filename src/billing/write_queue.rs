@@ -2,7 +2,7 @@
 
 use super::write_op::WriteOp;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -53,6 +53,18 @@ impl QueueState {
     }
 }
 
+/// State of the writes.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum WriteHealth {
+    /// The last write succeeded.
+    Writing,
+    /// The last write failed, and is tried again.
+    Failing,
+    /// Other gateways took this process for dead: nothing is written any more.
+    Fenced,
+}
+
 /// Write queue of the ledger.
 pub(super) struct WriteQueue {
     state: Mutex<QueueState>,
@@ -63,7 +75,8 @@ pub(super) struct WriteQueue {
     window_us: AtomicU64,
     bytes: AtomicU64,
     exposed: AtomicI64,
-    failing: AtomicBool,
+    /// [`WriteHealth`] of the writer.
+    health: AtomicU8,
     replica_behind: AtomicBool,
     origin: Instant,
     /// Start of the current write in milliseconds after `origin`, plus one; 0 if there is none.
@@ -82,7 +95,7 @@ impl WriteQueue {
             window_us: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             exposed: AtomicI64::new(0),
-            failing: AtomicBool::new(false),
+            health: AtomicU8::new(WriteHealth::Writing as u8),
             replica_behind: AtomicBool::new(false),
             origin: Instant::now(),
             busy_since: AtomicU64::new(0),
@@ -244,14 +257,23 @@ impl WriteQueue {
 
     /// Records a failed write.
     pub(super) fn set_failing(&self) {
-        self.failing.store(true, Ordering::Release);
+        self.set_health(WriteHealth::Failing);
+    }
+
+    /// Records that this process may not write any more.
+    pub(super) fn set_fenced(&self) {
+        self.set_health(WriteHealth::Fenced);
+    }
+
+    fn set_health(&self, health: WriteHealth) {
+        self.health.store(health as u8, Ordering::Release);
     }
 
     /// Records a group that is on the disk.
     pub(super) fn on_committed(&self, done: &CommittedGroup) {
         self.bytes.fetch_sub(done.bytes, Ordering::Relaxed);
         self.add_exposed(-done.exposed);
-        self.failing.store(false, Ordering::Release);
+        self.set_health(WriteHealth::Writing);
         self.replica_behind.store(!done.copied, Ordering::Release);
         self.open.store(done.open, Ordering::Release);
         self.entries.store(done.entries, Ordering::Release);
@@ -303,7 +325,12 @@ impl WriteQueue {
     }
 
     pub(super) fn is_failing(&self) -> bool {
-        self.failing.load(Ordering::Acquire)
+        self.health.load(Ordering::Acquire) != WriteHealth::Writing as u8
+    }
+
+    /// Returns true if this process may not write any more.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.health.load(Ordering::Acquire) == WriteHealth::Fenced as u8
     }
 
     pub(super) fn copied(&self) -> bool {

@@ -1,35 +1,32 @@
-//! Writer thread of the ledger: operations become entries, entries become blocks, and a group of blocks is one commit.
-//! A group that the store rejects is retried with the same bytes, except for rows that it never accepts (`side_rows`),
-//! until it is known to be committed: so no entry is written twice or out of order.
+//! Writer thread of the ledger: operations become entries, entries become blocks, and a group of blocks is one commit
+//! ([`commit`]). A group that the store rejects is retried with the same bytes until it is known to be committed: so no
+//! entry is written twice or out of order. There are two exceptions: rows that the store never accepts (`side_rows`), and
+//! names that another gateway has used meanwhile ([`redraft`]), which prove that the group was not committed.
 
-use super::entry_effects::{balance_change, changed_balance, corrected_amount, replacement_void};
-use super::group_builder::{ENTRY_OVERHEAD, GroupBuilder, SMALL_BLOCKS};
+mod commit;
+mod redraft;
+
+use super::entry_effects::{balance_change, changed_balance, replacement_void};
+use super::group_builder::{DraftedAdjustment, ENTRY_OVERHEAD, GroupBuilder, SMALL_BLOCKS};
 use super::replica_lag::ReplicaLagLog;
 use super::report::ReportError;
 use super::rerate::load_terms_text;
 use super::rollups::cache::RollupCache;
 use super::rollups::rebuild::corrected_work;
-use super::side_rows;
 use super::write_op::{AdjustmentError, AdminAdjustment, LedgerAction, WriteOp};
-use super::write_queue::{CommittedGroup, DrainedOps, WriteQueue};
+use super::write_queue::{DrainedOps, WriteQueue};
 use crate::telemetry::log;
 use penstock_ledger::{EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, OpenReserves, UtcMonth};
 use penstock_storage::ledger::{
-    BalanceRecord, EntryBlock, LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, RowWrite,
-    TARGET_BLOCK_BYTES,
+    BalanceRecord, EntryBlock, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, RowWrite, TARGET_BLOCK_BYTES,
 };
 use penstock_usage::SoldWork;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// Maximum number of operations per read of the queue.
 const MAX_OPS: usize = 4_096;
-/// Pause before a retry.
-const RETRY_PAUSE: Duration = Duration::from_millis(250);
-/// Number of retries at the end of the process.
-const LAST_TRIES: u32 = 4;
 
 /// Starts the thread.
 pub(super) fn start_writer(
@@ -39,11 +36,10 @@ pub(super) fn start_writer(
     open: OpenReserves,
     queue: Arc<WriteQueue>,
 ) -> Result<JoinHandle<()>, String> {
-    let chain = tip.map_or_else(HashChain::default, |tip| HashChain { seq: tip.seq, hash: tip.hash });
     let writer = LedgerWriter {
+        chain: chain_end(&store, tip),
         store,
         queue,
-        chain,
         tip,
         at: tip.map_or(0, |tip| tip.at),
         month: (None, String::new()),
@@ -58,6 +54,11 @@ pub(super) fn start_writer(
         .name("ledger".to_owned())
         .spawn(move || writer.run())
         .map_err(|error| format!("The ledger's thread cannot be started: {error}."))
+}
+
+/// Returns the end of the chain that a store writes.
+fn chain_end(store: &LedgerStore, tip: Option<LedgerTip>) -> HashChain {
+    tip.map_or_else(|| HashChain::of_chain(store.chain()), |tip| HashChain { seq: tip.seq, hash: tip.hash })
 }
 
 struct LedgerWriter {
@@ -131,12 +132,17 @@ impl LedgerWriter {
             self.add_terms(at, &terms.id, &terms.text);
         }
         self.draft.exposed = self.draft.exposed.saturating_add(exposed);
+        self.append_action(at, &account, act);
+    }
+
+    /// Appends the entry of a request, or a void in place of a charge that cannot be recorded.
+    fn append_action(&mut self, at: u64, account: &str, act: EntryKind) {
         let end = replacement_void(&act);
-        if self.append_entry(at, &account, act, None).is_none() {
-            log::event(log::error(), "ledger_entry_lost", &[("account", &account)]);
+        if self.append_entry(at, account, act, None).is_none() {
+            log::event(log::error(), "ledger_entry_lost", &[("account", account)]);
             // The reservation still ends on the disk, so the next start does not void it.
             if let Some(end) = end {
-                self.append_entry(at, &account, end, None);
+                self.append_entry(at, account, end, None);
             }
         }
     }
@@ -184,20 +190,23 @@ impl LedgerWriter {
             adjustment.reply.send(Err(AdjustmentError::StoreFailing)).ok();
             return;
         };
-        match self.append_entry(
-            adjustment.at,
-            &adjustment.balance.name,
-            adjustment.act.clone(),
-            corrected.as_ref(),
-        ) {
+        self.draft_adjustment(adjustment, corrected);
+    }
+
+    /// Adds an adjustment to the draft, with the work of the charge that it corrects; returns the number of its entry.
+    fn draft_adjustment(&mut self, adjustment: AdminAdjustment, corrected: Option<SoldWork>) -> Option<u64> {
+        let (at, act) = (adjustment.at, adjustment.act.clone());
+        let seq = self.append_entry(at, &adjustment.balance.name, act, corrected.as_ref());
+        match seq {
             Some(seq) => {
                 self.draft.names.extend(adjustment.names.iter().map(|name| (name.clone(), seq)));
-                self.draft.adjustments.push((adjustment, seq));
+                self.draft.adjustments.push(DraftedAdjustment { adjustment, seq, corrected });
             }
             None => {
                 adjustment.reply.send(Err(AdjustmentError::InvalidAmount)).ok();
             }
         }
+        seq
     }
 
     /// Finds the work of the charge that an adjustment corrects; its usage counts in the same model.
@@ -277,123 +286,10 @@ impl LedgerWriter {
         self.draft.rollups = self.rollups.changed_rows();
         if let Some((after, change)) = changed {
             self.store_balance(account, after, change);
+            if self.store.claim().is_some() {
+                self.draft.add_pool_change(account, &entry.kind);
+            }
         }
         Some(entry.seq)
-    }
-
-    /// Commits the draft; returns false if that is impossible and the process ends.
-    fn commit(&mut self) -> bool {
-        let mut draft = std::mem::take(&mut self.draft);
-        let after = LedgerTip {
-            seq: self.chain.seq,
-            hash: self.chain.hash,
-            at: self.at,
-            first_open: self.open.oldest_seq().unwrap_or(self.chain.seq + 1),
-            rollups: true,
-        };
-        let mut copied = true;
-        let moved = !draft.blocks.is_empty();
-        if moved || !draft.rows.is_empty() {
-            let mut group = LedgerCommit {
-                previous_tip: self.tip,
-                new_tip: if moved { after } else { self.tip.unwrap_or_default() },
-                blocks: draft.blocks,
-                balance_changes: draft.balance_changes.into_iter().collect(),
-                names: draft.names,
-                rollups: Vec::new(),
-                fences: Vec::new(),
-                extra_rows: draft.rows,
-            };
-            let asked = &mut [&mut draft.adjustments, &mut draft.duplicates];
-            match self.append_group(&mut group, &mut draft.rows_per_op, asked) {
-                Some(kept) => copied = kept,
-                None => return false,
-            }
-            if moved {
-                self.tip = Some(group.new_tip);
-                self.rollups.mark_written();
-            }
-        }
-        self.queue.on_committed(&CommittedGroup {
-            bytes: draft.queued_bytes,
-            exposed: draft.exposed,
-            copied,
-            open: self.open.len() as u64,
-            entries: after.seq,
-        });
-        for (adjustment, seq) in draft.adjustments {
-            apply_adjustment(&adjustment);
-            adjustment.reply.send(Ok(seq)).ok();
-        }
-        for (adjustment, seq) in draft.duplicates {
-            adjustment.reply.send(Err(AdjustmentError::Duplicate(seq))).ok();
-        }
-        true
-    }
-
-    /// Retries until the store has committed the group. Returns true if the replica has it too.
-    fn append_group(
-        &mut self,
-        group: &mut LedgerCommit,
-        row_ops: &mut Vec<usize>,
-        asked: &mut [&mut Vec<(AdminAdjustment, u64)>],
-    ) -> Option<bool> {
-        let mut tries = LAST_TRIES;
-        let mut logged = false;
-        self.queue.set_busy(true);
-        loop {
-            let appended = self.rollups.changed_values(&self.store).and_then(|rows| {
-                group.rollups = rows;
-                // A start rebuilds rollups that are not complete.
-                group.new_tip.rollups &= !self.rollups.is_damaged();
-                self.store.append(group)
-            });
-            let why = match appended {
-                Ok(appended) => {
-                    self.queue.set_busy(false);
-                    self.lag_log.log_change(appended.copied, &self.store);
-                    return Some(appended.copied);
-                }
-                Err(why) if side_rows::is_permanent(&why) && !group.extra_rows.is_empty() => {
-                    let rows = side_rows::drop_rejected_rows(group, row_ops).to_string();
-                    let what = [("rows", rows.as_str()), ("why", &why.to_string())];
-                    log::event(log::error(), "ledger_rows_dropped", &what);
-                    continue;
-                }
-                Err(why) => why.to_string(),
-            };
-            self.queue.set_failing();
-            // Callers of adjustments get an error now; the adjustments stay in the group and count once
-            // it is written.
-            for (adjustment, _) in asked.iter_mut().flat_map(|adjustments| adjustments.iter_mut()) {
-                let (dropped_reply, _) = std::sync::mpsc::channel();
-                std::mem::replace(&mut adjustment.reply, dropped_reply)
-                    .send(Err(AdjustmentError::OutcomeUnknown))
-                    .ok();
-            }
-            if !logged {
-                log::event(log::error(), "ledger_not_written", &[("why", &why)]);
-                logged = true;
-            }
-            if !self.queue.pause(RETRY_PAUSE) {
-                tries -= 1;
-                std::thread::sleep(RETRY_PAUSE);
-                if tries == 0 {
-                    log::event(log::error(), "ledger_lost", &[("why", &why)]);
-                    return None;
-                }
-            }
-        }
-    }
-}
-
-/// Applies a committed adjustment to the balance in memory.
-fn apply_adjustment(adjustment: &AdminAdjustment) {
-    match &adjustment.act {
-        EntryKind::Grant { wallet, amount, .. } => adjustment.balance.credit(*wallet, *amount),
-        act @ EntryKind::Correct { wallet, .. } => {
-            adjustment.balance.credit(*wallet, corrected_amount(act).unwrap_or(0))
-        }
-        _ => {}
     }
 }

@@ -13,7 +13,7 @@ use penstock_storage::accounts::AccountStore;
 use penstock_storage::audit::AuditLog;
 use penstock_storage::fleet::SharedFleet;
 use penstock_storage::keys::KeyStore;
-use penstock_storage::ledger::LedgerStore;
+use penstock_storage::ledger::{ChainClaim, LedgerStore};
 use penstock_storage::measurements::MeasurementStore;
 use penstock_storage::sessions::SessionStore;
 use penstock_storage::spend::SpendStore;
@@ -100,8 +100,7 @@ impl Stores {
         let pepper = pepper::find_pepper(storage, &store)?;
         let fleet = join_fleet(storage, &store)?;
         let copies = folder.join(LEDGER_FOLDER);
-        let ledger =
-            LedgerStore::open(store.clone(), Some(&copies)).map_err(|error| open_error(&copies, &error))?;
+        let ledger = open_ledger(&fleet, &store, &copies).map_err(|error| open_error(&copies, &error))?;
         let path = folder.join(ADMIN_TOKEN_FILE);
         let admin_token = check_token_length(&path, read_or_create(&path, hex_secret)?)?;
         restrict(folder);
@@ -148,6 +147,19 @@ fn join_fleet(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<Arc<F
         return Ok(FleetMember::alone());
     };
     FleetMember::join(fleet, settings, &storage.path.join(MEMBER_FILE))
+}
+
+/// Opens the ledger: in a fleet, with a chain that no other member writes.
+fn open_ledger(
+    fleet: &FleetMember,
+    store: &Arc<dyn Store>,
+    copies: &Path,
+) -> Result<LedgerStore, StoreError> {
+    if !fleet.is_shared() {
+        return LedgerStore::open(store.clone(), Some(copies));
+    }
+    let claim = ChainClaim::take(&**store, fleet.strand())?;
+    LedgerStore::open_member(store.clone(), Some(copies), claim)
 }
 
 /// Checks an existing admin token; a missing one is created at the start.

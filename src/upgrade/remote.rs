@@ -223,7 +223,7 @@ impl StoreOp {
             TransactionOp::Put(row) => StoreOpKind::Put(row.clone()),
             TransactionOp::Delete => StoreOpKind::Delete,
             TransactionOp::Add { by, min, max } => StoreOpKind::Add(*by, *min, *max),
-            TransactionOp::Sum(amounts) => StoreOpKind::Sum(*amounts),
+            TransactionOp::Sum(amounts) => StoreOpKind::Sum(amounts.clone()),
         };
         Self(operation.table.tag(), operation.key.clone(), kind)
     }

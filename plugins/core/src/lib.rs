@@ -7,6 +7,7 @@
 mod api_error;
 pub mod calendar;
 mod dialect;
+pub mod entry_number;
 mod error_catalog;
 pub mod hex;
 mod inference_request;
@@ -23,6 +24,7 @@ mod traits;
 mod unary_adapter;
 mod upstream_error;
 mod usage;
+pub mod usage_row;
 
 pub use api_error::ApiError;
 pub use dialect::{

@@ -3,6 +3,7 @@
 use crate::entry::{CorrectedKind, EntryKind, LedgerEntry, Wallet};
 use crate::error::EntryError;
 use crate::posting::{BookTotals, postings_of};
+use penstock_core::entry_number::{chain_of, chain_start, sequence_of};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -75,7 +76,8 @@ pub struct OpenReserves {
 }
 
 impl OpenReserves {
-    /// Applies an entry. Ends of reserves made before the first applied entry are ignored.
+    /// Applies an entry. Ends of reserves made before the first applied entry are ignored; a reserve that is applied again
+    /// has its last number.
     pub fn apply(&mut self, entry: &LedgerEntry) {
         match &entry.kind {
             EntryKind::Reserve { request, key, wallet, amount } => {
@@ -87,8 +89,10 @@ impl OpenReserves {
                     wallet: *wallet,
                     amount: *amount,
                 };
+                if let Some(earlier) = self.by_request.insert(request.clone(), hold) {
+                    self.by_seq.remove(&(earlier.seq, request.clone()));
+                }
                 self.by_seq.insert((entry.seq, request.clone()));
-                self.by_request.insert(request.clone(), hold);
             }
             EntryKind::Settle { request, .. } | EntryKind::Void { request, .. } => {
                 if let Some(hold) = self.by_request.remove(request) {
@@ -129,7 +133,8 @@ impl OpenReserves {
     }
 }
 
-/// Balances of all accounts after a prefix of the ledger.
+/// Sums of one chain's entries by account, after a prefix of the chain. The balance of an account is the sum over all
+/// chains; a reserve ends in its own chain.
 #[derive(Clone, Debug, Default)]
 pub struct BalanceFold {
     seq: u64,
@@ -142,6 +147,12 @@ pub struct BalanceFold {
 }
 
 impl BalanceFold {
+    /// Creates the sums before the first entry of a chain.
+    #[must_use]
+    pub fn of_chain(chain: u32) -> Self {
+        Self { seq: chain_start(chain), ..Self::default() }
+    }
+
     /// Applies the next entry.
     ///
     /// # Errors
@@ -188,7 +199,9 @@ impl BalanceFold {
             }
             EntryKind::Correct { of, was, instead, .. } => {
                 check_amount(*was >= 0 && *instead >= 0)?;
-                let known = *of >= 1 && *of < entry.seq && !self.corrected.contains(of);
+                // An entry of another chain may be corrected too, see `corrected`.
+                let is_before = chain_of(*of) != chain_of(entry.seq) || *of < entry.seq;
+                let known = sequence_of(*of) >= 1 && is_before && !self.corrected.contains(of);
                 if known { Ok(()) } else { Err(EntryError::NotCorrectable) }
             }
             EntryKind::Terms { .. } => Ok(()),
@@ -211,7 +224,14 @@ impl BalanceFold {
         if same { Ok(()) } else { Err(EntryError::ReserveMismatch) }
     }
 
-    /// Returns the number of the last entry; 0 before the first.
+    /// Returns the numbers of the corrected entries. Of those of other chains, only that they have the form of a number
+    /// was checked.
+    #[must_use]
+    pub const fn corrected(&self) -> &BTreeSet<u64> {
+        &self.corrected
+    }
+
+    /// Returns the number of the last entry; the start of the chain before the first.
     #[must_use]
     pub const fn seq(&self) -> u64 {
         self.seq

@@ -5,11 +5,12 @@
 //! hash(n) = SHA-256( hash(n-1) as 32 bytes ‖ the line up to and without `,"hash":` )
 //! hash(0) = 32 bytes of zero
 //! ```
+//! A ledger has a chain for each process that writes at a time, see [`penstock_core::entry_number`].
 
 use crate::entry::LedgerEntry;
 use crate::error::EntryError;
 use crate::wire;
-use penstock_core::hex;
+use penstock_core::{entry_number, hex};
 use sha2::{Digest, Sha256};
 
 /// SHA-256 hash of an entry.
@@ -28,7 +29,7 @@ const HASH_MEMBER_BYTES: usize = HASH_PREFIX.len() + 64 + HASH_SUFFIX.len();
 /// State of a chain: number and hash of the last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashChain {
-    /// Number of the last entry; 0 before the first.
+    /// Number of the last entry; the start of the chain before the first.
     pub seq: u64,
     /// Hash of the last entry.
     pub hash: EntryHash,
@@ -41,6 +42,12 @@ impl Default for HashChain {
 }
 
 impl HashChain {
+    /// Creates the state before the first entry of a chain.
+    #[must_use]
+    pub const fn of_chain(chain: u32) -> Self {
+        Self { seq: entry_number::chain_start(chain), hash: GENESIS }
+    }
+
     /// Appends the line of an entry to `out` and advances the chain. The entry must have the next number.
     ///
     /// # Errors

@@ -191,9 +191,9 @@ impl EntryKind {
 /// Entry of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerEntry {
-    /// Number of the entry, consecutive from 1.
+    /// Number of the entry, consecutive within its chain, see [`penstock_core::entry_number`].
     pub seq: u64,
-    /// Time in Unix seconds; never less than that of the previous entry.
+    /// Time in Unix seconds; never less than that of the previous entry of its chain.
     pub at: u64,
     /// Account of the entry; empty for terms, which apply to all accounts.
     pub account: Arc<str>,

@@ -2,21 +2,39 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::StoreError;
+use penstock_core::usage_row::add_usage_rows;
+
 use crate::ledger::BalanceRecord;
 use crate::spend::SpendRecord;
+use crate::{StoreError, counter_row, parse_counter};
+
+/// Upper limit of the bytes of a row with amounts.
+const MAX_AMOUNT_BYTES: usize = 96;
 
 /// Amounts to add to a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RowSum {
     /// Change of an account's balance. A sum beyond 64 bits stays at the limit, so that it never wraps around.
     Balance(BalanceRecord),
     /// Spending in the day and the month of its time. Amounts of a day or a month before that of the row are left out, and
     /// those of the row if it is of an earlier one.
     Spend(SpendRecord),
+    /// Change of a usage rollup, encoded as a [`penstock_core::usage_row::UsageRow`].
+    Usage(Vec<u8>),
+    /// Change of a counter, see [`counter_row`]. A sum beyond 64 bits stays at the limit, so that it never fails.
+    Counter(i64),
 }
 
 impl RowSum {
+    /// Returns the bytes of the change, for the limits of a transaction.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            RowSum::Balance(_) | RowSum::Spend(_) => MAX_AMOUNT_BYTES,
+            RowSum::Usage(change) => change.len(),
+            RowSum::Counter(_) => size_of::<i64>(),
+        }
+    }
+
     /// Returns the new value of the row.
     ///
     /// # Errors
@@ -30,6 +48,12 @@ impl RowSum {
             RowSum::Spend(spend) => {
                 let stored = current.map(SpendRecord::from_row).transpose()?.unwrap_or_default();
                 stored.with(*spend).to_row()
+            }
+            // The row's version makes no difference to the caller: the rollups can be rebuilt.
+            RowSum::Usage(change) => add_usage_rows(current, change)
+                .map_err(|_| StoreError::corrupt("a usage rollup is in an unknown format")),
+            RowSum::Counter(change) => {
+                Ok(counter_row(parse_counter(current)?.saturating_add(*change)).to_vec())
             }
         }
     }

@@ -14,9 +14,6 @@ pub const MAX_OPERATIONS: usize = 5_000;
 /// Maximum bytes of keys and values in one transaction.
 pub const MAX_TRANSACTION_BYTES: usize = 6 * 1024 * 1024;
 
-/// Upper limit of the bytes of a row with amounts.
-const MAX_SUM_BYTES: usize = 96;
-
 /// Guard or write of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionOp {
@@ -247,7 +244,7 @@ impl RowOperation {
         let value = match &self.op {
             TransactionOp::Put(value) | TransactionOp::Equals(value) => value.len(),
             TransactionOp::Add { .. } => size_of::<i64>(),
-            TransactionOp::Sum(_) => MAX_SUM_BYTES,
+            TransactionOp::Sum(amounts) => amounts.size(),
             TransactionOp::Absent | TransactionOp::Present | TransactionOp::Delete => 0,
         };
         self.key.len() + value

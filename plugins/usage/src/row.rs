@@ -7,13 +7,10 @@
 
 use crate::cell::{RollupCell, UsageHour, UsageOutcome};
 use crate::sums::UsageSums;
+use penstock_core::usage_row::{USAGE_ROW_VERSION, UsageRow, UsageRowError, parse_amount};
 use penstock_ledger::StatementSums;
-use rust_decimal::Decimal;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::borrow::Cow;
 
-const VERSION: u32 = 1;
 /// Bytes of a key after its account and the NUL.
 const TAIL_BYTES: usize = 20;
 
@@ -28,70 +25,13 @@ pub enum RowError {
     Version,
 }
 
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default)]
-struct RowJson<'a> {
-    v: u32,
-    #[serde(borrow, skip_serializing_if = "str::is_empty")]
-    key: Cow<'a, str>,
-    #[serde(borrow, skip_serializing_if = "str::is_empty")]
-    model: Cow<'a, str>,
-    #[serde(borrow, skip_serializing_if = "str::is_empty")]
-    provider: Cow<'a, str>,
-    #[serde(borrow, skip_serializing_if = "str::is_empty")]
-    location: Cow<'a, str>,
-    #[serde(borrow, skip_serializing_if = "str::is_empty")]
-    terms: Cow<'a, str>,
-    #[serde(borrow)]
-    outcome: Cow<'a, str>,
-    #[serde(skip_serializing_if = "is_zero")]
-    requests: u64,
-    #[serde(skip_serializing_if = "is_zero")]
-    uncharged: u64,
-    #[serde(skip_serializing_if = "is_zero")]
-    counted: u64,
-    #[serde(skip_serializing_if = "is_zero")]
-    input: u64,
-    #[serde(skip_serializing_if = "is_zero")]
-    cached: u64,
-    #[serde(skip_serializing_if = "is_zero")]
-    output: u64,
-    #[serde(skip_serializing_if = "is_zero")]
-    images: u64,
-    #[serde(skip_serializing_if = "Decimal::is_zero")]
-    seconds: Decimal,
-    #[serde(skip_serializing_if = "Decimal::is_zero")]
-    kwh: Decimal,
-    #[serde(skip_serializing_if = "Decimal::is_zero")]
-    failed_kwh: Decimal,
-    #[serde(skip_serializing_if = "Decimal::is_zero")]
-    g_co2: Decimal,
-    #[serde(skip_serializing_if = "Decimal::is_zero")]
-    g_co2_low: Decimal,
-    #[serde(skip_serializing_if = "Decimal::is_zero")]
-    g_co2_high: Decimal,
-    #[serde(skip_serializing_if = "Decimal::is_zero")]
-    litres: Decimal,
-    #[serde(skip_serializing_if = "Decimal::is_zero")]
-    eur: Decimal,
-    /// Integers beyond 64 bits as text.
-    #[serde(borrow, skip_serializing_if = "is_nought")]
-    credits: Cow<'a, str>,
-    #[serde(borrow, skip_serializing_if = "is_nought")]
-    energy: Cow<'a, str>,
-    #[serde(borrow, skip_serializing_if = "is_nought")]
-    granted_credits: Cow<'a, str>,
-    #[serde(borrow, skip_serializing_if = "is_nought")]
-    granted_energy: Cow<'a, str>,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands references")]
-const fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-fn is_nought(text: &str) -> bool {
-    text == "0" || text.is_empty()
+impl From<UsageRowError> for RowError {
+    fn from(error: UsageRowError) -> Self {
+        match error {
+            UsageRowError::Format => Self::Format,
+            UsageRowError::Version => Self::Version,
+        }
+    }
 }
 
 /// Returns the key prefix of all rows of an account; the empty account is the whole gateway.
@@ -137,8 +77,8 @@ pub fn hour_of_key(key: &[u8]) -> Result<(&str, UsageHour), RowError> {
 #[must_use]
 pub fn encode(cell: &RollupCell, sums: &UsageSums) -> Vec<u8> {
     let of = &sums.billed;
-    let row = RowJson {
-        v: VERSION,
+    let row = UsageRow {
+        v: USAGE_ROW_VERSION,
         key: (&*cell.key).into(),
         model: (&*cell.model).into(),
         provider: (&*cell.provider).into(),
@@ -165,8 +105,7 @@ pub fn encode(cell: &RollupCell, sums: &UsageSums) -> Vec<u8> {
         granted_credits: of.granted_credits.to_string().into(),
         granted_energy: of.granted_energy.to_string().into(),
     };
-    // A struct of names, integers and decimals always serializes.
-    serde_json::to_vec(&row).unwrap_or_default()
+    row.to_value()
 }
 
 /// Decodes a row.
@@ -175,12 +114,7 @@ pub fn encode(cell: &RollupCell, sums: &UsageSums) -> Vec<u8> {
 /// Returns an error if key or value have another form.
 pub fn decode(key: &[u8], value: &[u8]) -> Result<(RollupCell, UsageSums), RowError> {
     let (account, hour) = hour_of_key(key)?;
-    let row: RowJson<'_> = serde_json::from_slice(value).map_err(|_| RowError::Format)?;
-    if row.v != VERSION {
-        return Err(RowError::Version);
-    }
-    let integer =
-        |text: &str| if text.is_empty() { Ok(0) } else { text.parse().map_err(|_| RowError::Format) };
+    let row = UsageRow::parse(value)?;
     let cell = RollupCell {
         account: account.into(),
         hour,
@@ -203,11 +137,11 @@ pub fn decode(key: &[u8], value: &[u8]) -> Result<(RollupCell, UsageSums), RowEr
         kwh: row.kwh,
         carbon_g: row.g_co2,
         water_l: row.litres,
-        credits: integer(&row.credits)?,
-        energy: integer(&row.energy)?,
+        credits: parse_amount(&row.credits)?,
+        energy: parse_amount(&row.energy)?,
         eur: row.eur,
-        granted_credits: integer(&row.granted_credits)?,
-        granted_energy: integer(&row.granted_energy)?,
+        granted_credits: parse_amount(&row.granted_credits)?,
+        granted_energy: parse_amount(&row.granted_energy)?,
     };
     let (carbon_low_g, carbon_high_g) = (row.g_co2_low, row.g_co2_high);
     Ok((cell, UsageSums { billed, carbon_low_g, carbon_high_g, failed_kwh: row.failed_kwh }))

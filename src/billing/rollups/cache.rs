@@ -10,6 +10,14 @@ use std::sync::Arc;
 /// Key and value of a row.
 type KeyedRow = (Vec<u8>, Vec<u8>);
 
+/// Changed rollups of a process that is one of several.
+pub struct RollupChanges {
+    /// Rows whose values are replaced, since they are unreadable.
+    pub replaced: Vec<KeyedRow>,
+    /// Rows with the changes that are added to their values.
+    pub added: Vec<KeyedRow>,
+}
+
 /// Maximum number of cells that stay in memory after a commit.
 const MAX_CELLS: usize = 4_096;
 
@@ -30,7 +38,7 @@ pub struct RollupCache {
 #[derive(Default)]
 struct CachedCell {
     key: Vec<u8>,
-    /// Sums in the store; `None` until they are read.
+    /// Sums in the store; `None` until they are read. With other writers, only that they were readable is of use.
     stored: Option<UsageSums>,
     /// Sums of the current commit; `None` if it does not change the cell.
     added: Option<UsageSums>,
@@ -87,12 +95,7 @@ impl RollupCache {
         for cell in &self.changed {
             let Some(cached) = self.cells.get_mut(cell) else { continue };
             if cached.stored.is_none() {
-                let stored = match store.rollup(&cached.key) {
-                    Ok(None) => Some(UsageSums::default()),
-                    Ok(Some(value)) => penstock_usage::decode(&cached.key, &value).ok().map(|(_, sums)| sums),
-                    Err(StoreError::Corrupt { .. } | StoreError::Format { .. }) => None,
-                    Err(error) => return Err(error),
-                };
+                let stored = cached.read_stored(store)?;
                 self.is_damaged |= stored.is_none();
                 cached.stored = Some(stored.unwrap_or_default());
             }
@@ -103,6 +106,49 @@ impl RollupCache {
             rows.push((cached.key.clone(), penstock_usage::encode(cell, &sums)));
         }
         Ok(rows)
+    }
+
+    /// Returns the changes of the changed rows, which the store adds to their values, whoever wrote those. A row that is
+    /// unreadable at its first change is replaced.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read; then nothing of the commit was written.
+    pub fn changes(&mut self, store: &LedgerStore) -> Result<RollupChanges, StoreError> {
+        let mut changes =
+            RollupChanges { replaced: Vec::new(), added: Vec::with_capacity(self.changed.len()) };
+        for cell in &self.changed {
+            let Some(cached) = self.cells.get_mut(cell) else { continue };
+            let Some(added) = &cached.added else { continue };
+            let row = (cached.key.clone(), penstock_usage::encode(cell, added));
+            if cached.stored.is_none() {
+                cached.stored = cached.read_stored(store)?;
+            }
+            if cached.stored.is_some() {
+                changes.added.push(row);
+            } else {
+                self.is_damaged = true;
+                changes.replaced.push(row);
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Reads the changed rows again before the next try.
+    pub fn forget_stored(&mut self) {
+        for cell in &self.changed {
+            if let Some(cached) = self.cells.get_mut(cell) {
+                cached.stored = None;
+            }
+        }
+    }
+
+    /// Takes the changes of the current commit back.
+    pub fn discard_changes(&mut self) {
+        for cell in self.changed.drain(..) {
+            if let Some(cached) = self.cells.get_mut(&cell) {
+                cached.added = None;
+            }
+        }
     }
 
     /// Marks the changed rows as written.
@@ -118,6 +164,18 @@ impl RollupCache {
             self.cells.clear();
         } else if self.cells.keys().any(|cell| cell.hour != hour) {
             self.cells.retain(|cell, _| cell.hour == hour);
+        }
+    }
+}
+
+impl CachedCell {
+    /// Reads the sums in the store; `None` if they are unreadable.
+    fn read_stored(&self, store: &LedgerStore) -> Result<Option<UsageSums>, StoreError> {
+        match store.rollup(&self.key) {
+            Ok(None) => Ok(Some(UsageSums::default())),
+            Ok(Some(value)) => Ok(penstock_usage::decode(&self.key, &value).ok().map(|(_, sums)| sums)),
+            Err(StoreError::Corrupt { .. } | StoreError::Format { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }

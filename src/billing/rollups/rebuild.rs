@@ -1,8 +1,11 @@
 //! Rebuild of the rollups from the ledger, and their comparison with it. All calls block.
 
+use crate::billing::entry_merge::EntryMerge;
 use crate::billing::report::{ReportError, find};
-use penstock_ledger::{EntryKind, HashChain, LedgerEntry, lines};
-use penstock_storage::ledger::LedgerStore;
+use crate::billing::rerate::load_terms_text;
+use penstock_core::entry_number::{chain_of, chain_start};
+use penstock_ledger::EntryKind;
+use penstock_storage::ledger::{LedgerStore, LedgerTip};
 use penstock_usage::{
     RollupCell, SoldWork, UsageHour, UsageSums, decode, encode, hour_of_key, location_of, rollup_of, row_key,
 };
@@ -12,6 +15,7 @@ use std::sync::Arc;
 
 /// Maximum number of findings.
 const MAX_FINDINGS: usize = 100;
+const DAY_SECONDS: u64 = 86_400;
 
 /// Result of a rebuild or of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,26 +68,30 @@ pub fn corrected_work(store: &LedgerStore, kind: &EntryKind) -> Result<Option<So
     }))
 }
 
-/// Adds up the entries up to number `last`, and passes the cells of each hour to `take`. Entries are in the order of
+/// Adds up the entries up to the given tips, and passes the cells of each hour to `take`. Entries are in the order of
 /// time, so only one hour is in memory. Returns the number of entries.
 fn for_each_hour(
     store: &LedgerStore,
-    last: u64,
+    tips: &[(u32, LedgerTip)],
     mut take: impl FnMut(UsageHour, HourCells) -> Result<(), ReportError>,
 ) -> Result<u64, ReportError> {
+    let ends: HashMap<u32, u64> = tips.iter().map(|(chain, tip)| (*chain, tip.seq)).collect();
+    let starts: Vec<u64> = tips.iter().map(|(chain, _)| chain_start(*chain)).collect();
     let mut locations: HashMap<Arc<str>, Arc<str>> = HashMap::new();
     let (mut hour, mut cells, mut entries) = (UsageHour::default(), HourCells::new(), 0);
-    let mut add = |entry: LedgerEntry| {
-        if entry.seq > last {
-            return Ok(());
+    let mut merge = EntryMerge::open(store, None, &starts)?;
+    while let Some((entry, _)) = merge.next_entry()? {
+        if ends.get(&chain_of(entry.seq)).is_none_or(|end| entry.seq > *end) {
+            continue;
         }
-        entries = entry.seq;
+        entries += 1;
         if let EntryKind::Terms { id, terms } = &entry.kind {
             locations.insert(id.clone(), location_of(terms));
         }
         let corrected = corrected_work(store, &entry.kind)?;
+        learn_location(store, &entry.kind, corrected.as_ref(), &mut locations)?;
         let location = |terms: &Arc<str>| locations.get(terms).cloned().unwrap_or_else(|| Arc::from(""));
-        let Some((cell, sums)) = rollup_of(&entry, corrected.as_ref(), location) else { return Ok(()) };
+        let Some((cell, sums)) = rollup_of(&entry, corrected.as_ref(), location) else { continue };
         if cell.hour != hour {
             take(hour, std::mem::take(&mut cells))?;
             hour = cell.hour;
@@ -91,21 +99,29 @@ fn for_each_hour(
         for cell in [cell.gateway(), cell] {
             cells.entry(row_key(&cell)).or_insert_with(|| (cell, UsageSums::default())).1.add(&sums);
         }
-        Ok::<_, ReportError>(())
-    };
-    store.for_each_block(0, |block| {
-        for line in lines(&block.text) {
-            let (entry, _) = HashChain::parse_unverified(line).map_err(|_| {
-                ReportError(
-                    "An entry of the ledger cannot be read; `penstock credits verify` names it.".into(),
-                )
-            })?;
-            add(entry)?;
-        }
-        Ok::<_, ReportError>(())
-    })?;
+    }
     take(hour, cells)?;
     Ok(entries)
+}
+
+/// Learns the location of the terms of an entry. Another chain may record them with a later time than their first charge.
+fn learn_location(
+    store: &LedgerStore,
+    kind: &EntryKind,
+    corrected: Option<&SoldWork>,
+    locations: &mut HashMap<Arc<str>, Arc<str>>,
+) -> Result<(), ReportError> {
+    let terms = match kind {
+        EntryKind::Settle { sale, .. } => Some(&sale.terms),
+        _ => corrected.map(|work| &work.terms),
+    };
+    let Some(id) = terms.filter(|id| !locations.contains_key(*id)) else { return Ok(()) };
+    let location = match store.entry_number(&format!("terms {id}"))? {
+        Some(_) => location_of(&load_terms_text(store, id)?),
+        None => Arc::from(""),
+    };
+    locations.insert(id.clone(), location);
+    Ok(())
 }
 
 /// Writes all rollups again from the ledger. No other process or thread may write to the ledger.
@@ -114,53 +130,59 @@ fn for_each_hour(
 /// Returns an error if the store cannot be read or written. After an incomplete rebuild the rollups are marked as
 /// incomplete, and the next start of the gateway repeats it.
 pub fn rebuild(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
-    let Some(tip) = store.clear_rollups()? else { return Ok(RollupCheck::default()) };
+    let tips = store.clear_rollups()?;
+    if tips.is_empty() {
+        return Ok(RollupCheck::default());
+    }
     let mut done = RollupCheck::default();
-    done.entries = for_each_hour(store, tip.seq, |_, cells| {
+    done.entries = for_each_hour(store, &tips, |_, cells| {
         done.rollups += cells.len() as u64;
         let rows: Vec<_> = cells.into_iter().map(|(key, (cell, sums))| (key, encode(&cell, &sums))).collect();
         Ok(store.write_rollups(&rows)?)
     })?;
-    store.complete_rollups(tip)?;
+    store.complete_rollups(&tips)?;
     Ok(done)
 }
 
-/// Compares all rollups with the ledger. While the ledger is written to, the hour of its last entry is left out.
+/// Compares all rollups with the ledger. While the ledger is written to, the hours that an entry may still be added to
+/// are left out.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
 pub fn verify(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
     let mut check = RollupCheck::default();
-    let Some(tip) = store.tip()? else { return Ok(check) };
-    if !tip.rollups {
+    let tips = store.chains()?;
+    if tips.iter().any(|(_, tip)| !tip.rollups) {
         check.add_difference("the rollups are incomplete".to_owned());
         return Ok(check);
     }
-    let current = UsageHour::from_unix(tip.at);
-    let mut last_hour = HourCells::new();
-    check.entries = for_each_hour(store, tip.seq, |hour, cells| {
-        if hour == current {
-            last_hour = cells;
-            return Ok(());
-        }
-        compare_hour(store, &cells, &mut check)
+    let (current, mut late_check) = (first_open_hour(&tips), RollupCheck::default());
+    check.entries = for_each_hour(store, &tips, |hour, cells| {
+        let check = if hour < current { &mut check } else { &mut late_check };
+        compare_hour(store, &cells, check)
     })?;
-    // The last hour is compared if no entry came meanwhile.
-    let mut last_check = RollupCheck::default();
-    compare_hour(store, &last_hour, &mut last_check)?;
-    let rows = count_rows(store, current)?;
-    let stable = store.tip()? == Some(tip);
-    let mut expected = check.rollups;
-    if stable {
-        expected += last_check.rollups;
-        check.rollups += last_check.rollups;
-        last_check.differences.into_iter().for_each(|text| check.add_difference(text));
+    let (before, within) = count_rows(store, current)?;
+    // The late hours count if no entry came meanwhile.
+    let is_stable = store.chains()? == tips;
+    let (mut expected, mut found) = (check.rollups, before);
+    if is_stable {
+        expected += late_check.rollups;
+        found += within;
+        check.rollups += late_check.rollups;
+        late_check.differences.into_iter().for_each(|text| check.add_difference(text));
     }
-    let found = if stable { rows.0 + rows.1 } else { rows.0 };
     if found != expected {
         check.add_difference(format!("the store has {found} rollups, the ledger adds up to {expected}"));
     }
     Ok(check)
+}
+
+/// Returns the first hour that an entry may still be added to: that of the last entry of each chain in use. A chain whose
+/// last entry is a day older than that of another is not in use.
+fn first_open_hour(tips: &[(u32, LedgerTip)]) -> UsageHour {
+    let newest = tips.iter().map(|(_, tip)| tip.at).max().unwrap_or(0);
+    let in_use = tips.iter().map(|(_, tip)| tip.at).filter(|at| at + DAY_SECONDS > newest);
+    UsageHour::from_unix(in_use.min().unwrap_or(0))
 }
 
 fn compare_hour(store: &LedgerStore, cells: &HourCells, check: &mut RollupCheck) -> Result<(), ReportError> {
@@ -182,7 +204,7 @@ fn compare_hour(store: &LedgerStore, cells: &HourCells, check: &mut RollupCheck)
     Ok(())
 }
 
-/// Number of rows before an hour, and in it.
+/// Number of rows before an hour, and from it on.
 fn count_rows(store: &LedgerStore, hour: UsageHour) -> Result<(u64, u64), ReportError> {
     let (mut before, mut within) = (0, 0);
     let mut after: Option<Vec<u8>> = None;
@@ -190,8 +212,7 @@ fn count_rows(store: &LedgerStore, hour: UsageHour) -> Result<(u64, u64), Report
         let page = store.rollup_page(b"", after.as_deref(), penstock_storage::MAX_PAGE_ROWS)?;
         for row in &page.rows {
             match hour_of_key(&row.key).map(|(_, of)| of.cmp(&hour)) {
-                Ok(std::cmp::Ordering::Equal) => within += 1,
-                Ok(std::cmp::Ordering::Greater) => {}
+                Ok(std::cmp::Ordering::Equal | std::cmp::Ordering::Greater) => within += 1,
                 Ok(std::cmp::Ordering::Less) | Err(_) => before += 1,
             }
         }

@@ -79,9 +79,10 @@ impl LedgerBackend {
         }
     }
 
-    pub(super) fn lines(&self, after: u64) -> Result<Vec<u8>, String> {
-        let (path, after) = ("/admin/ledger", after.to_string());
-        let query = [("after", after.as_str())];
+    /// Returns a page of the ledger's lines after a position.
+    pub(super) fn lines(&self, after: &str) -> Result<Vec<u8>, String> {
+        let path = "/admin/ledger";
+        let query = [("after", after)];
         match self {
             Self::Gateway(client) => Ok(client.text(&format!("{path}{}", query_string(&query)))?),
             Self::Store(..) => match self.call_store("GET", path, &query, None)? {

@@ -8,7 +8,7 @@ use super::{
     drawn_amount,
 };
 use crate::{
-    MAX_PAGE_ROWS, Store, StoreError, StoreTable, StoredRow, Transaction, counter_row, parse_counter,
+    MAX_PAGE_ROWS, RowSum, Store, StoreError, StoreTable, StoredRow, Transaction, counter_row, parse_counter,
 };
 
 const META: StoreTable = StoreTable::Meta;
@@ -30,10 +30,11 @@ impl SharedFleet {
         SharedFleet { store }
     }
 
-    /// Returns the operations that add to a pool: a grant, or a correction.
+    /// Returns the operations that add to a pool: a grant, or a correction. They never fail: a sum beyond 64 bits stays at
+    /// the limit.
     #[must_use]
     pub fn credit(change: &PoolAmount) -> Transaction {
-        Transaction::new().add(META, rows::pool_key(&change.pool), change.amount, None, None)
+        Transaction::new().sum(META, rows::pool_key(&change.pool), RowSum::Counter(change.amount))
     }
 
     /// Returns the rest of a pool.
@@ -44,11 +45,12 @@ impl SharedFleet {
         self.counter(&rows::pool_key(pool))
     }
 
-    /// Returns the operations that charge a strand's part of a pool, which may become negative.
+    /// Returns the operations that charge a strand's part of a pool, which may become negative. They never fail, as those
+    /// of [`SharedFleet::credit`].
     #[must_use]
     pub fn charge(strand: u32, change: &PoolAmount) -> Transaction {
         let key = rows::part_key(strand, &change.pool);
-        Transaction::new().add(META, key, change.amount.saturating_neg(), None, None)
+        Transaction::new().sum(META, key, RowSum::Counter(change.amount.saturating_neg()))
     }
 
     /// Returns the row that exists while a strand counts as alive; its value is the strand's name.
@@ -135,7 +137,7 @@ impl SharedFleet {
         for row in page.rows {
             let (pool, amount) = (rows::pool_of(id, &row.key)?, parse_counter(Some(&row.value))?);
             batch = batch.require_value(META, row.key.as_slice(), row.value).delete(META, row.key);
-            batch = batch.add(META, rows::pool_key(&pool), amount, None, None);
+            batch = batch.append(SharedFleet::credit(&PoolAmount { pool, amount }));
         }
         match self.store.apply(batch) {
             // Another process returned them.

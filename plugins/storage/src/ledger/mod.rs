@@ -1,26 +1,35 @@
-//! Ledger in a store: blocks of entries, balances and the tip, written together, and a replica of the blocks in one
-//! file a month, which messages call the second copy.
+//! Ledger in a store: blocks of entries, balances and tips, written together, and a replica of the blocks in one file a
+//! month, which messages call the second copy.
 //!
 //! A block is a part of a commit, as lines of text that this module does not parse. Each commit is one guarded
 //! transaction, so it is never applied twice. Once it is durable in the store, its blocks are appended to the month's
 //! file, before [`LedgerStore::append`] returns. The file is synced within 250 ms, see [`LedgerStore::replica_sync_due`].
 //!
+//! The ledger has one chain of entries for each process that writes at a time, see [`ChainClaim`]: a process alone writes
+//! chain 0. The number of an entry begins with its chain, see [`penstock_core::entry_number`]; balances, names and rollups
+//! are those of all chains.
+//!
 //! ```text
 //! key of a block   `2026-11` | number of its last entry (8 bytes, big-endian)  →  its text, compressed
-//! key of the tip   meta `ledger`                                              →  [`LedgerTip`]
-//! key of a month   meta `ledger/2026-11`                                      →  bytes of its file
-//! file of a month  <directory>/2026-11.jsonl                                  =  its blocks in order
+//! key of a tip     meta `ledger`, of chain k > 0 meta `ledger#k`              →  [`LedgerTip`]
+//! key of a month   meta `ledger/2026-11`, of chain k > 0 `ledger/2026-11#k`   →  bytes of its file
+//! file of a month  <directory>/2026-11.jsonl, of chain k > 0 `2026-11.k.jsonl` =  its blocks in order
 //! ```
 //! A commit may contain rows of other modules: a charge and the state of the charged work are written together or not
 //! at all. The store is written first, so after a crash a file may lack its end but never has more than the store; the
 //! missing end is written when the ledger is opened. A file with more entries proves that the store lost some; then the
 //! ledger is not opened, see [`LedgerStore::clear`].
 
+mod balances;
+mod chains;
+mod claim;
+mod commit;
 mod compression;
 mod key;
 mod reading;
 mod record;
 mod replica;
+mod replica_comparison;
 mod rollups;
 
 use std::path::{Path, PathBuf};
@@ -29,16 +38,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+pub use self::claim::ChainClaim;
+pub use self::commit::{AppendOutcome, CommitConflict, EntryBlock, LedgerCommit, RowFence, RowWrite};
 pub use self::compression::decompress;
-use self::key::{NAME_PREFIX, block_key, month_key, name_key};
+pub use self::key::parse_file_name;
 pub use self::record::{BalanceRecord, LedgerTip};
 use self::replica::LedgerReplica;
-use crate::{
-    MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, RowSum, Store, StoreError,
-    StoreTable, Transaction,
-};
-
-const TIP_KEY: &[u8] = b"ledger";
+use self::replica_comparison::{ExpectedCopy, compare_files};
+use crate::{MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, Store, StoreError};
 
 /// Maximum size of one block, in bytes.
 pub const MAX_BLOCK_BYTES: usize = MAX_VALUE_BYTES;
@@ -48,125 +55,118 @@ pub const MAX_BLOCK_BYTES: usize = MAX_VALUE_BYTES;
 pub const TARGET_BLOCK_BYTES: usize = 6 * 1024;
 /// Maximum bytes of the blocks of one commit.
 pub const MAX_COMMIT_BYTES: usize = MAX_TRANSACTION_BYTES / 3;
-/// Maximum number of blocks, balances, names, rollups and further rows of one commit together.
+/// Maximum number of blocks, balances, pools, names, rollups and further rows of one commit together.
 pub const MAX_COMMIT_ROWS: usize = MAX_OPERATIONS / 2;
 /// Maximum bytes of the further rows of one commit.
 pub const MAX_EXTRA_ROW_BYTES: usize = MAX_TRANSACTION_BYTES / 6;
 
-/// Block of entries that are added together, all of one month.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntryBlock {
-    /// Month of the entries, such as `2026-11`.
-    pub month: String,
-    /// Number of its last entry.
-    pub last: u64,
-    /// Text of the block, a line for each entry.
-    pub text: Vec<u8>,
-}
-
-/// Row of another module that is written with a commit: the state of the work that is charged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowWrite {
-    /// Table of the row.
-    pub table: StoreTable,
-    /// Key of the row.
-    pub key: Vec<u8>,
-    /// Value of the row; `None` removes it.
-    pub value: Option<Vec<u8>>,
-}
-
-impl RowWrite {
-    /// Returns the bytes counted against [`MAX_EXTRA_ROW_BYTES`].
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.key.len() + self.value.as_ref().map_or(0, Vec::len)
-    }
-
-    /// Returns true if the row is within the store's size limits.
-    #[must_use]
-    pub fn is_within_limits(&self) -> bool {
-        self.key.len() <= MAX_KEY_BYTES
-            && self.value.as_ref().is_none_or(|value| value.len() <= MAX_VALUE_BYTES)
-    }
-}
-
-/// Required state of a row of another module, checked with a commit: the proof that the writer still owns the work that
-/// the commit is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowFence {
-    /// Table of the row.
-    pub table: StoreTable,
-    /// Key of the row.
-    pub key: Vec<u8>,
-    /// Required value of the row; `None` if the row must not exist.
-    pub value: Option<Vec<u8>>,
-}
-
-/// Commit to the ledger. Without blocks the tip does not change: `before` and `after` are the same.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LedgerCommit {
-    /// Required tip of the ledger before the commit; `None` before the first commit.
-    pub previous_tip: Option<LedgerTip>,
-    /// Tip of the ledger after the commit.
-    pub new_tip: LedgerTip,
-    /// Blocks in order.
-    pub blocks: Vec<EntryBlock>,
-    /// Changes of balances, by account. Only a commit with blocks may have some: its tip proves that they are added once.
-    pub balance_changes: Vec<(String, BalanceRecord)>,
-    /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number`]. A name that is in use
-    /// already fails the commit.
-    pub names: Vec<(String, u64)>,
-    /// Keys and values of the changed usage rollups.
-    pub rollups: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Rows that must have a given state; otherwise the commit fails.
-    pub fences: Vec<RowFence>,
-    /// Further rows written with the commit, in order.
-    pub extra_rows: Vec<RowWrite>,
-}
-
-/// Result of a commit that is durable in the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AppendOutcome {
-    /// True if the replica has the commit too. If not, the next commit or opening adds it.
-    pub copied: bool,
-}
-
-/// Ledger of a store.
+/// Ledger of a store, and the chain that is written.
 #[derive(Debug)]
 pub struct LedgerStore {
     store: Arc<dyn Store>,
+    chain: u32,
+    /// Claim of the chain by a member of a fleet; `None` if no other process writes.
+    claim: Option<ChainClaim>,
     replica: Option<Mutex<LedgerReplica>>,
     replica_dir: Option<PathBuf>,
 }
 
 impl LedgerStore {
-    /// Opens the ledger in `store` with its replica in the directory `copies`, created if missing; `None` for an
-    /// in-memory store. Brings the replica up to date with the store.
+    /// Opens the ledger in `store` for a process that writes alone, with its replica in the directory `copies`, created if
+    /// missing; `None` for an in-memory store. Brings the replica of all chains up to date with the store.
     ///
     /// # Errors
     /// Returns `Corrupt` if the replica has entries that the store lacks, `Full` or `Io` if the files cannot be
     /// updated, and the errors of [`Store::scan`].
     pub fn open(store: Arc<dyn Store>, copies: Option<&Path>) -> Result<LedgerStore, StoreError> {
-        let folder = copies.map(Path::to_owned);
-        let copies = copies.map(LedgerReplica::open).transpose()?;
-        let ledger = LedgerStore { store, replica: copies.map(Mutex::new), replica_dir: folder };
-        if let Some(copies) = &ledger.replica {
-            copies.lock().catch_up(&ledger)?;
+        let ledger = LedgerStore::open_with(store, 0, None, copies)?;
+        let Some(folder) = copies else { return Ok(ledger) };
+        let mut chains: Vec<u32> = ledger.chains()?.into_iter().map(|(chain, _)| chain).collect();
+        chains.extend(replica::file_chains(folder)?);
+        chains.sort_unstable();
+        chains.dedup();
+        for chain in chains.into_iter().filter(|chain| *chain != 0) {
+            let other = ledger.chain_without_writer(chain)?;
+            if let Some(replica) = &ledger.replica {
+                replica.lock().add_repairs(other.take_repairs());
+            }
         }
+        Ok(ledger)
+    }
+
+    /// Opens the ledger in `store` for a member of a fleet, which writes its chain; with the replica of that chain.
+    ///
+    /// # Errors
+    /// Same as [`LedgerStore::open`].
+    pub fn open_member(
+        store: Arc<dyn Store>,
+        copies: Option<&Path>,
+        claim: ChainClaim,
+    ) -> Result<LedgerStore, StoreError> {
+        LedgerStore::open_with(store, claim.chain(), Some(claim), copies)
+    }
+
+    /// Opens another chain, which no process writes, with its replica.
+    ///
+    /// # Errors
+    /// Same as [`LedgerStore::open`].
+    pub fn chain_without_writer(&self, chain: u32) -> Result<LedgerStore, StoreError> {
+        LedgerStore::open_with(self.store.clone(), chain, None, self.replica_dir.as_deref())
+    }
+
+    /// Opens the ledger for another claim of this process, without a replica.
+    #[must_use]
+    pub fn abandoned_chain(&self, claim: ChainClaim) -> LedgerStore {
+        LedgerStore {
+            chain: claim.chain(),
+            claim: Some(claim),
+            ..LedgerStore::open_read_only(self.store.clone())
+        }
+    }
+
+    fn open_with(
+        store: Arc<dyn Store>,
+        chain: u32,
+        claim: Option<ChainClaim>,
+        copies: Option<&Path>,
+    ) -> Result<LedgerStore, StoreError> {
+        let folder = copies.map(Path::to_owned);
+        let copies = copies.map(|folder| LedgerReplica::open(folder, chain)).transpose()?;
+        let ledger =
+            LedgerStore { store, chain, claim, replica: copies.map(Mutex::new), replica_dir: folder };
+        ledger.update_replica()?;
         Ok(ledger)
     }
 
     /// Opens the ledger in `store` for reading, without a replica.
     #[must_use]
     pub fn open_read_only(store: Arc<dyn Store>) -> LedgerStore {
-        LedgerStore { store, replica: None, replica_dir: None }
+        LedgerStore { store, chain: 0, claim: None, replica: None, replica_dir: None }
     }
 
     /// Opens the ledger in `store` for reading and for comparison with the replica in the directory `copies`; writes to
     /// neither.
     #[must_use]
     pub fn open_with_replica(store: Arc<dyn Store>, copies: &Path) -> LedgerStore {
-        LedgerStore { store, replica: None, replica_dir: Some(copies.to_owned()) }
+        LedgerStore { replica_dir: Some(copies.to_owned()), ..LedgerStore::open_read_only(store) }
+    }
+
+    /// Returns the chain that is written.
+    #[must_use]
+    pub const fn chain(&self) -> u32 {
+        self.chain
+    }
+
+    /// Returns the claim of the chain; `None` for a process that writes alone.
+    #[must_use]
+    pub const fn claim(&self) -> Option<&ChainClaim> {
+        self.claim.as_ref()
+    }
+
+    /// Returns the store of the ledger.
+    #[must_use]
+    pub fn store(&self) -> &dyn Store {
+        &*self.store
     }
 
     /// Returns the repairs of the replica from the store since the last call: a sentence for each month.
@@ -183,23 +183,18 @@ impl LedgerStore {
         self.replica.as_ref().map_or(Ok(()), |copies| copies.lock().catch_up(self))
     }
 
-    /// Returns the tip of the ledger; `None` before its first entry.
-    ///
-    /// # Errors
-    /// Same as [`Store::get`].
-    pub fn tip(&self) -> Result<Option<LedgerTip>, StoreError> {
-        self.store.get(StoreTable::Meta, TIP_KEY)?.map(|row| LedgerTip::from_row(&row)).transpose()
-    }
-
     /// Adds a commit. After `Ok` the commit survives a power cut. A retry with the same commit after any error is safe:
     /// a commit that was stored after all is detected, and one without blocks writes the same rows again.
     ///
     /// # Errors
-    /// Returns `Guard` if the ledger has another tip, a name is in use or a fence does not hold, `TooLarge`, and the errors of [`Store::apply`].
+    /// Returns `Guard` if the ledger has another tip, a name is in use, a fence does not hold or the claim is lost, see
+    /// [`LedgerStore::conflict_of`]; `TooLarge`, and the errors of [`Store::apply`].
     pub fn append(&self, group: &LedgerCommit) -> Result<AppendOutcome, StoreError> {
         let batch = self.to_transaction(group)?;
         match self.store.apply(batch) {
-            Err(StoreError::Guard { .. }) if self.tip()? == Some(group.new_tip) => {}
+            // The first guard is the tip: if it has failed, an earlier try may have been applied.
+            Err(StoreError::Guard { step: 0 })
+                if !group.blocks.is_empty() && self.tip()? == Some(group.new_tip) => {}
             applied => applied?,
         }
         let copied = self.replica.as_ref().is_none_or(|copies| copies.lock().append(self, group));
@@ -224,139 +219,27 @@ impl LedgerStore {
         self.replica.as_ref().and_then(|copies| copies.lock().behind())
     }
 
-    fn to_transaction(&self, group: &LedgerCommit) -> Result<Transaction, StoreError> {
-        if group.blocks.is_empty() && !group.balance_changes.is_empty() {
-            return Err(StoreError::corrupt("a commit changes balances without an entry"));
-        }
-        let mut batch = match &group.previous_tip {
-            None => Transaction::new().require_absent(StoreTable::Meta, TIP_KEY),
-            Some(tip) => Transaction::new().require_value(StoreTable::Meta, TIP_KEY, tip.to_row()?),
-        };
-        if !group.blocks.is_empty() {
-            batch = batch.put(StoreTable::Meta, TIP_KEY, group.new_tip.to_row()?);
-        }
-        for fence in &group.fences {
-            batch = match &fence.value {
-                Some(value) => batch.require_value(fence.table, fence.key.as_slice(), value.as_slice()),
-                None => batch.require_absent(fence.table, fence.key.as_slice()),
-            };
-        }
-        let mut months: Vec<(&str, u64)> = Vec::new();
-        for sheet in &group.blocks {
-            batch = batch.put(
-                StoreTable::Ledger,
-                block_key(&sheet.month, sheet.last)?,
-                compression::compress(&sheet.text),
-            );
-            let bytes = sheet.text.len() as u64;
-            match months.iter_mut().find(|(month, _)| *month == sheet.month) {
-                Some((_, length)) => *length += bytes,
-                None => months.push((&sheet.month, self.month_bytes(&sheet.month)? + bytes)),
-            }
-        }
-        for (month, length) in months {
-            batch = batch.put(StoreTable::Meta, month_key(month), length.to_le_bytes());
-        }
-        for (account, change) in &group.balance_changes {
-            batch = batch.sum(StoreTable::Balances, account.as_bytes(), RowSum::Balance(*change));
-        }
-        for (name, number) in &group.names {
-            let key = name_key(name);
-            batch = batch.require_absent(StoreTable::Idempotency, key.as_slice()).put(
-                StoreTable::Idempotency,
-                key,
-                number.to_le_bytes(),
-            );
-        }
-        for (key, value) in &group.rollups {
-            batch = batch.put(StoreTable::Usage, key.as_slice(), value.as_slice());
-        }
-        for row in &group.extra_rows {
-            batch = match &row.value {
-                Some(value) => batch.put(row.table, row.key.as_slice(), value.as_slice()),
-                None => batch.delete(row.table, row.key.as_slice()),
-            };
-        }
-        Ok(batch)
-    }
-
-    /// Returns the balance of an account.
-    ///
-    /// # Errors
-    /// Same as [`Store::get`].
-    pub fn balance(&self, account: &str) -> Result<Option<BalanceRecord>, StoreError> {
-        let row = self.store.get(StoreTable::Balances, account.as_bytes())?;
-        row.map(|row| BalanceRecord::from_row(&row)).transpose()
-    }
-
-    /// Returns all balances, by account.
-    ///
-    /// # Errors
-    /// Same as [`Store::scan`].
-    pub fn balances(&self) -> Result<Vec<(String, BalanceRecord)>, StoreError> {
-        let mut all = Vec::new();
-        let mut after: Option<Vec<u8>> = None;
-        loop {
-            let page = self.store.scan(StoreTable::Balances, b"", after.as_deref(), crate::MAX_PAGE_ROWS)?;
-            for row in &page.rows {
-                let account = String::from_utf8(row.key.clone())
-                    .map_err(|_| StoreError::corrupt("the name of an account is not UTF-8"))?;
-                all.push((account, BalanceRecord::from_row(&row.value)?));
-            }
-            match page.rows.into_iter().next_back() {
-                Some(row) if page.more => after = Some(row.key),
-                _ => return Ok(all),
-            }
-        }
-    }
-
-    /// Returns the number of the entry that used a name; `None` if the name is unused.
-    ///
-    /// # Errors
-    /// Same as [`Store::get`].
-    pub fn entry_number(&self, name: &str) -> Result<Option<u64>, StoreError> {
-        self.store.get(StoreTable::Idempotency, &name_key(name))?.map(|row| parse_number(&row)).transpose()
-    }
-
     /// Compares the replica with the store byte by byte; returns a sentence for each month that differs, and none
-    /// without a replica.
+    /// without a replica. A member of a fleet has a replica of its own chain only; where a fleet has written, the files of
+    /// a chain may end before it.
     ///
     /// # Errors
     /// Same as [`Store::scan`], and `Io` if a file cannot be read.
     pub fn compare_replica(&self) -> Result<Vec<String>, StoreError> {
-        self.replica_dir
-            .as_ref()
-            .map_or_else(|| Ok(Vec::new()), |folder| replica::compare_files(folder, self))
-    }
-
-    /// Removes the ledger from the store, so that it can be rebuilt from its replica, which is not changed. A crash in
-    /// between leaves a ledger that cannot be opened; then this must be repeated.
-    ///
-    /// # Errors
-    /// Same as [`Store::apply`].
-    pub fn clear(store: &dyn Store) -> Result<(), StoreError> {
-        let mut batch = Transaction::new().delete(StoreTable::Meta, TIP_KEY);
-        for (space, prefix) in [
-            (StoreTable::Ledger, &b""[..]),
-            (StoreTable::Usage, b""),
-            (StoreTable::Balances, b""),
-            (StoreTable::Meta, b"ledger/"),
-            (StoreTable::Idempotency, NAME_PREFIX),
-        ] {
-            let mut after: Option<Vec<u8>> = None;
-            loop {
-                let page = store.scan(space, prefix, after.as_deref(), MAX_OPERATIONS / 2)?;
-                for row in &page.rows {
-                    batch = batch.delete(space, row.key.as_slice());
-                }
-                store.apply(std::mem::take(&mut batch))?;
-                match page.rows.into_iter().next_back() {
-                    Some(row) if page.more => after = Some(row.key),
-                    _ => break,
-                }
-            }
+        let Some(folder) = &self.replica_dir else { return Ok(Vec::new()) };
+        if let Some(claim) = &self.claim {
+            return compare_files(folder, self, claim.chain(), ExpectedCopy::Whole);
         }
-        Ok(())
+        let mut chains: Vec<u32> = self.chains()?.into_iter().map(|(chain, _)| chain).collect();
+        let expected = if chains.len() > 1 { ExpectedCopy::Part } else { ExpectedCopy::Whole };
+        chains.extend(replica::file_chains(folder)?);
+        chains.sort_unstable();
+        chains.dedup();
+        let mut findings = Vec::new();
+        for chain in chains {
+            findings.extend(compare_files(folder, self, chain, expected)?);
+        }
+        Ok(findings)
     }
 }
 

@@ -1,22 +1,28 @@
-//! Reading of the ledger's blocks: by month, in order, page by page.
+//! Reading of the ledger's blocks: by chain and month, in order, page by page.
+
+use penstock_core::entry_number::{chain_of, chain_start};
 
 use super::key::{block_key, month_key, split_block_key};
 use super::{EntryBlock, LedgerStore, decompress, parse_number};
-use crate::{StoreError, StoreTable};
+use crate::{StoreError, StoreTable, StoredRow};
 
 impl LedgerStore {
-    /// Returns the bytes of a month's blocks, uncompressed.
+    /// Returns the bytes of a month's blocks of the chain that is written, uncompressed.
     ///
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get).
     pub fn month_bytes(&self, month: &str) -> Result<u64, StoreError> {
-        match self.store.get(StoreTable::Meta, &month_key(month))? {
+        self.chain_month_bytes(self.chain, month)
+    }
+
+    pub(super) fn chain_month_bytes(&self, chain: u32, month: &str) -> Result<u64, StoreError> {
+        match self.store.get(StoreTable::Meta, &month_key(chain, month))? {
             None => Ok(0),
             Some(row) => parse_number(&row),
         }
     }
 
-    /// Returns the months that have blocks, in order.
+    /// Returns the months in which any chain has blocks, in order.
     ///
     /// # Errors
     /// Same as [`Store::scan`](crate::Store::scan).
@@ -32,8 +38,40 @@ impl LedgerStore {
         }
     }
 
-    /// Returns a page of the blocks of a month that end after the entry `after`, in order and decompressed lazily, and
-    /// true if more blocks follow.
+    /// Returns the months in which a chain has blocks, in order.
+    ///
+    /// # Errors
+    /// Same as [`Store::scan`](crate::Store::scan).
+    pub fn chain_months(&self, chain: u32) -> Result<Vec<String>, StoreError> {
+        let mut months = Vec::new();
+        for month in self.months()? {
+            if self.first_row(&month, chain_start(chain))?.is_some() {
+                months.push(month);
+            }
+        }
+        Ok(months)
+    }
+
+    /// Returns the first row of a block of a month that ends after the entry `after`, in its chain.
+    fn first_row(&self, month: &str, after: u64) -> Result<Option<StoredRow>, StoreError> {
+        let after_key = block_key(month, after)?;
+        let page = self.store.scan(StoreTable::Ledger, month.as_bytes(), Some(&after_key), 1)?;
+        let Some(row) = page.rows.into_iter().next() else { return Ok(None) };
+        let (_, last) = split_block_key(&row.key)?;
+        Ok((chain_of(last) == chain_of(after)).then_some(row))
+    }
+
+    /// Returns the first block of a month that ends after the entry `after`, in the chain of that entry.
+    ///
+    /// # Errors
+    /// Same as [`LedgerStore::month_blocks`].
+    pub fn first_block(&self, month: &str, after: u64) -> Result<Option<EntryBlock>, StoreError> {
+        self.first_row(month, after)?.map(parse_block).transpose()
+    }
+
+    /// Returns a page of the blocks of a month that end after the entry `after`, in the chain of that entry, in order and
+    /// decompressed lazily, and true if more blocks follow. The first entry of a chain follows
+    /// [`chain_start`].
     ///
     /// # Errors
     /// Same as [`Store::scan`](crate::Store::scan); an item is `Corrupt` if its block cannot be read.
@@ -42,23 +80,36 @@ impl LedgerStore {
         month: &str,
         after: u64,
     ) -> Result<(impl Iterator<Item = Result<EntryBlock, StoreError>> + use<>, bool), StoreError> {
-        let last = block_key(month, after)?;
-        let page =
-            self.store.scan(StoreTable::Ledger, month.as_bytes(), Some(&last), crate::MAX_PAGE_ROWS)?;
-        let sheet = |row: crate::StoredRow| {
-            let (month, last) = split_block_key(&row.key)?;
-            let unreadable = |_| {
-                StoreError::corrupt(format!(
-                    "the ledger block of {month} that ends with entry {last} cannot be read"
-                ))
-            };
-            let text = decompress(row.value).map_err(unreadable)?;
-            Ok(EntryBlock { month, last, text })
-        };
-        Ok((page.rows.into_iter().map(sheet), page.more))
+        self.month_blocks_of(month, after, crate::MAX_PAGE_ROWS)
     }
 
-    /// Passes every block that ends after the entry `after` to `each`, in order.
+    /// Returns a page like [`LedgerStore::month_blocks`], of at most `limit` blocks.
+    ///
+    /// # Errors
+    /// Same as [`LedgerStore::month_blocks`].
+    pub fn month_blocks_of(
+        &self,
+        month: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<(impl Iterator<Item = Result<EntryBlock, StoreError>> + use<>, bool), StoreError> {
+        let last = block_key(month, after)?;
+        let page = self.store.scan(StoreTable::Ledger, month.as_bytes(), Some(&last), limit)?;
+        let (mut rows, mut more) = (page.rows, page.more);
+        let mut own = 0;
+        for row in &rows {
+            // The blocks of the next chain follow.
+            if chain_of(split_block_key(&row.key)?.1) != chain_of(after) {
+                more = false;
+                break;
+            }
+            own += 1;
+        }
+        rows.truncate(own);
+        Ok((rows.into_iter().map(parse_block), more))
+    }
+
+    /// Passes every block that ends after the entry `after` to `each`, in the chain of that entry and in order.
     ///
     /// # Errors
     /// Returns the first error of `each`, or the errors of [`Store::scan`](crate::Store::scan).
@@ -96,4 +147,13 @@ impl LedgerStore {
             }
         }
     }
+}
+
+fn parse_block(row: StoredRow) -> Result<EntryBlock, StoreError> {
+    let (month, last) = split_block_key(&row.key)?;
+    let unreadable = |_| {
+        StoreError::corrupt(format!("the ledger block of {month} that ends with entry {last} cannot be read"))
+    };
+    let text = decompress(row.value).map_err(unreadable)?;
+    Ok(EntryBlock { month, last, text })
 }

@@ -8,6 +8,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use penstock_core::entry_number::{chain_end, chain_start};
+
+use super::key::{file_name, parse_file_name};
+use super::replica_comparison::file_title;
 use super::{EntryBlock, LedgerCommit, LedgerStore};
 use crate::{StoreError, permissions};
 
@@ -25,6 +29,7 @@ const MAX_REPAIRS: usize = 24;
 #[derive(Debug)]
 pub(super) struct LedgerReplica {
     folder: PathBuf,
+    chain: u32,
     /// Current month, its open file and the file length.
     open: Option<(String, File, u64)>,
     /// Error of the last failed append or sync; before the next append the files are compared with the store.
@@ -43,7 +48,7 @@ struct UnsyncedRange {
 }
 
 impl LedgerReplica {
-    pub(super) fn open(folder: &Path) -> Result<LedgerReplica, StoreError> {
+    pub(super) fn open(folder: &Path, chain: u32) -> Result<LedgerReplica, StoreError> {
         let failed = |error| StoreError::io("open the directory of the ledger's second copy", &error);
         let fresh = !folder.exists();
         permissions::create_dir(folder).map_err(failed)?;
@@ -51,7 +56,7 @@ impl LedgerReplica {
         if fresh && let Some(parent) = folder.parent() {
             sync_dir(parent)?;
         }
-        Ok(LedgerReplica { folder, open: None, behind: None, unsynced: None, repairs: Vec::new() })
+        Ok(LedgerReplica { folder, chain, open: None, behind: None, unsynced: None, repairs: Vec::new() })
     }
 
     /// Appends the blocks of a commit; returns true on success.
@@ -71,6 +76,11 @@ impl LedgerReplica {
             self.unsynced = None;
         }
         self.behind.is_none()
+    }
+
+    pub(super) fn add_repairs(&mut self, repairs: Vec<String>) {
+        self.repairs.extend(repairs);
+        self.repairs.truncate(MAX_REPAIRS);
     }
 
     pub(super) fn take_repairs(&mut self) -> Vec<String> {
@@ -140,7 +150,7 @@ impl LedgerReplica {
     /// Returns the open file of a month and its length.
     fn open_month(&mut self, month: &str) -> Result<(&File, &mut u64), StoreError> {
         if self.open.as_ref().is_none_or(|(open, ..)| open != month) {
-            let path = month_path(&self.folder, month);
+            let path = month_path(&self.folder, self.chain, month);
             let fresh = !path.exists();
             let file = permissions::open_options()
                 .create(true)
@@ -165,7 +175,7 @@ impl LedgerReplica {
     pub(super) fn catch_up(&mut self, ledger: &LedgerStore) -> Result<(), StoreError> {
         self.open = None;
         self.unsynced = None;
-        let months = ledger.months()?;
+        let months = ledger.chain_months(self.chain)?;
         self.refuse_unknown_files(&months)?;
         for (place, month) in months.iter().enumerate() {
             // A commit spans at most two months.
@@ -176,8 +186,8 @@ impl LedgerReplica {
 
     /// Returns an error if a file is of a month without entries in the store.
     fn refuse_unknown_files(&self, months: &[String]) -> Result<(), StoreError> {
-        match file_months(&self.folder)?.iter().find(|file| !months.contains(file)) {
-            Some(month) => Err(extra_entries_error(month)),
+        match file_months(&self.folder, self.chain)?.iter().find(|file| !months.contains(file)) {
+            Some(month) => Err(extra_entries_error(&file_title(self.chain, month))),
             None => Ok(()),
         }
     }
@@ -186,7 +196,7 @@ impl LedgerReplica {
         let should = ledger.month_bytes(month)?;
         let (file, length) = self.open_month(month)?;
         if *length > should {
-            return Err(extra_entries_error(month));
+            return Err(extra_entries_error(&file_title(self.chain, month)));
         }
         // Past months were synced long ago; in the last two the end may be torn.
         if *length == should && !recent {
@@ -211,10 +221,11 @@ impl LedgerReplica {
         if let Some(at) = torn {
             // A power cut removes the unsynced end of the file; any other difference is damage.
             self.repairs.truncate(MAX_REPAIRS - 1);
+            let title = file_title(self.chain, month);
             self.repairs.push(if before < should {
-                format!("the file of {month} had {before} of {should} bytes")
+                format!("the file of {title} had {before} of {should} bytes")
             } else {
-                format!("the file of {month} differed from the store after byte {at}")
+                format!("the file of {title} differed from the store after byte {at}")
             });
         }
         Ok(())
@@ -227,82 +238,39 @@ impl Drop for LedgerReplica {
     }
 }
 
-/// Number of reads of a file that is still being written, and the pause between them.
-const READ_ATTEMPTS: u32 = 50;
-const READ_PAUSE: Duration = Duration::from_millis(20);
-
-/// Implements [`LedgerStore::compare_replica`]. A commit may be in progress: the store has it shortly before the file.
-pub(super) fn compare_files(folder: &Path, ledger: &LedgerStore) -> Result<Vec<String>, StoreError> {
-    let files = file_months(folder)?;
-    // Read after the files: a new month is in the store first.
-    let months = ledger.months()?;
-    let unknown = files.iter().filter(|file| !months.contains(file));
-    let mut findings: Vec<String> =
-        unknown.map(|month| format!("the file of {month} has entries that the store lacks")).collect();
-    for month in months {
-        let file = match File::open(month_path(folder, &month)) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                findings.push(format!("the file of {month} is missing"));
-                continue;
-            }
-            Err(error) => return Err(write_error(error)),
-        };
-        let mut at = 0_u64;
-        let mut differs = None;
-        ledger.for_each_block_in_month(&month, 0, |sheet| {
-            if differs.is_none() && !eventually_contains(&file, at, &sheet.text)? {
-                differs = Some(at);
-            }
-            at += sheet.text.len() as u64;
-            Ok::<_, StoreError>(())
-        })?;
-        let length = file.metadata().map_err(write_error)?.len();
-        // Read after the file length, so that a commit in between is no difference.
-        let should = ledger.month_bytes(&month)?;
-        if let Some(at) = differs.or_else(|| (length > should).then_some(should)) {
-            findings.push(format!("the file of {month} differs from the store after byte {at}"));
-        }
-    }
-    Ok(findings)
+/// Returns the months of the non-empty files of a chain.
+pub(super) fn file_months(folder: &Path, chain: u32) -> Result<Vec<String>, StoreError> {
+    let files = replica_files(folder)?.into_iter().filter(|(of, _)| *of == chain);
+    Ok(files.map(|(_, month)| month).collect())
 }
 
-/// Returns the months of the non-empty files.
-fn file_months(folder: &Path) -> Result<Vec<String>, StoreError> {
+/// Returns the chains of the non-empty files.
+pub(super) fn file_chains(folder: &Path) -> Result<Vec<u32>, StoreError> {
+    Ok(replica_files(folder)?.into_iter().map(|(chain, _)| chain).collect())
+}
+
+/// Returns the chains and the months of the non-empty files, in order.
+fn replica_files(folder: &Path) -> Result<Vec<(u32, String)>, StoreError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(write_error(error)),
     };
-    let mut months = Vec::new();
+    let mut files = Vec::new();
     for entry in entries {
         let entry = entry.map_err(write_error)?;
         let name = entry.file_name();
-        let Some(month) = name.to_str().and_then(|name| name.strip_suffix(".jsonl")) else { continue };
+        let Some((chain, month)) = name.to_str().and_then(parse_file_name) else { continue };
         if entry.metadata().map_err(write_error)?.len() > 0 {
-            months.push(month.to_owned());
+            files.push((chain, month.to_owned()));
         }
     }
-    months.sort();
-    Ok(months)
+    files.sort();
+    Ok(files)
 }
 
-/// Returns true if the file has these bytes at the offset, or gets them within a second.
-fn eventually_contains(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
-    for _ in 0..READ_ATTEMPTS {
-        if contains_at(file, at, text)? {
-            return Ok(true);
-        }
-        if file.metadata().map_err(write_error)?.len() >= at + text.len() as u64 {
-            return contains_at(file, at, text);
-        }
-        std::thread::sleep(READ_PAUSE);
-    }
-    Ok(false)
-}
-
-fn month_path(folder: &Path, month: &str) -> PathBuf {
-    folder.join(format!("{month}.jsonl"))
+pub(super) fn month_path(folder: &Path, chain: u32, month: &str) -> PathBuf {
+    folder.join(file_name(chain, month))
 }
 
 /// Returns the last blocks of a month: from the end of the file on, and at least those of the last commit.
@@ -312,10 +280,11 @@ fn last_blocks(
     should: u64,
     length: u64,
 ) -> Result<Vec<EntryBlock>, StoreError> {
-    let last = ledger.tip()?.map_or(u64::MAX, |tip| tip.seq);
+    let start_of_chain = chain_start(ledger.chain());
+    let last = ledger.tip()?.map_or_else(|| chain_end(ledger.chain()), |tip| tip.seq);
     let mut back = COMPARED_ENTRIES;
     loop {
-        let from = last.saturating_sub(back);
+        let from = last.saturating_sub(back).max(start_of_chain);
         let mut sheets = Vec::new();
         ledger.for_each_block_in_month(month, from, |sheet| {
             sheets.push(sheet.clone());
@@ -325,7 +294,7 @@ fn last_blocks(
         let start = should
             .checked_sub(bytes)
             .ok_or_else(|| StoreError::corrupt(format!("the blocks of {month} exceed the bytes written")))?;
-        if start <= length || from == 0 {
+        if start <= length || from == start_of_chain {
             return if start <= length { Ok(sheets) } else { Err(missing_blocks_error(month)) };
         }
         back = back.saturating_mul(8);
@@ -333,7 +302,7 @@ fn last_blocks(
 }
 
 /// Returns true if the file has these bytes at the offset.
-fn contains_at(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
+pub(super) fn contains_at(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
     let mut there = vec![0; text.len()];
     match file.read_exact_at(&mut there, at) {
         Ok(()) => Ok(there == text),
@@ -356,7 +325,7 @@ fn missing_blocks_error(month: &str) -> StoreError {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-fn write_error(error: std::io::Error) -> StoreError {
+pub(super) fn write_error(error: std::io::Error) -> StoreError {
     StoreError::io("write the ledger's second copy", &error)
 }
 

@@ -1,7 +1,8 @@
 //! Rows of the usage rollups. This module does not parse them: keys and values are those of the crate
 //! `penstock-usage`.
 
-use crate::ledger::{LedgerStore, LedgerTip, TIP_KEY};
+use super::key::tip_key;
+use super::{LedgerStore, LedgerTip};
 use crate::{MAX_OPERATIONS, RowPage, StoreError, StoreTable, Transaction};
 
 impl LedgerStore {
@@ -26,16 +27,13 @@ impl LedgerStore {
         self.store.scan(StoreTable::Usage, prefix, after, limit)
     }
 
-    /// Removes all rollups and marks them as incomplete. Returns the marked tip; `None` if the ledger is empty.
+    /// Removes all rollups and marks them as incomplete. Returns the chains with their marked tips. No other process may
+    /// write to the ledger meanwhile.
     ///
     /// # Errors
     /// Returns `Guard` if the ledger is written to meanwhile, and the errors of [`crate::Store::apply`].
-    pub fn clear_rollups(&self) -> Result<Option<LedgerTip>, StoreError> {
-        let tip = self.tip()?;
-        let marked = tip.map(|tip| LedgerTip { rollups: false, ..tip });
-        if let (Some(before), Some(after)) = (tip, marked) {
-            self.replace_tip(before, after)?;
-        }
+    pub fn clear_rollups(&self) -> Result<Vec<(u32, LedgerTip)>, StoreError> {
+        let marked = self.mark_rollups(&self.chains()?, false)?;
         loop {
             let page = self.store.scan(StoreTable::Usage, b"", None, MAX_OPERATIONS / 2)?;
             let mut batch = Transaction::new();
@@ -64,21 +62,36 @@ impl LedgerStore {
         Ok(())
     }
 
-    /// Marks the rollups as complete up to `tip`, which [`LedgerStore::clear_rollups`] returned.
+    /// Marks the rollups as complete up to the tips that [`LedgerStore::clear_rollups`] returned.
     ///
     /// # Errors
-    /// Returns `Guard` if the ledger has another tip, and the errors of [`crate::Store::apply`].
-    pub fn complete_rollups(&self, tip: LedgerTip) -> Result<LedgerTip, StoreError> {
-        let marked = LedgerTip { rollups: true, ..tip };
-        self.replace_tip(tip, marked)?;
-        Ok(marked)
+    /// Returns `Guard` if a chain has another tip, and the errors of [`crate::Store::apply`].
+    pub fn complete_rollups(&self, tips: &[(u32, LedgerTip)]) -> Result<Vec<(u32, LedgerTip)>, StoreError> {
+        self.mark_rollups(tips, true)
     }
 
-    fn replace_tip(&self, before: LedgerTip, after: LedgerTip) -> Result<(), StoreError> {
-        if before == after {
-            return Ok(());
+    /// Marks the tips of all chains together.
+    fn mark_rollups(
+        &self,
+        tips: &[(u32, LedgerTip)],
+        are_complete: bool,
+    ) -> Result<Vec<(u32, LedgerTip)>, StoreError> {
+        let mut batch = Transaction::new();
+        let mut marked = Vec::with_capacity(tips.len());
+        for (chain, tip) in tips {
+            let (key, after) = (tip_key(*chain), LedgerTip { rollups: are_complete, ..*tip });
+            marked.push((*chain, after));
+            if *tip != after {
+                batch = batch.require_value(StoreTable::Meta, key.as_slice(), tip.to_row()?).put(
+                    StoreTable::Meta,
+                    key,
+                    after.to_row()?,
+                );
+            }
         }
-        let batch = Transaction::new().require_value(StoreTable::Meta, TIP_KEY, before.to_row()?);
-        self.store.apply(batch.put(StoreTable::Meta, TIP_KEY, after.to_row()?))
+        if !batch.is_empty() {
+            self.store.apply(batch)?;
+        }
+        Ok(marked)
     }
 }

@@ -212,7 +212,7 @@ fn sums_of_many_threads_lose_nothing_and_other_rows_are_refused() {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..25 {
-                        store.apply(Transaction::new().sum(at, b"acme", change)).unwrap();
+                        store.apply(Transaction::new().sum(at, b"acme", change.clone())).unwrap();
                     }
                 });
             }
@@ -221,7 +221,7 @@ fn sums_of_many_threads_lose_nothing_and_other_rows_are_refused() {
         let balance = |account: &str| ledger.balance(account).unwrap();
         assert_eq!(balance("acme"), Some(BalanceRecord { credits: 300, energy: -100 }));
         let most = RowSum::Balance(BalanceRecord { credits: i64::MAX, energy: i64::MIN });
-        store.apply(Transaction::new().sum(at, b"acme", most).sum(at, b"acme", change)).unwrap();
+        store.apply(Transaction::new().sum(at, b"acme", most).sum(at, b"acme", change.clone())).unwrap();
         assert_eq!(balance("acme"), Some(BalanceRecord { credits: i64::MAX, energy: i64::MIN }));
         store.apply(Transaction::new().put(at, b"other", b"no balance")).unwrap();
         let refused = store.apply(Transaction::new().put(at, b"beside", b"1").sum(at, b"other", change));

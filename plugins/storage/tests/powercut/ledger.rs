@@ -37,9 +37,8 @@ pub fn group(n: u64) -> LedgerCommit {
         blocks: sheets,
         balance_changes: vec![("acme".to_owned(), BalanceRecord { credits: 1, energy: 1 })],
         names: vec![(format!("name {n}"), n)],
-        rollups: Vec::new(),
-        fences: Vec::new(),
         extra_rows: rows(n),
+        ..LedgerCommit::default()
     }
 }
 

@@ -1,0 +1,53 @@
+//! Numbers of ledger entries. A ledger has one chain for each process that writes to it at a time; the number of an entry
+//! holds its chain and its position, and fits the integers of JSON:
+//!
+//! ```text
+//! number = chain · 2^33 + sequence,   chain < 2^20,   sequence from 1
+//! ```
+
+/// Number of entries of a chain, and the difference between the numbers of two chains.
+const CHAIN_ENTRIES: u64 = 1 << 33;
+
+/// Number of chains.
+pub const MAX_CHAINS: u32 = 1 << 20;
+
+/// Returns the chain of an entry.
+#[must_use]
+#[allow(clippy::cast_possible_truncation, reason = "31 bits are left")]
+pub const fn chain_of(number: u64) -> u32 {
+    (number / CHAIN_ENTRIES) as u32
+}
+
+/// Returns the position of an entry in its chain, from 1; 0 for the number before the first entry.
+#[must_use]
+pub const fn sequence_of(number: u64) -> u64 {
+    number % CHAIN_ENTRIES
+}
+
+/// Returns the number before the first entry of a chain.
+#[must_use]
+#[allow(clippy::cast_lossless, reason = "`from` is not const")]
+pub const fn chain_start(chain: u32) -> u64 {
+    chain as u64 * CHAIN_ENTRIES
+}
+
+/// Returns the highest number that an entry of a chain can have.
+#[must_use]
+pub const fn chain_end(chain: u32) -> u64 {
+    chain_start(chain) + (CHAIN_ENTRIES - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_all_chains_are_exact_in_json() {
+        let last = chain_end(MAX_CHAINS - 1);
+        assert!(last < 1 << 53, "{last}");
+        assert_eq!((chain_of(last), sequence_of(last)), (MAX_CHAINS - 1, CHAIN_ENTRIES - 1));
+        assert_eq!((chain_of(7), sequence_of(7), chain_start(0)), (0, 7, 0));
+        assert_eq!(chain_end(3) + 1, chain_start(4));
+        assert_eq!((chain_of(chain_start(4)), sequence_of(chain_start(4))), (4, 0));
+    }
+}

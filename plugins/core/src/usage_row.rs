@@ -1,0 +1,184 @@
+//! Value of a usage rollup, as a row in the store: a JSON object with names and sums; zeros and empty names are absent.
+//! The addition of two such rows is here, so that a transaction of the store can add to a row.
+
+use rust_decimal::Decimal;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// Version of the encoding.
+pub const USAGE_ROW_VERSION: u32 = 1;
+
+/// Error of a row that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsageRowError {
+    /// Row in an unknown format.
+    Format,
+    /// Row of a later version.
+    Version,
+}
+
+/// Row of a rollup.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UsageRow<'a> {
+    /// Version of the encoding.
+    pub v: u32,
+    /// Public id of the key.
+    #[serde(borrow, skip_serializing_if = "str::is_empty")]
+    pub key: Cow<'a, str>,
+    /// Catalogue id of the model.
+    #[serde(borrow, skip_serializing_if = "str::is_empty")]
+    pub model: Cow<'a, str>,
+    /// Provider that answered.
+    #[serde(borrow, skip_serializing_if = "str::is_empty")]
+    pub provider: Cow<'a, str>,
+    /// City and country of the provider's data centre.
+    #[serde(borrow, skip_serializing_if = "str::is_empty")]
+    pub location: Cow<'a, str>,
+    /// Id of the pricing terms.
+    #[serde(borrow, skip_serializing_if = "str::is_empty")]
+    pub terms: Cow<'a, str>,
+    /// Outcome of the requests.
+    #[serde(borrow)]
+    pub outcome: Cow<'a, str>,
+    /// Charged requests.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub requests: u64,
+    /// Requests without a charge.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub uncharged: u64,
+    /// Requests whose tokens the gateway counted.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub counted: u64,
+    /// Prompt tokens.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub input: u64,
+    /// Prompt tokens from a provider's cache.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cached: u64,
+    /// Generated tokens.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub output: u64,
+    /// Images.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub images: u64,
+    /// Seconds of audio.
+    #[serde(skip_serializing_if = "Decimal::is_zero")]
+    pub seconds: Decimal,
+    /// Energy, kWh.
+    #[serde(skip_serializing_if = "Decimal::is_zero")]
+    pub kwh: Decimal,
+    /// Energy of failed attempts, kWh.
+    #[serde(skip_serializing_if = "Decimal::is_zero")]
+    pub failed_kwh: Decimal,
+    /// CO2 equivalent, grams.
+    #[serde(skip_serializing_if = "Decimal::is_zero")]
+    pub g_co2: Decimal,
+    /// Lower limit of it, grams.
+    #[serde(skip_serializing_if = "Decimal::is_zero")]
+    pub g_co2_low: Decimal,
+    /// Upper limit of it, grams.
+    #[serde(skip_serializing_if = "Decimal::is_zero")]
+    pub g_co2_high: Decimal,
+    /// Water, litres.
+    #[serde(skip_serializing_if = "Decimal::is_zero")]
+    pub litres: Decimal,
+    /// Charges in EUR.
+    #[serde(skip_serializing_if = "Decimal::is_zero")]
+    pub eur: Decimal,
+    /// Charges in micro-credits, as text, since they may exceed 64 bits.
+    #[serde(borrow, skip_serializing_if = "is_nought")]
+    pub credits: Cow<'a, str>,
+    /// Charges in nano-kWh, as text.
+    #[serde(borrow, skip_serializing_if = "is_nought")]
+    pub energy: Cow<'a, str>,
+    /// Grants in micro-credits, as text.
+    #[serde(borrow, skip_serializing_if = "is_nought")]
+    pub granted_credits: Cow<'a, str>,
+    /// Grants in nano-kWh, as text.
+    #[serde(borrow, skip_serializing_if = "is_nought")]
+    pub granted_energy: Cow<'a, str>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands references")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+fn is_nought(text: &str) -> bool {
+    text == "0" || text.is_empty()
+}
+
+impl<'a> UsageRow<'a> {
+    /// Decodes a row.
+    ///
+    /// # Errors
+    /// Returns the error if the row is in an unknown format or of a later version.
+    pub fn parse(value: &'a [u8]) -> Result<UsageRow<'a>, UsageRowError> {
+        let row: UsageRow<'a> = serde_json::from_slice(value).map_err(|_| UsageRowError::Format)?;
+        if row.v == USAGE_ROW_VERSION { Ok(row) } else { Err(UsageRowError::Version) }
+    }
+
+    /// Encodes the row.
+    #[must_use]
+    pub fn to_value(&self) -> Vec<u8> {
+        // A struct of names, integers and decimals always serializes.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Adds the sums of another row of the same names. Sums stay at the limit of their type.
+    fn add(&mut self, other: &UsageRow<'_>) -> Result<(), UsageRowError> {
+        for (sum, more) in [
+            (&mut self.requests, other.requests),
+            (&mut self.uncharged, other.uncharged),
+            (&mut self.counted, other.counted),
+            (&mut self.input, other.input),
+            (&mut self.cached, other.cached),
+            (&mut self.output, other.output),
+            (&mut self.images, other.images),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        for (sum, more) in [
+            (&mut self.seconds, other.seconds),
+            (&mut self.kwh, other.kwh),
+            (&mut self.failed_kwh, other.failed_kwh),
+            (&mut self.g_co2, other.g_co2),
+            (&mut self.g_co2_low, other.g_co2_low),
+            (&mut self.g_co2_high, other.g_co2_high),
+            (&mut self.litres, other.litres),
+            (&mut self.eur, other.eur),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        for (sum, more) in [
+            (&mut self.credits, &other.credits),
+            (&mut self.energy, &other.energy),
+            (&mut self.granted_credits, &other.granted_credits),
+            (&mut self.granted_energy, &other.granted_energy),
+        ] {
+            *sum = parse_amount(sum)?.saturating_add(parse_amount(more)?).to_string().into();
+        }
+        Ok(())
+    }
+}
+
+/// Parses an amount of a row; an absent one is 0.
+///
+/// # Errors
+/// Returns `Format` if it is not an integer of 128 bits.
+pub fn parse_amount(text: &str) -> Result<i128, UsageRowError> {
+    if text.is_empty() { Ok(0) } else { text.parse().map_err(|_| UsageRowError::Format) }
+}
+
+/// Returns the value of a row after an addition; a missing row counts as zero.
+///
+/// # Errors
+/// Returns the error of a row that cannot be read.
+pub fn add_usage_rows(current: Option<&[u8]>, change: &[u8]) -> Result<Vec<u8>, UsageRowError> {
+    let added = UsageRow::parse(change)?;
+    let Some(current) = current else { return Ok(change.to_vec()) };
+    let mut row = UsageRow::parse(current)?;
+    row.add(&added)?;
+    Ok(row.to_value())
+}

@@ -1,0 +1,176 @@
+//! Claims of chains by the members of a fleet: a member writes one chain, and nobody else writes it while the member is
+//! alive.
+//!
+//! ```text
+//! ledger/chain/<k>  →  counter: strand that writes chain k
+//! ```
+//! A process that shares its store with no other writes chain 0 and claims nothing.
+
+use penstock_core::entry_number::MAX_CHAINS;
+
+use super::key::{CLAIM_PREFIX, chain_of_claim, claim_key};
+use crate::fleet::SharedFleet;
+use crate::{MAX_PAGE_ROWS, Store, StoreError, StoreTable, Transaction, counter_row, parse_counter};
+
+/// Number of attempts to claim one chain against concurrent claims.
+const MAX_ATTEMPTS: usize = 32;
+
+/// Claim of a chain by a living strand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainClaim {
+    chain: u32,
+    strand: u32,
+}
+
+/// Result of an attempt to claim a chain.
+enum ClaimAttempt {
+    Claimed,
+    /// Chain that a living strand writes.
+    Held,
+}
+
+impl ChainClaim {
+    /// Claims the chain that the strand has already, as its process is continued by another; else the lowest chain that no
+    /// living strand writes.
+    ///
+    /// # Errors
+    /// Returns `InUse` if the strand itself does not count as alive, and the errors of [`Store::apply`].
+    pub fn take(store: &dyn Store, strand: u32) -> Result<ChainClaim, StoreError> {
+        if let Some(claim) = ChainClaim::held_by(store, strand)? {
+            return Ok(claim);
+        }
+        for chain in 0..MAX_CHAINS {
+            let claim = ChainClaim { chain, strand };
+            if let ClaimAttempt::Claimed = claim.try_take(store)? {
+                return Ok(claim);
+            }
+        }
+        Err(StoreError::corrupt("every chain of the ledger is claimed"))
+    }
+
+    /// Claims a chain whose writer is dead, to end what it left open; `None` if another living strand writes it. It has to
+    /// be given back with [`ChainClaim::release`], and must not be the strand's own chain.
+    ///
+    /// # Errors
+    /// Same as [`ChainClaim::take`].
+    pub fn take_abandoned(
+        store: &dyn Store,
+        chain: u32,
+        strand: u32,
+    ) -> Result<Option<ChainClaim>, StoreError> {
+        let claim = ChainClaim { chain, strand };
+        Ok(matches!(claim.try_take(store)?, ClaimAttempt::Claimed).then_some(claim))
+    }
+
+    /// Returns the lowest chain that a strand has claimed.
+    fn held_by(store: &dyn Store, strand: u32) -> Result<Option<ChainClaim>, StoreError> {
+        let held = counter_row(i64::from(strand));
+        let mut chains = Vec::new();
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let page = store.scan(StoreTable::Meta, CLAIM_PREFIX, after.as_deref(), MAX_PAGE_ROWS)?;
+            for row in page.rows.iter().filter(|row| row.value == held) {
+                chains.push(chain_of_claim(&row.key)?);
+            }
+            match page.rows.into_iter().next_back() {
+                Some(row) if page.more => after = Some(row.key),
+                _ => return Ok(chains.into_iter().min().map(|chain| ChainClaim { chain, strand })),
+            }
+        }
+    }
+
+    fn try_take(&self, store: &dyn Store) -> Result<ClaimAttempt, StoreError> {
+        let (table, key) = (StoreTable::Meta, claim_key(self.chain));
+        let mut last_error = StoreError::Guard { step: 0 };
+        for _ in 0..MAX_ATTEMPTS {
+            let unclaimed = match holder_of(store, self.chain)? {
+                None => Transaction::new().require_absent(table, key.as_slice()),
+                Some((holder, _)) if holder == self.strand => return Ok(ClaimAttempt::Claimed),
+                Some((holder, row)) => {
+                    if store.get(table, &live_key(holder))?.is_some() {
+                        return Ok(ClaimAttempt::Held);
+                    }
+                    Transaction::new()
+                        .require_value(table, key.as_slice(), row)
+                        .require_absent(table, live_key(holder))
+                }
+            };
+            let claimed = unclaimed.require_present(table, live_key(self.strand)).put(
+                table,
+                key.as_slice(),
+                counter_row(i64::from(self.strand)),
+            );
+            match store.apply(claimed) {
+                Ok(()) => return Ok(ClaimAttempt::Claimed),
+                Err(error @ StoreError::Guard { .. }) => {
+                    if store.get(table, &live_key(self.strand))?.is_none() {
+                        let holder = "it took this process for dead".to_owned();
+                        return Err(StoreError::InUse { holder });
+                    }
+                    last_error = error;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last_error)
+    }
+
+    /// Gives the chain back, so that any member may claim it.
+    ///
+    /// # Errors
+    /// Same as [`Store::apply`]; `Guard` if another strand has claimed it since.
+    pub fn release(self, store: &dyn Store) -> Result<(), StoreError> {
+        let key = claim_key(self.chain);
+        let held = counter_row(i64::from(self.strand));
+        store.apply(
+            Transaction::new()
+                .require_value(StoreTable::Meta, key.as_slice(), held)
+                .delete(StoreTable::Meta, key),
+        )
+    }
+
+    /// Returns the claimed chain.
+    #[must_use]
+    pub const fn chain(&self) -> u32 {
+        self.chain
+    }
+
+    /// Returns the strand that holds the claim.
+    #[must_use]
+    pub const fn strand(&self) -> u32 {
+        self.strand
+    }
+
+    /// Returns the guards of every commit under this claim.
+    pub(super) fn require(&self, transaction: Transaction) -> Transaction {
+        let held = counter_row(i64::from(self.strand));
+        transaction.require_present(StoreTable::Meta, live_key(self.strand)).require_value(
+            StoreTable::Meta,
+            claim_key(self.chain),
+            held,
+        )
+    }
+
+    /// Returns true if the strand counts as alive and still holds the chain.
+    ///
+    /// # Errors
+    /// Same as [`Store::get`].
+    pub fn is_valid(&self, store: &dyn Store) -> Result<bool, StoreError> {
+        if store.get(StoreTable::Meta, &live_key(self.strand))?.is_none() {
+            return Ok(false);
+        }
+        Ok(holder_of(store, self.chain)?.is_some_and(|(holder, _)| holder == self.strand))
+    }
+}
+
+fn live_key(strand: u32) -> Vec<u8> {
+    SharedFleet::live_row(strand).1
+}
+
+/// Returns the strand that claimed a chain last, and its row.
+fn holder_of(store: &dyn Store, chain: u32) -> Result<Option<(u32, Vec<u8>)>, StoreError> {
+    let Some(row) = store.get(StoreTable::Meta, &claim_key(chain))? else { return Ok(None) };
+    let strand = parse_counter(Some(&row)).ok().and_then(|strand| u32::try_from(strand).ok());
+    let strand = strand.ok_or_else(|| StoreError::corrupt("the claim of a ledger chain"))?;
+    Ok(Some((strand, row)))
+}

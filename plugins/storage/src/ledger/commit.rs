@@ -1,0 +1,215 @@
+//! Commit to the ledger: entries and what is written with them, as one guarded transaction.
+
+use super::key::{block_key, month_key, name_key, tip_key};
+use super::{BalanceRecord, LedgerStore, LedgerTip, compression};
+use crate::fleet::{PoolAmount, SharedFleet};
+use crate::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RowSum, StoreError, StoreTable, Transaction};
+
+/// Block of entries that are added together, all of one month.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryBlock {
+    /// Month of the entries, such as `2026-11`.
+    pub month: String,
+    /// Number of its last entry.
+    pub last: u64,
+    /// Text of the block, a line for each entry.
+    pub text: Vec<u8>,
+}
+
+/// Row of another module that is written with a commit: the state of the work that is charged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowWrite {
+    /// Table of the row.
+    pub table: StoreTable,
+    /// Key of the row.
+    pub key: Vec<u8>,
+    /// Value of the row; `None` removes it.
+    pub value: Option<Vec<u8>>,
+}
+
+impl RowWrite {
+    /// Returns the bytes counted against [`MAX_EXTRA_ROW_BYTES`].
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.key.len() + self.value.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Returns true if the row is within the store's size limits.
+    #[must_use]
+    pub fn is_within_limits(&self) -> bool {
+        self.key.len() <= MAX_KEY_BYTES
+            && self.value.as_ref().is_none_or(|value| value.len() <= MAX_VALUE_BYTES)
+    }
+}
+
+/// Required state of a row of another module, checked with a commit: the proof that the writer still owns the work that
+/// the commit is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowFence {
+    /// Table of the row.
+    pub table: StoreTable,
+    /// Key of the row.
+    pub key: Vec<u8>,
+    /// Required value of the row; `None` if the row must not exist.
+    pub value: Option<Vec<u8>>,
+}
+
+/// Commit to the ledger. Without blocks the tip does not change: `before` and `after` are the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LedgerCommit {
+    /// Required tip of the ledger before the commit; `None` before the first commit.
+    pub previous_tip: Option<LedgerTip>,
+    /// Tip of the ledger after the commit.
+    pub new_tip: LedgerTip,
+    /// Blocks in order.
+    pub blocks: Vec<EntryBlock>,
+    /// Changes of balances, by account. Only a commit with blocks may have some: its tip proves that they are added once.
+    pub balance_changes: Vec<(String, BalanceRecord)>,
+    /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number`]. A name that is in use
+    /// already fails the commit.
+    pub names: Vec<(String, u64)>,
+    /// Keys and new values of the changed usage rollups: of a process that writes alone.
+    pub rollups: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Keys of the changed usage rollups, and the changes that are added to them: of a process with others.
+    pub rollup_changes: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Amounts that the entries take from the writer's parts of pools; only for a member of a fleet.
+    pub spent: Vec<PoolAmount>,
+    /// Amounts that the entries add to pools; only for a member of a fleet.
+    pub credited: Vec<PoolAmount>,
+    /// Rows that must have a given state; otherwise the commit fails.
+    pub fences: Vec<RowFence>,
+    /// Further rows written with the commit, in order.
+    pub extra_rows: Vec<RowWrite>,
+}
+
+/// Result of a commit that is durable in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppendOutcome {
+    /// True if the replica has the commit too. If not, the next commit or opening adds it.
+    pub copied: bool,
+}
+
+/// Reason for which a commit cannot be written as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitConflict {
+    /// Writer that does not count as alive any more, or whose chain another writer has: it can never commit again.
+    Fenced,
+    /// Names of the commit that entries of other commits use, with the numbers of those entries.
+    Names(Vec<(String, u64)>),
+    /// Rows that do not have the required state, by their indexes in [`LedgerCommit::fences`].
+    Fences(Vec<usize>),
+    /// Conflict that is over.
+    Passed,
+}
+
+impl LedgerStore {
+    /// Returns the reason for which the store refused a commit with a failed guard. Nothing of the commit was written.
+    ///
+    /// # Errors
+    /// Same as [`Store::get`](crate::Store::get).
+    pub fn conflict_of(&self, commit: &LedgerCommit) -> Result<CommitConflict, StoreError> {
+        if let Some(claim) = &self.claim
+            && !claim.is_valid(&*self.store)?
+        {
+            return Ok(CommitConflict::Fenced);
+        }
+        let mut used = Vec::new();
+        for (name, _) in &commit.names {
+            if let Some(number) = self.entry_number(name)? {
+                used.push((name.clone(), number));
+            }
+        }
+        if !used.is_empty() {
+            return Ok(CommitConflict::Names(used));
+        }
+        let mut fallen = Vec::new();
+        for (index, fence) in commit.fences.iter().enumerate() {
+            if self.store.get(fence.table, &fence.key)? != fence.value {
+                fallen.push(index);
+            }
+        }
+        Ok(if fallen.is_empty() { CommitConflict::Passed } else { CommitConflict::Fences(fallen) })
+    }
+
+    pub(super) fn to_transaction(&self, group: &LedgerCommit) -> Result<Transaction, StoreError> {
+        if group.blocks.is_empty() && !group.balance_changes.is_empty() {
+            return Err(StoreError::corrupt("a commit changes balances without an entry"));
+        }
+        // The first guard: if it holds, no earlier try of the commit was applied.
+        let mut batch = match &group.previous_tip {
+            None => Transaction::new().require_absent(StoreTable::Meta, tip_key(self.chain)),
+            Some(tip) => {
+                Transaction::new().require_value(StoreTable::Meta, tip_key(self.chain), tip.to_row()?)
+            }
+        };
+        if let Some(claim) = &self.claim {
+            batch = claim.require(batch);
+        }
+        if !group.blocks.is_empty() {
+            batch = batch.put(StoreTable::Meta, tip_key(self.chain), group.new_tip.to_row()?);
+        }
+        for fence in &group.fences {
+            batch = match &fence.value {
+                Some(value) => batch.require_value(fence.table, fence.key.as_slice(), value.as_slice()),
+                None => batch.require_absent(fence.table, fence.key.as_slice()),
+            };
+        }
+        batch = self.add_blocks(batch, &group.blocks)?;
+        for (account, change) in &group.balance_changes {
+            batch = batch.sum(StoreTable::Balances, account.as_bytes(), RowSum::Balance(*change));
+        }
+        batch = self.add_pools(batch, group);
+        for (name, number) in &group.names {
+            let key = name_key(name);
+            batch = batch.require_absent(StoreTable::Idempotency, key.as_slice()).put(
+                StoreTable::Idempotency,
+                key,
+                number.to_le_bytes(),
+            );
+        }
+        for (key, value) in &group.rollups {
+            batch = batch.put(StoreTable::Usage, key.as_slice(), value.as_slice());
+        }
+        for (key, change) in &group.rollup_changes {
+            batch = batch.sum(StoreTable::Usage, key.as_slice(), RowSum::Usage(change.clone()));
+        }
+        for row in &group.extra_rows {
+            batch = match &row.value {
+                Some(value) => batch.put(row.table, row.key.as_slice(), value.as_slice()),
+                None => batch.delete(row.table, row.key.as_slice()),
+            };
+        }
+        Ok(batch)
+    }
+
+    fn add_blocks(&self, mut batch: Transaction, blocks: &[EntryBlock]) -> Result<Transaction, StoreError> {
+        let mut months: Vec<(&str, u64)> = Vec::new();
+        for sheet in blocks {
+            batch = batch.put(
+                StoreTable::Ledger,
+                block_key(&sheet.month, sheet.last)?,
+                compression::compress(&sheet.text),
+            );
+            let bytes = sheet.text.len() as u64;
+            match months.iter_mut().find(|(month, _)| *month == sheet.month) {
+                Some((_, length)) => *length += bytes,
+                None => months.push((&sheet.month, self.month_bytes(&sheet.month)? + bytes)),
+            }
+        }
+        for (month, length) in months {
+            batch = batch.put(StoreTable::Meta, month_key(self.chain, month), length.to_le_bytes());
+        }
+        Ok(batch)
+    }
+
+    fn add_pools(&self, mut batch: Transaction, group: &LedgerCommit) -> Transaction {
+        let Some(claim) = &self.claim else { return batch };
+        for spent in &group.spent {
+            batch = batch.append(SharedFleet::charge(claim.strand(), spent));
+        }
+        for credit in &group.credited {
+            batch = batch.append(SharedFleet::credit(credit));
+        }
+        batch
+    }
+}

@@ -1,0 +1,91 @@
+//! Comparison of the replica files with the store.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+
+use penstock_core::entry_number::chain_start;
+
+use super::LedgerStore;
+use super::replica::{contains_at, file_months, month_path, write_error};
+use crate::StoreError;
+
+/// Number of reads of a file that is still being written, and the pause between them.
+const READ_ATTEMPTS: u32 = 50;
+const READ_PAUSE: Duration = Duration::from_millis(20);
+
+/// Extent of the copy that is expected.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ExpectedCopy {
+    /// All of the chain.
+    Whole,
+    /// Any part from the beginning of a month's file: another gateway may have written the rest.
+    Part,
+}
+
+/// Implements [`LedgerStore::compare_replica`] for one chain. A commit may be in progress: the store has it shortly before
+/// the file.
+pub(super) fn compare_files(
+    folder: &Path,
+    ledger: &LedgerStore,
+    chain: u32,
+    expected: ExpectedCopy,
+) -> Result<Vec<String>, StoreError> {
+    let files = file_months(folder, chain)?;
+    // Read after the files: a new month is in the store first.
+    let months = ledger.chain_months(chain)?;
+    let unknown = files.iter().filter(|file| !months.contains(file));
+    let mut findings: Vec<String> = unknown
+        .map(|month| format!("the file of {} has entries that the store lacks", file_title(chain, month)))
+        .collect();
+    for month in months {
+        let title = file_title(chain, &month);
+        let file = match File::open(month_path(folder, chain, &month)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound && expected == ExpectedCopy::Part => continue,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                findings.push(format!("the file of {title} is missing"));
+                continue;
+            }
+            Err(error) => return Err(write_error(error)),
+        };
+        let mut at = 0_u64;
+        let mut differs = None;
+        let end = file.metadata().map_err(write_error)?.len();
+        ledger.for_each_block_in_month(&month, chain_start(chain), |sheet| {
+            let is_missing = expected == ExpectedCopy::Part && at + sheet.text.len() as u64 > end;
+            if !is_missing && differs.is_none() && !eventually_contains(&file, at, &sheet.text)? {
+                differs = Some(at);
+            }
+            at += sheet.text.len() as u64;
+            Ok::<_, StoreError>(())
+        })?;
+        let length = file.metadata().map_err(write_error)?.len();
+        // Read after the file length, so that a commit in between is no difference.
+        let should = ledger.chain_month_bytes(chain, &month)?;
+        if let Some(at) = differs.or_else(|| (length > should).then_some(should)) {
+            findings.push(format!("the file of {title} differs from the store after byte {at}"));
+        }
+    }
+    Ok(findings)
+}
+
+/// Returns true if the file has these bytes at the offset, or gets them within a second.
+fn eventually_contains(file: &File, at: u64, text: &[u8]) -> Result<bool, StoreError> {
+    for _ in 0..READ_ATTEMPTS {
+        if contains_at(file, at, text)? {
+            return Ok(true);
+        }
+        if file.metadata().map_err(write_error)?.len() >= at + text.len() as u64 {
+            return contains_at(file, at, text);
+        }
+        std::thread::sleep(READ_PAUSE);
+    }
+    Ok(false)
+}
+
+/// Returns the month of a file for messages, with its chain if there are several.
+pub(super) fn file_title(chain: u32, month: &str) -> String {
+    if chain == 0 { month.to_owned() } else { format!("{month}, chain {chain}") }
+}

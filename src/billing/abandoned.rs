@@ -1,0 +1,83 @@
+//! Reservations that the writer of another chain left open: they are voided in their own chain, so that each chain is whole
+//! by itself. A process that writes alone does it for all chains at its start; a member of a fleet for the chains of
+//! dead members.
+
+use super::recovery::{open_reservations, push_voids};
+use super::write_queue::WriteQueue;
+use super::{Ledger, writer};
+use crate::time::clock::SteadyClock;
+use penstock_core::entry_number::sequence_of;
+use penstock_storage::StoreError;
+use penstock_storage::ledger::{ChainClaim, LedgerStore, LedgerTip};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Voids the open reservations of all other chains, if no other process writes.
+///
+/// # Errors
+/// Returns a sentence for the operator if a chain cannot be read or written.
+pub(super) fn void_other_chains(store: &LedgerStore, clock: SteadyClock) -> Result<(), String> {
+    if store.claim().is_some() {
+        return Ok(());
+    }
+    for (chain, tip) in store.chains().map_err(to_message)? {
+        if chain != store.chain() && has_open(&tip) {
+            let other = store.chain_without_writer(chain).map_err(to_message)?;
+            void_open(Arc::new(other), clock)?;
+        }
+    }
+    Ok(())
+}
+
+impl Ledger {
+    /// Voids the open reservations of the chains whose writers are dead; returns their number. For a member of a fleet,
+    /// after it has buried another. Blocks.
+    ///
+    /// # Errors
+    /// Returns a sentence for the operator if a chain cannot be read or written.
+    pub fn void_abandoned(&self) -> Result<u64, String> {
+        let Some(own) = self.store.claim() else { return Ok(0) };
+        let mut voided = 0;
+        for (chain, tip) in self.store.chains().map_err(to_message)? {
+            if chain == own.chain() || !has_open(&tip) {
+                continue;
+            }
+            let claim = ChainClaim::take_abandoned(self.store.store(), chain, own.strand());
+            let Some(claim) = claim.map_err(to_message)? else { continue };
+            let ended = void_open(Arc::new(self.store.abandoned_chain(claim)), self.clock);
+            // Also after a failure: whoever claims the chain next ends the rest.
+            let released = claim.release(self.store.store());
+            voided += ended?;
+            released.map_err(to_message)?;
+        }
+        Ok(voided)
+    }
+}
+
+/// Returns true if a chain may have an open reservation.
+const fn has_open(tip: &LedgerTip) -> bool {
+    tip.first_open <= tip.seq
+}
+
+/// Voids the open reservations of the chain that `store` writes; returns their number.
+fn void_open(store: Arc<LedgerStore>, clock: SteadyClock) -> Result<u64, String> {
+    let open = open_reservations(&store).map_err(to_message)?;
+    if open.is_empty() {
+        return Ok(0);
+    }
+    let tip = store.tip().map_err(to_message)?;
+    let queue = Arc::new(WriteQueue::new(Duration::ZERO, tip.map_or(0, |tip| sequence_of(tip.seq))));
+    let count = open.len() as u64;
+    push_voids(&queue, &open, clock);
+    queue.close();
+    let writer = writer::start_writer(store.clone(), tip, Vec::new(), open, queue)?;
+    if writer.join().is_err() || !open_reservations(&store).map_err(to_message)?.is_empty() {
+        return Err("The ledger cannot be used: the reservations of a crash cannot be voided.".to_owned());
+    }
+    Ok(count)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn to_message(error: StoreError) -> String {
+    format!("The ledger cannot be used: {error}.")
+}

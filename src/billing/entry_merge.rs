@@ -1,0 +1,122 @@
+//! Entries of all chains in the order of time, with one page of blocks of each chain in memory.
+
+use super::report::{ReportError, parse_entry};
+use penstock_core::entry_number::chain_start;
+use penstock_ledger::{LedgerEntry, lines};
+use penstock_storage::ledger::{EntryBlock, LedgerStore};
+use std::ops::Range;
+
+/// Number of blocks that are read of a chain at a time.
+const PAGE_BLOCKS: usize = 64;
+
+/// Reader of one chain.
+struct ChainReader<'a> {
+    store: &'a LedgerStore,
+    /// Months that follow the current one.
+    months: std::vec::IntoIter<String>,
+    month: Option<String>,
+    /// Number of the last entry of the blocks read so far.
+    read: u64,
+    /// Number of the entry before the first one to return.
+    after: u64,
+    blocks: std::vec::IntoIter<EntryBlock>,
+    /// Text of the current block, and the offset of its next line.
+    text: Vec<u8>,
+    offset: usize,
+    /// Next entry, and its line in the text; `None` at the end.
+    head: Option<(LedgerEntry, Range<usize>)>,
+}
+
+impl<'a> ChainReader<'a> {
+    fn open(store: &'a LedgerStore, months: Vec<String>, after: u64) -> Result<Self, ReportError> {
+        let (months, blocks) = (months.into_iter(), Vec::new().into_iter());
+        let (text, offset, month, head) = (Vec::new(), 0, None, None);
+        let mut reader = Self { store, months, month, read: after, after, blocks, text, offset, head };
+        reader.advance()?;
+        Ok(reader)
+    }
+
+    /// Reads the next entry.
+    fn advance(&mut self) -> Result<(), ReportError> {
+        self.head = None;
+        loop {
+            let rest = self.text.get(self.offset..).unwrap_or_default();
+            if let Some(line) = lines(rest).next() {
+                let entry = parse_entry(line)?;
+                let range = self.offset..self.offset + line.len();
+                self.offset = range.end;
+                if entry.seq > self.after {
+                    self.head = Some((entry, range));
+                    return Ok(());
+                }
+            } else if !self.advance_block()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads the next block; returns false at the end.
+    fn advance_block(&mut self) -> Result<bool, ReportError> {
+        loop {
+            if let Some(block) = self.blocks.next() {
+                (self.read, self.text, self.offset) = (block.last, block.text, 0);
+                return Ok(true);
+            }
+            if let Some(month) = &self.month {
+                let (blocks, _) = self.store.month_blocks_of(month, self.read, PAGE_BLOCKS)?;
+                let blocks: Vec<EntryBlock> = blocks.collect::<Result<_, _>>()?;
+                if !blocks.is_empty() {
+                    self.blocks = blocks.into_iter();
+                    continue;
+                }
+            }
+            self.month = self.months.next();
+            if self.month.is_none() {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// Entries of several chains, merged by time and number.
+pub(super) struct EntryMerge<'a> {
+    readers: Vec<ChainReader<'a>>,
+    /// Reader of the entry returned last.
+    taken: Option<usize>,
+}
+
+impl<'a> EntryMerge<'a> {
+    /// Reads the entries of one month, or of all, after the given numbers: one for each chain.
+    pub(super) fn open(
+        store: &'a LedgerStore,
+        month: Option<&str>,
+        starts: &[u64],
+    ) -> Result<Self, ReportError> {
+        let months = match month {
+            Some(month) => vec![month.to_owned()],
+            None => store.months()?,
+        };
+        let readers = starts.iter().map(|after| ChainReader::open(store, months.clone(), *after));
+        Ok(Self { readers: readers.collect::<Result<_, _>>()?, taken: None })
+    }
+
+    /// Returns the next entry and its line.
+    pub(super) fn next_entry(&mut self) -> Result<Option<(LedgerEntry, &[u8])>, ReportError> {
+        if let Some(reader) = self.taken.take().and_then(|index| self.readers.get_mut(index)) {
+            reader.advance()?;
+        }
+        let heads = self.readers.iter().enumerate().filter_map(|(index, reader)| {
+            reader.head.as_ref().map(|(entry, _)| (entry.at, entry.seq, index))
+        });
+        let Some((_, _, index)) = heads.min() else { return Ok(None) };
+        self.taken = Some(index);
+        let Some(reader) = self.readers.get_mut(index) else { return Ok(None) };
+        let Some((entry, line)) = reader.head.take() else { return Ok(None) };
+        Ok(Some((entry, reader.text.get(line).unwrap_or_default())))
+    }
+}
+
+/// Returns the numbers before the first entries of all chains.
+pub(super) fn chain_starts(store: &LedgerStore) -> Result<Vec<u64>, ReportError> {
+    Ok(store.chains()?.into_iter().map(|(chain, _)| chain_start(chain)).collect())
+}

@@ -1,0 +1,76 @@
+//! Pages of the ledger's entries: the entries of all chains in the order of time. All calls block.
+
+use super::entry_merge::EntryMerge;
+use super::report::{ReportError, find};
+use penstock_core::entry_number::{chain_of, chain_start};
+use penstock_storage::ledger::{LedgerStore, LedgerTip};
+
+/// Approximate page size in bytes.
+const PAGE_BYTES: usize = 512 * 1024;
+
+/// Maximum number of entry numbers of a position.
+pub const MAX_POSITIONS: usize = 1_000;
+
+/// Parses a position: numbers of entries, with commas between them; `None` for other text.
+#[must_use]
+pub fn parse_position(text: &str) -> Option<Vec<u64>> {
+    let numbers: Option<Vec<u64>> = text.split(',').map(|number| number.trim().parse().ok()).collect();
+    numbers.filter(|numbers| numbers.len() <= MAX_POSITIONS)
+}
+
+/// Reads a page of the ledger's text after a position, and the number of its last entry; `None` at the end.
+///
+/// A position is one number: that of an entry, and the page continues in the order of time. Or it is several, with 0 for no
+/// entry: the page has of each chain what follows the highest number of that chain, so that no entry is missed that a
+/// gateway records with an earlier time than the entries of another.
+///
+/// # Errors
+/// Returns an error if the store cannot be read.
+pub fn page_text(store: &LedgerStore, position: &[u64]) -> Result<Option<(Vec<u8>, u64)>, ReportError> {
+    let starts = page_starts(store, position)?;
+    let mut merge = EntryMerge::open(store, None, &starts)?;
+    let (mut text, mut last) = (Vec::new(), None);
+    while text.len() <= PAGE_BYTES {
+        let Some((entry, line)) = merge.next_entry()? else { break };
+        text.extend_from_slice(line);
+        last = Some(entry.seq);
+    }
+    Ok(last.map(|last| (text, last)))
+}
+
+/// Returns the number for each chain after which a page begins.
+fn page_starts(store: &LedgerStore, position: &[u64]) -> Result<Vec<u64>, ReportError> {
+    let chains = store.chains()?;
+    let [number] = position else {
+        let given = |chain: u32| position.iter().copied().filter(|number| chain_of(*number) == chain).max();
+        let start = |(chain, _): (u32, LedgerTip)| given(chain).unwrap_or_else(|| chain_start(chain));
+        return Ok(chains.into_iter().map(start).collect());
+    };
+    if *number == 0 || chains.len() < 2 {
+        let start = |(chain, _): (u32, LedgerTip)| chain_start(chain).max(*number);
+        return Ok(chains.into_iter().map(start).collect());
+    }
+    // An unknown number is behind all entries.
+    let time = find(store, *number)?.map_or((u64::MAX, u64::MAX), |entry| (entry.at, entry.seq));
+    chains
+        .into_iter()
+        .map(
+            |(chain, tip)| {
+                if chain == chain_of(*number) { Ok(*number) } else { last_until(store, chain, tip.seq, time) }
+            },
+        )
+        .collect()
+}
+
+/// Returns the number of the last entry of a chain that is not after a time and number; times never decrease in a chain.
+fn last_until(store: &LedgerStore, chain: u32, tip: u64, until: (u64, u64)) -> Result<u64, ReportError> {
+    let (mut low, mut high) = (chain_start(chain), tip);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        match find(store, middle)? {
+            Some(entry) if (entry.at, entry.seq) <= until => low = middle,
+            _ => high = middle - 1,
+        }
+    }
+    Ok(low)
+}

@@ -1,0 +1,53 @@
+//! Pools of a fleet by account and wallet: a member spends from its parts, and grants go to the pools.
+
+use super::entry_effects::balance_change;
+use penstock_ledger::EntryKind;
+use penstock_storage::fleet::{PoolAmount, credit_pool, energy_pool};
+use std::collections::BTreeMap;
+
+/// Changes of the pools by the entries of a draft, by the name of the pool.
+#[derive(Default)]
+pub(super) struct PoolChanges(BTreeMap<String, PoolChange>);
+
+#[derive(Default)]
+struct PoolChange {
+    /// Amount taken from the part of this process.
+    spent: i64,
+    /// Amount added to the pool.
+    credited: i64,
+}
+
+impl PoolChanges {
+    /// Adds the movement of an entry: charges are spent, grants and corrections are credited.
+    pub(super) fn add(&mut self, account: &str, kind: &EntryKind) {
+        let Some(Some(change)) = balance_change(kind) else { return };
+        let pools = [(credit_pool(account), change.credits), (energy_pool(account), change.energy)];
+        for (pool, amount) in pools.into_iter().filter(|(_, amount)| *amount != 0) {
+            let pool = self.0.entry(pool).or_default();
+            if matches!(kind, EntryKind::Settle { .. }) {
+                pool.spent = pool.spent.saturating_sub(amount);
+            } else {
+                pool.credited = pool.credited.saturating_add(amount);
+            }
+        }
+    }
+
+    /// Maximum number of operations for the changes.
+    pub(super) fn operations(&self) -> usize {
+        2 * self.0.len()
+    }
+
+    /// Returns the spent and the credited amounts.
+    pub(super) fn into_amounts(self) -> (Vec<PoolAmount>, Vec<PoolAmount>) {
+        let (mut spent, mut credited) = (Vec::new(), Vec::new());
+        for (pool, change) in self.0 {
+            if change.spent != 0 {
+                spent.push(PoolAmount { pool: pool.clone(), amount: change.spent });
+            }
+            if change.credited != 0 {
+                credited.push(PoolAmount { pool, amount: change.credited });
+            }
+        }
+        (spent, credited)
+    }
+}

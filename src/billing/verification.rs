@@ -1,0 +1,303 @@
+//! Verification of the ledger: the entries of each chain, the balances and the replica. A reserve ends in its own chain, a
+//! balance is the sum over all chains. All calls block.
+
+use super::report::ReportError;
+use penstock_core::entry_number::{chain_of, sequence_of};
+use penstock_ledger::{BalanceFold, HashChain, UtcMonth, lines};
+use penstock_storage::StoreError;
+use penstock_storage::ledger::{BalanceRecord, EntryBlock, LedgerStore};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Maximum number of findings.
+const MAX_FINDINGS: usize = 100;
+/// Maximum number of tries to read a balance that changes meanwhile.
+const MAX_REREADS: u32 = 1_000;
+
+/// Result of a ledger verification.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LedgerVerification {
+    /// Number of valid entries.
+    pub entries: u64,
+    /// Number of accounts with entries.
+    pub accounts: usize,
+    /// Number of open reservations.
+    pub open: usize,
+    /// Number of the first invalid entry, and the reason.
+    pub invalid_entry: Option<(u64, String)>,
+    /// Balances that differ from the sum of the entries.
+    pub balances: Vec<String>,
+    /// Differences between the replica files and the store.
+    pub copy: Vec<String>,
+}
+
+impl LedgerVerification {
+    /// Returns true if there is no problem.
+    #[must_use]
+    pub const fn is_intact(&self) -> bool {
+        self.invalid_entry.is_none() && self.balances.is_empty() && self.copy.is_empty()
+    }
+
+    /// Returns the result as JSON.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        json!({
+            "good": self.is_intact(),
+            "entries": self.entries,
+            "accounts": self.accounts,
+            "open_reserves": self.open,
+            "first_misfit": self.invalid_entry.as_ref().map(|(entry, why)| json!({ "entry": entry, "why": why })),
+            "balances": self.balances,
+            "second_copy": self.copy,
+        })
+    }
+}
+
+/// Verified entries of one chain.
+struct VerifiedChain {
+    chain: HashChain,
+    books: BalanceFold,
+}
+
+/// Verified entries of all chains.
+struct VerifiedFold<'a> {
+    chains: BTreeMap<u32, VerifiedChain>,
+    /// Callback with the number of entries of each valid block.
+    on_entries: &'a mut dyn FnMut(u64),
+}
+
+/// Number of an invalid entry, and the reason.
+type Misfit = (u64, String);
+
+impl VerifiedChain {
+    fn new(chain: u32) -> Self {
+        Self { chain: HashChain::of_chain(chain), books: BalanceFold::of_chain(chain) }
+    }
+
+    /// Adds a block; returns the number of its entries.
+    fn add_block(&mut self, block: &EntryBlock) -> Result<u64, Misfit> {
+        let (month, before) = (&block.month, self.chain.seq);
+        for line in lines(&block.text) {
+            let number = self.chain.seq + 1;
+            let fits =
+                self.chain.verify_next(line).and_then(|entry| self.books.apply(&entry).map(|()| entry.at));
+            let at = fits.map_err(|why| (number, why.to_string()))?;
+            if UtcMonth::from_unix(at).to_string() != *month {
+                return Err((number, format!("it is stored in the month {month} and dated in another")));
+            }
+        }
+        if block.last == self.chain.seq {
+            Ok(self.chain.seq - before)
+        } else {
+            Err((block.last, "its block is incomplete".to_owned()))
+        }
+    }
+}
+
+impl VerifiedFold<'_> {
+    /// Adds the entries of all chains after the last ones.
+    fn add_new_entries(&mut self, store: &LedgerStore) -> Result<Option<Misfit>, ReportError> {
+        let mut numbers: BTreeSet<u32> = self.chains.keys().copied().collect();
+        numbers.extend(store.chains()?.into_iter().map(|(chain, _)| chain));
+        for number in numbers {
+            if let Some(misfit) = self.add_chain_entries(store, number)? {
+                return Ok(Some(misfit));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds the entries of one chain after the last one.
+    fn add_chain_entries(&mut self, store: &LedgerStore, number: u32) -> Result<Option<Misfit>, ReportError> {
+        enum Stop {
+            Store(StoreError),
+            Misfit(Misfit),
+        }
+        impl From<StoreError> for Stop {
+            fn from(error: StoreError) -> Self {
+                Self::Store(error)
+            }
+        }
+        let fold = self.chains.entry(number).or_insert_with(|| VerifiedChain::new(number));
+        let on_entries = &mut self.on_entries;
+        let read = store.for_each_block(fold.chain.seq, |block| {
+            on_entries(fold.add_block(block).map_err(Stop::Misfit)?);
+            Ok(())
+        });
+        match read {
+            Ok(()) => Ok(None),
+            Err(Stop::Misfit(misfit)) => Ok(Some(misfit)),
+            Err(Stop::Store(error)) => Err(error.into()),
+        }
+    }
+
+    /// Number of the last entry of each chain.
+    fn ends(&self) -> Vec<(u32, u64)> {
+        let ends = self.chains.iter().map(|(number, fold)| (*number, fold.chain.seq));
+        ends.filter(|(_, seq)| sequence_of(*seq) > 0).collect()
+    }
+
+    /// Balance of an account over all chains; `None` beyond 64 bits.
+    fn balance(&self, account: &str) -> Option<BalanceRecord> {
+        let (mut credits, mut energy) = (0_i128, 0_i128);
+        for fold in self.chains.values() {
+            let sums = fold.books.account(account);
+            credits += i128::from(sums.credits.amount);
+            energy += i128::from(sums.energy.amount);
+        }
+        Some(BalanceRecord { credits: i64::try_from(credits).ok()?, energy: i64::try_from(energy).ok()? })
+    }
+
+    fn accounts(&self) -> BTreeSet<Arc<str>> {
+        self.chains.values().flat_map(|fold| fold.books.accounts().keys().cloned()).collect()
+    }
+}
+
+/// Verifies the ledger from the first entry: the hash chains, each balance, the replica files. It may be
+/// written to meanwhile.
+///
+/// # Errors
+/// Returns an error if the store cannot be read.
+pub fn verify(store: &LedgerStore) -> Result<LedgerVerification, ReportError> {
+    verify_with(store, &mut |_| {})
+}
+
+/// Verifies like [`verify`], with a callback for each portion of entries.
+///
+/// # Errors
+/// Returns the errors of [`verify`].
+pub fn verify_with(
+    store: &LedgerStore,
+    read: &mut dyn FnMut(u64),
+) -> Result<LedgerVerification, ReportError> {
+    let mut fold = VerifiedFold { chains: BTreeMap::new(), on_entries: read };
+    let mut proof =
+        LedgerVerification { invalid_entry: fold.add_new_entries(store)?, ..LedgerVerification::default() };
+    if proof.invalid_entry.is_none() {
+        proof.invalid_entry = check_tips(store, &mut fold)?;
+    }
+    if proof.invalid_entry.is_none() {
+        proof.invalid_entry = check_corrections(store, &mut fold)?;
+    }
+    if proof.invalid_entry.is_none() {
+        check_balances(store, &mut fold, &mut proof)?;
+        proof.copy = store.compare_replica()?;
+    }
+    proof.entries = fold.chains.values().map(|fold| sequence_of(fold.books.seq())).sum();
+    proof.accounts = fold.accounts().iter().filter(|name| !name.is_empty()).count();
+    proof.open = fold.chains.values().map(|fold| fold.books.open().len()).sum();
+    Ok(proof)
+}
+
+/// Checks that each tip is the end of its chain.
+fn check_tips(store: &LedgerStore, fold: &mut VerifiedFold<'_>) -> Result<Option<Misfit>, ReportError> {
+    let numbers: Vec<u32> = fold.chains.keys().copied().chain([0]).collect();
+    for number in numbers {
+        if let Some(misfit) = check_tip(store, fold, number)? {
+            return Ok(Some(misfit));
+        }
+    }
+    Ok(None)
+}
+
+fn check_tip(
+    store: &LedgerStore,
+    fold: &mut VerifiedFold<'_>,
+    number: u32,
+) -> Result<Option<Misfit>, ReportError> {
+    let before_first = HashChain::of_chain(number);
+    for _ in 0..MAX_REREADS {
+        let tip = store.chain_tip(number)?;
+        if let Some(misfit) = fold.add_chain_entries(store, number)? {
+            return Ok(Some(misfit));
+        }
+        if store.chain_tip(number)? == tip {
+            let tip = tip.map_or(before_first, |tip| HashChain { seq: tip.seq, hash: tip.hash });
+            let end = fold.chains.get(&number).map_or(before_first, |fold| fold.chain);
+            let missing = || (end.seq + 1, format!("entries up to {} are missing", tip.seq));
+            return Ok((end != tip).then(missing));
+        }
+    }
+    Ok(None)
+}
+
+/// Checks that the entries that are corrected by another chain exist, and that each is corrected once.
+fn check_corrections(
+    store: &LedgerStore,
+    fold: &mut VerifiedFold<'_>,
+) -> Result<Option<Misfit>, ReportError> {
+    let all = fold.chains.iter().flat_map(|(chain, fold)| {
+        let corrected = fold.books.corrected().iter();
+        corrected.map(move |of| (*of, *chain))
+    });
+    let mut all: Vec<(u64, u32)> = all.collect();
+    all.sort_unstable();
+    for pair in all.windows(2) {
+        if let [(of, _), (same, _)] = pair
+            && of == same
+        {
+            return Ok(Some((*of, "two entries correct it".to_owned())));
+        }
+    }
+    for (of, _) in all.into_iter().filter(|(of, chain)| chain_of(*of) != *chain) {
+        let exists =
+            |fold: &VerifiedFold<'_>| fold.chains.get(&chain_of(of)).is_some_and(|end| end.chain.seq >= of);
+        // It may have been written after its chain was read.
+        if !exists(fold)
+            && let Some(misfit) = fold.add_chain_entries(store, chain_of(of))?
+        {
+            return Ok(Some(misfit));
+        }
+        if !exists(fold) {
+            return Ok(Some((of, "an entry corrects it, and it does not exist".to_owned())));
+        }
+    }
+    Ok(None)
+}
+
+fn check_balances(
+    store: &LedgerStore,
+    fold: &mut VerifiedFold<'_>,
+    proof: &mut LedgerVerification,
+) -> Result<(), ReportError> {
+    let mut names = fold.accounts();
+    names.extend(store.balances()?.into_iter().map(|(name, _)| Arc::from(name)));
+    for name in names {
+        let Some((stored, ends)) = stable_balance(store, &name)? else { continue };
+        if ends != fold.ends()
+            && let Some(misfit) = fold.add_new_entries(store)?
+        {
+            proof.invalid_entry = Some(misfit);
+            return Ok(());
+        }
+        if ends != fold.ends() {
+            // Skipped, since entries were written between the reads.
+            continue;
+        }
+        if Some(stored.unwrap_or_default()) != fold.balance(&name) && proof.balances.len() < MAX_FINDINGS {
+            proof.balances.push(format!("the balance of {name} is not the sum of its entries"));
+        }
+    }
+    Ok(())
+}
+
+/// Balance, and the last entries of the chains that it includes.
+type StableBalance = Option<(Option<BalanceRecord>, Vec<(u32, u64)>)>;
+
+/// Reads a balance, and the number of the last entry of each chain that it includes.
+fn stable_balance(store: &LedgerStore, name: &str) -> Result<StableBalance, StoreError> {
+    let ends = || -> Result<Vec<(u32, u64)>, StoreError> {
+        Ok(store.chains()?.into_iter().map(|(chain, tip)| (chain, tip.seq)).collect())
+    };
+    let mut before = ends()?;
+    for _ in 0..MAX_REREADS {
+        let balance = store.balance(name)?;
+        let after = ends()?;
+        if before == after {
+            return Ok(Some((balance, after)));
+        }
+        before = after;
+    }
+    Ok(None)
+}

@@ -1,0 +1,215 @@
+//! Commit of a draft: tried until the store has it, or the writer may not write any more.
+
+use super::super::entry_effects::corrected_amount;
+use super::super::group_builder::{DraftedAdjustment, GroupBuilder};
+use super::super::side_rows;
+use super::super::write_op::{AdjustmentError, AdminAdjustment};
+use super::super::write_queue::CommittedGroup;
+use super::LedgerWriter;
+use crate::telemetry::log;
+use penstock_core::entry_number::sequence_of;
+use penstock_ledger::EntryKind;
+use penstock_storage::StoreError;
+use penstock_storage::ledger::{CommitConflict, LedgerCommit, LedgerTip};
+use std::time::Duration;
+
+/// Pause before a retry.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
+/// Number of retries at the end of the process.
+const LAST_TRIES: u32 = 4;
+
+/// Outcome of the attempts to commit a group.
+enum CommitOutcome {
+    /// Group that is in the store; true if the replica has it too.
+    Written(bool),
+    /// Group that is not in the store, because other commits used these names, with the numbers of their entries.
+    NamesUsed(Vec<(String, u64)>),
+    /// Group that will not be written by this process.
+    Lost,
+}
+
+/// Reason for another attempt, and for none.
+enum FailedAttempt {
+    Retry(String),
+    Repeat,
+    End(CommitOutcome),
+}
+
+impl LedgerWriter {
+    /// Commits the draft; returns false if that is impossible and the writer ends.
+    pub(super) fn commit(&mut self) -> bool {
+        loop {
+            let mut draft = std::mem::take(&mut self.draft);
+            let mut copied = true;
+            let moved = !draft.blocks.is_empty();
+            if moved || !draft.rows.is_empty() {
+                let mut group = self.to_commit(&mut draft);
+                match self.append_group(&mut group, &mut draft) {
+                    CommitOutcome::Written(is_copied) => copied = is_copied,
+                    CommitOutcome::NamesUsed(used) => {
+                        self.redraft(group, draft, used);
+                        continue;
+                    }
+                    CommitOutcome::Lost => return false,
+                }
+                if moved {
+                    self.tip = Some(group.new_tip);
+                    self.rollups.mark_written();
+                }
+            }
+            self.queue.on_committed(&CommittedGroup {
+                bytes: draft.queued_bytes,
+                exposed: draft.exposed,
+                copied,
+                open: self.open.len() as u64,
+                entries: sequence_of(self.chain.seq),
+            });
+            reply_to_all(draft);
+            return true;
+        }
+    }
+
+    fn to_commit(&self, draft: &mut GroupBuilder) -> LedgerCommit {
+        let after = LedgerTip {
+            seq: self.chain.seq,
+            hash: self.chain.hash,
+            at: self.at,
+            first_open: self.open.oldest_seq().unwrap_or(self.chain.seq + 1),
+            // Incomplete rollups stay so until they are rebuilt.
+            rollups: self.tip.is_none_or(|tip| tip.rollups),
+        };
+        let (spent, credited) = draft.pool_amounts();
+        LedgerCommit {
+            previous_tip: self.tip,
+            new_tip: if draft.blocks.is_empty() { self.tip.unwrap_or_default() } else { after },
+            blocks: std::mem::take(&mut draft.blocks),
+            balance_changes: std::mem::take(&mut draft.balance_changes).into_iter().collect(),
+            names: std::mem::take(&mut draft.names),
+            extra_rows: std::mem::take(&mut draft.rows),
+            spent,
+            credited,
+            ..LedgerCommit::default()
+        }
+    }
+
+    /// Retries until the store has committed the group, or never will.
+    fn append_group(&mut self, group: &mut LedgerCommit, draft: &mut GroupBuilder) -> CommitOutcome {
+        let mut tries = LAST_TRIES;
+        let mut logged = false;
+        self.queue.set_busy(true);
+        loop {
+            let appended = self.add_rollups(group).and_then(|()| self.store.append(group));
+            let failed = match appended {
+                Ok(appended) => {
+                    self.queue.set_busy(false);
+                    self.lag_log.log_change(appended.copied, &self.store);
+                    return CommitOutcome::Written(appended.copied);
+                }
+                Err(error) => self.on_failure(error, group, &mut draft.rows_per_op),
+            };
+            let why = match failed {
+                FailedAttempt::Retry(why) => why,
+                FailedAttempt::Repeat => continue,
+                FailedAttempt::End(outcome) => {
+                    self.queue.set_busy(false);
+                    return outcome;
+                }
+            };
+            self.queue.set_failing();
+            // Callers of adjustments get an error now; the adjustments stay in the group and count once
+            // it is written.
+            draft.adjustments_mut().for_each(drop_reply);
+            if !logged {
+                log::event(log::error(), "ledger_not_written", &[("why", &why)]);
+                logged = true;
+            }
+            if !self.queue.pause(RETRY_PAUSE) {
+                tries -= 1;
+                std::thread::sleep(RETRY_PAUSE);
+                if tries == 0 {
+                    log::event(log::error(), "ledger_lost", &[("why", &why)]);
+                    return CommitOutcome::Lost;
+                }
+            }
+        }
+    }
+
+    /// Adds the changed rollups to a group: as new values for a process that writes alone, as changes for one of several.
+    fn add_rollups(&mut self, group: &mut LedgerCommit) -> Result<(), StoreError> {
+        if self.store.claim().is_some() {
+            let changes = self.rollups.changes(&self.store)?;
+            (group.rollups, group.rollup_changes) = (changes.replaced, changes.added);
+        } else {
+            group.rollups = self.rollups.changed_values(&self.store)?;
+        }
+        // A start rebuilds rollups that are not complete.
+        group.new_tip.rollups &= !self.rollups.is_damaged();
+        Ok(())
+    }
+
+    fn on_failure(
+        &mut self,
+        error: StoreError,
+        group: &mut LedgerCommit,
+        rows_per_op: &mut Vec<usize>,
+    ) -> FailedAttempt {
+        match error {
+            StoreError::Guard { .. } => match self.store.conflict_of(group) {
+                Ok(CommitConflict::Fenced) => FailedAttempt::End(self.fence()),
+                Ok(CommitConflict::Names(used)) => FailedAttempt::End(CommitOutcome::NamesUsed(used)),
+                Ok(CommitConflict::Fences(_) | CommitConflict::Passed) | Err(_) => {
+                    FailedAttempt::Retry(error.to_string())
+                }
+            },
+            StoreError::InUse { .. } if self.store.claim().is_some() => FailedAttempt::End(self.fence()),
+            error if side_rows::is_permanent(&error) && !group.extra_rows.is_empty() => {
+                let rows = side_rows::drop_rejected_rows(group, rows_per_op).to_string();
+                let what = [("rows", rows.as_str()), ("why", &error.to_string())];
+                log::event(log::error(), "ledger_rows_dropped", &what);
+                FailedAttempt::Repeat
+            }
+            error => {
+                if matches!(error, StoreError::Corrupt { .. }) && self.store.claim().is_some() {
+                    // It may be a rollup that changes are added to: an unreadable one is replaced.
+                    self.rollups.forget_stored();
+                }
+                FailedAttempt::Retry(error.to_string())
+            }
+        }
+    }
+
+    /// Ends the writing, because other gateways took this one for dead and may have its chain.
+    fn fence(&self) -> CommitOutcome {
+        self.queue.set_fenced();
+        log::event(log::error(), "ledger_fenced", &[]);
+        CommitOutcome::Lost
+    }
+}
+
+/// Answers the caller of an adjustment whose outcome is unknown.
+fn drop_reply(adjustment: &mut AdminAdjustment) {
+    let (dropped_reply, _) = std::sync::mpsc::channel();
+    std::mem::replace(&mut adjustment.reply, dropped_reply).send(Err(AdjustmentError::OutcomeUnknown)).ok();
+}
+
+/// Applies the committed adjustments of a draft and answers their callers.
+fn reply_to_all(draft: GroupBuilder) {
+    for DraftedAdjustment { adjustment, seq, .. } in draft.adjustments {
+        apply_adjustment(&adjustment);
+        adjustment.reply.send(Ok(seq)).ok();
+    }
+    for (adjustment, seq) in draft.duplicates {
+        adjustment.reply.send(Err(AdjustmentError::Duplicate(seq))).ok();
+    }
+}
+
+/// Applies a committed adjustment to the balance in memory.
+fn apply_adjustment(adjustment: &AdminAdjustment) {
+    match &adjustment.act {
+        EntryKind::Grant { wallet, amount, .. } => adjustment.balance.credit(*wallet, *amount),
+        act @ EntryKind::Correct { wallet, .. } => {
+            adjustment.balance.credit(*wallet, corrected_amount(act).unwrap_or(0))
+        }
+        _ => {}
+    }
+}

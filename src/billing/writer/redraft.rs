@@ -1,0 +1,109 @@
+//! Second draft of a group whose names other gateways have used meanwhile: without the entries of these names, and with the
+//! numbers and hashes of the others that follow from that. The store has nothing of the first draft.
+
+use super::super::group_builder::{DraftedAdjustment, GroupBuilder};
+use super::super::write_op::{AdjustmentError, AdminAdjustment};
+use super::{LedgerWriter, chain_end};
+use crate::telemetry::log;
+use penstock_ledger::{EntryKind, HashChain, LedgerEntry, lines};
+use penstock_storage::ledger::LedgerCommit;
+use std::collections::{HashMap, HashSet};
+
+/// First draft that is replaced.
+struct FirstDraft {
+    /// Names that are used, with the numbers of their entries.
+    used: HashMap<String, u64>,
+    /// Names of the draft.
+    names: HashSet<String>,
+    /// Adjustments of the draft by the numbers of their entries.
+    adjustments: HashMap<u64, DraftedAdjustment>,
+    /// Numbers of the adjustments' entries after the second draft, by those of the first.
+    numbers: HashMap<u64, AdjustmentEntry>,
+}
+
+/// Entry of an adjustment after the second draft.
+enum AdjustmentEntry {
+    /// Entry in the draft.
+    Drafted(u64),
+    /// Entry of another commit, which used the name first.
+    Used(u64),
+}
+
+impl LedgerWriter {
+    /// Replaces a group by a draft without the entries whose names are used. Adjustments of such names are answered.
+    pub(super) fn redraft(&mut self, group: LedgerCommit, draft: GroupBuilder, used: Vec<(String, u64)>) {
+        self.take_back(&group);
+        let mut first = FirstDraft {
+            used: used.into_iter().collect(),
+            names: group.names.into_iter().map(|(name, _)| name).collect(),
+            adjustments: draft.adjustments.into_iter().map(|drafted| (drafted.seq, drafted)).collect(),
+            numbers: HashMap::new(),
+        };
+        self.draft = GroupBuilder {
+            rows: group.extra_rows,
+            rows_per_op: draft.rows_per_op,
+            row_bytes: draft.row_bytes,
+            queued_bytes: draft.queued_bytes,
+            exposed: draft.exposed,
+            ..GroupBuilder::default()
+        };
+        for line in group.blocks.iter().flat_map(|block| lines(&block.text)) {
+            match HashChain::parse_unverified(line) {
+                Ok((entry, _)) => self.redraft_entry(entry, &mut first),
+                Err(_) => log::event(log::error(), "ledger_entry_lost", &[("account", "")]),
+            }
+        }
+        for (adjustment, seq) in draft.duplicates {
+            match first.numbers.get(&seq) {
+                Some(AdjustmentEntry::Drafted(seq)) => self.draft.duplicates.push((adjustment, *seq)),
+                Some(AdjustmentEntry::Used(number)) => reply_used(&adjustment, *number),
+                None => drop(adjustment.reply.send(Err(AdjustmentError::InvalidAmount))),
+            }
+        }
+    }
+
+    /// Returns to the state before the first draft, except for the open reservations: entries that are applied again
+    /// replace theirs, and those of the dropped ones have none.
+    fn take_back(&mut self, group: &LedgerCommit) {
+        self.chain = chain_end(&self.store, self.tip);
+        self.at = self.tip.map_or(0, |tip| tip.at);
+        for (account, change) in &group.balance_changes {
+            if let Some(balance) = self.balances.get_mut(account) {
+                balance.credits = balance.credits.saturating_sub(change.credits);
+                balance.energy = balance.energy.saturating_sub(change.energy);
+            }
+        }
+        self.rollups.discard_changes();
+    }
+
+    fn redraft_entry(&mut self, entry: LedgerEntry, first: &mut FirstDraft) {
+        let LedgerEntry { seq, at, account, kind } = entry;
+        if let Some(drafted) = first.adjustments.remove(&seq) {
+            let DraftedAdjustment { adjustment, corrected, .. } = drafted;
+            let used = adjustment.names.iter().find_map(|name| first.used.get(name));
+            let number = match used {
+                Some(number) => {
+                    reply_used(&adjustment, *number);
+                    Some(AdjustmentEntry::Used(*number))
+                }
+                None => self.draft_adjustment(adjustment, corrected).map(AdjustmentEntry::Drafted),
+            };
+            first.numbers.extend(number.map(|number| (seq, number)));
+            return;
+        }
+        let EntryKind::Terms { id, .. } = &kind else { return self.append_action(at, &account, kind) };
+        let name = format!("terms {id}");
+        if first.used.contains_key(&name) {
+            return;
+        }
+        if let Some(seq) = self.append_entry(at, &account, kind, None)
+            && first.names.contains(&name)
+        {
+            self.draft.names.push((name, seq));
+        }
+    }
+}
+
+fn reply_used(adjustment: &AdminAdjustment, number: u64) {
+    adjustment.reply.send(Err(AdjustmentError::Duplicate(number))).ok();
+}
