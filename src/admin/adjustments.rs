@@ -114,7 +114,7 @@ async fn handle_grant(
         Err(AdjustmentError::Duplicate(entry)) => (200, existing_entry(ledger, entry, &id, &wanted).await?),
         Err(why) => return Err(adjustment_refusal(why).with_detail("id", &*id)),
     };
-    Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry)))
+    Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry).await?))
 }
 
 /// Effect of a grant or correction, for comparison.
@@ -260,7 +260,7 @@ async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerR
         }
         (Err(why), _) => return Err(adjustment_refusal(why).with_detail("id", &*id)),
     };
-    Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry)))
+    Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry).await?))
 }
 
 /// Builds the ledger act that corrects an entry. `unit` is the price of one unit of the wallet in EUR, for a free
@@ -308,13 +308,13 @@ fn correction_act(
     Ok((entry.account, act))
 }
 
-fn adjustment_json(ledger: &Ledger, account: &str, id: &str, entry: u64) -> Value {
-    let mut told = format::account(account, &ledger.balance(account));
+async fn adjustment_json(ledger: &Ledger, account: &str, id: &str, entry: u64) -> Result<Value, ApiError> {
+    let mut told = format::account(account, &ledger.current_balance(account).await?);
     if let Some(members) = told.as_object_mut() {
         members.insert("id".to_owned(), id.into());
         members.insert("entry".to_owned(), entry.into());
     }
-    told
+    Ok(told)
 }
 
 fn adjustment_refusal(why: AdjustmentError) -> ApiError {

@@ -38,11 +38,16 @@ pub(super) async fn requested_account(
 }
 
 /// Balances of one account or of all.
-#[must_use]
-pub fn balances(ledger: &Ledger, account: Option<&str>) -> Value {
-    let names = account.map_or_else(|| ledger.accounts(), |name| vec![name.into()]);
-    let each = names.iter().map(|name| format::account(name, &ledger.balance(name)));
-    json!({ "data": each.collect::<Vec<_>>() })
+///
+/// # Errors
+/// Returns 503 if the database of a fleet does not answer.
+pub async fn balances(ledger: &Ledger, account: Option<&str>) -> Result<Value, ApiError> {
+    let balances = match account {
+        None => ledger.current_balances().await?,
+        Some(name) => vec![(name.into(), ledger.current_balance(name).await?)],
+    };
+    let each = balances.iter().map(|(name, balance)| format::account(name, balance));
+    Ok(json!({ "data": each.collect::<Vec<_>>() }))
 }
 
 /// Statement of a month with its sums.
@@ -190,7 +195,7 @@ pub const ROUTES: &[AdminRoute] = &[
 
 async fn list(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let account = requested_account(vault, ledger, asked, &BALANCES).await?;
-    Ok(LedgerReply::Json(200, balances(ledger, account.as_deref())))
+    Ok(LedgerReply::Json(200, balances(ledger, account.as_deref()).await?))
 }
 
 async fn verify(ledger: &Ledger) -> Result<LedgerReply, ApiError> {

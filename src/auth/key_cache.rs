@@ -35,6 +35,8 @@ pub struct KeyCache {
     accounts: RwLock<FastMap<Box<str>, Arc<CachedAccount>>>,
     /// Keys whose spend has to be written.
     budgeted_principals: Mutex<Vec<Arc<Principal>>>,
+    /// Keys used since the last exchange of limits in a fleet.
+    active_principals: Mutex<Vec<Arc<Principal>>>,
     pepper: Pepper,
     clock: SteadyClock,
 }
@@ -85,6 +87,7 @@ impl KeyCache {
             principals: RwLock::default(),
             accounts: RwLock::default(),
             budgeted_principals: Mutex::default(),
+            active_principals: Mutex::default(),
             pepper: vault.pepper,
             clock,
         };
@@ -247,6 +250,22 @@ impl KeyCache {
         if !key || !account {
             self.budgeted_principals.lock().push(principal.clone());
         }
+    }
+
+    /// Marks a key as used, for the exchange of limits in a fleet.
+    pub fn mark_active(&self, principal: &Arc<Principal>) {
+        if !principal.live.active.load(Ordering::Relaxed)
+            && !principal.live.active.swap(true, Ordering::AcqRel)
+        {
+            self.active_principals.lock().push(principal.clone());
+        }
+    }
+
+    /// Takes the keys that were used since the last call.
+    pub(super) fn take_active(&self) -> Vec<Arc<Principal>> {
+        let active = std::mem::take(&mut *self.active_principals.lock());
+        active.iter().for_each(|principal| principal.live.active.store(false, Ordering::Release));
+        active
     }
 
     /// Writes the spends since the last call; blocks.

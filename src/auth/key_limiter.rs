@@ -1,7 +1,9 @@
 //! Limits of one key or one account, and their usage.
 
 use parking_lot::Mutex;
-use penstock_limits::{BudgetPeriod, LimitStatus, SpendTotals, UsageLimits, UsageMeter};
+use penstock_limits::{
+    BudgetPeriod, LimitStatus, PeerUsage, SpendTotals, UsageLimits, UsageMeter, UsageTotals,
+};
 use penstock_storage::keys::KeyLimits;
 use penstock_storage::spend::SpendRecord;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -62,6 +64,46 @@ impl KeyUsage {
     /// Undoes the last [`KeyUsage::take_spend`].
     pub fn put_back_spend(&self, before: SpendRecord) {
         self.0.lock().written = before;
+    }
+
+    /// Returns true if there is a limit.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.0.lock().limits != UsageLimits::default()
+    }
+
+    /// Returns true if there is a budget.
+    #[must_use]
+    pub fn has_budget(&self) -> bool {
+        let inner = self.0.lock();
+        inner.limits.day.is_some() || inner.limits.month.is_some()
+    }
+
+    /// Returns the totals for the other members of a fleet.
+    #[must_use]
+    pub fn totals(&self) -> UsageTotals {
+        self.0.lock().meter.totals()
+    }
+
+    /// Applies the usage of the other members of a fleet.
+    pub fn exchange(&self, peers: &PeerUsage, now: Duration) {
+        let LimiterState { limits, meter, .. } = &mut *self.0.lock();
+        meter.exchange(limits, peers, now);
+    }
+
+    /// Replaces the written spending by that of all members of a fleet; what is not written yet is added.
+    pub fn replace_written_spend(&self, written: SpendRecord, now: Duration) {
+        let mut inner = self.0.lock();
+        let within = |period| inner.meter.spend().spent_in(period, now);
+        let at = now.as_secs().max(inner.written.at);
+        let spent = SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at };
+        let total = written.with(spent.since(inner.written));
+        inner.meter.replace_spend(SpendTotals::restored(
+            total.day,
+            total.month,
+            Duration::from_secs(total.at),
+        ));
+        inner.written = written;
     }
 
     /// Returns the number of admitted requests since startup.

@@ -4,5 +4,6 @@ pub mod account_json;
 pub mod change_feed;
 pub mod key_cache;
 pub mod key_limiter;
+pub mod limit_exchange;
 pub mod password;
 pub mod principal;

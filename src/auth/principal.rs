@@ -43,6 +43,8 @@ pub(super) struct KeyState {
     pub(super) last_written_use: AtomicU64,
     /// True if its spend has to be written.
     pub(super) spend_due: AtomicBool,
+    /// True if it was used since the last exchange of limits in a fleet.
+    pub(super) active: AtomicBool,
 }
 
 /// Account in the cache.

@@ -67,6 +67,20 @@ impl AccountBalance {
         self.wallet_balance(wallet).available.load(Ordering::Acquire)
     }
 
+    /// Returns the total without regard to holds.
+    pub(super) fn total(&self, wallet: Wallet) -> i64 {
+        self.wallet_balance(wallet).balance.load(Ordering::Acquire)
+    }
+
+    /// Takes an amount away, if it is available; returns true if so.
+    pub(super) fn take_available(&self, wallet: Wallet, amount: i64) -> bool {
+        let taken = self.hold(wallet, amount, true).is_ok();
+        if taken {
+            add_saturating(&self.wallet_balance(wallet).balance, amount.saturating_neg());
+        }
+        taken
+    }
+
     /// Returns the balances for the API: held amounts count until they are settled.
     pub(super) fn snapshot(&self) -> AccountBalances {
         let balance = |wallet_balance: &AtomicBalance| {

@@ -10,14 +10,19 @@
 //! ```
 
 use super::balance::AccountBalance;
+use super::current_balance::database_away;
+use super::reserve::insufficient_credits;
 use super::{Ledger, ReserveRequest};
 use crate::fleet::FleetMember;
 use parking_lot::Mutex;
-use penstock_core::{ApiError, ErrorCode};
+use penstock_core::ApiError;
 use penstock_ledger::Wallet;
+use penstock_storage::StoreError;
 use penstock_storage::fleet::{FleetError, PoolAmount, PoolRequest, credit_pool, energy_pool};
+use penstock_storage::ledger::BalanceRecord;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longest wait of a request for a draw.
@@ -26,6 +31,8 @@ const DRAW_TIMEOUT: Duration = Duration::from_millis(300);
 const EMPTY_POOL_MEMORY: Duration = Duration::from_millis(250);
 /// Multiple of a request's price that its draw asks for.
 const DRAW_REQUESTS: i64 = 16;
+/// Maximum number of amounts that go back with one beat.
+const MAX_RETURNS: usize = 500;
 /// Part of the spending rate that a second's spending replaces: 1 / 8.
 const RATE_SHIFT: u32 = 3;
 
@@ -38,7 +45,7 @@ pub struct Leases {
     /// Amounts on their way back to the pools: repeated until the store has taken them.
     returning: Mutex<Vec<PoolAmount>>,
     /// Number of requests that had to draw.
-    dry_draws: std::sync::atomic::AtomicU64,
+    dry_draws: AtomicU64,
 }
 
 /// Lease of one wallet.
@@ -52,6 +59,8 @@ struct LeaseState {
     rate: i64,
     /// Time at which the pool was last found empty.
     empty_at: Option<Instant>,
+    /// Balance of the account at that time, leases of all members included.
+    total: i64,
 }
 
 impl LeaseState {
@@ -99,6 +108,16 @@ fn pool_name(account: &str, wallet: Wallet) -> String {
     }
 }
 
+/// Returns the wallet and the account of a pool.
+fn split_pool_name(pool: &str) -> Option<(Wallet, &str)> {
+    let (wallet, account) = pool.split_once('/')?;
+    match wallet {
+        "credits" => Some((Wallet::Credits, account)),
+        "energy" => Some((Wallet::Energy, account)),
+        _ => None,
+    }
+}
+
 impl Leases {
     /// Creates the leases of a member; `None` for a gateway that is alone.
     #[must_use]
@@ -109,8 +128,24 @@ impl Leases {
             ahead_seconds: i64::try_from(settings.ahead.as_secs()).unwrap_or(i64::MAX),
             accounts: Mutex::default(),
             returning: Mutex::default(),
-            dry_draws: std::sync::atomic::AtomicU64::new(0),
+            dry_draws: AtomicU64::new(0),
         })
+    }
+
+    /// Reads what the previous process of this member had leased, as balances by account. Blocks.
+    pub(super) fn restore(&self) -> Result<Vec<(String, BalanceRecord)>, StoreError> {
+        let mut balances: HashMap<String, BalanceRecord> = HashMap::new();
+        for PoolAmount { pool, amount } in self.member.parts()? {
+            let Some((wallet, account)) = split_pool_name(&pool) else { continue };
+            let balance = balances.entry(account.to_owned()).or_default();
+            match wallet {
+                Wallet::Credits => balance.credits = amount,
+                Wallet::Energy => balance.energy = amount,
+            }
+            let state = LeaseState { drawn: amount, ..LeaseState::default() };
+            self.accounts.lock().insert((account.into(), wallet), state);
+        }
+        Ok(balances.into_iter().collect())
     }
 
     /// Draws for a wallet and adds the amount to the balance in memory. Blocks.
@@ -129,6 +164,17 @@ impl Leases {
         state.empty_at = (drawn < least).then(Instant::now);
         balance.credit(wallet, drawn);
         Ok(drawn)
+    }
+
+    /// Notes the balance of an account whose pool is empty.
+    fn note_total(&self, account: &Arc<str>, wallet: Wallet, total: i64) {
+        let mut accounts = self.accounts.lock();
+        accounts.entry((account.clone(), wallet)).or_default().total = total;
+    }
+
+    /// Returns the balance at the time when the pool was found empty.
+    fn noted_total(&self, account: &Arc<str>, wallet: Wallet) -> i64 {
+        self.accounts.lock().get(&(account.clone(), wallet)).map_or(0, |state| state.total)
     }
 
     fn is_known_empty(&self, account: &Arc<str>, wallet: Wallet) -> bool {
@@ -151,7 +197,7 @@ impl Leases {
     /// Returns the number of requests that had to wait for a draw.
     #[must_use]
     pub fn dry_draws(&self) -> u64 {
-        self.dry_draws.load(std::sync::atomic::Ordering::Relaxed)
+        self.dry_draws.load(Ordering::Relaxed)
     }
 }
 
@@ -167,7 +213,7 @@ impl Ledger {
             return Err(database_away());
         }
         let balance = self.account_balance(account);
-        let energy = need.energy.filter(|_| true).map(|amount| (Wallet::Energy, amount.max(1)));
+        let energy = need.energy.map(|amount| (Wallet::Energy, amount.max(1)));
         for (wallet, amount) in energy.into_iter().chain([(Wallet::Credits, need.credits)]) {
             if balance.available(wallet) >= amount {
                 return Ok(());
@@ -180,7 +226,11 @@ impl Ledger {
                 return Ok(());
             }
         }
-        Ok(())
+        let credits = leases.noted_total(&balance.name, Wallet::Credits);
+        let energy = leases.noted_total(&balance.name, Wallet::Energy);
+        // Others hold the rest, and return what they do not need.
+        let held = credits >= need.credits || need.energy.is_some_and(|need| need > 0 && energy >= need);
+        Err(insufficient_credits(need, BalanceRecord { credits, energy }, held))
     }
 
     /// Draws in a thread of its own, since the store blocks; returns true if the amount is covered now.
@@ -193,11 +243,17 @@ impl Ledger {
         let (ledger, drawing) = (self.clone(), balance.clone());
         let work = tokio::task::spawn_blocking(move || {
             let leases = ledger.leases.as_ref()?;
-            leases.dry_draws.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            Some(leases.draw(&drawing, wallet, amount.saturating_mul(DRAW_REQUESTS), amount))
+            leases.dry_draws.fetch_add(1, Ordering::Relaxed);
+            let drawn = leases.draw(&drawing, wallet, amount.saturating_mul(DRAW_REQUESTS), amount).ok()?;
+            if drawn < amount {
+                let total = ledger.store.balance(&drawing.name).ok()?.unwrap_or_default();
+                let total = if wallet == Wallet::Credits { total.credits } else { total.energy };
+                leases.note_total(&drawing.name, wallet, total);
+            }
+            Some(())
         });
         match tokio::time::timeout(DRAW_TIMEOUT, work).await {
-            Ok(Ok(Some(Ok(_)))) => Ok(balance.available(wallet) >= amount),
+            Ok(Ok(Some(()))) => Ok(balance.available(wallet) >= amount),
             _ => Err(database_away()),
         }
     }
@@ -215,9 +271,9 @@ impl Ledger {
                 let wanted = state.wanted(leases.ahead_seconds);
                 match lease_change(balance.available(*wallet), wanted) {
                     LeaseChange::Draw(amount) if !state.is_known_empty(Instant::now()) => {
-                        draws.push((balance, *wallet, amount));
+                        draws.push((balance.clone(), *wallet, amount));
                     }
-                    LeaseChange::Return(amount) if returning.is_empty() || returning.len() < MAX_RETURNS => {
+                    LeaseChange::Return(amount) if returning.len() < MAX_RETURNS => {
                         if balance.take_available(*wallet, amount) {
                             state.drawn = state.drawn.saturating_sub(amount);
                             returning.push(PoolAmount { pool: pool_name(account, *wallet), amount });
@@ -240,12 +296,4 @@ impl Ledger {
     pub const fn leases(&self) -> Option<&Leases> {
         self.leases.as_ref()
     }
-}
-
-/// Maximum number of amounts that go back with one beat.
-const MAX_RETURNS: usize = 500;
-
-fn database_away() -> ApiError {
-    let message = "The gateway cannot reach its database to check the balance of the account; try again shortly.";
-    ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
 }

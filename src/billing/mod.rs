@@ -14,6 +14,7 @@
 
 mod abandoned;
 mod balance;
+mod current_balance;
 mod entry_effects;
 mod entry_merge;
 pub mod entry_pages;
@@ -23,6 +24,7 @@ pub mod handover;
 mod history;
 mod hold;
 pub mod invoice;
+mod leases;
 pub mod offline;
 mod pools;
 pub mod rebuild;
@@ -43,6 +45,7 @@ mod writer;
 
 pub use history::PastCharge;
 pub use hold::{Hold, HoldEnd, Settlement};
+pub use leases::Leases;
 pub use reserve::ReserveRequest;
 pub use write_op::{AdjustmentError, TermsText};
 
@@ -89,6 +92,8 @@ pub struct Ledger {
     /// True if the last request was refused because of the unwritten amount: the remaining limit is less than one
     /// request.
     refused_last: AtomicBool,
+    /// Leases of a fleet member; `None` for a gateway that is alone.
+    leases: Option<Leases>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 

@@ -5,8 +5,9 @@ use super::abandoned::void_other_chains;
 use super::balance::AccountBalance;
 use super::write_op::{LedgerAction, WriteOp};
 use super::write_queue::WriteQueue;
-use super::{Ledger, handover, writer};
+use super::{Leases, Ledger, handover, writer};
 use crate::config::settings;
+use crate::fleet::FleetMember;
 use crate::telemetry::log;
 use crate::time::clock::SteadyClock;
 use crate::time::format::format_rfc3339;
@@ -14,7 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use penstock_core::entry_number::{chain_start, sequence_of};
 use penstock_ledger::{EntryKind, HashChain, OpenReserves, RequestFootprint, lines};
 use penstock_storage::StoreError;
-use penstock_storage::ledger::{LedgerStore, LedgerTip};
+use penstock_storage::ledger::{BalanceRecord, LedgerStore, LedgerTip};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
@@ -33,7 +34,21 @@ impl Ledger {
         settings: &settings::LedgerSettings,
         clock: SteadyClock,
     ) -> Result<Arc<Self>, String> {
-        Self::open_with(store, settings, clock, false).map(|(ledger, _)| ledger)
+        Self::open_with(store, settings, clock, false, None).map(|(ledger, _)| ledger)
+    }
+
+    /// Opens the ledger like [`Ledger::open`] for a member of a fleet, whose balances are its leases.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Ledger::open`].
+    pub fn open_for_member(
+        store: Arc<LedgerStore>,
+        settings: &settings::LedgerSettings,
+        clock: SteadyClock,
+        member: &Arc<FleetMember>,
+    ) -> Result<Arc<Self>, String> {
+        let leases = Leases::of_member(member);
+        Self::open_with(store, settings, clock, false, leases).map(|(ledger, _)| ledger)
     }
 
     /// Opens the ledger of a store that another process has just closed, and continues its open reservations.
@@ -44,8 +59,9 @@ impl Ledger {
         store: Arc<LedgerStore>,
         settings: &settings::LedgerSettings,
         clock: SteadyClock,
+        member: &Arc<FleetMember>,
     ) -> Result<(Arc<Self>, handover::InheritedHolds), String> {
-        let (ledger, open) = Self::open_with(store, settings, clock, true)?;
+        let (ledger, open) = Self::open_with(store, settings, clock, true, Leases::of_member(member))?;
         let holds = ledger.inherit_holds(&open);
         Ok((ledger, holds))
     }
@@ -55,6 +71,7 @@ impl Ledger {
         settings: &settings::LedgerSettings,
         clock: SteadyClock,
         taken_over: bool,
+        leases: Option<Leases>,
     ) -> Result<(Arc<Self>, OpenReserves), String> {
         let to_message = |error: StoreError| format!("The ledger cannot be used: {error}.");
         for what in store.take_repairs() {
@@ -67,10 +84,10 @@ impl Ledger {
             void_other_chains(&store, clock)?;
         }
         let balances = store.balances().map_err(to_message)?;
-        let purses = balances.iter().map(|(account, balance)| {
-            (account.as_str().into(), Arc::new(AccountBalance::new(account, balance.credits, balance.energy)))
+        let purses = RwLock::new(match &leases {
+            None => balances_in_memory(&balances),
+            Some(leases) => balances_in_memory(&leases.restore().map_err(to_message)?),
         });
-        let purses = RwLock::new(purses.collect::<HashMap<_, _, ahash::RandomState>>());
         let open = open_reservations(&store).map_err(to_message)?;
         let queue = Arc::new(WriteQueue::new(settings.window, tip.map_or(0, |tip| sequence_of(tip.seq))));
         let theirs = if taken_over { open.clone() } else { OpenReserves::default() };
@@ -87,11 +104,21 @@ impl Ledger {
             backlog_limit: AtomicU64::new(0),
             slow: AtomicU64::new(0),
             refused_last: AtomicBool::new(false),
+            leases,
             writer: Mutex::new(Some(writer)),
         };
         ledger.configure(settings);
         Ok((Arc::new(ledger), theirs))
     }
+}
+
+fn balances_in_memory(
+    balances: &[(String, BalanceRecord)],
+) -> HashMap<Box<str>, Arc<AccountBalance>, ahash::RandomState> {
+    let balances = balances.iter().map(|(account, balance)| {
+        (account.as_str().into(), Arc::new(AccountBalance::new(account, balance.credits, balance.energy)))
+    });
+    balances.collect()
 }
 
 /// Queues the ends of open reservations.

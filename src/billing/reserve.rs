@@ -4,6 +4,7 @@ use super::balance::AccountBalance;
 use super::{Hold, Ledger, format};
 use penstock_core::{ApiError, ErrorCode, MicroCredits, NanoKwh};
 use penstock_ledger::Wallet;
+use penstock_storage::ledger::BalanceRecord;
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -69,14 +70,21 @@ fn choose_wallet(
     }
     match account_balance.hold(Wallet::Credits, need.credits, prepaid) {
         Ok(()) => Ok((Wallet::Credits, need.credits)),
-        Err(available) => Err(insufficient_credits(account_balance, need, available)),
+        Err(credits) => {
+            let covers = |wallet, amount| account_balance.is_covered_without_holds(wallet, amount);
+            let held = covers(Wallet::Credits, need.credits)
+                || need.energy.is_some_and(|energy| covers(Wallet::Energy, energy));
+            let energy = account_balance.available(Wallet::Energy);
+            Err(insufficient_credits(need, BalanceRecord { credits, energy }, held))
+        }
     }
 }
 
-fn insufficient_credits(account_balance: &AccountBalance, need: ReserveRequest, available: i64) -> ApiError {
-    let (required, available) = (MicroCredits(need.credits).credits(), MicroCredits(available).credits());
-    let held = account_balance.is_covered_without_holds(Wallet::Credits, need.credits)
-        || need.energy.is_some_and(|energy| account_balance.is_covered_without_holds(Wallet::Energy, energy));
+/// Refusal for lack of credits. `held` is true if the balance suffices without the holds of other requests.
+pub(super) fn insufficient_credits(need: ReserveRequest, available: BalanceRecord, held: bool) -> ApiError {
+    let there = NanoKwh(available.energy).kwh();
+    let (required, available) =
+        (MicroCredits(need.credits).credits(), MicroCredits(available.credits).credits());
     let message = format!(
         "The account's balance does not cover this request: it may take up to {} credits, and {} are available{}.",
         required.normalize(),
@@ -91,7 +99,6 @@ fn insufficient_credits(account_balance: &AccountBalance, need: ReserveRequest, 
     match need.energy {
         None => refusal,
         Some(energy) => {
-            let there = NanoKwh(account_balance.available(Wallet::Energy)).kwh();
             let both = [("required_kwh", NanoKwh(energy).kwh()), ("available_kwh", there)];
             let both: serde_json::Map<String, Value> =
                 both.into_iter().map(|(name, kwh)| (name.to_owned(), format::json_number(kwh))).collect();

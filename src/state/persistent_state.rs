@@ -42,8 +42,11 @@ impl PersistentState {
         let key_cache = Arc::new(KeyCache::load(stores, clock)?);
         let (kept, terms) = (stores.ledger.clone(), &settings.ledger);
         let (ledger, holds) = match taken_over {
-            true => Ledger::take_over(kept, terms, clock)?,
-            false => (Ledger::open(kept, terms, clock)?, InheritedHolds::default()),
+            true => Ledger::take_over(kept, terms, clock, &stores.fleet)?,
+            false => {
+                let ledger = Ledger::open_for_member(kept, terms, clock, &stores.fleet)?;
+                (ledger, InheritedHolds::default())
+            }
         };
         let files = FileManager::open(&settings.files, FileStore::new(stores.store.clone()), taken_over)?;
         let responses = ResponseStore::open(&settings.storage.path, &stores.pepper, taken_over)?;

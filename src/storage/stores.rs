@@ -107,7 +107,7 @@ impl Stores {
         Ok(Self {
             keys: KeyStore::new(store.clone()),
             accounts: AccountStore::new(store.clone()),
-            spends: SpendStore::new(store.clone()),
+            spends: SpendStore::for_member(store.clone(), fleet.strand()),
             figures: MeasurementStore::new(store.clone()),
             users: UserStore::new(store.clone()),
             sessions: SessionStore::new(store.clone()),

@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! spend  `k` id, `a` id      →  the amounts of a key or an account
-//! meta   `spends`            →  counter of the additions
+//! meta   `spends`            →  counter of the additions of a process that is alone
+//! meta   `spends/` strand    →  counter of those of a fleet member
 //! ```
 
 use parking_lot::Mutex;
@@ -80,6 +81,7 @@ impl SpendRecord {
 #[derive(Clone, Debug)]
 pub struct SpendStore {
     store: Arc<dyn Store>,
+    number_key: Arc<[u8]>,
     /// Additions that were accepted and are not known to be applied. Held while they are applied.
     pending: Arc<Mutex<PendingAdditions>>,
 }
@@ -95,7 +97,28 @@ impl SpendStore {
     /// Creates a view of the spending records in `store`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> SpendStore {
-        SpendStore { store, pending: Arc::default() }
+        SpendStore { store, number_key: Arc::from(NUMBER_KEY), pending: Arc::default() }
+    }
+
+    /// Creates a view for a member of a fleet, which numbers its additions by itself; 0 for a process that is alone.
+    #[must_use]
+    pub fn for_member(store: Arc<dyn Store>, strand: u32) -> SpendStore {
+        let number_key = match strand {
+            0 => Arc::from(NUMBER_KEY),
+            _ => [NUMBER_KEY, b"/", &strand.to_be_bytes()].concat().into(),
+        };
+        SpendStore { store, number_key, pending: Arc::default() }
+    }
+
+    /// Returns the spending of several owners, in their order; `None` without a record.
+    ///
+    /// # Errors
+    /// Same as [`Store::get`].
+    pub fn get_many(&self, owners: &[SpendOwner]) -> Result<Vec<Option<SpendRecord>>, StoreError> {
+        let keys: Vec<Vec<u8>> = owners.iter().map(spend_key).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let rows = self.store.get_many(StoreTable::Spend, &keys)?.into_iter();
+        rows.map(|row| row.map(|row| SpendRecord::from_row(&row)).transpose()).collect()
     }
 
     /// Adds amounts to spending records; one commit for many. Once `add` returns `Ok` the amounts are accepted: those that
@@ -123,16 +146,16 @@ impl SpendStore {
 
     fn apply_pending(&self, pending: &mut PendingAdditions) -> Result<(), StoreError> {
         while let Some(addition) = pending.additions.front() {
-            let row = self.store.get(StoreTable::Meta, NUMBER_KEY)?;
+            let row = self.store.get(StoreTable::Meta, &self.number_key)?;
             let last = parse_counter(row.as_deref())?;
             // Another number than before means that the earlier try was applied.
             if pending.tried.is_none_or(|before| before == last) {
                 pending.tried = Some(last);
                 let mut batch = match row {
-                    Some(row) => Transaction::new().require_value(StoreTable::Meta, NUMBER_KEY, row),
-                    None => Transaction::new().require_absent(StoreTable::Meta, NUMBER_KEY),
+                    Some(row) => Transaction::new().require_value(StoreTable::Meta, &*self.number_key, row),
+                    None => Transaction::new().require_absent(StoreTable::Meta, &*self.number_key),
                 };
-                batch = batch.put(StoreTable::Meta, NUMBER_KEY, counter_row(last.wrapping_add(1)));
+                batch = batch.put(StoreTable::Meta, &*self.number_key, counter_row(last.wrapping_add(1)));
                 for (owner, spend) in addition {
                     batch = batch.sum(StoreTable::Spend, spend_key(owner), RowSum::Spend(*spend));
                 }

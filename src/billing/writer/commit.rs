@@ -64,7 +64,7 @@ impl LedgerWriter {
                 open: self.open.len() as u64,
                 entries: sequence_of(self.chain.seq),
             });
-            reply_to_all(draft);
+            reply_to_all(draft, self.store.claim().is_some());
             return true;
         }
     }
@@ -192,10 +192,12 @@ fn drop_reply(adjustment: &mut AdminAdjustment) {
     std::mem::replace(&mut adjustment.reply, dropped_reply).send(Err(AdjustmentError::OutcomeUnknown)).ok();
 }
 
-/// Applies the committed adjustments of a draft and answers their callers.
-fn reply_to_all(draft: GroupBuilder) {
+/// Applies the committed adjustments of a draft, unless their amounts are in the pools of a fleet, and answers their callers.
+fn reply_to_all(draft: GroupBuilder, in_fleet: bool) {
     for DraftedAdjustment { adjustment, seq, .. } in draft.adjustments {
-        apply_adjustment(&adjustment);
+        if !in_fleet {
+            apply_adjustment(&adjustment);
+        }
         adjustment.reply.send(Ok(seq)).ok();
     }
     for (adjustment, seq) in draft.duplicates {

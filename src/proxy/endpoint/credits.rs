@@ -31,7 +31,7 @@ impl Endpoint for GetCredits {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let account = &x.principal.account.id;
-        let mut answer = format::account(account, &x.app.ledger.balance(account));
+        let mut answer = format::account(account, &x.app.ledger.current_balance(account).await?);
         if let Some(members) = answer.as_object_mut() {
             members.insert("object".to_owned(), "balance".into());
         }

@@ -223,6 +223,9 @@ impl Exchange<'_> {
     /// # Errors
     /// Same as for [`Exchange::reserve_limits`].
     pub fn acquire_provisional(&self) -> Result<(ProvisionalPermit, UsageProfile), ApiError> {
+        if self.app.stores.fleet.is_shared() {
+            self.app.key_cache.mark_active(&self.principal);
+        }
         rate_limit::acquire_provisional(&self.principal, self.work, self.app.clock)
             .map_err(|hit| self.limit_refusal(hit))
     }

@@ -20,7 +20,8 @@ impl RequestFilter for ReserveCredits {
 
     async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
         if let (Some(ask), Some(candidates)) = (&request.ask, &request.candidates) {
-            request.hold = Some(reserve_credits(request.exchange, ask, candidates, request.received_at)?);
+            request.hold =
+                Some(reserve_credits(request.exchange, ask, candidates, request.received_at).await?);
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -30,7 +31,7 @@ impl RequestFilter for ReserveCredits {
 ///
 /// # Errors
 /// Returns a refusal if the account has too few credits, or if too much of the ledger is unwritten.
-fn reserve_credits(
+async fn reserve_credits(
     x: &Exchange<'_>,
     ask: &InferenceRequest,
     chosen: &CandidateSet,
@@ -51,14 +52,11 @@ fn reserve_credits(
             },
         });
     }
-    let (principal, id) = (&x.principal, x.id.as_str());
-    x.app.ledger.reserve(
-        &principal.account.id,
-        &principal.public_id,
-        id,
-        most.unwrap_or_default(),
-        billing.prepaid,
-    )
+    let (principal, id, most) = (&x.principal, x.id.as_str(), most.unwrap_or_default());
+    if billing.prepaid {
+        x.app.ledger.fund(&principal.account.id, most).await?;
+    }
+    x.app.ledger.reserve(&principal.account.id, &principal.public_id, id, most, billing.prepaid)
 }
 
 /// Returns the maximum work of an offer for a request.

@@ -1,0 +1,210 @@
+//! Exchange of the use of limits between the members of a fleet, once a second.
+//!
+//! A member reports its keys and accounts that were used in the last [`REPORTED_FOR`]: totals since they were last left
+//! out. What the others report is subtracted from the own buckets, also of keys that are not used here, since their
+//! clients may come here next.
+
+use super::key_cache::KeyCache;
+use super::key_limiter::KeyUsage;
+use super::principal::{CachedAccount, Principal};
+use crate::fleet::{KeyUsageReport, MemberReport};
+use penstock_limits::{PeerUsage, UsageTotals};
+use penstock_storage::StoreError;
+use penstock_storage::spend::{SpendOwner, SpendStore};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time after its last use for which a key is reported: longer than an empty bucket takes to fill.
+const REPORTED_FOR: Duration = Duration::from_secs(120);
+
+/// Key or account with limits.
+#[derive(Clone)]
+pub(super) enum LimitedOwner {
+    Key(Arc<Principal>),
+    Account(Arc<CachedAccount>),
+}
+
+impl LimitedOwner {
+    fn usage(&self) -> &KeyUsage {
+        match self {
+            Self::Key(principal) => principal.limiter(),
+            Self::Account(account) => &account.limiter,
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Key(principal) => format!("key/{}", principal.public_id),
+            Self::Account(account) => format!("account/{}", account.id),
+        }
+    }
+
+    fn spend_owner(&self) -> SpendOwner {
+        match self {
+            Self::Key(principal) => SpendOwner::Key(principal.public_id.to_string()),
+            Self::Account(account) => SpendOwner::Account(account.id.to_string()),
+        }
+    }
+
+    /// Returns the owner with a name; `None` if it is not known here.
+    fn find(cache: &KeyCache, name: &str) -> Option<Self> {
+        match name.split_once('/')? {
+            ("key", id) => cache.find_principal(id).map(Self::Key),
+            ("account", id) => cache.account(id).map(Self::Account),
+            _ => None,
+        }
+    }
+}
+
+/// Key or account that this member reports.
+struct ReportedOwner {
+    owner: LimitedOwner,
+    /// Totals before the reported ones.
+    base: UsageTotals,
+    last: UsageTotals,
+    /// Time of the last change.
+    used_at: Duration,
+}
+
+/// State of the exchange.
+#[derive(Default)]
+pub struct LimitExchange {
+    reported: HashMap<String, ReportedOwner>,
+    /// Totals of keys when they were left out of the report.
+    bases: HashMap<String, UsageTotals>,
+    /// Start of each peer, and its last totals by key.
+    peers: HashMap<u32, (u64, HashMap<String, UsageTotals>)>,
+    /// True after the first exchange: a peer that is new from then on has no earlier totals.
+    has_begun: bool,
+}
+
+impl LimitExchange {
+    /// Returns the use of all limits that were used lately; `now` is a steady time.
+    pub fn report(&mut self, cache: &KeyCache, now: Duration) -> Vec<KeyUsageReport> {
+        for principal in cache.take_active() {
+            let account = LimitedOwner::Account(principal.account.clone());
+            for owner in [LimitedOwner::Key(principal), account] {
+                let name = owner.name();
+                if self.reported.contains_key(&name) || !owner.usage().is_limited() {
+                    continue;
+                }
+                let base = self.bases.remove(&name).unwrap_or_default();
+                let reported = ReportedOwner { owner, base, last: base, used_at: now };
+                self.reported.insert(name, reported);
+            }
+        }
+        let bases = &mut self.bases;
+        self.reported.retain(|name, reported| {
+            let totals = reported.owner.usage().totals();
+            if totals != reported.last {
+                (reported.last, reported.used_at) = (totals, now);
+            }
+            let is_recent = totals.in_flight > 0 || now.saturating_sub(reported.used_at) < REPORTED_FOR;
+            if !is_recent {
+                bases.insert(name.clone(), totals);
+            }
+            is_recent
+        });
+        self.reported.iter().map(|(name, reported)| reported.to_report(name)).collect()
+    }
+
+    /// Applies the reports of the peers to the limits of this member; `now` is a calendar time.
+    pub fn apply(
+        &mut self,
+        cache: &KeyCache,
+        members: usize,
+        reports: &[(u32, MemberReport)],
+        now: Duration,
+    ) {
+        let mut sums: HashMap<&str, PeerUsage> = HashMap::new();
+        self.peers.retain(|id, _| reports.iter().any(|(peer, _)| peer == id));
+        for (peer, report) in reports {
+            let fresh = || (report.start, HashMap::new());
+            let is_known = self.peers.get(peer).is_some_and(|(start, _)| *start == report.start);
+            let (start, last) = self.peers.entry(*peer).or_insert_with(fresh);
+            if *start != report.start {
+                (*start, *last) = fresh();
+            }
+            for key in &report.keys {
+                let totals = key.totals();
+                let before = last.insert(key.owner.clone(), totals);
+                // What was used before this member joined is unknown.
+                let before = if is_known || self.has_begun { before } else { Some(totals) };
+                add_usage(sums.entry(&key.owner).or_default(), &totals, before);
+            }
+        }
+        self.has_begun = true;
+        let members = u32::try_from(members).unwrap_or(u32::MAX);
+        for (name, reported) in &self.reported {
+            let peers = sums.remove(name.as_str()).unwrap_or_default();
+            reported.owner.usage().exchange(&PeerUsage { members, ..peers }, now);
+        }
+        for (name, peers) in sums {
+            if let Some(owner) = LimitedOwner::find(cache, name).filter(|owner| owner.usage().is_limited()) {
+                owner.usage().exchange(&PeerUsage { members, ..peers }, now);
+            }
+        }
+    }
+
+    /// Replaces the spending of the reported keys and accounts with budgets by that of all members. Blocks.
+    ///
+    /// # Errors
+    /// Returns the error of the store.
+    pub fn refresh_spends(&self, spends: &SpendStore, now: Duration) -> Result<(), StoreError> {
+        let owners: Vec<&LimitedOwner> = self.reported.values().map(|reported| &reported.owner).collect();
+        let owners: Vec<&LimitedOwner> =
+            owners.into_iter().filter(|owner| owner.usage().has_budget()).collect();
+        let names: Vec<SpendOwner> = owners.iter().map(|owner| owner.spend_owner()).collect();
+        for (owner, spent) in owners.into_iter().zip(spends.get_many(&names)?) {
+            if let Some(spent) = spent {
+                owner.usage().replace_written_spend(spent, now);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ReportedOwner {
+    fn to_report(&self, name: &str) -> KeyUsageReport {
+        let (last, base) = (&self.last, &self.base);
+        KeyUsageReport {
+            owner: name.to_owned(),
+            requests: last.requests.saturating_sub(base.requests),
+            tokens: last.tokens.wrapping_sub(base.tokens),
+            wanted_requests: last.wanted_requests.saturating_sub(base.wanted_requests),
+            wanted_tokens: last.wanted_tokens.saturating_sub(base.wanted_tokens),
+            in_flight: last.in_flight,
+            reserved: last.reserved,
+        }
+    }
+}
+
+impl KeyUsageReport {
+    const fn totals(&self) -> UsageTotals {
+        UsageTotals {
+            requests: self.requests,
+            tokens: self.tokens,
+            wanted_requests: self.wanted_requests,
+            wanted_tokens: self.wanted_tokens,
+            in_flight: self.in_flight,
+            reserved: self.reserved,
+        }
+    }
+}
+
+/// Adds what a peer used since its totals were `before`. Totals that went back began anew.
+fn add_usage(sum: &mut PeerUsage, totals: &UsageTotals, before: Option<UsageTotals>) {
+    let before = before.filter(|before| {
+        before.requests <= totals.requests && before.wanted_requests <= totals.wanted_requests
+    });
+    let before = before.unwrap_or_default();
+    let since = |now: u64, then: u64| now.saturating_sub(then);
+    sum.requests = sum.requests.saturating_add(since(totals.requests, before.requests));
+    sum.tokens = sum.tokens.saturating_add(totals.tokens.wrapping_sub(before.tokens));
+    sum.wanted_requests =
+        sum.wanted_requests.saturating_add(since(totals.wanted_requests, before.wanted_requests));
+    sum.wanted_tokens = sum.wanted_tokens.saturating_add(since(totals.wanted_tokens, before.wanted_tokens));
+    sum.in_flight = sum.in_flight.saturating_add(totals.in_flight);
+    sum.reserved = sum.reserved.saturating_add(totals.reserved);
+}
