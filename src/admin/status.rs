@@ -4,6 +4,7 @@ use super::openapi;
 use super::routes::{AdminRoute, RouteHandler};
 use crate::billing::format::json_number;
 use crate::state::AppState;
+use crate::telemetry::fleet_metrics::FleetStatus;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::provider_state::ProviderState;
 use penstock_core::Dialect;
@@ -49,6 +50,9 @@ pub fn not_ready(app: &AppState) -> Option<&'static str> {
         StoreHealth::Stuck { .. } => return Some("the store is stuck"),
         StoreHealth::Failed => return Some("the store failed"),
     }
+    if app.is_buried() {
+        return Some("other gateways of the fleet took this one for dead; it has to be restarted");
+    }
     if app.ledger.state().exhausted {
         return Some("charges cannot be written, and no more may wait");
     }
@@ -93,12 +97,23 @@ pub fn status(app: &AppState) -> Value {
         "not_ready_because": why,
         "degraded_because": degraded(app),
         "requests_open": app.in_flight_exchanges(),
+        "fleet": app.fleet_status().map(|fleet| fleet_json(app, &fleet)),
         "ledger": ledger_json(app),
         "providers": providers_json(app, &live),
     })
 }
 
 /// State of the ledger's writes to the disk.
+fn fleet_json(app: &AppState, fleet: &FleetStatus) -> Value {
+    json!({
+        "member": app.stores.fleet.strand(),
+        "members": &*app.stores.fleet.live(),
+        "leader": app.stores.fleet.is_leader(),
+        "current": fleet.is_current,
+        "config_differs": fleet.differing,
+    })
+}
+
 fn ledger_json(app: &AppState) -> Value {
     let state = app.ledger.state();
     json!({

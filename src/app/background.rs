@@ -34,6 +34,10 @@ const DISK_INTERVAL: Duration = Duration::from_secs(60);
 /// Interval of the health check of the store.
 const STORE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
+/// Interval of the heartbeats of a fleet member.
+const BEAT_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which a fleet member reads the changes of keys.
+const FEED_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of the comparison with the system clock.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -82,6 +86,16 @@ pub fn start(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandl
             }
         }),
         spawn_periodic(CLOCK_INTERVAL, stop, app, |app| async move { follow_clock(app.clock) }),
+        spawn_periodic(BEAT_INTERVAL, stop, app, |app| async move {
+            if app.stores.fleet.is_shared() {
+                tokio::task::spawn_blocking(move || app.beat()).await.ok();
+            }
+        }),
+        spawn_periodic(FEED_INTERVAL, stop, app, |app| async move {
+            if app.stores.fleet.is_shared() {
+                tokio::task::spawn_blocking(move || app.follow_changes()).await.ok();
+            }
+        }),
         spawn_periodic(
             EXPORT_CHECK_INTERVAL,
             stop,

@@ -234,6 +234,9 @@ impl RunningGateway {
             }
             app.flush_spends();
             app.ledger.close();
+            if !app.is_store_handed_over() {
+                app.stores.fleet.leave();
+            }
             if let Some(link) = link {
                 link.close();
             }

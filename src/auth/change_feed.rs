@@ -15,6 +15,15 @@ use penstock_storage::keys::KeyStore;
 /// Number of entries read at once.
 const PAGE_ENTRIES: usize = 500;
 
+/// Key or account that another process changed, by its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedChange<'a> {
+    /// Key.
+    Key(&'a str),
+    /// Account.
+    Account(&'a str),
+}
+
 /// Follower of the audit log.
 pub struct ChangeFeed {
     audit: AuditLog,
@@ -35,12 +44,17 @@ impl ChangeFeed {
         Ok(Self { audit, keys, accounts, last })
     }
 
-    /// Applies the changes since the last call to `cache`; returns the number of entries. `write_lock` orders the changes of
+    /// Applies the changes since the last call to `cache`, and passes each to `notify`; returns the number of entries. `write_lock` orders the changes of
     /// this process, each of which is also read and set under it. Blocks.
     ///
     /// # Errors
     /// Returns the error of the store; the rest is applied by the next call.
-    pub fn apply_new(&mut self, cache: &KeyCache, write_lock: &Mutex<()>) -> Result<u64, StoreError> {
+    pub fn apply_new(
+        &mut self,
+        cache: &KeyCache,
+        write_lock: &Mutex<()>,
+        notify: impl Fn(FeedChange<'_>),
+    ) -> Result<u64, StoreError> {
         let first = self.last;
         loop {
             let page = self.audit.list(self.last, PAGE_ENTRIES)?;
@@ -52,12 +66,14 @@ impl ChangeFeed {
                         if let Some(key) = self.keys.get(target)? {
                             cache.set_key(&key);
                         }
+                        notify(FeedChange::Key(target));
                     }
                     Some(("account", _)) => {
                         let _turn = write_lock.lock();
                         if let Some(account) = self.accounts.get(target)? {
                             cache.set_account(&account);
                         }
+                        notify(FeedChange::Account(target));
                     }
                     _ => {}
                 }
@@ -119,7 +135,7 @@ mod tests {
         // Another process writes to the store only.
         stores.keys.insert(&record(&stores, &key), &said("key.create", key.public_id())).unwrap();
         assert!(!accepted());
-        assert!(feed.apply_new(&cache, &lock).unwrap() >= 1);
+        assert!(feed.apply_new(&cache, &lock, |_| {}).unwrap() >= 1);
         assert!(accepted());
         let account = AccountRecord {
             id: "acme".to_owned(),
@@ -135,12 +151,12 @@ mod tests {
         };
         stores.accounts.change("acme", suspend).unwrap();
         let principal = cache.find_principal(key.public_id()).unwrap();
-        assert_eq!(feed.apply_new(&cache, &lock), Ok(2));
+        assert_eq!(feed.apply_new(&cache, &lock, |_| {}), Ok(2));
         assert!(principal.is_suspended());
         stores.keys.revoke(key.public_id(), &said("key.revoke", key.public_id())).unwrap();
-        assert_eq!(feed.apply_new(&cache, &lock), Ok(1));
+        assert_eq!(feed.apply_new(&cache, &lock, |_| {}), Ok(1));
         assert!(!accepted());
-        assert_eq!(feed.apply_new(&cache, &lock), Ok(0), "nothing is applied twice");
+        assert_eq!(feed.apply_new(&cache, &lock, |_| {}), Ok(0), "nothing is applied twice");
     }
 
     #[test]
@@ -149,12 +165,12 @@ mod tests {
         let stores = Stores::open(&StorageSettings::embedded(folder.path())).unwrap();
         let mut feed = ChangeFeed::start(&stores).unwrap();
         let cache = KeyCache::load(&stores, SteadyClock::start()).unwrap();
-        feed.apply_new(&cache, &Mutex::new(())).unwrap();
+        feed.apply_new(&cache, &Mutex::new(()), |_| {}).unwrap();
         for n in 0..PAGE_ENTRIES + 2 {
             let target = format!("{n}");
             stores.audit.apply(&penstock_storage::Transaction::new(), &said("key.revoke", &target)).unwrap();
         }
         stores.audit.apply(&penstock_storage::Transaction::new(), &said("something", "else")).unwrap();
-        assert_eq!(feed.apply_new(&cache, &Mutex::new(())), Ok(PAGE_ENTRIES as u64 + 3));
+        assert_eq!(feed.apply_new(&cache, &Mutex::new(()), |_| {}), Ok(PAGE_ENTRIES as u64 + 3));
     }
 }

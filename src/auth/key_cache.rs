@@ -19,6 +19,7 @@ use penstock_storage::spend::{SpendOwner, SpendRecord, SpendStore};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Number of rows read from the store at once.
 const PAGE_ROWS: usize = 1_000;
@@ -37,6 +38,8 @@ pub struct KeyCache {
     budgeted_principals: Mutex<Vec<Arc<Principal>>>,
     /// Keys used since the last exchange of limits in a fleet.
     active_principals: Mutex<Vec<Arc<Principal>>>,
+    /// Steady time in milliseconds until which the keys count as known: longer ago, another gateway may have revoked one.
+    valid_until: AtomicU64,
     pepper: Pepper,
     clock: SteadyClock,
 }
@@ -88,6 +91,7 @@ impl KeyCache {
             accounts: RwLock::default(),
             budgeted_principals: Mutex::default(),
             active_principals: Mutex::default(),
+            valid_until: AtomicU64::new(u64::MAX),
             pepper: vault.pepper,
             clock,
         };
@@ -160,6 +164,7 @@ impl KeyCache {
         authorization: Option<&[u8]>,
         api_key: Option<&[u8]>,
     ) -> Result<Arc<Principal>, ApiError> {
+        self.check_validity()?;
         let now = self.clock.unix_seconds();
         let mut offered = false;
         for text in penstock_auth::presented_keys(authorization, api_key) {
@@ -175,6 +180,22 @@ impl KeyCache {
             }
         }
         Err(if offered { ApiError::new(ErrorCode::InvalidKey) } else { missing_key() })
+    }
+
+    /// Sets the steady time until which the keys count as known; `None` for ever.
+    pub fn set_valid_until(&self, time: Option<Duration>) {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.valid_until.store(time.map_or(u64::MAX, millis), Ordering::Relaxed);
+    }
+
+    /// Checks that changes by other gateways were read lately.
+    fn check_validity(&self) -> Result<(), ApiError> {
+        let valid_until = self.valid_until.load(Ordering::Relaxed);
+        if valid_until == u64::MAX || self.clock.steady_now().as_millis() <= u128::from(valid_until) {
+            return Ok(());
+        }
+        let message = "The gateway cannot reach its database to check API keys; try again shortly.";
+        Err(ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5))
     }
 
     /// Returns the principal of a public id.

@@ -1,6 +1,7 @@
 //! State of the process that requests share. It is built once at startup. A reload builds a new [`ConfigSnapshot`] snapshot
 //! beside the old one and swaps it in; exchanges in flight keep the snapshot with which they began.
 
+pub mod fleet;
 pub mod latency_records;
 mod persistent_state;
 mod scrape;
@@ -34,6 +35,7 @@ use crate::upstream::pools::health::{HealthChecks, HealthContext};
 use crate::upstream::provider_state::ProviderState;
 use crate::upstream::provider_state::resolve_all;
 use arc_swap::{ArcSwap, ArcSwapOption};
+use fleet::FleetWork;
 use parking_lot::{Mutex, RwLock};
 use penstock_routing::RetryBudget;
 use persistent_state::PersistentState;
@@ -88,6 +90,8 @@ pub struct AppState {
     pub blocking: BlockingHandles,
     /// Handles for batches.
     pub batch: Arc<BatchContext>,
+    /// Work of a fleet member; `None` for a gateway that is alone.
+    fleet_work: Option<FleetWork>,
     /// Schedule of backups.
     pub backup_schedule: Exports,
     /// Replaced snapshots that exchanges still use. Dropping a snapshot of many offers takes milliseconds, so that no
@@ -136,6 +140,7 @@ impl AppState {
         let spool = &settings.spool;
         let spools = SpoolFactory::new(spool.path.clone(), spool.memory, spool.disk);
         let stores = Stores::open(&settings.storage)?;
+        let fleet_work = FleetWork::new(&stores)?;
         let (open, holds) = PersistentState::open(&settings, &stores, clock, taken_over)?;
         let connection_pools = ConnectionPools::default();
         let overload = AdmissionControl::new(&settings.overload);
@@ -162,6 +167,7 @@ impl AppState {
             #[cfg(feature = "inject")]
             inject: blocking.inject.clone(),
             blocking,
+            fleet_work,
             backup_schedule: open.exports,
             clock,
             connection_pools,

@@ -30,6 +30,7 @@ impl AppState {
             refusals: self.admission.shed_totals().collect(),
             batches: self.batches.stats(self.clock.unix_seconds()),
             clock_ahead: self.clock.calendar_lead_seconds(),
+            fleet: self.fleet_status(),
         })
     }
 

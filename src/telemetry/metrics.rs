@@ -7,6 +7,7 @@ use super::batches::{BatchMetrics, BatchTotals as BatchState};
 use super::connection_metrics::ConnectionMetrics;
 use super::durability_metrics::DurabilityMetrics;
 use super::durability_metrics::DurabilitySnapshot as LedgerState;
+use super::fleet_metrics::{FleetMetrics, FleetStatus};
 use super::offers::{OfferMetrics, OfferStatus};
 use super::overload::{AdmissionSnapshot as AdmissionState, OverloadMetrics};
 use super::process::ProcessMetrics;
@@ -38,6 +39,7 @@ pub struct MetricsRegistry {
     record_overstated_usage: IntCounterVec,
     images_dropped: IntCounter,
     clock_ahead: IntGauge,
+    fleet: FleetMetrics,
     overload: OverloadMetrics,
     process: ProcessMetrics,
     /// Metrics of batches and their lines.
@@ -71,6 +73,8 @@ pub struct MetricsSnapshot<'a, O> {
     pub batches: BatchState,
     /// Seconds that dates are ahead of the system's clock.
     pub clock_ahead: u64,
+    /// State of the fleet; `None` for a gateway that is alone.
+    pub fleet: Option<FleetStatus>,
 }
 
 impl MetricsRegistry {
@@ -123,6 +127,7 @@ impl MetricsRegistry {
                 "penstock_clock_ahead_seconds",
                 "Seconds by which the gateway's dates are ahead of the system's clock, which was set back; 0 if the difference is small.",
             )?,
+            fleet: FleetMetrics::new(&r),
             overload: OverloadMetrics::new(&r)?,
             process: ProcessMetrics::new(&r)?,
             batches: BatchMetrics::new(&r)?,
@@ -233,6 +238,7 @@ impl MetricsRegistry {
         self.overload.set(&snapshot.admission, snapshot.waiting_at_providers, snapshot.refusals.into_iter());
         self.batches.update_gauges(&snapshot.batches);
         self.clock_ahead.set(count(snapshot.clock_ahead));
+        self.fleet.set(snapshot.fleet.as_ref());
     }
 }
 

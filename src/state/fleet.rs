@@ -1,0 +1,162 @@
+//! Work of a fleet member: heartbeats with the exchange of limits and leases, and the feed of changed keys.
+
+use super::AppState;
+use crate::auth::change_feed::{ChangeFeed, FeedChange};
+use crate::auth::limit_exchange::LimitExchange;
+use crate::fleet::MemberReport;
+use crate::storage::stores::Stores;
+use crate::telemetry::fleet_metrics::FleetStatus;
+use crate::telemetry::log;
+use parking_lot::Mutex;
+use penstock_storage::fleet::FleetError;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// State of this member's work.
+pub struct FleetWork {
+    feed: Mutex<ChangeFeed>,
+    exchange: Mutex<LimitExchange>,
+    /// Random number of this process start.
+    start: u64,
+    /// Time at which the changes of keys were last read.
+    fed_at: Mutex<Instant>,
+    /// Members with another configuration: its version by member.
+    differing: Mutex<BTreeMap<u32, String>>,
+    /// True while heartbeats fail, so that it is logged once.
+    is_failing: AtomicBool,
+}
+
+impl FleetWork {
+    /// Prepares the work of a member; `None` for a gateway that is alone. Keys have to be loaded after this call.
+    ///
+    /// # Errors
+    /// Returns a sentence for the operator.
+    pub(super) fn new(stores: &Stores) -> Result<Option<Self>, String> {
+        if !stores.fleet.is_shared() {
+            return Ok(None);
+        }
+        let feed =
+            ChangeFeed::start(stores).map_err(|error| format!("The store cannot be read: {error}."))?;
+        Ok(Some(Self {
+            feed: Mutex::new(feed),
+            exchange: Mutex::default(),
+            start: rand::random(),
+            fed_at: Mutex::new(Instant::now()),
+            differing: Mutex::default(),
+            is_failing: AtomicBool::new(false),
+        }))
+    }
+}
+
+impl AppState {
+    /// Applies changes of keys and accounts that other members made. Blocks.
+    pub fn follow_changes(&self) {
+        let Some(work) = self.fleet_work.as_ref().filter(|_| !self.is_store_handed_over()) else { return };
+        let (read_at, steady) = (Instant::now(), self.clock.steady_now());
+        let notify = |change: FeedChange<'_>| match change {
+            FeedChange::Key(id) => self.notify_key_changed(id),
+            FeedChange::Account(id) => self.notify_account_changed(id),
+        };
+        let applied = work.feed.lock().apply_new(&self.key_cache, &self.key_write_lock, notify);
+        if applied.is_ok() {
+            *work.fed_at.lock() = read_at;
+            let stale = self.stores.fleet.settings().and_then(|settings| settings.stale);
+            self.key_cache.set_valid_until(stale.map(|stale| steady.saturating_add(stale)));
+        }
+    }
+
+    /// Raises the beat of this member, exchanges the use of limits, and adjusts leases; once a second. Blocks.
+    pub fn beat(&self) {
+        let Some(work) = self.fleet_work.as_ref().filter(|_| !self.is_store_handed_over()) else { return };
+        self.flush_spends();
+        match self.exchange_with_peers(work) {
+            Ok(()) => {
+                if work.is_failing.swap(false, Ordering::Relaxed) {
+                    log::event(log::info(), "fleet_answers", &[]);
+                }
+            }
+            Err(error) => {
+                if !work.is_failing.swap(true, Ordering::Relaxed) {
+                    log::event(log::error(), "fleet_not_reached", &[("why", &error.to_string())]);
+                }
+                return;
+            }
+        }
+        self.ledger.adjust_leases();
+    }
+
+    fn exchange_with_peers(&self, work: &FleetWork) -> Result<(), FleetError> {
+        let member = &self.stores.fleet;
+        let now = self.clock.calendar_now();
+        let mut exchange = work.exchange.lock();
+        let report = MemberReport {
+            start: work.start,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            config: self.live().settings.version.0.to_string(),
+            keys: exchange.report(&self.key_cache, self.clock.steady_now()),
+        };
+        let returned = self.ledger.leases().map(|leases| leases.returning()).unwrap_or_default();
+        member.beat(&report, returned, Instant::now())?;
+        if let Some(leases) = self.ledger.leases() {
+            leases.on_returned();
+        }
+        let burials = || member.snapshot(Instant::now()).map_or(0, |figures| figures.burials);
+        let before = burials();
+        let reports = member.observe(Instant::now())?;
+        work.note_configurations(&report.config, &reports);
+        exchange.apply(&self.key_cache, member.live().len(), &reports, now);
+        exchange.refresh_spends(&self.stores.spends, now)?;
+        drop(exchange);
+        if burials() > before {
+            self.void_abandoned();
+        }
+        Ok(())
+    }
+
+    /// Voids what dead members left open.
+    fn void_abandoned(&self) {
+        match self.ledger.void_abandoned() {
+            Ok(count) => log::event(log::warn(), "fleet_member_buried", &[("voided", &count.to_string())]),
+            Err(why) => log::event(log::error(), "reserves_not_voided", &[("why", &why)]),
+        }
+    }
+
+    /// Returns the status of the fleet; `None` for a gateway that is alone.
+    pub fn fleet_status(&self) -> Option<FleetStatus> {
+        let (work, now) = (self.fleet_work.as_ref()?, Instant::now());
+        let figures = self.stores.fleet.snapshot(now)?;
+        Some(FleetStatus {
+            members: figures.members,
+            is_current: figures.is_current,
+            burials: figures.burials,
+            dry_draws: self.ledger.leases().map_or(0, |leases| leases.dry_draws()),
+            differing: work.differing.lock().len(),
+            beat: figures.beat,
+            feed_age: now.saturating_duration_since(*work.fed_at.lock()),
+        })
+    }
+
+    /// Returns true if other members took this one for dead: it has to be restarted.
+    pub fn is_buried(&self) -> bool {
+        self.stores.fleet.snapshot(Instant::now()).is_some_and(|figures| figures.is_buried)
+    }
+}
+
+impl FleetWork {
+    /// Notes the members with another configuration, and logs a change.
+    fn note_configurations(&self, own: &str, reports: &[(u32, MemberReport)]) {
+        let others = reports.iter().filter(|(_, report)| report.config != own);
+        let differing: BTreeMap<u32, String> =
+            others.map(|(id, report)| (*id, report.config.clone())).collect();
+        let mut known = self.differing.lock();
+        if *known == differing {
+            return;
+        }
+        for (member, config) in &differing {
+            let members = [("member", &*member.to_string()), ("config", config), ("own", own)];
+            log::event(log::warn(), "fleet_config_differs", &members);
+        }
+        *known = differing;
+    }
+}

@@ -1,0 +1,90 @@
+//! Metrics of a fleet: members, heartbeats, leases and the feed of changed keys. A gateway that is alone has no series.
+
+use super::metrics::registered;
+use prometheus::{Gauge, IntCounter, IntGauge, Opts, Registry, Result};
+use std::time::Duration;
+
+/// State of a fleet as seen by this member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FleetStatus {
+    /// Number of live members, this one included.
+    pub members: usize,
+    /// True if this member may spend its leases.
+    pub is_current: bool,
+    /// Number of members that this one buried.
+    pub burials: u64,
+    /// Number of requests that waited for a draw from the database.
+    pub dry_draws: u64,
+    /// Number of live members with another configuration.
+    pub differing: usize,
+    /// Duration of the last heartbeat.
+    pub beat: Duration,
+    /// Time since the changes of keys were last read.
+    pub feed_age: Duration,
+}
+
+/// Metrics of a fleet.
+pub(super) struct FleetMetrics {
+    registry: Registry,
+    series: std::sync::OnceLock<Option<FleetSeries>>,
+}
+
+struct FleetSeries {
+    members: IntGauge,
+    current: IntGauge,
+    differing: IntGauge,
+    burials: IntCounter,
+    dry_draws: IntCounter,
+    beat: Gauge,
+    feed_age: Gauge,
+}
+
+impl FleetSeries {
+    fn new(r: &Registry) -> Result<Self> {
+        let one = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
+        let count = |name: &str, help: &str| registered(r, IntCounter::with_opts(Opts::new(name, help))?);
+        let seconds = |name: &str, help: &str| registered(r, Gauge::new(name, help)?);
+        Ok(Self {
+            members: one("penstock_fleet_members", "Live members of the fleet, as seen by this one.")?,
+            current: one(
+                "penstock_fleet_member_current",
+                "1 while this member may spend its leases; 0 after three quarters of `fleet.lease` without the database.",
+            )?,
+            differing: one(
+                "penstock_fleet_config_differs",
+                "Live members whose configuration differs from that of this one.",
+            )?,
+            burials: count("penstock_fleet_burials_total", "Dead members whose leases this one returned.")?,
+            dry_draws: count(
+                "penstock_fleet_dry_draws_total",
+                "Requests that waited for the database because their account's lease did not cover them.",
+            )?,
+            beat: seconds("penstock_fleet_heartbeat_seconds", "Duration of the last heartbeat.")?,
+            feed_age: seconds(
+                "penstock_fleet_key_changes_age_seconds",
+                "Time since the changes of API keys were last read.",
+            )?,
+        })
+    }
+}
+
+impl FleetMetrics {
+    pub(super) fn new(r: &Registry) -> Self {
+        Self { registry: r.clone(), series: std::sync::OnceLock::new() }
+    }
+
+    /// Sets the gauges; without a status there is no fleet.
+    pub(super) fn set(&self, status: Option<&FleetStatus>) {
+        let Some(status) = status else { return };
+        let series = self.series.get_or_init(|| FleetSeries::new(&self.registry).ok());
+        let Some(series) = series else { return };
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        series.members.set(count(status.members));
+        series.current.set(i64::from(status.is_current));
+        series.differing.set(count(status.differing));
+        series.burials.inc_by(status.burials.saturating_sub(series.burials.get()));
+        series.dry_draws.inc_by(status.dry_draws.saturating_sub(series.dry_draws.get()));
+        series.beat.set(status.beat.as_secs_f64());
+        series.feed_age.set(status.feed_age.as_secs_f64());
+    }
+}
