@@ -117,7 +117,13 @@ fn bench(c: &mut Criterion, name: &str, mut work: impl FnMut()) {
 fn measure(c: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
     let engine = StorageEngine::Embedded;
-    let storage = StorageSettings { path: folder.path().to_owned(), ballast_bytes: 0, engine, pepper: None };
+    let storage = StorageSettings {
+        path: folder.path().to_owned(),
+        ballast_bytes: 0,
+        engine,
+        pepper: None,
+        fleet: None,
+    };
     let vault = Stores::open(&storage).unwrap();
     fill(&vault);
     // Read once before, so that the store's own cache is not counted as memory of the key cache.

@@ -61,6 +61,8 @@ struct LeaseState {
     empty_at: Option<Instant>,
     /// Balance of the account at that time, leases of all members included.
     total: i64,
+    /// True if the outcome of a draw is unknown.
+    uncertain: bool,
 }
 
 impl LeaseState {
@@ -157,13 +159,49 @@ impl Leases {
         least: i64,
     ) -> Result<i64, FleetError> {
         let request = PoolRequest { pool: pool_name(&balance.name, wallet), wanted, least };
-        let drawn = self.member.draw(&request)?;
+        let drawn = self.member.draw(&request);
         let mut accounts = self.accounts.lock();
         let state = accounts.entry((balance.name.clone(), wallet)).or_default();
+        state.uncertain |= drawn.is_err();
+        let drawn = drawn?;
         state.drawn = state.drawn.saturating_add(drawn);
         state.empty_at = (drawn < least).then(Instant::now);
         balance.credit(wallet, drawn);
         Ok(drawn)
+    }
+
+    /// Adds amounts that were drawn although the outcome was unknown: what the store has of a lease beyond the memory, at
+    /// a moment at which all charges are written. `is_written` tells whether that is so. Blocks.
+    fn resolve_uncertain(
+        &self,
+        balance: impl Fn(&str) -> Arc<AccountBalance>,
+        is_written: impl Fn() -> bool,
+    ) -> Result<(), StoreError> {
+        if !self.accounts.lock().values().any(|state| state.uncertain) || !is_written() {
+            return Ok(());
+        }
+        let totals = |accounts: &HashMap<(Arc<str>, Wallet), LeaseState>| {
+            let uncertain = accounts.iter().filter(|(_, state)| state.uncertain);
+            let total = |(account, wallet): &(Arc<str>, Wallet)| balance(account).total(*wallet);
+            uncertain.map(|(key, _)| (key.clone(), total(key))).collect::<Vec<_>>()
+        };
+        let before = totals(&self.accounts.lock());
+        let parts = self.member.parts()?;
+        let mut accounts = self.accounts.lock();
+        if !is_written() || totals(&accounts) != before {
+            return Ok(());
+        }
+        for ((account, wallet), total) in before {
+            let pool = pool_name(&account, wallet);
+            let part = parts.iter().find(|part| part.pool == pool).map_or(0, |part| part.amount);
+            let missing = part.saturating_sub(total).max(0);
+            balance(&account).credit(wallet, missing);
+            if let Some(state) = accounts.get_mut(&(account, wallet)) {
+                state.drawn = state.drawn.saturating_add(missing);
+                state.uncertain = false;
+            }
+        }
+        Ok(())
     }
 
     /// Notes the balance of an account whose pool is empty.
@@ -261,6 +299,10 @@ impl Ledger {
     /// Fills the leases that are used, and takes back from those that are not; once a second. Blocks.
     pub fn adjust_leases(&self) {
         let Some(leases) = &self.leases else { return };
+        let is_written = || self.queue.waiting() == 0 && leases.returning.lock().is_empty();
+        if leases.resolve_uncertain(|account| self.account_balance(account), is_written).is_err() {
+            return;
+        }
         let mut draws = Vec::new();
         {
             let mut accounts = leases.accounts.lock();
@@ -281,7 +323,7 @@ impl Ledger {
                     }
                     _ => {}
                 }
-                state.rate > 0 || balance.total(*wallet) != 0
+                state.rate > 0 || state.uncertain || balance.total(*wallet) != 0
             });
         }
         for (balance, wallet, amount) in draws {
@@ -297,3 +339,6 @@ impl Ledger {
         self.leases.as_ref()
     }
 }
+
+#[cfg(test)]
+mod tests;

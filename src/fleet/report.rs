@@ -15,6 +15,8 @@ const KEYS_PER_ROW: usize = 250;
 pub struct MemberReport {
     /// Random number of the process start: the totals begin anew with another one.
     pub start: u64,
+    /// Time of the report by the member's clock, Unix seconds.
+    pub at: u64,
     /// Version of the program.
     pub version: String,
     /// Version of the configuration, to notice members that have different ones.
@@ -46,6 +48,7 @@ pub struct KeyUsageReport {
 struct Header {
     v: u32,
     start: u64,
+    at: u64,
     version: String,
     config: String,
     rows: usize,
@@ -61,6 +64,7 @@ impl MemberReport {
         let header = Header {
             v: VERSION,
             start: self.start,
+            at: self.at,
             version: self.version.clone(),
             config: self.config.clone(),
             rows: groups.len(),
@@ -81,8 +85,8 @@ impl MemberReport {
         for group in groups.get(..header.rows)? {
             keys.extend(serde_json::from_slice::<Vec<KeyUsageReport>>(group).ok()?);
         }
-        let Header { start, version, config, .. } = header;
-        Some(Self { start, version, config, keys })
+        let Header { start, at, version, config, .. } = header;
+        Some(Self { start, at, version, config, keys })
     }
 }
 
@@ -104,6 +108,7 @@ mod tests {
         };
         MemberReport {
             start: 7,
+            at: 1_795_000_000,
             version: "1.0".to_owned(),
             config: "abc".to_owned(),
             keys: (0..keys).map(key).collect(),

@@ -9,9 +9,12 @@ use crate::telemetry::fleet_metrics::FleetStatus;
 use crate::telemetry::log;
 use parking_lot::Mutex;
 use penstock_storage::fleet::FleetError;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+
+/// Difference of two members' clocks in seconds above which it is logged; reports are at most a few seconds old.
+const MAX_CLOCK_DIFFERENCE: u64 = 60;
 
 /// State of this member's work.
 pub struct FleetWork {
@@ -23,6 +26,8 @@ pub struct FleetWork {
     fed_at: Mutex<Instant>,
     /// Members with another configuration: its version by member.
     differing: Mutex<BTreeMap<u32, String>>,
+    /// Members whose clock differs too much.
+    skewed: Mutex<BTreeSet<u32>>,
     /// True while heartbeats fail, so that it is logged once.
     is_failing: AtomicBool,
 }
@@ -44,6 +49,7 @@ impl FleetWork {
             start: rand::random(),
             fed_at: Mutex::new(Instant::now()),
             differing: Mutex::default(),
+            skewed: Mutex::default(),
             is_failing: AtomicBool::new(false),
         }))
     }
@@ -92,6 +98,7 @@ impl AppState {
         let mut exchange = work.exchange.lock();
         let report = MemberReport {
             start: work.start,
+            at: self.clock.unix_seconds(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: self.live().settings.version.0.to_string(),
             keys: exchange.report(&self.key_cache, self.clock.steady_now()),
@@ -105,6 +112,7 @@ impl AppState {
         let before = burials();
         let reports = member.observe(Instant::now())?;
         work.note_configurations(&report.config, &reports);
+        work.note_clocks(report.at, &reports);
         exchange.apply(&self.key_cache, member.live().len(), &reports, now);
         exchange.refresh_spends(&self.stores.spends, now)?;
         drop(exchange);
@@ -144,6 +152,20 @@ impl AppState {
 }
 
 impl FleetWork {
+    /// Logs the members whose clocks differ too much, when their set grows. Budgets and dates depend on the clocks.
+    fn note_clocks(&self, own: u64, reports: &[(u32, MemberReport)]) {
+        let differs = |report: &MemberReport| report.at.abs_diff(own) > MAX_CLOCK_DIFFERENCE;
+        let skewed = reports.iter().filter(|(_, report)| differs(report)).map(|(id, _)| *id);
+        let skewed: BTreeSet<u32> = skewed.collect();
+        let mut known = self.skewed.lock();
+        for (member, report) in reports.iter().filter(|(id, _)| skewed.contains(id) && !known.contains(id)) {
+            let seconds = report.at.abs_diff(own).to_string();
+            let members = [("member", &*member.to_string()), ("seconds", &seconds)];
+            log::event(log::warn(), "fleet_clock_differs", &members);
+        }
+        *known = skewed;
+    }
+
     /// Notes the members with another configuration, and logs a change.
     fn note_configurations(&self, own: &str, reports: &[(u32, MemberReport)]) {
         let others = reports.iter().filter(|(_, report)| report.config != own);

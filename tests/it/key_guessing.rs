@@ -50,6 +50,7 @@ fn ring(folder: &std::path::Path) -> (KeyCache, ApiKey) {
         ballast_bytes: 0,
         engine: StorageEngine::Embedded,
         pepper: None,
+        fleet: None,
     };
     let vault = Stores::open(&storage).unwrap();
     let ring = KeyCache::load(&vault, SteadyClock::start()).unwrap();

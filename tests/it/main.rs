@@ -60,6 +60,7 @@ mod file_durability;
 mod file_permissions;
 mod files;
 mod filters;
+mod fleet;
 mod footprint;
 mod full_disk;
 mod full_disk_batch;

@@ -1,0 +1,209 @@
+//! Leases of two members on one store.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::*;
+use crate::billing::{Settlement, TermsText};
+use crate::config::settings::{FleetSettings, LedgerSettings};
+use crate::time::clock::SteadyClock;
+use penstock_core::TokenUsage;
+use penstock_ledger::{RequestFootprint, SaleDetails};
+use penstock_storage::fleet::SharedFleet;
+use penstock_storage::ledger::{ChainClaim, LedgerStore};
+use penstock_storage::{Store, open_in_memory};
+use rust_decimal::Decimal;
+
+fn settings() -> FleetSettings {
+    FleetSettings {
+        name: None,
+        claim: Duration::from_secs(15),
+        lease: Duration::from_secs(600),
+        ahead: Duration::from_secs(60),
+        stale: None,
+    }
+}
+
+struct Gateways {
+    store: Arc<dyn Store>,
+    folder: tempfile::TempDir,
+}
+
+impl Gateways {
+    fn new() -> Self {
+        Self { store: open_in_memory(), folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn open(&self, name: &str) -> (Arc<FleetMember>, Arc<Ledger>) {
+        let fleet = SharedFleet::new(self.store.clone());
+        let member = FleetMember::join(fleet, &settings(), &self.folder.path().join(name)).unwrap();
+        let claim = ChainClaim::take(&*self.store, member.strand()).unwrap();
+        let book = LedgerStore::open_member(self.store.clone(), None, claim).unwrap();
+        let terms = LedgerSettings {
+            window: Duration::ZERO,
+            answers_wait_for_disk: true,
+            debt: i64::MAX,
+            backlog: usize::MAX,
+            slow: Duration::from_secs(5),
+            lead_time: Duration::MAX,
+        };
+        let ledger = Ledger::open_for_member(Arc::new(book), &terms, SteadyClock::start(), &member);
+        (member, ledger.unwrap())
+    }
+
+    fn pool(&self, account: &str) -> i64 {
+        SharedFleet::new(self.store.clone()).available(&credit_pool(account)).unwrap()
+    }
+}
+
+const fn need(credits: i64) -> ReserveRequest {
+    ReserveRequest { credits, energy: None, eur: 0 }
+}
+
+fn charge(amount: i64) -> Settlement {
+    Settlement {
+        amount,
+        eur: amount,
+        sale: SaleDetails {
+            model: "m".into(),
+            provider: "p".into(),
+            terms: "t".into(),
+            batch: false,
+            usage: TokenUsage::default(),
+            images: 0,
+            seconds: Decimal::ZERO,
+            billable_kwh: None,
+            eur: Decimal::new(amount, 8),
+        },
+        terms: Arc::new(TermsText { id: "t".into(), text: "{}".into() }),
+        footprint: RequestFootprint::default(),
+    }
+}
+
+/// Serves one request; returns false if its price is not covered.
+async fn serve(ledger: &Arc<Ledger>, request: &str, held: i64, charged: i64) -> bool {
+    if ledger.fund("acme", need(held)).await.is_err() {
+        return false;
+    }
+    let hold = ledger.reserve("acme", &"key".into(), request, need(held), true).unwrap();
+    let ticket = hold.settle(charge(charged));
+    ledger.wait_durable(ticket).await
+}
+
+async fn grant(ledger: &Ledger, amount: i64) {
+    ledger.grant("acme", "g", Wallet::Credits, amount, ("", "test")).await.unwrap();
+}
+
+#[tokio::test]
+async fn every_unit_of_a_balance_is_spent_once_by_whichever_member() {
+    let gateways = Gateways::new();
+    let ((_one, first), (_two, second)) = (gateways.open("1"), gateways.open("2"));
+    grant(&second, 10_000).await;
+    let (mut served, mut n) = (0, 0);
+    loop {
+        let mut any = false;
+        for ledger in [&first, &second] {
+            n += 1;
+            let one = serve(ledger, &format!("r{n}"), 10, 10).await;
+            served += i64::from(one);
+            any |= one;
+        }
+        if !any {
+            break;
+        }
+    }
+    assert_eq!(served, 1_000);
+    assert_eq!(first.current_balance("acme").await.unwrap().credits.amount, 0);
+    let refusal = first.fund("acme", need(10)).await.unwrap_err();
+    assert_eq!(refusal.code, penstock_core::ErrorCode::InsufficientCredits);
+}
+
+#[tokio::test]
+async fn a_refusal_states_the_balance_of_all_members_and_that_others_hold_it() {
+    let gateways = Gateways::new();
+    let ((_one, first), (_two, second)) = (gateways.open("1"), gateways.open("2"));
+    grant(&first, 100).await;
+    first.fund("acme", need(90)).await.unwrap();
+    let refusal = second.fund("acme", need(50)).await.unwrap_err();
+    assert!(
+        refusal.message.contains("0.0001 are available while other requests are in flight"),
+        "{}",
+        refusal.message
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_needed_returns_to_the_pool() {
+    let gateways = Gateways::new();
+    let (member, ledger) = gateways.open("1");
+    grant(&ledger, 100_000).await;
+    assert!(serve(&ledger, "r", 100, 60).await);
+    assert_eq!(gateways.pool("acme"), 100_000 - 1_600);
+    for _ in 0..200 {
+        ledger.adjust_leases();
+        let leases = ledger.leases().unwrap();
+        member.beat(&crate::fleet::MemberReport::default(), leases.returning(), Instant::now()).unwrap();
+        leases.on_returned();
+    }
+    assert_eq!(gateways.pool("acme"), 100_000 - 60, "all but the charge");
+    assert!(serve(&ledger, "again", 100, 40).await);
+    assert_eq!(ledger.current_balance("acme").await.unwrap().credits.amount, 100_000 - 100);
+}
+
+#[tokio::test]
+async fn a_lease_grows_with_the_spending() {
+    let gateways = Gateways::new();
+    let (_member, ledger) = gateways.open("1");
+    grant(&ledger, 10_000_000).await;
+    for n in 0..20 {
+        assert!(serve(&ledger, &format!("r{n}"), 100, 100).await);
+        ledger.adjust_leases();
+    }
+    let leased = 10_000_000 - 2_000 - gateways.pool("acme");
+    assert!((2_000..=100 * 60 * 2).contains(&leased), "{leased}");
+}
+
+#[tokio::test]
+async fn a_process_continues_with_the_leases_of_the_one_before() {
+    let gateways = Gateways::new();
+    let (_member, ledger) = gateways.open("1");
+    grant(&ledger, 100_000).await;
+    assert!(serve(&ledger, "r", 100, 60).await);
+    ledger.close();
+    let (_member, ledger) = gateways.open("1");
+    assert_eq!(ledger.account_balance("acme").available(Wallet::Credits), 1_600 - 60);
+    assert!(serve(&ledger, "s", 100, 60).await);
+    assert_eq!(gateways.pool("acme"), 100_000 - 1_600, "without a draw");
+}
+
+#[tokio::test]
+async fn a_draw_with_an_unknown_outcome_is_found_in_the_store() {
+    let gateways = Gateways::new();
+    let (member, ledger) = gateways.open("1");
+    grant(&ledger, 100_000).await;
+    assert!(serve(&ledger, "r", 100, 60).await);
+    // The store applied it, and its answer was lost.
+    let request = PoolRequest { pool: credit_pool("acme"), wanted: 500, least: 1 };
+    assert_eq!(member.draw(&request), Ok(500));
+    let leases = ledger.leases().unwrap();
+    leases.accounts.lock().values_mut().for_each(|state| state.uncertain = true);
+    leases.resolve_uncertain(|account| ledger.account_balance(account), || true).unwrap();
+    assert_eq!(ledger.account_balance("acme").total(Wallet::Credits), 1_600 - 60 + 500);
+    leases.resolve_uncertain(|account| ledger.account_balance(account), || true).unwrap();
+    assert_eq!(ledger.account_balance("acme").total(Wallet::Credits), 1_600 - 60 + 500, "once");
+}
+
+#[test]
+fn a_lease_changes_at_half_and_at_twice_of_what_is_wanted() {
+    for (available, wanted, expected) in [
+        (0, 0, LeaseChange::Nothing),
+        (1, 0, LeaseChange::Return(1)),
+        (49, 100, LeaseChange::Draw(51)),
+        (50, 100, LeaseChange::Nothing),
+        (200, 100, LeaseChange::Nothing),
+        (201, 100, LeaseChange::Return(101)),
+        (-5, 100, LeaseChange::Draw(105)),
+        (i64::MIN, i64::MAX, LeaseChange::Draw(i64::MAX)),
+        (i64::MAX, i64::MAX, LeaseChange::Nothing),
+    ] {
+        assert_eq!(lease_change(available, wanted), expected, "{available} {wanted}");
+    }
+}

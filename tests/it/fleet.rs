@@ -1,0 +1,266 @@
+//! Several gateways on one PostgreSQL database: keys, limits, budgets and balances are those of one gateway, whichever a
+//! client asks, and whatever dies.
+
+use crate::harness::process::{Home, Process, catalogue, complaint};
+use crate::harness::{Answer, Client, Provider, until, within};
+use crate::postgres_server::PostgresServer;
+use serde_json::{Value, json};
+use std::process::Output;
+
+const CHAT: &str = "/v1/chat/completions";
+/// Digits of the pepper that all gateways have.
+const PEPPER: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+/// Gateways of one fleet.
+struct Fleet {
+    provider: Provider,
+    server: PostgresServer,
+    homes: Vec<Home>,
+    gateways: Vec<Process>,
+}
+
+impl Fleet {
+    async fn start(count: usize) -> Self {
+        let (provider, server) = (Provider::start().await, PostgresServer::start());
+        let mut fleet = Self { provider, server, homes: Vec::new(), gateways: Vec::new() };
+        for _ in 0..count {
+            fleet.add().await;
+        }
+        fleet
+    }
+
+    /// Starts one more gateway in a folder of its own.
+    async fn add(&mut self) {
+        let home = Home::new();
+        std::fs::write(home.path().join("database"), self.server.options().url).unwrap();
+        std::fs::write(home.path().join("pepper-given"), PEPPER).unwrap();
+        home.write(&format!(
+            "engine = \"postgres\"\nurl = {{ file = \"database\" }}\npepper = {{ file = \"pepper-given\" }}\n\
+             [fleet]\nclaim = \"5s\"\nlease = \"8s\"\n[billing]\ncredit = \"prepaid\"\n{}",
+            catalogue(&self.provider, "")
+        ));
+        self.gateways.push(home.run().await);
+        self.homes.push(home);
+    }
+
+    /// The admin listener of a gateway, with its token.
+    fn admin(&self, gateway: usize) -> Client {
+        let home = &self.homes[gateway];
+        let token = std::fs::read_to_string(home.storage().join("admin.token")).unwrap();
+        Client { address: home.admin, key: token.trim().to_owned() }
+    }
+
+    /// The same key at another gateway.
+    fn at(&self, gateway: usize, key: &str) -> Client {
+        Client { address: self.homes[gateway].http, key: key.to_owned() }
+    }
+
+    /// Creates a key through a gateway; returns the key and its id.
+    async fn key(&self, gateway: usize, limits: Value) -> (String, String) {
+        let made = self.admin(gateway).post("/admin/keys", &json!({"name": "n", "limits": limits})).await;
+        assert!(made.status < 300, "{}", made.text());
+        let made = made.json();
+        let text = |name: &str| made[name].as_str().unwrap_or_else(|| panic!("{made}")).to_owned();
+        (text("key"), text("id"))
+    }
+
+    /// Waits until a request of the key gets this status at every gateway.
+    async fn until_everywhere(&self, key: &str, status: u16) {
+        for gateway in 0..self.homes.len() {
+            let client = self.at(gateway, key);
+            let work = async { while client.get("/v1/models").await.status != status {} };
+            within("every gateway to know a key", work).await;
+        }
+    }
+
+    async fn grant(&self, gateway: usize, credits: &str) {
+        let grant = json!({"account": "default", "credits": credits.parse::<f64>().unwrap(), "id": credits});
+        let granted = self.admin(gateway).post("/admin/credits/grant", &grant).await;
+        assert!(granted.status < 300, "{}", granted.text());
+    }
+
+    async fn balance(&self, gateway: usize) -> f64 {
+        let answer = self.admin(gateway).get("/admin/credits").await;
+        answer.json()["data"][0]["credits"]["balance"].as_f64().unwrap_or_else(|| panic!("{}", answer.text()))
+    }
+
+    /// Stops all gateways in order, and checks the books.
+    async fn verify(mut self) {
+        for gateway in &mut self.gateways {
+            gateway.signal("TERM");
+        }
+        for gateway in &mut self.gateways {
+            assert!(gateway.until_ended().await.success(), "{}", gateway.said());
+        }
+        for command in [["credits", "verify"], ["usage", "verify"], ["store", "verify"]] {
+            succeeded(&self.homes[0].command(&command));
+        }
+    }
+}
+
+fn succeeded(output: &Output) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}{text}", complaint(output));
+}
+
+fn question() -> Value {
+    json!({"model": "m", "max_tokens": 20, "messages": [{"role": "user", "content": "Hi"}]})
+}
+
+async fn ask(client: &Client) -> Answer {
+    client.post(CHAT, &question()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_and_a_balance_are_known_at_every_gateway_and_a_revocation_too() {
+    let fleet = Fleet::start(3).await;
+    let (key, id) = fleet.key(0, json!({})).await;
+    fleet.until_everywhere(&key, 200).await;
+    let refused = ask(&fleet.at(2, &key)).await;
+    assert_eq!(refused.status, 402, "{}", refused.text());
+    fleet.grant(1, "10").await;
+    for gateway in 0..3 {
+        let client = fleet.at(gateway, &key);
+        let served = async {
+            loop {
+                let answer = ask(&client).await;
+                if answer.status == 200 {
+                    return;
+                }
+                assert_eq!(answer.status, 402, "{}", answer.text());
+            }
+        };
+        within("the grant to be known", served).await;
+    }
+    let charged =
+        async { while fleet.balance(2).await >= 10.0 || fleet.balance(0).await != fleet.balance(1).await {} };
+    within("the charges to be written", charged).await;
+    let revoked = fleet.admin(1).post(&format!("/admin/keys/{id}/revoke"), &json!({})).await;
+    assert!(revoked.status < 300, "{}", revoked.text());
+    fleet.until_everywhere(&key, 401).await;
+    assert_eq!(fleet.provider.calls(), 3);
+    fleet.verify().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_of_requests_is_that_of_the_fleet() {
+    let fleet = Fleet::start(3).await;
+    fleet.grant(0, "100").await;
+    let (key, _) = fleet.key(0, json!({"requests_per_minute": 60})).await;
+    fleet.until_everywhere(&key, 200).await;
+    let clients: Vec<Client> = (0..3).map(|gateway| fleet.at(gateway, &key)).collect();
+    let started = std::time::Instant::now();
+    let mut tasks = tokio::task::JoinSet::new();
+    for client in clients {
+        tasks.spawn(async move {
+            let mut passed = 0;
+            for _ in 0..60 {
+                passed += usize::from(ask(&client).await.status == 200);
+            }
+            passed
+        });
+    }
+    let passed: usize = tasks.join_all().await.into_iter().sum();
+    // The bucket refills by one each second; in a second between two heartbeats, each gateway may admit its part.
+    let refilled = started.elapsed().as_secs() as usize + 1;
+    assert!((50..=66 + 3 * refilled).contains(&passed), "{passed} of 60 and {refilled}");
+    fleet.verify().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_balance_is_spent_once_whichever_gateways_spend_it() {
+    let fleet = Fleet::start(3).await;
+    let (key, _) = fleet.key(0, json!({})).await;
+    fleet.until_everywhere(&key, 200).await;
+    fleet.grant(0, "0.002").await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..12 {
+        let client = fleet.at(n % 3, &key);
+        tasks.spawn(async move {
+            let mut passed = 0;
+            for _ in 0..40 {
+                let answer = ask(&client).await;
+                assert!([200, 402].contains(&answer.status), "{}", answer.text());
+                passed += usize::from(answer.status == 200);
+            }
+            passed
+        });
+    }
+    let passed: usize = tasks.join_all().await.into_iter().sum();
+    assert!(passed > 0);
+    let settled = async {
+        for gateway in 0..3 {
+            while fleet.admin(gateway).get("/status").await.json()["ledger"]["unwritten_bytes"] != json!(0) {}
+        }
+    };
+    within("the charges to be written", settled).await;
+    let left = fleet.balance(1).await;
+    assert!(left >= 0.0, "{left} left after {passed} requests");
+    fleet.verify().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_gateway_is_buried_and_its_credits_return() {
+    let mut fleet = Fleet::start(2).await;
+    let (key, _) = fleet.key(0, json!({})).await;
+    fleet.until_everywhere(&key, 200).await;
+    fleet.grant(0, "10").await;
+    assert_eq!(ask(&fleet.at(1, &key)).await.status, 200);
+    let mut killed = fleet.gateways.pop().unwrap();
+    killed.signal("KILL");
+    killed.until_ended().await;
+    fleet.homes.pop();
+    let metric = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+        line.and_then(|line| line.split(' ').nth(1).and_then(|value| value.parse::<f64>().ok()))
+    };
+    let admin = fleet.admin(0);
+    let buried = async {
+        while metric(&admin.get("/metrics").await.text(), "penstock_fleet_burials_total") != Some(1.0) {}
+    };
+    within("the burial", buried).await;
+    assert_eq!(metric(&admin.get("/metrics").await.text(), "penstock_fleet_members"), Some(1.0));
+    assert_eq!(ask(&fleet.at(0, &key)).await.status, 200);
+    fleet.add().await;
+    assert_eq!(ask(&fleet.at(1, &key)).await.status, 200);
+    fleet.verify().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_with_leases_go_on_while_the_database_is_away() {
+    let mut fleet = Fleet::start(2).await;
+    let (key, _) = fleet.key(0, json!({})).await;
+    fleet.until_everywhere(&key, 200).await;
+    fleet.grant(0, "10").await;
+    for gateway in 0..2 {
+        assert_eq!(ask(&fleet.at(gateway, &key)).await.status, 200);
+    }
+    fleet.server.crash();
+    for gateway in 0..2 {
+        let answer = ask(&fleet.at(gateway, &key)).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    fleet.server.restart();
+    let clients = [fleet.at(0, &key), fleet.at(1, &key)];
+    for client in &clients {
+        let served = async { while ask(client).await.status != 200 {} };
+        within("the database to be used again", served).await;
+    }
+    fleet.verify().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_without_the_section_is_refused_while_a_fleet_is_there() {
+    let fleet = Fleet::start(1).await;
+    let alone = Home::new();
+    std::fs::write(alone.path().join("database"), fleet.server.options().url).unwrap();
+    std::fs::write(alone.path().join("pepper-given"), PEPPER).unwrap();
+    alone.write(&format!(
+        "engine = \"postgres\"\nurl = {{ file = \"database\" }}\npepper = {{ file = \"pepper-given\" }}\n{}",
+        catalogue(&fleet.provider, "")
+    ));
+    let mut refused = alone.spawn();
+    assert!(!refused.until_ended().await.success());
+    until("the refusal", || refused.said().contains("give all of them a [fleet] section")).await;
+    fleet.verify().await;
+}
