@@ -6,6 +6,7 @@ pub use super::principal::{CachedAccount, Principal};
 use super::principal::KeyState;
 use crate::auth::account_json::DEFAULT;
 use crate::auth::key_limiter::KeyUsage;
+use crate::fleet::FleetMember;
 use crate::storage::stores::{Pepper, Stores};
 use crate::telemetry::log;
 use crate::time::clock::SteadyClock;
@@ -273,11 +274,15 @@ impl KeyCache {
         }
     }
 
-    /// Marks a key as used, for the exchange of limits in a fleet.
-    pub fn mark_active(&self, principal: &Arc<Principal>) {
+    /// Marks a key as used, for the exchange of limits in the fleet of `member`.
+    pub fn mark_active(&self, principal: &Arc<Principal>, member: &FleetMember) {
         if !principal.live.active.load(Ordering::Relaxed)
             && !principal.live.active.swap(true, Ordering::AcqRel)
         {
+            let members = u32::try_from(member.live().len()).unwrap_or(u32::MAX);
+            let now = self.clock.calendar_now();
+            principal.limiter().begin_sharing(members, now);
+            principal.account.limiter.begin_sharing(members, now);
             self.active_principals.lock().push(principal.clone());
         }
     }

@@ -85,6 +85,12 @@ impl KeyUsage {
         self.0.lock().meter.totals()
     }
 
+    /// Leaves the equal parts of the other members of a fleet to them until the first exchange.
+    pub fn begin_sharing(&self, members: u32, now: Duration) {
+        let LimiterState { limits, meter, .. } = &mut *self.0.lock();
+        meter.begin_sharing(limits, members, now);
+    }
+
     /// Applies the usage of the other members of a fleet.
     pub fn exchange(&self, peers: &PeerUsage, now: Duration) {
         let LimiterState { limits, meter, .. } = &mut *self.0.lock();

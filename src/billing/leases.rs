@@ -40,7 +40,7 @@ const RATE_SHIFT: u32 = 3;
 #[derive(Debug)]
 pub struct Leases {
     member: Arc<FleetMember>,
-    ahead_seconds: i64,
+    advance_seconds: i64,
     accounts: Mutex<HashMap<(Arc<str>, Wallet), LeaseState>>,
     /// Amounts on their way back to the pools: repeated until the store has taken them.
     returning: Mutex<Vec<PoolAmount>>,
@@ -71,12 +71,14 @@ impl LeaseState {
         let spent = self.drawn.saturating_sub(balance);
         let second = spent.saturating_sub(self.spent).max(0);
         self.spent = spent;
-        self.rate = self.rate.saturating_sub(self.rate >> RATE_SHIFT).saturating_add(second);
+        // At least one unit, so that the rate of an idle account becomes 0.
+        let decay = (self.rate >> RATE_SHIFT).max(1).min(self.rate);
+        self.rate = self.rate.saturating_sub(decay).saturating_add(second);
     }
 
     /// Returns the amount to hold in advance.
-    fn wanted(&self, ahead_seconds: i64) -> i64 {
-        self.rate.saturating_mul(ahead_seconds) >> RATE_SHIFT
+    fn wanted(&self, advance_seconds: i64) -> i64 {
+        self.rate.saturating_mul(advance_seconds) >> RATE_SHIFT
     }
 
     fn is_known_empty(&self, now: Instant) -> bool {
@@ -127,7 +129,7 @@ impl Leases {
         let settings = member.settings()?;
         Some(Self {
             member: member.clone(),
-            ahead_seconds: i64::try_from(settings.ahead.as_secs()).unwrap_or(i64::MAX),
+            advance_seconds: i64::try_from(settings.advance.as_secs()).unwrap_or(i64::MAX),
             accounts: Mutex::default(),
             returning: Mutex::default(),
             dry_draws: AtomicU64::new(0),
@@ -259,8 +261,7 @@ impl Ledger {
             if leases.is_known_empty(&balance.name, wallet) {
                 continue;
             }
-            let missing = amount.saturating_sub(balance.available(wallet).min(0));
-            if self.draw_for_request(&balance, wallet, missing).await? {
+            if self.draw_for_request(&balance, wallet, amount).await? {
                 return Ok(());
             }
         }
@@ -282,8 +283,10 @@ impl Ledger {
         let work = tokio::task::spawn_blocking(move || {
             let leases = ledger.leases.as_ref()?;
             leases.dry_draws.fetch_add(1, Ordering::Relaxed);
-            let drawn = leases.draw(&drawing, wallet, amount.saturating_mul(DRAW_REQUESTS), amount).ok()?;
-            if drawn < amount {
+            let missing = amount.saturating_sub(drawing.available(wallet));
+            let wanted = amount.saturating_mul(DRAW_REQUESTS).max(missing);
+            let drawn = leases.draw(&drawing, wallet, missing).ok()?;
+            if drawn < missing {
                 let total = ledger.store.balance(&drawing.name).ok()?.unwrap_or_default();
                 let total = if wallet == Wallet::Credits { total.credits } else { total.energy };
                 leases.note_total(&drawing.name, wallet, total);
@@ -310,7 +313,7 @@ impl Ledger {
             accounts.retain(|(account, wallet), state| {
                 let balance = self.account_balance(account);
                 state.observe_second(balance.total(*wallet));
-                let wanted = state.wanted(leases.ahead_seconds);
+                let wanted = state.wanted(leases.advance_seconds);
                 match lease_change(balance.available(*wallet), wanted) {
                     LeaseChange::Draw(amount) if !state.is_known_empty(Instant::now()) => {
                         draws.push((balance.clone(), *wallet, amount));

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum number of keys and accounts of one report; the first are taken.
 const MAX_REPORTED_KEYS: usize = 16_000;
-/// Keys of one row. An owner has at most 130 bytes, and the five numbers at most 100.
-const KEYS_PER_ROW: usize = 250;
+/// Keys of one row: one key has at most 400 bytes as JSON.
+const KEYS_PER_ROW: usize = 150;
 
 /// Report of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

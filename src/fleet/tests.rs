@@ -10,7 +10,7 @@ fn settings() -> FleetSettings {
         name: Some("a".to_owned()),
         claim: Duration::from_secs(15),
         lease: Duration::from_secs(600),
-        ahead: Duration::from_secs(300),
+        advance: Duration::from_secs(300),
         stale: None,
     }
 }

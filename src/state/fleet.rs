@@ -100,7 +100,7 @@ impl AppState {
             start: work.start,
             at: self.clock.unix_seconds(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            config: self.live().settings.version.0.to_string(),
+            config: self.live().settings.shared_version.0.to_string(),
             keys: exchange.report(&self.key_cache, self.clock.steady_now()),
         };
         let returned = self.ledger.leases().map(|leases| leases.returning()).unwrap_or_default();

@@ -163,7 +163,7 @@ async fn a_limit_of_requests_is_that_of_the_fleet() {
     let passed: usize = tasks.join_all().await.into_iter().sum();
     // The bucket refills by one each second; in a second between two heartbeats, each gateway may admit its part.
     let refilled = started.elapsed().as_secs() as usize + 1;
-    assert!((50..=66 + 3 * refilled).contains(&passed), "{passed} of 60 and {refilled}");
+    assert!((40..=66 + 3 * refilled).contains(&passed), "{passed} of 60 and {refilled}");
     fleet.verify().await;
 }
 
@@ -172,7 +172,7 @@ async fn a_balance_is_spent_once_whichever_gateways_spend_it() {
     let fleet = Fleet::start(3).await;
     let (key, _) = fleet.key(0, json!({})).await;
     fleet.until_everywhere(&key, 200).await;
-    fleet.grant(0, "0.002").await;
+    fleet.grant(0, "0.2").await;
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..12 {
         let client = fleet.at(n % 3, &key);
@@ -187,7 +187,7 @@ async fn a_balance_is_spent_once_whichever_gateways_spend_it() {
         });
     }
     let passed: usize = tasks.join_all().await.into_iter().sum();
-    assert!(passed > 0);
+    assert!(passed > 12, "{passed}");
     let settled = async {
         for gateway in 0..3 {
             while fleet.admin(gateway).get("/status").await.json()["ledger"]["unwritten_bytes"] != json!(0) {}
@@ -195,7 +195,8 @@ async fn a_balance_is_spent_once_whichever_gateways_spend_it() {
     };
     within("the charges to be written", settled).await;
     let left = fleet.balance(1).await;
-    assert!(left >= 0.0, "{left} left after {passed} requests");
+    assert!((0.0..0.2).contains(&left), "{left} left after {passed} requests");
+    assert_eq!(fleet.provider.calls(), passed);
     fleet.verify().await;
 }
 

@@ -17,6 +17,7 @@
 
 mod admission_queue;
 mod fair_queue;
+mod limit_status;
 mod meter;
 mod output_length_stats;
 mod peers;
@@ -26,9 +27,10 @@ mod token_bucket;
 
 pub use admission_queue::{AdmissionCapacity, AdmissionQueue, LARGE_BODY, QueueOutcome};
 pub use fair_queue::{EnqueueOutcome, FairQueue};
+pub use limit_status::LimitStatus;
 pub use meter::{
-    ActualCost, CostEstimate, LimitExceeded, LimitKind, LimitReservation, LimitStatus, ProvisionalCharge,
-    UsageLimits, UsageMeter, WorkClass,
+    ActualCost, CostEstimate, LimitExceeded, LimitKind, LimitReservation, ProvisionalCharge, UsageLimits,
+    UsageMeter, WorkClass,
 };
 pub use output_length_stats::OutputLengthStats;
 pub use peers::{PeerUsage, UsageTotals};

@@ -1,9 +1,10 @@
 //! Usage of one key or account: a request passes all limits or changes none.
 
+use crate::limit_status::LimitStatus;
 use crate::output_length_stats::OutputLengthStats;
 use crate::peers::{PeerUsage, SharedState, UsageTotals, wait_beside};
 use crate::spend::{BudgetPeriod, SpendTotals};
-use crate::token_bucket::{BucketStatus, RetryAfter, TokenBucket};
+use crate::token_bucket::{RetryAfter, TokenBucket};
 use penstock_core::MicroCredits;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
@@ -108,27 +109,6 @@ pub struct LimitExceeded {
     pub maximum: u64,
     /// Time until the same request would pass.
     pub retry_after: RetryAfter,
-}
-
-/// Status of the limits per minute.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LimitStatus {
-    /// Requests per minute.
-    pub requests: Option<BucketStatus>,
-    /// Tokens per minute.
-    pub tokens: Option<BucketStatus>,
-}
-
-impl LimitStatus {
-    /// Combines two statuses: of each limit, the one with less remaining.
-    #[must_use]
-    pub fn most_restrictive(self, other: Self) -> Self {
-        let of = |a: Option<BucketStatus>, b: Option<BucketStatus>| match (a, b) {
-            (Some(a), Some(b)) => Some(if b.remaining < a.remaining { b } else { a }),
-            (a, b) => a.or(b),
-        };
-        Self { requests: of(self.requests, other.requests), tokens: of(self.tokens, other.tokens) }
-    }
 }
 
 /// Tokens taken from the bucket for a request: at most the capacity of the bucket.
@@ -321,6 +301,13 @@ impl UsageMeter {
         let own = self.totals();
         let shared = self.shared.get_or_insert_default();
         shared.exchange((&mut self.requests, &mut self.tokens), limits, &own, peers, now);
+    }
+
+    /// Holds back the equal parts of other gateways, unless an exchange has happened.
+    pub fn begin_sharing(&mut self, limits: &UsageLimits, members: u32, now: Duration) {
+        if self.shared.is_none() {
+            self.exchange(limits, &PeerUsage { members, ..PeerUsage::default() }, now);
+        }
     }
 
     /// Replaces the spending by that of all gateways.

@@ -48,7 +48,7 @@ impl SettingsResolver<'_> {
             name: fleet.name.clone(),
             claim: fleet.claim.0,
             lease: fleet.lease.0,
-            ahead: fleet.ahead.0,
+            advance: fleet.ahead.0,
             stale: Some(fleet.stale.0).filter(|stale| !stale.is_zero()),
         };
         (self.report.mistakes.len() == mistakes).then_some(Some(settings))

@@ -96,8 +96,10 @@ pub fn resolve_settings(
     let default_models = proof.resolve_default_models(raw, top);
     proof.check_bounds(raw, top);
     let (version, document) = versioned_document(raw);
+    let shared_version = shared_version(raw);
     let settings = Settings {
         version,
+        shared_version,
         document,
         listen: listen?,
         console: console?,
@@ -136,6 +138,24 @@ pub fn resolve_settings(
 fn versioned_document(raw: &ConfigFile) -> (ConfigVersion, ConfigDocument) {
     let document = serde_json::to_vec(raw).unwrap_or_default();
     (config_version(&document), ConfigDocument::new(document))
+}
+
+/// Returns the version of what the gateways of a fleet have in common: all but listeners, folders and the process.
+fn shared_version(raw: &ConfigFile) -> ConfigVersion {
+    let own = ConfigFile::default();
+    let shared = ConfigFile {
+        include: Vec::new(),
+        listen: own.listen,
+        console: own.console,
+        storage: own.storage,
+        fleet: None,
+        spool: own.spool,
+        process: own.process,
+        log: own.log,
+        simulated: Vec::new(),
+        ..raw.clone()
+    };
+    config_version(&serde_json::to_vec(&shared).unwrap_or_default())
 }
 
 /// Resolves only the admin listener and the store.

@@ -12,7 +12,7 @@ pub struct FleetSettings {
     /// Time without a heartbeat after which a member is buried.
     pub lease: Duration,
     /// Spending that is leased in advance for a prepaid account.
-    pub ahead: Duration,
+    pub advance: Duration,
     /// Time without the database for which known keys are accepted; `None` without a limit.
     pub stale: Option<Duration>,
 }

@@ -39,6 +39,8 @@ use std::time::Duration;
 pub struct Settings {
     /// Version of the configuration; the same text gives the same version.
     pub version: ConfigVersion,
+    /// Version of what the gateways of a fleet have in common.
+    pub shared_version: ConfigVersion,
     /// Configuration as written, with defaults, for comparison at a reload.
     pub document: ConfigDocument,
     /// Listeners.

@@ -38,6 +38,7 @@ impl Settings {
             simulators,
             // A reload changes these.
             version: _,
+            shared_version: _,
             responses: _,
             limits: _,
             overload: _,

@@ -223,8 +223,9 @@ impl Exchange<'_> {
     /// # Errors
     /// Same as for [`Exchange::reserve_limits`].
     pub fn acquire_provisional(&self) -> Result<(ProvisionalPermit, UsageProfile), ApiError> {
-        if self.app.stores.fleet.is_shared() {
-            self.app.key_cache.mark_active(&self.principal);
+        let member = &self.app.stores.fleet;
+        if member.is_shared() {
+            self.app.key_cache.mark_active(&self.principal, member);
         }
         rate_limit::acquire_provisional(&self.principal, self.work, self.app.clock)
             .map_err(|hit| self.limit_refusal(hit))

@@ -1,0 +1,24 @@
+//! Status of the limits per minute, for headers of responses.
+
+use crate::token_bucket::BucketStatus;
+
+/// Status of the limits per minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitStatus {
+    /// Requests per minute.
+    pub requests: Option<BucketStatus>,
+    /// Tokens per minute.
+    pub tokens: Option<BucketStatus>,
+}
+
+impl LimitStatus {
+    /// Combines two statuses: of each limit, the one with less remaining.
+    #[must_use]
+    pub fn most_restrictive(self, other: Self) -> Self {
+        let of = |a: Option<BucketStatus>, b: Option<BucketStatus>| match (a, b) {
+            (Some(a), Some(b)) => Some(if b.remaining < a.remaining { b } else { a }),
+            (a, b) => a.or(b),
+        };
+        Self { requests: of(self.requests, other.requests), tokens: of(self.tokens, other.tokens) }
+    }
+}
