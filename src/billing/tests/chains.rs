@@ -53,8 +53,8 @@ fn entries(store: &LedgerStore, by_chain: bool) -> Vec<LedgerEntry> {
             all.push(HashChain::parse_unverified(line).unwrap().0);
         }
         position = if by_chain {
-            let mut ends = std::collections::BTreeMap::new();
-            all.iter().for_each(|entry: &LedgerEntry| drop(ends.insert(chain_of(entry.seq), entry.seq)));
+            let ends = all.iter().map(|entry: &LedgerEntry| (chain_of(entry.seq), entry.seq));
+            let ends: std::collections::BTreeMap<u32, u64> = ends.collect();
             ends.into_values().chain([0]).collect()
         } else {
             vec![last]

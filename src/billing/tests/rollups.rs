@@ -313,7 +313,9 @@ fn a_commit_of_a_process_alone_reads_no_rollup_again() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
     let push = |name: &str| {
-        (0..20).for_each(|n| drop(reserve(&ledger, &format!("{name}{n}"), 0).unwrap().settle(charge(0))));
+        (0..20).for_each(|n| {
+            reserve(&ledger, &format!("{name}{n}"), 0).unwrap().settle(charge(0));
+        });
         until("all to be written", || ledger.state().waiting == 0);
     };
     push("first");
