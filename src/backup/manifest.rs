@@ -8,6 +8,7 @@ use crate::storage::files::FILE_ID_PREFIX;
 use crate::storage::object_id;
 use penstock_core::hex;
 use penstock_ledger::UtcMonth;
+use penstock_storage::ledger::parse_file_name;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -105,7 +106,7 @@ fn is_known_name(name: &str) -> bool {
     }
     match name.split_once('/') {
         Some((crate::storage::stores::LEDGER_FOLDER, file)) => {
-            file.strip_suffix(".jsonl").is_some_and(|month| UtcMonth::parse(month).is_some())
+            parse_file_name(file).is_some_and(|(_, month)| UtcMonth::parse(month).is_some())
         }
         _ => is_file_contents(name),
     }

@@ -74,8 +74,11 @@ impl Ledger {
         leases: Option<Leases>,
     ) -> Result<(Arc<Self>, OpenReserves), String> {
         let to_message = |error: StoreError| format!("The ledger cannot be used: {error}.");
+        // Where a fleet writes, another gateway may have written a chain until now.
+        let chains = store.chains().map_err(to_message)?.len();
+        let level = if store.claim().is_some() || chains > 1 { log::info() } else { log::error() };
         for what in store.take_repairs() {
-            log::event(log::error(), "ledger_copy_healed", &[("what", &what)]);
+            log::event(level, "ledger_copy_healed", &[("what", &what)]);
         }
         let tip = store.tip().map_err(to_message)?;
         check_last_date(tip, settings.lead_time, clock.unix_seconds())?;

@@ -182,3 +182,45 @@ pub fn add_usage_rows(current: Option<&[u8]>, change: &[u8]) -> Result<Vec<u8>, 
     row.add(&added)?;
     Ok(row.to_value())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn sums_are_added_and_stay_within_their_types() {
+        let row = |requests, credits: &str, kwh: &str| {
+            let kwh = kwh.parse().unwrap();
+            UsageRow {
+                v: 1,
+                model: "m".into(),
+                requests,
+                credits: credits.to_owned().into(),
+                kwh,
+                ..UsageRow::default()
+            }
+            .to_value()
+        };
+        let sum = add_usage_rows(Some(&row(2, "-5", "0.25")), &row(3, "9", "0.5"));
+        assert_eq!(sum, Ok(row(5, "4", "0.75")));
+        assert_eq!(add_usage_rows(None, &row(3, "9", "0.5")), Ok(row(3, "9", "0.5")));
+        let most = i128::MAX.to_string();
+        assert_eq!(
+            add_usage_rows(Some(&row(u64::MAX, &most, "1")), &row(1, "1", "0")),
+            Ok(row(u64::MAX, &most, "1"))
+        );
+    }
+
+    #[test]
+    fn unreadable_rows_are_refused() {
+        let change = UsageRow { v: 1, requests: 1, ..UsageRow::default() }.to_value();
+        for (row, error) in [
+            (&b"damaged"[..], UsageRowError::Format),
+            (br#"{"v":1,"outcome":"","credits":"x"}"#, UsageRowError::Format),
+            (br#"{"v":2,"outcome":""}"#, UsageRowError::Version),
+        ] {
+            assert_eq!(add_usage_rows(Some(row), &change), Err(error));
+        }
+    }
+}

@@ -17,6 +17,8 @@ pub(super) struct Flaky {
     pub(super) lies: AtomicU32,
     /// Number of transactions before those that are reported correctly.
     pub(super) passes: AtomicU32,
+    /// Number of rows that were read one by one.
+    pub(super) reads: AtomicU32,
     /// Number of transactions that were started.
     pub(super) begun: AtomicU32,
     /// True while transactions block.
@@ -32,6 +34,7 @@ impl Flaky {
             full: AtomicBool::new(false),
             lies: AtomicU32::new(0),
             passes: AtomicU32::new(0),
+            reads: AtomicU32::new(0),
             begun: AtomicU32::new(0),
             stalls: AtomicBool::new(false),
             kept: Mutex::default(),
@@ -41,6 +44,7 @@ impl Flaky {
 
 impl Store for Flaky {
     fn get(&self, space: StoreTable, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.reads.fetch_add(1, Ordering::AcqRel);
         self.inner.get(space, key)
     }
 

@@ -22,18 +22,26 @@ const TERMS: [(&str, &str); 2] = [
 ];
 
 /// Random operations on a ledger, with their own clock.
-struct Operations {
+pub(super) struct Operations {
+    seed: u64,
     random: StdRng,
     at: u64,
     /// Upper limit of the seconds between two requests, exclusive.
-    step: u64,
+    pub(super) step: u64,
     requests: u64,
     adjustments: u64,
 }
 
 impl Operations {
-    fn new(seed: u64) -> Self {
-        Self { random: StdRng::seed_from_u64(seed), at: START, step: 2_400, requests: 0, adjustments: 0 }
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            random: StdRng::seed_from_u64(seed),
+            at: START,
+            step: 2_400,
+            requests: 0,
+            adjustments: 0,
+        }
     }
 
     fn pick<'a>(&mut self, names: &[&'a str]) -> &'a str {
@@ -55,10 +63,10 @@ impl Operations {
     }
 
     /// Pushes a request: its reserve, and its charge or void.
-    fn push_request(&mut self, ledger: &Ledger) {
+    pub(super) fn push_request(&mut self, ledger: &Ledger) {
         self.at += self.random.random_range(0..self.step);
         self.requests += 1;
-        let request: Arc<str> = format!("r{}-{}", self.at, self.requests).into();
+        let request: Arc<str> = format!("r{}-{}-{}", self.seed, self.at, self.requests).into();
         let (account, key) = (self.pick(&["acme", "b", "c c"]), self.pick(&["k1", "k2"]));
         let (key, wallet): (Arc<str>, _) = (key.into(), self.wallet());
         let reserve = EntryKind::Reserve { request: request.clone(), key: key.clone(), wallet, amount: 90 };
@@ -170,7 +178,7 @@ fn assert_invoices_equal_ledger(store: &LedgerStore) {
 }
 
 /// Checks that statements and reports from rollups are equal to those from the entries.
-fn assert_equal_to_ledger(store: &LedgerStore) {
+pub(super) fn assert_equal_to_ledger(store: &LedgerStore) {
     let check = rebuild::verify(store).unwrap();
     assert!(check.is_intact(), "{check:?}");
     assert_invoices_equal_ledger(store);
@@ -298,6 +306,25 @@ fn an_unreadable_row_keeps_no_charge_from_being_written() {
     operations.push_request(&ledger);
     ledger.close();
     assert_equal_to_ledger(&book);
+}
+
+#[test]
+fn a_commit_of_a_process_alone_reads_no_rollup_again() {
+    let store = Flaky::over(open_in_memory());
+    let ledger = open(&store, QUICK);
+    let push = |name: &str| {
+        (0..20).for_each(|n| {
+            reserve(&ledger, &format!("{name}{n}"), 0).unwrap().settle(charge(0));
+        });
+        until("all to be written", || ledger.state().waiting == 0);
+    };
+    push("first");
+    let before = (store.reads.load(Ordering::Acquire), store.kept.lock().len());
+    push("next");
+    let reads = store.reads.load(Ordering::Acquire) - before.0;
+    let commits = u32::try_from(store.kept.lock().len() - before.1).unwrap();
+    // The length of the month; and two rollups, if an hour begins meanwhile.
+    assert!(commits >= 1 && reads <= commits + 2, "{reads} reads in {commits} commits");
 }
 
 #[test]

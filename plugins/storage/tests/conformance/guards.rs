@@ -229,3 +229,26 @@ fn sums_of_many_threads_lose_nothing_and_other_rows_are_refused() {
         assert_eq!(store.get(at, b"beside").unwrap(), None);
     });
 }
+
+#[test]
+fn sums_of_counters_never_fail_and_those_of_rollups_are_added() {
+    each_engine(|store| {
+        let (at, key) = (StoreTable::Meta, b"n");
+        let add = |by: i64| store.apply(Transaction::new().sum(at, key, RowSum::Counter(by)));
+        for by in [i64::MAX, 1, 7] {
+            add(by).unwrap();
+        }
+        assert_eq!(store.get(at, key).unwrap(), Some(i64::MAX.to_le_bytes().to_vec()));
+        add(i64::MIN).unwrap();
+        assert_eq!(store.get(at, key).unwrap(), Some((-1_i64).to_le_bytes().to_vec()));
+        let row =
+            |requests: u64| format!(r#"{{"v":1,"outcome":"charged","requests":{requests}}}"#).into_bytes();
+        let at = StoreTable::Usage;
+        let count = |by: u64| store.apply(Transaction::new().sum(at, key, RowSum::Usage(row(by))));
+        count(2).unwrap();
+        count(40).unwrap();
+        assert_eq!(store.get(at, key).unwrap(), Some(row(42)));
+        store.apply(Transaction::new().put(at, key, b"damaged")).unwrap();
+        assert!(matches!(count(1), Err(StoreError::Corrupt { .. })));
+    });
+}

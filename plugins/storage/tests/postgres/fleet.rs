@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
 
 /// Opens three stores of one database, as three processes do.
-fn three_stores(server: &PostgresServer) -> (Vec<TempDir>, Vec<Arc<dyn Store>>) {
+pub(crate) fn three_stores(server: &PostgresServer) -> (Vec<TempDir>, Vec<Arc<dyn Store>>) {
     let options =
         PostgresOptions { sharing: StoreSharing::Shared, takeover_after: TAKEOVER, ..server.options() };
     let folders: Vec<TempDir> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();

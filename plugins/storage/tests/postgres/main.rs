@@ -6,6 +6,7 @@ mod flaky;
 mod fleet;
 #[path = "../support/fleet_model.rs"]
 mod fleet_model;
+mod ledger;
 mod outages;
 #[path = "../support/server.rs"]
 mod server;
