@@ -74,7 +74,7 @@ pub fn start(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandl
         }),
         spawn_periodic(FILE_SWEEP_INTERVAL, stop, app, |app| async move {
             if !app.is_store_handed_over() {
-                delete_expired_files(&app).await;
+                sweep_files(&app).await;
                 delete_expired_responses(&app).await;
             }
         }),
@@ -138,6 +138,12 @@ fn follow_clock(clock: SteadyClock) {
     }
 }
 
+/// Deletes expired files, and leftovers in their bucket.
+async fn sweep_files(app: &Arc<AppState>) {
+    delete_expired_files(app).await;
+    sweep_bucket(app).await;
+}
+
 /// Deletes expired files.
 async fn delete_expired_files(app: &AppState) {
     let (files, at) = (app.files.clone(), app.expiry_check());
@@ -147,6 +153,25 @@ async fn delete_expired_files(app: &AppState) {
         Ok(Ok(0)) | Err(_) => {}
         Ok(Ok(swept)) => told("files_over", &swept.to_string()),
         Ok(Err(error)) => log::event(log::error(), "files_not_swept", &[("why", &error.to_string())]),
+    }
+}
+
+/// Deletes leftovers in the bucket of file contents, once an hour, on one gateway of a fleet.
+async fn sweep_bucket(app: &Arc<AppState>) {
+    let state = app.clone();
+    let swept = tokio::task::spawn_blocking(move || {
+        let is_ready = state.stores.store.health() == StoreHealth::Ready;
+        // Every gateway watches for outages, since each may have to sweep next.
+        let due = state.files.bucket().filter(|bucket| {
+            bucket.is_sweep_due(state.clock.steady_now(), is_ready) && state.stores.fleet.is_leader()
+        });
+        due.map_or(Ok(0), |bucket| bucket.sweep(state.files.store()))
+    });
+    match swept.await {
+        Ok(Ok(0)) | Err(_) => {}
+        Ok(Ok(swept)) => log::event(log::info(), "bucket_swept", &[("leftovers", &swept.to_string())]),
+        // An outage is a metric, and the next sweep continues.
+        Ok(Err(_)) => log::event(log::warn(), "bucket_not_swept", &[]),
     }
 }
 

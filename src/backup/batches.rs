@@ -2,20 +2,19 @@
 //! each result in that file.
 
 use super::verify::VerifyReport;
-use crate::storage::files::{FileContents, LineReader};
+use crate::storage::files::{LineReader, StoredContents};
 use penstock_batch::jsonl;
 use penstock_storage::StoreError;
 use penstock_storage::batches::{BatchRecord, BatchState, BatchStore};
 use penstock_storage::files::{FileRecord, FileStore};
 use serde::Deserialize;
 use std::collections::HashSet;
-use std::path::Path;
 
-/// Stores and the file folder that a batch refers to.
+/// Stores and file contents that a batch refers to.
 pub(super) struct BatchReferences<'a> {
     pub(super) files: &'a FileStore,
     pub(super) batches: &'a BatchStore,
-    pub(super) folder: &'a Path,
+    pub(super) contents: &'a StoredContents,
 }
 
 /// Fields that are read from a result line.
@@ -78,8 +77,7 @@ fn verify_results(
         let (file, own) = (output.bytes, batch.output_bytes);
         problems.push(format!("its results are {file} bytes by their file and {own} by the batch"));
     }
-    let Ok(mut lines) = FileContents::open(&known.folder.join(&output.id), output).map(LineReader::new)
-    else {
+    let Ok(mut lines) = known.contents.contents(output).map(LineReader::new) else {
         // The check of the files has reported it already.
         return Ok(());
     };
@@ -109,7 +107,7 @@ fn input_custom_ids(
     batch: &BatchRecord,
 ) -> Result<Option<HashSet<String>>, StoreError> {
     let Some(input) = known.files.get(&batch.input)? else { return Ok(None) };
-    let Ok(contents) = FileContents::open(&known.folder.join(&input.id), &input) else { return Ok(None) };
+    let Ok(contents) = known.contents.contents(&input) else { return Ok(None) };
     let (mut lines, mut asked) = (LineReader::new(contents), HashSet::new());
     while let Ok(Some(line)) = lines.next_line() {
         let Ok(line) = jsonl::line(&line.bytes, penstock_batch::jsonl::BATCH_PATHS) else { return Ok(None) };

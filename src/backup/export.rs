@@ -6,6 +6,7 @@ use super::progress::{Progress, ProgressUnit};
 use super::throttle::{Throttle, ThrottledWriter};
 use super::verify::for_each_file;
 use super::{BackupReport, DataPaths, manifest, store_error_message};
+use crate::storage::files::StoredContents;
 use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE};
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};
 use penstock_storage::ledger::LedgerStore;
@@ -25,11 +26,21 @@ pub fn export_archive(place: &DataPaths, to: &Path, progress: &Progress) -> Resu
     LedgerStore::open(store.clone(), Some(&place.ledger_path()))
         .map_err(|error| store_error_message(&error))?;
     let brake = Throttle::with_progress(progress);
-    ArchiveWriter { data_paths: place, to, throttle: brake, progress, live: None, files: Vec::new() }
-        .write_archive(&store)
+    let contents = Some(place.open_contents(&store)?).filter(StoredContents::has_bucket);
+    ArchiveWriter {
+        data_paths: place,
+        to,
+        throttle: brake,
+        progress,
+        live: None,
+        contents,
+        files: Vec::new(),
+    }
+    .write_archive(&store)
 }
 
-/// Exports while the gateway runs. Contents that the earlier archive `last` has too are hard-linked, not copied.
+/// Exports while the gateway runs. Contents that the earlier archive `last` has too are hard-linked, not copied; contents
+/// in a bucket are left out.
 ///
 /// # Errors
 /// The same as those of [`export`].
@@ -47,6 +58,7 @@ pub fn export_live(
         throttle: brake,
         progress: &Progress::hidden(),
         live: works,
+        contents: None,
         files: Vec::new(),
     }
     .write_archive(store)
@@ -60,6 +72,8 @@ struct ArchiveWriter<'a, 'b> {
     progress: &'a Progress,
     /// `Some` if the gateway runs meanwhile; the inner path is an earlier archive.
     live: Option<Option<PathBuf>>,
+    /// Contents in the bucket, if they are a part of the archive.
+    contents: Option<StoredContents>,
     files: Vec<(String, FileDigest)>,
 }
 
@@ -127,8 +141,14 @@ impl ArchiveWriter<'_, '_> {
 
     fn add_contents(&mut self, record: &FileRecord) -> Result<(), String> {
         let (from, name) = (self.data_paths.files.join(&record.id), format!("{FILES_FOLDER}/{}", record.id));
-        let Some(last) = self.live.clone() else { return self.add_file(&from, name) };
         let to = self.to.join(&name);
+        if let Some(contents) = self.contents.as_ref().filter(|_| !from.exists()) {
+            let copied = copy_from_bucket(contents, record, &to);
+            let sum = copied.and_then(|()| file_copy::digest_file(&to, &mut self.throttle));
+            self.files.push((name, sum.map_err(|error| copy_error(&from, &error))?));
+            return Ok(());
+        }
+        let Some(last) = self.live.clone() else { return self.add_file(&from, name) };
         let saved = if record.status == FileStatus::Uploaded {
             // The file still grows, but the bytes counted in its record do not change any more.
             file_copy::copy_prefix(&from, &to, record.bytes, &mut self.throttle)
@@ -161,6 +181,12 @@ impl ArchiveWriter<'_, '_> {
             Err(_) => file_copy::copy_prefix(from, to, u64::MAX, &mut self.throttle),
         }
     }
+}
+
+fn copy_from_bucket(contents: &StoredContents, record: &FileRecord, to: &Path) -> std::io::Result<()> {
+    let file = file_copy::create_private(to, true)?;
+    contents.copy_from_bucket(record, &file)?;
+    file.sync_all()
 }
 
 fn copy_error(from: &Path, error: &std::io::Error) -> String {

@@ -7,6 +7,7 @@ use super::progress::{Progress, ProgressUnit};
 use super::throttle::Throttle;
 use super::verify::for_each_file;
 use super::{BackupReport, DataPaths, manifest, store_error_message};
+use crate::storage::files::StoredContents;
 use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE, database_options};
 use penstock_storage::files::FileStore;
 use penstock_storage::{PostgresOptions, Store, StoreError};
@@ -65,7 +66,10 @@ pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Re
     let mut rows = BufReader::with_capacity(READ_BUFFER, rows);
     let rows = penstock_storage::import(&*import.store, &mut rows).map_err(said)?;
     progress.finish();
-    let gone = delete_missing(&FileStore::new(import.store.clone()), &files).map_err(said)?;
+    let contents = place.open_contents(&import.store)?;
+    let records = FileStore::new(import.store.clone());
+    let gone = delete_missing(&records, &files, &contents)?;
+    move_to_bucket(&records, &contents)?;
     import.finish(place)?;
     file_copy::sync_dir(folder).map_err(failed)?;
     Ok(BackupReport { gone, ..backup_report(rows, &files) })
@@ -152,16 +156,47 @@ impl<R: Read> Read for ProgressReader<'_, R> {
 }
 
 /// Deletes the records of files without contents: these files were deleted during or after the export.
-fn delete_missing(store: &FileStore, files: &[(String, FileDigest)]) -> Result<u64, StoreError> {
+fn delete_missing(
+    store: &FileStore,
+    files: &[(String, FileDigest)],
+    contents: &StoredContents,
+) -> Result<u64, String> {
+    let said = |error: StoreError| store_error_message(&error);
     let there: HashSet<&str> = files.iter().filter_map(|(name, _)| name.strip_prefix("files/")).collect();
     let mut lost = Vec::new();
     for_each_file(store, |record| {
         if !there.contains(record.id.as_str()) {
             lost.push(record.clone());
         }
-    })?;
+    })
+    .map_err(said)?;
+    let mut gone = 0;
     for record in &lost {
-        store.delete(record)?;
+        // An archive that a running gateway made has no contents of a bucket.
+        if contents.is_in_bucket(record).map_err(|error| bucket_error(&error))? {
+            continue;
+        }
+        store.delete(record).map_err(said)?;
+        gone += 1;
     }
-    Ok(lost.len() as u64)
+    Ok(gone)
+}
+
+/// Moves restored contents to the bucket, if one is configured.
+fn move_to_bucket(store: &FileStore, contents: &StoredContents) -> Result<(), String> {
+    if !contents.has_bucket() {
+        return Ok(());
+    }
+    let mut moved = Ok(());
+    for_each_file(store, |record| {
+        if moved.is_ok() {
+            moved = contents.move_to_bucket(record);
+        }
+    })
+    .map_err(|error| store_error_message(&error))?;
+    moved.map_err(|error| bucket_error(&error))
+}
+
+fn bucket_error(error: &std::io::Error) -> String {
+    format!("The contents of files cannot be restored to the bucket: {error}.")
 }

@@ -20,8 +20,10 @@ pub use progress::Progress;
 pub use repair::{RepairReport, repair_store};
 pub use verify::{VerifyReport, verify};
 
-use crate::config::settings::StorageSettings;
+use crate::config::settings::{BucketSettings, StorageSettings};
+use crate::storage::files::StoredContents;
 use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE, STORE_FOLDER, database_options};
+use penstock_storage::files::FileStore;
 use penstock_storage::{Store, StoreError, StoreOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +35,8 @@ pub struct DataPaths {
     pub storage: StorageSettings,
     /// Folder of file contents.
     pub files: PathBuf,
+    /// Bucket of file contents, if one is configured.
+    pub bucket: Option<BucketSettings>,
 }
 
 /// Counts of an export or an import.
@@ -82,10 +86,15 @@ impl DataPaths {
         penstock_storage::open_postgres(&options).map_err(said)
     }
 
-    /// Returns the same paths below another folder, with the file contents in it.
+    /// Opens the contents of files.
+    fn open_contents(&self, store: &Arc<dyn Store>) -> Result<StoredContents, String> {
+        StoredContents::open(self.files.clone(), self.bucket.as_ref(), FileStore::new(store.clone()))
+    }
+
+    /// Returns the same paths below another folder, with the file contents in it; the bucket remains.
     fn relocated(&self, to: &Path) -> Self {
         let storage = StorageSettings { path: to.to_owned(), ..self.storage.clone() };
-        Self { storage, files: to.join(file_copy::FILES_FOLDER) }
+        Self { storage, files: to.join(file_copy::FILES_FOLDER), bucket: self.bucket.clone() }
     }
 }
 

@@ -4,7 +4,7 @@
 use super::progress::{Progress, ProgressUnit};
 use super::{DataPaths, batches, store_error_message};
 use crate::billing::report;
-use crate::storage::files::{FILE_ID_PREFIX, FileContents};
+use crate::storage::files::{FILE_ID_PREFIX, StoredContents};
 use crate::storage::object_id;
 use crate::time::format::format_rfc3339;
 use penstock_core::hex;
@@ -15,7 +15,6 @@ use penstock_storage::ledger::LedgerStore;
 use penstock_storage::{Store, StoreError};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::path::Path;
 use std::sync::Arc;
 
 /// Maximum number of findings that are listed.
@@ -99,10 +98,11 @@ pub fn verify(place: &DataPaths, progress: &Progress) -> Result<VerifyReport, St
     let mut bytes = 0;
     for_each_file(&files, |record| bytes += record.bytes).map_err(said)?;
     progress.begin("File contents", ProgressUnit::Bytes, Some(bytes));
-    for_each_file(&files, |record| verdict.verify_file(&place.files, record, progress)).map_err(said)?;
+    let contents = place.open_contents(&store)?;
+    for_each_file(&files, |record| verdict.verify_file(&contents, record, progress)).map_err(said)?;
     progress.begin("Batches", ProgressUnit::Batches, None);
     let batch_store = BatchStore::new(store);
-    let known = batches::BatchReferences { files: &files, batches: &batch_store, folder: &place.files };
+    let known = batches::BatchReferences { files: &files, batches: &batch_store, contents: &contents };
     let check = |batch: &BatchRecord| {
         batches::verify_batch(&known, batch, &mut verdict)?;
         progress.advance(1);
@@ -148,8 +148,8 @@ pub(super) fn for_each_file(files: &FileStore, mut each: impl FnMut(&FileRecord)
 }
 
 impl VerifyReport {
-    fn verify_file(&mut self, folder: &Path, record: &FileRecord, progress: &Progress) {
-        match verify_contents(folder, record, progress) {
+    fn verify_file(&mut self, contents: &StoredContents, record: &FileRecord, progress: &Progress) {
+        match verify_contents(contents, record, progress) {
             Ok(()) => {
                 self.files += 1;
                 self.bytes += record.bytes;
@@ -166,7 +166,7 @@ impl VerifyReport {
 ///
 /// # Errors
 /// Returns the problem as the end of a sentence.
-fn verify_contents(folder: &Path, record: &FileRecord, progress: &Progress) -> Result<(), String> {
+fn verify_contents(stored: &StoredContents, record: &FileRecord, progress: &Progress) -> Result<(), String> {
     if !object_id::is_valid(FILE_ID_PREFIX, &record.id) {
         return Err("its id is invalid".to_owned());
     }
@@ -175,7 +175,7 @@ fn verify_contents(folder: &Path, record: &FileRecord, progress: &Progress) -> R
         std::io::ErrorKind::NotFound => "its contents are missing".to_owned(),
         _ => format!("its contents cannot be read: {error}"),
     };
-    let contents = FileContents::open(&folder.join(&record.id), record).map_err(said)?;
+    let contents = stored.contents(record).map_err(said)?;
     let (mut at, mut digest) = (0, Sha256::new());
     while at < contents.len() {
         let piece = contents.read(at, READ_SIZE).map_err(said)?;

@@ -65,6 +65,7 @@ mod tests {
             per_key: 1,
             keep_free: 0,
             retention: None,
+            store: None,
         };
         let files = FileManager::open(&settings, FileStore::new(store.clone()), false).unwrap();
         let batches = Arc::new(BatchManager::new(store.clone()));

@@ -184,6 +184,7 @@ mod tests {
             per_key: 1 << 30,
             keep_free: 0,
             retention: None,
+            store: None,
         };
         let files = FileManager::open(&settings, FileStore::new(open_in_memory()), false).unwrap();
         let bounds = QuotaLimits { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 };

@@ -6,7 +6,7 @@ use crate::admin::dangling_references::store_warnings;
 use crate::app::startup;
 use crate::config::{ConfigReader, ConfigSource, Diagnostic, Diagnostics, LoadedConfig, Settings};
 use crate::http::tls;
-use crate::storage::stores;
+use crate::storage::{files, stores};
 use crate::telemetry::fd_limit;
 
 use penstock_catalog::Catalog;
@@ -42,6 +42,9 @@ pub(super) fn check(source: &ConfigSource, strict: bool, reach: bool) -> Result<
     };
     let database = stores::check_database(&loaded.settings.storage, reach);
     others.extend(database.map_err(|why| CommandError { why, code: MISCONFIGURED })?);
+    if let Some(bucket) = &loaded.settings.files.store {
+        files::check_bucket(bucket, reach).map_err(|why| CommandError { why, code: MISCONFIGURED })?;
+    }
     let (matchless, note) = unmatched_warnings(&loaded.settings, &name);
     others.extend(matchless);
     others.extend(fd_limit::insufficient_reason(&loaded.settings, fd_limit::max_descriptors()));

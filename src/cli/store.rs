@@ -147,5 +147,5 @@ fn store_location(reached: &ConfigArgs) -> Result<DataPaths, String> {
         let report = Diagnostics { mistakes, warnings: Vec::new() };
         configuration::format_refusal(&report, "the store cannot be opened")
     })?;
-    Ok(DataPaths { storage, files: reach.files })
+    Ok(DataPaths { storage, files: reach.files, bucket: reach.bucket })
 }

@@ -5,7 +5,7 @@ use super::diagnostic::{Diagnostic, Diagnostics};
 use super::read;
 use super::resolve::{self, DefinedNames, ResolveEnv};
 use super::schema::SCHEMA;
-use super::settings::{Settings, StorageSettings};
+use super::settings::{BucketSettings, Settings, StorageSettings};
 use super::spanned_toml::SpannedValue;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -94,6 +94,8 @@ pub struct AdminTarget {
     pub folder: PathBuf,
     /// Folder for the contents of uploaded files.
     pub files: PathBuf,
+    /// Bucket for the contents of files, if one is configured.
+    pub bucket: Option<BucketSettings>,
     /// Settings of the store, or the mistakes in its part of the configuration.
     pub storage: Result<StorageSettings, Vec<Diagnostic>>,
 }

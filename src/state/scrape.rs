@@ -3,6 +3,7 @@
 use super::AppState;
 use crate::storage::responses::RESPONSES_FOLDER;
 use crate::storage::stores::{LEDGER_FOLDER, STORE_FOLDER};
+use crate::telemetry::file_store::FileStoreSnapshot;
 use crate::telemetry::metrics::MetricsSnapshot;
 use crate::telemetry::offers::OfferStatus;
 use std::sync::atomic::Ordering;
@@ -31,6 +32,10 @@ impl AppState {
             batches: self.batches.stats(self.clock.unix_seconds()),
             clock_ahead: self.clock.calendar_lead_seconds(),
             fleet: self.fleet_status(),
+            file_store: self.files.bucket().map(|bucket| FileStoreSnapshot {
+                is_available: bucket.is_available(),
+                requests: bucket.request_counts(),
+            }),
         })
     }
 

@@ -7,6 +7,7 @@ use super::batches::{BatchMetrics, BatchTotals as BatchState};
 use super::connection_metrics::ConnectionMetrics;
 use super::durability_metrics::DurabilityMetrics;
 use super::durability_metrics::DurabilitySnapshot as LedgerState;
+use super::file_store::{FileStoreMetrics, FileStoreSnapshot};
 use super::fleet_metrics::{FleetMetrics, FleetStatus};
 use super::offers::{OfferMetrics, OfferStatus};
 use super::overload::{AdmissionSnapshot as AdmissionState, OverloadMetrics};
@@ -40,6 +41,7 @@ pub struct MetricsRegistry {
     images_dropped: IntCounter,
     clock_ahead: IntGauge,
     fleet: FleetMetrics,
+    file_store: FileStoreMetrics,
     overload: OverloadMetrics,
     process: ProcessMetrics,
     /// Metrics of batches and their lines.
@@ -75,6 +77,8 @@ pub struct MetricsSnapshot<'a, O> {
     pub clock_ahead: u64,
     /// State of the fleet; `None` for a gateway that is alone.
     pub fleet: Option<FleetStatus>,
+    /// State of the bucket of file contents; `None` without one.
+    pub file_store: Option<FileStoreSnapshot>,
 }
 
 impl MetricsRegistry {
@@ -128,6 +132,7 @@ impl MetricsRegistry {
                 "Seconds by which the gateway's dates are ahead of the system's clock, which was set back; 0 if the difference is small.",
             )?,
             fleet: FleetMetrics::new(&r),
+            file_store: FileStoreMetrics::new(&r)?,
             overload: OverloadMetrics::new(&r)?,
             process: ProcessMetrics::new(&r)?,
             batches: BatchMetrics::new(&r)?,
@@ -239,6 +244,7 @@ impl MetricsRegistry {
         self.batches.update_gauges(&snapshot.batches);
         self.clock_ahead.set(count(snapshot.clock_ahead));
         self.fleet.set(snapshot.fleet.as_ref());
+        self.file_store.set(snapshot.file_store.as_ref());
     }
 }
 

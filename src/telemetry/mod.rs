@@ -7,6 +7,7 @@ pub mod batches;
 mod connection_metrics;
 pub mod durability_metrics;
 pub mod fd_limit;
+pub mod file_store;
 pub mod fleet_metrics;
 pub mod log;
 pub mod metrics;

@@ -17,6 +17,8 @@ mod disk;
 mod harness;
 #[path = "../../plugins/storage/tests/support/server.rs"]
 mod postgres_server;
+#[path = "../../plugins/object-storage/tests/support/seaweedfs.rs"]
+mod seaweedfs;
 #[path = "../../plugins/media/tests/sounds/mod.rs"]
 mod sounds;
 #[path = "../../plugins/storage/tests/powercut/trace.rs"]
@@ -56,6 +58,7 @@ mod embeddings;
 mod exports;
 mod failover;
 mod failover_body_sizes;
+mod file_bucket;
 mod file_durability;
 mod file_permissions;
 mod files;

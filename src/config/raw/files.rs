@@ -1,6 +1,6 @@
 //! `[spool]`, `[files]`, `[responses]` and `[images]` as written in a configuration: size and lifetime of stored data.
 
-use super::{ByteSize, DurationOrZero, NonZeroDuration, mib};
+use super::{ByteSize, DurationOrZero, NonZeroDuration, SecretRef, mib};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -38,6 +38,57 @@ pub struct FilesConfig {
     pub keep_free: ByteSize,
     /// Time after which files are deleted; 0s for never.
     pub retention: DurationOrZero,
+    /// Bucket of an S3-compatible store for the contents of files, instead of the folder. The folder remains in use for
+    /// uploads and results that are not complete.
+    pub store: Option<FileStoreConfig>,
+}
+
+/// Bucket of an S3-compatible store. It must exist, and the store must support conditional writes (`If-None-Match`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub struct FileStoreConfig {
+    /// URL of the store, without the bucket.
+    #[schemars(length(min = 1), example = &"https://s3.example.eu")]
+    pub endpoint: String,
+    /// Name of the bucket.
+    #[schemars(length(min = 1), example = &"penstock")]
+    pub bucket: String,
+    /// Region, as the store calls it; it is part of each signature.
+    #[serde(default = "FileStoreConfig::default_region")]
+    #[schemars(length(min = 1), example = &"fr-par")]
+    pub region: String,
+    /// Folder in the bucket; by default none. Each store needs a folder or a bucket of its own.
+    #[schemars(length(min = 1), example = &"penstock/files")]
+    pub prefix: Option<String>,
+    /// Form of the addresses: the bucket in the path, or in the host name.
+    #[serde(default)]
+    pub style: BucketStyleName,
+    /// ID of the access key, which may get, put, list and delete objects.
+    pub access_key_id: SecretRef,
+    /// Secret of the access key.
+    pub secret_access_key: SecretRef,
+    /// Root certificates for the store's certificate, PEM; by default those of the system.
+    #[schemars(length(min = 1), example = &"tls/s3-ca.pem")]
+    pub ca_file: Option<String>,
+}
+
+/// Form of the addresses of objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum BucketStyleName {
+    /// `https://s3.example.eu/bucket/object`.
+    #[default]
+    Path,
+    /// `https://bucket.s3.example.eu/object`.
+    Virtual,
+}
+
+impl FileStoreConfig {
+    fn default_region() -> String {
+        "us-east-1".to_owned()
+    }
 }
 
 /// Stored responses of API keys that may store them: encrypted, until they are deleted or expire.
@@ -80,6 +131,7 @@ impl Default for FilesConfig {
             per_key: mib(16 << 10),
             keep_free: mib(256),
             retention: DurationOrZero(Duration::from_secs(30 * 86_400)),
+            store: None,
         }
     }
 }

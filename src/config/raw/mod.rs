@@ -27,7 +27,7 @@ pub use catalogue::{
 };
 pub use compatibility::{BatchResultFormat, CompatibilityConfig, CostFormat, ImageFormat};
 pub use console::ConsoleConfig;
-pub use files::{FilesConfig, ImagesConfig, ResponsesConfig, SpoolConfig};
+pub use files::{BucketStyleName, FileStoreConfig, FilesConfig, ImagesConfig, ResponsesConfig, SpoolConfig};
 pub use fleet::FleetConfig;
 pub use invoice::{InvoiceConfig, InvoiceCustomerConfig};
 pub use limits::LimitsConfig;

@@ -2,6 +2,7 @@
 //! validates values. It reports every mistake; if there is one, there are no settings.
 
 mod bounds;
+mod bucket;
 mod catalogue;
 mod console;
 mod country;
@@ -172,15 +173,18 @@ pub fn resolve_admin_target(
     let mut report = Diagnostics::default();
     let mut proof = SettingsResolver::new(around, &names, &mut report);
     let storage = proof.storage(&raw, &top);
-    let files = proof.files(&raw, &top).map(|files| files.path);
+    let files = proof.files(&raw, &top);
     let store_mistakes = std::mem::take(&mut proof.report.mistakes);
     let admin = proof.parse_address(&raw.listen.admin, &top.key("listen").key("admin"));
     let folder = top.key("storage").key("path").file(&raw.storage.path);
     match admin {
         Some(admin) => {
             let dashboard = dashboard_url(&raw);
-            let files = files.unwrap_or_else(|| folder.join("files"));
-            Ok(AdminTarget { admin, dashboard, folder, files, storage: storage.ok_or(store_mistakes) })
+            // Contents in another folder or bucket must not look as if they were missing.
+            let storage = storage.filter(|_| files.is_some()).ok_or(store_mistakes);
+            let (files, bucket) = files
+                .map_or_else(|| (folder.join("files"), None), |settings| (settings.path, settings.store));
+            Ok(AdminTarget { admin, dashboard, folder, files, bucket, storage })
         }
         None => Err(report.mistakes),
     }

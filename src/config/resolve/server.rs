@@ -181,6 +181,10 @@ impl SettingsResolver<'_> {
         let path = self.section_folder(&raw.files.path, "files", raw, top)?;
         let files = &raw.files;
         let retention = files.retention.0.as_secs();
+        let store = match &files.store {
+            None => None,
+            Some(store) => Some(self.resolve_bucket(store, &top.key("files").key("store"))?),
+        };
         Some(FileSettings {
             path,
             upload: files.upload.0,
@@ -188,6 +192,7 @@ impl SettingsResolver<'_> {
             per_key: files.per_key.0,
             keep_free: files.keep_free.0,
             retention: (!files.retention.0.is_zero()).then_some(retention.max(1)),
+            store,
         })
     }
 

@@ -19,7 +19,9 @@ pub use limits::{LimitSettings, OverloadSettings};
 pub use offers::*;
 pub use restart_only::RestartOnlySettings;
 pub use routing::{CircuitBreakerSettings, RoutingSettings};
-pub use storage::{DatabasePassword, DatabaseSettings, ExportSettings, StorageEngine, StorageSettings};
+pub use storage::{
+    BucketSettings, DatabasePassword, DatabaseSettings, ExportSettings, StorageEngine, StorageSettings,
+};
 // Types that need no conversion.
 pub use super::raw::{
     BatchResultFormat, ClientCertificatePolicy, ContractEvidence, CostFormat, HttpVersion, ImageFormat,
@@ -181,6 +183,8 @@ pub struct FileSettings {
     pub keep_free: u64,
     /// Seconds after which files are deleted; `None` for never.
     pub retention: Option<u64>,
+    /// Bucket for the contents; `None` for the folder.
+    pub store: Option<BucketSettings>,
 }
 
 /// Stored responses of clients.

@@ -22,7 +22,7 @@ impl Settings {
             storage,
             exports: ExportSettings { path: exports, every: _, keep: _ },
             spool: SpoolSettings { path: spool, memory, disk },
-            files: FileSettings { path: files, upload: _, disk: _, per_key: _, keep_free: _, retention: _ },
+            files,
             ledger:
                 LedgerSettings {
                     window: _,
@@ -61,13 +61,13 @@ impl Settings {
         } = self;
         let mut values = storage_values(storage);
         values.extend(listen_values(listen));
+        values.extend(file_values(files));
         values.extend([
             ("console.listen", format!("{console:?}")),
             ("storage.export.path", exports.display().to_string()),
             ("spool.path", spool.display().to_string()),
             ("spool.memory", memory.to_string()),
             ("spool.disk", disk.to_string()),
-            ("files.path", files.display().to_string()),
             ("ledger.ahead", format!("{ahead:?}")),
             ("process.threads", threads.to_string()),
             ("process.drain", format!("{drain:?}")),
@@ -126,6 +126,16 @@ fn database_digests(engine: &StorageEngine) -> (Option<String>, Option<String>) 
         DatabasePassword::File(path) => path.display().to_string(),
     });
     (Some(digest(database.url.reveal())), password)
+}
+
+/// Describes the folder and the bucket of file contents; the access key by digests.
+fn file_values(files: &FileSettings) -> [(&'static str, String); 2] {
+    let FileSettings { path, store, upload: _, disk: _, per_key: _, keep_free: _, retention: _ } = files;
+    let bucket = store.as_ref().map(|bucket| {
+        let digest = |secret: &SecretText| secret_digest(Some(secret));
+        format!("{bucket:?} {} {}", digest(&bucket.access_key_id), digest(&bucket.secret_access_key))
+    });
+    [("files.path", path.display().to_string()), ("files.store", bucket.unwrap_or_default())]
 }
 
 /// Describes the simulated providers without their ports: 0 stands for a port that was free at the start.

@@ -62,6 +62,27 @@ pub enum DatabasePassword {
     File(PathBuf),
 }
 
+/// Bucket of an S3-compatible store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketSettings {
+    /// URL of the store, without the bucket.
+    pub endpoint: Box<str>,
+    /// Name of the bucket.
+    pub bucket: Box<str>,
+    /// Region.
+    pub region: Box<str>,
+    /// Folder in the bucket; empty for none.
+    pub prefix: Box<str>,
+    /// True if the bucket is in the host name.
+    pub is_virtual_host: bool,
+    /// ID of the access key.
+    pub access_key_id: SecretText,
+    /// Secret of the access key.
+    pub secret_access_key: SecretText,
+    /// File of the root certificates, PEM; `None` for those of the system.
+    pub ca_file: Option<PathBuf>,
+}
+
 /// Periodic archives of the persistent data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportSettings {

@@ -2,9 +2,8 @@
 //! `contents | a CRC32C per 64 KiB block | footer`. The record stores the checksum of the table, which detects a
 //! file that was replaced.
 
-use std::fs::File;
+use penstock_object_storage::ObjectReader;
 use std::io::{Error, ErrorKind, Result};
-use std::os::unix::fs::FileExt;
 
 /// Size of a block with its own checksum, in bytes.
 pub const BLOCK_SIZE: usize = 64 << 10;
@@ -51,7 +50,12 @@ impl BlockChecksums {
     ///
     /// # Errors
     /// Returns `InvalidData` if the table does not have the checksum `sum`, and any I/O error.
-    pub fn compute(file: &File, bytes: u64, sum: Option<u32>, mut read: impl FnMut(&[u8])) -> Result<Self> {
+    pub fn compute(
+        file: &dyn ObjectReader,
+        bytes: u64,
+        sum: Option<u32>,
+        mut read: impl FnMut(&[u8]),
+    ) -> Result<Self> {
         let mut sums = Self::default();
         let mut piece = vec![0; 4 * BLOCK_SIZE];
         while sums.length < bytes {
@@ -91,10 +95,10 @@ impl BlockChecksums {
 ///
 /// # Errors
 /// Returns `InvalidData` if the file differs from that.
-pub fn read_table(file: &File, bytes: u64, sum: u32) -> Result<Vec<u32>> {
+pub fn read_table(file: &dyn ObjectReader, bytes: u64, sum: u32) -> Result<Vec<u32>> {
     let blocks = usize::try_from(bytes.div_ceil(BLOCK_SIZE as u64)).map_err(|_| damaged_error())?;
     let mut tail = vec![0; blocks * 4 + FOOTER_SIZE];
-    if file.metadata()?.len() != bytes + tail.len() as u64 {
+    if file.length()? != bytes + tail.len() as u64 {
         return Err(damaged_error());
     }
     file.read_exact_at(&mut tail, bytes)?;
@@ -116,7 +120,9 @@ pub fn damaged_error() -> Error {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::fs::File;
     use std::io::Write;
+    use std::os::unix::fs::FileExt;
 
     fn sealed(contents: &[u8], cut: usize) -> (File, u32) {
         let mut sums = BlockChecksums::default();

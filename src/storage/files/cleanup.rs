@@ -24,6 +24,10 @@ impl FileManager {
             let entry = entry.map_err(|error| failed(&error))?;
             fs::remove_file(entry.path()).map_err(|error| failed(&error))?;
         }
+        // With a bucket, the folder has only what was stored before.
+        if self.bucket.is_some() {
+            return self.count_existing().map_err(|error| failed(&error));
+        }
         let mut swept = 0_u64;
         for entry in fs::read_dir(&self.folder).map_err(|error| failed(&error))? {
             let entry = entry.map_err(|error| failed(&error))?;
@@ -95,7 +99,7 @@ impl FileManager {
             // Before and after: an export at this moment may copy the file in between.
             self.delete_from_archives(&file.id);
             // Contents that cannot be deleted now are deleted at the next start.
-            fs::remove_file(self.path(&file.id)).ok();
+            self.delete_contents(file);
             self.delete_from_archives(&file.id);
             self.quota.release(&file.key, file.bytes);
         }

@@ -4,10 +4,10 @@
 use super::block_checksums::{BLOCK_SIZE, BlockChecksums, damaged_error, read_table};
 use bytes::{Bytes, BytesMut};
 use penstock_batch::jsonl;
+use penstock_object_storage::ObjectReader;
 use penstock_storage::files::{FileRecord, FileStatus};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Bytes per read of a line reader.
@@ -18,7 +18,7 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// Open contents of one file.
 #[derive(Debug)]
 pub struct FileContents {
-    file: File,
+    reader: Box<dyn ObjectReader>,
     bytes: u64,
     sums: Vec<u32>,
 }
@@ -29,15 +29,22 @@ impl FileContents {
     /// # Errors
     /// Returns `InvalidData` if they do not match the record, and any I/O error.
     pub fn open(path: &Path, record: &FileRecord) -> Result<Self> {
-        let file = File::open(path)?;
+        Self::from_reader(Box::new(File::open(path)?), record)
+    }
+
+    /// Verifies the table of open contents.
+    ///
+    /// # Errors
+    /// The same as those of [`FileContents::open`].
+    pub(super) fn from_reader(reader: Box<dyn ObjectReader>, record: &FileRecord) -> Result<Self> {
         let sums = match (record.status, record.sums) {
             (FileStatus::Uploaded, sum) => {
-                BlockChecksums::compute(&file, record.bytes, sum, |_| {})?.into_table()
+                BlockChecksums::compute(&*reader, record.bytes, sum, |_| {})?.into_table()
             }
-            (_, Some(sum)) => read_table(&file, record.bytes, sum)?,
+            (_, Some(sum)) => read_table(&*reader, record.bytes, sum)?,
             (_, None) => return Err(damaged_error()),
         };
-        Ok(Self { file, bytes: record.bytes, sums })
+        Ok(Self { reader, bytes: record.bytes, sums })
     }
 
     /// Length in bytes.
@@ -65,7 +72,7 @@ impl FileContents {
         let (from, upto) = (at - at % block, end.div_ceil(block).saturating_mul(block).min(self.bytes));
         let size = |bytes: u64| usize::try_from(bytes).map_err(|_| Error::from(ErrorKind::FileTooLarge));
         let mut read = BytesMut::zeroed(size(upto - from)?);
-        self.file.read_exact_at(&mut read, from).map_err(|error| match error.kind() {
+        self.reader.read_exact_at(&mut read, from).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => damaged_error(),
             _ => error,
         })?;

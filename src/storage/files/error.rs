@@ -3,6 +3,7 @@
 use super::quota::QuotaExceeded;
 use penstock_batch::jsonl::FileErrors;
 use penstock_core::{ApiError, ErrorCode};
+use penstock_object_storage::BucketError;
 use penstock_storage::StoreError;
 use std::io;
 
@@ -28,6 +29,7 @@ impl FileError {
         match self {
             Self::Quota(full) => full.to_api_error(),
             Self::InvalidLines(mistakes) => mistakes.to_refusal("file"),
+            Self::Disk(error) if is_bucket_away(error) => bucket_unavailable(),
             Self::Disk(error) if error.kind() == io::ErrorKind::InvalidData => ApiError::with_message(
                 ErrorCode::Internal,
                 "The contents of this file are damaged, and damaged bytes are not served.",
@@ -46,6 +48,17 @@ impl FileError {
 pub fn store_unavailable() -> ApiError {
     let message = "The store cannot be read or written at the moment; try again shortly.";
     ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
+}
+
+/// Error while the bucket of the contents cannot be used.
+fn bucket_unavailable() -> ApiError {
+    let message = "The contents of files cannot be read or written at the moment; try again shortly.";
+    ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
+}
+
+/// Returns true if the bucket cannot be reached, or refuses requests until the operator changes something.
+pub(super) fn is_bucket_away(error: &io::Error) -> bool {
+    matches!(BucketError::cause_of(error), Some(BucketError::Unreachable(_) | BucketError::Refused(_)))
 }
 
 impl From<FileError> for ApiError {

@@ -1,38 +1,48 @@
-//! Files of clients: their records in the store, their contents in a folder.
+//! Files of clients: their records in the store, their contents in a folder or in a bucket. With a bucket, contents that
+//! were stored in the folder before are still read from there.
 //!
 //! A file exists once its record is committed, which happens after its contents are synced; it is gone once its
 //! record is deleted, which happens before its contents are. So a crash leaves at most contents without a record,
 //! which the next start deletes. Calls block unless they are `async`.
 
+mod access;
 mod block_checksums;
+mod bucket;
+mod bucket_sweep;
+#[cfg(test)]
+mod bucket_tests;
 mod cleanup;
 mod contents;
 mod error;
 mod expiry;
 mod output;
 pub mod quota;
+mod segments;
 mod store_id;
+mod stored_contents;
 #[cfg(test)]
 mod tests;
 mod upload;
 
+pub use bucket::{FileBucket, check_bucket};
 pub use contents::{FileContents, FileLine, LineReader, NextLine};
 pub use error::{FileError, disk};
 pub use expiry::ExpiryCheck;
 pub use output::OutputFile;
+pub use stored_contents::StoredContents;
 pub use upload::FileUpload;
 
 use crate::config::settings;
 use crate::storage::object_id;
 use async_trait::async_trait;
-use bytes::Bytes;
 use penstock_batch::upload_form::Uploaded;
 use penstock_core::{ApiError, ErrorCode};
+use penstock_object_storage::{ContentStore, Folder};
 use penstock_storage::StoreError;
 use penstock_storage::files::{FilePage, FilePurpose, FileQuery, FileRecord, FileStatus, FileStore};
 use quota::{DiskQuota, QuotaLimits, QuotaReservation};
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -73,6 +83,8 @@ pub struct FileManager {
     folder: PathBuf,
     upload_folder: PathBuf,
     store: FileStore,
+    /// Bucket of the contents; `None` if they are in the folder.
+    bucket: Option<FileBucket>,
     quota: Arc<DiskQuota>,
     users: OnceLock<Arc<dyn FileUsers>>,
     /// Folder of the gateway's archives: deleted files are removed from them too.
@@ -86,6 +98,19 @@ impl FileManager {
     /// # Errors
     /// Returns a sentence for the operator if the folder cannot be used.
     pub fn open(settings: &settings::FileSettings, store: FileStore, in_hand: bool) -> Result<Self, String> {
+        let open_bucket = |upload_folder: &Path| {
+            let bucket = settings.store.as_ref();
+            bucket.map(|bucket| FileBucket::open(bucket, store.clone(), upload_folder.to_owned())).transpose()
+        };
+        Self::open_with(settings, store.clone(), in_hand, open_bucket)
+    }
+
+    fn open_with(
+        settings: &settings::FileSettings,
+        store: FileStore,
+        in_hand: bool,
+        open_bucket: impl FnOnce(&Path) -> Result<Option<FileBucket>, String>,
+    ) -> Result<Self, String> {
         let folder = settings.path.clone();
         let aside = folder.join(UPLOAD_FOLDER);
         DirBuilder::new()
@@ -97,6 +122,7 @@ impl FileManager {
                 format!("The folder of the files {} cannot be made: {error}.", folder.display())
             })?;
         let files = Self {
+            bucket: open_bucket(&aside)?,
             folder,
             upload_folder: aside,
             store,
@@ -104,7 +130,9 @@ impl FileManager {
             users: OnceLock::new(),
             archives: OnceLock::new(),
         };
-        files.check_folder()?;
+        if files.bucket.is_none() {
+            files.check_folder()?;
+        }
         files.delete_leftovers(in_hand)?;
         Ok(files)
     }
@@ -219,83 +247,22 @@ impl FileManager {
             url: Some(settled.validated.url.to_owned()),
             ..new_record(owner, said.filename, FilePurpose::Batch, now)
         };
-        let path = self.path(&record.id);
-        let taken = settled.move_to(&self.folder, &path)?;
+        let (source, taken) = settled.into_source();
+        match &self.bucket {
+            None => Folder::new(&self.folder).create(&record.id, source),
+            Some(bucket) => bucket.create(&record, source),
+        }
+        .map_err(FileError::Disk)?;
         if let Err(error) = self.store.add(&record) {
             // On a full disk the space is needed at once. After other errors the record may be stored nevertheless,
-            // and needs its contents; if it is not, the next start deletes them.
+            // and needs its contents; if it is not, the next start or sweep deletes them.
             if error == StoreError::Full {
-                std::fs::remove_file(&path).ok();
+                self.delete_contents(&record);
             }
             return Err(error.into());
         }
         taken.commit();
         Ok(record)
-    }
-
-    /// Opens the contents of a file.
-    ///
-    /// # Errors
-    /// Returns `InvalidData` if they do not match the record, and any I/O error.
-    pub fn contents(&self, record: &FileRecord) -> std::io::Result<FileContents> {
-        FileContents::open(&self.path(&record.id), record)
-    }
-
-    /// Reads the lines of a file one by one.
-    ///
-    /// # Errors
-    /// Returns the errors of [`FileManager::contents`].
-    pub fn read_lines(&self, record: &FileRecord) -> std::io::Result<LineReader> {
-        Ok(LineReader::new(self.contents(record)?))
-    }
-
-    /// Reads bytes of a file while it exists: once it is deleted, an open download ends.
-    ///
-    /// # Errors
-    /// Returns 404 if the file was deleted, and an error if bytes are damaged or the disk fails.
-    pub async fn read(
-        &self,
-        open: &Arc<(FileRecord, FileContents)>,
-        at: u64,
-        most: usize,
-    ) -> Result<Bytes, FileError> {
-        let (store, open) = (self.store.clone(), open.clone());
-        run_blocking(move || {
-            let (record, contents) = &*open;
-            if store.get(&record.id)?.is_none() {
-                return Err(FileError::Disk(std::io::ErrorKind::NotFound.into()));
-            }
-            contents.read(at, most).map_err(FileError::Disk)
-        })
-        .await
-    }
-
-    /// Creates and syncs an empty file for results. The caller commits its record ([`FileStore::insert_operations`]); a file
-    /// without a record is deleted at the next start.
-    ///
-    /// # Errors
-    /// Returns any I/O error.
-    pub fn new_output(
-        &self,
-        owner: FileOwner<'_>,
-        filename: String,
-        url: &str,
-        now: Duration,
-    ) -> std::io::Result<FileRecord> {
-        let record = new_record(owner, filename, FilePurpose::BatchOutput, now);
-        let path = self.path(&record.id);
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        file.sync_all()?;
-        sync_folder(&self.folder)?;
-        Ok(FileRecord { url: Some(url.to_owned()), ..record })
-    }
-
-    /// Opens a growing file of results and truncates it to the size in its record.
-    ///
-    /// # Errors
-    /// Returns the errors of [`OutputFile`].
-    pub fn open_output(&self, record: &FileRecord) -> std::io::Result<OutputFile> {
-        OutputFile::open(&self.path(&record.id), record)
     }
 
     /// Adds results to the used bytes of a key.

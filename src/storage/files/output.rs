@@ -1,8 +1,10 @@
 //! Growing output file of a batch. Bytes are appended and synced here; the record states how many of them are
 //! committed, in the same commit as their charges. Bytes beyond that are not results: they are truncated when the
-//! file is opened again. All calls block.
+//! file is opened again. With a bucket, the file is a temporary one, and each sync stores what was appended as a segment
+//! in the bucket. All calls block.
 
 use super::block_checksums::BlockChecksums;
+use super::segments::{OutputPosition, SegmentWriter};
 use penstock_core::hex;
 use penstock_storage::files::{FileRecord, FileStatus};
 use sha2::{Digest, Sha256};
@@ -19,6 +21,8 @@ pub struct OutputFile {
     sums: BlockChecksums,
     digest: Sha256,
     bytes: u64,
+    /// Segments in the bucket; `None` if the file is the only copy.
+    segments: Option<SegmentWriter>,
 }
 
 impl OutputFile {
@@ -28,10 +32,22 @@ impl OutputFile {
     /// Returns `InvalidData` if committed bytes are missing or damaged, and any I/O error.
     pub(super) fn open(path: &Path, record: &FileRecord) -> Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Self::from_file(file, record, None)
+    }
+
+    /// Verifies the committed bytes of an open file.
+    ///
+    /// # Errors
+    /// The same as those of [`OutputFile::open`].
+    pub(super) fn from_file(
+        file: File,
+        record: &FileRecord,
+        segments: Option<SegmentWriter>,
+    ) -> Result<Self> {
         let mut digest = Sha256::new();
         let sums = BlockChecksums::compute(&file, record.bytes, record.sums, |piece| digest.update(piece))?;
         file.set_len(record.bytes)?;
-        Ok(Self { file, sums, digest, bytes: record.bytes })
+        Ok(Self { file, sums, digest, bytes: record.bytes, segments })
     }
 
     fn add_to_checksums(&mut self, bytes: &[u8]) {
@@ -50,12 +66,16 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Syncs the appended bytes, so that they survive a power loss.
+    /// Syncs the appended bytes, so that they survive a power loss, or the loss of the machine with a bucket.
     ///
     /// # Errors
     /// Returns any I/O error. The state on the disk is then unknown, and the file must be opened again.
-    pub fn sync(&self) -> Result<()> {
-        self.file.sync_data()
+    pub fn sync(&mut self) -> Result<()> {
+        let end = OutputPosition { bytes: self.bytes, sums: self.sums.table_checksum() };
+        match &mut self.segments {
+            None => self.file.sync_data(),
+            Some(segments) => segments.store(&self.file, end),
+        }
     }
 
     /// Record with all bytes so far, to commit after a sync.
@@ -86,13 +106,17 @@ impl OutputFile {
         self.file.write_all_at(&tail, self.bytes)?;
         self.file.set_len(self.bytes + tail.len() as u64)?;
         self.file.sync_all()?;
-        Ok(FileRecord {
+        let whole = FileRecord {
             bytes: self.bytes,
             sha256: Some(hex::text(&self.digest.finalize())),
             sums: Some(sums),
             status: FileStatus::Processed,
             finished_at: Some(now.as_secs()),
             ..record.clone()
-        })
+        };
+        if let Some(segments) = self.segments {
+            segments.store_whole(&whole)?;
+        }
+        Ok(whole)
     }
 }

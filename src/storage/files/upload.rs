@@ -1,9 +1,9 @@
 //! Upload of a file: validated line by line and written to a temporary file, which is renamed at the end. An upload
 //! that ends earlier leaves nothing behind. All calls block.
 
+use super::FileError;
 use super::block_checksums::BlockChecksums;
 use super::quota::{QuotaExceeded, QuotaLimits, QuotaReservation, has_free_space};
-use super::{FileError, sync_folder};
 use penstock_batch::jsonl::{FileSummary, FileValidator};
 use penstock_core::hex;
 use sha2::{Digest, Sha256};
@@ -136,15 +136,8 @@ impl FileUpload {
 }
 
 impl StagedFile {
-    /// Renames the file to its path and syncs the folder.
-    pub(super) fn move_to(self, folder: &Path, path: &Path) -> Result<QuotaReservation, FileError> {
-        // The ID is new, so nothing is replaced. The standard library is used so that the power-loss
-        // test sees the call.
-        std::fs::rename(&self.path, path).map_err(FileError::Disk)?;
-        if let Err(error) = sync_folder(folder) {
-            std::fs::remove_file(path).ok();
-            return Err(FileError::Disk(error));
-        }
-        Ok(self.reservation)
+    /// Returns the temporary file, and the reserved space.
+    pub(super) fn into_source(self) -> (TempPath, QuotaReservation) {
+        (self.path, self.reservation)
     }
 }

@@ -1,0 +1,121 @@
+//! Limits of calls to a bucket: at most a number at the same time, and none but one each second while the store cannot
+//! be reached, so that callers do not wait for a store that is away.
+
+use super::error::BucketError;
+use parking_lot::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// Most calls at the same time.
+const MAX_CALLS: usize = 64;
+/// Longest wait for another call to end.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+/// Time between two calls to a store that cannot be reached.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Limits of calls.
+#[derive(Debug)]
+pub struct CallGate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+    max_wait: Duration,
+}
+
+#[derive(Debug, Default)]
+struct GateState {
+    calls: usize,
+    /// Earliest next call to a store that cannot be reached; `None` while it answers.
+    retry_at: Option<Instant>,
+}
+
+/// Permit of one call.
+#[derive(Debug)]
+pub struct CallPermit<'a>(&'a CallGate);
+
+impl Default for CallGate {
+    fn default() -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new(), max_wait: MAX_WAIT }
+    }
+}
+
+impl CallGate {
+    /// Admits a call, and waits for another one to end if there are too many.
+    ///
+    /// # Errors
+    /// Returns `Unreachable` if the store cannot be reached, or no call ended in time.
+    pub fn admit(&self) -> Result<CallPermit<'_>, BucketError> {
+        let deadline = Instant::now() + self.max_wait;
+        let mut state = self.state.lock();
+        loop {
+            state.check_reachable(Instant::now())?;
+            if state.calls < MAX_CALLS {
+                state.calls += 1;
+                return Ok(CallPermit(self));
+            }
+            if self.changed.wait_until(&mut state, deadline).timed_out() {
+                return Err(BucketError::Unreachable("it has too many requests to answer".to_owned()));
+            }
+        }
+    }
+
+    /// Records the outcome of a call.
+    pub fn record<T>(&self, outcome: &Result<T, BucketError>) {
+        let is_unreachable = outcome.as_ref().is_err_and(BucketError::is_unreachable);
+        self.state.lock().retry_at = is_unreachable.then(|| Instant::now() + RETRY_INTERVAL);
+        self.changed.notify_all();
+    }
+
+    /// Returns true if the last call was answered.
+    pub fn is_available(&self) -> bool {
+        self.state.lock().retry_at.is_none()
+    }
+}
+
+impl GateState {
+    /// Reserves the one call of a second to a store that cannot be reached.
+    fn check_reachable(&mut self, now: Instant) -> Result<(), BucketError> {
+        let Some(retry_at) = self.retry_at else { return Ok(()) };
+        if now < retry_at {
+            return Err(BucketError::Unreachable("it did not answer a moment ago".to_owned()));
+        }
+        self.retry_at = Some(now + RETRY_INTERVAL);
+        Ok(())
+    }
+}
+
+impl Drop for CallPermit<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.calls = state.calls.saturating_sub(1);
+        self.0.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_store_that_is_away_gets_one_call_each_second() {
+        let mut state = GateState { calls: 0, retry_at: Some(Instant::now()) };
+        let start = state.retry_at.unwrap();
+        assert!(state.check_reachable(start).is_ok());
+        assert!(state.check_reachable(start).is_err(), "one call at a time finds out");
+        assert!(state.check_reachable(start + RETRY_INTERVAL / 2).is_err());
+        assert!(state.check_reachable(start + RETRY_INTERVAL).is_ok());
+        let gate = CallGate::default();
+        gate.record(&Err::<(), _>(BucketError::Unreachable("x".to_owned())));
+        assert!(!gate.is_available() && gate.admit().is_err());
+        gate.record(&Ok(()));
+        assert!(gate.is_available() && gate.admit().is_ok());
+    }
+
+    #[test]
+    fn calls_at_the_same_time_have_a_bound() {
+        let gate = CallGate { max_wait: Duration::ZERO, ..CallGate::default() };
+        let permits: Vec<_> = (0..MAX_CALLS).map(|_| gate.admit().unwrap()).collect();
+        assert!(gate.admit().is_err());
+        drop(permits);
+        assert!(gate.admit().is_ok());
+    }
+}

@@ -1,0 +1,94 @@
+//! HTTP client of a bucket: HTTP/1.1 connections with TLS by rustls and ring, a time limit and a size limit for each
+//! request.
+
+use super::options::{BucketOptions, BucketTimeouts};
+use super::request_counts::RequestCounters;
+use async_trait::async_trait;
+use http::{Method, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector as StoreConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody,
+    HttpResponse, HttpService,
+};
+use std::error::Error;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Largest answer: a part of an object, or a page of a list.
+const MAX_ANSWER: usize = 8 << 20;
+/// Idle connections that remain open, and for how long.
+const IDLE_CONNECTIONS: usize = 16;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// HTTP client.
+#[derive(Clone, Debug)]
+pub struct BucketConnector {
+    client: Client<HttpsConnector<HttpConnector>, HttpRequestBody>,
+    timeouts: BucketTimeouts,
+    counters: Arc<RequestCounters>,
+}
+
+impl BucketConnector {
+    /// Creates a client.
+    ///
+    /// # Errors
+    /// Returns a description if TLS cannot be set up.
+    pub fn new(options: &BucketOptions, counters: Arc<RequestCounters>) -> io::Result<Self> {
+        let mut tcp = HttpConnector::new();
+        tcp.set_connect_timeout(Some(options.timeouts.connect));
+        tcp.set_nodelay(true);
+        tcp.enforce_http(false);
+        let https = HttpsConnectorBuilder::new().with_tls_config(options.tls_config()?);
+        let https = if options.uses_tls() { https.https_only() } else { https.https_or_http() };
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .build(https.enable_http1().wrap_connector(tcp));
+        Ok(Self { client, timeouts: options.timeouts, counters })
+    }
+
+    async fn exchange(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let answer = self.client.request(request).await.map_err(|error| {
+            let kind = if error.is_connect() { HttpErrorKind::Connect } else { HttpErrorKind::Interrupted };
+            HttpError::new(kind, error)
+        })?;
+        let (parts, body) = answer.into_parts();
+        let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(body_error)?;
+        Ok(Response::from_parts(parts, body.to_bytes().into()))
+    }
+}
+
+fn body_error(error: Box<dyn Error + Send + Sync>) -> HttpError {
+    HttpError::new(HttpErrorKind::Interrupted, io::Error::new(ErrorKind::UnexpectedEof, error.to_string()))
+}
+
+#[async_trait]
+impl HttpService for BucketConnector {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let method = request.method().clone();
+        let limit = match method {
+            Method::PUT | Method::POST => self.timeouts.upload,
+            _ => self.timeouts.request,
+        };
+        let answer = tokio::time::timeout(limit, self.exchange(request)).await.unwrap_or_else(|_| {
+            let cause = io::Error::new(ErrorKind::TimedOut, "it did not answer in time");
+            Err(HttpError::new(HttpErrorKind::Timeout, cause))
+        });
+        let status: Option<StatusCode> = answer.as_ref().ok().map(Response::status);
+        self.counters.record(&method, status);
+        answer
+    }
+}
+
+impl StoreConnector for BucketConnector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}

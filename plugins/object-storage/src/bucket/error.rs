@@ -1,0 +1,128 @@
+//! Errors of a bucket, by what to do about them. They never have a URL, a header or a body in them.
+
+use std::error::Error;
+use std::io;
+use thiserror::Error;
+
+/// Longest error code of a store that is repeated.
+const MAX_CODE: usize = 40;
+/// Longest description of a transport error that is repeated.
+const MAX_CAUSE: usize = 120;
+
+/// Error of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BucketError {
+    /// Object that does not exist.
+    #[error("there is no such object")]
+    NotFound,
+    /// Object that exists already.
+    #[error("there is an object of this name")]
+    Exists,
+    /// Object that differs from the one that was opened.
+    #[error("the object was replaced")]
+    Replaced,
+    /// Store that cannot be reached, does not answer in time, or fails; a later try may succeed.
+    #[error("the store of files cannot be reached: {0}")]
+    Unreachable(String),
+    /// Request that the store refuses; a retry without a change would not help.
+    #[error("the store of files refuses a request: {0}")]
+    Refused(String),
+}
+
+impl BucketError {
+    /// Returns the error of a bucket that is the cause of an I/O error.
+    #[must_use]
+    pub fn cause_of(error: &io::Error) -> Option<&Self> {
+        error.get_ref().and_then(|cause| cause.downcast_ref())
+    }
+
+    /// Returns true if the store cannot be reached.
+    #[must_use]
+    pub const fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Unreachable(_))
+    }
+}
+
+impl From<BucketError> for io::Error {
+    fn from(error: BucketError) -> Self {
+        let kind = match &error {
+            BucketError::NotFound => io::ErrorKind::NotFound,
+            BucketError::Exists => io::ErrorKind::AlreadyExists,
+            BucketError::Replaced => io::ErrorKind::InvalidData,
+            BucketError::Unreachable(_) => io::ErrorKind::HostUnreachable,
+            BucketError::Refused(_) => io::ErrorKind::PermissionDenied,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<object_store::Error> for BucketError {
+    fn from(error: object_store::Error) -> Self {
+        let text = full_text(&error);
+        let code = error_code(&text);
+        let status = status_code(&text);
+        let described = || match (status, code) {
+            (Some(status), Some(code)) => format!("status {status}, {code}"),
+            (Some(status), None) => format!("status {status}"),
+            (None, Some(code)) => code.to_owned(),
+            (None, None) => "an answer that is not of an S3 store".to_owned(),
+        };
+        match &error {
+            object_store::Error::NotFound { .. } if code != Some("NoSuchBucket") => Self::NotFound,
+            object_store::Error::AlreadyExists { .. } => Self::Exists,
+            object_store::Error::Precondition { .. } => Self::Replaced,
+            _ => match (transport_cause(&error), status) {
+                (Some(cause), _) => Self::Unreachable(cause),
+                (None, Some(status)) if status >= 500 || status == 429 || status == 408 => {
+                    Self::Unreachable(described())
+                }
+                // An answer with status 200 can have such an error in its body.
+                (None, _) if matches!(code, Some("InternalError" | "SlowDown")) => {
+                    Self::Unreachable(described())
+                }
+                (None, _) => Self::Refused(described()),
+            },
+        }
+    }
+}
+
+/// Error text of all causes; not for a message, since it has URLs and bodies in it.
+fn full_text(error: &object_store::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        text.push_str(": ");
+        text.push_str(&deeper.to_string());
+        cause = deeper.source();
+    }
+    text
+}
+
+/// Error code of the store's answer, such as `NoSuchBucket`.
+fn error_code(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("<Code>")?;
+    let (code, _) = rest.split_once("</Code>")?;
+    let is_code = code.len() <= MAX_CODE && code.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    (is_code && !code.is_empty()).then_some(code)
+}
+
+/// Status of the store's answer.
+fn status_code(text: &str) -> Option<u16> {
+    let (_, rest) = text.split_once("non-2xx status code: ")?;
+    rest.get(..3)?.parse().ok()
+}
+
+/// Deepest cause of an error of the transport.
+fn transport_cause(error: &object_store::Error) -> Option<String> {
+    let mut cause: &(dyn Error + 'static) = error;
+    let mut is_transport = false;
+    while let Some(deeper) = cause.source() {
+        is_transport |= deeper.is::<object_store::client::HttpError>();
+        cause = deeper;
+    }
+    is_transport.then(|| {
+        let text: String = cause.to_string().chars().take(MAX_CAUSE).collect();
+        // A URL or a body is never the deepest cause, but must not be repeated in any case.
+        if text.contains("://") { "the connection failed".to_owned() } else { text }
+    })
+}

@@ -1,0 +1,46 @@
+//! Pages of the objects in a bucket.
+
+use super::Bucket;
+use super::error::BucketError;
+use crate::{ObjectInfo, ObjectPage, PAGE_SIZE};
+use futures_util::TryStreamExt;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore};
+use std::time::{Duration, SystemTime};
+
+impl Bucket {
+    /// Lists a page of objects below a folder.
+    pub(super) fn list_page(&self, folder: Path, after: Option<Path>) -> Result<ObjectPage, BucketError> {
+        let listed = self.call(move |store| async move {
+            let mut stream = match &after {
+                Some(after) => store.list_with_offset(Some(&folder), after),
+                None => store.list(Some(&folder)),
+            };
+            let mut found: Vec<ObjectMeta> = Vec::new();
+            // One more than a page has shows that more follow.
+            while found.len() <= PAGE_SIZE {
+                match stream.try_next().await? {
+                    Some(object) => found.push(object),
+                    None => break,
+                }
+            }
+            Ok(found)
+        });
+        let mut found = listed?;
+        let more = found.len() > PAGE_SIZE;
+        found.truncate(PAGE_SIZE);
+        Ok(ObjectPage { objects: found.iter().filter_map(|object| self.info(object)).collect(), more })
+    }
+
+    fn info(&self, object: &ObjectMeta) -> Option<ObjectInfo> {
+        let path = object.location.as_ref();
+        let name = match self.0.prefix.as_str() {
+            "" => path,
+            prefix => path.strip_prefix(prefix)?.strip_prefix('/')?,
+        };
+        let created = u64::try_from(object.last_modified.timestamp()).unwrap_or(0);
+        let created = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(created));
+        let age = created.and_then(|at| SystemTime::now().duration_since(at).ok()).unwrap_or_default();
+        Some(ObjectInfo { name: name.to_owned(), length: object.size, age })
+    }
+}

@@ -1,0 +1,165 @@
+//! Objects in a bucket of an S3-compatible store.
+
+mod availability;
+mod connector;
+pub mod error;
+mod listing;
+pub mod options;
+pub mod probe;
+mod reader;
+pub mod request_counts;
+mod runtime;
+mod upload;
+
+use crate::name::check_name;
+use crate::{ContentStore, ObjectPage, ObjectReader};
+use availability::CallGate;
+use bytes::Bytes;
+use connector::BucketConnector;
+use error::BucketError;
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::path::Path;
+use object_store::{BackoffConfig, ObjectStoreExt, RetryConfig};
+use options::{BucketOptions, BucketStyle};
+use reader::BucketReader;
+use request_counts::{RequestCount, RequestCounters};
+use runtime::BucketRuntime;
+use std::fmt;
+use std::future::Future;
+use std::io::{Error, Result};
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempPath;
+
+/// Bytes above which an object is uploaded in parts, and of a part.
+pub const PART_SIZE: u64 = 8 << 20;
+/// Number of times that a failed request is sent again.
+const MAX_RETRIES: usize = 3;
+
+/// Bucket of an S3-compatible store.
+#[derive(Clone)]
+pub struct Bucket(Arc<BucketInner>);
+
+struct BucketInner {
+    store: Arc<AmazonS3>,
+    prefix: String,
+    runtime: BucketRuntime,
+    gate: CallGate,
+    counters: Arc<RequestCounters>,
+    part_size: u64,
+}
+
+impl fmt::Debug for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bucket").field("prefix", &self.0.prefix).finish_non_exhaustive()
+    }
+}
+
+impl Bucket {
+    /// Sets up the client of a bucket, and sends nothing.
+    ///
+    /// # Errors
+    /// Returns a description if the options cannot be used.
+    pub fn new(options: &BucketOptions) -> Result<Self> {
+        if !options.prefix.is_empty() {
+            check_name(&options.prefix)?;
+        }
+        let counters = Arc::new(RequestCounters::default());
+        let connector = BucketConnector::new(options, counters.clone())?;
+        let backoff = BackoffConfig {
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(1),
+            base: 2.0,
+        };
+        let retry = RetryConfig { backoff, max_retries: MAX_RETRIES, retry_timeout: options.timeouts.retry };
+        let store = AmazonS3Builder::new()
+            .with_endpoint(options.base_url())
+            .with_virtual_hosted_style_request(options.style == BucketStyle::VirtualHost)
+            .with_bucket_name(&options.bucket)
+            .with_region(&options.region)
+            .with_access_key_id(&options.access_key_id)
+            .with_secret_access_key(&options.secret_access_key)
+            .with_allow_http(!options.uses_tls())
+            .with_retry(retry)
+            .with_http_connector(connector)
+            .build()
+            .map_err(|_| Error::other("its address or credentials cannot be used"))?;
+        Ok(Self(Arc::new(BucketInner {
+            store: Arc::new(store),
+            prefix: options.prefix.clone(),
+            runtime: BucketRuntime::new()?,
+            gate: CallGate::default(),
+            counters,
+            part_size: PART_SIZE,
+        })))
+    }
+
+    /// Returns the number of requests by method and outcome.
+    #[must_use]
+    pub fn request_counts(&self) -> Vec<RequestCount> {
+        self.0.counters.counts()
+    }
+
+    /// Returns true if the store answered the last call.
+    #[must_use]
+    pub fn is_available(&self) -> bool {
+        self.0.gate.is_available()
+    }
+
+    /// Path of an object in the bucket.
+    fn path(&self, name: &str) -> Result<Path> {
+        check_name(name)?;
+        Ok(self.prefixed(name))
+    }
+
+    fn prefixed(&self, name: &str) -> Path {
+        match self.0.prefix.as_str() {
+            "" => Path::from(name),
+            prefix => Path::from(format!("{prefix}/{name}")),
+        }
+    }
+
+    /// Runs a call on the thread of the bucket, within the limits of calls.
+    fn call<T, F>(&self, make: impl FnOnce(Arc<AmazonS3>) -> F) -> std::result::Result<T, BucketError>
+    where
+        T: Send + 'static,
+        F: Future<Output = std::result::Result<T, object_store::Error>> + Send + 'static,
+    {
+        let permit = self.0.gate.admit()?;
+        let call = make(self.0.store.clone());
+        let outcome = self.0.runtime.run(async move { call.await.map_err(BucketError::from) });
+        self.0.gate.record(&outcome);
+        drop(permit);
+        outcome
+    }
+}
+
+impl ContentStore for Bucket {
+    fn create(&self, name: &str, source: TempPath) -> Result<()> {
+        self.upload_file(&self.path(name)?, &source)
+    }
+
+    fn create_from_bytes(&self, name: &str, bytes: Bytes) -> Result<()> {
+        Ok(self.put_new(&self.path(name)?, bytes)?)
+    }
+
+    fn open(&self, name: &str) -> Result<Box<dyn ObjectReader>> {
+        let path = self.path(name)?;
+        Ok(Box::new(BucketReader::open(self.clone(), path)?))
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        let path = self.path(name)?;
+        let deleted = self.call(move |store| async move { store.delete(&path).await });
+        match deleted {
+            Ok(()) | Err(BucketError::NotFound) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn list(&self, folder: &str, after: Option<&str>) -> Result<ObjectPage> {
+        let folder = self.path(folder)?;
+        let after = after.map(|name| self.path(name)).transpose()?;
+        Ok(self.list_page(folder, after)?)
+    }
+}

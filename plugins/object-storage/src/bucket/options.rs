@@ -1,0 +1,157 @@
+//! Options of a bucket: address, credentials, TLS and time limits.
+
+use std::fmt;
+use std::io::{Error, ErrorKind, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
+
+/// Form of the addresses of objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BucketStyle {
+    /// Bucket in the path: `https://s3.example.eu/bucket/object`.
+    #[default]
+    Path,
+    /// Bucket in the host name: `https://bucket.s3.example.eu/object`.
+    VirtualHost,
+}
+
+/// Options of a bucket.
+#[derive(Clone)]
+pub struct BucketOptions {
+    /// URL of the store without the bucket, such as `https://s3.example.eu`.
+    pub endpoint: String,
+    /// Name of the bucket, which must exist.
+    pub bucket: String,
+    /// Region, which is part of each signature.
+    pub region: String,
+    /// Folder in the bucket; empty for none.
+    pub prefix: String,
+    /// Form of the addresses.
+    pub style: BucketStyle,
+    /// ID of the access key.
+    pub access_key_id: String,
+    /// Secret of the access key.
+    pub secret_access_key: String,
+    /// File of the root certificates, PEM; `None` for those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// Time limits.
+    pub timeouts: BucketTimeouts,
+}
+
+/// Time limits of requests to a bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct BucketTimeouts {
+    /// Limit of a connection attempt.
+    pub connect: Duration,
+    /// Limit of a request that sends no contents, with its answer of at most 8 MiB.
+    pub request: Duration,
+    /// Limit of a request that sends at most 8 MiB.
+    pub upload: Duration,
+    /// Time after which a failed request is not sent again.
+    pub retry: Duration,
+}
+
+impl Default for BucketTimeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(3),
+            request: Duration::from_secs(10),
+            upload: Duration::from_secs(30),
+            retry: Duration::from_secs(10),
+        }
+    }
+}
+
+impl fmt::Debug for BucketOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BucketOptions")
+            .field("bucket", &self.bucket)
+            .field("prefix", &self.prefix)
+            .field("access_key_id", &"***")
+            .field("secret_access_key", &"***")
+            .finish_non_exhaustive()
+    }
+}
+
+impl BucketOptions {
+    /// Returns true if connections use TLS.
+    pub(super) fn uses_tls(&self) -> bool {
+        self.endpoint.starts_with("https://")
+    }
+
+    /// URL of the store, with the bucket in the host name if the style wants that.
+    pub(super) fn base_url(&self) -> String {
+        let endpoint = self.endpoint.trim_end_matches('/');
+        match (self.style, endpoint.split_once("://")) {
+            (BucketStyle::VirtualHost, Some((scheme, host))) => format!("{scheme}://{}.{host}", self.bucket),
+            _ => endpoint.to_owned(),
+        }
+    }
+
+    /// TLS settings: the certificate of the store must be valid for its host name, by the given root certificates or those
+    /// of the system.
+    ///
+    /// # Errors
+    /// Returns a description if there is no usable root certificate.
+    pub(super) fn tls_config(&self) -> Result<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        let certificates: Vec<CertificateDer<'static>> = match (&self.ca_file, self.uses_tls()) {
+            (_, false) => Vec::new(),
+            (Some(path), true) => read_certificates(path)?,
+            (None, true) => rustls_native_certs::load_native_certs()?,
+        };
+        roots.add_parsable_certificates(certificates);
+        if roots.is_empty() && self.uses_tls() {
+            let what = "there is no root certificate to verify the store of files with";
+            return Err(Error::new(ErrorKind::InvalidInput, what));
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(Error::other)?;
+        Ok(config.with_root_certificates(roots).with_no_client_auth())
+    }
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let found: Vec<_> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect).unwrap_or_default();
+    if found.is_empty() {
+        let what = format!("the file {} cannot be read as PEM", path.display());
+        return Err(Error::new(ErrorKind::InvalidInput, what));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(style: BucketStyle) -> BucketOptions {
+        BucketOptions {
+            endpoint: "https://s3.example.eu:8443/".to_owned(),
+            bucket: "penstock".to_owned(),
+            region: "fr-par".to_owned(),
+            prefix: String::new(),
+            style,
+            access_key_id: "id".to_owned(),
+            secret_access_key: "secret".to_owned(),
+            ca_file: None,
+            timeouts: BucketTimeouts::default(),
+        }
+    }
+
+    #[test]
+    fn the_bucket_is_in_the_host_name_only_if_the_style_wants_it() {
+        assert_eq!(options(BucketStyle::Path).base_url(), "https://s3.example.eu:8443");
+        assert_eq!(options(BucketStyle::VirtualHost).base_url(), "https://penstock.s3.example.eu:8443");
+    }
+
+    #[test]
+    fn debug_output_has_no_secret() {
+        let text = format!("{:?}", options(BucketStyle::Path));
+        assert!(!text.contains("\"secret\"") && !text.contains("\"id\""), "{text}");
+    }
+}

@@ -1,0 +1,88 @@
+//! Probe of a bucket: what the gateway needs of it, tried with a small object.
+
+use super::Bucket;
+use super::error::BucketError;
+use crate::ContentStore;
+use bytes::Bytes;
+use penstock_core::hex;
+use std::io;
+use thiserror::Error;
+
+/// Folder of the probe's objects.
+const PROBE_FOLDER: &str = "probe";
+
+/// Reason why a bucket cannot be used, as a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProbeError {
+    /// Store that cannot be reached at the moment.
+    #[error("{0}")]
+    Unreachable(String),
+    /// Store that lacks what the gateway needs, or refuses the credentials.
+    #[error("{0}")]
+    Unfit(String),
+}
+
+impl Bucket {
+    /// Creates, reads, lists and deletes a small object, and checks that an existing one is never replaced.
+    ///
+    /// # Errors
+    /// Returns a sentence for the operator.
+    pub fn probe(&self) -> Result<(), ProbeError> {
+        let name = format!("{PROBE_FOLDER}/{}", hex::text(&rand::random::<[u8; 8]>()));
+        let probed = self.probe_object(&name);
+        // Without an answer there is nothing to delete, or no way to do so.
+        if !matches!(probed, Err(ProbeError::Unreachable(_))) {
+            self.delete(&name).ok();
+        }
+        probed
+    }
+
+    fn probe_object(&self, name: &str) -> Result<(), ProbeError> {
+        self.create_from_bytes(name, Bytes::from_static(b"0123456789")).map_err(|error| sentence(&error))?;
+        match self.create_from_bytes(name, Bytes::from_static(b"9876543210")) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(sentence(&error)),
+            Ok(()) => {
+                return Err(unfit("replaces an object that a request with If-None-Match must not replace"));
+            }
+        }
+        let mut bytes = [0; 4];
+        let read = self.open(name).and_then(|object| {
+            object.read_exact_at(&mut bytes, 3)?;
+            object.length()
+        });
+        match read {
+            Ok(10) if bytes == *b"3456" => {}
+            Ok(_) => return Err(unfit("does not return the bytes that were asked for")),
+            Err(error) => return Err(sentence(&error)),
+        }
+        let listed = self.list(PROBE_FOLDER, None).map_err(|error| sentence(&error))?;
+        if !listed.more && !listed.objects.iter().any(|object| object.name == name) {
+            return Err(unfit("does not list an object that was created"));
+        }
+        self.delete(name).map_err(|error| sentence(&error))?;
+        match self.open(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(sentence(&error)),
+            Ok(_) => Err(unfit("returns an object that was deleted")),
+        }
+    }
+}
+
+fn unfit(what: &str) -> ProbeError {
+    ProbeError::Unfit(format!("The store of files {what}; use another store, or a newer version of it."))
+}
+
+fn sentence(error: &io::Error) -> ProbeError {
+    match BucketError::cause_of(error) {
+        Some(BucketError::Unreachable(what)) => {
+            ProbeError::Unreachable(format!("The store of files cannot be reached: {what}."))
+        }
+        Some(BucketError::Refused(what)) => ProbeError::Unfit(format!(
+            "The store of files refuses a request: {what}. Check the bucket's name, its region and the access key, which \
+             has to be allowed to get, put, list and delete objects."
+        )),
+        Some(BucketError::NotFound) => unfit("does not return an object that was created"),
+        _ => ProbeError::Unfit(format!("The store of files cannot be used: {error}.")),
+    }
+}

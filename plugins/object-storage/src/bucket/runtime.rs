@@ -1,0 +1,52 @@
+//! Bridge from blocking callers to the asynchronous client, which runs on a thread of its own.
+
+use super::error::BucketError;
+use std::future::Future;
+use std::io::Result;
+use std::sync::mpsc;
+use tokio::runtime::{Builder, Runtime};
+
+/// Runtime of a bucket.
+#[derive(Debug)]
+pub struct BucketRuntime {
+    /// `None` once it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl BucketRuntime {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// Returns any I/O error.
+    pub fn new() -> Result<Self> {
+        let runtime =
+            Builder::new_multi_thread().worker_threads(1).thread_name("bucket").enable_all().build()?;
+        Ok(Self { runtime: Some(runtime) })
+    }
+
+    /// Runs a call to its end. The caller may be on any thread, also on one of another runtime.
+    ///
+    /// # Errors
+    /// Returns the error of the call, and `Unreachable` if it panicked.
+    pub fn run<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = std::result::Result<T, BucketError>> + Send + 'static,
+    ) -> std::result::Result<T, BucketError> {
+        let ended = || BucketError::Unreachable("its client has ended".to_owned());
+        let (send, receive) = mpsc::sync_channel(1);
+        let runtime = self.runtime.as_ref().ok_or_else(ended)?;
+        runtime.spawn(async move {
+            send.send(call.await).ok();
+        });
+        receive.recv().map_err(|_| ended())?
+    }
+}
+
+impl Drop for BucketRuntime {
+    fn drop(&mut self) {
+        // A runtime must not be waited for on a thread of another one.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

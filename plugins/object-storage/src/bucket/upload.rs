@@ -1,0 +1,132 @@
+//! Creation of objects: small ones by one conditional request, larger ones in parts.
+
+use super::Bucket;
+use super::error::BucketError;
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{
+    Attribute, AttributeValue, Attributes, GetOptions, MultipartUpload, ObjectStore, PutMode,
+    PutMultipartOptions, PutOptions, PutPayload,
+};
+use std::fs::File;
+use std::io::{Read, Result};
+
+/// Most parts of an upload; S3 allows 10,000.
+const MAX_PARTS: u64 = 9_000;
+
+impl Bucket {
+    /// Creates an object if there is none of its name. A conflict with an earlier try of the same call is a success.
+    pub(super) fn put_new(&self, path: &Path, bytes: Bytes) -> std::result::Result<(), BucketError> {
+        let (location, mark) = (path.clone(), UploadMark::new());
+        let options =
+            PutOptions { mode: PutMode::Create, attributes: mark.attributes(), ..PutOptions::default() };
+        let created = self.call(move |store| async move {
+            store.put_opts(&location, PutPayload::from_bytes(bytes), options).await
+        });
+        match created {
+            Err(BucketError::Exists) if self.has_mark(path, &mark) => Ok(()),
+            created => created.map(|_| ()),
+        }
+    }
+
+    /// Creates an object from a file.
+    pub(super) fn upload_file(&self, path: &Path, source: &std::path::Path) -> Result<()> {
+        let mut file = File::open(source)?;
+        let length = file.metadata()?.len();
+        if length <= self.0.part_size {
+            let mut bytes = Vec::new();
+            file.take(self.0.part_size).read_to_end(&mut bytes)?;
+            return Ok(self.put_new(path, bytes.into())?);
+        }
+        if self.exists(path)? {
+            return Err(BucketError::Exists.into());
+        }
+        let mark = UploadMark::new();
+        let part_size = self.0.part_size.max(length.div_ceil(MAX_PARTS));
+        match self.upload_parts(path, &mut file, part_size, &mark) {
+            // The last request may have been carried out although its answer was lost.
+            Err(error) if self.has_mark(path, &mark) => {
+                drop(error);
+                Ok(())
+            }
+            uploaded => uploaded,
+        }
+    }
+
+    fn upload_parts(&self, path: &Path, file: &mut File, part_size: u64, mark: &UploadMark) -> Result<()> {
+        let location = path.clone();
+        let options = PutMultipartOptions { attributes: mark.attributes(), ..PutMultipartOptions::default() };
+        let mut upload =
+            self.call(move |store| async move { store.put_multipart_opts(&location, options).await })?;
+        match self.send_parts(&mut upload, file, part_size) {
+            Ok(()) => {
+                self.call(move |_| async move { upload.complete().await })?;
+                Ok(())
+            }
+            Err(error) => {
+                // Parts of an upload that is not aborted remain until a rule of the bucket removes them.
+                self.call(move |_| async move { upload.abort().await }).ok();
+                Err(error)
+            }
+        }
+    }
+
+    fn send_parts(
+        &self,
+        upload: &mut Box<dyn MultipartUpload>,
+        file: &mut File,
+        part_size: u64,
+    ) -> Result<()> {
+        loop {
+            let mut bytes = Vec::new();
+            file.by_ref().take(part_size).read_to_end(&mut bytes)?;
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            let part = upload.put_part(PutPayload::from(bytes));
+            self.call(move |_| part)?;
+        }
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        match self.head(path) {
+            Ok(_) => Ok(true),
+            Err(BucketError::NotFound) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns true if the object was created by the call with this mark.
+    fn has_mark(&self, path: &Path, mark: &UploadMark) -> bool {
+        self.head(path).is_ok_and(|attributes| attributes.get(&UploadMark::key()) == Some(&mark.value()))
+    }
+
+    fn head(&self, path: &Path) -> std::result::Result<Attributes, BucketError> {
+        let location = path.clone();
+        self.call(move |store| async move {
+            let options = GetOptions { head: true, ..GetOptions::default() };
+            Ok(store.get_opts(&location, options).await?.attributes)
+        })
+    }
+}
+
+/// Random metadata of an object, which tells an earlier try of the same upload from another object.
+struct UploadMark(String);
+
+impl UploadMark {
+    fn new() -> Self {
+        Self(penstock_core::hex::text(&rand::random::<[u8; 8]>()))
+    }
+
+    fn key() -> Attribute {
+        Attribute::Metadata("upload".into())
+    }
+
+    fn value(&self) -> AttributeValue {
+        self.0.clone().into()
+    }
+
+    fn attributes(&self) -> Attributes {
+        Attributes::from_iter([(Self::key(), self.value())])
+    }
+}

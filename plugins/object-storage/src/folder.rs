@@ -1,0 +1,154 @@
+//! Objects as files of a folder.
+
+use crate::name::check_name;
+use crate::{ContentStore, ObjectInfo, ObjectPage, ObjectReader, PAGE_SIZE};
+use bytes::Bytes;
+use std::collections::BinaryHeap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Result, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use tempfile::{NamedTempFile, TempPath};
+
+/// Objects as files of a folder. Temporary files must be on the same file system.
+#[derive(Clone, Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Returns the folder of this path, which must exist.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// Path of an object.
+    fn path(&self, name: &str) -> Result<PathBuf> {
+        check_name(name)?;
+        Ok(self.0.join(name))
+    }
+
+    /// Reserves the name by an empty file, renames the complete file to it, and syncs the folder. The standard library is
+    /// used so that tests of power loss see the calls.
+    fn publish(source: &Path, path: &Path) -> Result<()> {
+        let folder = path.parent().unwrap_or(path);
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let published = fs::rename(source, path).and_then(|()| File::open(folder)?.sync_all());
+        if published.is_err() {
+            fs::remove_file(path).ok();
+        }
+        published
+    }
+}
+
+impl ContentStore for Folder {
+    fn create(&self, name: &str, source: TempPath) -> Result<()> {
+        let path = self.path(name)?;
+        if let Some(folder) = path.parent().filter(|folder| *folder != self.0) {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        Self::publish(&source, &path)
+    }
+
+    fn create_from_bytes(&self, name: &str, bytes: Bytes) -> Result<()> {
+        let mut file = NamedTempFile::new_in(&self.0)?;
+        file.write_all(&bytes)?;
+        file.as_file().sync_all()?;
+        self.create(name, file.into_temp_path())
+    }
+
+    fn open(&self, name: &str) -> Result<Box<dyn ObjectReader>> {
+        Ok(Box::new(File::open(self.path(name)?)?))
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        fs::remove_file(self.path(name)?)
+            .or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
+    }
+
+    fn list(&self, folder: &str, after: Option<&str>) -> Result<ObjectPage> {
+        let mut names = BinaryHeap::new();
+        let mut page = ObjectPage::default();
+        collect_names(&self.path(folder)?, folder, &mut |name| {
+            if after.is_some_and(|after| *name <= *after) {
+                return;
+            }
+            names.push(name);
+            // The first names of the order remain.
+            if names.len() > PAGE_SIZE {
+                names.pop();
+                page.more = true;
+            }
+        })?;
+        let now = SystemTime::now();
+        for name in names.into_sorted_vec() {
+            let Ok(metadata) = fs::metadata(self.0.join(&name)) else { continue };
+            let age = metadata.modified().ok().and_then(|at| now.duration_since(at).ok()).unwrap_or_default();
+            page.objects.push(ObjectInfo { name, length: metadata.len(), age });
+        }
+        Ok(page)
+    }
+}
+
+/// Calls `each` with the name of every file below a folder; a missing folder is empty.
+fn collect_names(path: &Path, folder: &str, each: &mut dyn FnMut(String)) -> Result<()> {
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let file_name = entry.file_name();
+        let Some(name) = file_name.to_str().map(|name| format!("{folder}/{name}")) else { continue };
+        if entry.file_type()?.is_dir() {
+            collect_names(&entry.path(), &name, each)?;
+        } else if check_name(&name).is_ok() {
+            each(name);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::*;
+
+    #[test]
+    fn an_object_is_created_once_and_read_in_ranges() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Folder::new(folder.path());
+        store.create_from_bytes("a", Bytes::from_static(b"0123456789")).unwrap();
+        store.create_from_bytes("b/c", Bytes::from_static(b"x")).unwrap();
+        let again = store.create_from_bytes("a", Bytes::from_static(b"other")).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+        let reader = store.open("a").unwrap();
+        let mut buffer = [0; 3];
+        reader.read_exact_at(&mut buffer, 4).unwrap();
+        assert_eq!((&buffer, reader.length().unwrap()), (b"456", 10));
+        assert_eq!(reader.read_exact_at(&mut buffer, 8).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        store.delete("a").unwrap();
+        store.delete("a").unwrap();
+        assert_eq!(store.open("a").unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(store.open("../a").unwrap_err().kind(), ErrorKind::InvalidInput);
+        let files = fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(files, 1, "no temporary file remains");
+    }
+
+    #[test]
+    fn a_list_has_pages_in_the_order_of_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Folder::new(folder.path());
+        assert_eq!(store.list("x", None).unwrap(), ObjectPage::default());
+        fs::create_dir(folder.path().join("x")).unwrap();
+        for number in 0..PAGE_SIZE + 5 {
+            fs::write(folder.path().join(format!("x/{number:06}")), "12").unwrap();
+        }
+        let first = store.list("x", None).unwrap();
+        assert!(first.more && first.objects.len() == PAGE_SIZE);
+        let last = &first.objects[PAGE_SIZE - 1];
+        assert_eq!((last.name.as_str(), last.length), ("x/000999", 2));
+        let rest = store.list("x", Some(&last.name)).unwrap();
+        assert_eq!((rest.objects.len(), rest.more), (5, false));
+    }
+}

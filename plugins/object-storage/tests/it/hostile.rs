@@ -1,0 +1,145 @@
+//! Servers that stall, fail, or ignore conditions; and TLS.
+
+use crate::seaweedfs::options;
+use crate::server::{ACCEPTED, BadServer, Behaviour, read_request};
+use crate::{contents, read, temporary_file};
+use bytes::Bytes;
+use penstock_object_storage::{Bucket, BucketError, BucketOptions, BucketTimeouts, ContentStore, ProbeError};
+use std::io::{BufReader, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto};
+
+const LIMIT: Duration = Duration::from_millis(300);
+
+fn quick_options(port: u16) -> BucketOptions {
+    let timeouts = BucketTimeouts { connect: LIMIT, request: LIMIT, upload: LIMIT, retry: Duration::ZERO };
+    BucketOptions { timeouts, ..options(&format!("http://127.0.0.1:{port}"), "") }
+}
+
+#[test]
+fn a_store_that_ignores_conditions_is_refused() {
+    let server = BadServer::start(Behaviour::IgnoresConditions);
+    let refused = Bucket::new(&quick_options(server.port)).unwrap().probe().unwrap_err();
+    let ProbeError::Unfit(why) = refused else { panic!("{refused}") };
+    assert!(why.contains("If-None-Match") && why.ends_with('.'), "{why}");
+}
+
+#[test]
+fn a_store_that_stalls_is_unreachable_in_time() {
+    for behaviour in [Behaviour::Stalls, Behaviour::StallsInBody, Behaviour::Endless] {
+        let server = BadServer::start(behaviour);
+        let bucket = Bucket::new(&quick_options(server.port)).unwrap();
+        let start = Instant::now();
+        let error = bucket.open("a").unwrap_err();
+        assert!(BucketError::cause_of(&error).unwrap().is_unreachable(), "{behaviour:?}: {error}");
+        assert!(start.elapsed() < 10 * LIMIT, "{behaviour:?}");
+        let start = Instant::now();
+        let error = bucket.create("b", temporary_file(&contents(1_000, 1))).unwrap_err();
+        assert!(BucketError::cause_of(&error).unwrap().is_unreachable(), "{behaviour:?}: {error}");
+        assert!(start.elapsed() < LIMIT, "no second wait within a second");
+    }
+}
+
+#[test]
+fn a_failing_store_is_unreachable_and_a_refusing_one_says_why() {
+    let cases = [
+        (Behaviour::Fails(500), true),
+        (Behaviour::Fails(503), true),
+        (Behaviour::Fails(429), true),
+        (Behaviour::EndsEarly, true),
+        (Behaviour::Garbage, true),
+        (Behaviour::Fails(400), false),
+        (Behaviour::Fails(403), false),
+        (Behaviour::Fails(401), false),
+        (Behaviour::Fails(301), false),
+        (Behaviour::LacksBucket, false),
+    ];
+    for (behaviour, is_unreachable) in cases {
+        let server = BadServer::start(behaviour);
+        let bucket = Bucket::new(&quick_options(server.port)).unwrap();
+        let error = bucket.open("a").unwrap_err();
+        let cause = BucketError::cause_of(&error).unwrap();
+        assert_eq!(cause.is_unreachable(), is_unreachable, "{behaviour:?}: {cause:?}");
+        assert!(!error.to_string().contains("secret") && !error.to_string().contains("127.0.0.1"), "{error}");
+        let probed = Bucket::new(&quick_options(server.port)).unwrap().probe().unwrap_err();
+        assert!(probed.to_string().ends_with('.') && !probed.to_string().contains("secret"), "{probed}");
+    }
+}
+
+#[test]
+fn a_failed_read_is_sent_again_and_a_closed_port_is_unreachable() {
+    let server = BadServer::start(Behaviour::Fails(500));
+    let mut again = quick_options(server.port);
+    again.timeouts.retry = Duration::from_secs(30);
+    assert!(Bucket::new(&again).unwrap().open("a").is_err());
+    assert_eq!(server.requests.load(Ordering::SeqCst), 4, "three times more");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let refused = Bucket::new(&quick_options(port)).unwrap().probe().unwrap_err();
+    assert!(matches!(refused, ProbeError::Unreachable(_)), "{refused}");
+    assert!(!refused.to_string().contains(&port.to_string()), "{refused}");
+}
+
+#[test]
+fn a_certificate_has_to_be_of_the_given_root() {
+    let folder = tempfile::tempdir().unwrap();
+    let (port, root) = tls_server();
+    let ca_file = folder.path().join("ca.pem");
+    std::fs::write(&ca_file, root).unwrap();
+    let secure = BucketOptions { endpoint: format!("https://localhost:{port}"), ..quick_options(port) };
+    let trusted = BucketOptions { ca_file: Some(ca_file.clone()), ..secure.clone() };
+    trusted_answers(&trusted);
+    let by_address = BucketOptions { endpoint: format!("https://127.0.0.1:{port}"), ..trusted.clone() };
+    let error = Bucket::new(&by_address).unwrap().open("a").unwrap_err();
+    assert!(error.to_string().contains("certificate"), "{error}");
+    let (_, other_root) = tls_server();
+    std::fs::write(&ca_file, other_root).unwrap();
+    let error = Bucket::new(&trusted).unwrap().open("a").unwrap_err();
+    assert!(error.to_string().contains("certificate"), "{error}");
+    std::fs::write(&ca_file, "no certificate").unwrap();
+    assert!(Bucket::new(&trusted).unwrap_err().to_string().contains("ca.pem"));
+}
+
+fn trusted_answers(options: &BucketOptions) {
+    let bucket = Bucket::new(options).unwrap();
+    bucket.create_from_bytes("a", Bytes::from_static(b"x")).unwrap();
+    let Err(ProbeError::Unfit(_)) = bucket.probe() else { panic!("the server answers through TLS") };
+    assert!(bucket.open("a").is_ok_and(|object| read(&*object, 0, 1).is_err()) || bucket.is_available());
+}
+
+/// Starts a server with a certificate for `localhost`; returns its port and root certificate.
+fn tls_server() -> (u16, String) {
+    let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority_key = rcgen::KeyPair::generate().unwrap();
+    let authority = authority.self_signed(&authority_key).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &authority, &authority_key).unwrap();
+    let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let config = ServerConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], private)
+        .unwrap();
+    let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").unwrap());
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let connection = ServerConnection::new(config.clone()).unwrap();
+            std::thread::spawn(move || {
+                let mut stream = BufReader::new(StreamOwned::new(connection, stream));
+                while read_request(&mut stream) {
+                    if stream.get_mut().write_all(ACCEPTED).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (port, authority.pem())
+}

@@ -1,0 +1,130 @@
+//! Small HTTP server that answers as a test decides.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Behaviour of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behaviour {
+    /// Answers each request with status 200 and an entity tag, whatever its conditions are.
+    IgnoresConditions,
+    /// Reads the request and never answers.
+    Stalls,
+    /// Sends the start of a body and then nothing.
+    StallsInBody,
+    /// Sends a body without an end.
+    Endless,
+    /// Closes the connection in the middle of the body.
+    EndsEarly,
+    /// Sends bytes that are not HTTP.
+    Garbage,
+    /// Answers with this status, and an error with a text that must not be repeated.
+    Fails(u16),
+    /// Answers that there is no such bucket.
+    LacksBucket,
+}
+
+/// Running server.
+pub struct BadServer {
+    pub port: u16,
+    pub requests: Arc<AtomicUsize>,
+}
+
+impl BadServer {
+    /// Starts a server, which ends with the test process.
+    pub fn start(behaviour: Behaviour) -> BadServer {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counter = requests.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let counter = counter.clone();
+                std::thread::spawn(move || serve(&stream, behaviour, &counter));
+            }
+        });
+        BadServer { port, requests }
+    }
+}
+
+fn serve(stream: &TcpStream, behaviour: Behaviour, requests: &AtomicUsize) {
+    let mut reader = BufReader::new(stream);
+    while read_request(&mut reader) {
+        requests.fetch_add(1, Ordering::SeqCst);
+        if answer(stream, behaviour).is_none() {
+            return;
+        }
+    }
+}
+
+/// Reads a request; returns false at the end of the connection.
+pub fn read_request(reader: &mut impl BufRead) -> bool {
+    let (mut line, mut length) = (String::new(), 0);
+    loop {
+        line.clear();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 {
+            return false;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if line.trim().is_empty() {
+            return std::io::copy(&mut reader.take(length), &mut std::io::sink()).is_ok();
+        }
+    }
+}
+
+/// Answer of a server that ignores conditions.
+pub const ACCEPTED: &[u8] = b"HTTP/1.1 200 OK\r\netag: \"1\"\r\ncontent-length: 0\r\n\r\n";
+
+/// Answers a request; returns `None` if the connection ends.
+fn answer(mut stream: &TcpStream, behaviour: Behaviour) -> Option<()> {
+    let head = |length: usize| {
+        format!(
+            "HTTP/1.1 206 Partial Content\r\netag: \"1\"\r\nlast-modified: Thu, 01 Jan 2026 00:00:00 GMT\r\ncontent-range: \
+             bytes 0-{}/{length}\r\ncontent-length: {length}\r\n\r\n",
+            length - 1
+        )
+    };
+    match behaviour {
+        Behaviour::IgnoresConditions => stream.write_all(ACCEPTED).ok(),
+        Behaviour::Stalls => wait_for_end(stream),
+        Behaviour::StallsInBody => {
+            stream.write_all(head(1_000).as_bytes()).ok()?;
+            stream.write_all(&[b'x'; 100]).ok()?;
+            wait_for_end(stream)
+        }
+        Behaviour::Endless => {
+            stream.write_all(b"HTTP/1.1 206 Partial Content\r\netag: \"1\"\r\n\r\n").ok()?;
+            loop {
+                stream.write_all(&[b'x'; 64 << 10]).ok()?;
+            }
+        }
+        Behaviour::EndsEarly => {
+            stream.write_all(head(1_000).as_bytes()).ok()?;
+            stream.write_all(&[b'x'; 100]).ok()?;
+            stream.shutdown(std::net::Shutdown::Both).ok()?;
+            None
+        }
+        Behaviour::Garbage => {
+            stream.write_all(b"\x15\x03\x01 not http\r\n\r\n").ok()?;
+            None
+        }
+        Behaviour::Fails(status) => refuse(stream, status, "SomeCode"),
+        Behaviour::LacksBucket => refuse(stream, 404, "NoSuchBucket"),
+    }
+}
+
+fn refuse(mut stream: &TcpStream, status: u16, code: &str) -> Option<()> {
+    let body = format!("<Error><Code>{code}</Code><Message>secret text</Message></Error>");
+    let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(head.as_bytes()).ok()
+}
+
+/// Waits until the client closes the connection.
+fn wait_for_end(mut stream: &TcpStream) -> Option<()> {
+    stream.read_exact(&mut [0; 1]).ok();
+    None
+}

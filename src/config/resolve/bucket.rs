@@ -1,0 +1,101 @@
+//! `[files.store]`: checks of the bucket for the contents of files.
+
+use super::super::raw::{BucketStyleName, FileStoreConfig};
+use super::super::settings::BucketSettings;
+use super::SettingsResolver;
+use super::key_path::KeyPath;
+use super::url::{is_local, parse_base_url};
+
+impl SettingsResolver<'_> {
+    pub fn resolve_bucket(&mut self, raw: &FileStoreConfig, spot: &KeyPath<'_>) -> Option<BucketSettings> {
+        let endpoint = self.check_endpoint(raw, spot);
+        let is_named = self.check_names(raw, spot);
+        let id = self.read_secret(&raw.access_key_id, &spot.key("access_key_id"));
+        let secret = self.read_secret(&raw.secret_access_key, &spot.key("secret_access_key"));
+        let ca_file = match &raw.ca_file {
+            None => Some(None),
+            Some(path) => self.check_pem_file(path, "CERTIFICATE", &spot.key("ca_file")).map(Some),
+        };
+        if !is_named {
+            return None;
+        }
+        Some(BucketSettings {
+            endpoint: endpoint?.into(),
+            bucket: raw.bucket.as_str().into(),
+            region: raw.region.as_str().into(),
+            prefix: raw.prefix.as_deref().unwrap_or_default().into(),
+            is_virtual_host: raw.style == BucketStyleName::Virtual,
+            access_key_id: id?,
+            secret_access_key: secret?,
+            ca_file: ca_file?,
+        })
+    }
+
+    /// Returns the endpoint in its simplest form.
+    fn check_endpoint(&mut self, raw: &FileStoreConfig, spot: &KeyPath<'_>) -> Option<String> {
+        let at = spot.key("endpoint");
+        let like = "Write something like \"https://s3.example.eu\".";
+        let url = match parse_base_url(&raw.endpoint) {
+            Ok(url) if url.path_prefix.is_empty() => url,
+            Ok(_) => {
+                self.report_mistake(&at, "It has a path, and must be the address of the store alone.", like);
+                return None;
+            }
+            Err((why, _)) => {
+                // A URL with a password in it must not be shown.
+                self.report_secret_mistake(&at, why, like);
+                return None;
+            }
+        };
+        if !url.tls && !is_local(&url.host) {
+            let why = "Contents and signatures would travel without encryption.";
+            self.report_warning(&at, why, "Write `https://`.");
+        }
+        if url.host.parse::<std::net::IpAddr>().is_ok() && raw.style == BucketStyleName::Virtual {
+            let why = "The name of the bucket cannot be put before an IP address.";
+            self.report_mistake(&spot.key("style"), why, "Write \"path\", or a host name in `endpoint`.");
+            return None;
+        }
+        Some(format!("{}://{}", if url.tls { "https" } else { "http" }, url.authority))
+    }
+
+    fn check_names(&mut self, raw: &FileStoreConfig, spot: &KeyPath<'_>) -> bool {
+        let before = self.report.mistakes.len();
+        if !is_bucket_name(&raw.bucket) {
+            self.report_mistake(
+                &spot.key("bucket"),
+                "It must be 3 to 63 lower-case letters, digits, `-` and `.`, and begin and end with a letter or digit.",
+                "Write the name of the bucket without its address.",
+            );
+        }
+        let is_region = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if raw.region.len() > 64 || !raw.region.bytes().all(is_region) {
+            let fix = "Write it as the store calls it, such as \"fr-par\".";
+            self.report_mistake(&spot.key("region"), "It must be of letters, digits, `-` and `_`.", fix);
+        }
+        if raw.prefix.as_deref().is_some_and(|prefix| !is_prefix(prefix)) {
+            self.report_mistake(
+                &spot.key("prefix"),
+                "It must be names of letters, digits, `.`, `_` and `-`, with `/` between them.",
+                "Write something like \"penstock/files\".",
+            );
+        }
+        self.report.mistakes.len() == before
+    }
+}
+
+fn is_bucket_name(name: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = name.as_bytes();
+    (3..=63).contains(&bytes.len())
+        && bytes.iter().all(|byte| is_letter(*byte) || matches!(byte, b'-' | b'.'))
+        && bytes.first().is_some_and(|byte| is_letter(*byte))
+        && bytes.last().is_some_and(|byte| is_letter(*byte))
+        && !name.contains("..")
+}
+
+fn is_prefix(prefix: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let is_part = |part: &str| !matches!(part, "" | "." | "..") && part.bytes().all(is_letter);
+    prefix.len() <= 200 && prefix.split('/').all(is_part)
+}

@@ -1,0 +1,103 @@
+//! Contents of files: their reads, and the growing files of results.
+
+use super::bucket::FileBucket;
+use super::contents::{FileContents, LineReader};
+use super::output::OutputFile;
+use super::{FileError, FileManager, FileOwner, new_record, run_blocking, sync_folder};
+use bytes::Bytes;
+use penstock_storage::files::{FilePurpose, FileRecord};
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl FileManager {
+    /// Deletes the contents of a file; those that cannot be deleted now are leftovers.
+    pub(super) fn delete_contents(&self, record: &FileRecord) {
+        std::fs::remove_file(self.path(&record.id)).ok();
+        if let Some(bucket) = &self.bucket {
+            bucket.delete(record);
+        }
+    }
+
+    /// Bucket of the contents, if one is configured.
+    #[must_use]
+    pub const fn bucket(&self) -> Option<&FileBucket> {
+        self.bucket.as_ref()
+    }
+
+    /// Opens the contents of a file.
+    ///
+    /// # Errors
+    /// Returns `InvalidData` if they do not match the record, and any I/O error.
+    pub fn contents(&self, record: &FileRecord) -> std::io::Result<FileContents> {
+        match (FileContents::open(&self.path(&record.id), record), &self.bucket) {
+            (Err(error), Some(bucket)) if error.kind() == ErrorKind::NotFound => bucket.open_contents(record),
+            (opened, _) => opened,
+        }
+    }
+
+    /// Reads the lines of a file one by one.
+    ///
+    /// # Errors
+    /// Returns the errors of [`FileManager::contents`].
+    pub fn read_lines(&self, record: &FileRecord) -> std::io::Result<LineReader> {
+        Ok(LineReader::new(self.contents(record)?))
+    }
+
+    /// Reads bytes of a file while it exists: once it is deleted, an open download ends.
+    ///
+    /// # Errors
+    /// Returns 404 if the file was deleted, and an error if bytes are damaged or the disk fails.
+    pub async fn read(
+        &self,
+        open: &Arc<(FileRecord, FileContents)>,
+        at: u64,
+        most: usize,
+    ) -> Result<Bytes, FileError> {
+        let (store, open) = (self.store.clone(), open.clone());
+        run_blocking(move || {
+            let (record, contents) = &*open;
+            if store.get(&record.id)?.is_none() {
+                return Err(FileError::Disk(std::io::ErrorKind::NotFound.into()));
+            }
+            contents.read(at, most).map_err(FileError::Disk)
+        })
+        .await
+    }
+
+    /// Creates and syncs an empty file for results. The caller commits its record ([`FileStore::insert_operations`]); a file
+    /// without a record is deleted at the next start.
+    ///
+    /// # Errors
+    /// Returns any I/O error.
+    pub fn new_output(
+        &self,
+        owner: FileOwner<'_>,
+        filename: String,
+        url: &str,
+        now: Duration,
+    ) -> std::io::Result<FileRecord> {
+        let record = new_record(owner, filename, FilePurpose::BatchOutput, now);
+        // In a bucket, the first results create the first segment.
+        if self.bucket.is_none() {
+            let path = self.path(&record.id);
+            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            file.sync_all()?;
+            sync_folder(&self.folder)?;
+        }
+        Ok(FileRecord { url: Some(url.to_owned()), ..record })
+    }
+
+    /// Opens a growing file of results and truncates it to the size in its record.
+    ///
+    /// # Errors
+    /// Returns the errors of [`OutputFile`].
+    pub fn open_output(&self, record: &FileRecord) -> std::io::Result<OutputFile> {
+        match (OutputFile::open(&self.path(&record.id), record), &self.bucket) {
+            (Err(error), Some(bucket)) if error.kind() == ErrorKind::NotFound => bucket.open_output(record),
+            (opened, _) => opened,
+        }
+    }
+}

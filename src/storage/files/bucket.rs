@@ -1,0 +1,291 @@
+//! Contents of files in a bucket: complete files are objects `files/<id>-<start of the SHA-256>`, so that no object has
+//! another's name; results of running batches are segments. All calls block.
+
+use super::bucket_sweep::SweepSchedule;
+use super::contents::FileContents;
+use super::output::OutputFile;
+use super::segments::{SegmentWriter, copy_object, fetch_committed, store_committed};
+use crate::config::settings::BucketSettings;
+use crate::telemetry::log;
+use parking_lot::Mutex;
+use penstock_core::hex;
+use penstock_object_storage::{
+    Bucket, BucketError, BucketOptions, BucketStyle, BucketTimeouts, ContentStore, ProbeError, RequestCount,
+};
+use penstock_storage::files::{FileRecord, FileStatus, FileStore};
+use std::fs::File;
+use std::io::{ErrorKind, Result};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tempfile::{NamedTempFile, TempPath};
+
+/// Folder of complete files.
+pub const OBJECT_FOLDER: &str = "files";
+/// Object with the ID of the store to which the bucket belongs.
+const STORE_ID_OBJECT: &str = "store-id";
+/// Characters of the SHA-256 in the name of an object.
+const DIGEST_CHARS: usize = 16;
+
+/// Bucket with the contents of files.
+pub struct FileBucket {
+    contents: Arc<dyn ContentStore>,
+    /// Client of the bucket, for its probe and its figures; `None` over a folder.
+    bucket: Option<Bucket>,
+    store: FileStore,
+    /// Folder of temporary files.
+    pub(super) upload_folder: PathBuf,
+    check: Mutex<BucketCheck>,
+    pub(super) schedule: Mutex<SweepSchedule>,
+}
+
+/// State of the check that a bucket can be used and belongs to the store.
+#[derive(Clone, Debug)]
+enum BucketCheck {
+    /// Check that is made before the next use, because the bucket could not be reached.
+    Pending,
+    Passed,
+    /// Check that failed, with the sentence for the operator.
+    Failed(String),
+}
+
+/// Name of the object of a complete file; `None` for a growing or damaged one.
+pub fn object_name(record: &FileRecord) -> Option<String> {
+    let digest = record.sha256.as_deref()?.get(..DIGEST_CHARS)?;
+    (record.status == FileStatus::Processed).then(|| format!("{OBJECT_FOLDER}/{}-{digest}", record.id))
+}
+
+/// Options of a configured bucket.
+#[must_use]
+pub fn bucket_options(settings: &BucketSettings) -> BucketOptions {
+    BucketOptions {
+        endpoint: settings.endpoint.to_string(),
+        bucket: settings.bucket.to_string(),
+        region: settings.region.to_string(),
+        prefix: settings.prefix.to_string(),
+        style: if settings.is_virtual_host { BucketStyle::VirtualHost } else { BucketStyle::Path },
+        access_key_id: settings.access_key_id.reveal().to_owned(),
+        secret_access_key: settings.secret_access_key.reveal().to_owned(),
+        ca_file: settings.ca_file.clone(),
+        timeouts: BucketTimeouts::default(),
+    }
+}
+
+/// Checks a configured bucket, and with `reach` also its store.
+///
+/// # Errors
+/// Returns a sentence for the operator.
+pub fn check_bucket(settings: &BucketSettings, reach: bool) -> std::result::Result<(), String> {
+    let bucket = create_client(settings)?;
+    if reach { bucket.probe().map_err(|failed| failed.to_string()) } else { Ok(()) }
+}
+
+fn create_client(settings: &BucketSettings) -> std::result::Result<Bucket, String> {
+    Bucket::new(&bucket_options(settings))
+        .map_err(|error| format!("The store of files (files.store) cannot be used: {error}."))
+}
+
+impl FileBucket {
+    /// Opens a configured bucket. One that cannot be reached is checked before its first use.
+    ///
+    /// # Errors
+    /// Returns a sentence for the operator if the bucket cannot be used.
+    pub fn open(
+        settings: &BucketSettings,
+        store: FileStore,
+        upload_folder: PathBuf,
+    ) -> std::result::Result<Self, String> {
+        let bucket = create_client(settings)?;
+        let opened = Self::new(Arc::new(bucket.clone()), Some(bucket), store, upload_folder);
+        match opened.run_check() {
+            BucketCheck::Failed(why) => Err(why),
+            BucketCheck::Pending => {
+                log::event(log::warn(), "bucket_unreachable", &[]);
+                Ok(opened)
+            }
+            BucketCheck::Passed => Ok(opened),
+        }
+    }
+
+    pub(super) fn new(
+        contents: Arc<dyn ContentStore>,
+        bucket: Option<Bucket>,
+        store: FileStore,
+        upload_folder: PathBuf,
+    ) -> Self {
+        let check = Mutex::new(BucketCheck::Pending);
+        Self { contents, bucket, store, upload_folder, check, schedule: Mutex::default() }
+    }
+
+    /// Returns the contents, once the bucket is known to belong to the store.
+    ///
+    /// # Errors
+    /// Returns the error of the bucket as the cause of an I/O error.
+    pub(super) fn contents(&self) -> Result<&Arc<dyn ContentStore>> {
+        let mut check = self.check.lock().clone();
+        if matches!(check, BucketCheck::Pending) {
+            check = self.run_check();
+            if let BucketCheck::Failed(why) = &check {
+                log::event(log::error(), "bucket_unusable", &[("why", why)]);
+            }
+        }
+        match check {
+            BucketCheck::Passed => Ok(&self.contents),
+            BucketCheck::Pending => {
+                Err(BucketError::Unreachable("it has not answered yet".to_owned()).into())
+            }
+            BucketCheck::Failed(why) => Err(BucketError::Refused(why).into()),
+        }
+    }
+
+    fn run_check(&self) -> BucketCheck {
+        let probed = self.bucket.as_ref().map_or(Ok(()), Bucket::probe);
+        let checked = match probed.and_then(|()| self.check_store_id()) {
+            Ok(()) => BucketCheck::Passed,
+            Err(ProbeError::Unreachable(_)) => BucketCheck::Pending,
+            Err(ProbeError::Unfit(why)) => BucketCheck::Failed(why),
+        };
+        *self.check.lock() = checked.clone();
+        checked
+    }
+
+    /// Checks that the bucket belongs to the store, and notes the ID of the store in a new one.
+    fn check_store_id(&self) -> std::result::Result<(), ProbeError> {
+        let database = |error: penstock_storage::StoreError| {
+            ProbeError::Unreachable(format!("The records of files cannot be read: {error}."))
+        };
+        let known = self.store.directory_id().map_err(database)?;
+        let proposed = known.clone().unwrap_or_else(|| hex::text(&rand::random::<[u8; 16]>()));
+        let noted = self.note_store_id(proposed.clone()).map_err(|error| id_error(&error))?;
+        if known.as_ref() == Some(&noted) {
+            return Ok(());
+        }
+        if known.is_some() {
+            return Err(ProbeError::Unfit(
+                "The bucket or folder of files.store belongs to another store. Set files.store.bucket or \
+                 files.store.prefix to those of this store."
+                    .to_owned(),
+            ));
+        }
+        let records = !self.store.all(None, 1).map_err(database)?.files.is_empty();
+        let listed = self.contents.list(OBJECT_FOLDER, None).map_err(|error| id_error(&error))?;
+        if !records && !listed.objects.is_empty() {
+            return Err(ProbeError::Unfit(
+                "The bucket of files.store has contents that the store does not know, and would lose them: has the store \
+                 been lost, or is another one meant? Restore the store (penstock store import), or set storage.path, \
+                 storage.url or files.store right."
+                    .to_owned(),
+            ));
+        }
+        self.store.set_directory_id(&noted).map_err(database)
+    }
+
+    /// Notes an ID unless there is one; returns the one that is there.
+    fn note_store_id(&self, id: String) -> Result<String> {
+        match self.contents.create_from_bytes(STORE_ID_OBJECT, id.clone().into_bytes().into()) {
+            Ok(()) => Ok(id),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let object = self.contents.open(STORE_ID_OBJECT)?;
+                let length = usize::try_from(object.length()?.min(64)).unwrap_or_default();
+                let mut bytes = vec![0; length];
+                object.read_exact_at(&mut bytes, 0)?;
+                Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Stores a complete file under the name of its record.
+    ///
+    /// # Errors
+    /// Returns any I/O error. The object may exist nevertheless.
+    pub(super) fn create(&self, record: &FileRecord, source: TempPath) -> Result<()> {
+        let name = object_name(record).ok_or(ErrorKind::InvalidInput)?;
+        self.contents()?.create(&name, source)
+    }
+
+    /// Opens the contents of a record; those of a growing file are copied to a temporary one.
+    ///
+    /// # Errors
+    /// Returns `InvalidData` if they do not match the record, `NotFound` if they are missing, and any I/O error.
+    pub(super) fn open_contents(&self, record: &FileRecord) -> Result<FileContents> {
+        let contents = self.contents()?;
+        if let Some(name) = object_name(record) {
+            return FileContents::from_reader(contents.open(&name)?, record);
+        }
+        let file = tempfile::tempfile_in(&self.upload_folder)?;
+        if record.status == FileStatus::Uploaded {
+            fetch_committed(&**contents, record, &file)?;
+        }
+        FileContents::from_reader(Box::new(file), record)
+    }
+
+    /// Opens a growing file of results at its committed size.
+    ///
+    /// # Errors
+    /// Returns the errors of [`OutputFile`].
+    pub(super) fn open_output(&self, record: &FileRecord) -> Result<OutputFile> {
+        let contents = self.contents()?;
+        let (file, local) = NamedTempFile::new_in(&self.upload_folder)?.into_parts();
+        fetch_committed(&**contents, record, &file)?;
+        let segments = SegmentWriter::new(contents.clone(), self.upload_folder.clone(), record, local);
+        OutputFile::from_file(file, record, Some(segments))
+    }
+
+    /// Checks that the bucket can be used.
+    ///
+    /// # Errors
+    /// Returns any I/O error.
+    pub(super) fn require(&self) -> Result<()> {
+        self.contents().map(|_| ())
+    }
+
+    /// Copies the contents of a record to a file, as they are in the folder without a bucket.
+    ///
+    /// # Errors
+    /// Returns `NotFound` if they are missing, and any I/O error.
+    pub(super) fn copy_to(&self, record: &FileRecord, file: &File) -> Result<()> {
+        let contents = self.contents()?;
+        match object_name(record) {
+            Some(name) => copy_object(&*contents.open(&name)?, 0, file),
+            None if record.status == FileStatus::Uploaded => fetch_committed(&**contents, record, file),
+            None => Err(ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Stores the contents of a record that are in the folder.
+    ///
+    /// # Errors
+    /// Returns `AlreadyExists` if they are stored already, and any I/O error.
+    pub(super) fn adopt(&self, record: &FileRecord, source: TempPath) -> Result<()> {
+        match object_name(record) {
+            Some(name) => self.contents()?.create(&name, source),
+            None => store_committed(&**self.contents()?, record, source),
+        }
+    }
+
+    /// Deletes the object of a file. The sweep deletes what could not be deleted, and segments.
+    pub(super) fn delete(&self, record: &FileRecord) {
+        if let (Some(name), Ok(contents)) = (object_name(record), self.contents()) {
+            contents.delete(&name).ok();
+        }
+    }
+
+    /// Returns the number of requests by method and outcome.
+    pub fn request_counts(&self) -> Vec<RequestCount> {
+        self.bucket.as_ref().map(Bucket::request_counts).unwrap_or_default()
+    }
+
+    /// Returns true if the bucket can be used.
+    pub fn is_available(&self) -> bool {
+        matches!(*self.check.lock(), BucketCheck::Passed)
+            && self.bucket.as_ref().is_none_or(Bucket::is_available)
+    }
+}
+
+fn id_error(error: &std::io::Error) -> ProbeError {
+    let sentence = format!("The store of files cannot be used: {error}.");
+    match BucketError::cause_of(error) {
+        Some(BucketError::Unreachable(_)) => ProbeError::Unreachable(sentence),
+        _ => ProbeError::Unfit(sentence),
+    }
+}

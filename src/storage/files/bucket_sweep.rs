@@ -1,0 +1,132 @@
+//! Sweep of a bucket: objects without a record, and segments of files that no longer grow.
+
+use super::bucket::{FileBucket, OBJECT_FOLDER, object_name};
+use super::segments::SEGMENT_FOLDER;
+use super::{FILE_ID_PREFIX, FileError};
+use crate::storage::object_id;
+use penstock_object_storage::ObjectInfo;
+use penstock_storage::StoreError;
+use penstock_storage::files::{FileRecord, FileStatus, FileStore};
+use std::time::Duration;
+
+/// Age of an object without a record before which the record may still be written.
+const LEFTOVER_AGE: Duration = Duration::from_secs(3_600);
+/// Interval of sweeps.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(3_600);
+/// Time after an outage of the store in which records of old objects may still be written.
+const OUTAGE_PAUSE: Duration = Duration::from_secs(600);
+
+/// Times of the last sweep and of the last outage of the store, on the process's clock.
+#[derive(Debug, Default)]
+pub struct SweepSchedule {
+    swept_at: Option<Duration>,
+    outage_at: Option<Duration>,
+}
+
+impl SweepSchedule {
+    /// Returns true if a sweep is due, and counts it as made.
+    fn is_due(&mut self, now: Duration, is_store_ready: bool) -> bool {
+        if !is_store_ready {
+            self.outage_at = Some(now);
+        }
+        let is_past =
+            |at: Option<Duration>, pause: Duration| at.is_none_or(|at| now >= at.saturating_add(pause));
+        let is_due = is_past(self.outage_at, OUTAGE_PAUSE) && is_past(self.swept_at, SWEEP_INTERVAL);
+        if is_due {
+            self.swept_at = Some(now);
+        }
+        is_due
+    }
+}
+
+impl FileBucket {
+    /// Returns true if a sweep is due; called every minute, so that outages of the store are noticed.
+    pub fn is_sweep_due(&self, now: Duration, is_store_ready: bool) -> bool {
+        self.schedule.lock().is_due(now, is_store_ready)
+    }
+
+    /// Deletes leftovers of uploads and batches. Returns their number.
+    ///
+    /// # Errors
+    /// Returns the first error of the bucket or of the store; the next call continues.
+    pub fn sweep(&self, records: &FileStore) -> Result<u64, FileError> {
+        let objects = self.sweep_folder(OBJECT_FOLDER, |object| is_stale_object(records, object))?;
+        let segments = self.sweep_folder(SEGMENT_FOLDER, |object| is_stale_segment(records, object))?;
+        Ok(objects + segments)
+    }
+
+    fn sweep_folder(
+        &self,
+        folder: &str,
+        is_stale: impl Fn(&ObjectInfo) -> Result<bool, StoreError>,
+    ) -> Result<u64, FileError> {
+        let contents = self.contents().map_err(FileError::Disk)?;
+        let (mut swept, mut after) = (0, None::<String>);
+        loop {
+            let page = contents.list(folder, after.as_deref()).map_err(FileError::Disk)?;
+            for object in page.objects.iter().filter(|object| object.age >= LEFTOVER_AGE) {
+                if is_stale(object)? {
+                    contents.delete(&object.name).map_err(FileError::Disk)?;
+                    swept += 1;
+                }
+            }
+            after = page.objects.last().map(|object| object.name.clone());
+            if !page.more || after.is_none() {
+                return Ok(swept);
+            }
+        }
+    }
+}
+
+/// Returns true if an object belongs to no file. A growing file may be about to become this object.
+fn is_stale_object(records: &FileStore, object: &ObjectInfo) -> Result<bool, StoreError> {
+    let Some(name) = object.name.strip_prefix(OBJECT_FOLDER).and_then(|name| name.strip_prefix('/')) else {
+        return Ok(false);
+    };
+    let Some((id, _)) = name.rsplit_once('-') else { return Ok(false) };
+    match find_record(records, id)? {
+        FoundRecord::Foreign => Ok(false),
+        FoundRecord::Missing => Ok(true),
+        FoundRecord::Found(record) => Ok(record.status != FileStatus::Uploaded
+            && object_name(&record).as_deref() != Some(object.name.as_str())),
+    }
+}
+
+/// Returns true if a segment belongs to no growing file.
+fn is_stale_segment(records: &FileStore, object: &ObjectInfo) -> Result<bool, StoreError> {
+    let id = object.name.split('/').nth(1).unwrap_or_default();
+    match find_record(records, id)? {
+        FoundRecord::Foreign => Ok(false),
+        FoundRecord::Missing => Ok(true),
+        FoundRecord::Found(record) => Ok(record.status != FileStatus::Uploaded),
+    }
+}
+
+/// Record of a name in the bucket.
+enum FoundRecord {
+    /// Name that is not of a file.
+    Foreign,
+    Missing,
+    Found(Box<FileRecord>),
+}
+
+fn find_record(records: &FileStore, id: &str) -> Result<FoundRecord, StoreError> {
+    if !object_id::is_valid(FILE_ID_PREFIX, id) {
+        return Ok(FoundRecord::Foreign);
+    }
+    Ok(records.get(id)?.map_or(FoundRecord::Missing, |record| FoundRecord::Found(Box::new(record))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_is_made_hourly_and_not_soon_after_an_outage() {
+        let (mut schedule, minute) = (SweepSchedule::default(), Duration::from_secs(60));
+        assert!(schedule.is_due(minute, true) && !schedule.is_due(minute * 2, true));
+        assert!(!schedule.is_due(minute * 60, true) && schedule.is_due(minute * 61, true));
+        assert!(!schedule.is_due(minute * 121, false), "the store is away");
+        assert!(!schedule.is_due(minute * 130, true) && schedule.is_due(minute * 131, true));
+    }
+}

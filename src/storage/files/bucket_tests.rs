@@ -1,0 +1,347 @@
+//! Tests of contents in a bucket, over a folder: two gateways with folders of their own share a store and the bucket.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use super::*;
+use penstock_object_storage::{BucketError, ObjectPage, ObjectReader};
+use penstock_storage::{Store, open_in_memory};
+use std::fs;
+use std::io::ErrorKind;
+use std::time::SystemTime;
+use tempfile::TempPath;
+
+const NOW: Duration = Duration::from_secs(1_700_000_000);
+const BOUNDS: QuotaLimits = QuotaLimits { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 };
+const OWNER: FileOwner<'_> = FileOwner { key: "k1", account: "acme" };
+const AT: ExpiryCheck = ExpiryCheck { now: 0, retention: None };
+
+struct SharedBucket {
+    folder: tempfile::TempDir,
+    store: Arc<dyn Store>,
+}
+
+impl SharedBucket {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("bucket")).unwrap();
+        Self { folder, store: open_in_memory() }
+    }
+
+    fn bucket_path(&self) -> PathBuf {
+        self.folder.path().join("bucket")
+    }
+
+    /// Opens the files of a gateway with its own folder.
+    fn gateway(&self, name: &str) -> Arc<FileManager> {
+        self.gateway_with(name, Arc::new(Folder::new(self.bucket_path())))
+    }
+
+    fn gateway_with(&self, name: &str, contents: Arc<dyn ContentStore>) -> Arc<FileManager> {
+        let settings = self.settings(name);
+        let store = FileStore::new(self.store.clone());
+        let bucket = |folder: &Path| {
+            Ok(Some(FileBucket::new(contents, None, FileStore::new(self.store.clone()), folder.to_owned())))
+        };
+        Arc::new(FileManager::open_with(&settings, store, false, bucket).unwrap())
+    }
+
+    fn settings(&self, name: &str) -> settings::FileSettings {
+        settings::FileSettings {
+            path: self.folder.path().join(name),
+            upload: 1 << 20,
+            disk: 1 << 30,
+            per_key: 1 << 30,
+            keep_free: 0,
+            retention: None,
+            store: None,
+        }
+    }
+
+    /// Names of objects in a folder of the bucket.
+    fn names(&self, folder: &str) -> Vec<String> {
+        let page = Folder::new(self.bucket_path()).list(folder, None).unwrap();
+        page.objects.into_iter().map(|object| object.name).collect()
+    }
+
+    /// Lets all objects be older than the age of leftovers.
+    fn age(&self) {
+        let old = SystemTime::now() - Duration::from_secs(4_000);
+        for name in self.names("files").into_iter().chain(self.names("parts")) {
+            let path = self.bucket_path().join(name);
+            fs::File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
+        }
+    }
+
+    fn commit(&self, was: &FileRecord, now: &FileRecord) {
+        assert!(FileStore::new(self.store.clone()).compare_and_swap(was, now).unwrap());
+    }
+}
+
+fn lines(count: usize) -> Vec<u8> {
+    let line = |i| {
+        format!(
+            "{{\"custom_id\":\"{i}\",\"method\":\"POST\",\"url\":\"/v1/rerank\",\"body\":{{\"query\":\"{i:0100}\"}}}}\n"
+        )
+    };
+    (0..count).map(line).collect::<String>().into_bytes()
+}
+
+fn upload(files: &FileManager, contents: &[u8]) -> Result<FileRecord, FileError> {
+    let mut upload = files.start_upload("k1", BOUNDS).unwrap();
+    contents.chunks(1_000).for_each(|piece| upload.push(piece).unwrap());
+    let form = Uploaded { filename: "a.jsonl".to_owned(), expires_after: None };
+    files.store_upload(upload, OWNER, form, NOW)
+}
+
+fn new_output(shared: &SharedBucket, files: &FileManager) -> FileRecord {
+    let record = files.new_output(OWNER, "out.jsonl".to_owned(), "/v1/rerank", NOW).unwrap();
+    shared.store.apply(FileStore::insert_operations(&record).unwrap()).unwrap();
+    record
+}
+
+fn read(files: &FileManager, record: &FileRecord) -> std::io::Result<Vec<u8>> {
+    Ok(files.contents(record)?.read(0, usize::MAX)?.to_vec())
+}
+
+fn files_in(folder: &Path) -> usize {
+    fs::read_dir(folder).unwrap().flatten().filter(|entry| entry.path().is_file()).count()
+}
+
+#[tokio::test]
+async fn a_file_is_read_and_deleted_by_any_gateway() {
+    let shared = SharedBucket::new();
+    let (one, two) = (shared.gateway("one"), shared.gateway("two"));
+    let contents = lines(2_000);
+    let record = upload(&one, &contents).unwrap();
+    assert_eq!(read(&two, &record).unwrap(), contents);
+    for folder in [&one.folder, &one.upload_folder, &two.upload_folder] {
+        assert_eq!(files_in(folder), 0, "nothing is in the folders");
+    }
+    let open = Arc::new((record.clone(), one.contents(&record).unwrap()));
+    assert!(one.read(&open, 70_000, 10).await.is_ok());
+    two.delete("k1", &record.id, AT).await.unwrap();
+    assert!(one.read(&open, 0, 10).await.is_err() && one.get("k1", &record.id, AT).await.is_err());
+    assert!(shared.names("files").is_empty());
+}
+
+#[test]
+fn damaged_or_missing_objects_are_errors() {
+    let shared = SharedBucket::new();
+    let files = shared.gateway("one");
+    let record = upload(&files, &lines(2_000)).unwrap();
+    let path = shared.bucket_path().join(&shared.names("files")[0]);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[100_000] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let open = files.contents(&record).unwrap();
+    assert!(open.read(0, 1_000).is_ok());
+    assert_eq!(open.read(99_000, 2_000).unwrap_err().kind(), ErrorKind::InvalidData);
+    fs::write(&path, &bytes[1..]).unwrap();
+    assert_eq!(files.contents(&record).unwrap_err().kind(), ErrorKind::InvalidData);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(files.contents(&record).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn another_gateway_continues_results_from_the_last_commit() {
+    let shared = SharedBucket::new();
+    let (one, two) = (shared.gateway("one"), shared.gateway("two"));
+    let fresh = new_output(&shared, &one);
+    assert_eq!(read(&two, &fresh).unwrap(), b"");
+    let mut first = one.open_output(&fresh).unwrap();
+    let mut record = fresh;
+    for group in ["a\n", "bb\n", "ccc\n"] {
+        first.append(group.as_bytes()).unwrap();
+        first.sync().unwrap();
+        let now = first.updated_record(&record);
+        shared.commit(&record, &now);
+        record = now;
+    }
+    assert_eq!(read(&two, &record).unwrap(), b"a\nbb\nccc\n");
+    // The first gateway is taken for dead: it stores a segment that it can no longer commit.
+    first.append(b"never committed\n").unwrap();
+    first.sync().unwrap();
+    let mut second = two.open_output(&record).unwrap();
+    assert_eq!(second.len(), 9);
+    second.append(b"dddd\n").unwrap();
+    second.sync().unwrap();
+    let now = second.updated_record(&record);
+    shared.commit(&record, &now);
+    assert_eq!(read(&one, &now).unwrap(), b"a\nbb\nccc\ndddd\n");
+    second.append(b"end\n").unwrap();
+    let whole = second.seal(&now, NOW).unwrap();
+    shared.commit(&now, &whole);
+    // Its end comes too late as well, and replaces nothing.
+    first.seal(&record, NOW).unwrap();
+    assert_eq!(read(&one, &whole).unwrap(), b"a\nbb\nccc\ndddd\nend\n");
+    assert_eq!((shared.names("files").len(), shared.names("parts").len()), (2, 5));
+    let bucket = one.bucket().unwrap();
+    assert_eq!(bucket.sweep(one.store()).unwrap(), 0, "all are young");
+    shared.age();
+    assert_eq!(bucket.sweep(one.store()).unwrap(), 6);
+    assert_eq!(read(&two, &whole).unwrap(), b"a\nbb\nccc\ndddd\nend\n");
+    assert_eq!(files_in(&one.upload_folder) + files_in(&two.upload_folder), 0);
+}
+
+#[test]
+fn a_repeated_end_is_the_same_object() {
+    let shared = SharedBucket::new();
+    let files = shared.gateway("one");
+    let record = new_output(&shared, &files);
+    let seal = || {
+        let mut output = files.open_output(&record).unwrap();
+        output.append(b"all\n").unwrap();
+        output.seal(&record, NOW).unwrap()
+    };
+    let first = seal();
+    assert_eq!(seal(), first, "after a crash before the commit");
+    shared.age();
+    files.bucket().unwrap().sweep(files.store()).unwrap();
+    shared.commit(&record, &first);
+    assert_eq!(
+        read(&files, &first).unwrap(),
+        b"all\n",
+        "the sweep left the object that was about to be committed"
+    );
+}
+
+#[test]
+fn many_segments_are_merged_and_a_missing_one_is_damage() {
+    let shared = SharedBucket::new();
+    let files = shared.gateway("one");
+    let mut record = new_output(&shared, &files);
+    let mut output = files.open_output(&record).unwrap();
+    let mut expected = Vec::new();
+    for number in 0..600 {
+        let line = format!("{number:0400}\n");
+        output.append(line.as_bytes()).unwrap();
+        output.sync().unwrap();
+        expected.extend_from_slice(line.as_bytes());
+        record = output.updated_record(&record);
+    }
+    assert!(read(&files, &record).unwrap() == expected);
+    assert_eq!(files.open_output(&record).unwrap().len(), expected.len() as u64);
+    let names = shared.names("parts");
+    assert_eq!(names.len(), 600);
+    // Segments that a merged one replaces are not needed.
+    let length = |name: &String| fs::metadata(shared.bucket_path().join(name)).unwrap().len();
+    let merged: Vec<&String> = names.iter().filter(|name| length(name) > 401).collect();
+    assert_eq!(merged.len(), 2);
+    fs::remove_file(shared.bucket_path().join(&names[10])).unwrap();
+    assert!(read(&files, &record).unwrap() == expected);
+    fs::remove_file(shared.bucket_path().join(merged[0])).unwrap();
+    for kind in [files.contents(&record).unwrap_err().kind(), files.open_output(&record).unwrap_err().kind()]
+    {
+        assert_eq!(kind, ErrorKind::InvalidData);
+    }
+}
+
+#[test]
+fn the_sweep_removes_old_objects_without_a_record_and_nothing_else() {
+    let shared = SharedBucket::new();
+    let files = shared.gateway("one");
+    let record = upload(&files, &lines(3)).unwrap();
+    let growing = new_output(&shared, &files);
+    let mut output = files.open_output(&growing).unwrap();
+    output.append(b"x\n").unwrap();
+    output.sync().unwrap();
+    let lost = upload(&files, &lines(4)).unwrap();
+    files.store().delete(&lost).unwrap();
+    fs::write(shared.bucket_path().join("files/README"), "an operator's own").unwrap();
+    shared.age();
+    assert_eq!(files.bucket().unwrap().sweep(files.store()).unwrap(), 1);
+    assert!(read(&files, &record).is_ok() && read(&files, &output.updated_record(&growing)).is_ok());
+    assert_eq!(shared.names("files").len(), 2);
+}
+
+#[test]
+fn a_bucket_of_another_store_is_not_used() {
+    let shared = SharedBucket::new();
+    let files = shared.gateway("one");
+    let record = upload(&files, &lines(3)).unwrap();
+    let other = SharedBucket { store: open_in_memory(), folder: shared.folder };
+    let foreign = other.gateway("two");
+    let failed = upload(&foreign, &lines(3)).unwrap_err().to_api_error();
+    assert_eq!((failed.code, failed.retry_after), (ErrorCode::Unavailable, Some(5)));
+    assert!(foreign.bucket().unwrap().sweep(foreign.store()).is_err());
+    FileStore::new(other.store.clone()).set_directory_id("0123").unwrap();
+    let third = other.gateway("three");
+    assert!(upload(&third, &lines(3)).is_err() && !third.bucket().unwrap().is_available());
+    assert_eq!(foreign.used_bytes() + third.used_bytes(), 0, "the space is given back");
+    assert!(read(&files, &record).is_ok());
+}
+
+#[test]
+fn contents_in_the_folder_are_read_from_there() {
+    let shared = SharedBucket::new();
+    let before =
+        FileManager::open(&shared.settings("one"), FileStore::new(shared.store.clone()), false).unwrap();
+    let record = upload(&before, &lines(3)).unwrap();
+    let growing = new_output(&shared, &before);
+    drop(before);
+    let files = shared.gateway("one");
+    assert_eq!(read(&files, &record).unwrap(), lines(3));
+    let mut output = files.open_output(&growing).unwrap();
+    output.append(b"x\n").unwrap();
+    let whole = output.seal(&growing, NOW).unwrap();
+    assert_eq!(read(&files, &whole).unwrap(), b"x\n");
+    assert!(shared.names("files").is_empty() && shared.names("parts").is_empty());
+    assert!(files.delete_record(&record).unwrap() && !files.path(&record.id).exists());
+}
+
+/// Store that cannot be reached.
+#[derive(Debug)]
+struct Unreachable;
+
+fn unreachable<T>() -> std::io::Result<T> {
+    Err(BucketError::Unreachable("a test".to_owned()).into())
+}
+
+impl ContentStore for Unreachable {
+    fn create(&self, _: &str, _: TempPath) -> std::io::Result<()> {
+        unreachable()
+    }
+
+    fn create_from_bytes(&self, _: &str, _: bytes::Bytes) -> std::io::Result<()> {
+        unreachable()
+    }
+
+    fn open(&self, _: &str) -> std::io::Result<Box<dyn ObjectReader>> {
+        unreachable()
+    }
+
+    fn delete(&self, _: &str) -> std::io::Result<()> {
+        unreachable()
+    }
+
+    fn list(&self, _: &str, _: Option<&str>) -> std::io::Result<ObjectPage> {
+        unreachable()
+    }
+}
+
+#[test]
+fn a_bucket_that_is_away_is_503_and_damages_nothing() {
+    let shared = SharedBucket::new();
+    let sound = shared.gateway("one");
+    let record = upload(&sound, &lines(3)).unwrap();
+    let growing = new_output(&shared, &sound);
+    let mut output = sound.open_output(&growing).unwrap();
+    output.append(b"x\n").unwrap();
+    output.sync().unwrap();
+    let growing = output.updated_record(&growing);
+    let away = shared.gateway_with("two", Arc::new(Unreachable));
+    for error in [
+        away.contents(&record).unwrap_err(),
+        away.contents(&growing).unwrap_err(),
+        away.open_output(&growing).unwrap_err(),
+    ] {
+        let temporary = !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData);
+        assert!(temporary, "no batch ends for it: {error}");
+        let answer = FileError::Disk(error).to_api_error();
+        assert_eq!((answer.code, answer.retry_after), (ErrorCode::Unavailable, Some(5)));
+    }
+    assert!(upload(&away, &lines(3)).is_err());
+    assert_eq!(files_in(&away.upload_folder), 0);
+    assert!(away.delete_record(&record).unwrap(), "the sweep deletes its object");
+    shared.age();
+    assert_eq!(sound.bucket().unwrap().sweep(sound.store()).unwrap(), 1);
+}

@@ -1,0 +1,265 @@
+//! Segments of growing output files in a bucket: `parts/<file id>/<start>-<end>-<sums before>-<sums after>`. A record
+//! states the committed length and the checksum of its table, so the segments of the committed bytes are found backwards
+//! from there: each ends where the next one starts, with the same checksum. Segments of a writer that did not commit are
+//! on no such chain. All calls block.
+
+use super::block_checksums::damaged_error;
+use super::bucket::object_name;
+use penstock_object_storage::{ContentStore, ObjectReader, PART_SIZE};
+use penstock_storage::files::{FileRecord, FileStatus};
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Result, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tempfile::{NamedTempFile, TempPath};
+
+/// Folder of the segments.
+pub const SEGMENT_FOLDER: &str = "parts";
+/// Number of segments that are stored again as one, so that a take-over reads few of them.
+const MERGED_SEGMENTS: usize = 256;
+/// Bytes per read of a segment.
+const READ_SIZE: u64 = 1 << 20;
+
+/// Length of an output file, and the checksum of its table at that length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OutputPosition {
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Checksum of the table of block checksums.
+    pub sums: u32,
+}
+
+/// Bytes of an output file between two lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Segment {
+    start: OutputPosition,
+    end: OutputPosition,
+}
+
+impl Segment {
+    fn name(&self, id: &str) -> String {
+        let Self { start, end } = self;
+        format!(
+            "{SEGMENT_FOLDER}/{id}/{:016x}-{:016x}-{:08x}-{:08x}",
+            start.bytes, end.bytes, start.sums, end.sums
+        )
+    }
+
+    /// Parses the name of a segment of a file.
+    fn parse(id: &str, name: &str) -> Option<Self> {
+        let mut numbers = name.strip_prefix(SEGMENT_FOLDER)?.strip_prefix('/')?.strip_prefix(id)?;
+        numbers = numbers.strip_prefix('/')?;
+        let mut numbers = numbers.split('-').map(|part| u64::from_str_radix(part, 16).ok());
+        let mut next = || numbers.next().flatten();
+        let (start, end) = (next()?, next()?);
+        let (before, after) = (u32::try_from(next()?).ok()?, u32::try_from(next()?).ok()?);
+        let segment = Self {
+            start: OutputPosition { bytes: start, sums: before },
+            end: OutputPosition { bytes: end, sums: after },
+        };
+        (start < end && segment.name(id) == name).then_some(segment)
+    }
+}
+
+/// Writer of the segments of one output file.
+#[derive(Debug)]
+pub struct SegmentWriter {
+    contents: Arc<dyn ContentStore>,
+    /// Folder of temporary files.
+    folder: PathBuf,
+    id: String,
+    /// Temporary file with all bytes.
+    local: TempPath,
+    stored: OutputPosition,
+    /// Start of the segments that will be merged next.
+    merge_start: OutputPosition,
+    segments: usize,
+}
+
+impl SegmentWriter {
+    /// Creates the writer of a file with these committed bytes.
+    pub fn new(
+        contents: Arc<dyn ContentStore>,
+        folder: PathBuf,
+        record: &FileRecord,
+        local: TempPath,
+    ) -> Self {
+        let stored = committed_position(record);
+        Self { contents, folder, id: record.id.clone(), local, stored, merge_start: stored, segments: 0 }
+    }
+
+    /// Stores the bytes up to a position.
+    ///
+    /// # Errors
+    /// Returns any I/O error. The segment may be stored nevertheless.
+    pub fn store(&mut self, file: &File, end: OutputPosition) -> Result<()> {
+        if end.bytes == self.stored.bytes {
+            return Ok(());
+        }
+        let is_merged = self.segments + 1 >= MERGED_SEGMENTS;
+        let start = if is_merged { self.merge_start } else { self.stored };
+        self.store_segment(file, Segment { start, end })?;
+        self.stored = end;
+        self.segments += 1;
+        if is_merged {
+            (self.merge_start, self.segments) = (end, 0);
+        }
+        Ok(())
+    }
+
+    fn store_segment(&self, file: &File, segment: Segment) -> Result<()> {
+        let (name, length) = (segment.name(&self.id), segment.end.bytes - segment.start.bytes);
+        let mut file = file.try_clone()?;
+        file.seek(SeekFrom::Start(segment.start.bytes))?;
+        let mut bytes = file.take(length);
+        let created = if length <= PART_SIZE {
+            let mut buffer = Vec::new();
+            bytes.read_to_end(&mut buffer)?;
+            self.contents.create_from_bytes(&name, buffer.into())
+        } else {
+            let mut copy = NamedTempFile::new_in(&self.folder)?;
+            std::io::copy(&mut bytes, &mut copy)?;
+            copy.flush()?;
+            self.contents.create(&name, copy.into_temp_path())
+        };
+        ignore_existing(created)
+    }
+
+    /// Stores the complete file, with its table, as the object of the record.
+    ///
+    /// # Errors
+    /// Returns any I/O error.
+    pub fn store_whole(self, record: &FileRecord) -> Result<()> {
+        let name = object_name(record).ok_or_else(damaged_error)?;
+        ignore_existing(self.contents.create(&name, self.local))
+    }
+}
+
+/// Treats an existing object as stored: its name has the checksums of its bytes.
+fn ignore_existing(created: Result<()>) -> Result<()> {
+    match created {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        created => created,
+    }
+}
+
+fn committed_position(record: &FileRecord) -> OutputPosition {
+    match record.bytes {
+        0 => OutputPosition::default(),
+        bytes => OutputPosition { bytes, sums: record.sums.unwrap_or_default() },
+    }
+}
+
+/// Writes the committed bytes of a growing file to a local file; [`super::OutputFile`] and [`super::FileContents`] verify
+/// them.
+///
+/// # Errors
+/// Returns `InvalidData` if a segment is missing, and any I/O error.
+pub fn fetch_committed(contents: &dyn ContentStore, record: &FileRecord, file: &File) -> Result<()> {
+    for segment in committed_segments(contents, record)? {
+        let object = contents.open(&segment.name(&record.id)).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => damaged_error(),
+            _ => error,
+        })?;
+        if object.length()? != segment.end.bytes - segment.start.bytes {
+            return Err(damaged_error());
+        }
+        copy_object(&*object, segment.start.bytes, file)?;
+    }
+    Ok(())
+}
+
+/// Copies an object to a position of a file.
+///
+/// # Errors
+/// Returns any I/O error.
+pub fn copy_object(object: &dyn ObjectReader, position: u64, file: &File) -> Result<()> {
+    let (mut at, length) = (0, object.length()?);
+    while at < length {
+        let size = usize::try_from((length - at).min(READ_SIZE)).unwrap_or_default();
+        let mut buffer = vec![0; size];
+        object.read_exact_at(&mut buffer, at)?;
+        file.write_all_at(&buffer, position + at)?;
+        at += size as u64;
+    }
+    Ok(())
+}
+
+/// Stores the committed bytes of a growing file as one segment. Bytes beyond them are left out.
+///
+/// # Errors
+/// Returns any I/O error.
+pub fn store_committed(contents: &dyn ContentStore, record: &FileRecord, source: TempPath) -> Result<()> {
+    let end = committed_position(record);
+    if end.bytes == 0 || record.status != FileStatus::Uploaded {
+        return Ok(());
+    }
+    OpenOptions::new().write(true).open(&source)?.set_len(end.bytes)?;
+    contents.create(&Segment { start: OutputPosition::default(), end }.name(&record.id), source)
+}
+
+/// Returns the segments of the committed bytes in their order.
+fn committed_segments(contents: &dyn ContentStore, record: &FileRecord) -> Result<Vec<Segment>> {
+    let mut position = committed_position(record);
+    let mut chain = Vec::new();
+    if position.bytes == 0 {
+        return Ok(chain);
+    }
+    let by_end = list_segments(contents, &record.id)?;
+    while position.bytes > 0 {
+        let segment = by_end.get(&position).ok_or_else(damaged_error)?;
+        position = segment.start;
+        chain.push(*segment);
+    }
+    chain.reverse();
+    if chain.first().is_some_and(|first| first.start != OutputPosition::default()) {
+        return Err(damaged_error());
+    }
+    Ok(chain)
+}
+
+/// Lists the segments of a file by their ends; of several with the same end, the longest.
+fn list_segments(contents: &dyn ContentStore, id: &str) -> Result<HashMap<OutputPosition, Segment>> {
+    let folder = format!("{SEGMENT_FOLDER}/{id}");
+    let mut by_end: HashMap<OutputPosition, Segment> = HashMap::new();
+    let mut after: Option<String> = None;
+    loop {
+        let page = contents.list(&folder, after.as_deref())?;
+        for segment in page.objects.iter().filter_map(|object| Segment::parse(id, &object.name)) {
+            let known = by_end.entry(segment.end).or_insert(segment);
+            if segment.start.bytes < known.start.bytes {
+                *known = segment;
+            }
+        }
+        after = page.objects.last().map(|object| object.name.clone());
+        if !page.more || after.is_none() {
+            return Ok(by_end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn only_names_of_its_own_segments_are_parsed() {
+        let segment = Segment {
+            start: OutputPosition { bytes: 5, sums: 0xab },
+            end: OutputPosition { bytes: u64::MAX, sums: u32::MAX },
+        };
+        let name = segment.name("file-1");
+        assert_eq!(Segment::parse("file-1", &name), Some(segment));
+        assert_eq!(Segment::parse("file-2", &name), None);
+        for other in
+            [format!("{name}-00"), name.to_uppercase(), name.replace('-', "_"), "parts/file-1/".to_owned()]
+        {
+            assert_eq!(Segment::parse("file-1", &other), None, "{other}");
+        }
+        let empty = Segment { start: segment.end, end: segment.end }.name("file-1");
+        assert_eq!(Segment::parse("file-1", &empty), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! Contents of files for the commands of the store, while no gateway runs: in the folder, or in the bucket. All calls
+//! block.
+
+use super::bucket::FileBucket;
+use super::contents::FileContents;
+use crate::config::settings::BucketSettings;
+use penstock_storage::files::{FileRecord, FileStore};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Result};
+use std::path::PathBuf;
+
+/// Contents of files in the folder and in the bucket.
+pub struct StoredContents {
+    folder: PathBuf,
+    bucket: Option<FileBucket>,
+}
+
+impl StoredContents {
+    /// Opens the contents.
+    ///
+    /// # Errors
+    /// Returns a sentence for the operator if the bucket cannot be used.
+    pub fn open(
+        folder: PathBuf,
+        bucket: Option<&BucketSettings>,
+        store: FileStore,
+    ) -> std::result::Result<Self, String> {
+        let bucket = bucket.map(|settings| FileBucket::open(settings, store, std::env::temp_dir()));
+        let bucket = bucket.transpose()?;
+        if let Some(bucket) = &bucket {
+            bucket.require().map_err(|error| format!("The contents of files cannot be read: {error}."))?;
+        }
+        Ok(Self { folder, bucket })
+    }
+
+    /// Opens the contents of a record.
+    ///
+    /// # Errors
+    /// Returns the errors of [`FileContents::open`].
+    pub fn contents(&self, record: &FileRecord) -> Result<FileContents> {
+        match (FileContents::open(&self.folder.join(&record.id), record), &self.bucket) {
+            (Err(error), Some(bucket)) if error.kind() == ErrorKind::NotFound => bucket.open_contents(record),
+            (opened, _) => opened,
+        }
+    }
+
+    /// Returns true if there is a bucket.
+    #[must_use]
+    pub const fn has_bucket(&self) -> bool {
+        self.bucket.is_some()
+    }
+
+    /// Copies the contents of a record from the bucket to a file, in the form that they have in the folder.
+    ///
+    /// # Errors
+    /// Returns `NotFound` if they are not in the bucket, and any I/O error.
+    pub fn copy_from_bucket(&self, record: &FileRecord, file: &File) -> Result<()> {
+        self.bucket.as_ref().ok_or(ErrorKind::NotFound)?.copy_to(record, file)
+    }
+
+    /// Returns true if the contents of a record are in the bucket.
+    ///
+    /// # Errors
+    /// Returns any I/O error.
+    pub fn is_in_bucket(&self, record: &FileRecord) -> Result<bool> {
+        let Some(bucket) = &self.bucket else { return Ok(false) };
+        match bucket.open_contents(record) {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves the contents of a record from the folder to the bucket, if there is one.
+    ///
+    /// # Errors
+    /// Returns any I/O error. The next call continues.
+    pub fn move_to_bucket(&self, record: &FileRecord) -> Result<()> {
+        let (Some(bucket), path) = (&self.bucket, self.folder.join(&record.id)) else { return Ok(()) };
+        if !path.exists() {
+            return Ok(());
+        }
+        // The upload deletes a temporary file, and the contents must outlive a failed one.
+        let copy = tempfile::NamedTempFile::new_in(&self.folder)?.into_temp_path();
+        fs::copy(&path, &copy)?;
+        match bucket.adopt(record, copy) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+            _ => fs::remove_file(path),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Metrics of the bucket with the contents of files.
+
+use super::metrics::{counter, gauge};
+use penstock_object_storage::RequestCount;
+use prometheus::{IntCounterVec, IntGaugeVec, Registry, Result};
+
+/// State of the bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileStoreSnapshot {
+    /// True if the bucket can be used.
+    pub is_available: bool,
+    /// Requests since the start, by method and outcome.
+    pub requests: Vec<RequestCount>,
+}
+
+/// Metrics of the bucket; absent without one.
+pub(super) struct FileStoreMetrics {
+    up: IntGaugeVec,
+    requests: IntCounterVec,
+}
+
+impl FileStoreMetrics {
+    pub(super) fn new(r: &Registry) -> Result<Self> {
+        Ok(Self {
+            up: gauge(
+                r,
+                "penstock_file_store_up",
+                "1 if the bucket of `files.store` answered the last request, 0 if not; absent without a bucket.",
+                &[],
+            )?,
+            requests: counter(
+                r,
+                "penstock_file_store_requests_total",
+                "Requests to the bucket of `files.store`, repeated ones included, by method and outcome: ok, not_found, \
+                 precondition (an object of the name exists), refused, failed (5xx), unreachable.",
+                &["method", "outcome"],
+            )?,
+        })
+    }
+
+    pub(super) fn set(&self, snapshot: Option<&FileStoreSnapshot>) {
+        self.up.reset();
+        let Some(snapshot) = snapshot else { return };
+        self.up.with_label_values::<&str>(&[]).set(i64::from(snapshot.is_available));
+        for request in &snapshot.requests {
+            let counter = self.requests.with_label_values(&[request.method, request.outcome]);
+            counter.inc_by(request.count.saturating_sub(counter.get()));
+        }
+    }
+}
