@@ -3,10 +3,10 @@
 use penstock_ledger::{CorrectedKind, EntryKind, Wallet};
 use penstock_storage::ledger::BalanceRecord;
 
-/// Returns the void that replaces a charge that cannot be recorded.
-pub(super) fn replacement_void(act: &EntryKind) -> Option<EntryKind> {
+/// Returns the void that replaces a charge that cannot be recorded; `None` for other actions.
+pub(super) fn replacement_void(act: &EntryKind, why: &str) -> Option<EntryKind> {
     let EntryKind::Settle { request, key, wallet, held, footprint, .. } = act else { return None };
-    let (request, key, why) = (request.clone(), key.clone(), "unwritable".into());
+    let (request, key, why) = (request.clone(), key.clone(), why.into());
     Some(EntryKind::Void { request, key, wallet: *wallet, held: *held, why, footprint: *footprint })
 }
 

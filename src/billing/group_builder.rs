@@ -1,8 +1,9 @@
 //! Group of entries that the writer builds, and its size limits: the bytes and rows of an operation are estimated
 //! before any of it is added.
 
+use super::fenced_outcomes::CommitFences;
 use super::pools::PoolChanges;
-use super::write_op::{AdminAdjustment, LedgerAction, WriteOp};
+use super::write_op::{AdminAdjustment, BatchOutcomes, LedgerAction, WriteOp};
 use penstock_ledger::{EntryKind, MAX_LINE_BYTES};
 use penstock_storage::fleet::PoolAmount;
 use penstock_storage::ledger::{
@@ -51,6 +52,8 @@ pub(super) struct GroupBuilder {
     pub(super) row_bytes: usize,
     /// Number of changed usage rollups.
     pub(super) rollups: usize,
+    /// Conditions and counters of the group.
+    pub(super) fenced: CommitFences,
     pub(super) queued_bytes: u64,
     pub(super) exposed: i64,
 }
@@ -100,19 +103,23 @@ fn max_size(op: &WriteOp) -> (usize, usize, usize) {
         WriteOp::Adjustment(order) => {
             (MAX_LINE_BYTES, 1 + order.names.len() + ROLLUPS_PER_ENTRY + POOLS_PER_ACCOUNT, 0)
         }
-        WriteOp::Outcomes(lines) => {
-            let accounts: HashSet<&str> = lines.actions.iter().map(|action| &*action.account).collect();
-            let terms = lines.actions.iter().filter_map(|action| action.terms.as_ref());
-            let terms: HashMap<&str, usize> =
-                terms.map(|terms| (&*terms.id, max_line_bytes(terms.text.len()))).collect();
-            let bytes =
-                lines.actions.iter().map(max_action_bytes).sum::<usize>() + terms.values().sum::<usize>();
-            let row_bytes = lines.rows.iter().map(RowWrite::bytes).sum();
-            let rollups = ROLLUPS_PER_ENTRY * lines.actions.len();
-            let accounts = (1 + POOLS_PER_ACCOUNT) * accounts.len();
-            (bytes, lines.rows.len() + accounts + terms.len() + rollups, row_bytes)
-        }
+        WriteOp::Outcomes(lines) => max_outcomes_size(lines),
+        // A group of its own.
+        WriteOp::Fenced(lines) => max_outcomes_size(&lines.outcomes),
     }
+}
+
+/// Returns the upper limits of the outcomes of batch lines.
+fn max_outcomes_size(lines: &BatchOutcomes) -> (usize, usize, usize) {
+    let accounts: HashSet<&str> = lines.actions.iter().map(|action| &*action.account).collect();
+    let terms = lines.actions.iter().filter_map(|action| action.terms.as_ref());
+    let terms: HashMap<&str, usize> =
+        terms.map(|terms| (&*terms.id, max_line_bytes(terms.text.len()))).collect();
+    let bytes = lines.actions.iter().map(max_action_bytes).sum::<usize>() + terms.values().sum::<usize>();
+    let row_bytes = lines.rows.iter().map(RowWrite::bytes).sum();
+    let rollups = ROLLUPS_PER_ENTRY * lines.actions.len();
+    let accounts = (1 + POOLS_PER_ACCOUNT) * accounts.len();
+    (bytes, lines.rows.len() + accounts + terms.len() + rollups, row_bytes)
 }
 
 /// Returns the upper limit of an action in bytes, without the terms that may precede it.

@@ -213,6 +213,8 @@ fn actions_of(op: WriteOp) -> Vec<LedgerAction> {
     match op {
         WriteOp::Action(action) => vec![action],
         WriteOp::Outcomes(lines) => lines.actions,
+        // Their fences and rows cannot be sent.
+        WriteOp::Fenced(lines) => lines.into_voids(),
         WriteOp::Adjustment(order) => {
             order.reply.send(Err(AdjustmentError::StoreFailing)).ok();
             Vec::new()

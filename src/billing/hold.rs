@@ -153,6 +153,12 @@ impl HoldEnd {
         matches!(self.kind, HoldEndKind::Settled(_))
     }
 
+    /// Returns the account, the wallet and the amount of the charge, if there is one.
+    pub(super) fn charge(&self) -> Option<(Arc<AccountBalance>, Wallet, i64)> {
+        let HoldEndKind::Settled(charge) = &self.kind else { return None };
+        Some((self.hold.balance.clone(), self.hold.wallet, charge.amount))
+    }
+
     pub(super) fn into_action(self) -> LedgerAction {
         let Self { mut hold, kind: how } = self;
         match how {

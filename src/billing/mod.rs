@@ -18,6 +18,7 @@ mod current_balance;
 mod entry_effects;
 mod entry_merge;
 pub mod entry_pages;
+mod fenced_outcomes;
 pub mod format;
 mod group_builder;
 pub mod handover;
@@ -43,6 +44,7 @@ mod write_op;
 mod write_queue;
 mod writer;
 
+pub use fenced_outcomes::{CommitFences, FencedResult, PendingFenced};
 pub use history::PastCharge;
 pub use hold::{Hold, HoldEnd, Settlement};
 pub use leases::Leases;
@@ -163,9 +165,7 @@ impl Ledger {
     /// Returns the data if it exceeds [`MAX_OUTCOMES`], [`MAX_EXTRA_ROWS`] or [`MAX_EXTRA_ROW_BYTES`], or if a
     /// row exceeds its limit.
     pub fn record_outcomes(&self, ends: Vec<HoldEnd>, rows: Vec<RowWrite>) -> Result<u64, CommitTooLarge> {
-        let bytes: usize = rows.iter().map(RowWrite::bytes).sum();
-        let fit = bytes <= MAX_EXTRA_ROW_BYTES && rows.iter().all(RowWrite::is_within_limits);
-        if ends.len() > MAX_OUTCOMES || rows.len() > MAX_EXTRA_ROWS || !fit {
+        if !is_within_commit(&ends, &rows) {
             return Err(CommitTooLarge(ends, rows));
         }
         let ends = ends.into_iter().map(HoldEnd::into_action).collect();
@@ -254,6 +254,13 @@ impl Ledger {
             writer.join().ok();
         }
     }
+}
+
+/// Returns true if ends and rows are within the limits of one commit and of a row.
+fn is_within_commit(ends: &[HoldEnd], rows: &[RowWrite]) -> bool {
+    let bytes: usize = rows.iter().map(RowWrite::bytes).sum();
+    let fit = bytes <= MAX_EXTRA_ROW_BYTES && rows.iter().all(RowWrite::is_within_limits);
+    ends.len() <= MAX_OUTCOMES && rows.len() <= MAX_EXTRA_ROWS && fit
 }
 
 impl Drop for Ledger {

@@ -1,6 +1,7 @@
 //! Operations that are sent to the ledger's writer thread.
 
 use super::balance::AccountBalance;
+use super::fenced_outcomes::FencedOutcomes;
 use penstock_ledger::EntryKind;
 use penstock_storage::ledger::RowWrite;
 use std::sync::{Arc, mpsc};
@@ -33,6 +34,8 @@ pub(super) enum WriteOp {
     Action(LedgerAction),
     /// Ends of several requests and their rows: one commit, or none.
     Outcomes(BatchOutcomes),
+    /// Ends of several requests and their rows, on conditions: a commit of its own, or none.
+    Fenced(Box<FencedOutcomes>),
     /// Adjustment by an operator.
     Adjustment(Box<AdminAdjustment>),
 }
@@ -53,6 +56,13 @@ pub(super) struct BatchOutcomes {
     pub(super) rows: Vec<RowWrite>,
 }
 
+impl BatchOutcomes {
+    fn bytes(&self) -> u64 {
+        let rows: usize = self.rows.iter().map(RowWrite::bytes).sum();
+        self.actions.iter().map(LedgerAction::bytes).sum::<u64>() + rows as u64
+    }
+}
+
 /// Grant or correction, and the channel for its result.
 pub(super) struct AdminAdjustment {
     pub(super) balance: Arc<AccountBalance>,
@@ -68,10 +78,8 @@ impl WriteOp {
     pub(super) fn size_estimate(&self) -> u64 {
         match self {
             Self::Action(action) => action.bytes(),
-            Self::Outcomes(lines) => {
-                let rows: usize = lines.rows.iter().map(RowWrite::bytes).sum();
-                lines.actions.iter().map(LedgerAction::bytes).sum::<u64>() + rows as u64
-            }
+            Self::Outcomes(lines) => lines.bytes(),
+            Self::Fenced(lines) => lines.outcomes.bytes(),
             Self::Adjustment(_) => 1_024,
         }
     }

@@ -196,7 +196,7 @@ impl WriteQueue {
     }
 
     /// Shortens the window because a caller waits.
-    fn shorten_window(&self) {
+    pub(super) fn shorten_window(&self) {
         let mut state = self.state.lock();
         let must_notify = !std::mem::replace(&mut state.has_waiter, true) && state.gathering;
         drop(state);

@@ -4,6 +4,7 @@
 //! names that another gateway has used meanwhile ([`redraft`]), which prove that the group was not committed.
 
 mod commit;
+mod fenced;
 mod redraft;
 
 use super::entry_effects::{balance_change, changed_balance, replacement_void};
@@ -49,6 +50,7 @@ pub(super) fn start_writer(
         draft: GroupBuilder::default(),
         lag_log: ReplicaLagLog::default(),
         rollups: RollupCache::default(),
+        is_fence_lost: false,
     };
     std::thread::Builder::new()
         .name("ledger".to_owned())
@@ -77,6 +79,8 @@ struct LedgerWriter {
     draft: GroupBuilder,
     lag_log: ReplicaLagLog,
     rollups: RollupCache,
+    /// True if the charges of the last group were voided because of a fence.
+    is_fence_lost: bool,
 }
 
 impl LedgerWriter {
@@ -95,11 +99,9 @@ impl LedgerWriter {
                 continue;
             }
             for op in ops {
-                if !self.draft.fits(&op) && !self.commit() {
+                if !self.take_op(op) {
                     return;
                 }
-                self.draft.queued_bytes += op.size_estimate();
-                self.add_op(op);
             }
             if whole {
                 if !self.commit() {
@@ -120,6 +122,8 @@ impl LedgerWriter {
                 self.draft.rows.extend(lines.rows);
             }
             WriteOp::Adjustment(adjustment) => self.add_adjustment(*adjustment),
+            // A group of its own.
+            WriteOp::Fenced(_) => {}
         }
     }
 
@@ -137,7 +141,7 @@ impl LedgerWriter {
 
     /// Appends the entry of a request, or a void in place of a charge that cannot be recorded.
     fn append_action(&mut self, at: u64, account: &str, act: EntryKind) {
-        let end = replacement_void(&act);
+        let end = replacement_void(&act, "unwritable");
         if self.append_entry(at, account, act, None).is_none() {
             log::event(log::error(), "ledger_entry_lost", &[("account", account)]);
             // The reservation still ends on the disk, so the next start does not void it.

@@ -1,6 +1,7 @@
 //! Commit of a draft: tried until the store has it, or the writer may not write any more.
 
 use super::super::entry_effects::corrected_amount;
+use super::super::fenced_outcomes::CommitFences;
 use super::super::group_builder::{DraftedAdjustment, GroupBuilder};
 use super::super::side_rows;
 use super::super::write_op::{AdjustmentError, AdminAdjustment};
@@ -24,6 +25,8 @@ enum CommitOutcome {
     Written(bool),
     /// Group that is not in the store, because other commits used these names, with the numbers of their entries.
     NamesUsed(Vec<(String, u64)>),
+    /// Group that is not in the store, because its fences do not hold.
+    FenceLost,
     /// Group that will not be written by this process.
     Lost,
 }
@@ -48,6 +51,10 @@ impl LedgerWriter {
                     CommitOutcome::Written(is_copied) => copied = is_copied,
                     CommitOutcome::NamesUsed(used) => {
                         self.redraft(group, draft, used);
+                        continue;
+                    }
+                    CommitOutcome::FenceLost => {
+                        self.redraft_without_charges(&group, &draft);
                         continue;
                     }
                     CommitOutcome::Lost => return false,
@@ -79,6 +86,7 @@ impl LedgerWriter {
             rollups: self.tip.is_none_or(|tip| tip.rollups),
         };
         let (spent, credited) = draft.pool_amounts();
+        let CommitFences { fences, counters } = std::mem::take(&mut draft.fenced);
         LedgerCommit {
             previous_tip: self.tip,
             new_tip: if draft.blocks.is_empty() { self.tip.unwrap_or_default() } else { after },
@@ -88,6 +96,8 @@ impl LedgerWriter {
             extra_rows: std::mem::take(&mut draft.rows),
             spent,
             credited,
+            fences,
+            counters,
             ..LedgerCommit::default()
         }
     }
@@ -157,9 +167,8 @@ impl LedgerWriter {
             StoreError::Guard { .. } => match self.store.conflict_of(group) {
                 Ok(CommitConflict::Fenced) => FailedAttempt::End(self.fence()),
                 Ok(CommitConflict::Names(used)) => FailedAttempt::End(CommitOutcome::NamesUsed(used)),
-                Ok(CommitConflict::Fences(_) | CommitConflict::Passed) | Err(_) => {
-                    FailedAttempt::Retry(error.to_string())
-                }
+                Ok(CommitConflict::Fences(_)) => FailedAttempt::End(CommitOutcome::FenceLost),
+                Ok(CommitConflict::Passed) | Err(_) => FailedAttempt::Retry(error.to_string()),
             },
             StoreError::InUse { .. } if self.store.claim().is_some() => FailedAttempt::End(self.fence()),
             error if side_rows::is_permanent(&error) && !group.extra_rows.is_empty() => {

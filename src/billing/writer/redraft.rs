@@ -1,6 +1,8 @@
 //! Second draft of a group whose names other gateways have used meanwhile: without the entries of these names, and with the
 //! numbers and hashes of the others that follow from that. The store has nothing of the first draft.
 
+use super::super::entry_effects::replacement_void;
+use super::super::fenced_outcomes::CommitFences;
 use super::super::group_builder::{DraftedAdjustment, GroupBuilder};
 use super::super::write_op::{AdjustmentError, AdminAdjustment};
 use super::{LedgerWriter, chain_end};
@@ -45,6 +47,7 @@ impl LedgerWriter {
             row_bytes: draft.row_bytes,
             queued_bytes: draft.queued_bytes,
             exposed: draft.exposed,
+            fenced: CommitFences { fences: group.fences, counters: group.counters },
             ..GroupBuilder::default()
         };
         for line in group.blocks.iter().flat_map(|block| lines(&block.text)) {
@@ -58,6 +61,31 @@ impl LedgerWriter {
                 Some(AdjustmentEntry::Drafted(seq)) => self.draft.duplicates.push((adjustment, *seq)),
                 Some(AdjustmentEntry::Used(number)) => reply_used(&adjustment, *number),
                 None => drop(adjustment.reply.send(Err(AdjustmentError::InvalidAmount))),
+            }
+        }
+    }
+
+    /// Replaces a group of batch outcomes by a draft with voids in place of its charges and without its rows.
+    pub(super) fn redraft_without_charges(&mut self, group: &LedgerCommit, draft: &GroupBuilder) {
+        self.take_back(group);
+        self.is_fence_lost = true;
+        self.draft = GroupBuilder {
+            queued_bytes: draft.queued_bytes,
+            exposed: draft.exposed,
+            ..GroupBuilder::default()
+        };
+        for line in group.blocks.iter().flat_map(|block| lines(&block.text)) {
+            let Ok((LedgerEntry { at, account, kind, .. }, _)) = HashChain::parse_unverified(line) else {
+                log::event(log::error(), "ledger_entry_lost", &[("account", "")]);
+                continue;
+            };
+            match &kind {
+                // Recorded with the next charge that refers to them.
+                EntryKind::Terms { id, .. } => drop(self.known_terms.remove(id)),
+                kind => {
+                    let void = replacement_void(kind, "claim_lost").unwrap_or_else(|| kind.clone());
+                    self.append_action(at, &account, void);
+                }
             }
         }
     }

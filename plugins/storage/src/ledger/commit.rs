@@ -1,7 +1,7 @@
 //! Commit to the ledger: entries and what is written with them, as one guarded transaction.
 
 use super::key::{block_key, month_key, name_key, tip_key};
-use super::{BalanceRecord, LedgerStore, LedgerTip, compression};
+use super::{BalanceRecord, CounterChange, LedgerStore, LedgerTip, compression};
 use crate::fleet::{PoolAmount, SharedFleet};
 use crate::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RowSum, StoreError, StoreTable, Transaction};
 
@@ -80,6 +80,9 @@ pub struct LedgerCommit {
     pub fences: Vec<RowFence>,
     /// Further rows written with the commit, in order.
     pub extra_rows: Vec<RowWrite>,
+    /// Changes of counters. A commit without blocks may only have some if it changes a row of its fences, which proves that
+    /// they are added once.
+    pub counters: Vec<CounterChange>,
 }
 
 /// Result of a commit that is durable in the store.
@@ -173,13 +176,7 @@ impl LedgerStore {
         for (key, change) in &group.rollup_changes {
             batch = batch.sum(StoreTable::Usage, key.as_slice(), RowSum::Usage(change.clone()));
         }
-        for row in &group.extra_rows {
-            batch = match &row.value {
-                Some(value) => batch.put(row.table, row.key.as_slice(), value.as_slice()),
-                None => batch.delete(row.table, row.key.as_slice()),
-            };
-        }
-        Ok(batch)
+        add_rows(batch, group)
     }
 
     fn add_blocks(&self, mut batch: Transaction, blocks: &[EntryBlock]) -> Result<Transaction, StoreError> {
@@ -212,4 +209,21 @@ impl LedgerStore {
         }
         batch
     }
+}
+
+/// Adds the further rows and the counters of a commit.
+fn add_rows(mut batch: Transaction, group: &LedgerCommit) -> Result<Transaction, StoreError> {
+    if group.blocks.is_empty() && !group.counters.is_empty() && group.changed_fence().is_none() {
+        return Err(StoreError::corrupt("a commit changes counters without an entry or a fence"));
+    }
+    for row in &group.extra_rows {
+        batch = match &row.value {
+            Some(value) => batch.put(row.table, row.key.as_slice(), value.as_slice()),
+            None => batch.delete(row.table, row.key.as_slice()),
+        };
+    }
+    for change in &group.counters {
+        batch = batch.add(change.table, change.key.as_slice(), change.by, None, None);
+    }
+    Ok(batch)
 }

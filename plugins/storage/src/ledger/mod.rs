@@ -25,6 +25,7 @@ mod chains;
 mod claim;
 mod commit;
 mod compression;
+mod fences;
 mod key;
 mod reading;
 mod record;
@@ -41,6 +42,7 @@ use parking_lot::Mutex;
 pub use self::claim::ChainClaim;
 pub use self::commit::{AppendOutcome, CommitConflict, EntryBlock, LedgerCommit, RowFence, RowWrite};
 pub use self::compression::decompress;
+pub use self::fences::CounterChange;
 pub use self::key::parse_file_name;
 pub use self::record::{BalanceRecord, LedgerTip};
 use self::replica::LedgerReplica;
@@ -192,9 +194,7 @@ impl LedgerStore {
     pub fn append(&self, group: &LedgerCommit) -> Result<AppendOutcome, StoreError> {
         let batch = self.to_transaction(group)?;
         match self.store.apply(batch) {
-            // The first guard is the tip: if it has failed, an earlier try may have been applied.
-            Err(StoreError::Guard { step: 0 })
-                if !group.blocks.is_empty() && self.tip()? == Some(group.new_tip) => {}
+            Err(StoreError::Guard { step }) if self.is_applied(group, step)? => {}
             applied => applied?,
         }
         let copied = self.replica.as_ref().is_none_or(|copies| copies.lock().append(self, group));

@@ -1,0 +1,40 @@
+//! Fences of a commit: rows of other modules that must have a given state, and the proof that a commit was applied.
+
+use super::{LedgerCommit, LedgerStore, RowWrite};
+use crate::{StoreError, StoreTable};
+
+/// Change of a counter, see [`crate::counter_row`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CounterChange {
+    /// Table of the counter.
+    pub table: StoreTable,
+    /// Key of the counter.
+    pub key: Vec<u8>,
+    /// Difference to add.
+    pub by: i64,
+}
+
+impl LedgerCommit {
+    /// Returns a row of the fences that the commit changes, with its value afterwards: the proof that the commit was
+    /// applied.
+    pub(super) fn changed_fence(&self) -> Option<&RowWrite> {
+        let is_fence = |row: &&RowWrite| {
+            self.fences
+                .iter()
+                .any(|fence| (fence.table, &fence.key) == (row.table, &row.key) && fence.value != row.value)
+        };
+        self.extra_rows.iter().rev().find(is_fence)
+    }
+}
+
+impl LedgerStore {
+    /// Returns true if a commit was applied by an earlier try; `step` is the guard that has failed.
+    pub(super) fn is_applied(&self, group: &LedgerCommit, step: usize) -> Result<bool, StoreError> {
+        if !group.blocks.is_empty() {
+            // The first guard is the tip.
+            return Ok(step == 0 && self.tip()? == Some(group.new_tip));
+        }
+        let Some(changed) = group.changed_fence() else { return Ok(false) };
+        Ok(self.store.get(changed.table, &changed.key)? == changed.value)
+    }
+}

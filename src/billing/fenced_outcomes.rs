@@ -1,0 +1,98 @@
+//! Outcomes of batch lines that are recorded only while this process holds the claim of their batch. If another process
+//! has taken it over, the lines run there again, so these charges become voids.
+
+use super::balance::AccountBalance;
+use super::entry_effects::replacement_void;
+use super::hold::HoldEnd;
+use super::write_op::{BatchOutcomes, LedgerAction, WriteOp};
+use super::{CommitTooLarge, Ledger, is_within_commit};
+use penstock_ledger::Wallet;
+use penstock_storage::ledger::{CounterChange, RowFence, RowWrite};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Conditions and counters of a commit.
+#[derive(Clone, Debug, Default)]
+pub struct CommitFences {
+    /// Rows that must have a given state. The commit changes at least one of them.
+    pub fences: Vec<RowFence>,
+    /// Changes of counters.
+    pub counters: Vec<CounterChange>,
+}
+
+/// Result of a fenced commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FencedResult {
+    /// Outcomes and rows that are durable.
+    Recorded,
+    /// Fence that did not hold: no row was written, and the charges are voids.
+    FenceLost,
+    /// Commit that will never be written, because the process ends.
+    Ended,
+}
+
+/// Fenced commit that waits for its result.
+pub struct PendingFenced(oneshot::Receiver<bool>);
+
+/// Outcomes on conditions, in the queue.
+pub(super) struct FencedOutcomes {
+    pub(super) outcomes: BatchOutcomes,
+    pub(super) with: CommitFences,
+    /// Charges in the balances in memory.
+    pub(super) charges: Vec<(Arc<AccountBalance>, Wallet, i64)>,
+    pub(super) reply: oneshot::Sender<bool>,
+}
+
+impl FencedOutcomes {
+    /// Gives charges back that were voided.
+    pub(super) fn refund(charges: Vec<(Arc<AccountBalance>, Wallet, i64)>) {
+        for (balance, wallet, amount) in charges {
+            balance.release(wallet, 0, amount.saturating_neg());
+        }
+    }
+
+    /// Gives the charges back, and returns the actions that end the reservations without them.
+    pub(super) fn into_voids(self) -> Vec<LedgerAction> {
+        let Self { outcomes, charges, reply, .. } = self;
+        Self::refund(charges);
+        reply.send(false).ok();
+        let voided = |action: LedgerAction| {
+            let act = replacement_void(&action.act, "claim_lost").unwrap_or(action.act);
+            LedgerAction { act, terms: None, ..action }
+        };
+        outcomes.actions.into_iter().map(voided).collect()
+    }
+}
+
+impl Ledger {
+    /// Records reservation ends and additional rows in one commit of their own, if its fences hold.
+    ///
+    /// # Errors
+    /// Returns the data under the conditions of [`Ledger::record_outcomes`].
+    pub fn record_fenced(
+        &self,
+        ends: Vec<HoldEnd>,
+        rows: Vec<RowWrite>,
+        with: CommitFences,
+    ) -> Result<PendingFenced, CommitTooLarge> {
+        if !is_within_commit(&ends, &rows) {
+            return Err(CommitTooLarge(ends, rows));
+        }
+        let charges = ends.iter().filter_map(HoldEnd::charge).collect();
+        let actions = ends.into_iter().map(HoldEnd::into_action).collect();
+        let (reply, answered) = oneshot::channel();
+        let outcomes = BatchOutcomes { actions, rows };
+        self.queue.push(WriteOp::Fenced(Box::new(FencedOutcomes { outcomes, with, charges, reply })));
+        Ok(PendingFenced(answered))
+    }
+
+    /// Waits for the result of a fenced commit, however long the store takes.
+    pub async fn wait_fenced(&self, pending: PendingFenced) -> FencedResult {
+        self.queue.shorten_window();
+        match pending.0.await {
+            Ok(true) => FencedResult::Recorded,
+            Ok(false) => FencedResult::FenceLost,
+            Err(_) => FencedResult::Ended,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Commits on conditions: each is a group of its own, so that a fence that does not hold concerns no other charge.
+
+use super::super::fenced_outcomes::FencedOutcomes;
+use super::super::write_op::WriteOp;
+use super::LedgerWriter;
+
+impl LedgerWriter {
+    /// Adds an operation to the draft, after a commit if it does not fit; returns false if the writer ends.
+    pub(super) fn take_op(&mut self, op: WriteOp) -> bool {
+        let op = match op {
+            WriteOp::Fenced(lines) => return self.write_fenced(*lines),
+            op => op,
+        };
+        if !self.draft.fits(&op) && !self.commit() {
+            return false;
+        }
+        self.draft.queued_bytes += op.size_estimate();
+        self.add_op(op);
+        true
+    }
+
+    /// Commits what was added before, and then fenced outcomes; returns false if that is impossible and the writer ends.
+    fn write_fenced(&mut self, lines: FencedOutcomes) -> bool {
+        if self.draft.queued_bytes > 0 && !self.commit() {
+            return false;
+        }
+        let FencedOutcomes { outcomes, with, charges, reply } = lines;
+        let op = WriteOp::Outcomes(outcomes);
+        self.draft.queued_bytes += op.size_estimate();
+        self.add_op(op);
+        self.draft.fenced = with;
+        self.is_fence_lost = false;
+        if !self.commit() {
+            return false;
+        }
+        if self.is_fence_lost {
+            FencedOutcomes::refund(charges);
+        }
+        reply.send(!self.is_fence_lost).ok();
+        true
+    }
+}
