@@ -17,12 +17,20 @@ struct Fleet {
     server: PostgresServer,
     homes: Vec<Home>,
     gateways: Vec<Process>,
+    /// Folder of the contents of files, which all gateways share.
+    files: tempfile::TempDir,
 }
 
 impl Fleet {
     async fn start(count: usize) -> Self {
         let (provider, server) = (Provider::start().await, PostgresServer::start());
-        let mut fleet = Self { provider, server, homes: Vec::new(), gateways: Vec::new() };
+        let mut fleet = Self {
+            provider,
+            server,
+            homes: Vec::new(),
+            gateways: Vec::new(),
+            files: tempfile::tempdir().unwrap(),
+        };
         for _ in 0..count {
             fleet.add().await;
         }
@@ -36,7 +44,8 @@ impl Fleet {
         std::fs::write(home.path().join("pepper-given"), PEPPER).unwrap();
         home.write(&format!(
             "engine = \"postgres\"\nurl = {{ file = \"database\" }}\npepper = {{ file = \"pepper-given\" }}\n\
-             [fleet]\nclaim = \"5s\"\nlease = \"8s\"\n[billing]\ncredit = \"prepaid\"\n{}",
+             [fleet]\nclaim = \"5s\"\nlease = \"8s\"\n[files]\npath = {:?}\n[billing]\ncredit = \"prepaid\"\n{}",
+            self.files.path(),
             catalogue(&self.provider, "")
         ));
         self.gateways.push(home.run().await);

@@ -5,15 +5,20 @@
 //! its key, `e/<expiry time><id>` under its expiry time. Ids increase with the creation time, so that a list in id
 //! order is in time order and can resume after an id that is deleted.
 
+mod usage;
+
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use crate::{MAX_PAGE_ROWS, Store, StoreError, StoreTable, Transaction, versioned_json};
 
+pub use usage::{CountedInsertion, UsedBytes};
+
 const WHAT: &str = "a file";
 const RECORD_PREFIX: &[u8] = b"f/";
 const LIST_PREFIX: &[u8] = b"k/";
 const EXPIRY_PREFIX: &[u8] = b"e/";
+const USAGE_PREFIX: &[u8] = b"u/";
 /// Maximum length of a file id, in bytes.
 pub const MAX_FILE_ID: usize = 64;
 
@@ -166,12 +171,17 @@ impl FileStore {
         .transpose()
     }
 
-    /// Stores the id of the contents directory.
+    /// Stores the id of the contents directory, unless it is stored; returns the stored one.
     ///
     /// # Errors
     /// Same as [`Store::apply`].
-    pub fn set_directory_id(&self, id: &str) -> Result<(), StoreError> {
-        self.store.apply(Transaction::new().put(StoreTable::Meta, DIRECTORY_KEY, id.as_bytes()))
+    pub fn choose_directory_id(&self, id: &str) -> Result<String, StoreError> {
+        let first = Transaction::new().require_absent(StoreTable::Meta, DIRECTORY_KEY);
+        match self.store.apply(first.put(StoreTable::Meta, DIRECTORY_KEY, id.as_bytes())) {
+            Ok(()) => Ok(id.to_owned()),
+            Err(StoreError::Guard { .. }) => Ok(self.directory_id()?.unwrap_or_else(|| id.to_owned())),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the operations that add a file, for a transaction of the caller.
@@ -225,6 +235,20 @@ impl FileStore {
     pub fn get(&self, id: &str) -> Result<Option<FileRecord>, StoreError> {
         let row = self.store.get(StoreTable::Files, &Self::record_key(id))?;
         row.map(|row| versioned_json::decode(WHAT, &row)).transpose()
+    }
+
+    /// Returns for each of several ids whether its file is missing.
+    ///
+    /// # Errors
+    /// Same as [`Store::get_many`].
+    pub fn are_missing(&self, ids: &[String]) -> Result<Vec<bool>, StoreError> {
+        let mut missing = Vec::with_capacity(ids.len());
+        for page in ids.chunks(MAX_PAGE_ROWS) {
+            let keys: Vec<Vec<u8>> = page.iter().map(|id| Self::record_key(id)).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            missing.extend(self.store.get_many(StoreTable::Files, &keys)?.iter().map(Option::is_none));
+        }
+        Ok(missing)
     }
 
     /// Replaces a record that is still equal to `was`; the index rows stay. Returns false if the record was changed or

@@ -1,7 +1,9 @@
 //! File metadata in the fast engines: lookup, pages that deletions do not shift, and expiry.
 #![allow(clippy::unwrap_used)]
 
-use penstock_storage::files::{FilePage, FilePurpose, FileQuery, FileRecord, FileStatus, FileStore};
+use penstock_storage::files::{
+    CountedInsertion, FilePage, FilePurpose, FileQuery, FileRecord, FileStatus, FileStore, UsedBytes,
+};
 use penstock_storage::{StoreError, StoreOptions, StoreTable, open, open_in_memory};
 
 fn file(key: &str, id: &str, purpose: FilePurpose) -> FileRecord {
@@ -130,4 +132,36 @@ fn invalid_ids_are_not_stored_and_rows_are_versioned() {
     let (space, place, row) = FileStore::record_row(&file("k", "a", FilePurpose::Batch)).unwrap();
     assert_eq!((space, place.as_slice()), (StoreTable::Files, &b"f/file-a"[..]));
     assert!(row.starts_with(br#"{"v":1,"#));
+}
+
+#[test]
+fn used_bytes_stay_within_their_limits_and_follow_the_records() {
+    each_engine(|files| {
+        let sized = |key: &str, id: &str, bytes| FileRecord { bytes, ..file(key, id, FilePurpose::Batch) };
+        let old = sized("k1", "old", 100);
+        files.add(&old).unwrap();
+        files.count_usage().unwrap();
+        let used = |key: &str| files.used_bytes(key).map(|used| (used.all, used.key)).unwrap();
+        assert_eq!((used("k1"), used("k2")), ((100, 100), (100, 0)));
+        let limits = UsedBytes { all: 200, key: 150 };
+        let add = |file: &FileRecord| files.add_counted(file, limits).unwrap();
+        assert_eq!(add(&sized("k1", "a", 51)), CountedInsertion::KeyExceeded);
+        assert_eq!(add(&sized("k1", "a", 50)), CountedInsertion::Added);
+        assert_eq!(add(&sized("k2", "b", 51)), CountedInsertion::AllExceeded);
+        assert_eq!(add(&sized("k2", "b", u64::MAX)), CountedInsertion::AllExceeded);
+        assert!(files.get("file-b").unwrap().is_none());
+        assert!(matches!(files.add_counted(&old, limits), Err(StoreError::Guard { step: 0 })));
+        assert!(files.delete_counted(&old).unwrap() && !files.delete_counted(&old).unwrap());
+        assert_eq!(used("k1"), (50, 50));
+        // A process without a fleet does not count; the next fleet counts again.
+        files.forget_usage().unwrap();
+        files.add(&sized("k2", "c", 7)).unwrap();
+        files.delete(&sized("k1", "a", 50)).unwrap();
+        files.count_usage().unwrap();
+        assert_eq!((used("k1"), used("k2")), ((7, 0), (7, 7)));
+        files.count_usage().unwrap();
+        assert_eq!(used("k2"), (7, 7));
+        let ids = ["file-c".to_owned(), "file-a".to_owned()];
+        assert_eq!(files.are_missing(&ids).unwrap(), [false, true]);
+    });
 }

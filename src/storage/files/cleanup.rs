@@ -94,16 +94,25 @@ impl FileManager {
 
     /// Deletes a record and then its contents; returns false if it was deleted before.
     pub(super) fn delete_record(&self, file: &FileRecord) -> Result<bool, StoreError> {
-        let gone = self.store.delete(file)?;
+        let gone = match &self.shared {
+            None => self.store.delete(file)?,
+            Some(_) => self.store.delete_counted(file)?,
+        };
         if gone {
-            // Before and after: an export at this moment may copy the file in between.
-            self.delete_from_archives(&file.id);
-            // Contents that cannot be deleted now are deleted at the next start.
-            self.delete_contents(file);
-            self.delete_from_archives(&file.id);
-            self.quota.release(&file.key, file.bytes);
+            self.remove_contents(file);
+            if self.shared.is_none() {
+                self.quota.release(&file.key, file.bytes);
+            }
         }
         Ok(gone)
+    }
+
+    /// Removes the contents of a file without a record; contents that cannot be deleted now are leftovers.
+    pub fn remove_contents(&self, file: &FileRecord) {
+        // Before and after: an export at this moment may copy the file in between.
+        self.delete_from_archives(&file.id);
+        self.delete_contents(file);
+        self.delete_from_archives(&file.id);
     }
 
     fn delete_from_archives(&self, id: &str) {

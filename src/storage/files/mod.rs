@@ -18,6 +18,9 @@ mod expiry;
 mod output;
 pub mod quota;
 mod segments;
+mod shared_folder;
+#[cfg(test)]
+mod shared_folder_tests;
 mod store_id;
 mod stored_contents;
 #[cfg(test)]
@@ -29,6 +32,7 @@ pub use contents::{FileContents, FileLine, LineReader, NextLine};
 pub use error::{FileError, disk};
 pub use expiry::ExpiryCheck;
 pub use output::OutputFile;
+pub use shared_folder::LEFTOVER_AGE;
 pub use stored_contents::StoredContents;
 pub use upload::FileUpload;
 
@@ -40,7 +44,9 @@ use penstock_core::{ApiError, ErrorCode};
 use penstock_object_storage::{ContentStore, Folder};
 use penstock_storage::StoreError;
 use penstock_storage::files::{FilePage, FilePurpose, FileQuery, FileRecord, FileStatus, FileStore};
-use quota::{DiskQuota, QuotaLimits, QuotaReservation};
+use penstock_storage::ledger::CounterChange;
+use quota::{DiskQuota, QuotaLimits};
+use shared_folder::SharedFolder;
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -64,6 +70,9 @@ pub trait FileUsers: Send + Sync {
     /// # Errors
     /// Returns a refusal if the file cannot be deleted now.
     async fn end_users(&self, id: &str) -> Result<(), ApiError>;
+
+    /// Ends users of a deleted file that other gateways of a fleet added during the deletion, without waiting for them.
+    async fn end_late_users(&self, _id: &str) {}
 }
 
 /// Owner of a file.
@@ -86,6 +95,8 @@ pub struct FileManager {
     /// Bucket of the contents; `None` if they are in the folder.
     bucket: Option<FileBucket>,
     quota: Arc<DiskQuota>,
+    /// State for a fleet; `None` if no other gateway uses the folder.
+    shared: Option<SharedFolder>,
     users: OnceLock<Arc<dyn FileUsers>>,
     /// Folder of the gateway's archives: deleted files are removed from them too.
     archives: OnceLock<(PathBuf, PurgeArchives)>,
@@ -98,10 +109,7 @@ impl FileManager {
     /// # Errors
     /// Returns a sentence for the operator if the folder cannot be used.
     pub fn open(settings: &settings::FileSettings, store: FileStore, in_hand: bool) -> Result<Self, String> {
-        let open_bucket = |upload_folder: &Path| {
-            let bucket = settings.store.as_ref();
-            bucket.map(|bucket| FileBucket::open(bucket, store.clone(), upload_folder.to_owned())).transpose()
-        };
+        let open_bucket = Self::bucket_opener(settings, &store);
         Self::open_with(settings, store.clone(), in_hand, open_bucket)
     }
 
@@ -109,6 +117,34 @@ impl FileManager {
         settings: &settings::FileSettings,
         store: FileStore,
         in_hand: bool,
+        open_bucket: impl FnOnce(&Path) -> Result<Option<FileBucket>, String>,
+    ) -> Result<Self, String> {
+        let files = Self::create_folder(settings, store, None, open_bucket)?;
+        if files.bucket.is_none() {
+            files.check_folder(Duration::ZERO)?;
+        }
+        let forgotten = files.store.forget_usage();
+        forgotten.map_err(|error| format!("The records of files cannot be written: {error}."))?;
+        files.delete_leftovers(in_hand)?;
+        Ok(files)
+    }
+
+    /// Returns a function that opens the configured bucket, if there is one.
+    fn bucket_opener(
+        settings: &settings::FileSettings,
+        store: &FileStore,
+    ) -> impl FnOnce(&Path) -> Result<Option<FileBucket>, String> {
+        let (bucket, store) = (settings.store.clone(), store.clone());
+        move |upload_folder| {
+            let open = |bucket| FileBucket::open(bucket, store, upload_folder.to_owned());
+            bucket.as_ref().map(open).transpose()
+        }
+    }
+
+    fn create_folder(
+        settings: &settings::FileSettings,
+        store: FileStore,
+        shared: Option<SharedFolder>,
         open_bucket: impl FnOnce(&Path) -> Result<Option<FileBucket>, String>,
     ) -> Result<Self, String> {
         let folder = settings.path.clone();
@@ -121,20 +157,16 @@ impl FileManager {
             .map_err(|error| {
                 format!("The folder of the files {} cannot be made: {error}.", folder.display())
             })?;
-        let files = Self {
+        Ok(Self {
             bucket: open_bucket(&aside)?,
             folder,
             upload_folder: aside,
             store,
             quota: Arc::default(),
+            shared,
             users: OnceLock::new(),
             archives: OnceLock::new(),
-        };
-        if files.bucket.is_none() {
-            files.check_folder()?;
-        }
-        files.delete_leftovers(in_hand)?;
-        Ok(files)
+        })
     }
 
     /// Sets the users of files; only the first call has an effect.
@@ -151,12 +183,6 @@ impl FileManager {
     #[must_use]
     pub const fn store(&self) -> &FileStore {
         &self.store
-    }
-
-    /// Bytes of all files.
-    #[must_use]
-    pub fn used_bytes(&self) -> u64 {
-        self.quota.used_bytes()
     }
 
     /// Path of the contents of a file.
@@ -217,12 +243,7 @@ impl FileManager {
     /// # Errors
     /// Returns an error if there is no space or the disk fails.
     pub fn start_upload(&self, key: &str, bounds: QuotaLimits) -> Result<FileUpload, FileError> {
-        FileUpload::new(
-            &self.upload_folder,
-            &self.folder,
-            QuotaReservation::new(self.quota.clone(), key),
-            bounds,
-        )
+        FileUpload::new(&self.upload_folder, &self.folder, self.reservation(key)?, bounds)
     }
 
     /// Stores an uploaded file.
@@ -236,6 +257,7 @@ impl FileManager {
         said: Uploaded,
         now: Duration,
     ) -> Result<FileRecord, FileError> {
+        let bounds = incoming.bounds();
         let settled = incoming.finish()?;
         let record = FileRecord {
             bytes: settled.bytes,
@@ -253,21 +275,27 @@ impl FileManager {
             Some(bucket) => bucket.create(&record, source),
         }
         .map_err(FileError::Disk)?;
-        if let Err(error) = self.store.add(&record) {
+        if let Err(error) = self.insert_record(&record, bounds) {
             // On a full disk the space is needed at once. After other errors the record may be stored nevertheless,
-            // and needs its contents; if it is not, the next start or sweep deletes them.
-            if error == StoreError::Full {
+            // and needs its contents; if it is not, they are leftovers.
+            if matches!(error, FileError::Quota(_) | FileError::Store(StoreError::Full)) {
                 self.delete_contents(&record);
             }
-            return Err(error.into());
+            return Err(error);
         }
         taken.commit();
         Ok(record)
     }
 
-    /// Adds results to the used bytes of a key.
-    pub fn add_bytes(&self, key: &str, bytes: u64) {
+    /// Adds results to the used bytes of a key. Returns the changes of counters for the commit of the results; none if the
+    /// bytes are counted in memory.
+    #[must_use]
+    pub fn add_bytes(&self, key: &str, bytes: u64) -> Vec<CounterChange> {
+        if self.shared.is_some() {
+            return FileStore::usage_changes(key, i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
         self.quota.add(key, bytes);
+        Vec::new()
     }
 
     /// Deletes a file: it is unreadable once this returns. Its users end first.
@@ -285,6 +313,9 @@ impl FileManager {
         }
         let files = self.clone();
         let gone = run_blocking(move || Ok(files.delete_record(&record)?)).await?;
+        if let Some(users) = self.users.get() {
+            users.end_late_users(id).await;
+        }
         if gone { Ok(()) } else { Err(file_not_found()) }
     }
 }

@@ -3,6 +3,7 @@
 
 use parking_lot::Mutex;
 use penstock_core::{ApiError, ErrorCode};
+use penstock_storage::files::UsedBytes;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -86,13 +87,20 @@ impl DiskQuota {
         self.0.lock().all
     }
 
-    fn reserve(&self, key: &str, bytes: u64, bounds: &QuotaLimits) -> Result<(), QuotaExceeded> {
+    /// Reserves bytes beside those that are counted elsewhere.
+    fn reserve(
+        &self,
+        key: &str,
+        bytes: u64,
+        bounds: &QuotaLimits,
+        elsewhere: UsedBytes,
+    ) -> Result<(), QuotaExceeded> {
         let inner = self.0.lock();
-        let own = inner.keys.get(key).copied().unwrap_or(0);
+        let own = inner.keys.get(key).copied().unwrap_or(0).saturating_add(elsewhere.key);
         if own.saturating_add(bytes) > bounds.key {
             return Err(QuotaExceeded::Key(bounds.key));
         }
-        if inner.all.saturating_add(bytes) > bounds.all {
+        if inner.all.saturating_add(elsewhere.all).saturating_add(bytes) > bounds.all {
             return Err(QuotaExceeded::Gateway);
         }
         drop(inner);
@@ -107,13 +115,22 @@ pub struct QuotaReservation {
     quota: Arc<DiskQuota>,
     key: Box<str>,
     bytes: u64,
+    /// Bytes that the store has counted, which will include those of the file; `None` if all are counted in memory.
+    counted: Option<UsedBytes>,
 }
 
 impl QuotaReservation {
     /// Returns an empty reservation for a file of this key.
     #[must_use]
     pub fn new(quota: Arc<DiskQuota>, key: &str) -> Self {
-        Self { quota, key: key.into(), bytes: 0 }
+        Self { quota, key: key.into(), bytes: 0, counted: None }
+    }
+
+    /// Makes it a reservation beside the bytes that the store has counted, and ends it once the file is stored.
+    #[must_use]
+    pub(super) fn with_counted(mut self, counted: UsedBytes) -> Self {
+        self.counted = Some(counted);
+        self
     }
 
     /// Reserves more bytes.
@@ -121,14 +138,16 @@ impl QuotaReservation {
     /// # Errors
     /// Returns the limit that would be exceeded.
     pub fn grow(&mut self, bytes: u64, bounds: &QuotaLimits) -> Result<(), QuotaExceeded> {
-        self.quota.reserve(&self.key, bytes, bounds)?;
+        self.quota.reserve(&self.key, bytes, bounds, self.counted.unwrap_or_default())?;
         self.bytes += bytes;
         Ok(())
     }
 
-    /// Keeps the bytes reserved, because the file is stored.
+    /// Keeps the bytes reserved, because the file is stored; if the store counts them, releases them.
     pub fn commit(mut self) {
-        self.bytes = 0;
+        if self.counted.is_none() {
+            self.bytes = 0;
+        }
     }
 }
 

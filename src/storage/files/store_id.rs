@@ -11,16 +11,20 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+/// Interval of the reads of an ID that another gateway writes.
+const ID_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Name of the file with the ID.
 pub(super) const STORE_ID_FILE: &str = ".store";
 
 impl FileManager {
-    /// Checks that the folder belongs to the store, and writes the ID where it is missing.
+    /// Checks that the folder belongs to the store, and writes the ID where it is missing. In a fleet, the gateway that chose
+    /// the ID writes it; others wait for it at most for `wait`, since their folder may not be the same.
     ///
     /// # Errors
     /// Returns a sentence that tells the operator what to do.
-    pub(super) fn check_folder(&self) -> Result<(), String> {
+    pub(super) fn check_folder(&self, wait: Duration) -> Result<(), String> {
         let said = |error: StoreError| format!("The records of files cannot be read: {error}.");
         let stamp = read_folder_id(&self.folder.join(STORE_ID_FILE))?;
         let id = self.store.directory_id().map_err(said)?;
@@ -34,6 +38,7 @@ impl FileManager {
                  if this is the one after all, write {id} to {folder}/{STORE_ID_FILE}."
             )),
             (Some(id), None) if records && !contents => Err(missing_contents(&folder.to_string(), &id)),
+            (Some(id), None) if self.shared.is_some() => self.await_folder_id(&id, wait),
             (Some(id), None) => self.write_folder_id(&id),
             (None, _) if contents && !records => Err(format!(
                 "The folder of the files {folder} has contents that the store does not know, and a start removes those: \
@@ -41,22 +46,42 @@ impl FileManager {
                  (penstock store import), set storage.path or files.path right, or empty the folder."
             )),
             (None, stamp) => {
-                let id = stamp.unwrap_or_else(|| hex::text(&rand::random::<[u8; 16]>()));
+                let own = stamp.unwrap_or_else(|| hex::text(&rand::random::<[u8; 16]>()));
+                let id = self.choose_folder_id(own.clone());
+                if id != own {
+                    // Another gateway of a fleet was first.
+                    return self.await_folder_id(&id, wait);
+                }
                 if records && !contents {
-                    self.record_folder_id(&id);
                     return Err(missing_contents(&folder.to_string(), &id));
                 }
-                self.record_folder_id(&id);
                 self.write_folder_id(&id)
             }
         }
     }
 
-    /// Writes the ID to the store; if the disk is full, a later start writes it.
-    fn record_folder_id(&self, id: &str) {
-        if let Err(error) = self.store.set_directory_id(id) {
-            log::event(log::warn(), "files_folder_not_noted", &[("why", &error.to_string())]);
+    fn await_folder_id(&self, id: &str, wait: Duration) -> Result<(), String> {
+        let started = Instant::now();
+        while read_folder_id(&self.folder.join(STORE_ID_FILE))?.as_deref() != Some(id) {
+            if started.elapsed() >= wait {
+                let folder = self.folder.display();
+                return Err(format!(
+                    "The folder of the files {folder} is not the one that the other gateways of the fleet use: set files.path to \
+                     a folder that all of them share. If it is the one, write {id} to {folder}/{STORE_ID_FILE}."
+                ));
+            }
+            std::thread::sleep(ID_CHECK_INTERVAL);
         }
+        Ok(())
+    }
+
+    /// Writes the ID to the store, and returns that of another gateway of a fleet if it was first; if the disk is full, a
+    /// later start writes it.
+    fn choose_folder_id(&self, id: String) -> String {
+        self.store.choose_directory_id(&id).unwrap_or_else(|error| {
+            log::event(log::warn(), "files_folder_not_noted", &[("why", &error.to_string())]);
+            id
+        })
     }
 
     fn write_folder_id(&self, id: &str) -> Result<(), String> {

@@ -109,6 +109,11 @@ impl FileUpload {
         self.lines.buffered_bytes()
     }
 
+    /// Limits of the upload.
+    pub(super) const fn bounds(&self) -> QuotaLimits {
+        self.bounds
+    }
+
     /// Completes the upload.
     ///
     /// # Errors

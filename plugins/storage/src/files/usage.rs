@@ -1,0 +1,175 @@
+//! Used bytes of the files of a fleet, as counters that change in the transactions that add and remove files.
+//!
+//! ```text
+//! files  `u/`      →  counter: bytes of all files; present while the counters are complete
+//! files  `u/` key  →  counter: bytes of the key's files
+//! ```
+//! A process without a fleet counts in memory and removes the row `u/`; the next fleet counts again.
+
+use super::{FileRecord, FileStore, USAGE_PREFIX};
+use crate::ledger::CounterChange;
+use crate::{MAX_PAGE_ROWS, StoreError, StoreTable, Transaction, counter_row, parse_counter};
+use std::collections::BTreeMap;
+
+/// Used bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsedBytes {
+    /// Bytes of all files.
+    pub all: u64,
+    /// Bytes of the files of one key.
+    pub key: u64,
+}
+
+/// Result of an addition within limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountedInsertion {
+    /// File that was added.
+    Added,
+    /// Limit of all files that would be exceeded.
+    AllExceeded,
+    /// Limit of the key that would be exceeded.
+    KeyExceeded,
+}
+
+impl FileStore {
+    /// Returns the used bytes of all files and of a key.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::get_many`].
+    pub fn used_bytes(&self, key: &str) -> Result<UsedBytes, StoreError> {
+        let keys = [usage_key(""), usage_key(key)];
+        let rows = self.store.get_many(StoreTable::Files, &[&keys[0], &keys[1]])?;
+        let bytes = |index: usize| {
+            let counter = parse_counter(rows.get(index).and_then(Option::as_deref))?;
+            Ok::<_, StoreError>(u64::try_from(counter).unwrap_or_default())
+        };
+        Ok(UsedBytes { all: bytes(0)?, key: bytes(1)? })
+    }
+
+    /// Adds a file if the used bytes of all files and of its key stay within `limits`, whatever other processes add.
+    ///
+    /// # Errors
+    /// Same as [`FileStore::add`].
+    pub fn add_counted(&self, file: &FileRecord, limits: UsedBytes) -> Result<CountedInsertion, StoreError> {
+        let insertion = Self::insert_operations(file)?;
+        let (step, by) = (insertion.operations().len(), signed(file.bytes));
+        let batch = insertion.add(StoreTable::Files, usage_key(""), by, None, Some(signed(limits.all))).add(
+            StoreTable::Files,
+            usage_key(&file.key),
+            by,
+            None,
+            Some(signed(limits.key)),
+        );
+        match self.store.apply(batch) {
+            Ok(()) => Ok(CountedInsertion::Added),
+            Err(StoreError::Guard { step: failed }) if failed == step => Ok(CountedInsertion::AllExceeded),
+            Err(StoreError::Guard { step: failed }) if failed > step => Ok(CountedInsertion::KeyExceeded),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes a file and its bytes from the counters; returns false if it does not exist.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::apply`].
+    pub fn delete_counted(&self, file: &FileRecord) -> Result<bool, StoreError> {
+        let changes = Self::usage_changes(&file.key, signed(file.bytes).saturating_neg());
+        let batch = changes.into_iter().fold(Self::remove_operations(file), |batch, change| {
+            batch.add(change.table, change.key, change.by, None, None)
+        });
+        match self.store.apply(batch) {
+            Err(StoreError::Guard { .. }) => Ok(false),
+            applied => applied.map(|()| true),
+        }
+    }
+
+    /// Returns the changes of the counters by a file of a key that grows by `by` bytes.
+    #[must_use]
+    pub fn usage_changes(key: &str, by: i64) -> Vec<CounterChange> {
+        let change = |key| CounterChange { table: StoreTable::Files, key, by };
+        vec![change(usage_key("")), change(usage_key(key))]
+    }
+
+    /// Counts the bytes of all files, unless the counters are complete. Several processes may do so at the same time, while
+    /// none of them adds files.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::scan`] and [`crate::Store::apply`].
+    pub fn count_usage(&self) -> Result<(), StoreError> {
+        if self.store.get(StoreTable::Files, &usage_key(""))?.is_some() {
+            return Ok(());
+        }
+        let (mut all, mut keys) = (0_i64, BTreeMap::<Vec<u8>, i64>::new());
+        let mut after: Option<String> = None;
+        loop {
+            let page = self.all(after.as_deref(), MAX_PAGE_ROWS)?;
+            for file in &page.files {
+                all = all.saturating_add(signed(file.bytes));
+                let key = keys.entry(usage_key(&file.key)).or_default();
+                *key = key.saturating_add(signed(file.bytes));
+            }
+            after = page.files.last().map(|file| file.id.clone());
+            if !page.more || after.is_none() {
+                break;
+            }
+        }
+        self.replace_usage(all, keys)
+    }
+
+    fn replace_usage(&self, all: i64, mut keys: BTreeMap<Vec<u8>, i64>) -> Result<(), StoreError> {
+        let stale = self.usage_keys()?.into_iter().filter(|key| !keys.contains_key(key));
+        let mut rows: Vec<(Vec<u8>, Option<i64>)> = stale.map(|key| (key, None)).collect();
+        rows.extend(std::mem::take(&mut keys).into_iter().map(|(key, bytes)| (key, Some(bytes))));
+        let first = || Transaction::new().require_absent(StoreTable::Files, usage_key(""));
+        for page in rows.chunks(MAX_PAGE_ROWS) {
+            let batch = page.iter().fold(first(), |batch, (key, bytes)| match bytes {
+                Some(bytes) => batch.put(StoreTable::Files, key.as_slice(), counter_row(*bytes)),
+                None => batch.delete(StoreTable::Files, key.as_slice()),
+            });
+            if !self.apply_first(batch)? {
+                return Ok(());
+            }
+        }
+        self.apply_first(first().put(StoreTable::Files, usage_key(""), counter_row(all))).map(drop)
+    }
+
+    /// Applies a step of the count; returns false if another process has completed it.
+    fn apply_first(&self, batch: Transaction) -> Result<bool, StoreError> {
+        match self.store.apply(batch) {
+            Err(StoreError::Guard { .. }) => Ok(false),
+            applied => applied.map(|()| true),
+        }
+    }
+
+    /// Returns the keys of the counters of all keys.
+    fn usage_keys(&self) -> Result<Vec<Vec<u8>>, StoreError> {
+        let (mut keys, mut after) = (Vec::new(), usage_key(""));
+        loop {
+            let page = self.store.scan(StoreTable::Files, USAGE_PREFIX, Some(&after), MAX_PAGE_ROWS)?;
+            keys.extend(page.rows.into_iter().map(|row| row.key));
+            match keys.last() {
+                Some(last) if page.more => after.clone_from(last),
+                _ => return Ok(keys),
+            }
+        }
+    }
+
+    /// Marks the counters as incomplete, because the process counts in memory.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::apply`].
+    pub fn forget_usage(&self) -> Result<(), StoreError> {
+        match self.store.get(StoreTable::Files, &usage_key(""))? {
+            Some(_) => self.store.apply(Transaction::new().delete(StoreTable::Files, usage_key(""))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn usage_key(key: &str) -> Vec<u8> {
+    [USAGE_PREFIX, key.as_bytes()].concat()
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}

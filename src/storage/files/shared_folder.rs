@@ -1,0 +1,162 @@
+//! Files of a fleet: several gateways use one store of records and one folder of contents. Used bytes are counters in the
+//! store, and contents without a record are deleted by one gateway, once they are too old to be of an upload.
+
+use super::{FILE_ID_PREFIX, FileContents, FileError, FileManager, FileOwner, UPLOAD_FOLDER};
+use crate::config::settings;
+use crate::storage::files::quota::{QuotaExceeded, QuotaLimits, QuotaReservation};
+use crate::storage::object_id;
+use crate::telemetry::log;
+use parking_lot::Mutex;
+use penstock_storage::files::{CountedInsertion, FileRecord, FileStore, UsedBytes};
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Age from which contents without a record are leftovers: no upload is silent for that long.
+pub const LEFTOVER_AGE: Duration = Duration::from_secs(3_600);
+/// File whose modification time is the present time of the folder's file server.
+const PROBE_FILE: &str = ".time";
+/// Longest wait for the gateway that creates the folder: an NFS client may not see a new file for half a minute.
+const FOLDER_ID_WAIT: Duration = Duration::from_secs(35);
+/// Bytes per read of a copy.
+const COPY_SIZE: usize = 1 << 20;
+
+/// State of the files of a fleet.
+#[derive(Debug, Default)]
+pub(super) struct SharedFolder {
+    /// Leftovers of the last sweep, which the next one deletes if they still have no record.
+    suspects: Mutex<HashSet<PathBuf>>,
+}
+
+impl FileManager {
+    /// Opens or creates the folder of a fleet. Leftovers of crashes are deleted by [`FileManager::delete_old_leftovers`].
+    ///
+    /// # Errors
+    /// Returns a sentence for the operator if the folder or the store cannot be used.
+    pub fn open_shared(settings: &settings::FileSettings, store: FileStore) -> Result<Self, String> {
+        let open_bucket = Self::bucket_opener(settings, &store);
+        let files = Self::create_folder(settings, store, Some(SharedFolder::default()), open_bucket)?;
+        if files.bucket.is_none() {
+            files.check_folder(FOLDER_ID_WAIT)?;
+        }
+        let counted = files.store.count_usage();
+        counted.map_err(|error| format!("The used bytes of files cannot be counted: {error}."))?;
+        Ok(files)
+    }
+
+    /// Returns a reservation for an upload of this key, beside the bytes that the store has counted.
+    pub(super) fn reservation(&self, key: &str) -> Result<QuotaReservation, FileError> {
+        let reservation = QuotaReservation::new(self.quota.clone(), key);
+        match &self.shared {
+            None => Ok(reservation),
+            Some(_) => Ok(reservation.with_counted(self.store.used_bytes(key)?)),
+        }
+    }
+
+    /// Adds a record; of a fleet, if the limits still hold with what other gateways added meanwhile.
+    pub(super) fn insert_record(&self, record: &FileRecord, limits: QuotaLimits) -> Result<(), FileError> {
+        if self.shared.is_none() {
+            return Ok(self.store.add(record)?);
+        }
+        match self.store.add_counted(record, UsedBytes { all: limits.all, key: limits.key })? {
+            CountedInsertion::Added => Ok(()),
+            CountedInsertion::AllExceeded => Err(FileError::Quota(QuotaExceeded::Gateway)),
+            CountedInsertion::KeyExceeded => Err(FileError::Quota(QuotaExceeded::Key(limits.key))),
+        }
+    }
+
+    /// Copies the committed results of a batch to a new file, whose record the caller commits in place of the other.
+    ///
+    /// # Errors
+    /// Returns `InvalidData` if results are damaged, and any I/O error; nothing of the copy remains then.
+    pub fn copy_output(&self, record: &FileRecord, now: Duration) -> io::Result<FileRecord> {
+        let results = self.contents(record)?;
+        let owner = FileOwner { key: &record.key, account: &record.account };
+        let url = record.url.as_deref().unwrap_or_default();
+        let fresh = self.new_output(owner, record.filename.clone(), url, now)?;
+        let copied = self.append_copy(&results, &fresh);
+        if copied.is_err() {
+            self.delete_contents(&fresh);
+        }
+        copied
+    }
+
+    fn append_copy(&self, results: &FileContents, fresh: &FileRecord) -> io::Result<FileRecord> {
+        let mut output = self.open_output(fresh)?;
+        while output.len() < results.len() {
+            output.append(&results.read(output.len(), COPY_SIZE)?)?;
+        }
+        output.sync()?;
+        Ok(output.updated_record(fresh))
+    }
+
+    /// Bytes of all files; blocks.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        match &self.shared {
+            None => self.quota.used_bytes(),
+            Some(_) => self.store.used_bytes("").map(|used| used.all).unwrap_or_default(),
+        }
+    }
+
+    /// Deletes uploads and contents of the shared folder that have had no record and no write for `age`, as seen by this
+    /// call and by the one before: a record may be committed late after an outage of the database. For one gateway of a
+    /// fleet. Returns the number of deleted files; blocks.
+    ///
+    /// # Errors
+    /// Returns any I/O error, and the store's error as text.
+    pub fn delete_old_leftovers(&self, age: Duration) -> io::Result<u64> {
+        let Some(shared) = &self.shared else { return Ok(0) };
+        let mut suspects = shared.suspects.lock();
+        let before = std::mem::take(&mut *suspects);
+        let now = self.server_time()?;
+        let is_old = |path: &Path| match fs::metadata(path).and_then(|file| file.modified()) {
+            Ok(modified) => now.duration_since(modified).is_ok_and(|since| since >= age),
+            // Deleted or renamed meanwhile.
+            Err(_) => false,
+        };
+        let mut deleted = 0;
+        for path in self.contents_without_record()?.into_iter().filter(|path| is_old(path)) {
+            if before.contains(&path) {
+                fs::remove_file(&path)?;
+                deleted += 1;
+            } else {
+                suspects.insert(path);
+            }
+        }
+        drop(suspects);
+        if deleted > 0 {
+            log::event(log::info(), "files_swept", &[("leftovers", &deleted.to_string())]);
+        }
+        Ok(deleted)
+    }
+
+    /// Returns the time of the file server, since the clocks of gateways may differ.
+    fn server_time(&self) -> io::Result<SystemTime> {
+        let path = self.folder.join(PROBE_FILE);
+        let probe = File::create(&path)?;
+        // An empty file that is truncated keeps its time.
+        io::Write::write_all(&mut &probe, b".")?;
+        probe.sync_all()?;
+        probe.metadata()?.modified()
+    }
+
+    /// Returns the paths of incomplete uploads and of contents without a record.
+    fn contents_without_record(&self) -> io::Result<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(self.folder.join(UPLOAD_FOLDER))? {
+            paths.push(entry?.path());
+        }
+        let mut ids = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let name = entry?.file_name().into_string();
+            ids.extend(name.into_iter().filter(|name| object_id::is_valid(FILE_ID_PREFIX, name)));
+        }
+        let missing = self.store.are_missing(&ids).map_err(|error| io::Error::other(error.to_string()))?;
+        let gone = ids.iter().zip(missing).filter(|(_, missing)| *missing);
+        paths.extend(gone.map(|(id, _)| self.folder.join(id)));
+        Ok(paths)
+    }
+}
