@@ -5,6 +5,7 @@ use super::backups;
 use crate::http::buffer_pool;
 use crate::state::AppState;
 use crate::state::latency_records::{self, FlushExtent};
+use crate::storage::files::LEFTOVER_AGE;
 use crate::telemetry::log;
 use crate::time::clock::{self, ClockAdjustment, SteadyClock};
 use crate::upstream::provider_state::resolve_all;
@@ -27,6 +28,8 @@ const IMAGE_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 const CONNECTION_SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval of the deletion of expired files.
 const FILE_SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+/// Interval of the deletion of leftovers in the shared folder of a fleet.
+const LEFTOVER_INTERVAL: Duration = Duration::from_secs(600);
 /// Interval of the check whether a backup is due.
 const EXPORT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of the measurement of stored sizes.
@@ -43,6 +46,31 @@ const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts all background tasks.
 pub fn start(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
+    let mut tasks = start_sweeps(app, stop);
+    tasks.extend(start_others(app, stop));
+    tasks
+}
+
+/// Starts the deletion of stored data that has expired or was left behind. What all gateways of a fleet share is deleted by
+/// one of them.
+fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
+    vec![
+        spawn_periodic(FILE_SWEEP_INTERVAL, stop, app, |app| async move {
+            if !app.is_store_handed_over() {
+                sweep_files(&app).await;
+                delete_expired_responses(&app).await;
+            }
+        }),
+        spawn_periodic(LEFTOVER_INTERVAL, stop, app, |app| async move {
+            let fleet = &app.stores.fleet;
+            if fleet.is_shared() && fleet.is_leader() && !app.is_store_handed_over() {
+                delete_old_leftovers(&app).await;
+            }
+        }),
+    ]
+}
+
+fn start_others(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     vec![
         spawn_periodic(RESOLVE_INTERVAL, stop, app, |app| async move { resolve_changed(&app).await }),
         spawn_periodic(FLUSH_INTERVAL, stop, app, |app| async move {
@@ -71,12 +99,6 @@ pub fn start(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandl
         }),
         spawn_periodic(buffer_pool::MAX_IDLE, stop, app, |app| async move {
             app.buffer_pool.drop_idle(Instant::now())
-        }),
-        spawn_periodic(FILE_SWEEP_INTERVAL, stop, app, |app| async move {
-            if !app.is_store_handed_over() {
-                sweep_files(&app).await;
-                delete_expired_responses(&app).await;
-            }
         }),
         spawn_periodic(STORE_CHECK_INTERVAL, stop, app, {
             let is_logged = Arc::new(AtomicBool::new(false));
@@ -138,9 +160,11 @@ fn follow_clock(clock: SteadyClock) {
     }
 }
 
-/// Deletes expired files, and leftovers in their bucket.
+/// Deletes expired files, on one gateway of a fleet, and leftovers in their bucket.
 async fn sweep_files(app: &Arc<AppState>) {
-    delete_expired_files(app).await;
+    if app.stores.fleet.is_leader() {
+        delete_expired_files(app).await;
+    }
     sweep_bucket(app).await;
 }
 
@@ -172,6 +196,15 @@ async fn sweep_bucket(app: &Arc<AppState>) {
         Ok(Ok(swept)) => log::event(log::info(), "bucket_swept", &[("leftovers", &swept.to_string())]),
         // An outage is a metric, and the next sweep continues.
         Ok(Err(_)) => log::event(log::warn(), "bucket_not_swept", &[]),
+    }
+}
+
+/// Deletes contents of files that no gateway of the fleet has recorded.
+async fn delete_old_leftovers(app: &AppState) {
+    let files = app.files.clone();
+    let swept = tokio::task::spawn_blocking(move || files.delete_old_leftovers(LEFTOVER_AGE)).await;
+    if let Ok(Err(error)) = swept {
+        log::event(log::error(), "files_not_swept", &[("why", &error.to_string())]);
     }
 }
 

@@ -11,7 +11,11 @@ use std::time::{Duration, Instant};
 pub async fn export_if_due(app: &Arc<AppState>) {
     let now = app.clock.unix_seconds();
     let every = app.live().settings.exports.every;
-    if app.is_draining() || !every.is_some_and(|every| app.backup_schedule.is_due(now, every)) {
+    // One gateway of a fleet makes the archives.
+    if app.is_draining()
+        || !app.stores.fleet.is_leader()
+        || !every.is_some_and(|every| app.backup_schedule.is_due(now, every))
+    {
         return;
     }
     let (begun, own) = (Instant::now(), app.clone());

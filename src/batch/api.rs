@@ -3,6 +3,7 @@
 
 use super::context::BatchContext;
 use super::errors::{batch_not_found, input_not_found, insert_refusal, not_writable, too_many_batches};
+use super::runner::BatchStart;
 use super::{BATCH_ID_PREFIX, BatchCommand, BatchManager, DELETION_GUARD, END_TIMEOUT, api_object};
 use crate::auth::key_cache::Principal;
 use crate::storage::files::run_blocking;
@@ -10,7 +11,7 @@ use crate::storage::object_id;
 use crate::telemetry::log;
 use penstock_batch::create_request::CreateBatchRequest;
 use penstock_core::{ApiError, ErrorCode};
-use penstock_storage::batches::{BatchPage, BatchRecord, BatchState};
+use penstock_storage::batches::{BatchPage, BatchRecord, BatchState, EndRequest};
 use penstock_storage::files::FileStore;
 use penstock_storage::{StoreError, StoreHealth, StoreTable, Transaction};
 use std::sync::Arc;
@@ -44,10 +45,15 @@ impl BatchManager {
             state: BatchState::Validating,
             ..BatchRecord::default()
         };
+        let most = context.live().settings.batches.open;
+        if batches.fleet.is_shared() {
+            let record = Self::insert_in_fleet(context, record, most).await?;
+            log_creation(&record);
+            return Ok(record);
+        }
         // Registered before the insert, so that a concurrent deletion of the input finds the batch,
         // or the batch finds it.
-        let most = context.live().settings.batches.open;
-        let (told, seen) = batches.register(&record, most).ok_or_else(|| too_many_batches(most))?;
+        let (told, seen) = batches.register(&record, most, None).ok_or_else(|| too_many_batches(most))?;
         if batches.is_deleting(&record.input) {
             batches.unregister(&record.id);
             return Err(input_not_found());
@@ -60,12 +66,8 @@ impl BatchManager {
             batches.unregister(&record.id);
             return Err(refusal);
         }
-        log::event(
-            log::info(),
-            "batch_created",
-            &[("batch", &record.id), ("key", &record.key), ("endpoint", &record.endpoint)],
-        );
-        batches.spawn_batch(context, record.clone(), told, seen);
+        log_creation(&record);
+        batches.spawn_batch(context, BatchStart { record: record.clone(), claim: None }, told, seen);
         Ok(Arc::new(record))
     }
 
@@ -145,6 +147,13 @@ impl BatchManager {
                 Err(_) => return Err(not_writable()),
             };
         }
+        // Another gateway runs it, or has just taken it over.
+        if !record.state.is_final()
+            && self.fleet.is_shared()
+            && let Some(last) = self.request_end(id, EndRequest::Cancelled).await?
+        {
+            record = Arc::new(last);
+        }
         match record.state {
             BatchState::Cancelled => Ok(record),
             BatchState::Completed | BatchState::Failed => {
@@ -155,4 +164,9 @@ impl BatchManager {
             _ => Err(not_writable()),
         }
     }
+}
+
+fn log_creation(record: &BatchRecord) {
+    let members = [("batch", &*record.id), ("key", &*record.key), ("endpoint", &*record.endpoint)];
+    log::event(log::info(), "batch_created", &members);
 }

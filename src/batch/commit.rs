@@ -11,7 +11,7 @@ use penstock_batch::state::EndReason;
 use penstock_core::TokenUsage;
 use penstock_storage::batches::{self, BatchError};
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};
-use penstock_storage::ledger::RowWrite;
+use penstock_storage::ledger::{CounterChange, RowWrite};
 use penstock_storage::{StoreError, Transaction, TransactionOp};
 use std::io;
 use std::sync::Arc;
@@ -49,12 +49,26 @@ pub(super) struct GroupOutcome {
     written: io::Result<OutputUpdate>,
 }
 
+#[derive(Default)]
 struct OutputUpdate {
     output: Option<OutputFile>,
     /// Record of the file for the next commit; `None` if nothing was ever written.
     results: Option<FileRecord>,
     /// True if the file is new.
     is_new: bool,
+    /// File of a former holder of the batch that the new file replaces.
+    replaced: Option<FileRecord>,
+}
+
+/// End of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommitEnd {
+    /// Commit that is durable.
+    Durable,
+    /// Commit that was refused, because another gateway of the fleet has claimed the batch.
+    ClaimLost,
+    /// Commit that will never be written.
+    Failed,
 }
 
 impl BatchRunner {
@@ -77,6 +91,7 @@ impl BatchRunner {
             results: self.files.output_record.clone(),
             output_id: self.record.output.clone(),
             damaged: self.shutdown.reason == Some(EndReason::OutputDamaged),
+            is_shared: self.is_output_shared(),
             key: self.record.key.clone(),
             account: self.record.account.clone(),
             name: format!("{}_output.jsonl", self.record.id),
@@ -93,7 +108,7 @@ impl BatchRunner {
     /// Commits a group that is on the disk, or schedules it for another try if the write failed.
     pub(super) fn on_written(&mut self, wrote: GroupOutcome) {
         let GroupOutcome { group, written } = wrote;
-        let OutputUpdate { output, results, is_new: fresh } = match written {
+        let OutputUpdate { output, results, is_new: fresh, replaced } = match written {
             Ok(written) => written,
             Err(error) => return self.requeue_group(group, &error),
         };
@@ -121,17 +136,21 @@ impl BatchRunner {
         if seal && let Some(why) = self.shutdown.reason {
             self.mark_ended(why, now);
         }
-        let mut rows = Vec::with_capacity(6);
+        let (mut rows, mut counters) = (Vec::with_capacity(8), Vec::new());
         if let Some(mut results) = results {
             results.lines = self.lifecycle.counts.finished();
             let before = self.record.output_bytes;
-            self.app.files.add_bytes(&self.record.key, results.bytes.saturating_sub(before));
+            counters = self.app.files.add_bytes(&self.record.key, results.bytes.saturating_sub(before));
             self.record.output = Some(results.id.clone());
             self.record.output_bytes = results.bytes;
             rows.extend(output_rows(&results, fresh));
             self.files.output_record = Some(results);
         }
-        self.commit_rows(ends, rows);
+        if let Some(replaced) = replaced {
+            rows.extend(written_rows(&FileStore::remove_operations(&replaced)));
+            self.files.replaced = Some(replaced);
+        }
+        self.commit_rows(ends, rows, counters);
     }
 
     fn mark_ended(&mut self, why: EndReason, now: u64) {
@@ -147,7 +166,7 @@ impl BatchRunner {
     /// Commits the batch record alone.
     pub(super) fn commit_record(&mut self) {
         self.disk.writing = true;
-        self.commit_rows(Vec::new(), Vec::new());
+        self.commit_rows(Vec::new(), Vec::new(), Vec::new());
     }
 
     /// Ends the reservation of a line that has no result.
@@ -158,42 +177,29 @@ impl BatchRunner {
         }
     }
 
-    fn commit_rows(&mut self, ends: Vec<HoldEnd>, mut rows: Vec<RowWrite>) {
+    fn commit_rows(&mut self, ends: Vec<HoldEnd>, mut rows: Vec<RowWrite>, counters: Vec<CounterChange>) {
         api_object::store_lifecycle(&mut self.record, &self.lifecycle);
         let others = rows.len();
         match batches::record_rows(&self.record, Some(self.completed.bytes())) {
             Ok(own) => rows.extend(own),
             Err(error) => return self.commit_failed(&error.to_string()),
         }
-        match self.app.ledger.record_outcomes(ends, rows) {
-            Ok(ticket) => self.await_commit(ticket),
-            Err(CommitTooLarge(ends, mut rows)) => {
-                rows.truncate(others);
-                self.commit_reduced(ends, rows);
-            }
+        if let Err(CommitTooLarge(ends, mut rows)) = self.record(ends, rows, counters.clone()) {
+            rows.truncate(others);
+            self.commit_reduced(ends, rows, counters);
         }
-    }
-
-    fn await_commit(&self, ticket: u64) {
-        let (context, tell) = (self.app.clone(), self.events.clone());
-        tokio::spawn(async move {
-            let kept = context.ledger.wait_durable(ticket).await;
-            drop(context);
-            tell.send(BatchEvent::Committed(kept)).ok();
-        });
     }
 
     /// Commits after a record that exceeds the size of a commit, which should not happen. All charges are written,
     /// and the batch ends without its metadata.
-    fn commit_reduced(&mut self, ends: Vec<HoldEnd>, mut rows: Vec<RowWrite>) {
+    fn commit_reduced(&mut self, ends: Vec<HoldEnd>, mut rows: Vec<RowWrite>, counters: Vec<CounterChange>) {
         log::event(log::error(), "batch_too_large", &[("batch", &self.record.id)]);
         self.record.model = None;
         self.record.metadata.clear();
         rows.retain(RowWrite::is_within_limits);
         rows.extend(batches::record_rows(&self.record, Some(self.completed.bytes())).unwrap_or_default());
-        match self.app.ledger.record_outcomes(ends, rows) {
-            Ok(ticket) => self.await_commit(ticket),
-            Err(_) => return self.commit_failed("more than one commit can hold"),
+        if self.record(ends, rows, counters).is_err() {
+            return self.commit_failed("more than one commit can hold");
         }
         self.end_with(EndReason::Invalid);
     }
@@ -201,7 +207,7 @@ impl BatchRunner {
     /// Reports a failed commit. The next start continues from the last successful one.
     fn commit_failed(&self, why: &str) {
         log::event(log::error(), "batch_not_kept", &[("batch", &self.record.id), ("why", why)]);
-        self.events.send(BatchEvent::Committed(false)).ok();
+        self.events.send(BatchEvent::Committed(CommitEnd::Failed)).ok();
     }
 
     /// Queues a group again after a disk error; no new line starts until it is written.
@@ -243,6 +249,8 @@ struct ResultWriteJob {
     output_id: Option<String>,
     /// True if the file must not be changed.
     damaged: bool,
+    /// True if a former holder of the batch may still write to the file, which is therefore replaced by a copy.
+    is_shared: bool,
     key: String,
     account: String,
     name: String,
@@ -253,7 +261,7 @@ struct ResultWriteJob {
 impl ResultWriteJob {
     /// Writes and syncs the group. Blocks.
     fn write(self, files: &Arc<FileManager>, group: &ResultGroup) -> io::Result<OutputUpdate> {
-        let nothing = || Ok(OutputUpdate { output: None, results: None, is_new: false });
+        let nothing = || Ok(OutputUpdate::default());
         if self.damaged {
             let known = self.output_id.and_then(|id| files.store().get(&id).ok().flatten());
             let results = known.map(|record| FileRecord {
@@ -262,7 +270,7 @@ impl ResultWriteJob {
                 status_details: Some(EndReason::OutputDamaged.sentence().to_owned()),
                 ..record
             });
-            return Ok(OutputUpdate { output: None, results, is_new: false });
+            return Ok(OutputUpdate { results, ..OutputUpdate::default() });
         }
         let known = match (self.results, self.output_id) {
             (None, Some(id)) => {
@@ -270,7 +278,9 @@ impl ResultWriteJob {
             }
             (results, _) => results,
         };
+        let replaced = known.as_ref().filter(|_| self.is_shared).cloned();
         let (record, fresh) = match known {
+            Some(record) if self.is_shared => (files.copy_output(&record, self.now)?, true),
             Some(record) => (record, false),
             None if group.bytes.is_empty() => return nothing(),
             None => {
@@ -284,7 +294,7 @@ impl ResultWriteJob {
             std::fs::remove_file(files.path(&record.id)).ok();
         }
         let (output, results) = written?;
-        Ok(OutputUpdate { output, results: Some(results), is_new: fresh })
+        Ok(OutputUpdate { output, results: Some(results), is_new: fresh, replaced })
     }
 }
 
@@ -319,8 +329,12 @@ fn output_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
             .collect();
     }
     let steps: Result<Transaction, StoreError> = FileStore::insert_operations(results);
-    let operations = steps.iter().flat_map(Transaction::operations);
-    // The ID is new, so the precondition against an existing file is not needed.
+    steps.iter().flat_map(written_rows).collect()
+}
+
+/// Rows that a transaction writes, without its preconditions: the file is new, or no other gateway changes it.
+fn written_rows(transaction: &Transaction) -> Vec<RowWrite> {
+    let operations = transaction.operations().iter();
     let rows = operations.filter_map(|operation| match &operation.op {
         TransactionOp::Put(value) => Some((operation, Some(value.clone()))),
         TransactionOp::Delete => Some((operation, None)),

@@ -12,6 +12,9 @@ use tokio::time::{Instant, timeout};
 #[async_trait]
 impl FileUsers for BatchManager {
     fn is_in_use(&self, id: &str) -> bool {
+        if self.fleet.is_shared() {
+            return self.is_in_use_in_fleet(id);
+        }
         // At the start and during a handover the running batches are not all known.
         if !self.resumed.load(Ordering::Acquire) || *self.stop.borrow() {
             return true;
@@ -23,6 +26,9 @@ impl FileUsers for BatchManager {
     }
 
     async fn end_users(&self, id: &str) -> Result<(), ApiError> {
+        if self.fleet.is_shared() {
+            return self.end_users_in_fleet(id).await;
+        }
         {
             let mut deleting = self.deleting.lock();
             deleting.retain(|_, since| since.elapsed() < DELETION_GUARD);
@@ -42,6 +48,12 @@ impl FileUsers for BatchManager {
         }
         Ok(())
     }
+
+    async fn end_late_users(&self, id: &str) {
+        if self.fleet.is_shared() {
+            self.request_end_of_users(id).await.ok();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -49,6 +61,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::config::settings;
+    use crate::fleet::FleetMember;
     use crate::storage::files::{ExpiryCheck, FileManager, FileOwner};
     use penstock_storage::files::{FileRecord, FileStatus, FileStore};
     use penstock_storage::open_in_memory;
@@ -68,7 +81,7 @@ mod tests {
             store: None,
         };
         let files = FileManager::open(&settings, FileStore::new(store.clone()), false).unwrap();
-        let batches = Arc::new(BatchManager::new(store.clone()));
+        let batches = Arc::new(BatchManager::new(store.clone(), FleetMember::alone()));
         files.set_users(batches.clone());
         let owner = FileOwner { key: "k", account: "a" };
         let old = || {

@@ -26,7 +26,8 @@ impl BatchRunner {
             && !self.pause.blocked
             // While the disk rejects results, no line starts.
             && (self.disk.failures == 0 || self.pending.lines.is_empty())
-            && !self.app.ledger.is_failing();
+            && !self.app.ledger.is_failing()
+            && self.app.batches.holds_claims();
         while due && self.funds.may_start() && self.has_capacity() {
             let Some(asked) = self.next_line() else { break };
             let most = self.app.live().settings.batches.concurrency;

@@ -6,15 +6,20 @@
 //! ```
 //! Each open batch is a task that owns its row; others send it commands. Clients see the last committed state of a
 //! batch. After a crash the next start continues from there: a line has one result and one charge, and only lines
-//! that were in flight are sent again.
+//! that were in flight are sent again. In a fleet, each batch is claimed by one gateway (`claims.rs`).
 
 mod api;
 pub mod api_object;
 mod carbon_schedule;
+mod claimed_commit;
+mod claims;
 mod commit;
 mod context;
 mod errors;
 mod file_references;
+mod fleet_requests;
+#[cfg(test)]
+mod fleet_tests;
 mod funds_backoff;
 mod input;
 mod large_lines;
@@ -31,13 +36,16 @@ mod stats;
 pub use context::{BatchContext, LineAsk, LineDone, LineExecutor};
 pub use errors::input_not_found;
 
+use crate::fleet::FleetMember;
 use crate::net::executor::WorkerThreads;
 use crate::telemetry::log;
+use claims::ClaimWatch;
 use large_lines::LargeLineMemory;
 use memory_budget::{MemoryBudget, MemoryBudgets};
 use parking_lot::Mutex;
 use penstock_storage::Store;
-use penstock_storage::batches::{BatchRecord, BatchStore};
+use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, EndRequest};
+use runner::BatchStart;
 use scheduler::FairScheduler;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,6 +70,10 @@ enum BatchCommand {
     Cancel(oneshot::Sender<Arc<BatchRecord>>),
     /// Deletion of the input file.
     InputDeleted(oneshot::Sender<Arc<BatchRecord>>),
+    /// Request of another gateway of the fleet.
+    End(EndRequest),
+    /// Claim that another gateway has taken.
+    ClaimLost,
 }
 
 /// Command receiver and state publisher of a running batch.
@@ -75,12 +87,16 @@ struct RunningBatch {
     published: watch::Receiver<Arc<BatchRecord>>,
     /// True if the batch starts no lines for now and holds no memory.
     parked: bool,
+    /// Claim of this process; `None` if no other process may run the batch.
+    claim: Option<BatchClaim>,
 }
 
 /// All batches of the gateway.
 pub struct BatchManager {
     store: BatchStore,
     backend: Arc<dyn Store>,
+    fleet: Arc<FleetMember>,
+    claims: ClaimWatch,
     running: Mutex<HashMap<Box<str>, RunningBatch>>,
     /// Input files that are being deleted, with the start time of the deletion.
     deleting: Mutex<HashMap<Box<str>, Instant>>,
@@ -99,12 +115,14 @@ pub struct BatchManager {
 }
 
 impl BatchManager {
-    /// Returns the batches of a store; none runs yet.
+    /// Returns the batches of a store that the members of `fleet` share; none runs yet.
     #[must_use]
-    pub fn new(backend: Arc<dyn Store>) -> Self {
+    pub fn new(backend: Arc<dyn Store>, fleet: Arc<FleetMember>) -> Self {
         Self {
             store: BatchStore::new(backend.clone()),
             backend,
+            fleet,
+            claims: ClaimWatch::default(),
             running: Mutex::default(),
             deleting: Mutex::default(),
             scheduler: FairScheduler::default(),
@@ -123,22 +141,34 @@ impl BatchManager {
     /// # Errors
     /// Returns a sentence for the operator if the threads cannot be started or the batches cannot be read.
     pub async fn start(context: &Arc<BatchContext>) -> Result<(), String> {
+        Self::start_threads(context)?;
+        Self::resume(context).await?;
+        if context.batches.fleet.is_shared() {
+            Self::start_claims(context);
+        }
+        Ok(())
+    }
+
+    fn start_threads(context: &Arc<BatchContext>) -> Result<(), String> {
         let batches = &context.batches;
         let threads = WorkerThreads::start(context.live().settings.threads)
             .map_err(|error| format!("The threads for batches cannot be started: {error}."))?;
         *batches.threads.lock() = Some(threads);
         batches.runtime.set(Handle::current()).ok();
         batches.stop.send_replace(false);
-        Self::resume(context).await
+        Ok(())
     }
 
-    /// Resumes every batch that has not ended and is not running.
+    /// Resumes every batch that has not ended and is not running; in a fleet, those that belong to this member.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the batches cannot be read.
     pub async fn resume(context: &Arc<BatchContext>) -> Result<(), String> {
         let batches = &context.batches;
         let store = batches.store.clone();
+        if batches.fleet.is_shared() {
+            return Self::resume_claimed(context).await;
+        }
         let read = move || {
             if let Err(error) = store.build_account_index() {
                 let why = error.to_string();
@@ -153,8 +183,8 @@ impl BatchManager {
             log::event(log::info(), "batches_resumed", &[("count", &open.len().to_string())]);
         }
         for record in open {
-            if let Some((told, seen)) = batches.register(&record, usize::MAX) {
-                batches.spawn_batch(context, record, told, seen);
+            if let Some((told, seen)) = batches.register(&record, usize::MAX, None) {
+                batches.spawn_batch(context, BatchStart { record, claim: None }, told, seen);
             }
         }
         batches.resumed.store(true, Ordering::Release);
@@ -201,7 +231,12 @@ impl BatchManager {
     }
 
     /// Registers a running batch; `None` if its account already has `most` of them.
-    fn register(&self, record: &BatchRecord, most: usize) -> Option<BatchChannels> {
+    fn register(
+        &self,
+        record: &BatchRecord,
+        most: usize,
+        claim: Option<BatchClaim>,
+    ) -> Option<BatchChannels> {
         let mut all = self.running.lock();
         // Two processes that shut down may resume the same batch at the same time.
         if all.contains_key(record.id.as_str()) {
@@ -222,6 +257,7 @@ impl BatchManager {
             commands: tell,
             published: seen,
             parked: false,
+            claim,
         };
         self.budgets.add(&running.account);
         all.insert(record.id.as_str().into(), running);
@@ -231,15 +267,15 @@ impl BatchManager {
     fn spawn_batch(
         &self,
         context: &Arc<BatchContext>,
-        record: BatchRecord,
+        start: BatchStart,
         told: mpsc::UnboundedReceiver<BatchCommand>,
         seen: watch::Sender<Arc<BatchRecord>>,
     ) {
         match self.runtime.get().filter(|_| !*self.stop.borrow()) {
             Some(runtime) => {
-                runtime.spawn(runner::run_batch(context.clone(), record, told, seen));
+                runtime.spawn(runner::run_batch(context.clone(), start, told, seen));
             }
-            None => self.unregister(&record.id),
+            None => self.unregister(&start.record.id),
         }
     }
 

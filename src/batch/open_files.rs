@@ -19,12 +19,16 @@ pub(super) struct OpenedBatch {
     pub(super) done: CompletionBitmap,
 }
 
-/// Opens the files of a batch.
+/// Opens the files of a batch; without the output file if a former holder of the batch may still write to it.
 ///
 /// # Errors
 /// Returns `NotFound` if the input was deleted, `InvalidData` if it is damaged, and `UnexpectedEof` if the results
 /// are damaged. All other errors may be temporary.
-pub(super) fn open_batch(context: &BatchContext, record: &BatchRecord) -> Result<OpenedBatch> {
+pub(super) fn open_batch(
+    context: &BatchContext,
+    record: &BatchRecord,
+    is_output_shared: bool,
+) -> Result<OpenedBatch> {
     let files = &context.files;
     let file = files.store().get(&record.input).map_err(io_error)?.ok_or(Error::from(ErrorKind::NotFound))?;
     let reader = files.read_lines(&file).map_err(|error| match error.kind() {
@@ -43,6 +47,8 @@ pub(super) fn open_batch(context: &BatchContext, record: &BatchRecord) -> Result
     let lost = |_| Error::from(ErrorKind::UnexpectedEof);
     let output = match &record.output {
         None => None,
+        // Copied with the first results.
+        Some(_) if is_output_shared => None,
         Some(id) => {
             let results = files.store().get(id).map_err(io_error)?.ok_or(()).map_err(lost)?;
             let output = files.open_output(&results).map_err(|error| match error.kind() {

@@ -19,8 +19,9 @@ impl BatchRunner {
         if self.files.input.is_none() && !self.disk.reading {
             self.disk.reading = true;
             let (context, record, tell) = (self.app.clone(), self.record.clone(), self.events.clone());
+            let is_output_shared = self.is_output_shared();
             tokio::task::spawn_blocking(move || {
-                let opened = open_files::open_batch(&context, &record);
+                let opened = open_files::open_batch(&context, &record, is_output_shared);
                 // Dropped before the event is sent: after the batch has ended, no task of it holds the shared state.
                 drop(context);
                 tell.send(match opened {

@@ -1,7 +1,8 @@
 //! Runner of one batch: prefetches lines, sends them as run permits allow, and commits their results in groups. All
 //! results arrive as events on one channel, so that they are handled in one place and in order.
 
-use super::commit::{GroupOutcome, ResultGroup};
+use super::claims::HeldClaim;
+use super::commit::{CommitEnd, GroupOutcome, ResultGroup};
 use super::context::BatchContext;
 use super::context::LineDone;
 use super::funds_backoff::FundsBackoff;
@@ -19,7 +20,7 @@ use penstock_batch::completion_bitmap::CompletionBitmap;
 use penstock_batch::jsonl::BATCH_PATHS;
 use penstock_batch::state::{BatchLifecycle, EndReason, LifecycleState};
 use penstock_storage::StoreHealth;
-use penstock_storage::batches::BatchRecord;
+use penstock_storage::batches::{BatchRecord, EndRequest};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,8 +44,15 @@ pub(super) enum BatchEvent {
     LineEnded(PendingLine, RunPermit, Option<Box<LineDone>>),
     /// A group was written.
     GroupWritten(Box<GroupOutcome>),
-    /// A commit is durable (true) or failed for good (false).
-    Committed(bool),
+    /// A commit has ended.
+    Committed(CommitEnd),
+}
+
+/// Batch to run.
+pub(super) struct BatchStart {
+    pub(super) record: BatchRecord,
+    /// Claim of this member of a fleet; `None` if no other process may run the batch.
+    pub(super) claim: Option<HeldClaim>,
 }
 
 /// Running batch.
@@ -52,6 +60,8 @@ pub(super) struct BatchRunner {
     pub(super) app: Arc<BatchContext>,
     /// Record for the next commit; clients see the last committed one.
     pub(super) record: BatchRecord,
+    /// Claim that each commit requires, in a fleet.
+    pub(super) claim: Option<HeldClaim>,
     pub(super) lifecycle: BatchLifecycle,
     pub(super) completed: CompletionBitmap,
     pub(super) path: Option<&'static str>,
@@ -76,13 +86,13 @@ pub(super) struct BatchRunner {
 /// Runs a batch until it has ended or the gateway stops.
 pub(super) async fn run_batch(
     context: Arc<BatchContext>,
-    record: BatchRecord,
+    start: BatchStart,
     mut tells: mpsc::UnboundedReceiver<BatchCommand>,
     seen: watch::Sender<Arc<BatchRecord>>,
 ) {
     let mut stop = context.batches.stop_signal();
     let (tell, mut events) = mpsc::unbounded_channel();
-    let mut work = BatchRunner::new(context, record, tell, seen);
+    let mut work = BatchRunner::new(context, start, tell, seen);
     let mut look = Instant::now();
     while !work.is_done() {
         work.run_step();
@@ -105,6 +115,7 @@ pub(super) async fn run_batch(
             look = Instant::now() + TICK;
         }
     }
+    work.release_claim().await;
     let BatchRunner { app: context, record, .. } = work;
     context.batches.unregister(&record.id);
 }
@@ -112,7 +123,7 @@ pub(super) async fn run_batch(
 impl BatchRunner {
     fn new(
         app: Arc<BatchContext>,
-        record: BatchRecord,
+        BatchStart { record, claim }: BatchStart,
         events: mpsc::UnboundedSender<BatchEvent>,
         seen: watch::Sender<Arc<BatchRecord>>,
     ) -> Self {
@@ -126,6 +137,7 @@ impl BatchRunner {
             scheduler_entry,
             app,
             record,
+            claim,
             completed: CompletionBitmap::default(),
             files: OpenFiles::default(),
             prefetched: PrefetchedLines::default(),
@@ -195,8 +207,9 @@ impl BatchRunner {
             }
             BatchEvent::LineEnded(asked, turn, done) => self.on_line_done(asked, turn, done),
             BatchEvent::GroupWritten(wrote) => self.on_written(*wrote),
-            BatchEvent::Committed(true) => self.on_committed(),
-            BatchEvent::Committed(false) => self.shutdown.done = true,
+            BatchEvent::Committed(CommitEnd::Durable) => self.on_committed(),
+            BatchEvent::Committed(CommitEnd::ClaimLost) => self.on_claim_lost(),
+            BatchEvent::Committed(CommitEnd::Failed) => self.shutdown.done = true,
         }
     }
 
@@ -253,6 +266,9 @@ impl BatchRunner {
         let (why, asker) = match told {
             BatchCommand::Cancel(asker) => (EndReason::Cancelled, asker),
             BatchCommand::InputDeleted(asker) => (EndReason::InputDeleted, asker),
+            BatchCommand::End(EndRequest::Cancelled) => return self.end_with(EndReason::Cancelled),
+            BatchCommand::End(EndRequest::InputDeleted) => return self.end_with(EndReason::InputDeleted),
+            BatchCommand::ClaimLost => return self.on_claim_lost(),
         };
         self.watchers.end_waiters.push(asker);
         self.end_with(why);
@@ -298,6 +314,10 @@ impl BatchRunner {
     fn on_committed(&mut self) {
         self.disk.writing = false;
         self.committing.clear();
+        if let Some(replaced) = self.files.replaced.take() {
+            let files = self.app.files.clone();
+            tokio::task::spawn_blocking(move || files.remove_contents(&replaced));
+        }
         let record = Arc::new(self.record.clone());
         self.watchers.published.send_replace(record.clone());
         if self.lifecycle.state.is_final() {

@@ -20,6 +20,8 @@ pub(super) struct OpenFiles {
     pub(super) output: Option<OutputFile>,
     /// Record of the output file as last committed.
     pub(super) output_record: Option<FileRecord>,
+    /// File that the output file replaces with the current commit.
+    pub(super) replaced: Option<FileRecord>,
 }
 
 /// Lines that were prefetched.

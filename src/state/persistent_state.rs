@@ -48,9 +48,15 @@ impl PersistentState {
                 (ledger, InheritedHolds::default())
             }
         };
-        let files = FileManager::open(&settings.files, FileStore::new(stores.store.clone()), taken_over)?;
-        let responses = ResponseStore::open(&settings.storage.path, &stores.pepper, taken_over)?;
-        let batches = Arc::new(BatchManager::new(stores.store.clone()));
+        let records = FileStore::new(stores.store.clone());
+        let files = match stores.fleet.is_shared() {
+            true => FileManager::open_shared(&settings.files, records)?,
+            false => FileManager::open(&settings.files, records, taken_over)?,
+        };
+        // Another process may be writing responses.
+        let is_used = taken_over || stores.fleet.is_shared();
+        let responses = ResponseStore::open(&settings.storage.path, &stores.pepper, is_used)?;
+        let batches = Arc::new(BatchManager::new(stores.store.clone(), stores.fleet.clone()));
         files.set_users(batches.clone());
         let exports = Exports::open(settings, clock.unix_seconds());
         files.set_archives(exports.folder().to_owned(), rotation::remove_contents);

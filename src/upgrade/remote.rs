@@ -144,6 +144,13 @@ impl Store for HandoverStore {
         self.dispatch(|store| store.get(space, key), || StoreRequest::Get(space.tag(), key.to_vec()), row)
     }
 
+    fn get_many(&self, space: StoreTable, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        if let StoreLocation::Local(store) = &*self.0.read() {
+            return store.get_many(space, keys);
+        }
+        keys.iter().map(|key| self.get(space, key)).collect()
+    }
+
     fn scan(
         &self,
         space: StoreTable,

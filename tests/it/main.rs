@@ -64,6 +64,7 @@ mod file_permissions;
 mod files;
 mod filters;
 mod fleet;
+mod fleet_batches;
 mod footprint;
 mod full_disk;
 mod full_disk_batch;

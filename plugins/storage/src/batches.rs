@@ -6,11 +6,14 @@
 //! batches  `a/` account `\0` (!created_ms, 8 bytes BE) id   →  empty; the newest come first
 //! batches  `i/a`                                            →  empty; every batch has its `a/` row
 //! batches  `o/` id                                          →  empty; the batch is unfinished
+//! batches  `c/`, `x/` id, `n/` account                      →  coordination of a fleet, see `batches/claims.rs`
 //! lines    id                                               →  a bit for each line that has its result
 //! ```
 //!
 //! Stores of earlier versions have `k/` rows, which list the batches of a key. They are not read; [`BatchStore::build_account_index`]
 //! adds the `a/` rows.
+
+mod claims;
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -18,6 +21,8 @@ use std::sync::Arc;
 use crate::ledger::RowWrite;
 use crate::versioned_json;
 use crate::{Store, StoreError, StoreTable, Transaction};
+
+pub use claims::{BatchClaim, BatchCoordination, ClaimState, EndRequest, FleetInsertion};
 
 const WHAT: &str = "a batch";
 
@@ -166,13 +171,7 @@ impl BatchStore {
     /// # Errors
     /// Returns `Guard` if a batch of this id exists or a guard of `with` fails, and the errors of [`Store::apply`].
     pub fn insert(&self, record: &BatchRecord, with: Transaction) -> Result<(), StoreError> {
-        let place = record_key(&record.id);
-        let batch = Transaction::new()
-            .require_absent(StoreTable::Batches, place.as_slice())
-            .put(StoreTable::Batches, place, versioned_json::encode(WHAT, record)?)
-            .put(StoreTable::Batches, account_key(record), Vec::new())
-            .put(StoreTable::Batches, open_key(&record.id), Vec::new());
-        self.store.apply(batch.append(with))
+        self.store.apply(self.insert_operations(record)?.append(with))
     }
 
     /// Returns the batch of an id.
@@ -248,20 +247,7 @@ impl BatchStore {
     /// # Errors
     /// Same as [`Store::scan`].
     pub fn list_unfinished(&self) -> Result<Vec<BatchRecord>, StoreError> {
-        let mut batches = Vec::new();
-        let mut after: Option<Vec<u8>> = None;
-        loop {
-            let page =
-                self.store.scan(StoreTable::Batches, OPEN_PREFIX, after.as_deref(), crate::MAX_PAGE_ROWS)?;
-            for row in &page.rows {
-                let id = row.key.get(OPEN_PREFIX.len()..).and_then(|id| std::str::from_utf8(id).ok());
-                batches.extend(self.get(id.unwrap_or_default())?);
-            }
-            match page.rows.into_iter().next_back() {
-                Some(row) if page.more => after = Some(row.key),
-                _ => return Ok(batches),
-            }
-        }
+        self.get_many(&self.unfinished_ids()?)
     }
 
     /// Returns the bitmap of the lines of a batch that have their result; `None` if none has.
@@ -326,7 +312,7 @@ impl IndexBackfill<'_> {
 }
 
 /// Returns the rows of an updated batch, to write with a larger commit: the bitmap `done` is stored while the batch is
-/// unfinished.
+/// unfinished, and so are the rows by which a fleet coordinates it.
 ///
 /// # Errors
 /// Returns `Corrupt` if the record cannot be encoded, which does not happen for records of this program.
@@ -338,6 +324,7 @@ pub fn record_rows(record: &BatchRecord, done: Option<&[u8]>) -> Result<Vec<RowW
     if record.state.is_final() {
         rows.push(row(StoreTable::Batches, open_key(&record.id), None));
         rows.push(row(StoreTable::Lines, lines, None));
+        rows.extend(claims::coordination_rows(&record.id));
     } else if let Some(done) = done {
         rows.push(row(StoreTable::Lines, lines, Some(done.to_vec())));
     }

@@ -1,0 +1,325 @@
+//! Claims of batches by the members of a fleet, and requests to end a batch that another member runs.
+//!
+//! ```text
+//! batches  `c/` id       →  strand (4 bytes BE), number (8 bytes BE), commits (8 bytes BE), state (1 byte)
+//! batches  `x/` id       →  reason to end the batch (1 byte)
+//! batches  `n/` account  →  counter: number of the batches that the account has ever created in the fleet
+//! ```
+//! A claim is taken by compare-and-set with the next number. Every commit of the holder requires the claim as it was
+//! after the commit before, and counts it: so what a former holder still commits is refused, and a commit whose outcome
+//! is unknown is applied once. The rows are removed with the last commit of the batch.
+
+use super::{BatchRecord, BatchStore, OPEN_PREFIX, account_key, open_key, record_key};
+use crate::ledger::{RowFence, RowWrite};
+use crate::{StoreError, StoreTable, Transaction, parse_counter, versioned_json};
+
+const CLAIM_PREFIX: &[u8] = b"c/";
+const END_PREFIX: &[u8] = b"x/";
+const CREATED_PREFIX: &[u8] = b"n/";
+/// Attempts to insert a batch while other members insert batches of the same account.
+const MAX_ATTEMPTS: usize = 8;
+
+/// State of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimState {
+    /// Claim whose holder runs the batch while it is alive.
+    Held,
+    /// Claim whose holder has stopped: nothing of it will be written any more.
+    Released,
+}
+
+/// Claim of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchClaim {
+    /// Strand of the member that took it.
+    pub strand: u32,
+    /// Number of the claim, from 1; each further one of the batch has the next number.
+    pub number: u64,
+    /// Number of commits under this claim.
+    pub commits: u64,
+    /// State of the claim.
+    pub state: ClaimState,
+}
+
+impl BatchClaim {
+    /// Returns the row of the claim.
+    #[must_use]
+    pub fn to_row(&self) -> Vec<u8> {
+        let state = match self.state {
+            ClaimState::Held => 0,
+            ClaimState::Released => 1,
+        };
+        [&self.strand.to_be_bytes()[..], &self.number.to_be_bytes(), &self.commits.to_be_bytes(), &[state]]
+            .concat()
+    }
+
+    fn from_row(row: &[u8]) -> Result<BatchClaim, StoreError> {
+        let claim = || {
+            let (strand, rest) = row.split_first_chunk::<4>()?;
+            let (number, rest) = rest.split_first_chunk::<8>()?;
+            let (commits, state) = rest.split_first_chunk::<8>()?;
+            let state = match state {
+                [0] => ClaimState::Held,
+                [1] => ClaimState::Released,
+                _ => return None,
+            };
+            let (number, commits) = (u64::from_be_bytes(*number), u64::from_be_bytes(*commits));
+            Some(BatchClaim { strand: u32::from_be_bytes(*strand), number, commits, state })
+        };
+        claim().ok_or_else(|| StoreError::corrupt("the claim of a batch"))
+    }
+
+    /// Returns true if `row` is a later state of this claim, taken by the same strand with the same number and still held.
+    #[must_use]
+    pub fn is_continued_by(&self, row: &BatchClaim) -> bool {
+        (self.strand, self.number) == (row.strand, row.number) && row.state == ClaimState::Held
+    }
+
+    /// Returns the claim after one more commit.
+    #[must_use]
+    pub const fn after_commit(self) -> BatchClaim {
+        BatchClaim { commits: self.commits.wrapping_add(1), ..self }
+    }
+
+    /// Returns the condition that the claim of a batch is this one.
+    #[must_use]
+    pub fn fence(&self, id: &str) -> RowFence {
+        RowFence { table: StoreTable::Batches, key: claim_key(id), value: Some(self.to_row()) }
+    }
+
+    /// Returns the row of the claim for a larger commit.
+    #[must_use]
+    pub fn row_write(&self, id: &str) -> RowWrite {
+        RowWrite { table: StoreTable::Batches, key: claim_key(id), value: Some(self.to_row()) }
+    }
+}
+
+/// Reason for which a member asks the holder of a batch to end it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndRequest {
+    /// Cancellation by the client.
+    Cancelled,
+    /// Deletion of the input file.
+    InputDeleted,
+}
+
+impl EndRequest {
+    const fn to_byte(self) -> u8 {
+        match self {
+            EndRequest::Cancelled => b'c',
+            EndRequest::InputDeleted => b'd',
+        }
+    }
+
+    fn from_row(row: &[u8]) -> Result<EndRequest, StoreError> {
+        match row {
+            [b'c'] => Ok(EndRequest::Cancelled),
+            [b'd'] => Ok(EndRequest::InputDeleted),
+            _ => Err(StoreError::corrupt("the request to end a batch")),
+        }
+    }
+}
+
+/// Rows of a batch that members of a fleet read to coordinate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchCoordination {
+    /// Claim of the batch, if it was ever taken.
+    pub claim: Option<BatchClaim>,
+    /// Request to end the batch.
+    pub end: Option<EndRequest>,
+}
+
+/// Result of an insertion in a fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FleetInsertion {
+    /// Batch that was inserted.
+    Inserted,
+    /// Account with as many unfinished batches as it may have.
+    TooManyOpen,
+    /// Guard of the caller that failed, or id that exists.
+    Refused,
+}
+
+impl BatchStore {
+    /// Returns the ids of the unfinished batches, the oldest first.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::scan`].
+    pub fn unfinished_ids(&self) -> Result<Vec<String>, StoreError> {
+        let (mut ids, mut after) = (Vec::new(), None::<Vec<u8>>);
+        loop {
+            let (table, limit) = (StoreTable::Batches, crate::MAX_PAGE_ROWS);
+            let page = self.store.scan(table, OPEN_PREFIX, after.as_deref(), limit)?;
+            let keys = page.rows.iter().filter_map(|row| row.key.get(OPEN_PREFIX.len()..));
+            ids.extend(keys.map(|id| String::from_utf8_lossy(id).into_owned()));
+            match page.rows.into_iter().next_back() {
+                Some(row) if page.more => after = Some(row.key),
+                _ => return Ok(ids),
+            }
+        }
+    }
+
+    /// Returns the records of several batches; those that do not exist are left out.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::get_many`].
+    pub fn get_many(&self, ids: &[String]) -> Result<Vec<BatchRecord>, StoreError> {
+        let keys: Vec<Vec<u8>> = ids.iter().map(|id| record_key(id)).collect();
+        let rows = self.rows(&keys)?;
+        rows.into_iter().flatten().map(|row| versioned_json::decode(super::WHAT, &row)).collect()
+    }
+
+    /// Returns the claim of each of several batches and the request to end it.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::get_many`].
+    pub fn coordination(&self, ids: &[String]) -> Result<Vec<BatchCoordination>, StoreError> {
+        let keys: Vec<Vec<u8>> = ids.iter().flat_map(|id| [claim_key(id), end_key(id)]).collect();
+        let rows = self.rows(&keys)?;
+        rows.chunks(2)
+            .map(|pair| {
+                let row = |index: usize| pair.get(index).and_then(Option::as_deref);
+                let claim = row(0).map(BatchClaim::from_row).transpose()?;
+                Ok(BatchCoordination { claim, end: row(1).map(EndRequest::from_row).transpose()? })
+            })
+            .collect()
+    }
+
+    /// Reads rows in pages.
+    fn rows(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let mut rows = Vec::with_capacity(keys.len());
+        for page in keys.chunks(crate::MAX_PAGE_ROWS) {
+            let page: Vec<&[u8]> = page.iter().map(Vec::as_slice).collect();
+            rows.extend(self.store.get_many(StoreTable::Batches, &page)?);
+        }
+        Ok(rows)
+    }
+
+    /// Takes the claim of a batch for a strand, in place of the claim `seen`; `alive` is the row that exists while the strand
+    /// may write. Returns `None` if the claim has changed, the batch has ended or the strand may not write any more. The
+    /// caller has observed that the former holder released the claim or does not live any more.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::apply`].
+    pub fn take_claim(
+        &self,
+        id: &str,
+        seen: Option<&BatchClaim>,
+        strand: u32,
+        alive: Option<&RowFence>,
+    ) -> Result<Option<BatchClaim>, StoreError> {
+        let number = seen.map_or(0, |seen| seen.number).wrapping_add(1);
+        let claim = BatchClaim { strand, number, commits: 0, state: ClaimState::Held };
+        let key = claim_key(id);
+        let guards = match seen {
+            Some(seen) => {
+                Transaction::new().require_value(StoreTable::Batches, key.as_slice(), seen.to_row())
+            }
+            None => Transaction::new().require_absent(StoreTable::Batches, key.as_slice()),
+        };
+        let guards = guards.require_present(StoreTable::Batches, open_key(id)).append(require(alive));
+        match self.store.apply(guards.put(StoreTable::Batches, key, claim.to_row())) {
+            Ok(()) => Ok(Some(claim)),
+            Err(StoreError::Guard { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Releases a claim, so that another member continues the batch. Does nothing if the claim is not this one any more.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::apply`].
+    pub fn release_claim(&self, id: &str, claim: &BatchClaim) -> Result<(), StoreError> {
+        let (key, released) = (claim_key(id), BatchClaim { state: ClaimState::Released, ..*claim });
+        let held = Transaction::new().require_value(StoreTable::Batches, key.as_slice(), claim.to_row());
+        match self.store.apply(held.put(StoreTable::Batches, key, released.to_row())) {
+            Ok(()) | Err(StoreError::Guard { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks the holder of a batch to end it. The first request counts. Does nothing if the batch has ended.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::apply`].
+    pub fn request_end(&self, id: &str, request: EndRequest) -> Result<(), StoreError> {
+        let open = Transaction::new().require_present(StoreTable::Batches, open_key(id));
+        let first = open.require_absent(StoreTable::Batches, end_key(id));
+        match self.store.apply(first.put(StoreTable::Batches, end_key(id), vec![request.to_byte()])) {
+            Ok(()) | Err(StoreError::Guard { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Adds a batch in one transaction with the operations of `with` if fewer than `most` batches of its account are
+    /// unfinished, whatever other members add at the same time.
+    ///
+    /// # Errors
+    /// Returns `Guard` if other members kept adding batches of the account, and the errors of [`crate::Store::apply`].
+    pub fn insert_in_fleet(
+        &self,
+        record: &BatchRecord,
+        with: &Transaction,
+        most: usize,
+    ) -> Result<FleetInsertion, StoreError> {
+        let created = [CREATED_PREFIX, record.account.as_bytes()].concat();
+        let mut last_error = StoreError::Guard { step: 0 };
+        for _ in 0..MAX_ATTEMPTS {
+            let row = self.store.get(StoreTable::Batches, &created)?;
+            let open = self.get_many(&self.unfinished_ids()?)?;
+            if open.iter().filter(|other| other.account == record.account).count() >= most {
+                return Ok(FleetInsertion::TooManyOpen);
+            }
+            let number = parse_counter(row.as_deref())?.wrapping_add(1);
+            let first = match row {
+                Some(row) => Transaction::new().require_value(StoreTable::Batches, created.as_slice(), row),
+                None => Transaction::new().require_absent(StoreTable::Batches, created.as_slice()),
+            };
+            let batch = first
+                .put(StoreTable::Batches, created.as_slice(), crate::counter_row(number))
+                .append(self.insert_operations(record)?)
+                .append(with.clone());
+            match self.store.apply(batch) {
+                Ok(()) => return Ok(FleetInsertion::Inserted),
+                // Another batch of the account was added since the count.
+                Err(error @ StoreError::Guard { step: 0 }) => last_error = error,
+                Err(StoreError::Guard { .. }) => return Ok(FleetInsertion::Refused),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last_error)
+    }
+
+    pub(super) fn insert_operations(&self, record: &BatchRecord) -> Result<Transaction, StoreError> {
+        let key = record_key(&record.id);
+        Ok(Transaction::new()
+            .require_absent(StoreTable::Batches, key.as_slice())
+            .put(StoreTable::Batches, key, versioned_json::encode(super::WHAT, record)?)
+            .put(StoreTable::Batches, account_key(record), Vec::new())
+            .put(StoreTable::Batches, open_key(&record.id), Vec::new()))
+    }
+}
+
+/// Returns the rows by which the members of a fleet coordinate a batch, to remove with its last commit.
+pub(super) fn coordination_rows(id: &str) -> [RowWrite; 2] {
+    [claim_key(id), end_key(id)].map(|key| RowWrite { table: StoreTable::Batches, key, value: None })
+}
+
+fn require(fence: Option<&RowFence>) -> Transaction {
+    let guards = Transaction::new();
+    match fence {
+        None => guards,
+        Some(RowFence { table, key, value: Some(value) }) => {
+            guards.require_value(*table, key.as_slice(), value.as_slice())
+        }
+        Some(RowFence { table, key, value: None }) => guards.require_absent(*table, key.as_slice()),
+    }
+}
+
+fn claim_key(id: &str) -> Vec<u8> {
+    [CLAIM_PREFIX, id.as_bytes()].concat()
+}
+
+fn end_key(id: &str) -> Vec<u8> {
+    [END_PREFIX, id.as_bytes()].concat()
+}

@@ -1,0 +1,299 @@
+//! Claims of batches in a fleet: each unfinished batch is run by one member, which every commit of the batch proves.
+//!
+//! The owner of a batch without a holder is the live member with the highest hash of the batch and the member, so that
+//! members agree without talking. A batch stays with its holder while that lives. The holder starts lines only while it
+//! has read its claims recently enough that no other member can have taken them, see [`ClaimWatch`].
+
+use super::context::BatchContext;
+use super::runner::BatchStart;
+use super::{BatchCommand, BatchManager};
+use crate::storage::stores::run_blocking;
+use crate::telemetry::log;
+use parking_lot::Mutex;
+use penstock_storage::StoreError;
+use penstock_storage::batches::{BatchClaim, BatchRecord, ClaimState};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// Interval of the reads of the claims and end requests of running batches.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Number of checks for each search of batches to claim.
+const CHECKS_PER_SEARCH: u32 = 2;
+
+/// Claim of a running batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HeldClaim {
+    /// Claim as after the last commit.
+    pub(super) claim: BatchClaim,
+    /// Relation to the former holder.
+    pub(super) takeover: Takeover,
+}
+
+/// Relation of a claim to the former holder of the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takeover {
+    /// Claim without a former holder that may still write: nobody else changes the output file.
+    Orderly,
+    /// Claim whose former holder is thought dead and may still write to the output file, which is therefore copied.
+    Forced,
+}
+
+/// Last time at which this member held its claims.
+#[derive(Debug, Default)]
+pub(super) struct ClaimWatch {
+    checked: Mutex<Option<Instant>>,
+    /// Wakes the search for batches to claim.
+    pub(super) search: Notify,
+}
+
+impl ClaimWatch {
+    /// Returns true if the claims were read so recently that no other member has taken them, given the time after which a
+    /// silent member counts as dead.
+    fn is_fresh(&self, now: Instant, dead_after: Duration) -> bool {
+        let term = dead_after.saturating_sub(dead_after / 4);
+        self.checked.lock().is_some_and(|checked| now.saturating_duration_since(checked) < term)
+    }
+}
+
+/// Returns the member that runs a batch without a holder; `None` if there is no member.
+fn owner_of(id: &str, members: impl Iterator<Item = u32>) -> Option<u32> {
+    members.max_by_key(|member| {
+        let hash = Sha256::new().chain_update(id).chain_update(member.to_be_bytes()).finalize();
+        (<[u8; 32]>::from(hash), *member)
+    })
+}
+
+/// Returns how member `own` may take a batch that it does not run, if it may.
+fn takeover(
+    id: &str,
+    claim: Option<&BatchClaim>,
+    live: &[u32],
+    own: u32,
+    is_start: bool,
+) -> Option<Takeover> {
+    let is_owner = || owner_of(id, live.iter().copied()) == Some(own);
+    match claim {
+        None => is_owner().then_some(Takeover::Orderly),
+        Some(BatchClaim { state: ClaimState::Released, strand, .. }) => {
+            // The member that released it is about to stop, unless it is the only one.
+            let others = live.iter().copied().filter(|member| member != strand);
+            let owner = owner_of(id, others).unwrap_or(*strand);
+            (owner == own).then_some(Takeover::Orderly)
+        }
+        // The previous process of this member has ended.
+        Some(claim) if claim.strand == own && is_start => Some(Takeover::Orderly),
+        Some(claim) if claim.strand == own => Some(Takeover::Forced),
+        Some(claim) if live.contains(&claim.strand) => None,
+        Some(_) => is_owner().then_some(Takeover::Forced),
+    }
+}
+
+impl BatchManager {
+    /// Returns true if lines of batches may start: this member has held its claims until now.
+    pub(super) fn holds_claims(&self) -> bool {
+        let Some(settings) = self.fleet.settings() else { return true };
+        self.claims.is_fresh(Instant::now(), settings.claim)
+    }
+
+    /// Claims batches, and follows the claims and end requests of those that run, until the gateway stops.
+    pub(super) fn start_claims(context: &Arc<BatchContext>) {
+        let context = context.clone();
+        let mut stop = context.batches.stop_signal();
+        tokio::spawn(async move {
+            for round in 1_u32.. {
+                let is_asked = tokio::select! {
+                    _ = stop.wait_for(|stop| *stop) => return,
+                    () = tokio::time::sleep(CHECK_INTERVAL) => false,
+                    () = context.batches.claims.search.notified() => true,
+                };
+                context.batches.check_claims().await;
+                if is_asked || round % CHECKS_PER_SEARCH == 0 {
+                    Self::claim_batches(&context, false).await.ok();
+                }
+            }
+        });
+    }
+
+    /// Reads the claims and end requests of the running batches, and tells the batches what has changed.
+    pub(super) async fn check_claims(&self) {
+        let held: Vec<(String, BatchClaim)> = {
+            let running = self.running.lock();
+            let claims = running.iter().filter_map(|(id, batch)| Some((id.to_string(), batch.claim?)));
+            claims.collect()
+        };
+        let (store, before) = (self.store.clone(), Instant::now());
+        let ids: Vec<String> = held.iter().map(|(id, _)| id.clone()).collect();
+        let read = match ids.is_empty() {
+            true => Ok(Vec::new()),
+            false => run_blocking(move || store.coordination(&ids)).await,
+        };
+        let Ok(rows) = read else { return };
+        let running = self.running.lock();
+        for ((id, claim), row) in held.iter().zip(rows) {
+            let Some(batch) = running.get(id.as_str()) else { continue };
+            // A batch that ends at the moment has no claim any more.
+            if row.claim.is_some_and(|now| !claim.is_continued_by(&now)) {
+                batch.commands.send(BatchCommand::ClaimLost).ok();
+            } else if let Some(end) = row.end {
+                batch.commands.send(BatchCommand::End(end)).ok();
+            }
+        }
+        drop(running);
+        *self.claims.checked.lock() = Some(before);
+    }
+
+    /// Claims the unfinished batches that belong to this member and that no live member runs, and runs them.
+    ///
+    /// # Errors
+    /// Returns the store's error as text.
+    pub(super) async fn claim_batches(context: &Arc<BatchContext>, is_start: bool) -> Result<(), String> {
+        let batches = &context.batches;
+        // Without the ledger nothing could be committed.
+        if *batches.stop.borrow() || context.ledger.is_failing() {
+            return Ok(());
+        }
+        let own = context.clone();
+        let taken = run_blocking(move || own.batches.take_claims(is_start)).await?;
+        if !taken.is_empty() {
+            log::event(log::info(), "batches_claimed", &[("count", &taken.len().to_string())]);
+        }
+        for (record, held) in taken {
+            let id = record.id.clone();
+            match batches.register(&record, usize::MAX, Some(held.claim)) {
+                Some((commands, published)) => {
+                    batches.spawn_batch(
+                        context,
+                        BatchStart { record, claim: Some(held) },
+                        commands,
+                        published,
+                    );
+                }
+                None => log::event(log::error(), "batch_registered_twice", &[("batch", &id)]),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the claims of all batches that this member may take. Blocks.
+    fn take_claims(&self, is_start: bool) -> Result<Vec<(BatchRecord, HeldClaim)>, StoreError> {
+        let (live, own, alive) = (self.fleet.live(), self.fleet.strand(), self.fleet.fence());
+        let mut ids = self.store.unfinished_ids()?;
+        {
+            let running = self.running.lock();
+            ids.retain(|id| !running.contains_key(id.as_str()));
+        }
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows: HashMap<_, _> = ids.iter().zip(self.store.coordination(&ids)?).collect();
+        let mut taken = Vec::new();
+        for (id, row) in rows {
+            let seen = row.claim.as_ref();
+            let Some(takeover) = takeover(id, seen, &live, own, is_start) else { continue };
+            let Some(claim) = self.store.take_claim(id, seen, own, alive.as_ref())? else { continue };
+            // Read after the claim was taken: nobody else changes the record any more.
+            if let Some(record) = self.store.get(id)? {
+                taken.push((record, HeldClaim { claim, takeover }));
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Releases the claim of a batch that has stopped before its end.
+    pub(super) async fn release_claim(&self, id: &str, claim: BatchClaim) {
+        let (store, id) = (self.store.clone(), id.to_owned());
+        let released = run_blocking(move || store.release_claim(&id, &claim)).await;
+        if let Err(why) = released {
+            log::event(log::warn(), "batch_not_released", &[("why", &why)]);
+        }
+    }
+
+    /// Claims the batches that belong to this member, for the first time.
+    ///
+    /// # Errors
+    /// Returns a sentence for the operator if the batches cannot be read.
+    pub(super) async fn resume_claimed(context: &Arc<BatchContext>) -> Result<(), String> {
+        let (batches, is_start) = (&context.batches, !context.batches.resumed.load(Ordering::Acquire));
+        batches.check_claims().await;
+        let claimed = Self::claim_batches(context, is_start).await;
+        claimed.map_err(|error| format!("The batches cannot be read: {error}."))?;
+        batches.resumed.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIVE: [u32; 3] = [3, 5, 8];
+
+    fn claim(strand: u32, state: ClaimState) -> BatchClaim {
+        BatchClaim { strand, number: 4, commits: 2, state }
+    }
+
+    fn takers(id: &str, claim: Option<&BatchClaim>, live: &[u32]) -> Vec<u32> {
+        live.iter().copied().filter(|own| takeover(id, claim, live, *own, false).is_some()).collect()
+    }
+
+    #[test]
+    fn a_batch_without_a_holder_has_one_owner_and_all_members_have_some() {
+        let ids: Vec<String> = (0..300).map(|n| format!("batch_{n}")).collect();
+        for member in LIVE {
+            let own = ids.iter().filter(|id| takers(id, None, &LIVE) == [member]).count();
+            assert!((70..130).contains(&own), "{member}: {own}");
+        }
+        // A member that leaves gives its own batches away and moves no other.
+        for id in &ids {
+            let before = takers(id, None, &LIVE);
+            let after = takers(id, None, &LIVE[..2]);
+            assert!(after.len() == 1 && (before == [8] || before == after), "{id}");
+        }
+    }
+
+    #[test]
+    fn a_batch_stays_with_its_live_holder() {
+        for strand in LIVE {
+            let held = claim(strand, ClaimState::Held);
+            let others = LIVE.iter().filter(|own| **own != strand);
+            for own in others {
+                assert_eq!(takeover("batch_1", Some(&held), &LIVE, *own, true), None);
+            }
+        }
+        let dead = claim(4, ClaimState::Held);
+        let taken: Vec<_> =
+            LIVE.iter().filter_map(|own| takeover("batch_1", Some(&dead), &LIVE, *own, false)).collect();
+        assert_eq!(taken, [Takeover::Forced]);
+    }
+
+    #[test]
+    fn a_released_batch_goes_to_another_member_if_there_is_one() {
+        for strand in LIVE {
+            let released = claim(strand, ClaimState::Released);
+            let taken = takers("batch_1", Some(&released), &LIVE);
+            assert!(taken.len() == 1 && taken != [strand], "{taken:?}");
+            assert_eq!(takers("batch_1", Some(&released), &[strand]), [strand]);
+        }
+    }
+
+    #[test]
+    fn a_restarted_member_continues_its_files_and_a_lost_runner_does_not() {
+        let held = claim(5, ClaimState::Held);
+        assert_eq!(takeover("batch_1", Some(&held), &LIVE, 5, true), Some(Takeover::Orderly));
+        assert_eq!(takeover("batch_1", Some(&held), &LIVE, 5, false), Some(Takeover::Forced));
+    }
+
+    #[test]
+    fn claims_are_trusted_for_less_time_than_others_wait() {
+        let (watch, now) = (ClaimWatch::default(), Instant::now());
+        let ttl = Duration::from_secs(20);
+        assert!(!watch.is_fresh(now, ttl));
+        *watch.checked.lock() = Some(now);
+        assert!(watch.is_fresh(now + Duration::from_secs(14), ttl));
+        assert!(!watch.is_fresh(now + Duration::from_secs(15), ttl));
+    }
+}

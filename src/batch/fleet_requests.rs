@@ -1,0 +1,111 @@
+//! Requests for batches of a fleet that any gateway answers: creation, cancellation, and deletion of an input file.
+
+use super::context::BatchContext;
+use super::errors::{insert_refusal, not_writable, too_many_batches};
+use super::{BatchManager, END_TIMEOUT};
+use crate::storage::files::run_blocking;
+use crate::telemetry::log;
+use penstock_core::ApiError;
+use penstock_storage::batches::{BatchRecord, EndRequest, FleetInsertion};
+use penstock_storage::files::FileStore;
+use penstock_storage::{StoreError, StoreTable, Transaction};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Interval of the reads of a batch that another gateway ends.
+const END_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+impl BatchManager {
+    /// Stores a batch, which its owner among the gateways will run.
+    ///
+    /// # Errors
+    /// Returns a refusal if the input file is gone, the account has `most` open batches, or the store is not writable.
+    pub(super) async fn insert_in_fleet(
+        context: &BatchContext,
+        record: BatchRecord,
+        most: usize,
+    ) -> Result<Arc<BatchRecord>, ApiError> {
+        let batches = &context.batches;
+        let (store, stored) = (batches.store.clone(), record.clone());
+        let input =
+            Transaction::new().require_present(StoreTable::Files, FileStore::record_key(&record.input));
+        let inserted =
+            tokio::task::spawn_blocking(move || store.insert_in_fleet(&stored, &input, most)).await;
+        match inserted.unwrap_or(Err(StoreError::Stuck)) {
+            Ok(FleetInsertion::Inserted) => {
+                batches.claims.search.notify_one();
+                Ok(Arc::new(record))
+            }
+            Ok(FleetInsertion::TooManyOpen) => Err(too_many_batches(most)),
+            Ok(FleetInsertion::Refused) => Err(super::input_not_found()),
+            Err(StoreError::Guard { .. }) => Err(not_writable()),
+            Err(error) => Err(insert_refusal(Err(error)).unwrap_or_else(not_writable)),
+        }
+    }
+
+    /// Asks the gateway that runs a batch to end it, and waits for the end; returns the last record.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be used.
+    pub(super) async fn request_end(
+        &self,
+        id: &str,
+        request: EndRequest,
+    ) -> Result<Option<BatchRecord>, ApiError> {
+        let (store, batch) = (self.store.clone(), id.to_owned());
+        run_blocking(move || Ok(store.request_end(&batch, request)?)).await?;
+        self.check_claims().await;
+        let deadline = Instant::now() + END_TIMEOUT;
+        loop {
+            let (store, batch) = (self.store.clone(), id.to_owned());
+            let record = run_blocking(move || Ok(store.get(&batch)?)).await?;
+            if record.as_ref().is_none_or(|record| record.state.is_final()) || Instant::now() >= deadline {
+                return Ok(record);
+            }
+            tokio::time::sleep(END_CHECK_INTERVAL).await;
+        }
+    }
+
+    /// Ends all batches that read a file which its client deletes.
+    ///
+    /// # Errors
+    /// Returns a refusal if a batch does not end in time or the store cannot be used.
+    pub(super) async fn end_users_in_fleet(&self, file: &str) -> Result<(), ApiError> {
+        for id in self.request_end_of_users(file).await? {
+            let record = self.request_end(&id, EndRequest::InputDeleted).await?;
+            if record.is_some_and(|record| !record.state.is_final()) {
+                return Err(not_writable());
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for the end of all batches that read a file; returns their ids.
+    pub(super) async fn request_end_of_users(&self, file: &str) -> Result<Vec<String>, ApiError> {
+        let (store, file) = (self.store.clone(), file.to_owned());
+        let request = move || {
+            let open = store.list_unfinished()?;
+            let users = open.into_iter().filter(|record| record.input == file).map(|record| record.id);
+            let users: Vec<String> = users.collect();
+            for id in &users {
+                store.request_end(id, EndRequest::InputDeleted)?;
+            }
+            Ok(users)
+        };
+        Ok(run_blocking(request).await?)
+    }
+
+    /// Returns true if an unfinished batch of any gateway reads or writes a file, or if that is unknown. Blocks.
+    pub(super) fn is_in_use_in_fleet(&self, file: &str) -> bool {
+        match self.store.list_unfinished() {
+            Ok(open) => {
+                open.iter().any(|record| record.input == file || record.output.as_deref() == Some(file))
+            }
+            Err(error) => {
+                log::event(log::warn(), "batches_not_read", &[("why", &error.to_string())]);
+                true
+            }
+        }
+    }
+}

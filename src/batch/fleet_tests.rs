@@ -1,0 +1,472 @@
+//! Tests of two gateways that share a store, a ledger and a folder of files: a batch is run by one of them at a time.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use super::*;
+use crate::auth::principal::Principal;
+use crate::billing::{ReserveRequest, Settlement, TermsText};
+use crate::config::settings::{FleetSettings, Settings};
+use crate::config::{ResolveEnv, load_text};
+use crate::state::AppState;
+use crate::storage::files::quota::QuotaLimits;
+use crate::storage::files::{ExpiryCheck, FileManager, FileOwner};
+use crate::telemetry::request_id::RequestId;
+use async_trait::async_trait;
+use bytes::Bytes;
+use penstock_batch::create_request::CreateBatchRequest;
+use penstock_batch::upload_form::Uploaded;
+use penstock_core::{ErrorCode, TokenUsage};
+use penstock_ledger::{EntryKind, HashChain, RequestFootprint, SaleDetails, Wallet, lines};
+use penstock_storage::batches::{BatchState, ClaimState};
+use penstock_storage::files::FileStore;
+use penstock_storage::fleet::SharedFleet;
+use rust_decimal::Decimal;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
+use std::time::Instant as StdInstant;
+use tokio::sync::Semaphore;
+
+/// Lines in flight of one gateway.
+const CONCURRENCY: usize = 4;
+const ACCOUNT: &str = "default";
+
+/// Executor that waits for permission, and answers and charges each line.
+struct GatedExecutor {
+    app: Arc<AppState>,
+    permits: Semaphore,
+    started: AtomicUsize,
+    /// Number of executions of each line of the fleet.
+    calls: Arc<Mutex<BTreeMap<String, usize>>>,
+}
+
+#[async_trait]
+impl LineExecutor for GatedExecutor {
+    async fn execute(&self, line: LineAsk) -> LineDone {
+        let text = String::from_utf8(line.body.to_vec()).unwrap();
+        *self.calls.lock().entry(text).or_default() += 1;
+        let request = RequestId::random();
+        let hold = self.app.ledger.reserve(
+            ACCOUNT,
+            &line.principal.public_id.clone(),
+            request.as_str(),
+            ReserveRequest { credits: 10, energy: None, eur: 10 },
+            false,
+        );
+        let hold = hold.map_err(|refusal| refusal.message).unwrap();
+        self.started.fetch_add(1, Ordering::AcqRel);
+        let cancelled = tokio::select! {
+            permit = self.permits.acquire() => { permit.unwrap().forget(); false }
+            () = line.cancel.cancelled() => true,
+        };
+        let end = match cancelled {
+            true => hold.void_later("cancelled", RequestFootprint::default()),
+            false => hold.settle_later(charge()),
+        };
+        LineDone {
+            request,
+            status: 200,
+            body: vec![Bytes::from_static(b"{}")],
+            end: Some(end),
+            usage: Some(TokenUsage::default()),
+            retry: None,
+            yielded: false,
+            short: false,
+            cancelled,
+        }
+    }
+}
+
+fn charge() -> Settlement {
+    Settlement {
+        amount: 10,
+        eur: 10,
+        sale: SaleDetails {
+            model: "m".into(),
+            provider: "p".into(),
+            terms: "t".into(),
+            batch: true,
+            usage: TokenUsage { input: 1, output: 2, ..TokenUsage::default() },
+            images: 0,
+            seconds: Decimal::ZERO,
+            billable_kwh: None,
+            eur: Decimal::new(10, 8),
+        },
+        terms: Arc::new(TermsText { id: "t".into(), text: "{}".into() }),
+        footprint: RequestFootprint::default(),
+    }
+}
+
+/// Gateway of the fleet.
+struct Member {
+    fleet: Arc<FleetMember>,
+    context: Arc<BatchContext>,
+    executor: Arc<GatedExecutor>,
+}
+
+/// Two gateways, and what they share.
+struct Pair {
+    app: Arc<AppState>,
+    principal: Arc<Principal>,
+    calls: Arc<Mutex<BTreeMap<String, usize>>>,
+    members: [Member; 2],
+    folder: tempfile::TempDir,
+}
+
+fn settings(folder: &std::path::Path) -> Settings {
+    let text = format!(
+        "[storage]\npath = {:?}\nballast = \"0B\"\n[log]\nlevel = \"error\"\n[files]\nkeep_free = \"0B\"\n\
+         [batches]\nconcurrency = {CONCURRENCY}\nopen = 3\n[ledger]\nwindow = \"0\"\n",
+        folder.join("storage")
+    );
+    load_text("test.toml", &text, ResolveEnv { env: &|_| None }).unwrap().settings
+}
+
+impl Pair {
+    async fn start() -> Pair {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = settings(folder.path());
+        let built = tokio::task::spawn_blocking(move || AppState::build(settings)).await;
+        let app = built.unwrap().unwrap();
+        let (key, _) = crate::admin::keys::create_demo(&app).await.unwrap();
+        let principal = app.key_cache.find_principal(&key).unwrap();
+        let calls: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
+        let members = ["1", "2"].map(|name| Member::join(&app, folder.path(), name, &calls));
+        let pair = Pair { app, principal, calls, members, folder };
+        pair.observe(StdInstant::now());
+        pair
+    }
+
+    /// Lets both members see each other.
+    fn observe(&self, at: StdInstant) {
+        self.members.iter().for_each(|member| drop(member.fleet.observe(at).unwrap()));
+    }
+
+    /// Lets the second member believe that the first is dead.
+    fn silence_first(&self) {
+        let later = StdInstant::now() + Duration::from_secs(60);
+        self.members[1].fleet.observe(later).unwrap();
+        assert_eq!(self.members[1].fleet.live().len(), 1);
+    }
+
+    fn upload(&self, member: usize, count: usize) -> Result<String, crate::storage::files::FileError> {
+        let files = &self.members[member].context.files;
+        let limits = QuotaLimits { all: 1 << 30, key: 4_000, free: 0, line: 1 << 20 };
+        let mut upload = files.start_upload(&self.principal.public_id, limits)?;
+        for number in 0..count {
+            let line = format!(
+                r#"{{"custom_id":"line-{number}","method":"POST","url":"/v1/rerank","body":{{"query":"{number}"}}}}"#
+            );
+            upload.push(format!("{line}\n").as_bytes())?;
+        }
+        let owner = FileOwner { key: &self.principal.public_id, account: ACCOUNT };
+        let form = Uploaded { filename: "in.jsonl".to_owned(), expires_after: None };
+        Ok(files.store_upload(upload, owner, form, self.app.clock.calendar_now())?.id)
+    }
+
+    async fn create(&self, member: usize, input: &str) -> Result<Arc<BatchRecord>, ErrorCode> {
+        let request = CreateBatchRequest {
+            input_file_id: input.to_owned(),
+            endpoint: "/v1/rerank",
+            completion_window: "24h".to_owned(),
+            window_seconds: 86_400,
+            metadata: Vec::new(),
+        };
+        let made = BatchManager::create(&self.members[member].context, &self.principal, request).await;
+        made.map_err(|refusal| refusal.code)
+    }
+
+    /// Returns a batch that a member runs, with all its lines in flight waiting.
+    async fn running(&self, member: usize, count: usize) -> String {
+        let made = self.create(member, &self.upload(member, count).unwrap()).await.unwrap();
+        let runner = &self.members[member];
+        // The owner by hash may be the other member, which does not search.
+        let (store, id) = (runner.context.batches.store.clone(), made.id.clone());
+        runner.context.batches.check_claims().await;
+        let (own, alive) = (runner.fleet.strand(), runner.fleet.fence());
+        let claim = store.take_claim(&id, None, own, alive.as_ref()).unwrap().unwrap();
+        let held = claims::HeldClaim { claim, takeover: claims::Takeover::Orderly };
+        runner.run((*made).clone(), held);
+        let in_flight = CONCURRENCY.min(count);
+        until("lines in flight", || runner.executor.started.load(Ordering::Acquire) >= in_flight).await;
+        id
+    }
+
+    fn record(&self, id: &str) -> BatchRecord {
+        self.members[0].context.batches.store.get(id).unwrap().unwrap()
+    }
+
+    async fn ended(&self, id: &str) -> BatchRecord {
+        until("the end of the batch", || self.record(id).state.is_final()).await;
+        self.record(id)
+    }
+
+    /// Checks that each line has one result and that each result is charged once.
+    async fn assert_exactly_once(&self, id: &str, count: usize) {
+        let record = self.record(id);
+        assert_eq!((record.state, record.counts.completed as usize), (BatchState::Completed, count));
+        until("the ledger to be written", || self.app.ledger.state().waiting == 0).await;
+        let output = record.output.unwrap();
+        let files = &self.members[1].context.files;
+        let contents = files.contents(&files.store().get(&output).unwrap().unwrap()).unwrap();
+        let text = contents.read(0, 1 << 20).unwrap();
+        let mut results = BTreeMap::new();
+        for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let line: serde_json::Value = serde_json::from_slice(line).unwrap();
+            let request = line["id"].as_str().unwrap().trim_start_matches("batch_").to_owned();
+            assert!(results.insert(request, line["custom_id"].as_str().unwrap().to_owned()).is_none());
+        }
+        let distinct: std::collections::BTreeSet<&String> = results.values().collect();
+        assert_eq!((results.len(), distinct.len()), (count, count), "one result each");
+        let charged: Vec<String> = self.entries().into_iter().filter_map(settled_request).collect();
+        assert_eq!(charged.len(), count, "one charge each");
+        assert!(charged.iter().all(|request| results.contains_key(request)));
+        let proof = crate::billing::report::verify(&self.app.ledger.store).unwrap();
+        assert!(proof.is_intact() && proof.open == 0, "{proof:?}");
+        let charged = i64::try_from(count).unwrap() * 10;
+        assert_eq!(self.app.ledger.balance(ACCOUNT).credits.amount, -charged, "in memory too");
+        let rows = self.app.ledger.store.balance(ACCOUNT).unwrap().unwrap();
+        assert_eq!(rows.credits, -charged);
+        let folder = self.app.live().settings.files.path.clone();
+        until("the former output file to be removed", || {
+            let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+            names.filter(|name| name.to_string_lossy().starts_with("file-")).count() == 2
+        })
+        .await;
+        let used = files.store().used_bytes(&self.principal.public_id).unwrap();
+        let records = files.store().all(None, 100).unwrap().files;
+        assert_eq!((used.all, used.key), (records.iter().map(|file| file.bytes).sum(), used.all));
+    }
+
+    fn entries(&self) -> Vec<EntryKind> {
+        let mut entries = Vec::new();
+        let read = self.app.ledger.store.for_each_block(0, |block| {
+            entries.extend(lines(&block.text).map(|line| HashChain::parse_unverified(line).unwrap().0.kind));
+            Ok::<_, penstock_storage::StoreError>(())
+        });
+        read.unwrap();
+        entries
+    }
+
+    async fn stop(self) {
+        for member in &self.members {
+            member.executor.permits.add_permits(1_000);
+            assert!(member.context.batches.close().await);
+        }
+        let app = self.app.clone();
+        tokio::task::spawn_blocking(move || app.ledger.close()).await.unwrap();
+        drop(self.folder);
+    }
+}
+
+fn settled_request(act: EntryKind) -> Option<String> {
+    match act {
+        EntryKind::Settle { request, wallet: Wallet::Credits, .. } => Some(request.to_string()),
+        _ => None,
+    }
+}
+
+impl Member {
+    fn join(
+        app: &Arc<AppState>,
+        folder: &std::path::Path,
+        name: &str,
+        calls: &Arc<Mutex<BTreeMap<String, usize>>>,
+    ) -> Member {
+        let settings = FleetSettings {
+            name: Some(name.to_owned()),
+            claim: Duration::from_secs(15),
+            lease: Duration::from_secs(600),
+            ahead: Duration::from_secs(300),
+            stale: None,
+        };
+        let store = app.stores.store.clone();
+        let fleet =
+            FleetMember::join(SharedFleet::new(store.clone()), &settings, &folder.join(name)).unwrap();
+        let files =
+            FileManager::open_shared(&app.live().settings.files, FileStore::new(store.clone())).unwrap();
+        let (files, batches) = (Arc::new(files), Arc::new(BatchManager::new(store, fleet.clone())));
+        files.set_users(batches.clone());
+        let executor = Arc::new(GatedExecutor {
+            app: app.clone(),
+            permits: Semaphore::new(0),
+            started: AtomicUsize::new(0),
+            calls: calls.clone(),
+        });
+        let context = BatchContext {
+            live: app.batch.live.clone(),
+            clock: app.clock,
+            ledger: app.ledger.clone(),
+            keyring: app.key_cache.clone(),
+            overload: app.admission.clone(),
+            metrics: app.metrics.clone(),
+            files,
+            batches,
+            lifecycle: Arc::default(),
+            executor: OnceLock::new(),
+        };
+        assert!(context.executor.set(executor.clone()).is_ok());
+        let context = Arc::new(context);
+        BatchManager::start_threads(&context).unwrap();
+        Member { fleet, context, executor }
+    }
+
+    fn run(&self, record: BatchRecord, held: claims::HeldClaim) {
+        let batches = &self.context.batches;
+        let (commands, published) = batches.register(&record, usize::MAX, Some(held.claim)).unwrap();
+        batches.spawn_batch(&self.context, BatchStart { record, claim: Some(held) }, commands, published);
+    }
+
+    async fn claim(&self) {
+        self.context.batches.check_claims().await;
+        BatchManager::claim_batches(&self.context, false).await.unwrap();
+    }
+
+    fn runs(&self, id: &str) -> bool {
+        self.context.batches.running.lock().contains_key(id)
+    }
+}
+
+async fn until(what: &str, is: impl Fn() -> bool) {
+    let reached = async {
+        while !is() {
+            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), reached).await.unwrap_or_else(|_| panic!("waited in vain for {what}"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_of_a_dead_holder_is_continued_and_its_late_results_are_refused() {
+    let pair = Pair::start().await;
+    let [first, second] = &pair.members;
+    let id = pair.running(0, 20).await;
+    // Some results are committed before the first falls silent.
+    first.executor.permits.add_permits(CONCURRENCY);
+    until("a commit", || pair.record(&id).counts.completed as usize == CONCURRENCY).await;
+    until("more lines in flight", || first.executor.started.load(Ordering::Acquire) == 2 * CONCURRENCY).await;
+    let output = pair.record(&id).output.unwrap();
+    second.claim().await;
+    assert!(!second.runs(&id), "its holder lives");
+    pair.silence_first();
+    second.claim().await;
+    assert!(second.runs(&id));
+    second.executor.permits.add_permits(100);
+    let end = pair.ended(&id).await;
+    assert_ne!(end.output.as_ref(), Some(&output), "the first may still write to its file");
+    // The first wakes and knows nothing.
+    first.executor.permits.add_permits(100);
+    until("the first to give up", || !first.runs(&id)).await;
+    pair.assert_exactly_once(&id, 20).await;
+    assert_eq!(first.executor.started.load(Ordering::Acquire), 2 * CONCURRENCY, "it sent nothing more");
+    assert!(pair.calls.lock().values().all(|calls| *calls <= 2));
+    assert_eq!(pair.calls.lock().values().filter(|calls| **calls == 2).count(), CONCURRENCY);
+    pair.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_reads_that_its_claim_is_lost_stops_at_once() {
+    let pair = Pair::start().await;
+    let [first, second] = &pair.members;
+    let id = pair.running(0, 12).await;
+    pair.silence_first();
+    second.claim().await;
+    assert!(second.runs(&id));
+    first.context.batches.check_claims().await;
+    until("the first to stop", || !first.runs(&id)).await;
+    assert_eq!(first.executor.started.load(Ordering::Acquire), CONCURRENCY);
+    second.executor.permits.add_permits(100);
+    pair.ended(&id).await;
+    pair.assert_exactly_once(&id, 12).await;
+    pair.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_has_not_read_its_claims_for_long_starts_no_line() {
+    let pair = Pair::start().await;
+    let batches = &pair.members[0].context.batches;
+    assert!(!batches.holds_claims(), "it has not read any");
+    batches.check_claims().await;
+    assert!(batches.holds_claims());
+    pair.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_gateway_releases_its_batch_and_the_other_continues_the_same_file() {
+    let pair = Pair::start().await;
+    let [first, second] = &pair.members;
+    let id = pair.running(0, 12).await;
+    first.executor.permits.add_permits(CONCURRENCY);
+    until("a commit", || pair.record(&id).counts.completed as usize == CONCURRENCY).await;
+    let output = pair.record(&id).output;
+    let closed = first.context.batches.close();
+    first.executor.permits.add_permits(CONCURRENCY);
+    assert!(closed.await);
+    let claim =
+        first.context.batches.store.coordination(std::slice::from_ref(&id)).unwrap()[0].claim.unwrap();
+    assert_eq!(claim.state, ClaimState::Released);
+    second.claim().await;
+    assert!(second.runs(&id), "although the first still lives");
+    second.executor.permits.add_permits(100);
+    assert_eq!(pair.ended(&id).await.output, output);
+    pair.assert_exactly_once(&id, 12).await;
+    let rows = first.context.batches.store.coordination(&[id]).unwrap();
+    assert_eq!(rows, [Default::default()], "nothing of the claim remains");
+    pair.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_is_seen_and_cancelled_through_the_other_gateway() {
+    let pair = Pair::start().await;
+    let [first, second] = &pair.members;
+    let id = pair.running(0, 12).await;
+    BatchManager::start_claims(&first.context);
+    first.executor.permits.add_permits(CONCURRENCY);
+    until("a commit", || pair.record(&id).counts.completed as usize == CONCURRENCY).await;
+    let seen = second.context.batches.get(ACCOUNT, &id).await.unwrap();
+    assert_eq!((seen.state, seen.counts.completed as usize), (BatchState::InProgress, CONCURRENCY));
+    assert!(second.context.batches.get("other", &id).await.is_err());
+    let cancelled = second.context.batches.cancel(ACCOUNT, &id).await.unwrap();
+    assert_eq!(cancelled.state, BatchState::Cancelled);
+    assert_eq!(cancelled.counts.completed as usize, CONCURRENCY);
+    assert_eq!(first.executor.started.load(Ordering::Acquire), 2 * CONCURRENCY);
+    assert_eq!(second.context.batches.cancel(ACCOUNT, &id).await.unwrap(), cancelled, "it stays so");
+    until("the ledger to be written", || pair.app.ledger.state().waiting == 0).await;
+    let charged = pair.entries().into_iter().filter_map(settled_request).count();
+    assert_eq!(charged, CONCURRENCY);
+    pair.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_deleted_on_one_gateway_ends_its_batch_on_the_other_and_is_gone_there() {
+    let pair = Pair::start().await;
+    let [first, second] = &pair.members;
+    let id = pair.running(0, 12).await;
+    let input = pair.record(&id).input;
+    BatchManager::start_claims(&first.context);
+    let (key, at) = (pair.principal.public_id.clone(), ExpiryCheck { now: 0, retention: None });
+    let old = ExpiryCheck { now: u64::MAX, retention: Some(1) };
+    assert_eq!(second.context.files.delete_expired(old).unwrap(), 0, "a batch of the first reads it");
+    second.context.files.delete(&key, &input, at).await.unwrap();
+    assert_eq!(pair.record(&id).state, BatchState::Failed);
+    assert!(first.context.files.get(&key, &input, at).await.is_err());
+    assert_eq!(pair.create(0, &input).await.err(), Some(ErrorCode::NotFound));
+    pair.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_limits_of_an_account_and_a_key_hold_over_both_gateways() {
+    let pair = Pair::start().await;
+    let input = pair.upload(0, 1).unwrap();
+    for member in [0, 1, 0] {
+        pair.create(member, &input).await.unwrap();
+    }
+    assert_eq!(pair.create(1, &input).await.err(), Some(ErrorCode::RateLimited));
+    // Each line is about 80 bytes.
+    pair.upload(0, 20).unwrap();
+    pair.upload(1, 20).unwrap();
+    for member in [0, 1] {
+        let refused = pair.upload(member, 20).err().unwrap().to_api_error();
+        assert_eq!(refused.details["limit_bytes"], 4_000);
+    }
+    pair.stop().await;
+}

@@ -1,0 +1,138 @@
+//! Batches and files of two gateways on one PostgreSQL database and one folder: a batch is continued when its gateway dies,
+//! and any gateway shows and cancels it.
+
+use crate::harness::batch_jobs::{assert_charged, batch, cancel, ended, lines, results, retrieve, uploaded};
+use crate::harness::process::{Home, Process, catalogue, complaint};
+use crate::harness::{Client, Provider, full, until};
+use crate::postgres_server::PostgresServer;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Lines in flight of one gateway.
+const CONCURRENCY: usize = 16;
+/// Time after which no provider call may come for a cancelled batch.
+const STILL: Duration = Duration::from_millis(1_500);
+const PEPPER: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+/// Two gateways, and what they share.
+struct Pair {
+    provider: Provider,
+    homes: [Home; 2],
+    gateways: [Process; 2],
+    key: String,
+    _server: PostgresServer,
+    _files: tempfile::TempDir,
+}
+
+impl Pair {
+    async fn start() -> Pair {
+        let (provider, server) = (Provider::start().await, PostgresServer::start());
+        let files = tempfile::tempdir().unwrap();
+        let homes = [Home::new(), Home::new()];
+        for home in &homes {
+            write_settings(home, &server, files.path(), &provider);
+        }
+        let gateways = [homes[0].run().await, homes[1].run().await];
+        let token = std::fs::read_to_string(homes[0].storage().join("admin.token")).unwrap();
+        let admin = Client { address: homes[0].admin, key: token.trim().to_owned() };
+        let made = admin.post("/admin/keys", &json!({"name": "n"})).await;
+        let key = made.json()["key"].as_str().unwrap_or_else(|| panic!("{}", made.text())).to_owned();
+        let pair = Pair { provider, homes, gateways, key, _server: server, _files: files };
+        crate::harness::within("both gateways to know the key", async {
+            for gateway in 0..2 {
+                while pair.at(gateway).get("/v1/models").await.status != 200 {}
+            }
+        })
+        .await;
+        pair
+    }
+
+    fn at(&self, gateway: usize) -> Client {
+        Client { address: self.homes[gateway].http, key: self.key.clone() }
+    }
+
+    /// Returns the gateway that runs a batch.
+    async fn runner(&self) -> usize {
+        let claims = |gateway: &Process| gateway.said().contains("batches_claimed");
+        until("a gateway to claim the batch", || self.gateways.iter().any(claims)).await;
+        usize::from(!claims(&self.gateways[0]))
+    }
+
+    async fn stop(&mut self) {
+        self.gateways.iter().for_each(|gateway| gateway.signal("TERM"));
+        for gateway in &mut self.gateways {
+            assert!(gateway.until_ended().await.success(), "{}", gateway.said());
+        }
+    }
+}
+
+fn write_settings(home: &Home, server: &PostgresServer, files: &std::path::Path, provider: &Provider) {
+    std::fs::write(home.path().join("database"), server.options().url).unwrap();
+    std::fs::write(home.path().join("pepper-given"), PEPPER).unwrap();
+    home.write(&format!(
+        "engine = \"postgres\"\nurl = {{ file = \"database\" }}\npepper = {{ file = \"pepper-given\" }}\n\
+         [fleet]\nclaim = \"5s\"\nlease = \"8s\"\n[files]\npath = {files:?}\nkeep_free = \"0B\"\n\
+         [batches]\nconcurrency = {CONCURRENCY}\n{}",
+        catalogue(provider, "")
+    ));
+}
+
+fn posts(provider: &Provider) -> usize {
+    provider.seen().iter().filter(|seen| seen.method == "POST").count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_is_continued_by_the_other_gateway_when_its_own_is_killed() {
+    let count = if full() { 20_000 } else { 1_500 };
+    let mut pair = Pair::start().await;
+    let made = batch(&pair.at(0), &lines(count)).await;
+    let runner = pair.runner().await;
+    until("some results", || posts(&pair.provider) > count / 10).await;
+    pair.gateways[runner].signal("KILL");
+    let killed = Instant::now();
+    pair.gateways[runner].until_ended().await;
+    let other = pair.at(1 - runner);
+    assert_eq!(retrieve(&other, &made).await["status"], "in_progress", "there was nothing left to continue");
+    let end = ended(&other, &made).await;
+    assert_eq!((&end["status"], &end["request_counts"]["completed"]), (&json!("completed"), &json!(count)));
+    let found = results(&other, &end).await;
+    assert_eq!(found.len(), count);
+    let calls = posts(&pair.provider);
+    assert!(calls <= count + CONCURRENCY, "{calls} calls for {count} lines");
+    eprintln!("{count} lines, {calls} calls, over {:?} after the kill", killed.elapsed());
+    pair.gateways[runner] = pair.homes[runner].run().await;
+    let again = results(&pair.at(runner), &end).await;
+    assert_eq!(again.len(), count, "the restarted gateway reads the same file");
+    pair.stop().await;
+    assert_charged(&pair.homes[0], found.values());
+    let proof = pair.homes[0].command(&["store", "verify"]);
+    assert!(proof.status.success(), "{}", complaint(&proof));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_is_cancelled_and_its_file_deleted_through_the_other_gateway() {
+    let count = 3_000;
+    let mut pair = Pair::start().await;
+    let made = batch(&pair.at(0), &lines(count)).await;
+    let other = 1 - pair.runner().await;
+    until("some calls", || posts(&pair.provider) > count / 20).await;
+    let answer = cancel(&pair.at(other), &made).await;
+    let acknowledged = Instant::now();
+    assert_eq!((answer.status, &answer.json()["status"]), (200, &json!("cancelled")), "{}", answer.text());
+    let end: Value = answer.json();
+    // What does not happen can only be waited for.
+    tokio::time::sleep_until((acknowledged + STILL * 2).into()).await;
+    let late = pair.provider.seen().into_iter();
+    let late = late.filter(|seen| seen.method == "POST" && seen.at > acknowledged).count();
+    assert_eq!(late, 0, "calls after the end was acknowledged");
+    for gateway in 0..2 {
+        assert_eq!(retrieve(&pair.at(gateway), &made).await, end, "both show the same");
+    }
+    assert!(results(&pair.at(1 - other), &end).await.len() < count);
+    let file = uploaded(&pair.at(0), &lines(2)).await;
+    let path = format!("/v1/files/{file}");
+    assert_eq!(pair.at(1).get(&path).await.status, 200);
+    assert_eq!(pair.at(1).send("DELETE", &path, &[], b"").await.status, 200);
+    assert_eq!(pair.at(0).get(&path).await.status, 404, "at once");
+    pair.stop().await;
+}
