@@ -159,12 +159,15 @@ impl FileBucket {
         if known.as_ref() == Some(&noted) {
             return Ok(());
         }
-        if known.is_some() {
-            return Err(ProbeError::Unfit(
+        let other_store = || {
+            ProbeError::Unfit(
                 "The bucket or folder of files.store belongs to another store. Set files.store.bucket or \
                  files.store.prefix to those of this store."
                     .to_owned(),
-            ));
+            )
+        };
+        if known.is_some() {
+            return Err(other_store());
         }
         let records = !self.store.all(None, 1).map_err(database)?.files.is_empty();
         let listed = self.contents.list(OBJECT_FOLDER, None).map_err(|error| id_error(&error))?;
@@ -176,7 +179,9 @@ impl FileBucket {
                     .to_owned(),
             ));
         }
-        self.store.set_directory_id(&noted).map_err(database)
+        // Another gateway of a fleet may have been first, with the same bucket.
+        let chosen = self.store.choose_directory_id(&noted).map_err(database)?;
+        if chosen == noted { Ok(()) } else { Err(other_store()) }
     }
 
     /// Notes an ID unless there is one; returns the one that is there.

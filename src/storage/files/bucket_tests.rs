@@ -263,7 +263,7 @@ fn a_bucket_of_another_store_is_not_used() {
     let failed = upload(&foreign, &lines(3)).unwrap_err().to_api_error();
     assert_eq!((failed.code, failed.retry_after), (ErrorCode::Unavailable, Some(5)));
     assert!(foreign.bucket().unwrap().sweep(foreign.store()).is_err());
-    FileStore::new(other.store.clone()).set_directory_id("0123").unwrap();
+    FileStore::new(other.store.clone()).choose_directory_id("0123").unwrap();
     let third = other.gateway("three");
     assert!(upload(&third, &lines(3)).is_err() && !third.bucket().unwrap().is_available());
     assert_eq!(foreign.used_bytes() + third.used_bytes(), 0, "the space is given back");
