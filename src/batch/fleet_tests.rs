@@ -275,7 +275,7 @@ impl Member {
             name: Some(name.to_owned()),
             claim: Duration::from_secs(15),
             lease: Duration::from_secs(600),
-            ahead: Duration::from_secs(300),
+            advance: Duration::from_secs(300),
             stale: None,
         };
         let store = app.stores.store.clone();

@@ -285,7 +285,7 @@ impl Ledger {
             leases.dry_draws.fetch_add(1, Ordering::Relaxed);
             let missing = amount.saturating_sub(drawing.available(wallet));
             let wanted = amount.saturating_mul(DRAW_REQUESTS).max(missing);
-            let drawn = leases.draw(&drawing, wallet, missing).ok()?;
+            let drawn = leases.draw(&drawing, wallet, wanted, missing).ok()?;
             if drawn < missing {
                 let total = ledger.store.balance(&drawing.name).ok()?.unwrap_or_default();
                 let total = if wallet == Wallet::Credits { total.credits } else { total.energy };

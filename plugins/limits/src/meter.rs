@@ -2,7 +2,7 @@
 
 use crate::limit_status::LimitStatus;
 use crate::output_length_stats::OutputLengthStats;
-use crate::peers::{PeerUsage, SharedState, UsageTotals, wait_beside};
+use crate::peers::{PeerUsage, SharedState, UsageTotals, wait_with_held_back};
 use crate::spend::{BudgetPeriod, SpendTotals};
 use crate::token_bucket::{RetryAfter, TokenBucket};
 use penstock_core::MicroCredits;
@@ -174,13 +174,17 @@ impl UsageMeter {
         };
         if work == WorkClass::Request {
             if let Some(most) = limits.requests {
-                add(LimitKind::Requests, most.get(), wait_beside(&self.requests, most, 1, requests, now));
+                add(
+                    LimitKind::Requests,
+                    most.get(),
+                    wait_with_held_back(&self.requests, most, 1, requests, now),
+                );
             }
             if let Some(most) = limits.tokens {
                 let wait = if cost.input > most.get() {
                     Some(RetryAfter::Never)
                 } else {
-                    wait_beside(&self.tokens, most, token_amount(most, cost), tokens, now)
+                    wait_with_held_back(&self.tokens, most, token_amount(most, cost), tokens, now)
                 };
                 add(LimitKind::Tokens, most.get(), wait);
             }

@@ -115,7 +115,7 @@ const fn split_sign(amount: i64) -> (u64, u64) {
 pub(crate) const EXCHANGE_WAIT: Duration = Duration::from_secs(1);
 
 /// Returns the wait for an amount while another is held back; at most [`EXCHANGE_WAIT`] if the level has the amount.
-pub(crate) fn wait_beside(
+pub(crate) fn wait_with_held_back(
     bucket: &TokenBucket,
     limit: NonZeroU64,
     amount: u64,

@@ -13,7 +13,7 @@ pub struct RestartOnlySettings(Vec<(&'static str, String)>);
 
 impl Settings {
     /// Collects the settings that take effect only at the next start or upgrade. The pattern names every field, so that
-    /// a new field needs a decision.
+    /// a new field needs a decision; a reload changes those that it ignores.
     #[must_use]
     pub fn restart_only(&self) -> RestartOnlySettings {
         let Self {
@@ -36,7 +36,6 @@ impl Settings {
             core_dumps,
             threads,
             simulators,
-            // A reload changes these.
             version: _,
             shared_version: _,
             responses: _,

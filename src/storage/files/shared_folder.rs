@@ -37,7 +37,7 @@ impl FileManager {
     /// Returns a sentence for the operator if the folder or the store cannot be used.
     pub fn open_shared(settings: &settings::FileSettings, store: FileStore) -> Result<Self, String> {
         let open_bucket = Self::bucket_opener(settings, &store);
-        let files = Self::create_folder(settings, store, Some(SharedFolder::default()), open_bucket)?;
+        let files = Self::create_folder(settings, store.clone(), Some(SharedFolder::default()), open_bucket)?;
         if files.bucket.is_none() {
             files.check_folder(FOLDER_ID_WAIT)?;
         }
