@@ -120,6 +120,21 @@ async fn ask(client: &Client) -> Answer {
     client.post(CHAT, &question()).await
 }
 
+/// Asks until the request is served. On a busy machine a draw may take longer than a request waits.
+async fn served(client: &Client) {
+    let work = async {
+        loop {
+            let answer = ask(client).await;
+            match answer.status {
+                200 => return,
+                503 => assert_eq!(answer.header("retry-after"), Some("5"), "{}", answer.text()),
+                _ => panic!("{} {}", answer.status, answer.text()),
+            }
+        }
+    };
+    within("a request to be served", work).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_and_a_balance_are_known_at_every_gateway_and_a_revocation_too() {
     let fleet = Fleet::start(3).await;
@@ -136,7 +151,7 @@ async fn a_key_and_a_balance_are_known_at_every_gateway_and_a_revocation_too() {
                 if answer.status == 200 {
                     return;
                 }
-                assert_eq!(answer.status, 402, "{}", answer.text());
+                assert!([402, 503].contains(&answer.status), "{}", answer.text());
             }
         };
         within("the grant to be known", served).await;
@@ -170,9 +185,9 @@ async fn a_limit_of_requests_is_that_of_the_fleet() {
         });
     }
     let passed: usize = tasks.join_all().await.into_iter().sum();
-    // The bucket refills by one each second; in a second between two heartbeats, each gateway may admit its part.
+    // The bucket refills by one each second. Beside it passes what the others admit between two exchanges.
     let refilled = started.elapsed().as_secs() as usize + 1;
-    assert!((40..=66 + 3 * refilled).contains(&passed), "{passed} of 60 and {refilled}");
+    assert!((40..=90 + refilled).contains(&passed), "{passed} of 60 and {refilled}");
     fleet.verify().await;
 }
 
@@ -189,7 +204,7 @@ async fn a_balance_is_spent_once_whichever_gateways_spend_it() {
             let mut passed = 0;
             for _ in 0..40 {
                 let answer = ask(&client).await;
-                assert!([200, 402].contains(&answer.status), "{}", answer.text());
+                assert!([200, 402, 503].contains(&answer.status), "{}", answer.text());
                 passed += usize::from(answer.status == 200);
             }
             passed
@@ -215,7 +230,7 @@ async fn a_killed_gateway_is_buried_and_its_credits_return() {
     let (key, _) = fleet.key(0, json!({})).await;
     fleet.until_everywhere(&key, 200).await;
     fleet.grant(0, "10").await;
-    assert_eq!(ask(&fleet.at(1, &key)).await.status, 200);
+    served(&fleet.at(1, &key)).await;
     let mut killed = fleet.gateways.pop().unwrap();
     killed.signal("KILL");
     killed.until_ended().await;
@@ -230,9 +245,9 @@ async fn a_killed_gateway_is_buried_and_its_credits_return() {
     };
     within("the burial", buried).await;
     assert_eq!(metric(&admin.get("/metrics").await.text(), "penstock_fleet_members"), Some(1.0));
-    assert_eq!(ask(&fleet.at(0, &key)).await.status, 200);
+    served(&fleet.at(0, &key)).await;
     fleet.add().await;
-    assert_eq!(ask(&fleet.at(1, &key)).await.status, 200);
+    served(&fleet.at(1, &key)).await;
     fleet.verify().await;
 }
 
@@ -243,7 +258,7 @@ async fn requests_with_leases_go_on_while_the_database_is_away() {
     fleet.until_everywhere(&key, 200).await;
     fleet.grant(0, "10").await;
     for gateway in 0..2 {
-        assert_eq!(ask(&fleet.at(gateway, &key)).await.status, 200);
+        served(&fleet.at(gateway, &key)).await;
     }
     fleet.server.crash();
     for gateway in 0..2 {
