@@ -5,7 +5,6 @@ use super::Ledger;
 use crate::storage::stores::run_blocking;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::AccountBalances;
-use penstock_storage::StoreError;
 use penstock_storage::ledger::BalanceRecord;
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ impl Ledger {
             return Ok(names.map(|name| (name.clone(), self.balance(&name))).collect());
         }
         let store = self.store.clone();
-        let stored = run_blocking(move || Ok::<_, StoreError>(store.balances()?)).await;
+        let stored = run_blocking(move || store.balances()).await;
         let stored = stored.map_err(|_| database_away())?.into_iter();
         Ok(stored.map(|(name, stored)| (name.as_str().into(), self.with_own_holds(&name, stored))).collect())
     }

@@ -318,11 +318,11 @@ impl Ledger {
                     LeaseChange::Draw(amount) if !state.is_known_empty(Instant::now()) => {
                         draws.push((balance.clone(), *wallet, amount));
                     }
-                    LeaseChange::Return(amount) if returning.len() < MAX_RETURNS => {
-                        if balance.take_available(*wallet, amount) {
-                            state.drawn = state.drawn.saturating_sub(amount);
-                            returning.push(PoolAmount { pool: pool_name(account, *wallet), amount });
-                        }
+                    LeaseChange::Return(amount)
+                        if returning.len() < MAX_RETURNS && balance.take_available(*wallet, amount) =>
+                    {
+                        state.drawn = state.drawn.saturating_sub(amount);
+                        returning.push(PoolAmount { pool: pool_name(account, *wallet), amount });
                     }
                     _ => {}
                 }

@@ -222,8 +222,10 @@ impl FleetMember {
             }
         }
         let reports = member.fleet.reports()?;
-        let others = reports.into_iter().filter(|(id, _)| *id != member.id && live.contains(id));
-        Ok(others.filter_map(|(id, row)| MemberReport::from_rows(&row).map(|report| (id, report))).collect())
+        let is_other = |strand: u32| strand != member.id && live.contains(&strand);
+        let others = reports.into_iter().filter(|report| is_other(report.strand));
+        let parsed = others.map(|stored| (stored.strand, MemberReport::from_rows(&stored.rows)));
+        Ok(parsed.filter_map(|(id, report)| Some((id, report?))).collect())
     }
 
     /// Draws from a pool for this member; 0 if the pool is empty. Grants everything alone. Blocks.

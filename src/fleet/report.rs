@@ -129,7 +129,8 @@ mod tests {
         let mut rows = report(3).to_rows();
         rows.extend(report(600).to_rows().into_iter().skip(2));
         assert_eq!(MemberReport::from_rows(&rows), Some(report(3)));
-        assert_eq!(MemberReport::from_rows(&report(300).to_rows()[..2]), None);
+        let incomplete: Vec<Vec<u8>> = report(300).to_rows().into_iter().take(2).collect();
+        assert_eq!(MemberReport::from_rows(&incomplete), None);
         for broken in [&b""[..], b"{}", b"{\"v\":2}"] {
             assert_eq!(MemberReport::from_rows(&[broken.to_vec()]), None);
         }

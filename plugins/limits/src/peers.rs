@@ -68,7 +68,7 @@ fn held_back(level: u64, own: u64, peers: u64, members: u32) -> u64 {
     let total = u128::from(own) + u128::from(peers);
     let (level, peers) = (u128::from(level), u128::from(peers));
     let equal = level - level.div_ceil(members);
-    let held = if total == 0 { equal } else { (level * peers / total).min(equal) };
+    let held = (level * peers).checked_div(total).map_or(equal, |part| part.min(equal));
     u64::try_from(held).unwrap_or(u64::MAX)
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn wait_with_held_back(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
     use crate::{CostEstimate, LimitKind, RetryAfter, UsageLimits, UsageMeter, WorkClass};
     use std::num::NonZeroU32;

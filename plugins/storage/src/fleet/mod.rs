@@ -25,7 +25,7 @@ use crate::{StoreError, Transaction};
 
 pub use alone::Alone;
 pub use pools::{PoolState, credit_pool, energy_pool};
-pub use shared::SharedFleet;
+pub use shared::{SharedFleet, StoredReport};
 pub use watch::{LeaseTerm, PeerWatch};
 
 /// Maximum number of pools of one turn.

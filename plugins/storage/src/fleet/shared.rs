@@ -17,6 +17,15 @@ const MAX_ATTEMPTS: usize = 32;
 /// Number of parts that one transaction of a burial returns.
 const BURIED_PARTS: usize = 500;
 
+/// Report of a strand to its peers, as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredReport {
+    /// Strand that wrote it.
+    pub strand: u32,
+    /// Rows in order; those after the report's own remain of an earlier one.
+    pub rows: Vec<Vec<u8>>,
+}
+
 /// Fleet in a store that other processes use too, or that several users of one process share.
 #[derive(Clone, Debug)]
 pub struct SharedFleet {
@@ -85,13 +94,13 @@ impl SharedFleet {
     ///
     /// # Errors
     /// Same as [`Store::scan`].
-    pub fn reports(&self) -> Result<Vec<(u32, Vec<Vec<u8>>)>, StoreError> {
-        let mut reports: Vec<(u32, Vec<Vec<u8>>)> = Vec::new();
+    pub fn reports(&self) -> Result<Vec<StoredReport>, StoreError> {
+        let mut reports: Vec<StoredReport> = Vec::new();
         self.for_each_row(REPORT_PREFIX, |row| {
             let strand = rows::strand_of_report(&row.key)?;
             match reports.last_mut() {
-                Some((last, rows)) if *last == strand => rows.push(row.value),
-                _ => reports.push((strand, vec![row.value])),
+                Some(last) if last.strand == strand => last.rows.push(row.value),
+                _ => reports.push(StoredReport { strand, rows: vec![row.value] }),
             }
             Ok(())
         })?;
