@@ -67,14 +67,21 @@ struct ReportedOwner {
     used_at: Duration,
 }
 
+/// Last report of a peer.
+struct PeerTotals {
+    start: u64,
+    round: u64,
+    keys: HashMap<String, UsageTotals>,
+}
+
 /// State of the exchange.
 #[derive(Default)]
 pub struct LimitExchange {
     reported: HashMap<String, ReportedOwner>,
     /// Totals of keys when they were left out of the report.
     bases: HashMap<String, UsageTotals>,
-    /// Start of each peer, and its last totals by key.
-    peers: HashMap<u32, (u64, HashMap<String, UsageTotals>)>,
+    /// Last report of each peer.
+    peers: HashMap<u32, PeerTotals>,
     /// True after the first exchange: a peer that is new from then on has no earlier totals.
     has_begun: bool,
 }
@@ -119,30 +126,34 @@ impl LimitExchange {
     ) {
         let mut sums: HashMap<&str, PeerUsage> = HashMap::new();
         self.peers.retain(|id, _| reports.iter().any(|(peer, _)| peer == id));
+        let mut news = 0;
         for (peer, report) in reports {
-            let fresh = || (report.start, HashMap::new());
-            let is_known = self.peers.get(peer).is_some_and(|(start, _)| *start == report.start);
-            let (start, last) = self.peers.entry(*peer).or_insert_with(fresh);
-            if *start != report.start {
-                (*start, *last) = fresh();
+            let fresh = || PeerTotals { start: report.start, round: 0, keys: HashMap::new() };
+            let is_known = self.peers.get(peer).is_some_and(|last| last.start == report.start);
+            let last = self.peers.entry(*peer).or_insert_with(fresh);
+            if last.start != report.start {
+                *last = fresh();
             }
+            news += usize::from(last.round != report.round);
+            last.round = report.round;
             for key in &report.keys {
                 let totals = key.totals();
-                let before = last.insert(key.owner.clone(), totals);
+                let before = last.keys.insert(key.owner.clone(), totals);
                 // What was used before this member joined is unknown.
                 let before = if is_known || self.has_begun { before } else { Some(totals) };
                 add_usage(sums.entry(&key.owner).or_default(), &totals, before);
             }
         }
         self.has_begun = true;
+        let stale = u32::try_from(members.saturating_sub(1).saturating_sub(news)).unwrap_or(u32::MAX);
         let members = u32::try_from(members).unwrap_or(u32::MAX);
         for (name, reported) in &self.reported {
             let peers = sums.remove(name.as_str()).unwrap_or_default();
-            reported.owner.usage().exchange(&PeerUsage { members, ..peers }, now);
+            reported.owner.usage().exchange(&PeerUsage { members, stale, ..peers }, now);
         }
         for (name, peers) in sums {
             if let Some(owner) = LimitedOwner::find(cache, name).filter(|owner| owner.usage().is_limited()) {
-                owner.usage().exchange(&PeerUsage { members, ..peers }, now);
+                owner.usage().exchange(&PeerUsage { members, stale, ..peers }, now);
             }
         }
     }

@@ -15,6 +15,8 @@ const KEYS_PER_ROW: usize = 150;
 pub struct MemberReport {
     /// Random number of the process start: the totals begin anew with another one.
     pub start: u64,
+    /// Number of the report, by which a new one is told from the last.
+    pub round: u64,
     /// Time of the report by the member's clock, Unix seconds.
     pub at: u64,
     /// Version of the program.
@@ -48,6 +50,7 @@ pub struct KeyUsageReport {
 struct Header {
     v: u32,
     start: u64,
+    round: u64,
     at: u64,
     version: String,
     config: String,
@@ -64,6 +67,7 @@ impl MemberReport {
         let header = Header {
             v: VERSION,
             start: self.start,
+            round: self.round,
             at: self.at,
             version: self.version.clone(),
             config: self.config.clone(),
@@ -85,8 +89,8 @@ impl MemberReport {
         for group in groups.get(..header.rows)? {
             keys.extend(serde_json::from_slice::<Vec<KeyUsageReport>>(group).ok()?);
         }
-        let Header { start, at, version, config, .. } = header;
-        Some(Self { start, at, version, config, keys })
+        let Header { start, round, at, version, config, .. } = header;
+        Some(Self { start, round, at, version, config, keys })
     }
 }
 
@@ -108,6 +112,7 @@ mod tests {
         };
         MemberReport {
             start: 7,
+            round: 3,
             at: 1_795_000_000,
             version: "1.0".to_owned(),
             config: "abc".to_owned(),

@@ -10,7 +10,7 @@ use crate::telemetry::log;
 use parking_lot::Mutex;
 use penstock_storage::fleet::FleetError;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Difference of two members' clocks in seconds above which it is logged; reports are at most a few seconds old.
@@ -22,6 +22,8 @@ pub struct FleetWork {
     exchange: Mutex<LimitExchange>,
     /// Random number of this process start.
     start: u64,
+    /// Number of heartbeats.
+    rounds: AtomicU64,
     /// Time at which the changes of keys were last read.
     fed_at: Mutex<Instant>,
     /// Members with another configuration: its version by member.
@@ -47,6 +49,7 @@ impl FleetWork {
             feed: Mutex::new(feed),
             exchange: Mutex::default(),
             start: rand::random(),
+            rounds: AtomicU64::new(1),
             fed_at: Mutex::new(Instant::now()),
             differing: Mutex::default(),
             skewed: Mutex::default(),
@@ -98,6 +101,7 @@ impl AppState {
         let mut exchange = work.exchange.lock();
         let report = MemberReport {
             start: work.start,
+            round: work.rounds.fetch_add(1, Ordering::Relaxed),
             at: self.clock.unix_seconds(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: self.live().settings.shared_version.0.to_string(),

@@ -35,6 +35,8 @@ pub struct UsageTotals {
 pub struct PeerUsage {
     /// Number of gateways, this one included.
     pub members: u32,
+    /// Number of other gateways of which there is no new report since the last exchange.
+    pub stale: u32,
     /// Requests that the others admitted since the last exchange.
     pub requests: u64,
     /// Tokens that the others used since the last exchange; negative if estimates were too high.
@@ -60,6 +62,13 @@ pub(crate) struct SharedState {
     /// Requests in flight of the others, and those held back for them.
     pub(crate) in_flight: u32,
     pub(crate) reserved: u64,
+}
+
+/// Amount that stays held back for gateways without a new report: they may have used the part that was left to them.
+fn still_held(held: u64, peers: &PeerUsage) -> u64 {
+    let others = u64::from(peers.members.saturating_sub(1).max(1));
+    let stale = u64::from(peers.stale).min(others);
+    u64::try_from(u128::from(held) * u128::from(stale) / u128::from(others)).unwrap_or(held)
 }
 
 /// Part of a level that is held back for others with `peers` of the demand.
@@ -89,12 +98,16 @@ impl SharedState {
         self.wanted = (own.wanted_requests, own.wanted_tokens);
         self.requests = limits.requests.map_or(0, |limit| {
             requests.settle(limit, 0, peers.requests, now);
-            held_back(requests.status(limit, now).remaining, wanted.0, peers.wanted_requests, peers.members)
+            let (held, level) = (still_held(self.requests, peers), requests.status(limit, now).remaining);
+            let level = level.saturating_sub(held);
+            held.saturating_add(held_back(level, wanted.0, peers.wanted_requests, peers.members))
         });
         self.tokens = limits.tokens.map_or(0, |limit| {
             let (back, used) = split_sign(peers.tokens);
             tokens.settle(limit, back, used, now);
-            held_back(tokens.status(limit, now).remaining, wanted.1, peers.wanted_tokens, peers.members)
+            let (held, level) = (still_held(self.tokens, peers), tokens.status(limit, now).remaining);
+            let level = level.saturating_sub(held);
+            held.saturating_add(held_back(level, wanted.1, peers.wanted_tokens, peers.members))
         });
         self.reserved = peers.reserved;
         self.in_flight = limits.concurrent.map_or(0, |limit| {
@@ -217,6 +230,31 @@ mod tests {
             let wanted = demand.iter().sum::<u64>() * 600;
             assert_eq!(admitted(600, |_| demand.clone(), 10), wanted, "{demand:?}");
         }
+    }
+
+    #[test]
+    fn a_part_stays_held_back_until_its_gateway_reports_again() {
+        let (limits, nothing, now) = (limits(60), CostEstimate::default(), Duration::from_secs(9));
+        let mut meter = UsageMeter::default();
+        meter.begin_sharing(&limits, 3, now);
+        let admit_all = |meter: &mut UsageMeter| {
+            let mut passed = 0;
+            while meter.check(&limits, &nothing, WorkClass::Request, now).is_ok() {
+                let held = meter.reserve(&limits, &nothing, WorkClass::Request, now);
+                meter.void(held, &limits, now);
+                passed += 1;
+            }
+            passed
+        };
+        assert_eq!(admit_all(&mut meter), 20);
+        meter.exchange(&limits, &PeerUsage { members: 3, stale: 2, ..PeerUsage::default() }, now);
+        assert_eq!(admit_all(&mut meter), 0, "the others may have used the 40");
+        let one =
+            PeerUsage { members: 3, stale: 1, requests: 20, wanted_requests: 20, ..PeerUsage::default() };
+        meter.exchange(&limits, &one, now);
+        assert_eq!(admit_all(&mut meter), 0);
+        meter.exchange(&limits, &PeerUsage { members: 3, stale: 0, ..PeerUsage::default() }, now);
+        assert!(admit_all(&mut meter) > 0, "nobody used the last 20");
     }
 
     #[test]
