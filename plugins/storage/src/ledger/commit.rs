@@ -28,7 +28,7 @@ pub struct RowWrite {
 }
 
 impl RowWrite {
-    /// Returns the bytes counted against [`MAX_EXTRA_ROW_BYTES`].
+    /// Returns the bytes counted against [`MAX_EXTRA_ROW_BYTES`](super::MAX_EXTRA_ROW_BYTES).
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, Vec::len)
