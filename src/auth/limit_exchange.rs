@@ -137,9 +137,9 @@ impl LimitExchange {
             news += usize::from(last.round != report.round);
             last.round = report.round;
             for key in &report.keys {
-                let totals = key.totals();
+                let totals = key.totals;
                 let before = last.keys.insert(key.owner.clone(), totals);
-                // What was used before this member joined is unknown.
+                // Usage before this member joined is not known.
                 let before = if is_known || self.has_begun { before } else { Some(totals) };
                 add_usage(sums.entry(&key.owner).or_default(), &totals, before);
             }
@@ -179,28 +179,15 @@ impl LimitExchange {
 impl ReportedOwner {
     fn to_report(&self, name: &str) -> KeyUsageReport {
         let (last, base) = (&self.last, &self.base);
-        KeyUsageReport {
-            owner: name.to_owned(),
+        let totals = UsageTotals {
             requests: last.requests.saturating_sub(base.requests),
             tokens: last.tokens.wrapping_sub(base.tokens),
             wanted_requests: last.wanted_requests.saturating_sub(base.wanted_requests),
             wanted_tokens: last.wanted_tokens.saturating_sub(base.wanted_tokens),
             in_flight: last.in_flight,
             reserved: last.reserved,
-        }
-    }
-}
-
-impl KeyUsageReport {
-    const fn totals(&self) -> UsageTotals {
-        UsageTotals {
-            requests: self.requests,
-            tokens: self.tokens,
-            wanted_requests: self.wanted_requests,
-            wanted_tokens: self.wanted_tokens,
-            in_flight: self.in_flight,
-            reserved: self.reserved,
-        }
+        };
+        KeyUsageReport { owner: name.to_owned(), totals }
     }
 }
 

@@ -229,6 +229,18 @@ impl Leases {
         self.returning.lock().clone()
     }
 
+    /// Takes back the amounts that the store refuses for good, so that they do not block the heartbeats.
+    fn take_back_returns(&self, balance: impl Fn(&str) -> Arc<AccountBalance>) {
+        let refused = std::mem::take(&mut *self.returning.lock());
+        for PoolAmount { pool, amount } in refused {
+            let Some((wallet, account)) = split_pool_name(&pool) else { continue };
+            balance(account).credit(wallet, amount);
+            if let Some(state) = self.accounts.lock().get_mut(&(account.into(), wallet)) {
+                state.drawn = state.drawn.saturating_add(amount);
+            }
+        }
+    }
+
     /// Forgets the amounts that the store has taken.
     pub fn on_returned(&self) {
         self.returning.lock().clear();
@@ -333,6 +345,13 @@ impl Ledger {
             if leases.draw(&balance, wallet, amount, 1).is_err() {
                 return;
             }
+        }
+    }
+
+    /// Keeps the amounts that should have gone back to their pools, because the store refuses them.
+    pub fn keep_returns(&self) {
+        if let Some(leases) = &self.leases {
+            leases.take_back_returns(|account| self.account_balance(account));
         }
     }
 

@@ -74,7 +74,7 @@ impl Ledger {
         leases: Option<Leases>,
     ) -> Result<(Arc<Self>, OpenReserves), String> {
         let to_message = |error: StoreError| format!("The ledger cannot be used: {error}.");
-        // Where a fleet writes, another gateway may have written a chain until now.
+        // In a fleet another gateway may have written the chain until now, so gaps of the copy are expected.
         let chains = store.chains().map_err(to_message)?.len();
         let level = if store.claim().is_some() || chains > 1 { log::info() } else { log::error() };
         for what in store.take_repairs() {

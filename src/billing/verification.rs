@@ -243,7 +243,7 @@ fn check_corrections(
     for (of, _) in all.into_iter().filter(|(of, chain)| chain_of(*of) != *chain) {
         let exists =
             |fold: &VerifiedFold<'_>| fold.chains.get(&chain_of(of)).is_some_and(|end| end.chain.seq >= of);
-        // It may have been written after its chain was read.
+        // The chain may have grown after it was read.
         if !exists(fold)
             && let Some(misfit) = fold.add_chain_entries(store, chain_of(of))?
         {

@@ -12,6 +12,7 @@
 
 mod join;
 mod report;
+mod startup_heartbeat;
 
 use crate::config::settings::FleetSettings;
 use join::IdentityFile;
@@ -46,6 +47,8 @@ struct SharedMember {
     observed: Mutex<ObservedPeers>,
     term: Mutex<LeaseTerm>,
     buried: AtomicBool,
+    /// True once the background tasks send the heartbeats.
+    has_reported: AtomicBool,
     burials: AtomicU64,
     /// Duration of the last beat in microseconds.
     beat_micros: AtomicU64,
@@ -112,6 +115,7 @@ impl FleetMember {
             }),
             term: Mutex::new(term),
             buried: AtomicBool::new(false),
+            has_reported: AtomicBool::new(false),
             burials: AtomicU64::new(0),
             beat_micros: AtomicU64::new(0),
         };
@@ -191,6 +195,7 @@ impl FleetMember {
         sent: Instant,
     ) -> Result<(), FleetError> {
         let Some(member) = &self.0 else { return Ok(()) };
+        member.has_reported.store(true, Ordering::Release);
         let with = SharedFleet::report(member.id, report.to_rows());
         let result = member.turn(StrandReport { spent: Vec::new(), returned, with });
         let micros = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX);

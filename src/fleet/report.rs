@@ -3,12 +3,13 @@
 //! Numbers are totals since the start of the process, so that a report that another member missed is not lost. A report is
 //! several rows of at most 64 KiB: a header as JSON, then groups of keys.
 
+use penstock_limits::UsageTotals;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of keys and accounts of one report; the first are taken.
 const MAX_REPORTED_KEYS: usize = 16_000;
-/// Keys of one row: one key has at most 400 bytes as JSON.
-const KEYS_PER_ROW: usize = 150;
+/// Keys of one row: one key has at most 260 bytes as JSON.
+const KEYS_PER_ROW: usize = 250;
 
 /// Report of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,21 +30,31 @@ pub struct MemberReport {
 
 /// Use of the limits of one key or account by one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "KeyRow", from = "KeyRow")]
 pub struct KeyUsageReport {
     /// `key/` or `account/` and its id.
     pub owner: String,
-    /// Total of admitted requests.
-    pub requests: u64,
-    /// Total of tokens, estimates of open requests included.
-    pub tokens: i64,
-    /// Total of requests that were admitted or refused.
-    pub wanted_requests: u64,
-    /// Total of tokens of requests that were admitted or refused.
-    pub wanted_tokens: u64,
-    /// Requests in flight.
-    pub in_flight: u32,
-    /// Micro-credits reserved by requests in flight.
-    pub reserved: u64,
+    /// Usage since the process started, or since the key was last left out of a report.
+    pub totals: UsageTotals,
+}
+
+/// Stored form: owner, requests, tokens, wanted requests, wanted tokens, requests in flight, reserved micro-credits.
+type KeyRow = (String, u64, i64, u64, u64, u32, u64);
+
+impl From<KeyUsageReport> for KeyRow {
+    fn from(report: KeyUsageReport) -> Self {
+        let UsageTotals { requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved } =
+            report.totals;
+        (report.owner, requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved)
+    }
+}
+
+impl From<KeyRow> for KeyUsageReport {
+    fn from(row: KeyRow) -> Self {
+        let (owner, requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved) = row;
+        let totals = UsageTotals { requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved };
+        Self { owner, totals }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -103,12 +114,14 @@ mod tests {
     fn report(keys: usize) -> MemberReport {
         let key = |n: usize| KeyUsageReport {
             owner: format!("account/{n:0>120}"),
-            requests: u64::MAX,
-            tokens: i64::MIN,
-            wanted_requests: u64::MAX,
-            wanted_tokens: u64::MAX,
-            in_flight: u32::MAX,
-            reserved: u64::MAX,
+            totals: UsageTotals {
+                requests: u64::MAX,
+                tokens: i64::MIN,
+                wanted_requests: u64::MAX,
+                wanted_tokens: u64::MAX,
+                in_flight: u32::MAX,
+                reserved: u64::MAX,
+            },
         };
         MemberReport {
             start: 7,
@@ -134,7 +147,7 @@ mod tests {
         let mut rows = report(3).to_rows();
         rows.extend(report(600).to_rows().into_iter().skip(2));
         assert_eq!(MemberReport::from_rows(&rows), Some(report(3)));
-        let incomplete: Vec<Vec<u8>> = report(300).to_rows().into_iter().take(2).collect();
+        let incomplete: Vec<Vec<u8>> = report(400).to_rows().into_iter().take(2).collect();
         assert_eq!(MemberReport::from_rows(&incomplete), None);
         for broken in [&b""[..], b"{}", b"{\"v\":2}"] {
             assert_eq!(MemberReport::from_rows(&[broken.to_vec()]), None);

@@ -8,6 +8,7 @@ use crate::storage::stores::Stores;
 use crate::telemetry::fleet_metrics::FleetStatus;
 use crate::telemetry::log;
 use parking_lot::Mutex;
+use penstock_storage::StoreError;
 use penstock_storage::fleet::FleetError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -108,7 +109,11 @@ impl AppState {
             keys: exchange.report(&self.key_cache, self.clock.steady_now()),
         };
         let returned = self.ledger.leases().map(|leases| leases.returning()).unwrap_or_default();
-        member.beat(&report, returned, Instant::now())?;
+        let beaten = member.beat(&report, returned, Instant::now());
+        if matches!(beaten, Err(FleetError::Store(StoreError::Guard { .. }))) {
+            self.ledger.keep_returns();
+        }
+        beaten?;
         if let Some(leases) = self.ledger.leases() {
             leases.on_returned();
         }

@@ -146,7 +146,9 @@ fn join_fleet(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<Arc<F
         fleet.dissolve().map_err(|error| to_sentence(&error.to_string()))?;
         return Ok(FleetMember::alone());
     };
-    FleetMember::join(fleet, settings, &storage.path.join(MEMBER_FILE))
+    let member = FleetMember::join(fleet, settings, &storage.path.join(MEMBER_FILE))?;
+    member.start_heartbeat()?;
+    Ok(member)
 }
 
 /// Opens the ledger: in a fleet, with a chain that no other member writes.

@@ -120,7 +120,7 @@ async fn a_batch_is_cancelled_and_its_file_deleted_through_the_other_gateway() {
     let acknowledged = Instant::now();
     assert_eq!((answer.status, &answer.json()["status"]), (200, &json!("cancelled")), "{}", answer.text());
     let end: Value = answer.json();
-    // What does not happen can only be waited for.
+    // Calls that must not happen are waited for, since no event shows their absence.
     tokio::time::sleep_until((acknowledged + STILL * 2).into()).await;
     let late = pair.provider.seen().into_iter();
     let late = late.filter(|seen| seen.method == "POST" && seen.at > acknowledged).count();

@@ -179,7 +179,7 @@ impl LedgerWriter {
             }
             error => {
                 if matches!(error, StoreError::Corrupt { .. }) && self.store.claim().is_some() {
-                    // It may be a rollup that changes are added to: an unreadable one is replaced.
+                    // An unreadable rollup, to which changes cannot be added, is replaced.
                     self.rollups.forget_stored();
                 }
                 FailedAttempt::Retry(error.to_string())

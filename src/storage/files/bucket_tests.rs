@@ -170,7 +170,7 @@ fn another_gateway_continues_results_from_the_last_commit() {
     second.append(b"end\n").unwrap();
     let whole = second.seal(&now, NOW).unwrap();
     shared.commit(&now, &whole);
-    // Its end comes too late as well, and replaces nothing.
+    // The end of the first gateway comes too late as well, and replaces nothing.
     first.seal(&record, NOW).unwrap();
     assert_eq!(read(&one, &whole).unwrap(), b"a\nbb\nccc\ndddd\nend\n");
     assert_eq!((shared.names("files").len(), shared.names("parts").len()), (2, 5));

@@ -1,0 +1,47 @@
+//! Heartbeats from the join on until the background tasks of the process send them: a start may take long, and the other
+//! members must not bury this one meanwhile. A command on the store needs them for as long as it runs.
+
+use super::FleetMember;
+use penstock_storage::fleet::{FleetError, StrandReport};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+/// Interval of the heartbeats.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+impl FleetMember {
+    /// Starts a thread that sends heartbeats without a report until the first [`FleetMember::beat`]. Does nothing alone.
+    ///
+    /// # Errors
+    /// Returns a sentence for the operator if the thread cannot be started.
+    pub fn start_heartbeat(self: &Arc<Self>) -> Result<(), String> {
+        if !self.is_shared() {
+            return Ok(());
+        }
+        let member = Arc::downgrade(self);
+        let thread = Builder::new().name("fleet".to_owned()).spawn(move || send_heartbeats(&member));
+        thread.map(drop).map_err(|error| format!("The heartbeats of the fleet cannot be started: {error}."))
+    }
+}
+
+/// Sends heartbeats until the background tasks do, the member is buried, or nobody uses it any more.
+fn send_heartbeats(member: &Weak<FleetMember>) {
+    loop {
+        std::thread::sleep(INTERVAL);
+        let Some(fleet) = member.upgrade() else { return };
+        let Some(shared) = &fleet.0 else { return };
+        let is_over = || shared.has_reported.load(Ordering::Acquire) || shared.buried.load(Ordering::Acquire);
+        if is_over() {
+            return;
+        }
+        let sent = Instant::now();
+        match shared.turn(StrandReport::default()) {
+            Ok(()) => shared.term.lock().renew(shared.elapsed(sent)),
+            Err(FleetError::Buried) => shared.buried.store(true, Ordering::Release),
+            // The next one tells whether the store answers again.
+            Err(FleetError::Store(_)) => {}
+        }
+    }
+}
