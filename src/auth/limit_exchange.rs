@@ -70,7 +70,6 @@ struct ReportedOwner {
 /// Last report of a peer.
 struct PeerTotals {
     start: u64,
-    round: u64,
     keys: HashMap<String, UsageTotals>,
 }
 
@@ -104,9 +103,10 @@ impl LimitExchange {
         let bases = &mut self.bases;
         self.reported.retain(|name, reported| {
             let totals = reported.owner.usage().totals();
-            if totals != reported.last {
-                (reported.last, reported.used_at) = (totals, now);
+            if totals.wanted_requests != reported.last.wanted_requests {
+                reported.used_at = now;
             }
+            reported.last = totals;
             let is_recent = totals.in_flight > 0 || now.saturating_sub(reported.used_at) < REPORTED_FOR;
             if !is_recent {
                 bases.insert(name.clone(), totals);
@@ -124,36 +124,40 @@ impl LimitExchange {
         reports: &[(u32, MemberReport)],
         now: Duration,
     ) {
-        let mut sums: HashMap<&str, PeerUsage> = HashMap::new();
+        // With the number of peers that reported the key.
+        let mut sums: HashMap<&str, (PeerUsage, u32)> = HashMap::new();
         self.peers.retain(|id, _| reports.iter().any(|(peer, _)| peer == id));
-        let mut news = 0;
         for (peer, report) in reports {
-            let fresh = || PeerTotals { start: report.start, round: 0, keys: HashMap::new() };
+            let fresh = || PeerTotals { start: report.start, keys: HashMap::new() };
             let is_known = self.peers.get(peer).is_some_and(|last| last.start == report.start);
             let last = self.peers.entry(*peer).or_insert_with(fresh);
             if last.start != report.start {
                 *last = fresh();
             }
-            news += usize::from(last.round != report.round);
-            last.round = report.round;
             for key in &report.keys {
                 let totals = key.totals;
                 let before = last.keys.insert(key.owner.clone(), totals);
                 // Usage before this member joined is not known.
                 let before = if is_known || self.has_begun { before } else { Some(totals) };
-                add_usage(sums.entry(&key.owner).or_default(), &totals, before);
+                let (sum, reporters) = sums.entry(&key.owner).or_default();
+                *reporters = reporters.saturating_add(1);
+                add_usage(sum, &totals, before);
             }
         }
         self.has_begun = true;
-        let stale = u32::try_from(members.saturating_sub(1).saturating_sub(news)).unwrap_or(u32::MAX);
         let members = u32::try_from(members).unwrap_or(u32::MAX);
+        let complete = |(peers, reporters): (PeerUsage, u32)| PeerUsage {
+            members,
+            silent: members.saturating_sub(1).saturating_sub(reporters),
+            ..peers
+        };
         for (name, reported) in &self.reported {
             let peers = sums.remove(name.as_str()).unwrap_or_default();
-            reported.owner.usage().exchange(&PeerUsage { members, stale, ..peers }, now);
+            reported.owner.usage().exchange(&complete(peers), now);
         }
         for (name, peers) in sums {
             if let Some(owner) = LimitedOwner::find(cache, name).filter(|owner| owner.usage().is_limited()) {
-                owner.usage().exchange(&PeerUsage { members, stale, ..peers }, now);
+                owner.usage().exchange(&complete(peers), now);
             }
         }
     }
@@ -186,6 +190,7 @@ impl ReportedOwner {
             wanted_tokens: last.wanted_tokens.saturating_sub(base.wanted_tokens),
             in_flight: last.in_flight,
             reserved: last.reserved,
+            allowed: last.allowed,
         };
         KeyUsageReport { owner: name.to_owned(), totals }
     }
@@ -205,4 +210,8 @@ fn add_usage(sum: &mut PeerUsage, totals: &UsageTotals, before: Option<UsageTota
     sum.wanted_tokens = sum.wanted_tokens.saturating_add(since(totals.wanted_tokens, before.wanted_tokens));
     sum.in_flight = sum.in_flight.saturating_add(totals.in_flight);
     sum.reserved = sum.reserved.saturating_add(totals.reserved);
+    let (allowed, other) = (&mut sum.allowed, &totals.allowed);
+    allowed.requests = allowed.requests.saturating_add(other.requests);
+    allowed.tokens = allowed.tokens.saturating_add(other.tokens);
+    allowed.in_flight = allowed.in_flight.saturating_add(other.in_flight);
 }

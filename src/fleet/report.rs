@@ -3,21 +3,19 @@
 //! Numbers are totals since the start of the process, so that a report that another member missed is not lost. A report is
 //! several rows of at most 64 KiB: a header as JSON, then groups of keys.
 
-use penstock_limits::UsageTotals;
+use penstock_limits::{SharedAmounts, UsageTotals};
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of keys and accounts of one report; the first are taken.
 const MAX_REPORTED_KEYS: usize = 16_000;
-/// Keys of one row: one key has at most 260 bytes as JSON.
-const KEYS_PER_ROW: usize = 250;
+/// Keys of one row: one key has at most 320 bytes as JSON.
+const KEYS_PER_ROW: usize = 200;
 
 /// Report of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberReport {
     /// Random number of the process start: the totals begin anew with another one.
     pub start: u64,
-    /// Number of the report, by which a new one is told from the last.
-    pub round: u64,
     /// Time of the report by the member's clock, Unix seconds.
     pub at: u64,
     /// Version of the program.
@@ -38,21 +36,25 @@ pub struct KeyUsageReport {
     pub totals: UsageTotals,
 }
 
-/// Stored form: owner, requests, tokens, wanted requests, wanted tokens, requests in flight, reserved micro-credits.
-type KeyRow = (String, u64, i64, u64, u64, u32, u64);
+/// Stored form: owner, totals of requests, tokens, wanted requests and wanted tokens, requests in flight, reserved
+/// micro-credits; then the allowed requests, tokens and requests in flight.
+type KeyRow = (String, u64, i64, u64, u64, u32, u64, (u64, u64, u64));
 
 impl From<KeyUsageReport> for KeyRow {
     fn from(report: KeyUsageReport) -> Self {
-        let UsageTotals { requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved } =
+        let UsageTotals { requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved, allowed } =
             report.totals;
-        (report.owner, requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved)
+        let allowed = (allowed.requests, allowed.tokens, allowed.in_flight);
+        (report.owner, requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved, allowed)
     }
 }
 
 impl From<KeyRow> for KeyUsageReport {
     fn from(row: KeyRow) -> Self {
-        let (owner, requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved) = row;
-        let totals = UsageTotals { requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved };
+        let (owner, requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved, allowed) = row;
+        let allowed = SharedAmounts { requests: allowed.0, tokens: allowed.1, in_flight: allowed.2 };
+        let totals =
+            UsageTotals { requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved, allowed };
         Self { owner, totals }
     }
 }
@@ -61,7 +63,6 @@ impl From<KeyRow> for KeyUsageReport {
 struct Header {
     v: u32,
     start: u64,
-    round: u64,
     at: u64,
     version: String,
     config: String,
@@ -78,7 +79,6 @@ impl MemberReport {
         let header = Header {
             v: VERSION,
             start: self.start,
-            round: self.round,
             at: self.at,
             version: self.version.clone(),
             config: self.config.clone(),
@@ -100,8 +100,8 @@ impl MemberReport {
         for group in groups.get(..header.rows)? {
             keys.extend(serde_json::from_slice::<Vec<KeyUsageReport>>(group).ok()?);
         }
-        let Header { start, round, at, version, config, .. } = header;
-        Some(Self { start, round, at, version, config, keys })
+        let Header { start, at, version, config, .. } = header;
+        Some(Self { start, at, version, config, keys })
     }
 }
 
@@ -121,11 +121,11 @@ mod tests {
                 wanted_tokens: u64::MAX,
                 in_flight: u32::MAX,
                 reserved: u64::MAX,
+                allowed: SharedAmounts { requests: u64::MAX, tokens: u64::MAX, in_flight: u64::MAX },
             },
         };
         MemberReport {
             start: 7,
-            round: 3,
             at: 1_795_000_000,
             version: "1.0".to_owned(),
             config: "abc".to_owned(),

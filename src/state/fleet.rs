@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use penstock_storage::StoreError;
 use penstock_storage::fleet::FleetError;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Difference of two members' clocks in seconds above which it is logged; reports are at most a few seconds old.
@@ -23,8 +23,6 @@ pub struct FleetWork {
     exchange: Mutex<LimitExchange>,
     /// Random number of this process start.
     start: u64,
-    /// Number of heartbeats.
-    rounds: AtomicU64,
     /// Time at which the changes of keys were last read.
     fed_at: Mutex<Instant>,
     /// Members with another configuration: its version by member.
@@ -50,7 +48,6 @@ impl FleetWork {
             feed: Mutex::new(feed),
             exchange: Mutex::default(),
             start: rand::random(),
-            rounds: AtomicU64::new(1),
             fed_at: Mutex::new(Instant::now()),
             differing: Mutex::default(),
             skewed: Mutex::default(),
@@ -99,10 +96,13 @@ impl AppState {
     fn exchange_with_peers(&self, work: &FleetWork) -> Result<(), FleetError> {
         let member = &self.stores.fleet;
         let now = self.clock.calendar_now();
+        let before = self.stores.fleet.snapshot(Instant::now()).map_or(0, |figures| figures.burials);
+        let reports = member.observe(Instant::now())?;
         let mut exchange = work.exchange.lock();
+        // The report announces what this exchange allows.
+        exchange.apply(&self.key_cache, member.live().len(), &reports, now);
         let report = MemberReport {
             start: work.start,
-            round: work.rounds.fetch_add(1, Ordering::Relaxed),
             at: self.clock.unix_seconds(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: self.live().settings.shared_version.0.to_string(),
@@ -117,15 +117,11 @@ impl AppState {
         if let Some(leases) = self.ledger.leases() {
             leases.on_returned();
         }
-        let burials = || member.snapshot(Instant::now()).map_or(0, |figures| figures.burials);
-        let before = burials();
-        let reports = member.observe(Instant::now())?;
-        work.note_configurations(&report.config, &reports);
-        work.note_clocks(report.at, &reports);
-        exchange.apply(&self.key_cache, member.live().len(), &reports, now);
         exchange.refresh_spends(&self.stores.spends, now)?;
         drop(exchange);
-        if burials() > before {
+        work.note_configurations(&report.config, &reports);
+        work.note_clocks(report.at, &reports);
+        if member.snapshot(Instant::now()).is_some_and(|figures| figures.burials > before) {
             self.void_abandoned();
         }
         Ok(())

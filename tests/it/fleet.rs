@@ -2,7 +2,7 @@
 //! client asks, and whatever dies.
 
 use crate::harness::process::{Home, Process, catalogue, complaint};
-use crate::harness::{Answer, Client, Provider, within};
+use crate::harness::{Answer, Client, Provider, until_answered};
 use crate::postgres_server::PostgresServer;
 use serde_json::{Value, json};
 use std::process::Output;
@@ -19,10 +19,17 @@ struct Fleet {
     gateways: Vec<Process>,
     /// Folder of the contents of files, which all gateways share.
     files: tempfile::TempDir,
+    /// Further lines of `[fleet]`.
+    lines: &'static str,
 }
 
 impl Fleet {
     async fn start(count: usize) -> Self {
+        Self::start_with(count, "").await
+    }
+
+    /// Starts gateways with further lines of `[fleet]`.
+    async fn start_with(count: usize, lines: &'static str) -> Self {
         let (provider, server) = (Provider::start().await, PostgresServer::start());
         let mut fleet = Self {
             provider,
@@ -30,6 +37,7 @@ impl Fleet {
             homes: Vec::new(),
             gateways: Vec::new(),
             files: tempfile::tempdir().unwrap(),
+            lines,
         };
         for _ in 0..count {
             fleet.add().await;
@@ -42,17 +50,12 @@ impl Fleet {
     async fn until_all_are_known(&self) {
         for gateway in 0..self.homes.len() {
             let admin = self.admin(gateway);
-            let known = async {
-                loop {
-                    let status = admin.get("/status").await.json();
-                    let members = status["fleet"]["members"].as_array().map_or(0, Vec::len);
-                    if members == self.homes.len() {
-                        return;
-                    }
-                    assert_eq!(status["not_ready_because"], Value::Null, "{status}");
-                }
+            let is_known = || async {
+                let status = admin.get("/status").await.json();
+                assert_eq!(status["not_ready_because"], Value::Null, "{status}");
+                status["fleet"]["members"].as_array().map_or(0, Vec::len) == self.homes.len()
             };
-            within("the members to know each other", known).await;
+            until_answered("the members to know each other", is_known).await;
         }
     }
 
@@ -63,7 +66,8 @@ impl Fleet {
         std::fs::write(home.path().join("pepper-given"), PEPPER).unwrap();
         home.write(&format!(
             "engine = \"postgres\"\nurl = {{ file = \"database\" }}\npepper = {{ file = \"pepper-given\" }}\n\
-             [fleet]\nclaim = \"5s\"\nlease = \"8s\"\nahead = \"1d\"\n[files]\npath = {:?}\n[billing]\ncredit = \"prepaid\"\n{}",
+             [fleet]\nahead = \"1d\"\n{}\n[files]\npath = {:?}\n[billing]\ncredit = \"prepaid\"\n{}",
+            self.lines,
             self.files.path(),
             catalogue(&self.provider, "")
         ));
@@ -96,8 +100,8 @@ impl Fleet {
     async fn until_everywhere(&self, key: &str, status: u16) {
         for gateway in 0..self.homes.len() {
             let client = self.at(gateway, key);
-            let work = async { while client.get("/v1/models").await.status != status {} };
-            within("every gateway to know a key", work).await;
+            let is_known = || async { client.get("/v1/models").await.status == status };
+            until_answered("every gateway to know a key", is_known).await;
         }
     }
 
@@ -139,19 +143,18 @@ async fn ask(client: &Client) -> Answer {
     client.post(CHAT, &question()).await
 }
 
-/// Asks until the request is served. On a busy machine a draw may take longer than a request waits.
-async fn served(client: &Client) {
-    let work = async {
-        loop {
-            let answer = ask(client).await;
-            match answer.status {
-                200 => return,
-                503 => assert_eq!(answer.header("retry-after"), Some("5"), "{}", answer.text()),
-                _ => panic!("{} {}", answer.status, answer.text()),
-            }
-        }
+/// Asks until the answer has this status. On a busy machine a draw may take longer than a request waits, which is 503.
+async fn until_status(client: &Client, expected: u16, before: &[u16]) {
+    let is_it = || async {
+        let answer = ask(client).await;
+        assert!(answer.status == expected || before.contains(&answer.status), "{}", answer.text());
+        answer.status == expected
     };
-    within("a request to be served", work).await;
+    until_answered("the status of an answer", is_it).await;
+}
+
+async fn served(client: &Client) {
+    until_status(client, 200, &[503]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,33 +162,14 @@ async fn a_key_and_a_balance_are_known_at_every_gateway_and_a_revocation_too() {
     let fleet = Fleet::start(3).await;
     let (key, id) = fleet.key(0, json!({})).await;
     fleet.until_everywhere(&key, 200).await;
-    let refused = async {
-        loop {
-            let answer = ask(&fleet.at(2, &key)).await;
-            match answer.status {
-                402 => return,
-                status => assert_eq!(status, 503, "{}", answer.text()),
-            }
-        }
-    };
-    within("the lack of credits to be known", refused).await;
+    until_status(&fleet.at(2, &key), 402, &[503]).await;
     fleet.grant(1, "10").await;
     for gateway in 0..3 {
-        let client = fleet.at(gateway, &key);
-        let served = async {
-            loop {
-                let answer = ask(&client).await;
-                if answer.status == 200 {
-                    return;
-                }
-                assert!([402, 503].contains(&answer.status), "{}", answer.text());
-            }
-        };
-        within("the grant to be known", served).await;
+        until_status(&fleet.at(gateway, &key), 200, &[402, 503]).await;
     }
-    let charged =
-        async { while fleet.balance(2).await >= 10.0 || fleet.balance(0).await != fleet.balance(1).await {} };
-    within("the charges to be written", charged).await;
+    let is_charged =
+        || async { fleet.balance(2).await < 10.0 && fleet.balance(0).await == fleet.balance(1).await };
+    until_answered("the charges to be written", is_charged).await;
     let revoked = fleet.admin(1).post(&format!("/admin/keys/{id}/revoke"), &json!({})).await;
     assert!(revoked.status < 300, "{}", revoked.text());
     fleet.until_everywhere(&key, 401).await;
@@ -212,9 +196,9 @@ async fn a_limit_of_requests_is_that_of_the_fleet() {
         });
     }
     let passed: usize = tasks.join_all().await.into_iter().sum();
-    // The bucket refills by one each second. Between two reports a gateway admits at most its part, a third.
+    // The bucket refills by one each second.
     let refilled = started.elapsed().as_secs() as usize + 1;
-    assert!((40..=80 + refilled).contains(&passed), "{passed} of 60 and {refilled}");
+    assert!((40..=63 + refilled).contains(&passed), "{passed} of 60 and {refilled}");
     fleet.verify().await;
 }
 
@@ -239,12 +223,13 @@ async fn a_balance_is_spent_once_whichever_gateways_spend_it() {
     }
     let passed: usize = tasks.join_all().await.into_iter().sum();
     assert!(passed > 0);
-    let settled = async {
-        for gateway in 0..3 {
-            while fleet.admin(gateway).get("/status").await.json()["ledger"]["unwritten_bytes"] != json!(0) {}
-        }
-    };
-    within("the charges to be written", settled).await;
+    for gateway in 0..3 {
+        let is_written = || async {
+            let status = fleet.admin(gateway).get("/status").await.json();
+            status["ledger"]["unwritten_bytes"] == json!(0)
+        };
+        until_answered("the charges to be written", is_written).await;
+    }
     let left = fleet.balance(1).await;
     assert!((0.0..0.2).contains(&left), "{left} left after {passed} requests");
     assert_eq!(fleet.provider.calls(), passed);
@@ -253,7 +238,7 @@ async fn a_balance_is_spent_once_whichever_gateways_spend_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_gateway_is_buried_and_its_credits_return() {
-    let mut fleet = Fleet::start(2).await;
+    let mut fleet = Fleet::start_with(2, "claim = \"5s\"\nlease = \"8s\"").await;
     let (key, _) = fleet.key(0, json!({})).await;
     fleet.until_everywhere(&key, 200).await;
     fleet.grant(0, "10").await;
@@ -267,10 +252,9 @@ async fn a_killed_gateway_is_buried_and_its_credits_return() {
         line.and_then(|line| line.split(' ').nth(1).and_then(|value| value.parse::<f64>().ok()))
     };
     let admin = fleet.admin(0);
-    let buried = async {
-        while metric(&admin.get("/metrics").await.text(), "penstock_fleet_burials_total") != Some(1.0) {}
-    };
-    within("the burial", buried).await;
+    let is_buried =
+        || async { metric(&admin.get("/metrics").await.text(), "penstock_fleet_burials_total") == Some(1.0) };
+    until_answered("the burial", is_buried).await;
     assert_eq!(metric(&admin.get("/metrics").await.text(), "penstock_fleet_members"), Some(1.0));
     served(&fleet.at(0, &key)).await;
     fleet.add().await;
@@ -293,10 +277,8 @@ async fn requests_with_leases_go_on_while_the_database_is_away() {
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
     fleet.server.restart();
-    let clients = [fleet.at(0, &key), fleet.at(1, &key)];
-    for client in &clients {
-        let served = async { while ask(client).await.status != 200 {} };
-        within("the database to be used again", served).await;
+    for gateway in 0..2 {
+        served(&fleet.at(gateway, &key)).await;
     }
     fleet.verify().await;
 }

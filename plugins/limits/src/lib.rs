@@ -33,7 +33,7 @@ pub use meter::{
     UsageMeter, WorkClass,
 };
 pub use output_length_stats::OutputLengthStats;
-pub use peers::{PeerUsage, UsageTotals};
+pub use peers::{PeerUsage, SharedAmounts, UsageTotals};
 pub use reserve::{LimitOwner, LimitedMeter, ReservationPair, reserve_both};
 pub use spend::{BudgetPeriod, SpendTotals};
 pub use token_bucket::{BucketStatus, RetryAfter, TokenBucket};

@@ -2,7 +2,7 @@
 
 use crate::limit_status::LimitStatus;
 use crate::output_length_stats::OutputLengthStats;
-use crate::peers::{PeerUsage, SharedState, UsageTotals, wait_with_held_back};
+use crate::peers::{PeerUsage, SharedAmounts, SharedState, UsageTotals};
 use crate::spend::{BudgetPeriod, SpendTotals};
 use crate::token_bucket::{RetryAfter, TokenBucket};
 use penstock_core::MicroCredits;
@@ -165,8 +165,7 @@ impl UsageMeter {
     ) -> Result<(), LimitExceeded> {
         let mut worst = self.over_budget(limits, cost, now);
         let shared = self.shared.as_deref();
-        let (requests, tokens, in_flight) =
-            shared.map_or((0, 0, 0), |shared| (shared.requests, shared.tokens, shared.in_flight));
+        let in_flight = shared.map_or(0, |shared| shared.in_flight);
         let mut add = |limit, most, wait: Option<RetryAfter>| {
             if let Some(wait) = wait.filter(|wait| worst.is_none_or(|worst| worst.retry_after < *wait)) {
                 worst = Some(LimitExceeded { limit, maximum: most, retry_after: wait });
@@ -174,17 +173,18 @@ impl UsageMeter {
         };
         if work == WorkClass::Request {
             if let Some(most) = limits.requests {
-                add(
-                    LimitKind::Requests,
-                    most.get(),
-                    wait_with_held_back(&self.requests, most, 1, requests, now),
-                );
+                let wait = self.requests.retry_after(most, 1, now);
+                let wait = wait.or_else(|| shared.and_then(|shared| shared.request_wait(self.passed)));
+                add(LimitKind::Requests, most.get(), wait);
             }
             if let Some(most) = limits.tokens {
+                let amount = token_amount(most, cost);
                 let wait = if cost.input > most.get() {
                     Some(RetryAfter::Never)
                 } else {
-                    wait_with_held_back(&self.tokens, most, token_amount(most, cost), tokens, now)
+                    let wait = self.tokens.retry_after(most, amount, now);
+                    let beside = |shared: &SharedState| shared.token_wait(most, amount, self.used_tokens);
+                    wait.or_else(|| shared.and_then(beside))
                 };
                 add(LimitKind::Tokens, most.get(), wait);
             }
@@ -297,6 +297,7 @@ impl UsageMeter {
             wanted_tokens: self.wanted.1,
             in_flight: self.working,
             reserved: self.reserved,
+            allowed: self.shared.as_deref().map_or_else(SharedAmounts::default, |shared| shared.allowed),
         }
     }
 
@@ -307,7 +308,7 @@ impl UsageMeter {
         shared.exchange((&mut self.requests, &mut self.tokens), limits, &own, peers, now);
     }
 
-    /// Holds back the equal parts of other gateways, unless an exchange has happened.
+    /// Allows an equal part of each limit, unless an exchange has happened.
     pub fn begin_sharing(&mut self, limits: &UsageLimits, members: u32, now: Duration) {
         if self.shared.is_none() {
             self.exchange(limits, &PeerUsage { members, ..PeerUsage::default() }, now);

@@ -33,6 +33,16 @@ pub fn full() -> bool {
     std::env::var_os("PENSTOCK_FULL").is_some_and(|full| full == "1")
 }
 
+/// Polls a condition that asks a gateway until it holds, with pauses.
+pub async fn until_answered<F: Future<Output = bool>>(what: &str, mut is: impl FnMut() -> F) {
+    within(what, async {
+        while !is().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
 /// Polls the condition until it holds, yielding in between.
 pub async fn until(what: &str, mut is: impl FnMut() -> bool) {
     within(what, async {
