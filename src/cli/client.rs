@@ -110,7 +110,13 @@ impl Client {
         let value: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
         let message = value.pointer("/error/message").and_then(Value::as_str);
         Err(AdminClientError::Other(message.map_or_else(
-            || format!("The process at {} answers with {}. Is it the gateway?", self.address, status.as_u16()),
+            || {
+                format!(
+                    "The process at {} answers with {}. Is it the gateway?",
+                    self.address,
+                    status.as_u16()
+                )
+            },
             str::to_owned,
         )))
     }

@@ -272,7 +272,10 @@ fn answers_in_chunks_are_put_together_and_cut_ones_are_errors() {
         b"HTTP/1.1 200 OK\r\n",
     ] {
         let (answer, _) = asked(cut);
-        assert!(matches!(&answer, Err(AdminClientError::Other(why)) if why.contains("gateway")), "{answer:?}");
+        assert!(
+            matches!(&answer, Err(AdminClientError::Other(why)) if why.contains("gateway")),
+            "{answer:?}"
+        );
     }
 }
 

@@ -91,11 +91,7 @@ pub(crate) enum LineCompletion<'a> {
 }
 
 /// Reports the end of a line to the batch, and marks its record if it yielded its permit.
-pub(crate) fn report_line(
-    line: &LineDownstream,
-    state: &mut ExchangeState,
-    outcome: &LineCompletion<'_>,
-) {
+pub(crate) fn report_line(line: &LineDownstream, state: &mut ExchangeState, outcome: &LineCompletion<'_>) {
     let record = &mut state.record;
     let without_permit = record.attempts.is_empty() && !record.queued.is_zero();
     let ending = match outcome {

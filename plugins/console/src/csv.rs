@@ -67,7 +67,11 @@ impl CsvStyle {
             Some("tab" | "\t") => b'\t',
             Some(_) => return Err(CsvStyleError::Separator),
         };
-        if char::from(separator) == decimal { Err(CsvStyleError::Same) } else { Ok(Self { separator, decimal }) }
+        if char::from(separator) == decimal {
+            Err(CsvStyleError::Same)
+        } else {
+            Ok(Self { separator, decimal })
+        }
     }
 
     fn number(self, number: &str) -> String {

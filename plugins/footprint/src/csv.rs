@@ -17,7 +17,8 @@ pub(crate) fn rows(table: &str, header: &str) -> Result<Vec<(usize, Vec<String>)
     let mut rows = Vec::new();
     for record in reader.records() {
         let record = record.map_err(|error| error.to_string())?;
-        let line = record.position().map_or(0, |position| usize::try_from(position.line()).unwrap_or(usize::MAX));
+        let line =
+            record.position().map_or(0, |position| usize::try_from(position.line()).unwrap_or(usize::MAX));
         if record.iter().any(|cell| !cell.is_empty()) {
             rows.push((line, record.iter().map(str::to_owned).collect()));
         }
