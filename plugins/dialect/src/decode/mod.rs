@@ -47,10 +47,13 @@ pub trait DialectDecoder: Send {
     fn buffered_bytes(&self) -> usize;
 }
 
+/// Function that decodes a buffered answer, with the seed of generated tool call ids.
+type BufferedDecoder = fn(Bytes, &str, &mut Vec<AnswerEvent>) -> Result<Option<ReasoningName>, UpstreamError>;
+
 /// Decoders of a provider's dialect.
 struct DecoderDef {
     new: fn(&str) -> Box<dyn DialectDecoder>,
-    decode_buffered: fn(Bytes, &str, &mut Vec<AnswerEvent>) -> Result<Option<ReasoningName>, UpstreamError>,
+    decode_buffered: BufferedDecoder,
 }
 
 const CHAT: DecoderDef =

@@ -36,7 +36,7 @@ pub mod upload;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const ALL: [Target; 29] = [
+pub const ALL: [Target; 30] = [
     ("answer", answer::check),
     ("answer_head", answer_head::check),
     ("batch", batch::check),
