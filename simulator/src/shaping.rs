@@ -155,21 +155,21 @@ fn stream_error(dialect: SimulatedDialect, message: &str) -> serde_json::Value {
 
 /// Inserts an event with a text of this size before the first event with text.
 fn insert_huge_event(events: &mut Vec<StreamEvent>, bytes: usize, dialect: SimulatedDialect) {
-    let place = match dialect {
+    let pointer = match dialect {
         SimulatedDialect::Chat => "/choices/0/delta/content",
         SimulatedDialect::Messages => "/delta/text",
         SimulatedDialect::Responses => "/delta",
     };
     let words = |event: &StreamEvent| {
         let body: Option<serde_json::Value> = serde_json::from_str(&event.body).ok();
-        body.filter(|body| event.kind == EventKind::Content && body.pointer(place).is_some())
+        body.filter(|body| event.kind == EventKind::Content && body.pointer(pointer).is_some())
     };
     // Copies the first event with text; an answer without text has none.
     let model = events.iter().find_map(|event| Some((event.name, event.tokens, words(event)?)));
     let Some((name, tokens, mut body)) = model else { return };
     let text = "simulated ".repeat(bytes.div_ceil(10));
-    if let Some(place) = body.pointer_mut(place) {
-        *place = json!(text.get(..bytes).unwrap_or(&text));
+    if let Some(value) = body.pointer_mut(pointer) {
+        *value = json!(text.get(..bytes).unwrap_or(&text));
     }
     let huge = StreamEvent { name, body: body.to_string(), tokens, kind: EventKind::Content };
     events.insert(index_after(events, tokens.saturating_sub(1)), huge);

@@ -9,7 +9,7 @@ use penstock_core::{ApiError, AttemptTarget, InferenceRequest, ReasoningDisplay,
 
 /// Converts a body; `chat` is what a chat provider would get.
 ///
-/// The provider is told to store nothing: the gateway sends the whole conversation with each request.
+/// The provider stores nothing (`store: false`): the gateway sends the whole conversation with each request.
 ///
 /// # Errors
 /// Returns an error with the field's name if a member cannot be expressed.
