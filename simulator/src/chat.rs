@@ -94,7 +94,7 @@ fn whole_call(call: &ToolInvocation) -> Value {
 }
 
 /// Returns invented probabilities: the token's own, and `top` that are less likely.
-fn logprob(token: &str, top: usize) -> Value {
+pub(super) fn logprob(token: &str, top: usize) -> Value {
     let likely = -0.01 * f64::from(u32::try_from(token.len() % 64).unwrap_or(0)) - 0.01;
     let rank = |rank: usize| {
         let text = if rank == 0 { token.to_owned() } else { format!(" simulated{rank}") };

@@ -1,4 +1,4 @@
-//! Simulated providers: servers of both dialects, embeddings and rerank, for the demo, for load tests and for tests
+//! Simulated providers: servers of all dialects, embeddings and rerank, for the demo, for load tests and for tests
 //! that need a provider to fail.
 //!
 //! They use no model, and each text says so. The same seed and request give the same answer. HTTP/1.1 is implemented
@@ -24,6 +24,7 @@ mod playback;
 mod prompt;
 mod provider;
 mod response_writer;
+mod responses;
 mod route;
 pub mod rule;
 mod schema;

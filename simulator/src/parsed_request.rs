@@ -1,7 +1,8 @@
-//! Parsed request, in either dialect.
+//! Parsed request, in any dialect.
 
 mod chat;
 mod messages;
+mod responses;
 
 use super::prompt::{PrefixCache, PromptSize};
 use super::tools::{DeclaredTool, ToolChoice};
@@ -80,6 +81,11 @@ impl ParsedRequest {
     /// Parses a native messages request; `max_tokens` may be absent if only tokens are counted.
     pub(super) fn messages(body: &[u8], memory: &PrefixCache, counts: bool) -> Result<Self, RequestError> {
         messages::read(body, memory, counts)
+    }
+
+    /// Parses a responses request.
+    pub(super) fn responses(body: &[u8], memory: &PrefixCache) -> Result<Self, RequestError> {
+        responses::read(body, memory)
     }
 }
 

@@ -9,12 +9,14 @@ use super::parsed_request::{ParsedRequest, RequestError};
 use super::playback::play;
 use super::prompt::{PrefixCache, token_count};
 use super::response_writer::ResponseWriter;
-use super::route::SimulatorRoute;
+use super::route::{SimulatedDialect, SimulatorRoute};
 use super::rule::ModelSuffix;
 use super::script::{HeadAction, ResponseScript};
 use super::shaping::{self, AnswerOptions};
 use super::token_pacing::TokenPacing;
-use super::{SimulatorOptions, chat, error_body, image, messages, metered, transcription, vectors};
+use super::{
+    SimulatorOptions, chat, error_body, image, messages, metered, responses, transcription, vectors,
+};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -87,6 +89,7 @@ impl SimulatedProvider {
         let asked = match route {
             SimulatorRoute::Chat => Some(ParsedRequest::chat(&request.body, &self.memory)),
             SimulatorRoute::Messages => Some(ParsedRequest::messages(&request.body, &self.memory, false)),
+            SimulatorRoute::Responses => Some(ParsedRequest::responses(&request.body, &self.memory)),
             // Requests that only count tokens do not enter the prompt cache.
             SimulatorRoute::CountTokens => {
                 Some(ParsedRequest::messages(&request.body, &PrefixCache::default(), true))
@@ -133,7 +136,9 @@ impl SimulatedProvider {
         }
         let good = match made {
             Err(wrong) => bad_request(route, &wrong),
-            Ok((_, tokens, Ok(answer))) => shaping::plain(answer.to_string(), tokens, &faults, false),
+            Ok((_, tokens, Ok(answer))) => {
+                shaping::plain(answer.to_string(), tokens, &faults, SimulatedDialect::Chat)
+            }
             Ok((_, _, Err(text))) => ResponseScript::plain(200, "text/plain; charset=utf-8", text),
         };
         let script = faults.iter().find_map(|fault| replacement(fault, route)).unwrap_or(good);
@@ -163,11 +168,18 @@ impl SimulatedProvider {
             Ok(asked) => {
                 let texts = asked.texts(&self.options.name, self.options.seed);
                 match asked.stream {
-                    true => shaping::stream(asked.write_stream(&texts, voice), &faults, false),
+                    true => {
+                        shaping::stream(asked.write_stream(&texts, voice), &faults, SimulatedDialect::Chat)
+                    }
                     false => {
                         let longest = texts.iter().map(CompletedText::tokens).max().unwrap_or(0);
                         let body = asked.write_plain(&texts, voice);
-                        shaping::plain(body, u32::try_from(longest).unwrap_or(u32::MAX), &faults, false)
+                        shaping::plain(
+                            body,
+                            u32::try_from(longest).unwrap_or(u32::MAX),
+                            &faults,
+                            SimulatedDialect::Chat,
+                        )
                     }
                 }
             }
@@ -193,7 +205,7 @@ impl SimulatedProvider {
                 &error_body::prompt_too_long(super::ErrorShape::Vllm, made.longest, window),
             ),
             Ok(made) => {
-                let mut script = shaping::plain(made.body.to_string(), 1, &faults, false);
+                let mut script = shaping::plain(made.body.to_string(), 1, &faults, SimulatedDialect::Chat);
                 if made.header {
                     script.head.headers.push(("x-compute-tokens", made.tokens.to_string()));
                 }
@@ -227,8 +239,13 @@ impl SimulatedProvider {
         if route == SimulatorRoute::CountTokens {
             return ResponseScript::json(200, &json!({ "input_tokens": prompt }));
         }
-        let native = route == SimulatorRoute::Messages;
-        let shape = if native { super::ErrorShape::Messages } else { super::ErrorShape::Vllm };
+        let dialect = route.dialect();
+        let native = dialect == SimulatedDialect::Messages;
+        let shape = match dialect {
+            SimulatedDialect::Messages => super::ErrorShape::Messages,
+            SimulatedDialect::Responses => super::ErrorShape::Generic,
+            SimulatedDialect::Chat => super::ErrorShape::Vllm,
+        };
         if prompt >= window {
             return ResponseScript::json(400, &error_body::prompt_too_long(shape, prompt, window));
         }
@@ -240,16 +257,20 @@ impl SimulatedProvider {
         let made = answers(ask, &self.options.name, self.options.seed);
         let longest = made.iter().map(super::answer::SimulatedAnswer::tokens).max().unwrap_or(0);
         let longest = u32::try_from(longest).unwrap_or(u32::MAX);
-        match (native, made.first()) {
-            (true, Some(one)) if ask.stream => {
-                shaping::stream(messages::write_stream(ask, one, voice), faults, true)
-            }
-            (true, Some(one)) => {
-                shaping::plain(messages::write_plain(ask, one, voice), longest, faults, true)
-            }
-            _ if ask.stream => shaping::stream(chat::write_stream(ask, &made, voice), faults, false),
-            _ => shaping::plain(chat::write_plain(ask, &made, voice), longest, faults, false),
+        if ask.stream {
+            let events = match (dialect, made.first()) {
+                (SimulatedDialect::Messages, Some(one)) => messages::write_stream(ask, one, voice),
+                (SimulatedDialect::Responses, Some(one)) => responses::write_stream(ask, one, voice),
+                _ => chat::write_stream(ask, &made, voice),
+            };
+            return shaping::stream(events, faults, dialect);
         }
+        let body = match (dialect, made.first()) {
+            (SimulatedDialect::Messages, Some(one)) => messages::write_plain(ask, one, voice),
+            (SimulatedDialect::Responses, Some(one)) => responses::write_plain(ask, one, voice),
+            _ => chat::write_plain(ask, &made, voice),
+        };
+        shaping::plain(body, longest, faults, dialect)
     }
 
     /// Answers requests without a prompt.

@@ -1,5 +1,16 @@
 //! Routes of a simulated provider, below any path prefix.
 
+/// Dialect of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SimulatedDialect {
+    /// Chat completions, and every other endpoint with the same conventions.
+    Chat,
+    /// Messages.
+    Messages,
+    /// Responses.
+    Responses,
+}
+
 /// Endpoint of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SimulatorRoute {
@@ -9,6 +20,8 @@ pub(super) enum SimulatorRoute {
     Completions,
     /// `POST …/messages`
     Messages,
+    /// `POST …/responses`
+    Responses,
     /// `POST …/messages/count_tokens`
     CountTokens,
     /// `POST …/embeddings`, `POST …/embed`
@@ -53,6 +66,7 @@ impl SimulatorRoute {
             ("/completions", Self::Completions),
             ("/messages/count_tokens", Self::CountTokens),
             ("/messages", Self::Messages),
+            ("/responses", Self::Responses),
             ("/embeddings", Self::Embeddings),
             ("/embed", Self::Embeddings),
             ("/rerank", Self::Rerank),
@@ -81,6 +95,7 @@ impl SimulatorRoute {
             Self::Chat
                 | Self::Completions
                 | Self::Messages
+                | Self::Responses
                 | Self::Embeddings
                 | Self::Rerank
                 | Self::Images
@@ -92,6 +107,15 @@ impl SimulatorRoute {
 
     /// Returns true if errors are in the messages dialect's envelope.
     pub(super) fn is_messages(self) -> bool {
-        matches!(self, Self::Messages | Self::CountTokens)
+        self.dialect() == SimulatedDialect::Messages
+    }
+
+    /// Returns the dialect of answers.
+    pub(super) fn dialect(self) -> SimulatedDialect {
+        match self {
+            Self::Messages | Self::CountTokens => SimulatedDialect::Messages,
+            Self::Responses => SimulatedDialect::Responses,
+            _ => SimulatedDialect::Chat,
+        }
     }
 }

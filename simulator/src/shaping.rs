@@ -2,6 +2,7 @@
 
 use super::energy::{self, EnergyReport};
 use super::fault::SimulatedFault;
+use super::route::SimulatedDialect;
 use super::script::{BodyPiece, ResponseScript, ScriptHead};
 use bytes::Bytes;
 use flate2::Compression;
@@ -34,7 +35,7 @@ pub(super) enum EventKind {
 /// Event of a stream.
 #[derive(Clone, Debug)]
 pub(super) struct StreamEvent {
-    /// Event type, in the messages dialect.
+    /// Event type, in the dialects that name their events.
     pub name: Option<&'static str>,
     /// Data of the event.
     pub body: String,
@@ -74,10 +75,10 @@ impl AnswerOptions {
 pub(super) fn stream(
     mut events: Vec<StreamEvent>,
     faults: &[SimulatedFault],
-    native: bool,
+    dialect: SimulatedDialect,
 ) -> ResponseScript {
     for fault in faults {
-        apply_to_events(&mut events, fault, native);
+        apply_to_events(&mut events, fault, dialect);
     }
     let end = if faults.contains(&SimulatedFault::Crlf {}) { "\r\n" } else { "\n" };
     let comments = faults.contains(&SimulatedFault::Comments {});
@@ -103,13 +104,19 @@ pub(super) fn stream(
 }
 
 /// Removes and inserts events for a fault.
-fn apply_to_events(events: &mut Vec<StreamEvent>, fault: &SimulatedFault, native: bool) {
+fn apply_to_events(events: &mut Vec<StreamEvent>, fault: &SimulatedFault, dialect: SimulatedDialect) {
     let event = |body: String, name, tokens, kind| StreamEvent { name, body, tokens, kind };
     match fault {
         SimulatedFault::NoDone {} => events.retain(|event| event.kind != EventKind::Done),
-        SimulatedFault::NoFinish {} if native => events.retain(|event| event.kind != EventKind::Finish),
+        SimulatedFault::NoFinish {} if dialect != SimulatedDialect::Chat => {
+            events.retain(|event| event.kind != EventKind::Finish)
+        }
         SimulatedFault::Malformed { after } => {
-            let name = native.then_some("content_block_delta");
+            let name = match dialect {
+                SimulatedDialect::Chat => None,
+                SimulatedDialect::Messages => Some("content_block_delta"),
+                SimulatedDialect::Responses => Some("response.output_text.delta"),
+            };
             let broken = event(
                 "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"sim".into(),
                 name,
@@ -122,15 +129,15 @@ fn apply_to_events(events: &mut Vec<StreamEvent>, fault: &SimulatedFault, native
             events.truncate(index_after(events, *after));
             let error =
                 json!({ "message": message, "type": "InternalServerError", "param": null, "code": 500 });
-            if native {
-                let body = json!({ "type": "error", "error": { "type": "api_error", "message": message } });
-                events.push(event(body.to_string(), Some("error"), *after, EventKind::Error));
-            } else {
+            if dialect == SimulatedDialect::Chat {
                 events.push(event(json!({ "error": error }).to_string(), None, *after, EventKind::Error));
                 events.push(event("[DONE]".to_owned(), None, *after, EventKind::Done));
+            } else {
+                let body = stream_error(dialect, message);
+                events.push(event(body.to_string(), Some("error"), *after, EventKind::Error));
             }
         }
-        SimulatedFault::Huge { bytes } => insert_huge_event(events, *bytes, native),
+        SimulatedFault::Huge { bytes } => insert_huge_event(events, *bytes, dialect),
         SimulatedFault::Energy { shape, joules } => {
             insert_energy_report(events, energy::energy_report(*shape, *joules, true));
         }
@@ -138,19 +145,31 @@ fn apply_to_events(events: &mut Vec<StreamEvent>, fault: &SimulatedFault, native
     }
 }
 
+/// Returns the data of an error event.
+fn stream_error(dialect: SimulatedDialect, message: &str) -> serde_json::Value {
+    if dialect == SimulatedDialect::Responses {
+        return json!({ "type": "error", "code": "server_error", "message": message, "param": null });
+    }
+    json!({ "type": "error", "error": { "type": "api_error", "message": message } })
+}
+
 /// Inserts an event with a text of this size before the first event with text.
-fn insert_huge_event(events: &mut Vec<StreamEvent>, bytes: usize, native: bool) {
-    let place = if native { "/delta/text" } else { "/choices/0/delta/content" };
+fn insert_huge_event(events: &mut Vec<StreamEvent>, bytes: usize, dialect: SimulatedDialect) {
+    let pointer = match dialect {
+        SimulatedDialect::Chat => "/choices/0/delta/content",
+        SimulatedDialect::Messages => "/delta/text",
+        SimulatedDialect::Responses => "/delta",
+    };
     let words = |event: &StreamEvent| {
         let body: Option<serde_json::Value> = serde_json::from_str(&event.body).ok();
-        body.filter(|body| event.kind == EventKind::Content && body.pointer(place).is_some())
+        body.filter(|body| event.kind == EventKind::Content && body.pointer(pointer).is_some())
     };
     // Copies the first event with text; an answer without text has none.
     let model = events.iter().find_map(|event| Some((event.name, event.tokens, words(event)?)));
     let Some((name, tokens, mut body)) = model else { return };
     let text = "simulated ".repeat(bytes.div_ceil(10));
-    if let Some(place) = body.pointer_mut(place) {
-        *place = json!(text.get(..bytes).unwrap_or(&text));
+    if let Some(value) = body.pointer_mut(pointer) {
+        *value = json!(text.get(..bytes).unwrap_or(&text));
     }
     let huge = StreamEvent { name, body: body.to_string(), tokens, kind: EventKind::Content };
     events.insert(index_after(events, tokens.saturating_sub(1)), huge);
@@ -193,7 +212,7 @@ pub(super) fn plain(
     mut body: String,
     tokens: u32,
     faults: &[SimulatedFault],
-    native: bool,
+    dialect: SimulatedDialect,
 ) -> ResponseScript {
     for fault in faults {
         match fault {
@@ -206,9 +225,8 @@ pub(super) fn plain(
                 let half = middle(&body);
                 body.truncate(half);
             }
-            SimulatedFault::ErrorEvent { message, .. } if native => {
-                body = json!({ "type": "error", "error": { "type": "api_error", "message": message } })
-                    .to_string();
+            SimulatedFault::ErrorEvent { message, .. } if dialect == SimulatedDialect::Messages => {
+                body = stream_error(dialect, message).to_string();
             }
             SimulatedFault::ErrorEvent { message, .. } => {
                 body = json!({ "error": { "message": message, "type": "InternalServerError", "code": 500 } })

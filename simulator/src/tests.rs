@@ -110,6 +110,7 @@ async fn post(address: SocketAddr, path: &str, body: &Value) -> Seen {
 
 const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
+const RESPONSES: &str = "/v1/responses";
 
 /// A small request; `more` is merged into it.
 fn ask(more: &Value) -> Value {

@@ -232,7 +232,8 @@ impl OfferState {
             }
             InferenceTask::GenerateImages(draw) => unsupported_size(&self.offer.model.image_sizes, draw),
             InferenceTask::Complete(_) if !self.offer.dialects.contains(&Dialect::Chat) => {
-                Some(ApiError::unsupported("model", "This model has no text completions; use /v1/messages."))
+                let sentence = "This model has no text completions; use /v1/chat/completions.";
+                Some(ApiError::unsupported("model", sentence))
             }
             InferenceTask::Complete(task) => {
                 let abilities = &self.offer.abilities;

@@ -104,6 +104,7 @@ mod reload_state;
 mod rerank;
 mod response_normalization;
 mod responses;
+mod responses_providers;
 mod retry;
 mod routing;
 mod server_state;

@@ -18,8 +18,9 @@ const HELD: usize = 1 << 20;
 enum ProviderDialect {
     Chat,
     Messages,
+    Responses,
 }
-use ProviderDialect::{Chat, Messages};
+use ProviderDialect::{Chat, Messages, Responses};
 
 /// The text of one event: no two are alike, and what could be taken for something else is among it.
 fn piece(number: usize) -> String {
@@ -82,6 +83,19 @@ impl Events {
                 json!({"type": "content_block_start", "index": 0,
                     "content_block": {"type": "text", "text": ""}}),
             ],
+            (Responses, None) => vec![
+                json!({"type": "response.created", "response": {"id": "resp_1", "object": "response",
+                    "status": "in_progress", "output": []}}),
+                json!({"type": "response.output_item.added", "output_index": 0,
+                    "item": {"type": "message", "id": "msg_1", "role": "assistant", "content": []}}),
+            ],
+            (Responses, Some(at)) if at < self.count => {
+                vec![json!({"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0,
+                "content_index": 0, "delta": piece(at)})]
+            }
+            (Responses, Some(_)) => vec![json!({"type": "response.completed", "response": {"id": "resp_1",
+                "object": "response", "status": "completed", "output": [],
+                "usage": {"input_tokens": 3, "output_tokens": self.count}}})],
             (Chat, Some(at)) if at < self.count => vec![chat(&json!({"content": piece(at)}), Value::Null)],
             (Messages, Some(at)) if at < self.count => {
                 vec![json!({"type": "content_block_delta", "index": 0,
@@ -275,7 +289,12 @@ impl EventReader {
 async fn through(client: ProviderDialect, theirs: ProviderDialect, http2: bool, count: usize) {
     let seed = 20_261_123 + count as u64;
     let address = provider(http2, theirs, count, seed).await;
-    let (http, dialect) = (if http2 { "h2" } else { "h1" }, if theirs == Chat { "chat" } else { "messages" });
+    let http = if http2 { "h2" } else { "h1" };
+    let dialect = match theirs {
+        Chat => "chat",
+        Messages => "messages",
+        Responses => "responses",
+    };
     let lines = format!(
         "http = \"{http}\"\ndialects = [\"{dialect}\"]\n\
          timeouts = {{ connect = \"20s\", first_byte = \"40s\", first_token = \"40s\", idle = \"40s\", total = \"2h\" }}"
@@ -292,7 +311,7 @@ async fn through(client: ProviderDialect, theirs: ProviderDialect, http2: bool, 
     while let Some(event) = heard.next().await {
         let text = match client {
             Chat => &event["choices"][0]["delta"]["content"],
-            Messages => &event["delta"]["text"],
+            Messages | Responses => &event["delta"]["text"],
         };
         let Some(text) = text.as_str().filter(|text| !text.is_empty()) else {
             assert!(event.get("error").is_none(), "{event}");
@@ -312,8 +331,10 @@ async fn through(client: ProviderDialect, theirs: ProviderDialect, http2: bool, 
 
 async fn all(http2: bool) {
     let count = if full() { 1_000_000 } else { 20_000 };
-    for (client, theirs) in [(Chat, Chat), (Chat, Messages), (Messages, Chat), (Messages, Messages)] {
-        Box::pin(through(client, theirs, http2, count)).await;
+    for theirs in [Chat, Messages, Responses] {
+        for client in [Chat, Messages] {
+            Box::pin(through(client, theirs, http2, count)).await;
+        }
     }
 }
 

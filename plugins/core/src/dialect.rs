@@ -7,11 +7,11 @@ pub enum Dialect {
     Chat,
     /// Messages (`/v1/messages`).
     Messages,
-    /// Responses (`/v1/responses`), a dialect of clients: providers are asked in another one.
+    /// Responses (`/v1/responses`).
     Responses,
 }
 
-/// Form of a validated request body. Dialects of clients without a form of their own are converted when they are
+/// Form of a validated request body. Requests of dialects without a form of their own are converted when they are
 /// validated, so that counting, translation and constraints exist once for each form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestForm {
@@ -97,6 +97,10 @@ pub struct DialectSpec {
     pub has_choices: bool,
     /// True if a request needs a cap on generated tokens.
     pub requires_max_tokens: bool,
+    /// True if a request has stop sequences. The gateway enforces them for providers of a dialect without.
+    pub has_stop_sequences: bool,
+    /// True if a provider can continue a last message of the assistant.
+    pub continues_messages: bool,
     /// Member that errors name for the content of the conversation.
     pub content_member: &'static str,
     /// Member that errors name for the format of the answer.
@@ -151,6 +155,8 @@ const CHAT: DialectSpec = DialectSpec {
     answer_model: AnswerModel::WithoutFlavor,
     has_choices: true,
     requires_max_tokens: false,
+    has_stop_sequences: true,
+    continues_messages: true,
     content_member: "messages",
     format_member: "response_format",
     member_names: &[],
@@ -166,6 +172,8 @@ const MESSAGES: DialectSpec = DialectSpec {
     answer_model: AnswerModel::AsSent,
     has_choices: false,
     requires_max_tokens: true,
+    has_stop_sequences: true,
+    continues_messages: true,
     content_member: "messages.content",
     format_member: "output_config.format",
     member_names: &[],
@@ -181,6 +189,8 @@ const RESPONSES: DialectSpec = DialectSpec {
     answer_model: AnswerModel::WithoutFlavor,
     has_choices: false,
     requires_max_tokens: false,
+    has_stop_sequences: false,
+    continues_messages: false,
     content_member: "input",
     format_member: "text.format",
     member_names: &[

@@ -134,7 +134,7 @@ impl AttemptTarget<'_> {
         !self.adjustment.omitted.contains(extra)
     }
 
-    /// Method of continuing an interrupted answer, unless the provider rejected its members.
+    /// Method of continuing an interrupted answer, unless the dialect has none or the provider rejected its members.
     #[must_use]
     pub fn continuation(&self) -> Option<ContinuationMethod> {
         let by = |way: &ContinuationMethod| match (way, self.capabilities.prefill) {
@@ -142,13 +142,14 @@ impl AttemptTarget<'_> {
             (ContinuationMethod::Prefill, PrefillMethod::Automatic) => true,
             (ContinuationMethod::Prefill, _) => self.allows_extra(ExtraMember::Prefix),
         };
-        self.capabilities.continuation.filter(by)
+        self.capabilities.continuation.filter(|_| self.dialect.spec().continues_messages).filter(by)
     }
 
-    /// Method of accepting a prefill, unless the provider rejected its members.
+    /// Method of accepting a prefill, unless the dialect has none or the provider rejected its members.
     #[must_use]
     pub const fn prefill(&self) -> PrefillMethod {
         match self.capabilities.prefill {
+            _ if !self.dialect.spec().continues_messages => PrefillMethod::None,
             PrefillMethod::ContinueFinalMessage if !self.allows_extra(ExtraMember::ContinueFinal) => {
                 PrefillMethod::None
             }

@@ -12,11 +12,13 @@
 pub mod conformance;
 pub mod decode;
 pub mod event;
+pub mod item_references;
 pub mod parameters;
 pub mod stored_response;
 pub mod write;
 
 mod answer;
+mod any_responses;
 mod body_builder;
 mod chat_chat;
 mod chat_messages;
@@ -56,6 +58,9 @@ pub const TRANSLATORS: &[&dyn Translator] = &[
     &messages_messages::TRANSLATOR,
     &responses_any::CHAT,
     &responses_any::MESSAGES,
+    &any_responses::CHAT,
+    &any_responses::MESSAGES,
+    &any_responses::RESPONSES,
 ];
 
 /// Returns the translator from a client's dialect to a provider's dialect and back.

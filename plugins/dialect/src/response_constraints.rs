@@ -207,7 +207,8 @@ impl ToolCallIds {
 
 /// Returns the stop sequences for the provider; the gateway enforces the others.
 pub(crate) fn upstream_stop_sequences<'a>(stop: &'a [String], target: &AttemptTarget<'_>) -> &'a [String] {
-    let taken = if target.allows_extra(ExtraMember::Stop) { usize::MAX } else { 0 };
+    let takes_stop = target.dialect.spec().has_stop_sequences && target.allows_extra(ExtraMember::Stop);
+    let taken = if takes_stop { usize::MAX } else { 0 };
     let most = target.capabilities.max_stop.unwrap_or(stop.len()).min(taken);
     stop.get(..most.min(stop.len())).unwrap_or_default()
 }

@@ -18,10 +18,10 @@ pub fn parse_usage(object: &[u8]) -> Option<ReportedUsage> {
             "input_tokens" => input = input.or_else(|| parse_integer(value)),
             "output_tokens" => output = output.or_else(|| parse_integer(value)),
             "total_tokens" => total = parse_integer(value),
-            "prompt_tokens_details" => {
+            "prompt_tokens_details" | "input_tokens_details" => {
                 cached = member(value, "cached_tokens").and_then(parse_integer).or(cached);
             }
-            "completion_tokens_details" => {
+            "completion_tokens_details" | "output_tokens_details" => {
                 reasoning = member(value, "reasoning_tokens").and_then(parse_integer).or(reasoning);
             }
             "prompt_cache_hit_tokens" | "cached_tokens" => cached = cached.or_else(|| parse_integer(value)),

@@ -1,6 +1,6 @@
 //! Streams in the grammar of their dialect.
 
-use super::{CHAT, MESSAGES, ask, post, server, streamed};
+use super::{CHAT, MESSAGES, RESPONSES, ask, post, server, streamed};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -116,4 +116,57 @@ async fn text_streamed_in_messages_is_the_text_of_the_plain_answer() {
     let seen = post(server.address, MESSAGES, &streamed(&json!({}))).await;
     let plain = post(server.address, MESSAGES, &ask(&json!({}))).await.json();
     assert_eq!(seen.said(), plain["content"][0]["text"].as_str().unwrap());
+}
+
+#[tokio::test]
+async fn a_responses_stream_has_numbered_events_and_the_items_of_the_plain_answer() {
+    let server = server().await;
+    let body = |stream: bool| {
+        json!({ "model": "thinking", "input": "Please use the tool.", "stream": stream, "max_output_tokens": 500,
+            "tools": [{ "type": "function", "name": "f", "parameters": { "type": "object" } }] })
+    };
+    for (change, types) in [
+        (json!({}), vec!["reasoning", "function_call"]),
+        (json!({ "tools": [] }), vec!["reasoning", "message"]),
+        (json!({ "tools": [], "reasoning": { "effort": "none" } }), vec!["message"]),
+        (json!({ "tools": [], "max_output_tokens": 5 }), vec!["reasoning"]),
+    ] {
+        let with = |stream: bool| {
+            let mut body = body(stream);
+            body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            body
+        };
+        let plain = post(server.address, RESPONSES, &with(false)).await.json();
+        let found: Vec<&str> =
+            plain["output"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
+        assert_eq!(found, types);
+        let seen = post(server.address, RESPONSES, &with(true)).await;
+        let events = seen.events();
+        assert!((0..).zip(&events).all(|(number, event)| event["sequence_number"] == number));
+        let last = events.last().unwrap();
+        assert_eq!(last["type"], format!("response.{}", plain["status"].as_str().unwrap()));
+        assert_eq!(
+            (&last["response"]["output"], &last["response"]["usage"]),
+            (&plain["output"], &plain["usage"])
+        );
+        let cut = plain["status"] == "incomplete";
+        assert_eq!(cut, plain["incomplete_details"]["reason"] == "max_output_tokens");
+    }
+}
+
+#[tokio::test]
+async fn a_responses_request_with_members_of_chat_is_refused() {
+    let server = server().await;
+    for change in [
+        json!({ "stop": ["a"] }),
+        json!({ "messages": [] }),
+        json!({ "input": null }),
+        json!({ "model": null }),
+    ] {
+        let mut body = json!({ "model": "m", "input": "Hi" });
+        body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let seen = post(server.address, RESPONSES, &body).await;
+        assert_eq!(seen.status, 400, "{change}");
+        assert!(seen.json()["error"]["message"].is_string());
+    }
 }

@@ -101,6 +101,7 @@ fn chat() -> Vec<DialectConfig> {
 pub enum DialectConfig {
     Chat,
     Messages,
+    Responses,
 }
 
 /// Renewable power by contract.

@@ -346,6 +346,7 @@ pub fn convert_dialects(raw: &[raw::DialectConfig]) -> Vec<Dialect> {
         let dialect = match dialect {
             raw::DialectConfig::Chat => Dialect::Chat,
             raw::DialectConfig::Messages => Dialect::Messages,
+            raw::DialectConfig::Responses => Dialect::Responses,
         };
         if !found.contains(&dialect) {
             found.push(dialect);

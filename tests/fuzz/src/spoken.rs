@@ -39,6 +39,7 @@ fn texts(content: &Value, into: &mut Vec<String>) {
     into.extend(content.as_str().map(str::to_owned));
     for part in list(content) {
         match part["type"].as_str() {
+            Some("input_text" | "output_text") => into.push(text(&part["text"])),
             Some("text") if part["refusal"].is_null() => into.push(text(&part["text"])),
             Some("refusal") if part["text"].is_null() => into.push(text(&part["refusal"])),
             Some("tool_result") => texts(&part["content"], into),
@@ -58,6 +59,10 @@ impl Spoken {
         if body["system"].is_array() {
             spoken.others.retain(|text| !text.starts_with(BILLING));
         }
+        if dialect == Dialect::Responses {
+            spoken.others.extend(body["instructions"].as_str().map(str::to_owned));
+            list(&body["input"]).iter().for_each(|item| spoken.item(item));
+        }
         for message in list(&body["messages"]) {
             spoken.message(dialect, message);
         }
@@ -70,6 +75,20 @@ impl Spoken {
             spoken.tools.extend(functions.map(|function| (text(&function["name"]), None)));
         }
         spoken
+    }
+
+    /// Reads an item of the responses dialect.
+    fn item(&mut self, item: &Value) {
+        match (item["type"].as_str(), item["role"].as_str()) {
+            (Some("function_call"), _) => {
+                let arguments = text(&item["arguments"]);
+                self.calls.push((text(&item["name"]), serde_json::from_str(&arguments).ok()));
+            }
+            (Some("function_call_output"), _) => texts(&item["output"], &mut self.others),
+            (_, Some("assistant")) => texts(&item["content"], &mut self.assistant),
+            (_, Some(_)) => texts(&item["content"], &mut self.others),
+            _ => {}
+        }
     }
 
     fn message(&mut self, dialect: Dialect, message: &Value) {

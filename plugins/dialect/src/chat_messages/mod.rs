@@ -5,7 +5,7 @@
 
 mod content_blocks;
 mod conversation;
-mod parsed_message;
+pub(crate) mod parsed_message;
 mod request;
 mod tools;
 

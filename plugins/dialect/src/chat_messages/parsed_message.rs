@@ -9,23 +9,23 @@ use std::convert::Infallible;
 
 /// Members of a message that are translated.
 #[derive(Default)]
-pub(super) struct ParsedMessage<'a> {
-    pub(super) role: Cow<'a, str>,
-    pub(super) content: Option<&'a [u8]>,
-    pub(super) name: Option<&'a [u8]>,
-    pub(super) reasoning: Option<&'a [u8]>,
-    pub(super) refusal: Option<&'a [u8]>,
-    pub(super) tool_calls: Vec<ParsedCall<'a>>,
-    pub(super) function_call: Option<CalledFunction<'a>>,
-    pub(super) tool_call_id: Option<&'a [u8]>,
+pub(crate) struct ParsedMessage<'a> {
+    pub(crate) role: Cow<'a, str>,
+    pub(crate) content: Option<&'a [u8]>,
+    pub(crate) name: Option<&'a [u8]>,
+    pub(crate) reasoning: Option<&'a [u8]>,
+    pub(crate) refusal: Option<&'a [u8]>,
+    pub(crate) tool_calls: Vec<ParsedCall<'a>>,
+    pub(crate) function_call: Option<CalledFunction<'a>>,
+    pub(crate) tool_call_id: Option<&'a [u8]>,
 }
 
 impl<'a> ParsedMessage<'a> {
-    pub(super) fn has_calls(&self) -> bool {
+    pub(crate) fn has_calls(&self) -> bool {
         !self.tool_calls.is_empty() || self.function_call.is_some()
     }
 
-    pub(super) fn parse(message: &mut JsonCursor<'a>) -> Self {
+    pub(crate) fn parse(message: &mut JsonCursor<'a>) -> Self {
         let mut seen = Self::default();
         let Ok(()) = message.visit_members::<Infallible>(|key, value| {
             match (key, value.peek_byte()) {
@@ -63,9 +63,9 @@ impl<'a> ParsedMessage<'a> {
 
 /// Element of `tool_calls`.
 #[derive(Default)]
-pub(super) struct ParsedCall<'a> {
-    pub(super) id: Option<&'a [u8]>,
-    pub(super) function: CalledFunction<'a>,
+pub(crate) struct ParsedCall<'a> {
+    pub(crate) id: Option<&'a [u8]>,
+    pub(crate) function: CalledFunction<'a>,
 }
 
 impl<'a> ParsedCall<'a> {
@@ -85,9 +85,9 @@ impl<'a> ParsedCall<'a> {
 
 /// Called function: name and arguments as insides of JSON strings.
 #[derive(Default)]
-pub(super) struct CalledFunction<'a> {
-    pub(super) name: Option<&'a [u8]>,
-    pub(super) arguments: Option<&'a [u8]>,
+pub(crate) struct CalledFunction<'a> {
+    pub(crate) name: Option<&'a [u8]>,
+    pub(crate) arguments: Option<&'a [u8]>,
 }
 
 impl<'a> CalledFunction<'a> {

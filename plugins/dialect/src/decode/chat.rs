@@ -8,7 +8,6 @@ mod finish_reason;
 mod parallel_tests;
 #[cfg(test)]
 mod tests;
-mod text_channel;
 mod tool_calls;
 
 pub(crate) use tool_calls::generate_call_id;

@@ -3,13 +3,15 @@
 mod body_format;
 pub mod chat;
 pub mod messages;
+pub mod responses;
+mod text_channel;
 
 use body_format::FormatDetector;
 pub(crate) use body_format::{BodyFormat, is_event_stream};
 
 use crate::event::AnswerEvent;
 use bytes::Bytes;
-use penstock_core::{Dialect, ReasoningName, RequestForm, UpstreamError, UpstreamErrorKind};
+use penstock_core::{Dialect, ReasoningName, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::json;
 
 /// Maximum bytes of a server-sent event from a provider.
@@ -45,14 +47,40 @@ pub trait DialectDecoder: Send {
     fn buffered_bytes(&self) -> usize;
 }
 
+/// Function that decodes a buffered answer, with the seed of generated tool call ids.
+type BufferedDecoder = fn(Bytes, &str, &mut Vec<AnswerEvent>) -> Result<Option<ReasoningName>, UpstreamError>;
+
+/// Decoders of a provider's dialect.
+struct DecoderDef {
+    new: fn(&str) -> Box<dyn DialectDecoder>,
+    decode_buffered: BufferedDecoder,
+}
+
+const CHAT: DecoderDef =
+    DecoderDef { new: |id| Box::new(chat::ChatDecoder::new(id)), decode_buffered: chat::decode_completion };
+const MESSAGES: DecoderDef = DecoderDef {
+    new: |_| Box::new(messages::MessagesDecoder::new()),
+    decode_buffered: |body, _, events| messages::decode_message(body, events).map(|()| None),
+};
+const RESPONSES: DecoderDef = DecoderDef {
+    new: |_| Box::new(responses::ResponsesDecoder::new()),
+    decode_buffered: |body, _, events| responses::decode_response(body, events).map(|()| None),
+};
+
+/// Returns the decoders of a dialect.
+const fn decoder_of(provider: Dialect) -> &'static DecoderDef {
+    match provider {
+        Dialect::Chat => &CHAT,
+        Dialect::Messages => &MESSAGES,
+        Dialect::Responses => &RESPONSES,
+    }
+}
+
 /// Creates a decoder for a provider's dialect. `id` (unique, letters and digits) is the seed of generated tool call
 /// ids.
 #[must_use]
 pub fn new_decoder(provider: Dialect, id: &str) -> Box<dyn DialectDecoder> {
-    match provider.request_form() {
-        RequestForm::Chat => Box::new(chat::ChatDecoder::new(id)),
-        RequestForm::Messages => Box::new(messages::MessagesDecoder::new()),
-    }
+    (decoder_of(provider).new)(id)
 }
 
 /// Appends the events of a buffered answer, as a stream of it would give them (each text in one event; `Start` first,
@@ -78,10 +106,7 @@ pub fn decode_buffered(
     if json::value_end(document, 0) != Some(document.len()) || std::str::from_utf8(document).is_err() {
         return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
     }
-    match provider.request_form() {
-        RequestForm::Chat => chat::decode_completion(body, id, events),
-        RequestForm::Messages => messages::decode_message(body, events).map(|()| None),
-    }
+    (decoder_of(provider).decode_buffered)(body, id, events)
 }
 
 /// Returns the error at the end of an answer: an incomplete last event means that the stream was truncated, and not

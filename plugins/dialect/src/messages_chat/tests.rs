@@ -15,10 +15,12 @@ use penstock_core::*;
 use std::path::{Path, PathBuf};
 
 /// Translators whose golden cases are run here: folder, client dialect, provider dialect.
-const TRANSLATED_PAIRS: [(&str, Dialect, Dialect); 3] = [
+const TRANSLATED_PAIRS: [(&str, Dialect, Dialect); 5] = [
     ("chat_messages", Dialect::Chat, Dialect::Messages),
     ("messages_chat", Dialect::Messages, Dialect::Chat),
     ("messages_messages", Dialect::Messages, Dialect::Messages),
+    ("chat_responses", Dialect::Chat, Dialect::Responses),
+    ("messages_responses", Dialect::Messages, Dialect::Responses),
 ];
 
 fn case_dirs(pair: &str) -> Vec<PathBuf> {

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 const ROLES: &[&str] = &["user", "assistant", "system", "developer"];
 const EXPECTED: &str = "a string or an array of input items";
 const STORED: &str =
-    "references to stored items are not supported; send the item itself (clients do so with `store: false`)";
+    "this API key stores no responses; send the item itself (clients do so with `store: false`)";
 
 /// Validates the conversation and writes it as `messages`: instructions, the items of the previous response, `input`.
 pub(super) fn write_messages<'d>(

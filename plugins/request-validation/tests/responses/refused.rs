@@ -69,7 +69,7 @@ fn bad_items_are_refused_by_their_path() {
         (r#"{"type":"custom_tool_call","call_id":"c","name":"f"}"#, ".input", "expected a string, but it is missing."),
         (r#"{"type":"function_call_output","call_id":"c","output":"x"}"#, ".call_id", "expected the `call_id` of a tool call earlier in `input`."),
         (r#"{"type":"reasoning","summary":[{"type":"summary_text"}]}"#, ".summary[0].text", "expected a string, but it is missing."),
-        (r#"{"type":"item_reference","id":"msg_1"}"#, ".type", "references to stored items are not supported; send the item itself (clients do so with `store: false`)."),
+        (r#"{"type":"item_reference","id":"msg_1"}"#, ".type", "this API key stores no responses; send the item itself (clients do so with `store: false`)."),
         (r#"{"id":"msg_1"}"#, ".type", "expected the type of an item, but it is missing."),
         (r#"{"type":"web_search_call","id":"ws_1"}"#, ".type", r#"items of type "web_search_call" are not supported."#),
         (r#"{"role":"user","role":"user","content":"x"}"#, ".role", "the key occurs more than once."),

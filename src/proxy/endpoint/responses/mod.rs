@@ -3,6 +3,7 @@
 
 mod input_items;
 mod previous;
+mod references;
 mod stored;
 
 pub use input_items::ListInputItems;
@@ -48,6 +49,7 @@ impl Endpoint for CreateResponse {
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
         if x.principal.stores_responses {
+            let body = references::resolve(x, body).await?;
             let storage = previous::response_storage(x, &body).await?;
             return failover::run(x, RequestBody::StoredResponse(body, Box::new(storage))).await;
         }
@@ -80,11 +82,12 @@ impl Endpoint for CountInputTokens {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let body = x.json_body().await?;
-        let storage = match x.principal.stores_responses {
-            true => previous::response_storage(x, &body).await?,
-            false => ResponseStorage::default(),
-        };
+        let mut body = x.json_body().await?;
+        let mut storage = ResponseStorage::default();
+        if x.principal.stores_responses {
+            body = references::resolve(x, body).await?;
+            storage = previous::response_storage(x, &body).await?;
+        }
         let default = x.config.settings.default_models.count_tokens.as_deref();
         let purpose = ResponsesPurpose::Count(default);
         let ask = validate_stored_response(body, &x.config.admission, purpose, &storage)?;

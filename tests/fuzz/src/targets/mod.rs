@@ -22,6 +22,7 @@ pub mod query;
 pub mod range;
 pub mod rescue;
 pub mod responses_request;
+pub mod responses_stream;
 pub mod sound;
 pub mod splice;
 pub mod sse;
@@ -35,7 +36,7 @@ pub mod upload;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const ALL: [Target; 29] = [
+pub const ALL: [Target; 30] = [
     ("answer", answer::check),
     ("answer_head", answer_head::check),
     ("batch", batch::check),
@@ -57,6 +58,7 @@ pub const ALL: [Target; 29] = [
     ("range", range::check),
     ("rescue", rescue::check),
     ("responses_request", responses_request::check),
+    ("responses_stream", responses_stream::check),
     ("sound", sound::check),
     ("splice", splice::check),
     ("sse", sse::check),

@@ -43,7 +43,9 @@ pub fn check(bytes: &[u8]) {
         assert_eq!(value["model"], "engine/model");
         assert_eq!(value["stream"] == true, ask.stream);
         says_the_same(&ask, &sent.concat(), translator.provider());
-        if let Err(refusal) = admit(translator.provider(), Bytes::from(sent.concat())) {
+        // Files that a chat client may send are no input of this gateway's own clients of the responses dialect.
+        let has_files = translator.provider() == Dialect::Responses && ask.required.files;
+        if !has_files && let Err(refusal) = admit(translator.provider(), Bytes::from(sent.concat())) {
             panic!("{}: {value}", refusal.message);
         }
         if let Ok(sent) = translator.build_continuation(&ask, &target, "so \"far\"\n") {

@@ -65,7 +65,7 @@ macro_rules! replayed {
 
 replayed! {
     answer answer_head batch chat_request chat_stream configuration form head json jsonl key ledger messages_request
-    messages_stream plain_answer plain_request provider_error query range rescue responses_request sound splice sse store table tokens
+    messages_stream plain_answer plain_request provider_error query range rescue responses_request responses_stream sound splice sse store table tokens
     translate upload
 }
 

@@ -3,9 +3,9 @@
 mod text_emitter;
 
 use super::finish_reason;
-use super::text_channel::{SplitSurrogate, TextChannel};
 use super::tool_calls::{FragmentContext, ToolCallFragment, ToolCallTracker};
 use crate::classify;
+use crate::decode::text_channel::{SplitSurrogate, TextChannel};
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor::{self, JsonCursor};
 use bytes::Bytes;

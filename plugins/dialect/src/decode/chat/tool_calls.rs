@@ -6,7 +6,7 @@
 //! If the index is ambiguous, a fragment with a name begins another call if the arguments so far are complete or empty
 //! and its id or name differs, or if they are complete and it has arguments itself.
 
-use super::text_channel::{SplitSurrogate, TextChannel};
+use crate::decode::text_channel::{SplitSurrogate, TextChannel};
 use crate::decode::{MAX_NAME, MAX_TOOLS};
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;

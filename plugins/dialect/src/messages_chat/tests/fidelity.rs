@@ -17,12 +17,15 @@ allows. *left out*: has no influence on the answer, or is advice that the other 
 request is answered with 400 and the field's name; a provider's answer counts as failed. *made*: added by the \
 gateway.\n";
 
-const PAIRS: [(&str, &str); 5] = [
+const PAIRS: [(&str, &str); 8] = [
     ("messages_chat", "Messages client, chat-completions provider"),
     ("chat_messages", "Chat-completions client, messages provider"),
     ("messages_messages", "Messages client, messages provider"),
     ("responses_chat", "Responses client, chat-completions provider"),
     ("responses_messages", "Responses client, messages provider"),
+    ("chat_responses", "Chat-completions client, responses provider"),
+    ("messages_responses", "Messages client, responses provider"),
+    ("responses_responses", "Responses client, responses provider"),
 ];
 
 #[test]

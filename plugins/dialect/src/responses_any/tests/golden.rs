@@ -8,8 +8,11 @@ use penstock_core::*;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-const PAIRS: [(&str, Dialect); 2] =
-    [("responses_chat", Dialect::Chat), ("responses_messages", Dialect::Messages)];
+const PAIRS: [(&str, Dialect); 3] = [
+    ("responses_chat", Dialect::Chat),
+    ("responses_messages", Dialect::Messages),
+    ("responses_responses", Dialect::Responses),
+];
 
 struct GoldenCase {
     folder: PathBuf,
@@ -75,6 +78,10 @@ fn streams_match_the_golden_case_at_every_split() {
             &got,
         );
         test_support::assert_golden(&case.folder.join("answered.sse"), &run.out);
+        if run.out.is_empty() {
+            // It failed before its first token: another provider is asked.
+            continue;
+        }
         let checked = conformance::check_responses_stream(&run.out);
         assert_eq!(checked, Ok(()), "{}", case.folder.display());
     }

@@ -37,17 +37,36 @@ fn messages_stream(texts: &[&str], is_complete: bool) -> String {
     stream
 }
 
+fn responses_stream(texts: &[&str], is_complete: bool) -> String {
+    let event = |data: Value| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap());
+    let response =
+        |status: &str| json!({"id": "resp_1", "object": "response", "status": status, "output": []});
+    let item = json!({"type": "message", "id": "msg_1", "role": "assistant", "content": []});
+    let mut stream = event(json!({"type": "response.created", "response": response("in_progress")}));
+    stream += &event(json!({"type": "response.output_item.added", "output_index": 0, "item": item}));
+    for text in texts {
+        stream += &event(json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0,
+            "delta": text}));
+    }
+    if is_complete {
+        stream += &event(json!({"type": "response.completed", "response": response("completed")}));
+    }
+    stream
+}
+
 fn stream_of(provider: Dialect, texts: &[&str], is_complete: bool) -> String {
-    match provider.request_form() {
-        RequestForm::Chat => chat_stream(texts, is_complete),
-        RequestForm::Messages => messages_stream(texts, is_complete),
+    match provider {
+        Dialect::Chat => chat_stream(texts, is_complete),
+        Dialect::Messages => messages_stream(texts, is_complete),
+        Dialect::Responses => responses_stream(texts, is_complete),
     }
 }
 
 #[test]
 fn a_broken_stream_is_continued_or_repeated_by_any_provider() {
-    for first in [Dialect::Chat, Dialect::Messages] {
-        for second in [Dialect::Chat, Dialect::Messages] {
+    const PROVIDERS: [Dialect; 3] = [Dialect::Chat, Dialect::Messages, Dialect::Responses];
+    for first in PROVIDERS {
+        for second in PROVIDERS {
             for (how, texts) in [
                 (RescueMode::StartOver, &["Hello, world", ". More."][..]),
                 (RescueMode::Continue, &["orld. More."][..]),

@@ -39,6 +39,7 @@ pub(super) struct ResponseFrame {
     model: String,
     created: u64,
     repeated_members: Bytes,
+    is_stored: bool,
 }
 
 impl ResponseFrame {
@@ -47,7 +48,8 @@ impl ResponseFrame {
         let ResponseIdentity { id, model, created } = ResponseIdentity::from_target(target);
         let details = ask.responses.as_ref();
         let repeated_members = details.map(|details| details.repeated_members.clone()).unwrap_or_default();
-        Self { id, model, created, repeated_members }
+        let is_stored = details.is_some_and(|details| details.stored_input.is_some());
+        Self { id, model, created, repeated_members, is_stored }
     }
 
     /// Writes the object up to and including `"output":`.
@@ -80,9 +82,21 @@ impl ResponseFrame {
         json::write_str(out, &self.model);
         if !self.repeated_members.is_empty() {
             out.push(b',');
-            out.extend_from_slice(&self.repeated_members);
+            self.write_repeated(matches!(status, ResponseStatus::Failed(..)), out);
         }
         out.extend_from_slice(br#","output":"#);
+    }
+
+    /// Writes the repeated members. A failed response is not stored, whatever was asked for; the first `store` is that of
+    /// the response, because the members begin with those that are no text of the client.
+    fn write_repeated(&self, failed: bool, out: &mut Vec<u8>) {
+        const STORED: &[u8] = br#""store":true"#;
+        let members = &self.repeated_members;
+        let stored = if failed && self.is_stored { memchr::memmem::find(members, STORED) } else { None };
+        let Some(at) = stored else { return out.extend_from_slice(members) };
+        out.extend_from_slice(members.get(..at).unwrap_or_default());
+        out.extend_from_slice(br#""store":false"#);
+        out.extend_from_slice(members.get(at + STORED.len()..).unwrap_or_default());
     }
 }
 

@@ -1,8 +1,8 @@
 //! Emitter of the text of a chunk: answers, reasoning and refusals, joined where a chunk cut a character.
 
 use super::super::finish_reason;
-use super::super::text_channel::{SplitSurrogate, TextChannel};
 use super::{malformed_error, string_body};
+use crate::decode::text_channel::{SplitSurrogate, TextChannel};
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
 use bytes::Bytes;

@@ -1,0 +1,230 @@
+//! Conversation as `instructions` and `input`: a message becomes one item, and each tool call another.
+
+use crate::body_builder::BodyBuilder;
+use crate::chat_messages::parsed_message::ParsedMessage;
+use crate::json_cursor::{self, JsonCursor};
+use penstock_core::ApiError;
+use penstock_http_wire::json;
+
+/// Writes the conversation: a first system message of plain text as `instructions`, all others as items.
+///
+/// # Errors
+/// Returns an error with the path of a value that cannot be translated.
+pub(super) fn write_input(messages: &[u8], out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
+    let mut parsed = Vec::new();
+    JsonCursor::new(messages).visit_elements::<ApiError>(|_, message| {
+        parsed.push(ParsedMessage::parse(message));
+        Ok(())
+    })?;
+    let first = parsed.first().filter(|message| is_system(message) && parsed.len() > 1);
+    let instructions = first.and_then(|message| json_cursor::string_body(message.content?));
+    if let Some(instructions) = instructions {
+        out.push_str(r#","instructions":""#);
+        out.push_source(instructions);
+        out.push_byte(b'"');
+    }
+    let mut items = InputItems { out, count: 0, reasoning_count: 0, names_users: has_several_users(&parsed) };
+    items.out.push_str(r#","input":["#);
+    for (index, message) in parsed.iter().enumerate().skip(usize::from(instructions.is_some())) {
+        items.write_message(index, message)?;
+    }
+    items.out.push_byte(b']');
+    Ok(())
+}
+
+fn is_system(message: &ParsedMessage<'_>) -> bool {
+    matches!(&*message.role, "system" | "developer")
+}
+
+/// Returns true if users of different names speak: items have no names.
+fn has_several_users(messages: &[ParsedMessage<'_>]) -> bool {
+    let mut names = messages.iter().filter(|message| message.role == "user").filter_map(|one| one.name);
+    names.next().is_some_and(|first| names.any(|name| json::unescape(name) != json::unescape(first)))
+}
+
+/// Writer of the items.
+struct InputItems<'o, 'b> {
+    out: &'o mut BodyBuilder<'b>,
+    count: usize,
+    reasoning_count: u64,
+    /// True if the texts of users begin with their names.
+    names_users: bool,
+}
+
+impl InputItems<'_, '_> {
+    fn start(&mut self, text: &str) {
+        self.out.push_str(if self.count > 0 { "," } else { "" });
+        self.count += 1;
+        self.out.push_str(text);
+    }
+
+    fn write_message(&mut self, index: usize, message: &ParsedMessage<'_>) -> Result<(), ApiError> {
+        let at = || format!("messages[{index}].content");
+        match &*message.role {
+            "assistant" => self.write_answer(index, message),
+            "tool" | "function" => {
+                self.start(r#"{"type":"function_call_output","call_id":""#);
+                self.out.push_source(message.tool_call_id.unwrap_or_default());
+                self.out.push_str(r#"","output":"#);
+                self.write_content(message.content, None, at)?;
+                self.out.push_byte(b'}');
+                Ok(())
+            }
+            role => {
+                let name = message.name.filter(|_| self.names_users && role == "user");
+                let Some(content) = message.content else { return Ok(()) };
+                self.start(r#"{"role":"#);
+                self.out.push_json_string(role);
+                self.out.push_str(r#","content":"#);
+                self.write_content(Some(content), name, at)?;
+                self.out.push_byte(b'}');
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes an answer: reasoning that is sent back, text, calls.
+    fn write_answer(&mut self, index: usize, message: &ParsedMessage<'_>) -> Result<(), ApiError> {
+        if let Some(reasoning) = message.reasoning.filter(|text| !text.is_empty()) {
+            self.start(r#"{"type":"reasoning","id":"rs_"#);
+            self.out.push_number(self.reasoning_count);
+            self.reasoning_count += 1;
+            self.out.push_str(r#"","summary":[],"content":[{"type":"reasoning_text","text":""#);
+            self.out.push_source(reasoning);
+            self.out.push_str(r#""}]}"#);
+        }
+        self.write_answer_text(index, message)?;
+        for (position, call) in message.tool_calls.iter().enumerate() {
+            let at = |name: &str| format!("messages[{index}].tool_calls[{position}].{name}");
+            let id =
+                call.id.ok_or_else(|| ApiError::invalid(at("id"), "A tool call needs a string `id`."))?;
+            let name = call.function.name.ok_or_else(|| {
+                ApiError::invalid(at("function.name"), "A function call needs a string `name`.")
+            })?;
+            self.start(r#"{"type":"function_call","call_id":""#);
+            self.out.push_source(id);
+            self.out.push_str(r#"","name":""#);
+            self.out.push_source(name);
+            self.out.push_str(r#"","arguments":""#);
+            self.out.push_source(call.function.arguments.filter(|text| !text.is_empty()).unwrap_or(b"{}"));
+            self.out.push_str(r#""}"#);
+        }
+        Ok(())
+    }
+
+    /// Writes the texts of an answer as one string; nothing if there is none.
+    fn write_answer_text(&mut self, index: usize, message: &ParsedMessage<'_>) -> Result<(), ApiError> {
+        let mut texts = Vec::new();
+        if let Some(content) = message.content {
+            match json_cursor::string_body(content) {
+                Some(text) => texts.push(text),
+                None => texts.extend(answer_parts(index, content)?),
+            }
+        }
+        texts.extend(message.refusal);
+        texts.retain(|text| !text.is_empty());
+        if texts.is_empty() {
+            return Ok(());
+        }
+        self.start(r#"{"role":"assistant","content":""#);
+        texts.iter().for_each(|text| self.out.push_source(text));
+        self.out.push_str(r#""}"#);
+        Ok(())
+    }
+
+    /// Writes a content of text and media; `name` is put before its first text.
+    fn write_content(
+        &mut self,
+        content: Option<&[u8]>,
+        name: Option<&[u8]>,
+        at: impl Fn() -> String,
+    ) -> Result<(), ApiError> {
+        let content = content.unwrap_or(br#""""#);
+        let mut prefix = name;
+        if let Some(text) = json_cursor::string_body(content) {
+            self.out.push_byte(b'"');
+            self.write_text(text, &mut prefix);
+            self.out.push_byte(b'"');
+            return Ok(());
+        }
+        self.out.push_byte(b'[');
+        for (index, part) in json_cursor::elements(content).enumerate() {
+            self.out.push_str(if index > 0 { "," } else { "" });
+            self.write_part(part, &mut prefix, || format!("{}[{index}]", at()))?;
+        }
+        self.out.push_byte(b']');
+        Ok(())
+    }
+
+    fn write_text(&mut self, text: &[u8], prefix: &mut Option<&[u8]>) {
+        if let Some(name) = prefix.take() {
+            self.out.push_source(name);
+            self.out.push_str(": ");
+        }
+        self.out.push_source(text);
+    }
+
+    fn write_part(
+        &mut self,
+        part: &[u8],
+        prefix: &mut Option<&[u8]>,
+        at: impl Fn() -> String,
+    ) -> Result<(), ApiError> {
+        let member = |name| json_cursor::member_value(part, name);
+        let kind = member("type").and_then(json_cursor::parse_string).unwrap_or_default();
+        match &*kind {
+            "text" => {
+                self.out.push_str(r#"{"type":"input_text","text":""#);
+                self.write_text(
+                    member("text").and_then(json_cursor::string_body).unwrap_or_default(),
+                    prefix,
+                );
+                self.out.push_str(r#""}"#);
+            }
+            "image_url" => {
+                let image = member("image_url").unwrap_or_default();
+                let url = json_cursor::member_value(image, "url").unwrap_or(image);
+                let url = json_cursor::string_body(url)
+                    .ok_or_else(|| ApiError::invalid(at(), "An image needs a string `url`."))?;
+                self.out.push_str(r#"{"type":"input_image","image_url":""#);
+                self.out.push_source(url);
+                self.out.push_str(r#"","detail":"#);
+                self.out.push_source(json_cursor::member_value(image, "detail").unwrap_or(br#""auto""#));
+                self.out.push_byte(b'}');
+            }
+            "input_audio" => self.out.push_source(part),
+            "file" => {
+                self.out.push_str(r#"{"type":"input_file""#);
+                for (name, value) in json_cursor::members(member("file").unwrap_or_default()) {
+                    self.out.push_byte(b',');
+                    self.out.push_json_string(&name);
+                    self.out.push_byte(b':');
+                    self.out.push_source(value);
+                }
+                self.out.push_byte(b'}');
+            }
+            _ => {
+                return Err(ApiError::unsupported(
+                    format!("{}.type", at()),
+                    "Only parts of text, images, audio and files are supported with this model.",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the texts of an answer's parts.
+fn answer_parts(index: usize, content: &[u8]) -> Result<Vec<&[u8]>, ApiError> {
+    let mut texts = Vec::new();
+    for (part_index, part) in json_cursor::elements(content).enumerate() {
+        let text =
+            json_cursor::member_value(part, "text").or_else(|| json_cursor::member_value(part, "refusal"));
+        let text = text.and_then(json_cursor::string_body).ok_or_else(|| {
+            let at = format!("messages[{index}].content[{part_index}].type");
+            ApiError::unsupported(at, "Only text of earlier answers is supported with this model.")
+        })?;
+        texts.push(text);
+    }
+    Ok(texts)
+}

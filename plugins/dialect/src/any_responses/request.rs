@@ -1,0 +1,101 @@
+//! Conversion of the body for a chat provider to that for a responses provider.
+
+use super::members::{ConvertedMembers, Treatment, treatment};
+use super::{input, tools};
+use crate::body_builder::BodyBuilder;
+use crate::json_cursor;
+use bytes::Bytes;
+use penstock_core::{ApiError, AttemptTarget, InferenceRequest, ReasoningDisplay, ThinkingDisplay};
+
+/// Converts a body; `chat` is what a chat provider would get.
+///
+/// The provider stores nothing (`store: false`): the gateway sends the whole conversation with each request.
+///
+/// # Errors
+/// Returns an error with the field's name if a member cannot be expressed.
+pub(super) fn convert(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    chat: &Bytes,
+) -> Result<Vec<Bytes>, ApiError> {
+    if ask.n > 1 {
+        return Err(ApiError::unsupported("n", "This model's provider gives one answer at a time."));
+    }
+    let mut out = BodyBuilder::with_source(chat);
+    out.push_byte(b'{');
+    let mut found = ConvertedMembers::default();
+    let mut is_first = true;
+    for (name, value) in json_cursor::members(chat) {
+        let name = match treatment(&name, target.capabilities) {
+            Treatment::Dropped => continue,
+            Treatment::Converted => {
+                found.set(&name, value);
+                continue;
+            }
+            Treatment::Renamed(other) => other,
+            Treatment::Unchanged => &name,
+        };
+        out.push_str(if std::mem::take(&mut is_first) { "" } else { "," });
+        out.push_json_string(name);
+        out.push_byte(b':');
+        out.push_source(value);
+    }
+    input::write_input(found.messages, &mut out)?;
+    tools::write_tools(found.tools, found.tool_choice, &mut out)?;
+    write_reasoning(ask, found.effort, &mut out);
+    write_text(found.format, found.verbosity, &mut out);
+    if found.logprobs == Some(b"true") {
+        out.push_str(r#","include":["message.output_text.logprobs"]"#);
+    }
+    out.push_str(r#","store":false}"#);
+    Ok(out.finish())
+}
+
+/// Writes the effort, and asks for a summary where the client wants to see reasoning: vendors hide it otherwise.
+fn write_reasoning(ask: &InferenceRequest, effort: Option<&[u8]>, out: &mut BodyBuilder<'_>) {
+    let summary = ask.thinking == ThinkingDisplay::Shown
+        || ask.responses.as_ref().is_some_and(|details| details.reasoning == ReasoningDisplay::Summary);
+    if effort.is_none() && !summary {
+        return;
+    }
+    out.push_str(r#","reasoning":{"#);
+    if let Some(effort) = effort {
+        out.push_str(r#""effort":"#);
+        out.push_source(effort);
+    }
+    if summary {
+        out.push_str(if effort.is_some() { "," } else { "" });
+        out.push_str(r#""summary":"auto""#);
+    }
+    out.push_byte(b'}');
+}
+
+/// Writes the format of the answer, whose schema is a level higher than in chat, and the verbosity.
+fn write_text(format: Option<&[u8]>, verbosity: Option<&[u8]>, out: &mut BodyBuilder<'_>) {
+    if format.is_none() && verbosity.is_none() {
+        return;
+    }
+    out.push_str(r#","text":{"#);
+    if let Some(format) = format {
+        out.push_str(r#""format":"#);
+        match json_cursor::member_value(format, "json_schema") {
+            Some(named) => {
+                out.push_str(r#"{"type":"json_schema""#);
+                for (name, value) in json_cursor::members(named).filter(|(name, _)| name != "type") {
+                    out.push_byte(b',');
+                    out.push_json_string(&name);
+                    out.push_byte(b':');
+                    out.push_source(value);
+                }
+                out.push_byte(b'}');
+            }
+            None => out.push_source(format),
+        }
+    }
+    if let Some(verbosity) = verbosity {
+        out.push_str(if format.is_some() { "," } else { "" });
+        out.push_str(r#""verbosity":"#);
+        out.push_source(verbosity);
+    }
+    out.push_byte(b'}');
+}

@@ -1,0 +1,62 @@
+//! Tests of the request: each request that a chat provider can be sent is a request of this dialect.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use crate::{find_translator, test_support};
+use penstock_core::*;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Members of the chat dialect that this one does not have.
+const CHAT_ONLY: [&str; 9] = [
+    "messages",
+    "max_tokens",
+    "max_completion_tokens",
+    "stop",
+    "n",
+    "response_format",
+    "reasoning_effort",
+    "logprobs",
+    "stream_options",
+];
+
+#[test]
+fn no_request_has_members_of_chat_alone() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/chat_chat");
+    let mut sent_count = 0;
+    for case in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let Ok(ask) = std::fs::read(case.join("ask.json")) else { continue };
+        let target = std::fs::read(case.join("target.json")).unwrap_or_else(|_| b"{}".to_vec());
+        let ask = test_support::sample_request(Dialect::Chat, ask.trim_ascii());
+        let abilities = test_support::parse_capabilities(&serde_json::from_slice(&target).unwrap());
+        let target = test_support::sample_target(Dialect::Responses, &abilities);
+        let translator = find_translator(Dialect::Chat, Dialect::Responses).unwrap();
+        let Ok(sent) = translator.build_request(&ask, &target) else { continue };
+        sent_count += 1;
+        let sent: Value = serde_json::from_slice(&sent.concat()).unwrap();
+        for name in CHAT_ONLY {
+            assert!(sent.get(name).is_none(), "{name}: {}", case.display());
+        }
+        assert_eq!((&sent["model"], &sent["store"]), (&json!("engine/model"), &json!(false)));
+        assert!(sent["input"].is_array(), "{}", case.display());
+    }
+    assert!(sent_count > 20, "{sent_count} requests");
+}
+
+#[test]
+fn an_answer_is_not_continued() {
+    let abilities = OfferCapabilities {
+        continuation: Some(ContinuationMethod::ContinueFinalMessage),
+        prefill: PrefillMethod::Automatic,
+        ..OfferCapabilities::default()
+    };
+    let target = test_support::sample_target(Dialect::Responses, &abilities);
+    assert_eq!((target.continuation(), target.prefill()), (None, PrefillMethod::None));
+    for client in [Dialect::Chat, Dialect::Messages] {
+        let ask = test_support::sample_request(
+            client,
+            br#"{"model":"m","messages":[{"role":"user","content":"Hi"}]}"#,
+        );
+        let translator = find_translator(client, Dialect::Responses).unwrap();
+        assert!(translator.build_continuation(&ask, &target, "Hel").is_err());
+    }
+}

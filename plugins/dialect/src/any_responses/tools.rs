@@ -1,0 +1,83 @@
+//! Tools of a request, and the choice among them: the members of a function are a level higher than in chat.
+
+use crate::body_builder::BodyBuilder;
+use crate::json_cursor;
+use penstock_core::ApiError;
+
+/// Schema of a function without parameters.
+const NO_PARAMETERS: &[u8] = br#"{"type":"object","properties":{}}"#;
+
+/// Writes the tools and the choice among them.
+///
+/// # Errors
+/// Returns an error for a tool that is no function.
+pub(super) fn write_tools(
+    tools: Option<&[u8]>,
+    choice: Option<&[u8]>,
+    out: &mut BodyBuilder<'_>,
+) -> Result<(), ApiError> {
+    let Some(tools) = tools else { return Ok(()) };
+    out.push_str(r#","tools":["#);
+    for (index, tool) in json_cursor::elements(tools).enumerate() {
+        let function = json_cursor::member_value(tool, "function").ok_or_else(|| {
+            let sentence = "Only tools of type `function` are supported.";
+            ApiError::unsupported(format!("tools[{index}].type"), sentence)
+        })?;
+        out.push_str(if index > 0 { "," } else { "" });
+        write_tool(function, out);
+    }
+    out.push_byte(b']');
+    if let Some(choice) = choice {
+        out.push_str(r#","tool_choice":"#);
+        write_choice(choice, out);
+    }
+    Ok(())
+}
+
+/// Writes a function. `strict` has another default in this dialect, so that it is always written.
+fn write_tool(function: &[u8], out: &mut BodyBuilder<'_>) {
+    let member = |name| json_cursor::member_value(function, name);
+    out.push_str(r#"{"type":"function""#);
+    let parameters = member("parameters").unwrap_or(NO_PARAMETERS);
+    let members = [
+        ("name", member("name")),
+        ("description", member("description")),
+        ("parameters", Some(parameters)),
+        ("strict", Some(member("strict").unwrap_or(b"false"))),
+    ];
+    for (name, value) in members {
+        if let Some(value) = value {
+            out.push_byte(b',');
+            out.push_json_string(name);
+            out.push_byte(b':');
+            out.push_source(value);
+        }
+    }
+    out.push_byte(b'}');
+}
+
+fn write_choice(choice: &[u8], out: &mut BodyBuilder<'_>) {
+    if let Some(allowed) = json_cursor::member_value(choice, "allowed_tools") {
+        out.push_str(r#"{"type":"allowed_tools","mode":"#);
+        out.push_source(json_cursor::member_value(allowed, "mode").unwrap_or(br#""auto""#));
+        out.push_str(r#","tools":["#);
+        let tools = json_cursor::member_value(allowed, "tools").unwrap_or_default();
+        for (index, tool) in json_cursor::elements(tools).enumerate() {
+            out.push_str(if index > 0 { "," } else { "" });
+            write_function_name(tool, out);
+        }
+        out.push_str("]}");
+    } else if json_cursor::is_object(choice) {
+        write_function_name(choice, out);
+    } else {
+        out.push_source(choice);
+    }
+}
+
+/// Writes `{"type":"function","function":{"name":…}}` without its inner object.
+fn write_function_name(choice: &[u8], out: &mut BodyBuilder<'_>) {
+    let function = json_cursor::member_value(choice, "function").unwrap_or(choice);
+    out.push_str(r#"{"type":"function","name":"#);
+    out.push_source(json_cursor::member_value(function, "name").unwrap_or(br#""""#));
+    out.push_byte(b'}');
+}

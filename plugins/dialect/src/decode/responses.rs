@@ -1,0 +1,288 @@
+//! Decoder of the responses dialect.
+//!
+//! The order of events is checked where it affects the meaning: nothing before the start of the response, deltas only
+//! for an open item of their kind. Text that comes only with the end of a part or of an item is taken from there.
+//! Unknown events and items, such as the calls of tools that a provider runs itself, are ignored.
+
+mod buffered;
+mod event_members;
+mod item;
+#[cfg(test)]
+mod tests;
+
+pub use buffered::decode_response;
+
+use super::text_channel::SplitSurrogate;
+use super::{FormatDetector, as_truncated};
+use crate::classify;
+use crate::event::{AnswerEvent, EscapedText};
+use crate::json_cursor;
+use bytes::Bytes;
+use event_members::EventMembers;
+use item::{DecodedItem, PartKind};
+use penstock_core::{Dialect, FinishReason, UpstreamError, UpstreamErrorKind};
+use penstock_http_wire::{json, sse, usage};
+
+/// Maximum number of output items.
+const MAX_ITEMS: usize = 1024;
+
+/// Decoder of a streamed response.
+pub struct ResponsesDecoder {
+    format_detector: FormatDetector,
+    sse: sse::SseDecoder,
+    started: bool,
+    output: DecodedOutput,
+}
+
+/// Output items so far.
+#[derive(Debug, Default)]
+struct DecodedOutput {
+    items: Vec<DecodedItem>,
+    tool_count: u32,
+    split_surrogate: SplitSurrogate,
+}
+
+/// Source of an event and destination of what it contains.
+struct OutputContext<'a> {
+    source: &'a Bytes,
+    tool_count: &'a mut u32,
+    split_surrogate: &'a mut SplitSurrogate,
+    events: &'a mut Vec<AnswerEvent>,
+}
+
+impl Default for ResponsesDecoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ResponsesDecoder {
+    /// Creates a decoder at the start of a stream.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            format_detector: FormatDetector::default(),
+            sse: sse::SseDecoder::new(super::MAX_EVENT),
+            started: false,
+            output: DecodedOutput::default(),
+        }
+    }
+
+    fn decode_event(
+        &mut self,
+        event: &sse::SseEvent,
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
+        if let Some(comment) = &event.comment {
+            events.push(usage::parse_energy_comment(comment).map_or(AnswerEvent::Ping, AnswerEvent::Energy));
+        }
+        match json::trim(&event.data) {
+            b"" => Ok(()),
+            b"[DONE]" => {
+                events.push(AnswerEvent::End);
+                Ok(())
+            }
+            _ => self.decode_data(&event.data, events),
+        }
+    }
+
+    fn decode_data(&mut self, data: &Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
+        let seen = EventMembers::parse(data);
+        if !seen.is_complete {
+            return Err(malformed_error());
+        }
+        events.extend(seen.measured_energy.map(AnswerEvent::Energy));
+        match &*seen.event_type {
+            "error" => return Err(classify::classify_in_band(seen.error.unwrap_or(data))),
+            "" => return Err(seen.error.map_or_else(malformed_error, classify::classify_in_band)),
+            "ping" | "keepalive" => {
+                events.push(AnswerEvent::Ping);
+                return Ok(());
+            }
+            "response.failed" => {}
+            "response.queued" | "response.created" | "response.in_progress" => {
+                seen.response_object()?;
+                if !std::mem::replace(&mut self.started, true) {
+                    events.push(AnswerEvent::Start);
+                }
+                return Ok(());
+            }
+            _ if !self.started => return Err(malformed_error()),
+            _ => {}
+        }
+        match &*seen.event_type {
+            "response.output_item.added" => self.output.add_item(data, &seen, events),
+            "response.output_item.done" => self.output.finish_item(data, &seen, events),
+            "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
+                self.output.finish_response(data, seen.response_object()?, events)
+            }
+            name => match PartKind::of_event(name) {
+                Some((kind, text_member)) => self.output.push_part(data, &seen, kind, text_member, events),
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+impl DecodedOutput {
+    fn add_item(
+        &mut self,
+        data: &Bytes,
+        seen: &EventMembers<'_>,
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
+        let (index, item) = seen.output_index.zip(seen.item).ok_or_else(malformed_error)?;
+        if self.items.iter().any(|other| other.output_index == index && other.is_open) {
+            return Err(malformed_error());
+        }
+        self.open_item(data, index, item, events).map(drop)
+    }
+
+    /// Opens an item; returns its position.
+    fn open_item(
+        &mut self,
+        data: &Bytes,
+        index: u64,
+        item: &[u8],
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<usize, UpstreamError> {
+        if self.items.len() >= MAX_ITEMS {
+            // The number of items is output of the model.
+            return Err(UpstreamError::model_output());
+        }
+        let Self { items, tool_count, split_surrogate } = self;
+        let mut context = OutputContext { source: data, tool_count, split_surrogate, events };
+        items.push(DecodedItem::open(index, item, &mut context)?);
+        Ok(items.len() - 1)
+    }
+
+    /// Closes an item, and takes from it what no delta contained. An item that was not announced is opened first.
+    fn finish_item(
+        &mut self,
+        data: &Bytes,
+        seen: &EventMembers<'_>,
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
+        let (index, item) = seen.output_index.zip(seen.item).ok_or_else(malformed_error)?;
+        let at = match self.items.iter().rposition(|other| other.output_index == index) {
+            Some(at) => at,
+            None => self.open_item(data, index, item, events)?,
+        };
+        self.close_item(data, at, item, events)
+    }
+
+    fn close_item(
+        &mut self,
+        data: &Bytes,
+        at: usize,
+        item: &[u8],
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
+        let Self { items, tool_count, split_surrogate } = self;
+        let mut context = OutputContext { source: data, tool_count, split_surrogate, events };
+        let open = items.get_mut(at).filter(|item| item.is_open).ok_or_else(malformed_error)?;
+        open.close(item, &mut context)
+    }
+
+    /// Adds a delta, or the whole text of a part at its end, which counts if there was no delta.
+    fn push_part(
+        &mut self,
+        data: &Bytes,
+        seen: &EventMembers<'_>,
+        kind: PartKind,
+        text_member: &str,
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
+        let index = seen.output_index.ok_or_else(malformed_error)?;
+        let Self { items, tool_count, split_surrogate } = self;
+        let mut context = OutputContext { source: data, tool_count, split_surrogate, events };
+        let item = items.iter_mut().rfind(|item| item.output_index == index && item.is_open);
+        let item = item.ok_or_else(malformed_error)?;
+        let text = seen.text(text_member).ok_or_else(malformed_error)?;
+        let part = (kind, seen.part_index(kind).ok_or_else(malformed_error)?);
+        match text_member {
+            "delta" => item.push_delta(part, text, seen.logprobs, &mut context),
+            _ => item.push_whole(part, text, seen.logprobs, &mut context),
+        }
+    }
+
+    /// Handles the last event: usage, finish reason, and the output if no event contained it.
+    fn finish_response(
+        &mut self,
+        data: &Bytes,
+        response: &[u8],
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
+        let end = buffered::ResponseEnd::parse(response)?;
+        if self.items.is_empty() {
+            self.push_output(data, end.output, events)?;
+        }
+        events.extend(end.measured_energy.map(AnswerEvent::Energy));
+        events.extend(end.usage.map(AnswerEvent::Usage));
+        if let Some(reason) = end.finish_reason(self.tool_count > 0) {
+            events.push(AnswerEvent::Finish { choice: 0, reason, stop_sequence: None });
+        }
+        events.push(AnswerEvent::End);
+        Ok(())
+    }
+
+    /// Appends the events of complete items.
+    fn push_output(
+        &mut self,
+        source: &Bytes,
+        output: Option<&[u8]>,
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
+        for (index, item) in (0_u64..).zip(json_cursor::elements(output.unwrap_or_default())) {
+            let at = self.open_item(source, index, item, events)?;
+            self.close_item(source, at, item, events)?;
+        }
+        Ok(())
+    }
+}
+
+impl super::DialectDecoder for ResponsesDecoder {
+    fn push(&mut self, bytes: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
+        let Some(bytes) = self.format_detector.push(bytes, super::MAX_EVENT)? else { return Ok(()) };
+        self.sse.push(bytes);
+        while let Some(event) = self.sse.next() {
+            let event = event.map_err(|sse::EventTooLong| malformed_error())?;
+            self.decode_event(&event, events)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
+        if let Some(object) = self.format_detector.take_object() {
+            return super::decode_buffered(Dialect::Responses, object, "", events)
+                .map(drop)
+                .map_err(as_truncated);
+        }
+        let Some(event) = self.sse.end() else { return Ok(()) };
+        self.decode_event(&event, events).map_err(as_truncated)
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        self.format_detector.buffered_bytes() + self.sse.buffered_bytes()
+    }
+}
+
+fn malformed_error() -> UpstreamError {
+    UpstreamError::new(UpstreamErrorKind::Malformed)
+}
+
+/// Returns a string of the event as text that shares its bytes.
+fn event_text(source: &Bytes, value: &[u8]) -> Result<EscapedText, UpstreamError> {
+    let inside = json_cursor::string_body(value).ok_or_else(malformed_error)?;
+    EscapedText::from_json(source.slice_ref(inside)).ok_or_else(malformed_error)
+}
+
+/// Parses the reason of an incomplete response, including the spellings of engines: a truncated answer must not look
+/// complete.
+fn incomplete_reason(reason: &str) -> FinishReason {
+    match reason {
+        "content_filter" | "safety" => FinishReason::ContentFilter,
+        "context_window" | "context_length" | "max_context_length" => FinishReason::ContextWindow,
+        _ => FinishReason::Length,
+    }
+}

@@ -1,0 +1,147 @@
+//! References to items of stored responses (`item_reference`), which clients send instead of the items themselves.
+
+use crate::json_cursor::{elements, member_value, parse_string};
+use crate::stored_response::{StoredResponse, item_id};
+use bytes::Bytes;
+
+/// Maximum number of references in a request.
+pub const MAX_REFERENCES: usize = 1024;
+
+/// Reference in the input of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemReference {
+    /// Index in `input`.
+    pub index: usize,
+    /// Id of the item.
+    pub id: String,
+}
+
+impl ItemReference {
+    /// Returns the id of the response that created the item; `None` for an id that is not the gateway's.
+    #[must_use]
+    pub fn response_id(&self) -> Option<String> {
+        let (_, rest) = self.id.split_once('_')?;
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        // Items of an answer, and items of an input.
+        let split = rest.rsplit_once('_').or_else(|| rest.rsplit_once("in"));
+        let (unique, _) = split.filter(|(unique, index)| !unique.is_empty() && is_number(index))?;
+        Some(format!("resp_{unique}"))
+    }
+}
+
+/// Returns the references in a body that is not validated yet, at most one more than [`MAX_REFERENCES`].
+#[must_use]
+pub fn find_references(body: &[u8]) -> Vec<ItemReference> {
+    let input = member_value(body, "input").unwrap_or_default();
+    let references = elements(input).enumerate().filter_map(|(index, item)| {
+        let kind = member_value(item, "type").and_then(parse_string);
+        let is_reference = match kind {
+            Some(kind) => kind == "item_reference",
+            // The type may be absent. All other items have content or a role.
+            None => ["role", "content"].iter().all(|name| member_value(item, name).is_none()),
+        };
+        Some(ItemReference { index, id: item_id(item).filter(|_| is_reference)?.into_owned() })
+    });
+    references.take(MAX_REFERENCES + 1).collect()
+}
+
+/// Returns the item of this id in the document of a stored response.
+#[must_use]
+pub fn find_item<'a>(document: &'a [u8], id: &str) -> Option<&'a [u8]> {
+    let stored = StoredResponse::parse(document)?;
+    let output = member_value(stored.response, "output").unwrap_or_default();
+    elements(output)
+        .chain(elements(stored.input_items))
+        .find(|item| item_id(item).is_some_and(|own| own == id))
+}
+
+/// Replaces elements of `input` by the items given with their indexes, in ascending order.
+#[must_use]
+pub fn replace_references(body: &Bytes, items: &[(usize, Bytes)]) -> Bytes {
+    let input = member_value(body, "input").unwrap_or_default();
+    let added: usize = items.iter().map(|(_, item)| item.len()).sum();
+    let mut out = Vec::with_capacity(body.len() + added);
+    let mut copied = 0;
+    let mut left = items.iter().peekable();
+    for (index, element) in elements(input).enumerate() {
+        let Some((_, item)) = left.next_if(|(at, _)| *at == index) else { continue };
+        let start = element.as_ptr() as usize - body.as_ptr() as usize;
+        out.extend_from_slice(body.get(copied..start).unwrap_or_default());
+        out.extend_from_slice(item);
+        copied = start + element.len();
+    }
+    out.extend_from_slice(body.get(copied..).unwrap_or_default());
+    Bytes::from(out)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn reference(id: &str) -> ItemReference {
+        ItemReference { index: 0, id: id.to_owned() }
+    }
+
+    #[test]
+    fn an_id_names_its_response() {
+        for (id, response) in [
+            ("msg_4b8e_0", Some("resp_4b8e")),
+            ("fco_4bin8ein12", Some("resp_4bin8e")),
+            ("rs_4bin8e_3", Some("resp_4bin8e")),
+            ("msg_own", None),
+            ("msg__1", None),
+            ("msg_in1", None),
+            ("msg_4b8e_x", None),
+            ("4b8e", None),
+            ("", None),
+        ] {
+            assert_eq!(reference(id).response_id().as_deref(), response, "{id}");
+        }
+    }
+
+    #[test]
+    fn references_are_replaced_by_their_items() {
+        let body = json!({"model": "m", "input": [
+            {"type": "item_reference", "id": "msg_a_0"},
+            {"role": "user", "content": "type item_reference"},
+            {"id": "fc_a_1"},
+            {"type": "item_reference", "id": 5},
+            {"type": "message", "id": "msg_b_0", "role": "user", "content": "x"},
+        ], "store": true});
+        let body = Bytes::from(body.to_string());
+        let found = find_references(&body);
+        let ids: Vec<_> = found.iter().map(|one| (one.index, one.id.as_str())).collect();
+        assert_eq!(ids, [(0, "msg_a_0"), (2, "fc_a_1")]);
+        let items = [(0, Bytes::from("{\"a\":1}")), (2, Bytes::from("{\"b\":[2]}"))];
+        let replaced: Value = serde_json::from_slice(&replace_references(&body, &items)).unwrap();
+        assert_eq!((&replaced["input"][0]["a"], &replaced["input"][2]["b"][0]), (&json!(1), &json!(2)));
+        assert_eq!((&replaced["input"][3]["id"], &replaced["store"]), (&json!(5), &json!(true)));
+        assert_eq!(replace_references(&body, &[]), body);
+    }
+
+    #[test]
+    fn a_body_of_any_bytes_does_no_harm() {
+        for body in
+            ["", "[]", "{\"input\":\"x\"}", "{\"input\":[{\"id\":", "{\"input\":[1,null,[]]}", "\u{1}"]
+        {
+            assert!(find_references(body.as_bytes()).is_empty(), "{body}");
+            assert_eq!(
+                replace_references(&Bytes::from(body), &[(0, Bytes::from("x"))]).is_empty(),
+                body.is_empty()
+            );
+        }
+    }
+
+    #[test]
+    fn an_item_is_found_in_the_answer_and_in_the_input() {
+        let document = json!({"input": [{"id": "msg_ain0"}], "response": {"output": [{"id": "msg_a_0"}]}});
+        let document = document.to_string();
+        for id in ["msg_ain0", "msg_a_0"] {
+            assert_eq!(item_id(find_item(document.as_bytes(), id).unwrap()).unwrap(), id);
+        }
+        assert_eq!(find_item(document.as_bytes(), "msg_a_1"), None);
+        assert_eq!(find_item(b"{}", "msg_a_0"), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! Items of `item_reference`, for keys that may store responses: each reference is replaced by the stored item before the
+//! request is validated.
+
+use super::stored::load_response;
+use crate::proxy::exchange::Exchange;
+use bytes::Bytes;
+use penstock_core::{ApiError, ErrorCode};
+use penstock_dialect::item_references::{
+    ItemReference, MAX_REFERENCES, find_item, find_references, replace_references,
+};
+
+/// Maximum number of responses whose items a request may refer to: each of them is read from the disk.
+const MAX_RESPONSES: usize = 64;
+
+/// Replaces the references in a body by the stored items.
+///
+/// # Errors
+/// Returns a refusal that names the first item that is not stored; also if the disk fails, or if there is no memory.
+pub(super) async fn resolve(x: &mut Exchange<'_>, body: Bytes) -> Result<Bytes, ApiError> {
+    let references = find_references(&body);
+    if references.is_empty() {
+        return Ok(body);
+    }
+    if references.len() > MAX_REFERENCES {
+        return Err(ApiError::invalid(
+            "input",
+            "input: expected at most 1024 items of type `item_reference`.",
+        ));
+    }
+    let mut documents: Vec<(String, Option<Vec<u8>>)> = Vec::new();
+    let mut items: Vec<(usize, Bytes)> = Vec::with_capacity(references.len());
+    let most = x.config.settings.limits.json_body;
+    let mut size = body.len();
+    for reference in &references {
+        let Some(response) = reference.response_id() else { return Err(not_stored(reference)) };
+        if !documents.iter().any(|(id, _)| *id == response) {
+            if documents.len() >= MAX_RESPONSES {
+                let sentence = "input: expected references to items of at most 64 responses.";
+                return Err(ApiError::invalid("input", sentence));
+            }
+            let document = load_response(x, &response).await?;
+            documents.push((response.clone(), document));
+        }
+        let document =
+            documents.iter().find(|(id, _)| *id == response).and_then(|(_, found)| found.as_deref());
+        let item = document.and_then(|document| find_item(document, &reference.id));
+        let item = item.ok_or_else(|| not_stored(reference))?;
+        size = size.saturating_add(item.len());
+        if size > most {
+            return Err(ApiError::new(ErrorCode::TooLarge));
+        }
+        // The item, and the body with it.
+        x.reserve_memory(item.len().saturating_mul(2))?;
+        items.push((reference.index, Bytes::copy_from_slice(item)));
+    }
+    Ok(replace_references(&body, &items))
+}
+
+fn not_stored(reference: &ItemReference) -> ApiError {
+    let param = format!("input[{}].id", reference.index);
+    let known = reference.id.len() <= 128 && reference.id.bytes().all(|byte| byte.is_ascii_graphic());
+    let id = if known { reference.id.as_str() } else { "this id" };
+    let sentence =
+        format!("{param}: no item {id} is stored for this API key, or not any more; send the item itself.");
+    ApiError::invalid(param, sentence)
+}

@@ -1,0 +1,9 @@
+//! Streams of providers that speak the responses dialect, for all clients: the same however they are cut, well-formed,
+//! nothing lost and nothing made up.
+
+use penstock_core::Dialect;
+
+pub fn check(bytes: &[u8]) {
+    let Some((choice, stream)) = crate::choice(bytes) else { return };
+    crate::stream::stream(Dialect::Responses, choice, stream);
+}
