@@ -17,14 +17,14 @@ pub const CREATE: [&str; 3] = ["id", "name", "limits"];
 /// Request members that change an account.
 pub const CHANGE: [&str; 3] = ["name", "state", "limits"];
 /// Query parameters of the list.
-pub const LIST: [&str; 2] = ["after", "limit"];
+pub const LIST_QUERY: [&str; 2] = ["after", "limit"];
 /// Maximum length of a new account's id.
 const ID: usize = 64;
 
 /// Routes of accounts.
 pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::get("/admin/accounts", "listAccounts", "Lists accounts", RouteHandler::Store(list))
-        .query(&LIST)
+        .query(&LIST_QUERY)
         .answers(200, || page_schema(schema_ref("Account"))),
     AdminRoute::post("/admin/accounts", "createAccount", "Creates an account", RouteHandler::Store(create))
         .body(&CREATE, &["id"])
@@ -42,8 +42,8 @@ pub const ROUTES: &[AdminRoute] = &[
 ];
 
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let limit = asked.limit(&LIST)?;
-    let page = vault.accounts.list(asked.query("after", &LIST)?, limit).map_err(store_refusal)?;
+    let limit = asked.limit(&LIST_QUERY)?;
+    let page = vault.accounts.list(asked.query("after", &LIST_QUERY)?, limit).map_err(store_refusal)?;
     let data: Vec<Value> = page.accounts.iter().map(account_to_json).collect();
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))
 }

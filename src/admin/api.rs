@@ -4,7 +4,7 @@ use super::dangling_references;
 use super::request::{AdminRequest, AdminResponse, CacheUpdate, LedgerReply};
 use super::routes::{self, RouteHandler, StoreHandler};
 use super::{runtime_fields, status};
-use crate::config::ConfigReader;
+use crate::config::ConfigLoader;
 use crate::console::{BackendRequest, ConsoleBackend};
 use crate::state::AppState;
 use async_trait::async_trait;
@@ -22,7 +22,7 @@ pub(super) struct AdminApi {
     /// State of the process.
     pub app: Arc<AppState>,
     /// Source of the configuration.
-    pub source: ConfigReader,
+    pub source: ConfigLoader,
 }
 
 /// Guard of an admin request in flight: the store is not handed over while one exists.

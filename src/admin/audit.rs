@@ -9,7 +9,7 @@ use penstock_storage::audit::AuditEntry;
 use serde_json::{Value, json};
 
 /// Query parameters of the list.
-pub const LIST: [&str; 3] = ["after", "limit", "target"];
+pub const LIST_QUERY: [&str; 3] = ["after", "limit", "target"];
 /// Limit on the pages that one request searches for a target.
 const MAX_SEARCHED_PAGES: usize = 100;
 
@@ -21,7 +21,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Lists changes with author and time",
         RouteHandler::Store(list),
     )
-    .query(&LIST)
+    .query(&LIST_QUERY)
     .answers(200, || page_schema(answer_schema(&["number", "at", "who", "what", "target", "change"]))),
     AdminRoute::get(
         "/admin/audit/verify",
@@ -33,9 +33,9 @@ pub const ROUTES: &[AdminRoute] = &[
 ];
 
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let limit = asked.limit(&LIST)?;
-    let target = asked.query("target", &LIST)?;
-    let mut after: u64 = match asked.query("after", &LIST)? {
+    let limit = asked.limit(&LIST_QUERY)?;
+    let target = asked.query("target", &LIST_QUERY)?;
+    let mut after: u64 = match asked.query("after", &LIST_QUERY)? {
         None => 0,
         Some(text) => {
             text.parse().map_err(|_| ApiError::invalid("after", "after has to be the number of an entry."))?

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Parameters of the list.
-const LIST: [&str; 4] = ["account", "state", "after", "limit"];
+const LIST_QUERY: [&str; 4] = ["account", "state", "after", "limit"];
 
 /// Names of the states of a batch.
 pub(super) const STATES: [&str; 5] = ["validating", "in_progress", "completed", "failed", "cancelled"];
@@ -48,7 +48,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Lists the batches of all accounts",
         RouteHandler::Store(list),
     )
-    .query(&LIST)
+    .query(&LIST_QUERY)
     .answers(200, || page_schema(schema_ref("Batch"))),
     AdminRoute::get("/admin/batches/{id}", "getBatch", "Shows a batch", RouteHandler::Store(get))
         .answers(200, || schema_ref("Batch")),
@@ -65,9 +65,9 @@ pub const ROUTES: &[AdminRoute] = &[
 /// filter by state leaves out count towards the limit of the page, so that a page never reads more than that from the
 /// store.
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let limit = asked.limit(&LIST)?;
-    let (account, state) = (asked.query("account", &LIST)?, asked.query("state", &LIST)?);
-    let (store, after) = (BatchStore::new(vault.store.clone()), asked.query("after", &LIST)?);
+    let limit = asked.limit(&LIST_QUERY)?;
+    let (account, state) = (asked.query("account", &LIST_QUERY)?, asked.query("state", &LIST_QUERY)?);
+    let (store, after) = (BatchStore::new(vault.store.clone()), asked.query("after", &LIST_QUERY)?);
     let found = match account {
         None => store.all(after, limit).map_err(store_refusal)?,
         Some(account) => {

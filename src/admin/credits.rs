@@ -31,7 +31,7 @@ pub(super) async fn requested_account(
     names: &[&str],
 ) -> Result<Option<String>, ApiError> {
     let Some(name) = asked.query("account", names)? else { return Ok(None) };
-    if !ledger.accounts().iter().any(|account| **account == *name) {
+    if !ledger.accounts_with_balance().iter().any(|account| **account == *name) {
         check_account(vault, name).await?;
     }
     Ok(Some(name.to_owned()))

@@ -3,7 +3,7 @@
 use super::READ_TIMEOUT;
 use super::api::{AdminApi, AdminRequestGuard, check_host};
 use super::pages;
-use crate::config::ConfigReader;
+use crate::config::ConfigLoader;
 use crate::console::Console;
 use crate::console::dashboard::DASHBOARD;
 use crate::server::listener::BoundListener;
@@ -28,7 +28,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 pub fn serve(
     sockets: Vec<BoundListener>,
     app: &Arc<AppState>,
-    source: &ConfigReader,
+    source: &ConfigLoader,
     stop: &watch::Receiver<bool>,
 ) -> Vec<JoinHandle<()>> {
     let state = Arc::new(DashboardState {

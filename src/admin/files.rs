@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Parameters of the list.
-const LIST: [&str; 4] = ["account", "purpose", "after", "limit"];
+const LIST_QUERY: [&str; 4] = ["account", "purpose", "after", "limit"];
 
 /// Members of a file in answers.
 pub(super) const FILE: [&str; 11] = [
@@ -27,7 +27,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Lists the files of all accounts, the oldest first",
         RouteHandler::Store(list),
     )
-    .query(&LIST)
+    .query(&LIST_QUERY)
     .answers(200, || page_schema(schema_ref("File"))),
     AdminRoute::get(
         "/admin/files/{id}",
@@ -48,9 +48,9 @@ pub const ROUTES: &[AdminRoute] = &[
 /// A page of files in the order of their ids. Rows that the filter by purpose leaves out count towards the limit of the
 /// page, so that a page never reads more than that from the store.
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let limit = asked.limit(&LIST)?;
-    let (account, purpose) = (asked.query("account", &LIST)?, asked.query("purpose", &LIST)?);
-    let (store, after) = (FileStore::new(vault.store.clone()), asked.query("after", &LIST)?);
+    let limit = asked.limit(&LIST_QUERY)?;
+    let (account, purpose) = (asked.query("account", &LIST_QUERY)?, asked.query("purpose", &LIST_QUERY)?);
+    let (store, after) = (FileStore::new(vault.store.clone()), asked.query("after", &LIST_QUERY)?);
     let found = match account {
         None => store.all(after, limit),
         Some(account) => files_of_account(vault, &store, account, after, limit),

@@ -23,14 +23,14 @@ pub const CHANGE: [&str; 6] = ["name", "scopes", "models", "limits", "store_resp
 /// Request members of a rotation.
 pub const ROTATE: [&str; 1] = ["overlap_seconds"];
 /// Query parameters of the list.
-pub const LIST: [&str; 3] = ["account", "after", "limit"];
+pub const LIST_QUERY: [&str; 3] = ["account", "after", "limit"];
 /// Default and maximum time for which the previous secret stays valid after a rotation, in seconds.
 pub const OVERLAP: (u64, u64) = (86_400, 7 * 86_400);
 
 /// Routes of keys.
 pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::get("/admin/keys", "listKeys", "Lists keys", RouteHandler::Store(list))
-        .query(&LIST)
+        .query(&LIST_QUERY)
         .answers(200, || page_schema(schema_ref("Key"))),
     AdminRoute::post(
         "/admin/keys",
@@ -127,8 +127,8 @@ impl<'b> KeyPatch<'b> {
 }
 
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let limit = asked.limit(&LIST)?;
-    let (account, after) = (asked.query("account", &LIST)?, asked.query("after", &LIST)?);
+    let limit = asked.limit(&LIST_QUERY)?;
+    let (account, after) = (asked.query("account", &LIST_QUERY)?, asked.query("after", &LIST_QUERY)?);
     let page = vault.keys.list(account, after, limit).map_err(store_refusal)?;
     let data: Vec<Value> = page.keys.iter().map(key_json).collect();
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": page.next.is_some(), "next": page.next })))

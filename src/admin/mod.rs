@@ -26,7 +26,7 @@ mod status;
 mod usage;
 pub mod users;
 
-use crate::config::ConfigReader;
+use crate::config::ConfigLoader;
 use crate::console::Console;
 use crate::console::operators::OPERATORS;
 use crate::proxy::downstream::Downstream;
@@ -64,7 +64,7 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 pub fn serve(
     bound: BoundListener,
     app: &Arc<AppState>,
-    source: ConfigReader,
+    source: ConfigLoader,
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
     crate::server::listener::serve_app(

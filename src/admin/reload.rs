@@ -2,7 +2,7 @@
 
 use super::openapi::answer_schema;
 use super::routes::{AdminRoute, RouteHandler};
-use crate::config::ConfigReader;
+use crate::config::ConfigLoader;
 use crate::config::{ConfigChange, Diagnostic};
 use crate::state::AppState;
 use crate::telemetry::log;
@@ -24,7 +24,7 @@ const MAX_LISTED: usize = 200;
 /// Maximum number of changes in a log event.
 const MAX_LOGGED: usize = 20;
 
-async fn handle_reload(app: &Arc<AppState>, source: &ConfigReader) -> Result<Value, ApiError> {
+async fn handle_reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<Value, ApiError> {
     let ReloadOutcome { version, changes, next_start: waiting, warnings } = reload(app, source)
         .await
         .map_err(|mistakes| ApiError::with_message(ErrorCode::InvalidRequest, mistakes))?;
@@ -57,7 +57,7 @@ pub struct ReloadOutcome {
 ///
 /// # Errors
 /// Returns every mistake in the new configuration.
-pub async fn reload(app: &Arc<AppState>, source: &ConfigReader) -> Result<ReloadOutcome, String> {
+pub async fn reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<ReloadOutcome, String> {
     let (fresh, kept) = (source.clone(), app.clone());
     let runtime = tokio::runtime::Handle::current();
     let swap = move || {

@@ -7,7 +7,7 @@ use super::{
     status, usage, users,
 };
 use crate::billing::Ledger;
-use crate::config::ConfigReader;
+use crate::config::ConfigLoader;
 use crate::http::route_table::{self, Route, RouteError};
 use crate::state::AppState;
 use crate::storage::stores::Stores;
@@ -146,7 +146,7 @@ pub type LedgerHandler =
     for<'a> fn(&'a Stores, &'a Arc<Ledger>, &'a AdminRequest) -> HandlerFuture<'a, LedgerReply>;
 /// Handler of requests that need a running gateway.
 pub type RuntimeHandler =
-    for<'a> fn(&'a Arc<AppState>, &'a ConfigReader, &'a AdminRequest) -> HandlerFuture<'a, Value>;
+    for<'a> fn(&'a Arc<AppState>, &'a ConfigLoader, &'a AdminRequest) -> HandlerFuture<'a, Value>;
 /// Boxed future of a handler.
 pub type HandlerFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send + 'a>>;
 

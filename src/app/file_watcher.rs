@@ -3,7 +3,7 @@
 //! now counts as unchanged: an event is logged, and it is read again later.
 
 use crate::admin;
-use crate::config::ConfigReader;
+use crate::config::ConfigLoader;
 use crate::state::AppState;
 use crate::telemetry::log;
 use sha2::{Digest, Sha256};
@@ -18,7 +18,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 const MAX_COMPARED_BYTES: usize = 1 << 20;
 
 /// Starts the watcher; it runs until the stop signal.
-pub fn start(app: &Arc<AppState>, source: &ConfigReader, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
+pub fn start(app: &Arc<AppState>, source: &ConfigLoader, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
     let (app, source, mut stop) = (app.clone(), source.clone(), stop.clone());
     tokio::spawn(async move {
         let (mut known, mut told) = (read_state(&app).await.ok(), false);

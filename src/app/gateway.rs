@@ -8,7 +8,7 @@ use crate::app::demo_providers::{self, SimulatedProviders};
 use crate::app::file_watcher;
 use crate::batch::BatchManager;
 use crate::billing::handover::InheritedHolds;
-use crate::config::ConfigReader;
+use crate::config::ConfigLoader;
 use crate::config::settings::Settings;
 use crate::net::executor::WorkerThreads;
 use crate::proxy;
@@ -51,7 +51,7 @@ pub struct RunningGateway {
     /// Simulated providers, stopped last: they still serve open requests.
     simulators: SimulatedProviders,
     threads: Arc<WorkerThreads>,
-    source: ConfigReader,
+    source: ConfigLoader,
     /// Admin listener and dashboard, which share a stop signal; empty while they are stopped.
     admin_tasks: Vec<JoinHandle<()>>,
     admin_stop: watch::Sender<bool>,
@@ -67,7 +67,7 @@ impl RunningGateway {
     ///
     /// # Errors
     /// Returns a sentence that names the cause; nothing is left running.
-    pub async fn start(settings: Settings, source: ConfigReader) -> Result<Self, String> {
+    pub async fn start(settings: Settings, source: ConfigLoader) -> Result<Self, String> {
         Self::start_or_take_over(settings, source, None).await
     }
 
@@ -77,7 +77,7 @@ impl RunningGateway {
     /// Same as for [`RunningGateway::start`]; the other process then continues.
     pub async fn start_or_take_over(
         mut settings: Settings,
-        source: ConfigReader,
+        source: ConfigLoader,
         mut arrival: Option<InheritedState>,
     ) -> Result<Self, String> {
         let public = PublicListeners::bind(&settings, &mut arrival)?;

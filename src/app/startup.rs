@@ -4,7 +4,7 @@ use crate::admin;
 use crate::app::demo_history;
 use crate::app::gateway::RunningGateway;
 use crate::app::sd_notify;
-use crate::config::ConfigReader;
+use crate::config::ConfigLoader;
 use crate::config::LoadedConfig;
 use crate::config::settings::Settings;
 use crate::state::AppState;
@@ -29,7 +29,7 @@ const BACKGROUND_THREADS: usize = 1;
 ///
 /// # Errors
 /// Returns a sentence that names the cause.
-pub fn run(settings: Settings, source: ConfigReader) -> Result<(), String> {
+pub fn run(settings: Settings, source: ConfigLoader) -> Result<(), String> {
     build_runtime(BACKGROUND_THREADS)?.block_on(async move {
         let drain = settings.drain;
         log::configure(settings.log);
@@ -37,7 +37,7 @@ pub fn run(settings: Settings, source: ConfigReader) -> Result<(), String> {
         disable_core_dumps(settings.core_dumps)?;
         fd_limit::raise_limit();
         let mut signals = ProcessSignals::register()?;
-        let program = LaunchCommand::current()?;
+        let program = LaunchCommand::of_this_process()?;
         let arrival = InheritedState::from_environment()?;
         let mut gateway = RunningGateway::start_or_take_over(settings, source.clone(), arrival).await?;
         log_listening(&gateway);
@@ -67,7 +67,7 @@ pub fn run(settings: Settings, source: ConfigReader) -> Result<(), String> {
 ///
 /// # Errors
 /// Returns a sentence that names the cause.
-pub fn run_demo(settings: Settings, source: ConfigReader) -> Result<(), String> {
+pub fn run_demo(settings: Settings, source: ConfigLoader) -> Result<(), String> {
     build_runtime(settings.threads)?.block_on(async move {
         let drain = settings.drain;
         log::configure(settings.log);
@@ -169,7 +169,7 @@ impl ProcessSignals {
     }
 
     /// Waits for a stop or an upgrade; handles reloads meanwhile.
-    async fn next_action(&mut self, gateway: &RunningGateway, source: &ConfigReader) -> SignalAction {
+    async fn next_action(&mut self, gateway: &RunningGateway, source: &ConfigLoader) -> SignalAction {
         loop {
             tokio::select! {
                 () = stop(&mut self.terminate, &mut self.interrupt) => return SignalAction::Stop,
@@ -243,6 +243,6 @@ fn print_stdout(text: &str) -> Result<(), String> {
 
 /// Configuration source that never changes, for gateways without a file.
 #[must_use]
-pub fn fixed_source(settings: Settings) -> ConfigReader {
+pub fn fixed_source(settings: Settings) -> ConfigLoader {
     Arc::new(move || Ok(LoadedConfig { settings: settings.clone(), warnings: Vec::new() }))
 }

@@ -17,7 +17,7 @@ const PAGE_ENTRIES: usize = 500;
 
 /// Key or account that another process changed, by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FeedChange<'a> {
+pub enum ChangedRecord<'a> {
     /// Key.
     Key(&'a str),
     /// Account.
@@ -53,7 +53,7 @@ impl ChangeFeed {
         &mut self,
         cache: &KeyCache,
         write_lock: &Mutex<()>,
-        notify: impl Fn(FeedChange<'_>),
+        notify: impl Fn(ChangedRecord<'_>),
     ) -> Result<u64, StoreError> {
         let first = self.last;
         loop {
@@ -66,14 +66,14 @@ impl ChangeFeed {
                         if let Some(key) = self.keys.get(target)? {
                             cache.set_key(&key);
                         }
-                        notify(FeedChange::Key(target));
+                        notify(ChangedRecord::Key(target));
                     }
                     Some(("account", _)) => {
                         let _turn = write_lock.lock();
                         if let Some(account) = self.accounts.get(target)? {
                             cache.set_account(&account);
                         }
-                        notify(FeedChange::Account(target));
+                        notify(ChangedRecord::Account(target));
                     }
                     _ => {}
                 }

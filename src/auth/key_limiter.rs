@@ -22,7 +22,7 @@ pub(crate) struct LimiterState {
 }
 
 impl KeyUsage {
-    /// Creates a limiter that continues from recorded spends.
+    /// Creates the usage of a key or account, which continues from recorded spends.
     #[must_use]
     pub fn new(limits: &KeyLimits, spent: Option<&SpendRecord>) -> Self {
         let spend =
@@ -79,7 +79,7 @@ impl KeyUsage {
         inner.limits.day.is_some() || inner.limits.month.is_some()
     }
 
-    /// Returns the totals for the other members of a fleet.
+    /// Returns this process's own totals of usage, to be sent to the other members of a fleet.
     #[must_use]
     pub fn totals(&self) -> UsageTotals {
         self.0.lock().meter.totals()

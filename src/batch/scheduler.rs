@@ -15,7 +15,7 @@ pub struct FairScheduler(Arc<Mutex<SchedulerState>>);
 struct SchedulerState {
     /// Lines in flight, and granted permits that are not used yet.
     taken: usize,
-    /// Limit of `taken`, as last configured.
+    /// Maximum number of lines in flight and granted permits together, as last configured.
     limit: usize,
     /// Accounts that wait, the next first.
     accounts: VecDeque<Arc<str>>,

@@ -28,7 +28,7 @@ impl Ledger {
     /// Returns 503 if the database of a fleet does not answer.
     pub async fn current_balances(&self) -> Result<Vec<(Arc<str>, AccountBalances)>, ApiError> {
         if self.leases.is_none() {
-            let names = self.accounts().into_iter();
+            let names = self.accounts_with_balance().into_iter();
             return Ok(names.map(|name| (name.clone(), self.balance(&name))).collect());
         }
         let store = self.store.clone();

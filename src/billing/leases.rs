@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use penstock_core::ApiError;
 use penstock_ledger::Wallet;
 use penstock_storage::StoreError;
-use penstock_storage::fleet::{FleetError, PoolAmount, PoolRequest, credit_pool, energy_pool};
+use penstock_storage::fleet::{FleetError, PoolAmount, PoolRequest, credit_pool_name, energy_pool_name};
 use penstock_storage::ledger::BalanceRecord;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -107,8 +107,8 @@ const fn lease_change(available: i64, wanted: i64) -> LeaseChange {
 
 fn pool_name(account: &str, wallet: Wallet) -> String {
     match wallet {
-        Wallet::Credits => credit_pool(account),
-        Wallet::Energy => energy_pool(account),
+        Wallet::Credits => credit_pool_name(account),
+        Wallet::Energy => energy_pool_name(account),
     }
 }
 

@@ -105,7 +105,7 @@ impl Ledger {
         self.exposure_limit.store(settings.debt, Ordering::Relaxed);
         self.backlog_limit.store(settings.backlog as u64, Ordering::Relaxed);
         self.slow.store(u64::try_from(settings.slow.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
-        self.queue.set_window(settings.window);
+        self.queue.set_collect_time(settings.window);
     }
 
     fn account_balance(&self, account: &str) -> Arc<AccountBalance> {
@@ -190,7 +190,7 @@ impl Ledger {
 
     /// Returns the names of the accounts with a balance.
     #[must_use]
-    pub fn accounts(&self) -> Vec<Arc<str>> {
+    pub fn accounts_with_balance(&self) -> Vec<Arc<str>> {
         let mut names: Vec<Arc<str>> =
             self.balances.read().values().map(|account_balance| account_balance.name.clone()).collect();
         names.sort();

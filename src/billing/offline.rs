@@ -18,10 +18,10 @@ pub fn rebuild(storage: &StorageSettings) -> Result<u64, String> {
     Ok(entries)
 }
 
-/// Writes the usage rollups of a store again from its ledger, and compares them with it.
+/// Recomputes the usage rollups of a store from its ledger, writes them, and compares the stored rollups with the ledger.
 ///
 /// # Errors
-/// Returns a sentence that tells the operator what prevents it.
+/// Returns one sentence with the cause.
 pub fn rebuild_rollups(storage: &StorageSettings) -> Result<RollupCheck, String> {
     let store = open_existing(storage)?;
     let store = store.ok_or_else(|| format!("There is no store in {}.", storage.path.display()))?;

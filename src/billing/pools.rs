@@ -2,7 +2,7 @@
 
 use super::entry_effects::balance_change;
 use penstock_ledger::EntryKind;
-use penstock_storage::fleet::{PoolAmount, credit_pool, energy_pool};
+use penstock_storage::fleet::{PoolAmount, credit_pool_name, energy_pool_name};
 use std::collections::BTreeMap;
 
 /// Changes of the pools by the entries of a draft, by the name of the pool.
@@ -21,7 +21,7 @@ impl PoolChanges {
     /// Adds the movement of an entry: charges are spent, grants and corrections are credited.
     pub(super) fn add(&mut self, account: &str, kind: &EntryKind) {
         let Some(Some(change)) = balance_change(kind) else { return };
-        let pools = [(credit_pool(account), change.credits), (energy_pool(account), change.energy)];
+        let pools = [(credit_pool_name(account), change.credits), (energy_pool_name(account), change.energy)];
         for (pool, amount) in pools.into_iter().filter(|(_, amount)| *amount != 0) {
             let pool = self.0.entry(pool).or_default();
             if matches!(kind, EntryKind::Settle { .. }) {

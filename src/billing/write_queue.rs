@@ -102,12 +102,12 @@ impl WriteQueue {
             open: AtomicU64::new(0),
             entries: AtomicU64::new(entries),
         };
-        queue.set_window(window);
+        queue.set_collect_time(window);
         queue
     }
 
     /// Sets the time for which the writer collects operations without waiters.
-    pub(super) fn set_window(&self, window: Duration) {
+    pub(super) fn set_collect_time(&self, window: Duration) {
         let micros = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
         self.window_us.store(micros, Ordering::Relaxed);
     }

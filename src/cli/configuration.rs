@@ -4,7 +4,7 @@ use super::output::{print_stderr, print_stdout};
 use super::{CommandError, MISCONFIGURED, drop_privileges, memory_estimate};
 use crate::admin::dangling_references::store_warnings;
 use crate::app::startup;
-use crate::config::{ConfigReader, ConfigSource, Diagnostic, Diagnostics, LoadedConfig, Settings};
+use crate::config::{ConfigLoader, ConfigSource, Diagnostic, Diagnostics, LoadedConfig, Settings};
 use crate::http::tls;
 use crate::storage::{files, stores};
 use crate::telemetry::fd_limit;
@@ -110,7 +110,7 @@ fn unmatched_warnings(settings: &Settings, name: &str) -> (Vec<String>, String) 
 }
 
 /// Returns a function that reads the same source again, for a reload.
-fn reload_source(source: ConfigSource) -> ConfigReader {
+fn reload_source(source: ConfigSource) -> ConfigLoader {
     Arc::new(move || {
         source.load().map_err(|report| format_refusal(&report, "the old configuration stays active"))
     })

@@ -30,4 +30,4 @@ pub use units::{format_duration, parse_duration};
 mod tests;
 
 /// Reads the configuration again, for a reload.
-pub type ConfigReader = std::sync::Arc<dyn Fn() -> Result<LoadedConfig, String> + Send + Sync>;
+pub type ConfigLoader = std::sync::Arc<dyn Fn() -> Result<LoadedConfig, String> + Send + Sync>;

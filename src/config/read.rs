@@ -13,7 +13,7 @@ const MAX_FILES: usize = 1_000;
 
 /// Reads a file and all its included files as one tree.
 pub fn file(path: &Path, mistakes: &mut Vec<Diagnostic>) -> Option<SpannedValue> {
-    let mut reading = ConfigReader { mistakes, seen: Vec::new() };
+    let mut reading = ConfigTable { mistakes, seen: Vec::new() };
     reading.read_file(path, None)
 }
 
@@ -22,12 +22,12 @@ pub fn text(name: &str, text: &str, mistakes: &mut Vec<Diagnostic>) -> Option<Sp
     parse(&Arc::from(name), text, mistakes)
 }
 
-struct ConfigReader<'a> {
+struct ConfigTable<'a> {
     mistakes: &'a mut Vec<Diagnostic>,
     seen: Vec<PathBuf>,
 }
 
-impl ConfigReader<'_> {
+impl ConfigTable<'_> {
     fn read_file(&mut self, path: &Path, by: Option<&SpannedValue>) -> Option<SpannedValue> {
         let name: Arc<str> = path.to_string_lossy().into();
         let canonical = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());

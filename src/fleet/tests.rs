@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use penstock_storage::fleet::credit_pool;
+use penstock_storage::fleet::credit_pool_name;
 use penstock_storage::{Store, StoreTable, open_in_memory};
 
 fn settings() -> FleetSettings {
@@ -54,16 +54,16 @@ fn the_member_with_the_lowest_number_leads_and_another_follows_once_it_is_silent
 fn a_buried_member_is_told_by_its_next_beat_and_its_credits_return() {
     let (store, folders, start) = (open_in_memory(), folders(), Instant::now());
     let (first, second) = (folders.join(&store, "1"), folders.join(&store, "2"));
-    let grant = PoolAmount { pool: credit_pool("acme"), amount: 1_000 };
+    let grant = PoolAmount { pool: credit_pool_name("acme"), amount: 1_000 };
     store.apply(credit_pools(&[grant])).unwrap();
-    let request = PoolRequest { pool: credit_pool("acme"), wanted: 200, least: 1 };
+    let request = PoolRequest { pool: credit_pool_name("acme"), wanted: 200, least: 1 };
     assert_eq!(first.draw(&request), Ok(200));
-    assert_eq!(first.parts().unwrap(), [PoolAmount { pool: credit_pool("acme"), amount: 200 }]);
+    assert_eq!(first.parts().unwrap(), [PoolAmount { pool: credit_pool_name("acme"), amount: 200 }]);
     let fleet = SharedFleet::new(store.clone());
-    assert_eq!(fleet.available(&credit_pool("acme")), Ok(800));
+    assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(800));
     second.observe(start + Duration::from_secs(1)).unwrap();
     second.observe(start + Duration::from_secs(602)).unwrap();
-    assert_eq!(fleet.available(&credit_pool("acme")), Ok(1_000));
+    assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(1_000));
     let fence = first.fence().unwrap();
     assert_eq!(store.get(fence.table, &fence.key), Ok(None));
     assert!(first.is_current(start));
@@ -116,14 +116,14 @@ fn pools_are_filled_from_balances_once_and_removed_by_a_gateway_that_is_alone() 
     let fleet = SharedFleet::new(store.clone());
     balance(500);
     folders.join(&store, "1");
-    assert_eq!(fleet.available(&credit_pool("acme")), Ok(500));
+    assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(500));
     balance(400);
     folders.join(&store, "2");
-    assert_eq!(fleet.available(&credit_pool("acme")), Ok(500), "the pools agree while there is a fleet");
+    assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(500), "the pools agree while there is a fleet");
     fleet.dissolve().unwrap();
-    assert_eq!(fleet.available(&credit_pool("acme")), Ok(0));
+    assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(0));
     folders.join(&store, "3");
-    assert_eq!(fleet.available(&credit_pool("acme")), Ok(400));
+    assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(400));
 }
 
 #[test]
@@ -134,5 +134,5 @@ fn a_member_continues_to_fill_the_pools_that_a_dead_one_left() {
     let opening = penstock_storage::counter_row(77);
     store.apply(Transaction::new().put(StoreTable::Meta, "fleet/opening", opening)).unwrap();
     folders.join(&store, "1");
-    assert_eq!(SharedFleet::new(store).available(&credit_pool("acme")), Ok(5));
+    assert_eq!(SharedFleet::new(store).available(&credit_pool_name("acme")), Ok(5));
 }

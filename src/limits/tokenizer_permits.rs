@@ -81,7 +81,7 @@ impl TokenizerPermits {
 
     /// Returns the number of running counts, and of waiting ones.
     #[must_use]
-    pub fn counts_and_waiters(&self) -> (usize, usize) {
+    pub fn running_and_waiting(&self) -> (usize, usize) {
         let queue = self.0.lock();
         (queue.holders.len(), queue.requests.len() + queue.lines.len())
     }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     async fn until_waiting(permits: &Arc<TokenizerPermits>, count: usize) {
-        while permits.counts_and_waiters().1 != count {
+        while permits.running_and_waiting().1 != count {
             tokio::task::yield_now().await;
         }
     }
@@ -250,13 +250,13 @@ mod tests {
         drop(first);
         drop(own.remove(0).await.unwrap().unwrap());
         let theirs = theirs.await.unwrap().unwrap();
-        assert_eq!(permits.counts_and_waiters(), (1, 9), "one of its own was before it, not ten");
+        assert_eq!(permits.running_and_waiting(), (1, 9), "one of its own was before it, not ten");
         // The count takes longer than they wait.
         for one in own {
             assert_eq!(one.await.unwrap().err(), Some(ShedReason::GatewayTimeout));
         }
         drop(theirs);
-        assert_eq!(permits.counts_and_waiters(), (0, 0));
+        assert_eq!(permits.running_and_waiting(), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
@@ -267,14 +267,14 @@ mod tests {
         let line = wanted(&permits, "busy", None);
         until_waiting(&permits, 2).await;
         let theirs = permits.acquire(&account("other"), 100, WAIT).await.unwrap();
-        assert_eq!(permits.counts_and_waiters(), (2, 2), "two of three are taken");
+        assert_eq!(permits.running_and_waiting(), (2, 2), "two of three are taken");
         drop(first);
         let second = second.await.unwrap().unwrap();
         assert!(!line.is_finished(), "lines wait behind requests");
         drop(second);
         let line = line.await.unwrap().unwrap();
         drop((line, theirs));
-        assert_eq!(permits.counts_and_waiters(), (0, 0));
+        assert_eq!(permits.running_and_waiting(), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
@@ -289,7 +289,7 @@ mod tests {
         gone.abort();
         drop(line.await.unwrap().unwrap());
         assert!(gone.await.is_err());
-        assert_eq!(permits.counts_and_waiters(), (0, 0));
+        assert_eq!(permits.running_and_waiting(), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
@@ -301,7 +301,7 @@ mod tests {
         permits.configure(3);
         let (second, third) = (second.await.unwrap().unwrap(), third.await.unwrap().unwrap());
         permits.configure(1);
-        assert_eq!(permits.counts_and_waiters(), (3, 0));
+        assert_eq!(permits.running_and_waiting(), (3, 0));
         drop((first, second));
         assert_eq!(
             permits.acquire(&account("d"), 0, WAIT).await.err(),

@@ -1,7 +1,7 @@
 //! Work of a fleet member: heartbeats with the exchange of limits and leases, and the feed of changed keys.
 
 use super::AppState;
-use crate::auth::change_feed::{ChangeFeed, FeedChange};
+use crate::auth::change_feed::{ChangeFeed, ChangedRecord};
 use crate::auth::limit_exchange::LimitExchange;
 use crate::fleet::MemberReport;
 use crate::storage::stores::Stores;
@@ -61,9 +61,9 @@ impl AppState {
     pub fn follow_changes(&self) {
         let Some(work) = self.fleet_work.as_ref().filter(|_| !self.is_store_handed_over()) else { return };
         let (read_at, steady) = (Instant::now(), self.clock.steady_now());
-        let notify = |change: FeedChange<'_>| match change {
-            FeedChange::Key(id) => self.notify_key_changed(id),
-            FeedChange::Account(id) => self.notify_account_changed(id),
+        let notify = |change: ChangedRecord<'_>| match change {
+            ChangedRecord::Key(id) => self.notify_key_changed(id),
+            ChangedRecord::Account(id) => self.notify_account_changed(id),
         };
         let applied = work.feed.lock().apply_new(&self.key_cache, &self.key_write_lock, notify);
         if applied.is_ok() {

@@ -27,7 +27,7 @@ impl LaunchCommand {
     ///
     /// # Errors
     /// Returns a sentence if the path is unknown.
-    pub fn current() -> Result<Self, String> {
+    pub fn of_this_process() -> Result<Self, String> {
         let mut arguments = std::env::args_os();
         // The path may be a symbolic link, which may point to a new binary later.
         let program_path = arguments.next().map(PathBuf::from).filter(|path| path.components().count() > 1);

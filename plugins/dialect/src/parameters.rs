@@ -233,7 +233,8 @@ impl EngineParameter {
     }
 }
 
-/// Returns true if this member of a request must be sent to an offer. Unknown names are not sent.
+/// Returns true if a parameter of a request is sent to an offer: one that tunes or constrains the answer, and that the
+/// offer accepts. Unknown and private parameters are not sent.
 ///
 /// # Errors
 /// Returns `Unsupported` for a constraint that the offer does not accept.

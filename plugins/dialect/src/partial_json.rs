@@ -104,7 +104,7 @@ impl PartialJson {
         self.state == JsonState::Incomplete && self.expected_token == ExpectedToken::Scalar
     }
 
-    /// Returns true if [`PartialJson::close_open_parts`] turns this prefix into an object.
+    /// Returns true if [`PartialJson::with_closed_brackets`] turns this prefix into an object.
     pub(crate) fn can_close(&self) -> bool {
         self.state == JsonState::Complete
             || self.state == JsonState::Incomplete
@@ -122,7 +122,7 @@ impl PartialJson {
     }
 
     /// Returns `beginning`, the text parsed so far, with its open string and brackets closed.
-    pub(crate) fn close_open_parts(&self, beginning: &str) -> String {
+    pub(crate) fn with_closed_brackets(&self, beginning: &str) -> String {
         let mut whole = match self.expected_token {
             ExpectedToken::String { .. } => format!("{beginning}\""),
             _ => beginning.trim_end().trim_end_matches(',').to_owned(),

@@ -255,8 +255,8 @@ impl StreamTranslator {
 /// Confidence in the finish of all choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FinishConfidence {
-    /// Finish after which only usage is expected.
+    /// Finish reasons can be relied on: once all choices have one, only usage follows.
     Trusted,
-    /// Finish of a stream that continued after an earlier finish.
+    /// Content came after a finish reason, so only the end event or the close of the connection ends the answer.
     Premature,
 }

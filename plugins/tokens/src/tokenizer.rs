@@ -72,7 +72,7 @@ impl FileTokenizer {
     /// Returns the maximum number of bytes of one token; `None` if there is no limit, because the tokenizer drops or
     /// joins some text of any length.
     pub(crate) fn longest(&self) -> Option<usize> {
-        if self.cuts.iter().any(PretokenizerStep::drops) {
+        if self.cuts.iter().any(PretokenizerStep::removes_text) {
             return None;
         }
         let model = match &self.model {

@@ -50,7 +50,7 @@ impl Gateways {
     }
 
     fn pool(&self, account: &str) -> i64 {
-        SharedFleet::new(self.store.clone()).available(&credit_pool(account)).unwrap()
+        SharedFleet::new(self.store.clone()).available(&credit_pool_name(account)).unwrap()
     }
 }
 
@@ -183,7 +183,7 @@ async fn a_draw_with_an_unknown_outcome_is_found_in_the_store() {
     grant(&ledger, 100_000).await;
     assert!(serve(&ledger, "r", 100, 60).await);
     // The store applied it, and its answer was lost.
-    let request = PoolRequest { pool: credit_pool("acme"), wanted: 500, least: 1 };
+    let request = PoolRequest { pool: credit_pool_name("acme"), wanted: 500, least: 1 };
     assert_eq!(member.draw(&request), Ok(500));
     let leases = ledger.leases().unwrap();
     leases.accounts.lock().values_mut().for_each(|state| state.uncertain = true);

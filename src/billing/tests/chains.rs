@@ -7,7 +7,7 @@ use crate::billing::rebuild::rebuild_ledger;
 use crate::billing::rollups::rebuild;
 use penstock_core::entry_number::{chain_of, sequence_of};
 use penstock_ledger::{CorrectedKind, HashChain, LedgerEntry, lines};
-use penstock_storage::fleet::{Fleet, SharedFleet, credit_pool};
+use penstock_storage::fleet::{Fleet, SharedFleet, credit_pool_name};
 use penstock_storage::ledger::ChainClaim;
 use std::path::Path;
 
@@ -119,8 +119,8 @@ fn members_that_write_at_the_same_time_lose_and_double_nothing() {
     let parts = members.iter().flat_map(|member| {
         fleet.parts(penstock_storage::fleet::Strand { id: member.strand, beat: 0 }).unwrap()
     });
-    let spent: i64 = parts.filter(|part| part.pool == credit_pool("acme")).map(|part| part.amount).sum();
-    assert_eq!(fleet.available(&credit_pool("acme")).unwrap(), 10 * 1_000);
+    let spent: i64 = parts.filter(|part| part.pool == credit_pool_name("acme")).map(|part| part.amount).sum();
+    assert_eq!(fleet.available(&credit_pool_name("acme")).unwrap(), 10 * 1_000);
     assert!(spent < 0 && stored_balance(&store) == 10 * 1_000 + spent, "{spent}");
     assert_rebuilt_equal(&store, &[0, 1, 2].map(folder), &dir.path().join("all"));
 }

@@ -20,7 +20,7 @@ pub struct RoutingConfig {
     pub patience: DurationOrZero,
     /// Mean pause before the single quick retry at a healthy provider after 500, 502 or a reset.
     pub quick_retry: DurationOrZero,
-    /// Maximum time for which a request with `:batch` waits in the queue.
+    /// Maximum time for which a request with the flavor `:batch` waits in the queue.
     pub batch_wait: NonZeroDuration,
     /// Maximum number of batch lines in flight at a provider without `max_in_flight`.
     #[schemars(range(min = 1, max = 10_000))]

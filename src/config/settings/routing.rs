@@ -13,7 +13,7 @@ pub struct RoutingSettings {
     pub max_permit_wait: Duration,
     /// Mean pause before the single quick retry with the same provider.
     pub quick_retry: Duration,
-    /// Maximum time for which a request with `:batch` waits in the queue.
+    /// Maximum time for which a request with the flavor `:batch` waits in the queue.
     pub batch_wait: Duration,
     /// Maximum number of batch lines in flight at a provider without a limit of its own.
     pub batch_lines: usize,

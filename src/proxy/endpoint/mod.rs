@@ -101,7 +101,7 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &models::GetModel,
     &usage::GetUsage,
     &credits::GetCredits,
-    &service::ServiceIndex,
+    &service::RootEndpoint,
     &service::HealthStatus("/health"),
     &service::HealthStatus("/healthz"),
     &service::OpenApiDocument,

@@ -12,10 +12,10 @@ use penstock_core::{ApiError, ErrorCode};
 use serde_json::json;
 
 /// Endpoint of the index page.
-pub struct ServiceIndex;
+pub struct RootEndpoint;
 
 #[async_trait]
-impl Endpoint for ServiceIndex {
+impl Endpoint for RootEndpoint {
     fn name(&self) -> &'static str {
         "root"
     }

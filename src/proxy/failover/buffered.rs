@@ -1,5 +1,5 @@
-//! Buffered response: it is read completely, passes the response body filters, and is sent with its exact length. Long
-//! lists may need several calls to one provider.
+//! Buffered response: it is read completely, passes the response body filters, and is sent with its exact length. A
+//! request with more inputs than the provider accepts at once is sent as several calls, one after the other.
 
 use super::FailoverRun;
 use super::attempt::{self, AttemptError, UpstreamResponse};

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub fn no_offer_meets(filters: &OfferFilters, facts: &[OfferFacts<'_>]) -> ApiError {
     let is_unmet = |filter: &&OfferFilter| !facts.iter().any(|facts| filters.meets(**filter, facts));
     if let Some(filter) = OfferFilter::ALL.iter().find(is_unmet) {
-        let (what, available) = available(*filter, facts);
+        let (what, available) = unmet_explanation(*filter, facts);
         let sentence = format!("{filter}: no provider of this model {what}.");
         let refusal = ApiError::unsupported(filter.to_string(), sentence);
         return if available.is_null() { refusal } else { refusal.with_detail("available", available) };
@@ -20,8 +20,9 @@ pub fn no_offer_meets(filters: &OfferFilters, facts: &[OfferFacts<'_>]) -> ApiEr
     ApiError::unsupported("filters", sentence)
 }
 
-/// Describes the property that no offer has, and the values that the offers have.
-fn available(filter: OfferFilter, facts: &[OfferFacts<'_>]) -> (&'static str, Value) {
+/// Returns the end of the sentence "no provider of this model …" for a filter that no offer meets, and the values that
+/// the offers can meet: their countries, or their best value.
+fn unmet_explanation(filter: OfferFilter, facts: &[OfferFacts<'_>]) -> (&'static str, Value) {
     match filter {
         OfferFilter::Countries => {
             let mut countries: Vec<&str> = facts.iter().map(|facts| facts.country).collect();

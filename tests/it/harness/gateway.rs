@@ -3,7 +3,7 @@
 use super::{Client, Provider};
 use penstock::admin::keys;
 use penstock::app::gateway::RunningGateway;
-use penstock::config::ConfigReader;
+use penstock::config::ConfigLoader;
 use penstock::config::{LoadedConfig, ResolveEnv, Settings, load_text};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -148,7 +148,7 @@ impl Bench {
 
     async fn gateway(&self, folder: &tempfile::TempDir) -> RunningGateway {
         let settings = self.load(folder.path());
-        let source: ConfigReader = {
+        let source: ConfigLoader = {
             let settings = settings.clone();
             Arc::new(move || Ok(LoadedConfig { settings: settings.clone(), warnings: Vec::new() }))
         };

@@ -6,7 +6,7 @@ use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::{Bench, Provider, until, within};
 use penstock::app::gateway::RunningGateway;
-use penstock::config::ConfigReader;
+use penstock::config::ConfigLoader;
 use penstock::config::{ResolveEnv, load_text};
 use penstock_simulator::{SimulatedServer, SimulatorOptions};
 use std::fs;
@@ -220,7 +220,7 @@ async fn a_key_of_another_certificate_is_one_sentence_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let text = Bench::new().listen(&one.https()).provider("a", &provider).toml(folder.path());
     let settings = load_text("t.toml", &text, ResolveEnv { env: &|_| None }).unwrap().settings;
-    let source: ConfigReader = Arc::new(|| Err(String::new()));
+    let source: ConfigLoader = Arc::new(|| Err(String::new()));
     let Err(why) = RunningGateway::start(settings, source).await else { panic!("it started") };
     assert!(why.starts_with("listen.https: ") && why.contains("does not belong to"), "{why}");
 }

@@ -59,7 +59,7 @@ impl ChatBody {
         if self.out.len() > 1 {
             self.out.push(b',');
         }
-        self.string(name);
+        self.write_string(name);
         self.out.push(b':');
     }
 
@@ -72,7 +72,7 @@ impl ChatBody {
     /// Writes a member whose value is a string.
     pub(super) fn member_string(&mut self, name: &str, text: &str) {
         self.key(name);
-        self.string(text);
+        self.write_string(text);
     }
 
     /// Appends JSON text.
@@ -81,14 +81,14 @@ impl ChatBody {
     }
 
     /// Appends a string with quotes and escapes.
-    pub(super) fn string(&mut self, text: &str) {
+    pub(super) fn write_string(&mut self, text: &str) {
         self.out.push(b'"');
-        self.escaped(text);
+        self.write_escaped(text);
         self.out.push(b'"');
     }
 
     /// Appends text as the inside of a string. JSON text can be given to nest it in a string.
-    pub(super) fn escaped(&mut self, text: &str) {
+    pub(super) fn write_escaped(&mut self, text: &str) {
         for character in text.chars() {
             match character {
                 '"' => self.out.extend_from_slice(br#"\""#),

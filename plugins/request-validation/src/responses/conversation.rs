@@ -124,7 +124,7 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
             self.out.json(r#","reasoning_content":""#);
             for (at, text) in reasoning.iter().enumerate() {
                 self.out.json(if at == 0 { "" } else { r"\n" });
-                self.out.escaped(text);
+                self.out.write_escaped(text);
             }
             self.out.json("\"");
         }
@@ -150,7 +150,7 @@ fn write_call(call: &EarlierCall<'_>, out: &mut ChatBody) {
     out.json(r#"{"id":"#);
     out.json(call.id.raw());
     out.json(r#","type":"function","function":{"name":"#);
-    out.string(&call.function_name);
+    out.write_string(&call.function_name);
     out.json(r#","arguments":"#);
     match call.arguments {
         CallArguments::Json(arguments) => out.json(arguments.raw()),
@@ -158,7 +158,7 @@ fn write_call(call: &EarlierCall<'_>, out: &mut ChatBody) {
             out.json(r#""{\""#);
             out.json(ClientTool::INPUT);
             out.json(r#"\":"#);
-            out.escaped(input.raw());
+            out.write_escaped(input.raw());
             out.json(r#"}""#);
         }
     }

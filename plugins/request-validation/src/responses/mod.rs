@@ -94,7 +94,7 @@ fn convert(
     let mut out = chat_body::ChatBody::new(body.len() + previous.len());
     out.member_string("model", &model);
     let previous = storage::PreviousConversation::parse(&previous, limits)?;
-    input::write_messages(&top, &previous.tape(), &tools, &mut out)?;
+    input::write_messages(&top, &previous.as_tape(), &tools, &mut out)?;
     tools.write(&mut out);
     choice.write(&mut out);
     settings.write(&mut out);

@@ -60,7 +60,7 @@ impl PreviousConversation {
     }
 
     /// Returns the tape of the array; an empty one without a previous response.
-    pub(super) fn tape(&self) -> JsonTape<'_> {
+    pub(super) fn as_tape(&self) -> JsonTape<'_> {
         JsonTape { text: &self.text, nodes: &self.nodes }
     }
 }

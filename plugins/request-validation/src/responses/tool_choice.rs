@@ -113,6 +113,6 @@ impl ToolChoice<'_> {
 
 fn write_function(name: &str, out: &mut ChatBody) {
     out.json(r#"{"type":"function","function":{"name":"#);
-    out.string(name);
+    out.write_string(name);
     out.json("}}");
 }

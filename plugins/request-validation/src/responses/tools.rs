@@ -202,7 +202,7 @@ impl<'d> DeclaredTool<'d> {
 
     fn write(&self, out: &mut ChatBody) {
         out.json(r#"{"type":"function","function":{"name":"#);
-        out.string(&self.function_name());
+        out.write_string(&self.function_name());
         match &self.kind {
             ToolKind::Function { parameters, strict } => {
                 let members =

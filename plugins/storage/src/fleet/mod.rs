@@ -24,7 +24,7 @@ mod watch;
 use crate::{StoreError, Transaction};
 
 pub use alone::Alone;
-pub use pools::{PoolState, credit_pool, energy_pool};
+pub use pools::{PoolState, credit_pool_name, energy_pool_name};
 pub use shared::{SharedFleet, StoredReport};
 pub use watch::{LeaseTerm, PeerWatch};
 

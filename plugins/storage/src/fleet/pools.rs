@@ -29,13 +29,13 @@ pub enum PoolState {
 
 /// Returns the name of an account's pool of credits.
 #[must_use]
-pub fn credit_pool(account: &str) -> String {
+pub fn credit_pool_name(account: &str) -> String {
     format!("credits/{account}")
 }
 
 /// Returns the name of an account's pool of energy.
 #[must_use]
-pub fn energy_pool(account: &str) -> String {
+pub fn energy_pool_name(account: &str) -> String {
     format!("energy/{account}")
 }
 
@@ -72,9 +72,10 @@ impl SharedFleet {
             for row in &page.rows {
                 let balance = BalanceRecord::from_row(&row.value)?;
                 let account = String::from_utf8_lossy(&row.key);
-                for (pool, amount) in
-                    [(credit_pool(&account), balance.credits), (energy_pool(&account), balance.energy)]
-                {
+                for (pool, amount) in [
+                    (credit_pool_name(&account), balance.credits),
+                    (energy_pool_name(&account), balance.energy),
+                ] {
                     batch = batch.put(META, rows::pool_key(&pool), counter_row(amount));
                 }
             }

@@ -63,7 +63,8 @@ pub struct LedgerCommit {
     pub new_tip: LedgerTip,
     /// Blocks in order.
     pub blocks: Vec<EntryBlock>,
-    /// Changes of balances, by account. Only a commit with blocks may have some: its tip proves that they are added once.
+    /// Amounts to add to balances, by account; empty if the commit has no blocks. Blocks change the tip, and the check of
+    /// the previous tip ensures that a repeated commit does not add the amounts twice.
     pub balance_changes: Vec<(String, BalanceRecord)>,
     /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number`]. A name that is in use
     /// already fails the commit.

@@ -76,11 +76,12 @@ pub(crate) struct GroupNumberFile {
 }
 
 impl GroupNumberFile {
+    /// Opens the file; creates it if it is missing.
     pub(crate) fn open(path: &Path) -> Result<GroupNumberFile, StoreError> {
         let opened =
             permissions::open_options().create(true).truncate(false).read(true).write(true).open(path);
         let file =
-            opened.map_err(|error| StoreError::io("open the file with the last commit number", &error))?;
+            opened.map_err(|error| StoreError::io("open the file with the last group number", &error))?;
         Ok(GroupNumberFile { file })
     }
 

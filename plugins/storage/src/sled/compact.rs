@@ -99,7 +99,7 @@ fn copy_rows(engine: &SledEngine, side: &Path) -> Result<(), StoreError> {
         Ok(())
     })?;
     new.write(portion)?;
-    new.flush()?;
+    new.flush_to_os()?;
     drop(new);
     sync_tree(side)
 }

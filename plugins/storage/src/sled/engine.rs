@@ -125,8 +125,8 @@ impl SledEngine {
             commit_marker::MARKER_KEY.to_vec(),
             Some(row::encode(commit_marker::MARKER_KEY, &tip.to_bytes())),
         ));
-        let written = live.write(sealed).and_then(|()| live.flush()).map_err(CommitError::Write);
-        if let Err(fault) = written.and_then(|()| live.sync().map_err(CommitError::Sync)) {
+        let written = live.write(sealed).and_then(|()| live.flush_to_os()).map_err(CommitError::Write);
+        if let Err(fault) = written.and_then(|()| live.sync_to_disk().map_err(CommitError::Sync)) {
             // Rows counted by the verification may not be on disk.
             *survey = None;
             return Err(fault);

@@ -144,7 +144,7 @@ impl SledHandle {
 
     /// Passes all writes to the operating system. sled's `flush` ends in `sync_file_range` on Linux, which neither
     /// writes the file length nor flushes the disk cache.
-    pub(crate) fn flush(&self) -> Result<(), StoreError> {
+    pub(crate) fn flush_to_os(&self) -> Result<(), StoreError> {
         catch_panic("write", || self.db.flush())?;
         Ok(())
     }
@@ -153,7 +153,7 @@ impl SledHandle {
     ///
     /// Only the log needs it: rows of this size are stored nowhere else, and other files change only while sled opens,
     /// after which the whole directory is synced.
-    pub(crate) fn sync(&self) -> Result<(), StoreError> {
+    pub(crate) fn sync_to_disk(&self) -> Result<(), StoreError> {
         self.log.sync_data().map_err(|error| StoreError::io("sync", &error))
     }
 

@@ -77,7 +77,7 @@ pub fn open(path: &Path, options: StoreOptions) -> Result<Arc<dyn Store>, StoreE
     if !folder.has_store() {
         let side = folder.staging_path()?;
         let live = SledHandle::open(&side, &options)?;
-        live.flush()?;
+        live.flush_to_os()?;
         drop(live);
         folder.replace_live(&side)?;
     }

@@ -131,7 +131,7 @@ fn copy_readable_rows(
         commit_marker::MARKER_KEY.to_vec(),
         Some(row::encode(commit_marker::MARKER_KEY, &tip.to_bytes())),
     )])?;
-    new.flush()?;
+    new.flush_to_os()?;
     Ok(RepairOutcome { saved: tip.rows, ..saving.repaired })
 }
 

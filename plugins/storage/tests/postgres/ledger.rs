@@ -4,7 +4,7 @@ use crate::fleet::three_stores;
 use crate::server::PostgresServer;
 use penstock_core::entry_number::{chain_of, chain_start, sequence_of};
 use penstock_core::usage_row::{USAGE_ROW_VERSION, UsageRow};
-use penstock_storage::fleet::{Fleet, PoolAmount, SharedFleet, Strand, credit_pool};
+use penstock_storage::fleet::{Fleet, PoolAmount, SharedFleet, Strand, credit_pool_name};
 use penstock_storage::ledger::{
     BalanceRecord, ChainClaim, CommitConflict, EntryBlock, LedgerCommit, LedgerStore, LedgerTip,
 };
@@ -31,7 +31,7 @@ fn usage(requests: u64, credits: &str) -> Vec<u8> {
 /// Commit of the next entry: a charge of 1, and the grant of `granted` under a name.
 fn commit(ledger: &LedgerStore, tip: Option<LedgerTip>, granted: Option<(&str, i64)>) -> LedgerCommit {
     let last = tip.map_or(chain_start(ledger.chain()), |tip| tip.seq) + 1;
-    let pool = credit_pool("acme");
+    let pool = credit_pool_name("acme");
     let amount = granted.map_or(0, |(_, amount)| amount);
     LedgerCommit {
         previous_tip: tip,
@@ -142,7 +142,7 @@ fn commits_of_three_processes_add_up_and_a_name_is_used_once() {
         .flat_map(|strand| fleet.parts(strand).unwrap())
         .map(|part| part.amount)
         .sum();
-    assert_eq!(parts + fleet.available(&credit_pool("acme")).unwrap(), balance);
+    assert_eq!(parts + fleet.available(&credit_pool_name("acme")).unwrap(), balance);
 }
 
 #[test]

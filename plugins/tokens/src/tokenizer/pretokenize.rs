@@ -20,7 +20,7 @@ pub(super) enum PretokenizerStep {
 
 impl PretokenizerStep {
     /// Returns true if the step removes text.
-    pub(super) const fn drops(&self) -> bool {
+    pub(super) const fn removes_text(&self) -> bool {
         matches!(
             self,
             Self::Split { keep: MatchTreatment::Removed, .. }

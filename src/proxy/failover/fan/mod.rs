@@ -37,7 +37,7 @@ const MAX_PENDING_PIECES: usize = 8;
 pub(super) struct SeparateChoices {
     /// Index of the first one; those before it are complete.
     from: u32,
-    /// Offer that may have refused several choices, if that is not yet known.
+    /// Offer that refused the request, perhaps because it asked for several choices; `None` if no offer is in doubt.
     suspect: Option<Arc<OfferState>>,
 }
 

@@ -31,7 +31,8 @@ enum FrameTextKind {
 }
 
 impl ChunkFrame {
-    /// Stores the frame of a chunk that contained one text and nothing else.
+    /// Returns the frame of a chunk: the bytes around its only text. `None` if the chunk contains anything else, or if the
+    /// frame is too long.
     pub(super) fn from_chunk(chunk: &Bytes, only: Option<TextSpan>, events: &[AnswerEvent]) -> Option<Self> {
         let only = only?;
         let (choice, voice) = match events {

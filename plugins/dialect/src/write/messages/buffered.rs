@@ -174,7 +174,7 @@ fn close_partial(text: &str) -> String {
     };
     let mut watch = PartialJson::new();
     watch.push(beginning);
-    watch.close_open_parts(beginning)
+    watch.with_closed_brackets(beginning)
 }
 
 /// Returns the prefix before the first letter that makes it invalid.

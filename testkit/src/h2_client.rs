@@ -1,7 +1,7 @@
 //! HTTP/2 client that can reset one stream of its connection.
 
-use super::client::Duplex;
-use super::{Answer, within};
+use crate::client::Duplex;
+use crate::{Answer, within};
 use bytes::Bytes;
 use h2::client::SendRequest;
 use h2::{Reason, RecvStream, SendStream};

@@ -1,7 +1,7 @@
 //! Scripted provider over a raw socket that records its requests.
 
-use super::script::{Script, ScriptStep, plain, stream};
-use super::until;
+use crate::script::{Script, ScriptStep, plain, stream};
+use crate::until;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::net::SocketAddr;

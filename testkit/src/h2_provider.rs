@@ -1,6 +1,6 @@
 //! Provider that speaks HTTP/2 frame by frame, with prior knowledge, and counts its requests.
 
-use super::script::completion;
+use crate::script::completion;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io::Result;

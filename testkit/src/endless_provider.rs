@@ -1,6 +1,6 @@
 //! Provider with an endless answer, written as fast as it is read.
 
-use super::until;
+use crate::until;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! Certificates made for one test, and a client that trusts them.
 
-use super::script::completion;
-use super::{Client, within};
+use crate::script::completion;
+use crate::{Client, within};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! HTTP client over a raw socket that sees each byte and can disconnect at any moment.
 
-use super::within;
+use crate::within;
 use serde_json::Value;
 use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};

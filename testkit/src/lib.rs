@@ -1,0 +1,25 @@
+//! Test kit: scripted providers that count their calls, clients that see each byte, certificates, and waits.
+//!
+//! It imports nothing of the product. Nothing waits by the clock: every wait is for a condition, within a limit that only
+//! a hang can reach. A wait that fails panics, as in a test.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc
+)]
+
+pub mod certificates;
+pub mod client;
+pub mod endless_provider;
+pub mod h2_client;
+pub mod h2_provider;
+pub mod provider;
+pub mod script;
+mod wait;
+
+pub use client::{Answer, Client};
+pub use provider::Provider;
+pub use wait::{full, until, until_answered, within};
