@@ -9,6 +9,7 @@ pub mod endless_provider;
 pub mod gateway;
 pub mod h2_client;
 pub mod h2_provider;
+pub mod openid_provider;
 pub mod process;
 pub mod provider;
 pub mod script;
