@@ -6,7 +6,7 @@ use super::pages;
 use crate::config::ConfigLoader;
 use crate::console::Console;
 use crate::console::dashboard::DASHBOARD;
-use crate::server::listener::BoundListener;
+use crate::server::listener::{BoundListener, serve_app, serve_tls_app};
 use crate::state::AppState;
 use crate::telemetry::request_id::RequestId;
 use async_trait::async_trait;
@@ -25,20 +25,28 @@ const MAX_REQUESTS: usize = 128;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves the dashboard on its sockets until `stop`.
+///
+/// # Errors
+/// Returns one sentence if a socket cannot be served.
 pub fn serve(
     sockets: Vec<BoundListener>,
     app: &Arc<AppState>,
     source: &ConfigLoader,
     stop: &watch::Receiver<bool>,
-) -> Vec<JoinHandle<()>> {
+) -> Result<Vec<JoinHandle<()>>, String> {
     let state = Arc::new(DashboardState {
         api: AdminApi { app: app.clone(), source: source.clone() },
         console: Console::new(app.clone(), &DASHBOARD),
         permits: Semaphore::new(MAX_REQUESTS),
     });
+    let has_tls = app.dashboard_tls().is_some();
     let open = |bound| {
-        let listener = DashboardListener(state.clone());
-        crate::server::listener::serve_app(bound, "dashboard", listener, stop.clone())
+        let (listener, stop) = (DashboardListener(state.clone()), stop.clone());
+        if has_tls {
+            let app = app.clone();
+            return serve_tls_app(bound, listener, move || app.dashboard_tls(), stop);
+        }
+        Ok(serve_app(bound, "dashboard", listener, stop))
     };
     sockets.into_iter().map(open).collect()
 }

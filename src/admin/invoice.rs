@@ -1,15 +1,15 @@
 //! Admin requests for invoices: figures of an account and a period, with seller, customer, unit prices and VAT.
 
-use super::accounts;
 use super::openapi::answer_schema;
 use super::request::{AdminRequest, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
+use super::{accounts, issued_invoices};
 use crate::billing::invoice::{
     InvoiceError, InvoiceFigures, InvoiceSums, InvoiceTotals, PRICES, read_figures,
 };
 use crate::config::settings::{InvoiceParty, InvoiceSettings};
 use crate::state::AppState;
-use penstock_core::calendar::{UtcDay, format_rfc3339};
+use penstock_core::calendar::format_rfc3339;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_usage::{RangeError, UsageRange};
 use rust_decimal::Decimal;
@@ -19,13 +19,15 @@ use std::sync::Arc;
 /// Query parameters of an invoice.
 const QUERY: [&str; 3] = ["account", "from", "to"];
 /// Answer members of an invoice.
-pub(super) const INVOICE: [&str; 18] = [
+pub(super) const INVOICE: [&str; 20] = [
     "number",
     "is_draft",
     "account",
     "from",
     "to",
     "created",
+    "issued",
+    "can_issue",
     "seller",
     "customer",
     "lines",
@@ -50,27 +52,63 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
 .query(&QUERY)
 .answers(200, || answer_schema(&INVOICE))];
 
+/// Account and period of an invoice.
+#[derive(Clone, Debug)]
+pub(super) struct InvoicePeriod {
+    /// Id of the account.
+    pub account: String,
+    /// First and last day.
+    pub range: UsageRange,
+}
+
+impl InvoicePeriod {
+    /// Parses the days.
+    ///
+    /// # Errors
+    /// Returns 400 with the invalid day.
+    pub(super) fn parse(
+        account: String,
+        from: Option<&str>,
+        to: Option<&str>,
+        now: u64,
+    ) -> Result<Self, ApiError> {
+        let range = UsageRange::parse(from, to, now)
+            .map_err(|error: RangeError| ApiError::invalid(error.parameter(), error.to_string()))?;
+        Ok(Self { account, range })
+    }
+}
+
 async fn invoice(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
     let required = || ApiError::invalid("account", "account: expected the id of an account");
     let account = asked.query("account", &QUERY)?.ok_or_else(required)?.to_owned();
-    let range = UsageRange::parse(asked.query("from", &QUERY)?, asked.query("to", &QUERY)?, asked.now)
-        .map_err(|error: RangeError| ApiError::invalid(error.parameter(), error.to_string()))?;
+    let (from, to) = (asked.query("from", &QUERY)?, asked.query("to", &QUERY)?);
+    let period = InvoicePeriod::parse(account, from, to, asked.now)?;
     let (app, now) = (app.clone(), asked.now);
     let read = move || {
-        accounts::check_account_exists(&app.stores, &account)?;
-        let figures = read_figures(&app.ledger.store, &account, range).map_err(|error| match error {
-            InvoiceError::Refused(refusal) => refusal,
-            InvoiceError::Store(error) => ApiError::with_message(ErrorCode::Internal, error.0),
-        })?;
-        let record = app.stores.accounts.get(&account).map_err(store_refusal)?;
-        let name = record.map_or_else(|| account.clone(), |record| record.name);
-        let live = app.live();
-        Ok(invoice_json(&live.settings.invoice, (&account, &name), range, &figures, now))
+        accounts::check_account_exists(&app.stores, &period.account)?;
+        let (from, to) = (period.range.from.to_string(), period.range.to.to_string());
+        match issued_invoices::read_issued(&app, &period.account, &from, &to)? {
+            Some(stored) => Ok(stored),
+            None => preview(&app, &period, now),
+        }
     };
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }
 
-/// Invoice as JSON; amounts are exact text. It is a draft while its period has not ended, or without a seller.
+/// Invoice as it would be issued now, without a number. Blocks.
+pub(super) fn preview(app: &AppState, period: &InvoicePeriod, now: u64) -> Result<Value, ApiError> {
+    let InvoicePeriod { account, range } = period;
+    let figures = read_figures(&app.ledger.store, account, *range).map_err(|error| match error {
+        InvoiceError::Refused(refusal) => refusal,
+        InvoiceError::Store(error) => ApiError::with_message(ErrorCode::Internal, error.0),
+    })?;
+    let record = app.stores.accounts.get(account).map_err(store_refusal)?;
+    let name = record.map_or_else(|| account.clone(), |record| record.name);
+    let live = app.live();
+    Ok(invoice_json(&live.settings.invoice, (account, &name), *range, &figures, now))
+}
+
+/// Invoice as JSON; amounts are exact text. It is a draft without a number until it is issued.
 fn invoice_json(
     settings: &InvoiceSettings,
     (account, name): (&str, &str),
@@ -82,19 +120,21 @@ fn invoice_json(
     let vat_percent = customer.and_then(|customer| customer.vat_percent).unwrap_or(settings.vat_percent);
     let note = customer.and_then(|customer| customer.note.as_deref()).or(settings.note.as_deref());
     let totals = InvoiceTotals::of(figures.total.usage.billed.eur, vat_percent);
-    let has_ended = range.to < UtcDay::from_unix(now);
+    let can_issue = issued_invoices::has_settled(range.to, now) && settings.seller.is_some();
     let bought_by = customer.map(|customer| customer.party.clone()).unwrap_or_default();
     let bought_by = InvoiceParty {
         name: if bought_by.name.is_empty() { name.into() } else { bought_by.name },
         ..bought_by
     };
     json!({
-        "number": number(settings, account, range),
-        "is_draft": !has_ended || settings.seller.is_none(),
+        "number": null,
+        "is_draft": true,
         "account": account,
         "from": range.from.to_string(),
         "to": range.to.to_string(),
         "created": format_rfc3339(now),
+        "issued": null,
+        "can_issue": can_issue,
         "seller": settings.seller.as_ref().map(party_json),
         "customer": party_json(&bought_by),
         "lines": lines_json(figures),
@@ -108,12 +148,6 @@ fn invoice_json(
         "total_eur": totals.gross.to_string(),
         "notes": notes(figures, note),
     })
-}
-
-/// Number of an invoice: the same account and period always have the same one.
-fn number(settings: &InvoiceSettings, account: &str, range: UsageRange) -> String {
-    let day = |day: UtcDay| day.to_string().replace('-', "");
-    format!("{}{account}-{}-{}", settings.number_prefix, day(range.from), day(range.to))
 }
 
 fn party_json(party: &InvoiceParty) -> Value {

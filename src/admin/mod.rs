@@ -13,6 +13,7 @@ mod dashboard;
 mod files;
 pub mod input;
 mod invoice;
+mod issued_invoices;
 pub mod keys;
 pub mod openapi;
 mod pages;

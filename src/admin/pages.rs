@@ -25,7 +25,7 @@ pub(super) async fn answer(
         Ok(()) => console.answer(api, session).await,
         Err(refusal) => console.refusal(&refusal),
     };
-    let ConsoleAnswer { status, kind, cache, location, cookie, file_name, body } = answer;
+    let ConsoleAnswer { status, kind, cache, location, cookies, file_name, body } = answer;
     let mut head = ResponseHead::new(status, id).with("vary", "accept-encoding").with("cache-control", cache);
     for (name, value) in crate::console::HEADERS {
         head = head.with(name, value);
@@ -33,7 +33,7 @@ pub(super) async fn answer(
     if let Some(location) = location {
         head = head.with("location", location);
     }
-    if let Some(cookie) = cookie {
+    for cookie in cookies {
         head = head.with("set-cookie", cookie);
     }
     if let Some(name) = file_name {

@@ -3,8 +3,8 @@
 
 use super::request::{AdminRequest, AdminResponse, LedgerReply};
 use super::{
-    accounts, adjustments, audit, batches, credits, dangling_references, files, invoice, keys, reload,
-    status, usage, users,
+    accounts, adjustments, audit, batches, credits, dangling_references, files, invoice, issued_invoices,
+    keys, reload, status, usage, users,
 };
 use crate::billing::Ledger;
 use crate::config::ConfigLoader;
@@ -174,6 +174,7 @@ const ROUTES: &[&[AdminRoute]] = &[
     credits::ROUTES,
     adjustments::ROUTES,
     invoice::ROUTES,
+    issued_invoices::ROUTES,
     usage::ROUTES,
     users::ROUTES,
     batches::ROUTES,

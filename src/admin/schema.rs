@@ -101,7 +101,7 @@ fn batch_member(name: &str) -> Option<Value> {
 #[rustfmt::skip]
 fn ledger_member(name: &str) -> Option<Value> {
     Some(match name {
-        "number" => json!({ "type": ["integer", "string"], "description": "Number of the entry, from 1; of an invoice, its account and period." }),
+        "number" => json!({ "type": ["integer", "string", "null"], "description": "Number of the entry, from 1; of an issued invoice, consecutive for its seller and year, and `null` before." }),
         "at" => describe_member("integer", "Time of the change, Unix seconds."),
         "who" => describe_member("string", "Author of the change, as far as known."),
         "what" => describe_member("string", "Action, such as `key.revoke`."),
@@ -140,7 +140,9 @@ fn ledger_member(name: &str) -> Option<Value> {
         "invitation_expires" => nullable_time("End of the open invitation"),
         "rollups" => describe_member("integer", "Number of hourly sums."),
         "differences" => text_list("Rollups that differ from the ledger."),
-        "is_draft" => describe_member("boolean", "True while the period has not ended, or without a seller."),
+        "is_draft" => describe_member("boolean", "True until the invoice is issued."),
+        "can_issue" => describe_member("boolean", "True if the invoice is not issued, its period ended at least an hour ago, and there is a seller."),
+        "issued" => nullable_member("string", "Time of issue, RFC 3339."),
         "seller" | "customer" => nullable_member("object", "Party of the invoice: `name`, `address` (lines), `vat_id`."),
         "keys" | "days" | "locations" => json!({ "type": "array", "items": { "type": "object" }, "description": "Sums by key, day or location; each adds up to the total." }),
         "net_eur" | "vat_eur" | "total_eur" => describe_member("string", "Amount in EUR, rounded to cents."),

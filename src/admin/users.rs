@@ -10,7 +10,7 @@ use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_storage::StoreError;
 use penstock_storage::audit::AuditedChange;
-use penstock_storage::users::{Invitation, MAX_USER_NAME_BYTES, UserRecord, UserRole};
+use penstock_storage::users::{Invitation, MAX_USER_NAME_BYTES, UserRecord, UserRole, is_valid_user_name};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -72,7 +72,7 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
 
 fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CREATE)?;
-    let name = fields.text("name")?.into_option().filter(|name| is_valid_name(name)).ok_or_else(|| {
+    let name = fields.text("name")?.into_option().filter(|name| is_valid_user_name(name)).ok_or_else(|| {
         let expected = format!(
             "name: expected 1 to {MAX_USER_NAME_BYTES} letters, digits, `.`, `_`, `-` or `@`, the first a letter or a digit"
         );
@@ -90,6 +90,7 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         created: asked.now,
         invitation: hashed.is_none().then_some(invitation),
         password: hashed,
+        identity: None,
         disabled: None,
         generation: 0,
     };
@@ -222,11 +223,12 @@ fn new_invitation(now: u64) -> (String, Invitation) {
 
 fn user_json(user: &UserRecord, now: u64) -> Value {
     let invitation = user.invitation.as_ref().filter(|invitation| invitation.expires > now);
-    let state = match (user.disabled, &user.password, invitation) {
+    let can_sign_in = user.password.is_some() || user.identity.is_some();
+    let state = match (user.disabled, can_sign_in, invitation) {
         (Some(_), ..) => "disabled",
-        (None, Some(_), _) => "active",
-        (None, None, Some(_)) => "invited",
-        (None, None, None) => "invitation expired",
+        (None, true, _) => "active",
+        (None, false, Some(_)) => "invited",
+        (None, false, None) => "invitation expired",
     };
     json!({
         "name": user.name,
@@ -236,11 +238,4 @@ fn user_json(user: &UserRecord, now: u64) -> Value {
         "state": state,
         "invitation_expires": invitation.map(|invitation| invitation.expires),
     })
-}
-
-fn is_valid_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
-    name.len() <= MAX_USER_NAME_BYTES
-        && name.bytes().all(plain)
-        && name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
 }

@@ -97,7 +97,7 @@ impl RunningGateway {
         let mut tasks = background::start(&app, &stopped);
         tasks.push(file_watcher::start(&app, &source, &stopped));
         let (admin_stop, closed) = watch::channel(false);
-        let mut admin_tasks = admin::serve_dashboard(dashboard, &app, &source, &closed);
+        let mut admin_tasks = admin::serve_dashboard(dashboard, &app, &source, &closed)?;
         admin_tasks.push(admin::serve(admin, &app, source.clone(), closed));
         background::resolve_providers(&app).await;
         let proxy = proxy::install(&app);
@@ -198,7 +198,7 @@ impl RunningGateway {
         if self.admin_tasks.is_empty() {
             let (admin, dashboard) = self.admin_sockets.bound()?;
             let (stop, closed) = watch::channel(false);
-            self.admin_tasks = admin::serve_dashboard(dashboard, &self.app, &self.source, &closed);
+            self.admin_tasks = admin::serve_dashboard(dashboard, &self.app, &self.source, &closed)?;
             self.admin_tasks.push(admin::serve(admin, &self.app, self.source.clone(), closed));
             self.admin_stop = stop;
         }

@@ -90,6 +90,12 @@ fn push_rotated_secrets(old: &Settings, new: &Settings, found: &mut Vec<ConfigCh
             }
         }
     }
+    let client_secret = |settings: &Settings| settings.console.openid.as_ref()?.client_secret.clone();
+    if let (Some(known), Some(secret)) = (client_secret(old), client_secret(new))
+        && known != secret
+    {
+        note("console.oidc.client_secret".to_owned());
+    }
     if let (Some(known), Some(pepper)) = (&old.storage.pepper, &new.storage.pepper)
         && known != pepper
     {

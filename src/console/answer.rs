@@ -31,8 +31,8 @@ pub struct ConsoleAnswer {
     pub cache: &'static str,
     /// Value of `location`.
     pub location: Option<String>,
-    /// Value of `set-cookie`.
-    pub cookie: Option<String>,
+    /// Values of `set-cookie`.
+    pub cookies: Vec<String>,
     /// Name under which a browser saves the body, if it is no page.
     pub file_name: Option<String>,
     /// Body.
@@ -48,7 +48,7 @@ impl ConsoleAnswer {
             kind,
             cache: "no-store",
             location: None,
-            cookie: None,
+            cookies: Vec::new(),
             file_name: Some(file_name),
             body,
         }
@@ -57,7 +57,7 @@ impl ConsoleAnswer {
     /// Adds a cookie.
     #[must_use]
     pub fn with_cookie(mut self, cookie: String) -> Self {
-        self.cookie = Some(cookie);
+        self.cookies.push(cookie);
         self
     }
 }
@@ -70,7 +70,7 @@ pub fn page(status: u16, page: &Page) -> ConsoleAnswer {
         kind: HTML,
         cache: "no-store",
         location: None,
-        cookie: None,
+        cookies: Vec::new(),
         file_name: None,
         body,
     }
@@ -84,10 +84,42 @@ pub fn redirect(path: &str) -> ConsoleAnswer {
         kind: HTML,
         cache: "no-store",
         location,
-        cookie: None,
+        cookies: Vec::new(),
         file_name: None,
         body: Vec::new(),
     }
+}
+
+/// Page that opens the first page of the site by itself, with a link for browsers that do not.
+pub fn opening(site: &ConsoleSite, provider: &str) -> ConsoleAnswer {
+    let link = (site.root.to_owned(), format!("Continue to the {}", site.title.to_lowercase()));
+    let notice = Block::Notice(NoticeKind::Done, format!("You signed in with {provider}."));
+    let of = Page {
+        root: site.root,
+        title: site.title.to_owned(),
+        nav: Vec::new(),
+        user: None,
+        live: None,
+        opens: Some(site.root),
+        blocks: vec![notice, Block::Links(vec![link])],
+    };
+    page(200, &of)
+}
+
+/// Page after a sign-out, with the link to the provider's own.
+pub fn signed_out(site: &ConsoleSite, link: (String, String)) -> ConsoleAnswer {
+    let notice = Block::Notice(NoticeKind::Done, "You are signed out here.".to_owned());
+    let again = (site.path("sign-in"), "Sign in again".to_owned());
+    let of = Page {
+        root: site.root,
+        title: site.title.to_owned(),
+        nav: Vec::new(),
+        user: None,
+        live: None,
+        opens: None,
+        blocks: vec![notice, Block::Links(vec![link, again])],
+    };
+    page(200, &of)
 }
 
 /// Static file.
@@ -102,7 +134,7 @@ pub fn asset(name: &str) -> Result<ConsoleAnswer, ApiError> {
         kind,
         cache: "public, max-age=300",
         location: None,
-        cookie: None,
+        cookies: Vec::new(),
         file_name: None,
         body,
     })
@@ -116,7 +148,14 @@ pub fn plain_refusal(site: &ConsoleSite, refusal: &ApiError) -> ConsoleAnswer {
         _ => "Refused",
     };
     let root = site.root;
-    let of =
-        Page { root, title: title.to_owned(), nav: Vec::new(), user: None, live: None, blocks: vec![notice] };
+    let of = Page {
+        root,
+        title: title.to_owned(),
+        nav: Vec::new(),
+        user: None,
+        live: None,
+        opens: None,
+        blocks: vec![notice],
+    };
     page(refusal.code.spec().status, &of)
 }

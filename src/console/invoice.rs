@@ -6,9 +6,12 @@ use penstock_console::pages as blocks;
 use penstock_console::{Block, CsvStyle, NoticeKind};
 use penstock_core::calendar::{UtcDay, UtcMonth};
 use penstock_core::{ApiError, ErrorCode};
+use penstock_storage::users::UserRole;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+/// Roles that issue invoices.
+pub const ISSUERS: &[UserRole] = &[UserRole::Admin, UserRole::Finance];
 /// Number of pages of keys whose names are read.
 const NAME_PAGES: usize = 10;
 
@@ -47,7 +50,9 @@ fn period(page: &PageContext<'_>) -> (String, String) {
     let last_day = UtcDay::from_unix(this_month.start().saturating_sub(1));
     let first_day = UtcMonth::from_unix(last_day.start()).first_day();
     let given = |name: &str, default: UtcDay| {
-        page.request.query(name).map_or_else(|| default.to_string(), str::to_owned)
+        // After a form that issued the invoice, its period is shown.
+        let sent = Some(page.request.field(name)).filter(|value| !value.is_empty());
+        page.request.query(name).or(sent).map_or_else(|| default.to_string(), str::to_owned)
     };
     (given("from", first_day), given("to", last_day))
 }
@@ -68,7 +73,15 @@ pub async fn show(page: &PageContext<'_>, account: &str, path: &str) -> Result<V
         Ok(invoice) => {
             let shown = [Block::Form(form)].into_iter();
             let names = key_names(page, account).await?;
-            Ok(shown.chain(blocks::invoice_blocks(&invoice, &names, path)).collect())
+            let issued = page.get("/admin/invoices", &[("account", account)]).await?;
+            let issue = page.has_role(ISSUERS) && invoice.get("can_issue") == Some(&Value::Bool(true));
+            let issue = issue.then(|| Block::Form(blocks::issue_form(path, &from, &to)));
+            let list = Block::Table(blocks::issued_table(&issued, path));
+            Ok(shown
+                .chain(issue)
+                .chain(blocks::invoice_blocks(&invoice, &names, path))
+                .chain([list])
+                .collect())
         }
         Err(refusal) if refusal.code == ErrorCode::InvalidRequest && refusal.param.is_some() => {
             form.restore(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));

@@ -15,6 +15,7 @@ mod actions;
 mod answer;
 pub mod dashboard;
 mod invoice;
+mod openid;
 pub mod operators;
 mod pages;
 mod request;
@@ -32,6 +33,7 @@ use crate::state::AppState;
 use async_trait::async_trait;
 use dashboard::scope::AccountBackend;
 use http::Method;
+use openid::OpenIdState;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::{UserRecord, UserRole};
 use pingora_core::protocols::http::ServerSession;
@@ -74,6 +76,7 @@ pub struct Console {
     site: &'static ConsoleSite,
     throttle: SignInThrottle,
     hashes: Semaphore,
+    openid: OpenIdState,
 }
 
 impl Console {
@@ -81,7 +84,13 @@ impl Console {
     #[must_use]
     pub fn new(app: Arc<AppState>, site: &'static ConsoleSite) -> Self {
         let throttle = SignInThrottle::new(site.attempts_per_minute);
-        Self { app, site, throttle, hashes: Semaphore::new(CONCURRENT_HASHES) }
+        Self {
+            app,
+            site,
+            throttle,
+            hashes: Semaphore::new(CONCURRENT_HASHES),
+            openid: OpenIdState::default(),
+        }
     }
 
     /// Returns true if a path belongs to the site.
@@ -98,8 +107,17 @@ impl Console {
 
     /// Returns true if browsers reach the site by TLS only.
     fn is_secure(&self) -> bool {
+        let live = self.app.live();
+        let console = &live.settings.console;
+        if self.is_dashboard() {
+            return self.app.dashboard_tls().is_some() || console.has_https_url();
+        }
+        let url = console.openid.as_ref().and_then(|openid| openid.operators_url.as_deref());
+        url.is_some_and(|url| url.starts_with("https://"))
+    }
+
+    fn is_dashboard(&self) -> bool {
         std::ptr::eq(self.site, &raw const dashboard::DASHBOARD)
-            && self.app.live().settings.console.is_secure()
     }
 
     /// Answers a request for a path of the site.
@@ -134,7 +152,9 @@ impl Console {
         }
         match path {
             "sign-in" if is_post => return self.sign_in(request).await,
-            "sign-in" => return Ok(sign_in::page(self.site, None)),
+            "sign-in" => return Ok(self.sign_in_page(None)),
+            openid::START_PATH if !is_post => return self.openid_start(request).await,
+            openid::RETURN_PATH if !is_post => return self.openid_return(request).await,
             _ => {}
         }
         if let Some(token) = path.strip_prefix("invitation/") {
@@ -146,7 +166,7 @@ impl Console {
         if is_post {
             request.check_form_token(&active.record.form_token)?;
             if path == "sign-out" {
-                return self.sign_out(&active).await;
+                return self.sign_out(request, &active).await;
             }
         }
         match &active.user.account {

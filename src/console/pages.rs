@@ -149,6 +149,7 @@ pub async fn render(
             role: role.name(),
             form_token: active.record.form_token.clone(),
         }),
+        opens: None,
         live: (row.is_live && status == 200).then_some(row.path),
         blocks,
     };

@@ -30,6 +30,8 @@ pub struct ConsoleRequest {
     /// True if a page updates itself: nobody did anything, so the session is not extended.
     pub is_update: bool,
     cookie: Option<String>,
+    /// Names and values of all cookies.
+    cookies: Vec<(String, String)>,
     fetch_site: Option<String>,
     origin: Option<String>,
     host: String,
@@ -44,7 +46,8 @@ pub async fn read(session: &mut ServerSession, cookie: &str) -> Result<ConsoleRe
     let text = |name: header::HeaderName| {
         head.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
     };
-    let cookies = head.headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let cookies: Vec<&str> =
+        head.headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok()).collect();
     let pairs = |text: &str| {
         query_parameters(text).map(|(name, value)| (name.into_owned(), value.into_owned())).collect()
     };
@@ -55,7 +58,10 @@ pub async fn read(session: &mut ServerSession, cookie: &str) -> Result<ConsoleRe
         form: Vec::new(),
         address: String::new(),
         is_update: text(header::HeaderName::from_static("hx-request")).is_some(),
-        cookie: find_cookie(cookies, cookie),
+        cookie: find_cookie(cookies.iter().copied(), cookie),
+        cookies: cookie_pairs(cookies.iter().copied())
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
         fetch_site: text(header::HeaderName::from_static("sec-fetch-site")),
         origin: text(header::ORIGIN),
         host: text(header::HOST).unwrap_or_default(),
@@ -89,10 +95,13 @@ async fn read_form(session: &mut ServerSession) -> Result<String, ApiError> {
         .map_err(|_| ApiError::with_message(ErrorCode::InvalidRequest, "The form is not UTF-8."))
 }
 
+fn cookie_pairs<'a>(fields: impl Iterator<Item = &'a str>) -> impl Iterator<Item = (&'a str, &'a str)> {
+    fields.flat_map(|field| field.split(';')).filter_map(|pair| pair.trim().split_once('='))
+}
+
 /// Returns the value of the session's cookie: 64 hexadecimal digits.
 fn find_cookie<'a>(fields: impl Iterator<Item = &'a str>, cookie: &str) -> Option<String> {
-    let mut pairs = fields.flat_map(|field| field.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let (_, value) = pairs.find(|(name, _)| *name == cookie)?;
+    let (_, value) = cookie_pairs(fields).find(|(name, _)| *name == cookie)?;
     let plain = value.len() == 64 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
     plain.then(|| value.to_owned())
 }
@@ -101,6 +110,16 @@ impl ConsoleRequest {
     /// Session id of the cookie.
     pub fn session_id(&self) -> Option<String> {
         self.cookie.clone()
+    }
+
+    /// Value of another cookie.
+    pub fn cookie(&self, name: &str) -> Option<&str> {
+        self.cookies.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Host and port under which the browser reaches the site; a known name, which the listener has checked.
+    pub fn host(&self) -> &str {
+        &self.host
     }
 
     /// Value of a form field; empty if it is absent.

@@ -2,13 +2,14 @@
 
 use super::Console;
 use super::answer::{self, ConsoleAnswer};
+use super::openid::START_PATH;
 use super::request::ConsoleRequest;
 use super::session::{self, ActiveSession, blocking};
 use super::site::ConsoleSite;
 use crate::auth::password;
 use crate::storage::stores::Stores;
 use http::Method;
-use penstock_console::pages::{invitation_form, sign_in_form};
+use penstock_console::pages::{encode, invitation_form, sign_in_form};
 use penstock_console::{Block, Form, NoticeKind, Page};
 use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_storage::audit::AuditedChange;
@@ -16,19 +17,6 @@ use penstock_storage::users::UserRecord;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
-
-/// Page to sign in, with the reason of a refusal.
-pub fn page(site: &ConsoleSite, refused: Option<&ApiError>) -> ConsoleAnswer {
-    form_page(site, sign_in_form(site.root), refused)
-}
-
-fn form_page(site: &ConsoleSite, form: Form, refused: Option<&ApiError>) -> ConsoleAnswer {
-    let notice = refused.map(|refusal| Block::Notice(NoticeKind::Error, refusal.message.to_string()));
-    let blocks = notice.into_iter().chain([Block::Form(form)]).collect();
-    let title = site.title.to_owned();
-    let page = Page { root: site.root, title, nav: Vec::new(), user: None, live: None, blocks };
-    answer::page(refused.map_or(200, |refusal| refusal.code.spec().status), &page)
-}
 
 /// Cookie of a session. It is not sent to other paths, other sites and scripts.
 fn cookie(site: &ConsoleSite, is_secure: bool, id: &str, seconds: u64) -> String {
@@ -38,17 +26,42 @@ fn cookie(site: &ConsoleSite, is_secure: bool, id: &str, seconds: u64) -> String
 }
 
 /// Address without the port, which differs in each connection.
-fn client_host(address: &str) -> String {
+pub fn client_host(address: &str) -> String {
     address.parse::<SocketAddr>().map_or_else(|_| address.to_owned(), |address| address.ip().to_string())
 }
 
+/// SHA-256 of a token, hexadecimal.
+pub fn digest_text(token: &str) -> String {
+    hex::text(Sha256::digest(token.as_bytes()).iter())
+}
+
 impl Console {
+    /// Page to sign in, with the reason of a refusal.
+    pub(super) fn sign_in_page(&self, refused: Option<&ApiError>) -> ConsoleAnswer {
+        self.form_page(sign_in_form(self.site.root), "", refused)
+    }
+
+    /// Page with a form, and with the link to the OpenID provider if there is one; `query` is appended to it.
+    fn form_page(&self, form: Form, query: &str, refused: Option<&ApiError>) -> ConsoleAnswer {
+        let site = self.site;
+        let notice = refused.map(|refusal| Block::Notice(NoticeKind::Error, refusal.message.to_string()));
+        let link = self.openid_settings().map(|settings| {
+            let path = format!("{}{query}", site.path(START_PATH));
+            Block::Links(vec![(path, format!("Sign in with {}", settings.name))])
+        });
+        let blocks = notice.into_iter().chain([Block::Form(form)]).chain(link).collect();
+        let title = site.title.to_owned();
+        let page =
+            Page { root: site.root, title, nav: Vec::new(), user: None, live: None, opens: None, blocks };
+        answer::page(refused.map_or(200, |refusal| refusal.code.spec().status), &page)
+    }
+
     /// Signs a person in. A session that the browser had before ends.
     pub(super) async fn sign_in(&self, request: &ConsoleRequest) -> Result<ConsoleAnswer, ApiError> {
         let (name, given) = (request.field("name").to_owned(), request.field("password").to_owned());
         let host = client_host(&request.address);
         if let Err(refusal) = self.throttle.attempt(&name, &host, self.app.clock.steady_now()) {
-            return Ok(page(self.site, Some(&refusal)));
+            return Ok(self.sign_in_page(Some(&refusal)));
         }
         let (stores, lookup) = (self.app.stores.clone(), name.clone());
         let user = blocking(move || stores.users.get(&lookup).map_err(session::store_refusal)).await?;
@@ -58,10 +71,11 @@ impl Console {
         let matches = blocking(move || Ok(password::verify(&given, known.as_deref()))).await?;
         let Some(user) = user.filter(|_| matches) else {
             let message = "This name and this password do not belong together.";
-            return Ok(page(self.site, Some(&ApiError::with_message(ErrorCode::InvalidKey, message))));
+            let refusal = ApiError::with_message(ErrorCode::InvalidKey, message);
+            return Ok(self.sign_in_page(Some(&refusal)));
         };
         if let Err(refusal) = self.check_role(&user) {
-            return Ok(page(self.site, Some(&refusal)));
+            return Ok(self.sign_in_page(Some(&refusal)));
         }
         self.throttle.succeed(&name, &host);
         self.start_session(request, user, "user.sign_in").await
@@ -71,7 +85,7 @@ impl Console {
     ///
     /// # Errors
     /// Returns 403.
-    fn check_role(&self, user: &UserRecord) -> Result<(), ApiError> {
+    pub(super) fn check_role(&self, user: &UserRecord) -> Result<(), ApiError> {
         if self.site.roles.contains(&user.role) {
             return Ok(());
         }
@@ -84,9 +98,20 @@ impl Console {
         user: UserRecord,
         what: &'static str,
     ) -> Result<ConsoleAnswer, ApiError> {
+        let cookie = self.begin_session(request, request.session_id(), user, what).await?;
+        Ok(answer::redirect(self.site.root).with_cookie(cookie))
+    }
+
+    /// Starts a session with a new id and returns its cookie. The session `previous` ends.
+    pub(super) async fn begin_session(
+        &self,
+        request: &ConsoleRequest,
+        previous: Option<String>,
+        user: UserRecord,
+        what: &'static str,
+    ) -> Result<String, ApiError> {
         let (stores, now) = (self.app.stores.clone(), self.app.clock.unix_seconds());
         let entry = audit_entry(&user, &request.address, now, what);
-        let previous = request.session_id();
         let id = blocking(move || {
             if let Some(previous) = previous {
                 let digest = Sha256::digest(previous.as_bytes()).into();
@@ -98,12 +123,7 @@ impl Console {
             Ok(id)
         })
         .await?;
-        Ok(answer::redirect(self.site.root).with_cookie(cookie(
-            self.site,
-            self.is_secure(),
-            &id,
-            session::MAX_SECONDS,
-        )))
+        Ok(cookie(self.site, self.is_secure(), &id, session::MAX_SECONDS))
     }
 
     /// Shows the form of an invitation, or saves the chosen password and signs the person in.
@@ -113,7 +133,7 @@ impl Console {
         token: &str,
     ) -> Result<ConsoleAnswer, ApiError> {
         let now = self.app.clock.unix_seconds();
-        let digest = hex::text(Sha256::digest(token.as_bytes()).iter());
+        let digest = digest_text(token);
         let (stores, wanted) = (self.app.stores.clone(), digest.clone());
         let Some(user) = blocking(move || find_invited(&stores, &wanted, now)).await? else {
             let message = "This invitation was used, has expired or never existed; ask for a new one.";
@@ -121,7 +141,8 @@ impl Console {
         };
         self.check_role(&user)?;
         if request.method != Method::POST {
-            return Ok(form_page(self.site, invitation_form(self.site.root, token), None));
+            let query = format!("?invitation={}", encode(token));
+            return Ok(self.form_page(invitation_form(self.site.root, token), &query, None));
         }
         let chosen = request.field("password").to_owned();
         let checked = password::check(&chosen).and_then(|()| {
@@ -131,7 +152,7 @@ impl Console {
         if let Err(refusal) = checked {
             let mut form = invitation_form(self.site.root, token);
             form.restore(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
-            return Ok(form_page(self.site, form, Some(&refusal)));
+            return Ok(self.form_page(form, &format!("?invitation={}", encode(token)), Some(&refusal)));
         }
         let _permit = self.hashes.acquire().await;
         let entry = audit_entry(&user, &request.address, now, "user.password");
@@ -157,21 +178,24 @@ impl Console {
         }
     }
 
-    /// Ends a session.
-    pub(super) async fn sign_out(&self, active: &ActiveSession) -> Result<ConsoleAnswer, ApiError> {
+    /// Ends a session. A person of the OpenID provider is offered to end its session too.
+    pub(super) async fn sign_out(
+        &self,
+        request: &ConsoleRequest,
+        active: &ActiveSession,
+    ) -> Result<ConsoleAnswer, ApiError> {
         let (stores, digest) = (self.app.stores.clone(), active.digest);
         blocking(move || stores.sessions.remove(&digest).map_err(session::store_refusal)).await?;
-        Ok(answer::redirect(&self.site.path("sign-in")).with_cookie(cookie(
-            self.site,
-            self.is_secure(),
-            "",
-            0,
-        )))
+        let answer = match self.provider_sign_out(request, active).await {
+            Some(link) => answer::signed_out(self.site, link),
+            None => answer::redirect(&self.site.path("sign-in")),
+        };
+        Ok(answer.with_cookie(cookie(self.site, self.is_secure(), "", 0)))
     }
 }
 
 /// User with an open invitation of this digest.
-fn find_invited(stores: &Stores, digest: &str, now: u64) -> Result<Option<UserRecord>, ApiError> {
+pub fn find_invited(stores: &Stores, digest: &str, now: u64) -> Result<Option<UserRecord>, ApiError> {
     let users = stores.users.list().map_err(session::store_refusal)?;
     Ok(users.into_iter().find(|user| {
         let invitation = user.invitation.as_ref();
@@ -180,7 +204,7 @@ fn find_invited(stores: &Stores, digest: &str, now: u64) -> Result<Option<UserRe
     }))
 }
 
-fn audit_entry(user: &UserRecord, address: &str, at: u64, what: &str) -> AuditedChange {
+pub fn audit_entry(user: &UserRecord, address: &str, at: u64, what: &str) -> AuditedChange {
     AuditedChange {
         at,
         who: format!("{} from {address}", user.name),

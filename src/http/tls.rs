@@ -3,7 +3,7 @@
 //! A key pair is validated before it is used: the key must belong to the certificate. A handshake in progress uses the
 //! configuration with which it began.
 
-use crate::config::settings::{ClientCertificatePolicy, HttpsSettings, Settings, TlsVersion};
+use crate::config::settings::{ClientCertificatePolicy, Settings, TlsSettings, TlsVersion};
 use pingora_core::listeners::tls::Acceptor;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// Loads and validates the files.
+    /// Loads and validates the files. `protocols` are offered to clients (ALPN), the preferred first.
     ///
     /// # Errors
     /// Returns a sentence that names the file that cannot be used.
-    pub fn from_files(https: &HttpsSettings) -> Result<Self, String> {
+    pub fn from_files(https: &TlsSettings, protocols: &[&[u8]]) -> Result<Self, String> {
         let certified = read_key_pair(&https.certificate, &https.key)?;
         let expires = expiry(&certified).unwrap_or(0);
         let provider = Arc::new(ring::default_provider());
@@ -52,19 +52,41 @@ impl TlsConfig {
             }
         };
         let mut config = builder.with_cert_resolver(Arc::new(SingleCertificate(Arc::new(certified))));
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         Ok(Self { acceptor: Acceptor::from_server_config(Arc::new(config)), expires })
     }
 }
 
-/// Loads the TLS listener of a configuration, if it has one.
+/// TLS of the listeners of a configuration, where they have it.
+#[derive(Clone, Default)]
+pub struct ListenerTls {
+    /// Public listener.
+    pub public: Option<Arc<TlsConfig>>,
+    /// Account holders' dashboard.
+    pub dashboard: Option<Arc<TlsConfig>>,
+}
+
+const HTTP2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
+
+/// Listeners with TLS: their keys in the configuration, their settings and protocols.
+fn listeners(settings: &Settings) -> [(&'static str, Option<&TlsSettings>, &'static [&'static [u8]]); 2] {
+    [
+        ("listen.https", settings.listen.https.as_ref().map(|https| &https.tls), &[HTTP2, HTTP1]),
+        ("console.tls", settings.console.tls.as_ref(), &[HTTP1]),
+    ]
+}
+
+/// Loads the TLS of the listeners.
 ///
 /// # Errors
 /// Returns a sentence that names the file that cannot be used.
-pub fn from_settings(settings: &Settings) -> Result<Option<Arc<TlsConfig>>, String> {
-    let read =
-        |https| TlsConfig::from_files(https).map(Arc::new).map_err(|why| format!("listen.https: {why}"));
-    settings.listen.https.as_ref().map(read).transpose()
+pub fn from_settings(settings: &Settings) -> Result<ListenerTls, String> {
+    let [public, dashboard] = listeners(settings).map(|(key, tls, protocols)| {
+        let read = |tls| TlsConfig::from_files(tls, protocols).map_err(|why| format!("{key}: {why}"));
+        tls.map(read).transpose().map(|loaded| loaded.map(Arc::new))
+    });
+    Ok(ListenerTls { public: public?, dashboard: dashboard? })
 }
 
 /// Validates the files of certificates and keys. Returns a warning for each expired certificate, which is no error of
@@ -80,18 +102,26 @@ pub fn check_files(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<Str
             warnings.push(format!("{setting}: The certificate {} expired on {day}.", path.display()));
         }
     };
-    if let Some(https) = &settings.listen.https {
+    for (setting, tls, protocols) in listeners(settings) {
+        let Some(https) = tls else { continue };
         let own = read_key_pair(&https.certificate, &https.key).map(|pair| expiry(&pair));
         let clients = https.client_ca.as_deref().map_or(Ok(()), |ca| read_roots(ca).map(drop));
         // The complete configuration is built only from valid files.
-        let complete =
-            if own.is_ok() && clients.is_ok() { TlsConfig::from_files(https).map(drop) } else { Ok(()) };
-        let setting = "listen.https";
+        let complete = if own.is_ok() && clients.is_ok() {
+            TlsConfig::from_files(https, protocols).map(drop)
+        } else {
+            Ok(())
+        };
         if let Ok(end) = &own {
             warn_if_expired(setting, &https.certificate, *end);
         }
         let errors = [own.err(), clients.err(), complete.err()].into_iter().flatten();
         mistakes.extend(errors.map(|why| format!("{setting}: {why}")));
+    }
+    if let Some(Err(why)) =
+        settings.console.openid.as_ref().and_then(|openid| openid.ca.as_deref()).map(read_roots)
+    {
+        mistakes.push(format!("console.oidc.ca: {why}"));
     }
     for provider in &settings.providers {
         let setting = |key: &str| format!("providers.{}.{key}", provider.id);

@@ -2,6 +2,7 @@
 //! Connections of the public listeners are accepted here and distributed to the threads that serve them.
 
 use crate::config::settings::Settings;
+use crate::http::tls::TlsConfig;
 use crate::net::KEEP_ALIVE;
 use crate::net::buffered_stream::BufferedSocket;
 use crate::net::executor::WorkerThreads;
@@ -24,7 +25,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -279,4 +280,53 @@ where
     fds.add(address, bound.listener.into_raw_fd());
     let fds: ListenFds = Arc::new(Mutex::new(fds));
     tokio::spawn(async move { service.start_service(Some(fds), stop, 1).await })
+}
+
+/// Maximum number of connections of one TLS socket, handshakes included. A connection beyond it is closed.
+const MAX_TLS_CONNECTIONS: usize = 256;
+/// Timeout of a TLS handshake, and longest time for which a client may accept no bytes.
+const TLS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Serves another application on one TLS socket until `stop` turns true. `tls` returns the configuration in use, so that
+/// a renewed certificate serves the next connection.
+///
+/// # Errors
+/// Returns one sentence if the socket cannot be served.
+pub fn serve_tls_app<A, F>(
+    bound: BoundListener,
+    app: A,
+    tls: F,
+    mut stop: watch::Receiver<bool>,
+) -> Result<JoinHandle<()>, String>
+where
+    A: ServerApp + Send + Sync + 'static,
+    F: Fn() -> Option<Arc<TlsConfig>> + Send + Sync + 'static,
+{
+    let (listener, app) = (bound.into_tokio()?, Arc::new(app));
+    let permits = Arc::new(Semaphore::new(MAX_TLS_CONNECTIONS));
+    Ok(tokio::spawn(async move {
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                _ = stop.wait_for(|stop| *stop) => break,
+                accepted = listener.accept() => accepted,
+            };
+            let Ok((socket, _)) = accepted else {
+                // Without a free file descriptor, the next accept would fail at once.
+                tokio::time::sleep(ACCEPT_BACKOFF).await;
+                continue;
+            };
+            let (Ok(permit), Some(tls)) = (permits.clone().try_acquire_owned(), tls()) else { continue };
+            let (app, stop) = (app.clone(), stop.clone());
+            tokio::spawn(async move {
+                let _permit = permit;
+                set_tcp_keepalive(&socket, &client_keepalive(TLS_TIMEOUT)).ok();
+                let Ok(socket) = socket.into_std() else { return };
+                let Ok(socket) = BufferedSocket::new(socket, true, TLS_TIMEOUT) else { return };
+                let handshake = Box::pin(tls.acceptor.tls_handshake(socket));
+                let Ok(Ok(stream)) = timeout(TLS_TIMEOUT, handshake).await else { return };
+                app.process_new(Box::new(stream), &stop).await;
+            });
+        }
+    }))
 }

@@ -15,7 +15,7 @@ use crate::billing::handover::InheritedHolds;
 use crate::config::settings::{RestartOnlySettings, Settings};
 use crate::config::{ConfigChange, diff_settings};
 use crate::http::buffer_pool::BufferPool;
-use crate::http::tls::{self, TlsConfig};
+use crate::http::tls::{self, ListenerTls, TlsConfig};
 use crate::limits::admission_control::AdmissionControl;
 use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::net::lifecycle::{InFlightGuard, Lifecycle};
@@ -34,7 +34,7 @@ use crate::upstream::connection_pool::ConnectionPools;
 use crate::upstream::pools::health::{HealthChecks, HealthContext};
 use crate::upstream::provider_state::ProviderState;
 use crate::upstream::provider_state::resolve_all;
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use fleet::FleetWork;
 use parking_lot::{Mutex, RwLock};
 use penstock_routing::RetryBudget;
@@ -50,8 +50,8 @@ pub struct AppState {
     live: Arc<ArcSwap<ConfigSnapshot>>,
     /// Settings that only a restart changes.
     pub fixed: RestartOnlySettings,
-    /// TLS configuration of the public listener, if there is one.
-    tls: ArcSwapOption<TlsConfig>,
+    /// TLS configuration of the listeners that have it.
+    tls: ArcSwap<ListenerTls>,
     /// Database, ledger and secrets.
     pub stores: Stores,
     /// API keys and accounts.
@@ -158,7 +158,7 @@ impl AppState {
         let app = Arc::new(Self {
             fixed,
             live,
-            tls: ArcSwapOption::new(tls),
+            tls: ArcSwap::from_pointee(tls),
             stores,
             key_cache: open.key_cache,
             key_write_lock: Mutex::new(()),
@@ -210,9 +210,14 @@ impl AppState {
         ResponseLimits { settings: live.settings.responses, keep_free: live.settings.files.keep_free }
     }
 
-    /// Returns the TLS configuration in use.
+    /// Returns the TLS configuration of the public listener in use.
     pub fn tls(&self) -> Option<Arc<TlsConfig>> {
-        self.tls.load_full()
+        self.tls.load().public.clone()
+    }
+
+    /// Returns the TLS configuration of the dashboard in use.
+    pub fn dashboard_tls(&self) -> Option<Arc<TlsConfig>> {
+        self.tls.load().dashboard.clone()
     }
 
     /// Returns the present time and the retention of files, for checks of their expiry.
@@ -257,9 +262,12 @@ impl AppState {
         // Dropping thousands of offers takes a while; a background task does it.
         self.retired_snapshots.lock().push(old);
         // A listener that is not in the new configuration stays until the next start, with its TLS configuration.
-        if tls.is_some() {
-            self.tls.store(tls);
-        }
+        let used = self.tls.load_full();
+        self.tls.store(Arc::new(ListenerTls {
+            public: tls.public.or_else(|| used.public.clone()),
+            // A listener that began without TLS stays without it until the next start.
+            dashboard: used.dashboard.clone().map(|used| tls.dashboard.unwrap_or(used)),
+        }));
         self.reloaded.notify_waiters();
         Ok(changed)
     }
@@ -369,7 +377,7 @@ fn build_snapshot(
 }
 
 /// Loads the TLS configuration and checks every certificate file. Logs a warning for an expired certificate.
-fn load_tls(settings: &Settings, clock: SteadyClock) -> Result<Option<Arc<TlsConfig>>, String> {
+fn load_tls(settings: &Settings, clock: SteadyClock) -> Result<ListenerTls, String> {
     for why in tls::check_files(settings, clock.unix_seconds()).map_err(|mistakes| mistakes.join(" "))? {
         log::event(log::warn(), "certificate_over", &[("why", &why)]);
     }

@@ -12,6 +12,7 @@ use penstock_core::hex;
 use penstock_storage::accounts::AccountStore;
 use penstock_storage::audit::AuditLog;
 use penstock_storage::fleet::SharedFleet;
+use penstock_storage::invoices::InvoiceStore;
 use penstock_storage::keys::KeyStore;
 use penstock_storage::ledger::{ChainClaim, LedgerStore};
 use penstock_storage::measurements::MeasurementStore;
@@ -48,6 +49,8 @@ pub struct Stores {
     pub users: UserStore,
     /// Sessions of signed-in persons.
     pub sessions: SessionStore,
+    /// Issued invoices.
+    pub invoices: InvoiceStore,
     /// Audit log of administrative changes.
     pub audit: AuditLog,
     /// Ledger and its replica files.
@@ -111,6 +114,7 @@ impl Stores {
             figures: MeasurementStore::new(store.clone()),
             users: UserStore::new(store.clone()),
             sessions: SessionStore::new(store.clone()),
+            invoices: InvoiceStore::new(store.clone()),
             audit: AuditLog::new(store.clone()),
             ledger: Arc::new(ledger),
             fleet,

@@ -90,6 +90,15 @@ impl Certified {
         format!("https = {{ address = \"{address}\", certificate = {chain:?}, key = {key:?} }}")
     }
 
+    /// Acceptor of a server with this certificate.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth();
+        TlsAcceptor::from(Arc::new(config.with_single_cert(self.chain(), self.private()).unwrap()))
+    }
+
     /// Both files, as a simulated provider takes them.
     pub fn files(&self) -> Option<(PathBuf, PathBuf)> {
         Some((self.chain.clone(), self.key.clone()))

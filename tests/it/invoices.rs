@@ -119,7 +119,8 @@ async fn an_invoice_names_both_parties_and_is_a_draft_until_its_period_ends() {
     let open = admin.get("/admin/invoice?account=acme").await.json();
     assert_eq!((&open["is_draft"], &open["seller"]["vat_id"]), (&json!(true), &json!("DE123456789")));
     let ended = admin.get("/admin/invoice?account=acme&from=2026-01-01&to=2026-01-31").await.json();
-    assert_eq!((&ended["is_draft"], &ended["number"]), (&json!(false), &json!("PS-acme-20260101-20260131")));
+    assert_eq!((&ended["is_draft"], &ended["number"]), (&json!(true), &json!(null)));
+    assert_eq!((&open["can_issue"], &ended["can_issue"]), (&json!(false), &json!(true)));
     assert_eq!(ended["customer"]["address"], json!(["75001 Paris"]));
     assert_eq!((&ended["vat_percent"], &ended["total_eur"]), (&json!("5.5"), &json!("0.00")));
     let other = admin.get("/admin/invoice?account=other").await.json();
@@ -178,4 +179,130 @@ async fn finance_and_the_account_holder_read_the_invoice_and_others_do_not() {
         }
     }
     assert_eq!(finance.get("/console/accounts/nobody/invoice").await.status, 404);
+}
+
+/// The same text with a year and month in the past.
+fn issue_request(account: &str, month: &str) -> Value {
+    json!({"account": account, "from": format!("{month}-01"), "to": format!("{month}-28")})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_issued_invoice_has_the_next_number_and_never_changes() {
+    let (_provider, running) = bench().await;
+    ask(&running, "acme", 2).await;
+    let admin = running.admin();
+    let year = &today(&admin.get("/admin/invoice?account=acme").await.json())[..4].to_owned();
+    let first = admin.post("/admin/invoices", &issue_request("acme", "2026-01")).await;
+    assert_eq!(first.status, 200, "{}", first.text());
+    let first = first.json();
+    assert_eq!(first["number"], json!(format!("PS-{year}-000001")), "{first}");
+    assert_eq!((&first["is_draft"], &first["can_issue"]), (&json!(false), &json!(false)));
+    assert_eq!(
+        (&first["issued"], &first["seller"]["name"]),
+        (&first["created"], &json!("Example Hosting GmbH"))
+    );
+    let second = admin.post("/admin/invoices", &issue_request("other", "2026-01")).await.json();
+    assert_eq!(second["number"], json!(format!("PS-{year}-000002")));
+    // The same period is the same invoice; days in common are refused.
+    assert_eq!(admin.post("/admin/invoices", &issue_request("acme", "2026-01")).await.json(), first);
+    let overlapping = json!({"account": "acme", "from": "2026-01-28", "to": "2026-02-27"});
+    let refused = admin.post("/admin/invoices", &overlapping).await;
+    assert_eq!((refused.status, refused.json()["error"]["param"].as_str()), (409, Some("from")));
+    assert!(refused.text().contains(&format!("PS-{year}-000001")), "{}", refused.text());
+    for (body, status, field) in [
+        (json!({}), 400, "account"),
+        (json!({"account": "acme", "from": "2026-02-01"}), 400, "to"),
+        (json!({"account": "nobody", "from": "2026-02-01", "to": "2026-02-28"}), 404, "account"),
+        (json!({"account": "acme", "from": "soon", "to": "2026-02-28"}), 400, "from"),
+        (json!({"account": "acme", "from": "2026-02-02", "to": "2026-02-01"}), 400, "to"),
+        (json!({"account": "acme", "from": "2999-01-01", "to": "2999-01-31"}), 400, "to"),
+        (json!({"account": "acme", "from": "2026-02-01", "to": "2026-02-28", "number": "X"}), 400, "number"),
+    ] {
+        let refused = admin.post("/admin/invoices", &body).await;
+        assert_eq!(
+            (refused.status, refused.json()["error"]["param"].as_str()),
+            (status, Some(field)),
+            "{body}"
+        );
+    }
+    // Another name, rate and prefix: the invoice stays, the next one has them and the next number.
+    let other = INVOICE.replace("vat_percent = 5.5", "vat_percent = 7").replace("PS-", "QS-");
+    let provider = Provider::start().await;
+    let contract = "contractual_renewable = { share = 0.75, evidence = \"hourly-ppa\" }";
+    let fresh =
+        Bench::new().settings(&other).provider_with("a", &provider, contract, "").load(running.storage());
+    running.reload(fresh).await;
+    let query = "/admin/invoice?account=acme&from=2026-01-01&to=2026-01-28";
+    assert_eq!(admin.get(query).await.json(), first);
+    let third = admin.post("/admin/invoices", &issue_request("acme", "2026-02")).await.json();
+    assert_eq!((&third["number"], &third["vat_percent"]), (&json!(format!("QS-{year}-000003")), &json!("7")));
+    let numbers = |list: &Value| -> Vec<String> {
+        list["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["number"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let all = admin.get("/admin/invoices").await.json();
+    assert_eq!(
+        numbers(&all),
+        [format!("QS-{year}-000003"), format!("PS-{year}-000002"), format!("PS-{year}-000001")]
+    );
+    assert_eq!(
+        numbers(&admin.get("/admin/invoices?account=other").await.json()),
+        [format!("PS-{year}-000002")]
+    );
+    assert_eq!(admin.get("/admin/invoices?account=nobody").await.status, 404);
+    let log = admin.get(&format!("/admin/audit?target=PS-{year}-000001")).await.json();
+    assert_eq!((&log["data"][0]["what"], &log["data"][1]), (&json!("invoice.issue"), &json!(null)), "{log}");
+    // It outlives a restart.
+    let before = admin.get(query).await.json();
+    let provider = Provider::start().await;
+    let again = Bench::new().settings(INVOICE).provider("a", &provider).restart(running.halt().await).await;
+    assert_eq!(again.admin().get(query).await.json(), before);
+    let fourth = again.admin().post("/admin/invoices", &issue_request("acme", "2026-03")).await.json();
+    assert_eq!(fourth["number"], json!(format!("PS-{year}-000004")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finance_issues_an_invoice_on_its_page_and_the_account_holder_reads_it() {
+    let (_provider, running) = bench().await;
+    let (mut finance, own) =
+        (signed_in(&running, "fin", "finance").await, holder(&running, "ada", "acme").await);
+    let page = "/console/accounts/acme/invoice";
+    let range = "from=2026-01-01&to=2026-01-31";
+    let shown = finance.get(&format!("{page}?{range}")).await.text();
+    assert!(shown.contains("Issue with the next number") && shown.contains("Draft"), "{shown}");
+    let held = own.get(&format!("/dashboard/invoice?{range}")).await.text();
+    assert!(!held.contains("Issue with the next number") && held.contains("Draft"));
+    let token = finance.token(page).await;
+    let form = [("form_token", token.as_str()), ("from", "2026-01-01"), ("to", "2026-01-31")];
+    let issued = finance.post(page, &form).await;
+    assert_eq!(issued.status, 200, "{}", issued.text());
+    let text = issued.text();
+    assert!(
+        text.contains("-000001 was issued") && text.contains("2026-01-31") && !text.contains("Draft"),
+        "{text}"
+    );
+    let held = own.get(&format!("/dashboard/invoice?{range}")).await.text();
+    assert!(held.contains("-000001") && !held.contains("Draft"), "{held}");
+    let csv = own.get(&format!("/dashboard/invoice.csv?{range}")).await.text();
+    assert!(csv.lines().nth(1).unwrap().contains("-000001"), "{csv}");
+    let json = own.get(&format!("/dashboard/invoice.json?{range}")).await.json();
+    assert!(json["number"].as_str().unwrap().ends_with("-000001"), "{json}");
+    for role in ["operator", "viewer"] {
+        let mut browser = signed_in(&running, role, role).await;
+        let token = browser.token("/console/").await;
+        let refused =
+            browser.post(page, &[("form_token", &token), ("from", "2026-02-01"), ("to", "2026-02-28")]).await;
+        assert_eq!(refused.status, 403, "{role}");
+    }
+    // The dashboard's backend has no route that issues.
+    let mut own = own;
+    let token = own.token("/dashboard/").await;
+    let refused = own
+        .post("/dashboard/invoice", &[("form_token", &token), ("from", "2026-02-01"), ("to", "2026-02-28")])
+        .await;
+    assert_eq!(refused.status, 404);
 }

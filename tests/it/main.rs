@@ -52,6 +52,7 @@ mod context_window;
 mod crash_recovery;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod dashboard;
+mod dashboard_tls;
 mod database;
 mod disk_errors;
 mod embeddings;
@@ -90,6 +91,7 @@ mod mixed_parts;
 mod models;
 mod multiple_choices;
 mod offer_pools;
+mod openid;
 mod overload;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod power_cut;

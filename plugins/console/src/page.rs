@@ -39,6 +39,8 @@ pub struct Page {
     pub user: Option<SignedIn>,
     /// Path that replaces the blocks every few seconds.
     pub live: Option<&'static str>,
+    /// Path that the browser opens at once.
+    pub opens: Option<&'static str>,
     /// Blocks in order.
     pub blocks: Vec<Block>,
 }
@@ -88,6 +90,7 @@ mod tests {
             nav: Vec::new(),
             user: Some(SignedIn { name: text(), role: "admin", form_token: text() }),
             live: None,
+            opens: None,
             blocks: vec![
                 Block::Notice(NoticeKind::Error, text()),
                 Block::Secret(text(), text()),

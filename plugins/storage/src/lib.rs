@@ -9,7 +9,7 @@
 //! - [`files`] stores the metadata of files; their contents are plain files outside the store.
 //! - [`keys`] and [`accounts`] store API keys and accounts, [`audit`] the log of changes to them, [`spend`] their
 //!   spending across restarts, [`batches`] the batches, [`measurements`] measured speeds.
-//! - [`users`] stores the persons who may sign in to the console, [`sessions`] their sessions.
+//! - [`users`] stores the persons who may sign in to the console, [`sessions`] their sessions, [`invoices`] issued invoices.
 //! - Rows on disk are versioned and checksummed.
 //!
 //! Every call blocks: callers on an async runtime run them on blocking threads. The current time is an argument.
@@ -21,6 +21,7 @@ mod error;
 mod export;
 pub mod files;
 pub mod fleet;
+pub mod invoices;
 pub mod keys;
 pub mod ledger;
 pub mod measurements;

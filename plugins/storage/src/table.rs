@@ -41,11 +41,13 @@ pub enum StoreTable {
     Users = 20,
     /// Sessions of signed-in persons.
     Sessions = 21,
+    /// Issued invoices and the counters of their numbers.
+    Invoices = 22,
 }
 
 impl StoreTable {
     /// All tables, by ascending tag.
-    pub const ALL: [StoreTable; 17] = [
+    pub const ALL: [StoreTable; 18] = [
         StoreTable::Meta,
         StoreTable::Keys,
         StoreTable::AccountKeys,
@@ -63,6 +65,7 @@ impl StoreTable {
         StoreTable::Usage,
         StoreTable::Users,
         StoreTable::Sessions,
+        StoreTable::Invoices,
     ];
 
     /// Returns the byte that identifies the table on disk.
@@ -98,6 +101,7 @@ impl StoreTable {
             StoreTable::Usage => "usage",
             StoreTable::Users => "users",
             StoreTable::Sessions => "sessions",
+            StoreTable::Invoices => "invoices",
         }
     }
 

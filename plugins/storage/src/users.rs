@@ -28,6 +28,16 @@ pub enum UserRole {
     Account,
 }
 
+/// Returns true if a text may be the name of a user: letters, digits, `.`, `_`, `-` and `@`, the first a letter or a
+/// digit.
+#[must_use]
+pub fn is_valid_user_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
+    name.len() <= MAX_USER_NAME_BYTES
+        && name.bytes().all(plain)
+        && name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
+}
+
 impl UserRole {
     /// All roles.
     pub const ALL: [UserRole; 5] =
@@ -61,6 +71,17 @@ pub struct Invitation {
     pub expires: u64,
 }
 
+/// Person at an OpenID provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserIdentity {
+    /// URL of the provider.
+    pub issuer: String,
+    /// Person, unique at the provider.
+    pub subject: String,
+    /// True if role and account are those of the claims; false if an invitation gave them.
+    pub has_claimed_role: bool,
+}
+
 /// Record of a user. Times are Unix seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserRecord {
@@ -79,6 +100,9 @@ pub struct UserRecord {
     /// Open invitation.
     #[serde(default)]
     pub invitation: Option<Invitation>,
+    /// Person at an OpenID provider who signs in as this user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<UserIdentity>,
     /// Time at which the user was disabled.
     #[serde(default)]
     pub disabled: Option<u64>,

@@ -22,7 +22,7 @@ pub struct InvoiceConfig {
     /// VAT rate in percent.
     #[schemars(extend("maximum" = 100))]
     pub vat_percent: ExactDecimal,
-    /// Text before the number of each invoice.
+    /// Text before the number of each invoice: the year and a number that is consecutive for the seller and the year.
     #[schemars(length(max = 20), example = &"PS-")]
     pub number_prefix: String,
     /// Text below the sums, such as the terms of payment.

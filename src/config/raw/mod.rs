@@ -26,7 +26,7 @@ pub use catalogue::{
     PriceConfig, ScoreConfig, TokenIdsConfig, TokenizerConfig,
 };
 pub use compatibility::{BatchResultFormat, CompatibilityConfig, CostFormat, ImageFormat};
-pub use console::ConsoleConfig;
+pub use console::{ConsoleConfig, ConsoleTlsConfig, OidcConfig, OidcRolesConfig};
 pub use files::{BucketStyleName, FileStoreConfig, FilesConfig, ImagesConfig, ResponsesConfig, SpoolConfig};
 pub use fleet::FleetConfig;
 pub use invoice::{InvoiceConfig, InvoiceCustomerConfig};

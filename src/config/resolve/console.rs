@@ -4,6 +4,7 @@ use super::super::raw::{ConfigFile, OneOrMany};
 use super::super::settings::ConsoleSettings;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
+use super::listen::TlsFiles;
 
 impl SettingsResolver<'_> {
     pub fn resolve_console(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<ConsoleSettings> {
@@ -26,17 +27,30 @@ impl SettingsResolver<'_> {
             public_url.as_ref().and_then(Option::as_deref),
             &spot.key("hosts"),
         );
+        let tls = raw.console.tls.as_ref().map(|tls| {
+            let files = TlsFiles {
+                certificate: &tls.certificate,
+                key: &tls.key,
+                client_ca: tls.client_ca.as_deref(),
+                client_certificate: tls.client_certificate,
+                min_tls: tls.min_tls,
+            };
+            self.resolve_tls(&files, &spot.key("tls"))
+        });
+        let openid = raw.console.oidc.as_ref().map(|oidc| self.resolve_oidc(oidc, &spot.key("oidc")));
         let settings = ConsoleSettings {
             listen: listen.into_iter().collect::<Option<_>>()?,
             public_url: public_url?,
             hosts,
+            tls: tls.map_or(Some(None), |tls| tls.map(Some))?,
+            openid: openid.map_or(Some(None), |openid| openid.map(Some))?,
         };
         let reaches_others = settings.listen.iter().any(|address| !address.ip().is_loopback());
         if reaches_others && !settings.is_secure() {
             self.report_warning(
                 &at,
                 "Other machines can reach it, and it has no TLS: passwords and cookies cross the network unencrypted.",
-                "Put a proxy with TLS before it, and write its URL in `public_url`, such as \
+                "Set `tls`, or put a proxy with TLS before it and write its URL in `public_url`, such as \
                  \"https://account.example.eu\".",
             );
         }

@@ -1,12 +1,24 @@
 //! Listeners: addresses, TLS, host names, and ports that clash.
 
 use super::super::raw::{self, ConfigFile, OneOrMany};
-use super::super::settings::{ConsoleSettings, HttpsSettings, ListenSettings, SimulatorSettings};
+use super::super::settings::{
+    ClientCertificatePolicy, ConsoleSettings, HttpsSettings, ListenSettings, SimulatorSettings, TlsSettings,
+    TlsVersion,
+};
 use super::key_path::KeyPath;
 use super::{SettingsResolver, url};
 use penstock_http_wire::host::{self, KnownHosts};
 use penstock_http_wire::http1_request::is_host;
 use std::net::SocketAddr;
+
+/// TLS of a listener as written.
+pub struct TlsFiles<'a> {
+    pub certificate: &'a str,
+    pub key: &'a str,
+    pub client_ca: Option<&'a str>,
+    pub client_certificate: Option<ClientCertificatePolicy>,
+    pub min_tls: TlsVersion,
+}
 
 impl SettingsResolver<'_> {
     pub fn resolve_listen(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<ListenSettings> {
@@ -106,26 +118,39 @@ impl SettingsResolver<'_> {
 
     fn resolve_https(&mut self, https: &raw::HttpsConfig, spot: &KeyPath<'_>) -> Option<HttpsSettings> {
         let address = self.parse_address(&https.address, &spot.key("address"));
-        let certificate = self.check_pem_file(&https.certificate, "CERTIFICATE", &spot.key("certificate"));
-        let key = self.check_pem_file(&https.key, "PRIVATE KEY", &spot.key("key"));
-        let client_ca = match &https.client_ca {
+        let tls = self.resolve_tls(
+            &TlsFiles {
+                certificate: &https.certificate,
+                key: &https.key,
+                client_ca: https.client_ca.as_deref(),
+                client_certificate: https.client_certificate,
+                min_tls: https.min_tls,
+            },
+            spot,
+        );
+        Some(HttpsSettings { address: address?, tls: tls? })
+    }
+
+    pub fn resolve_tls(&mut self, raw: &TlsFiles<'_>, spot: &KeyPath<'_>) -> Option<TlsSettings> {
+        let certificate = self.check_pem_file(raw.certificate, "CERTIFICATE", &spot.key("certificate"));
+        let key = self.check_pem_file(raw.key, "PRIVATE KEY", &spot.key("key"));
+        let client_ca = match raw.client_ca {
             Some(file) => self.check_pem_file(file, "CERTIFICATE", &spot.key("client_ca")).map(Some),
             None => Some(None),
         };
-        if https.client_certificate.is_some() && https.client_ca.is_none() {
+        if raw.client_certificate.is_some() && raw.client_ca.is_none() {
             self.report_mistake(
                 &spot.key("client_certificate"),
                 "No CA for client certificates is set, so none would be requested.",
                 "Name their issuers in `client_ca`, such as `client_ca = \"tls/clients.pem\"`, or take this out.",
             );
         }
-        Some(HttpsSettings {
-            address: address?,
+        Some(TlsSettings {
             certificate: certificate?,
             key: key?,
             client_ca: client_ca?,
-            client_certificate: https.client_certificate.unwrap_or_default(),
-            min_tls: https.min_tls,
+            client_certificate: raw.client_certificate.unwrap_or_default(),
+            min_tls: raw.min_tls,
         })
     }
 

@@ -17,6 +17,7 @@ mod invoice;
 mod key_path;
 mod listen;
 mod offer;
+mod oidc;
 mod origins;
 mod parameters;
 mod presets;
@@ -26,7 +27,7 @@ mod server;
 mod shape;
 mod storage;
 mod tokenizer;
-mod url;
+pub mod url;
 
 use super::changes::ConfigDocument;
 use super::diagnostic::{Diagnostic, Diagnostics};

@@ -1,7 +1,11 @@
-//! Settings of the account holders' dashboard.
+//! Settings of the account holders' dashboard, and of the sign-in to both sites.
 
+use super::super::secret::SecretText;
+use super::{BaseUrl, TlsSettings};
 use penstock_http_wire::host::KnownHosts;
+use penstock_storage::users::UserRole;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// Dashboard for account holders.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,12 +16,60 @@ pub struct ConsoleSettings {
     pub public_url: Option<Box<str>>,
     /// Host names, including those of `public_url` and of the machine.
     pub hosts: KnownHosts,
+    /// TLS of the listeners; `None`: plain HTTP.
+    pub tls: Option<TlsSettings>,
+    /// Sign-in by OpenID Connect.
+    pub openid: Option<OpenIdSettings>,
 }
 
 impl ConsoleSettings {
     /// Returns true if browsers reach the dashboard by TLS only.
     #[must_use]
     pub fn is_secure(&self) -> bool {
+        self.tls.is_some() || self.has_https_url()
+    }
+
+    /// Returns true if the public URL is `https`.
+    #[must_use]
+    pub fn has_https_url(&self) -> bool {
         self.public_url.as_deref().is_some_and(|url| url.starts_with("https://"))
+    }
+}
+
+/// Sign-in by OpenID Connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenIdSettings {
+    /// URL of the provider, as its tokens name it.
+    pub issuer: Box<str>,
+    /// Parsed issuer.
+    pub base: BaseUrl,
+    /// Id of the gateway at the provider.
+    pub client_id: Box<str>,
+    /// Secret of the gateway at the provider; `None` for a public client.
+    pub client_secret: Option<SecretText>,
+    /// CA certificates that verify the provider instead of the system's, PEM.
+    pub ca: Option<PathBuf>,
+    /// Name on the pages to sign in.
+    pub name: Box<str>,
+    /// Scopes, `openid` first.
+    pub scopes: Vec<Box<str>>,
+    /// Claim with the name of a new user.
+    pub name_claim: Box<str>,
+    /// Claim with the roles of a person.
+    pub roles_claim: Box<str>,
+    /// Claim with the account of an account holder.
+    pub account_claim: Option<Box<str>>,
+    /// Values of the roles' claim, the first role first.
+    pub roles: Vec<(UserRole, Vec<Box<str>>)>,
+    /// Public scheme and host of the operators' console.
+    pub operators_url: Option<Box<str>>,
+}
+
+impl OpenIdSettings {
+    /// Role of a person whose roles' claim has these values.
+    #[must_use]
+    pub fn role(&self, given: &[&str]) -> Option<UserRole> {
+        let has = |names: &[Box<str>]| names.iter().any(|name| given.contains(&&**name));
+        self.roles.iter().find(|(_, names)| has(names)).map(|(role, _)| *role)
     }
 }

@@ -12,7 +12,7 @@ mod routing;
 mod storage;
 
 pub use compatibility::CompatibilitySettings;
-pub use console::ConsoleSettings;
+pub use console::{ConsoleSettings, OpenIdSettings};
 pub use fleet::FleetSettings;
 pub use invoice::{InvoiceCustomer, InvoiceParty, InvoiceSettings};
 pub use limits::{LimitSettings, OverloadSettings};
@@ -140,11 +140,18 @@ pub enum CorsPolicy {
     Off,
 }
 
-/// TLS listener. Both files were readable PEM when the settings were created.
+/// TLS listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpsSettings {
     /// Listen address.
     pub address: SocketAddr,
+    /// Certificate and client certificates.
+    pub tls: TlsSettings,
+}
+
+/// TLS of a listener. The files were readable PEM when the settings were created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
     /// Certificate chain, PEM.
     pub certificate: PathBuf,
     /// Private key, PEM.

@@ -18,7 +18,7 @@ impl Settings {
     pub fn restart_only(&self) -> RestartOnlySettings {
         let Self {
             listen,
-            console: ConsoleSettings { listen: console, public_url: _, hosts: _ },
+            console,
             storage,
             exports: ExportSettings { path: exports, every: _, keep: _ },
             spool: SpoolSettings { path: spool, memory, disk },
@@ -60,9 +60,9 @@ impl Settings {
         } = self;
         let mut values = storage_values(storage);
         values.extend(listen_values(listen));
+        values.extend(console_values(console));
         values.extend(file_values(files));
         values.extend([
-            ("console.listen", format!("{console:?}")),
             ("storage.export.path", exports.display().to_string()),
             ("spool.path", spool.display().to_string()),
             ("spool.memory", memory.to_string()),
@@ -99,6 +99,12 @@ fn listen_values(listen: &ListenSettings) -> [(&'static str, String); 3] {
         ("listen.https", format!("{:?}", https.as_ref().map(|https| https.address))),
         ("listen.admin", admin.to_string()),
     ]
+}
+
+/// Describes the listeners of the dashboard.
+fn console_values(console: &ConsoleSettings) -> [(&'static str, String); 2] {
+    let ConsoleSettings { listen, public_url: _, hosts: _, tls, openid: _ } = console;
+    [("console.listen", format!("{listen:?}")), ("console.tls", tls.is_some().to_string())]
 }
 
 /// Describes the settings of the store; secrets by their digests.

@@ -47,6 +47,7 @@ pub const ROUTES: &[ScopedRoute] = &[
     route(&Method::GET, "/admin/usage", AccountLimit::Query),
     route(&Method::GET, "/admin/statement", AccountLimit::Query),
     route(&Method::GET, "/admin/invoice", AccountLimit::Query),
+    route(&Method::GET, "/admin/invoices", AccountLimit::Query),
     route(&Method::GET, "/admin/keys", AccountLimit::Query),
     route(&Method::POST, "/admin/keys", AccountLimit::Body),
     route(&Method::GET, "/admin/keys/{id}", KEY),

@@ -3,6 +3,7 @@
 use crate::config::{ResolveEnv, diff_settings, load_text};
 use crate::console::actions::{ActionRow, call, done, fields, new_key, shown_key, word};
 use crate::console::answer::ConsoleAnswer;
+use crate::console::invoice::ISSUERS;
 use crate::console::pages::{self, forbidden};
 use crate::console::request::ConsoleRequest;
 use crate::console::session::{ActiveSession, blocking};
@@ -52,6 +53,20 @@ pub const ACTIONS: &[ActionRow] = &[
             done(format!("The credits were granted by entry {} of the ledger.", word(answer, "entry")))
         },
         form: Some(|request, id| grant_form(id, request.field("id"))),
+    },
+    ActionRow {
+        path: "/console/accounts/{id}/invoice",
+        roles: ISSUERS,
+        build: |request, id| {
+            let mut body = fields(request, &["from", "to"]);
+            if let Some(members) = body.as_object_mut() {
+                members.insert("account".to_owned(), id.into());
+            }
+            call(Method::POST, "/admin/invoices".into(), body)
+        },
+        page: |_, id| format!("{}/invoice", account_path(id)),
+        show: |answer| done(format!("The invoice {} was issued.", word(answer, "number"))),
+        form: None,
     },
     ActionRow {
         path: "/console/keys/{id}/revoke",

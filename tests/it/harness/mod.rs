@@ -3,6 +3,7 @@
 pub mod batch_jobs;
 pub mod browser;
 pub mod gateway;
+pub mod openid_provider;
 pub mod process;
 
 pub use gateway::Bench;

@@ -1,51 +1,10 @@
-//! Invoice of an account: page for the screen and for print, and CSV.
+//! Invoice of an account: page for the screen and for print.
 
 use super::{encode, number, text};
 use crate::block::{Block, Cell, Field, FieldKind, Form, NoticeKind, Table};
-use crate::csv::{CsvColumn, CsvStyle, CsvTable};
 use crate::format::quantity;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
-
-/// Columns of the CSV, with the unit of each figure in its name.
-const COLUMNS: &[CsvColumn] = &[
-    ("row", false),
-    ("invoice", false),
-    ("account", false),
-    ("period_start", false),
-    ("period_end", false),
-    ("model", false),
-    ("location", false),
-    ("key", false),
-    ("key_name", false),
-    ("requests", true),
-    ("requests_not_charged", true),
-    ("input_tokens", true),
-    ("cached_input_tokens", true),
-    ("output_tokens", true),
-    ("images", true),
-    ("audio_seconds", true),
-    ("input_eur_per_million_tokens", true),
-    ("cached_input_eur_per_million_tokens", true),
-    ("output_eur_per_million_tokens", true),
-    ("eur_per_image", true),
-    ("eur_per_minute", true),
-    ("eur_per_kwh", true),
-    ("energy_kwh", true),
-    ("failed_energy_kwh", true),
-    ("carbon_location_g_co2e", true),
-    ("carbon_location_low_g_co2e", true),
-    ("carbon_location_high_g_co2e", true),
-    ("carbon_market_g_co2e", true),
-    ("embodied_g_co2e", true),
-    ("water_liters", true),
-    ("credits", true),
-    ("charged_kwh", true),
-    ("net_eur", true),
-    ("vat_percent", true),
-    ("vat_eur", true),
-    ("total_eur", true),
-];
 
 /// Form that selects the period of the page at `path`.
 #[must_use]
@@ -57,13 +16,45 @@ pub fn invoice_form(path: &str, from: &str, to: &str) -> Form {
     form
 }
 
+/// Form that issues the invoice of the period on the page at `path`.
+#[must_use]
+pub fn issue_form(path: &str, from: &str, to: &str) -> Form {
+    let mut form = Form::new(path, "Issue this invoice", "Issue with the next number")
+        .with(Field::hidden("from", from))
+        .with(Field::hidden("to", to));
+    form.is_final = true;
+    form
+}
+
+/// Issued invoices, with links to their periods on the page at `path`.
+#[must_use]
+pub fn issued_table(issued: &Value, path: &str) -> Table {
+    let row = |record: &Value| {
+        let (from, to) = (text(record, "from"), text(record, "to"));
+        let link = format!("{path}?from={}&to={}", encode(&from), encode(&to));
+        vec![
+            Cell::link(text(record, "number"), link),
+            Cell::text(from),
+            Cell::text(to),
+            Cell::text(text(record, "issued")),
+            Cell::number(text(record, "total_eur")),
+        ]
+    };
+    Table {
+        title: "Issued invoices".to_owned(),
+        headings: vec!["Number", "First day", "Last day", "Issued", "Total, EUR"],
+        rows: list(issued, "data").iter().map(row).collect(),
+        empty: "No invoice was issued yet.",
+        next: None,
+    }
+}
+
 /// Invoice with links to the downloads next to the page at `path`.
 #[must_use]
 pub fn invoice_blocks(invoice: &Value, key_names: &BTreeMap<String, String>, path: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     if invoice.get("is_draft") != Some(&Value::Bool(false)) {
-        let text =
-            "Draft: an invoice needs a seller in the configuration and a period that has ended.".to_owned();
+        let text = "Draft without a number: an invoice is issued after the end of its period.".to_owned();
         blocks.push(Block::Notice(NoticeKind::Warning, text));
     }
     blocks.push(Block::Columns(vec![
@@ -102,7 +93,7 @@ fn texts(value: &Value, name: &str) -> Vec<String> {
     items.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
+pub(super) fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
     value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
@@ -115,9 +106,14 @@ fn party(party: Option<&Value>) -> Vec<String> {
     lines
 }
 
+/// Number of an invoice; a dash if it is a draft.
+fn number_of(invoice: &Value) -> &str {
+    invoice.get("number").and_then(Value::as_str).unwrap_or("–")
+}
+
 fn facts(invoice: &Value) -> Vec<String> {
     vec![
-        format!("Number {}", text(invoice, "number")),
+        format!("Number {}", number_of(invoice)),
         format!("Account {}", text(invoice, "account")),
         format!("Period {} to {}", text(invoice, "from"), text(invoice, "to")),
         format!("Created {}", text(invoice, "created")),
@@ -274,67 +270,17 @@ fn footprint_table(invoice: &Value) -> Table {
     }
 }
 
-/// CSV with rows of the kinds `line`, `key`, `day`, `location` and `total`. The rows of each kind add up to the total.
-#[must_use]
-pub fn invoice_csv(invoice: &Value, key_names: &BTreeMap<String, String>, style: CsvStyle) -> String {
-    let mut table = CsvTable::new(style, COLUMNS.to_vec());
-    let period = (start_of(&text(invoice, "from")), end_of(&text(invoice, "to")));
-    let mut add = |kind: &str, row: &Value| {
-        let mut row = row.clone();
-        let Some(members) = row.as_object_mut() else { return };
-        let day = members.get("day").and_then(Value::as_str).map(str::to_owned);
-        let (start, end) = day.map_or_else(|| period.clone(), |day| (start_of(&day), end_of(&day)));
-        let key_name = members.get("key").and_then(Value::as_str).and_then(|id| key_names.get(id)).cloned();
-        let net = members.get("eur").cloned();
-        let added = [
-            ("row", json!(kind)),
-            ("invoice", json!(text(invoice, "number"))),
-            ("account", json!(text(invoice, "account"))),
-            ("period_start", json!(start)),
-            ("period_end", json!(end)),
-            ("key_name", json!(key_name)),
-            ("net_eur", json!(net)),
-        ];
-        members.extend(added.map(|(name, value)| (name.to_owned(), value)));
-        table.add(&row);
-    };
-    for (kind, member) in [("line", "lines"), ("key", "keys"), ("day", "days"), ("location", "locations")] {
-        list(invoice, member).iter().for_each(|row| add(kind, row));
-    }
-    let mut total = invoice.get("total").cloned().unwrap_or_default();
-    if let Some(members) = total.as_object_mut() {
-        // The total is the amount to pay, rounded to cents.
-        members.insert("eur".to_owned(), json!(text(invoice, "net_eur")));
-        for name in ["vat_percent", "vat_eur", "total_eur"] {
-            members.insert(name.to_owned(), json!(text(invoice, name)));
-        }
-    }
-    add("total", &total);
-    table.into_text()
-}
-
-/// First second of a day, RFC 3339.
-fn start_of(day: &str) -> String {
-    format!("{day}T00:00:00Z")
-}
-
-/// First second after a day, RFC 3339.
-fn end_of(day: &str) -> String {
-    penstock_core::calendar::UtcDay::parse(day)
-        .map_or_else(String::new, |day| start_of(&day.next().to_string()))
-}
-
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+pub(super) mod tests {
     use super::*;
+    use serde_json::json;
 
     const ATTACK: &str = "<script>alert(1)</script>";
 
-    fn invoice() -> Value {
+    pub fn invoice() -> Value {
         let row = |name: &str, value: &str| json!({ (name): value, "requests": 2, "eur": "0.125", "energy_kwh": "0.001" });
         json!({
-            "number": "PS-acme-20261101-20261130", "is_draft": false, "account": "acme",
+            "number": "PS-2026-000007", "is_draft": false, "account": "acme",
             "from": "2026-11-01", "to": "2026-11-30",
             "seller": { "name": ATTACK, "address": [ATTACK], "vat_id": "DE1" },
             "customer": { "name": "ACME", "address": [], "vat_id": null },
@@ -342,23 +288,6 @@ mod tests {
             "locations": [row("location", "Paris, France")], "total": row("kind", "total"),
             "net_eur": "0.12", "vat_percent": "19", "vat_eur": "0.02", "total_eur": "0.14", "notes": [ATTACK],
         })
-    }
-
-    #[test]
-    fn the_csv_has_every_row_with_its_period_and_the_amount_to_pay() {
-        let names = BTreeMap::from([("k1".to_owned(), "ci".to_owned())]);
-        let text = invoice_csv(&invoice(), &names, CsvStyle::parse(None, Some(",")).unwrap());
-        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(';').collect()).collect();
-        let column = |name: &str| lines[0].iter().position(|known| *known == name).unwrap();
-        let kinds: Vec<&str> = lines.iter().skip(1).map(|line| line[0]).collect();
-        assert_eq!(kinds, ["line", "key", "day", "location", "total"]);
-        assert!(lines.iter().all(|line| line.len() == COLUMNS.len()), "{text}");
-        assert_eq!(lines[1][column("period_start")], "2026-11-01T00:00:00Z");
-        assert_eq!(lines[1][column("period_end")], "2026-12-01T00:00:00Z");
-        assert_eq!(lines[2][column("key_name")], "ci");
-        assert_eq!(lines[3][column("period_start")], "2026-11-30T00:00:00Z");
-        assert_eq!(lines[4][column("net_eur")], "0,125");
-        assert_eq!((lines[5][column("net_eur")], lines[5][column("total_eur")]), ("0,12", "0,14"));
     }
 
     #[test]
@@ -370,12 +299,11 @@ mod tests {
             nav: Vec::new(),
             user: None,
             live: None,
+            opens: None,
             blocks,
         };
         let html = page.to_html();
-        for expected in
-            ["ACME", "VAT id DE1", "Paris, France", "0.14", "VAT, 19 %", "PS-acme-20261101-20261130"]
-        {
+        for expected in ["ACME", "VAT id DE1", "Paris, France", "0.14", "VAT, 19 %", "PS-2026-000007"] {
             assert!(html.contains(expected), "{expected} in {html}");
         }
         assert!(!html.contains(ATTACK) && !html.contains("Draft"));

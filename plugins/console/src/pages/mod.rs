@@ -4,6 +4,7 @@ mod accounts;
 mod dashboard;
 mod forms;
 mod invoice;
+mod invoice_csv;
 mod lists;
 mod overview;
 mod providers;
@@ -17,7 +18,8 @@ pub use dashboard::{
 pub use forms::{
     account_form, check_form, grant_form, invitation_form, key_form, reload_form, sign_in_form, user_form,
 };
-pub use invoice::{invoice_blocks, invoice_csv, invoice_form};
+pub use invoice::{invoice_blocks, invoice_form, issue_form, issued_table};
+pub use invoice_csv::invoice_csv;
 pub use lists::{audit_blocks, batches_blocks, change_table, files_blocks, users_blocks};
 pub use overview::overview_blocks;
 pub use providers::provider_blocks;

@@ -3,6 +3,7 @@
 
 mod copies;
 mod guards;
+mod invoices;
 mod scans;
 #[path = "../support/server.rs"]
 mod server;

@@ -1,0 +1,18 @@
+//! Values of claims that name roles, accounts and persons.
+
+use serde_json::Value;
+
+/// Maximum number of texts that are read from a claim.
+pub const MAX_CLAIM_TEXTS: usize = 1_000;
+
+/// Texts of a claim: its text, or the texts of its list. A path such as `realm_access.roles` names a member of an
+/// object, unless a claim has the whole path as its name.
+#[must_use]
+pub fn claim_texts<'v>(claims: &'v Value, path: &str) -> Vec<&'v str> {
+    let nested = || path.split('.').try_fold(claims, |value, name| value.get(name));
+    match claims.get(path).or_else(nested) {
+        Some(Value::String(text)) => vec![text],
+        Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).take(MAX_CLAIM_TEXTS).collect(),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,59 @@
+//! Failures of a sign-in, in sentences for the person. None contains a value of the provider.
+
+use std::fmt;
+
+/// Failure of a sign-in at an OpenID provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenIdError {
+    /// The discovery document is no JSON or lacks an endpoint.
+    Discovery,
+    /// The discovery document names another issuer.
+    DiscoveredIssuer,
+    /// An endpoint is no `https` URL.
+    Endpoint,
+    /// The key set is no JSON.
+    Keys,
+    /// The answer of the token endpoint has no ID token.
+    TokenAnswer,
+    /// The code was used before, has expired, or belongs to another request.
+    Code,
+    /// The ID token is no signed token of a supported algorithm.
+    Token,
+    /// No key of the provider has the token's key id.
+    UnknownKey,
+    /// The signature does not match.
+    Signature,
+    /// The token is of another issuer.
+    Issuer,
+    /// The token is for another client.
+    Audience,
+    /// The token has expired, or is not valid yet.
+    Time,
+    /// The token belongs to another request.
+    Nonce,
+    /// The token has no usable `sub`.
+    Subject,
+}
+
+impl fmt::Display for OpenIdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Discovery => "The OpenID provider's configuration cannot be read.",
+            Self::DiscoveredIssuer => "The OpenID provider's configuration is of another issuer.",
+            Self::Endpoint => "The OpenID provider's configuration has an endpoint without https.",
+            Self::Keys => "The OpenID provider's keys cannot be read.",
+            Self::TokenAnswer => "The OpenID provider's answer has no ID token.",
+            Self::Code => "The OpenID provider does not accept the code: it was used before or has expired.",
+            Self::Token => "The ID token is not signed in a supported form.",
+            Self::UnknownKey => "The ID token is signed with an unknown key.",
+            Self::Signature => "The signature of the ID token does not match.",
+            Self::Issuer => "The ID token is of another issuer.",
+            Self::Audience => "The ID token is for another application.",
+            Self::Time => "The ID token has expired, or the clocks differ.",
+            Self::Nonce => "The ID token belongs to another sign-in.",
+            Self::Subject => "The ID token names no person.",
+        })
+    }
+}
+
+impl std::error::Error for OpenIdError {}

@@ -1,0 +1,44 @@
+//! Keys of a provider (RFC 7517), as `ring` verifies with them.
+
+use crate::error::OpenIdError;
+use crate::signature::PublicKey;
+use serde_json::Value;
+
+/// Maximum number of keys that are read.
+const MAX_KEYS: usize = 64;
+/// Maximum length of a key id, in bytes.
+const MAX_KEY_ID_BYTES: usize = 255;
+
+/// Keys that verify the tokens of a provider.
+#[derive(Clone, Debug, Default)]
+pub struct KeySet(Vec<(Option<String>, PublicKey)>);
+
+impl KeySet {
+    /// Parses a key set. Keys of other kinds and uses are left out.
+    ///
+    /// # Errors
+    /// Returns an error if the text is no key set.
+    pub fn parse(text: &[u8]) -> Result<Self, OpenIdError> {
+        let document: Value = serde_json::from_slice(text).map_err(|_| OpenIdError::Keys)?;
+        let keys = document.get("keys").and_then(Value::as_array).ok_or(OpenIdError::Keys)?;
+        let read = |key: &Value| {
+            let text = |name: &str| key.get(name).and_then(Value::as_str);
+            let signs = text("use").is_none_or(|of| of == "sig");
+            let id = text("kid").map(str::to_owned).filter(|id| id.len() <= MAX_KEY_ID_BYTES);
+            PublicKey::parse(key).filter(|_| signs).map(|key| (id, key))
+        };
+        Ok(Self(keys.iter().filter_map(read).take(MAX_KEYS).collect()))
+    }
+
+    /// Keys that may have signed a token with this key id: those of the id, or all if the token has none.
+    pub(crate) fn candidates<'k>(&'k self, key_id: Option<&'k str>) -> impl Iterator<Item = &'k PublicKey> {
+        let fits = move |id: &Option<String>| key_id.is_none() || id.as_deref() == key_id;
+        self.0.iter().filter(move |(id, _)| fits(id)).map(|(_, key)| key)
+    }
+
+    /// Returns true if a key of this id is known; `None` is any key.
+    #[must_use]
+    pub fn has(&self, key_id: Option<&str>) -> bool {
+        self.candidates(key_id).next().is_some()
+    }
+}

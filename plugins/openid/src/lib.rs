@@ -1,0 +1,24 @@
+//! OpenID Connect as values: the provider's discovery document and keys, the URL to sign in at, the request for a token,
+//! and the verification of the ID token. The caller sends the requests and knows the time.
+//!
+//! - `ProviderMetadata` and `KeySet` parse what a provider publishes; both bound what they keep.
+//! - [`AuthorizationRequest`] is the authorization code flow with PKCE (S256), state and nonce.
+//! - [`verify_id_token`] accepts asymmetric signatures only (RS, PS, ES, EdDSA), verified by `ring`.
+//! - [`claim_texts`] reads roles, accounts and names from the claims.
+
+mod authorization;
+mod claims;
+mod discovery;
+mod error;
+mod id_token;
+mod key_set;
+mod signature;
+#[cfg(test)]
+mod tests;
+
+pub use authorization::{AuthorizationRequest, ClientSecretMethod, TokenRequest, code_challenge};
+pub use claims::{MAX_CLAIM_TEXTS, claim_texts};
+pub use discovery::{ProviderMetadata, discovery_url};
+pub use error::OpenIdError;
+pub use id_token::{ExpectedToken, IdToken, key_id, verify_id_token};
+pub use key_set::KeySet;

@@ -1,0 +1,133 @@
+//! Issued invoices on every engine: numbers without gaps, one invoice for a day, documents that do not change.
+
+use super::each_engine;
+use penstock_storage::Store;
+use penstock_storage::audit::{AuditLog, AuditedChange};
+use penstock_storage::invoices::{InvoiceRecord, InvoiceStore, IssueOutcome};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+fn draft(series: &str, year: u16, account: &str, from: &str, to: &str) -> InvoiceRecord {
+    InvoiceRecord {
+        number: String::new(),
+        series: series.to_owned(),
+        year,
+        sequence: 0,
+        account: account.to_owned(),
+        from: from.to_owned(),
+        to: to.to_owned(),
+        issued: 1,
+        net_eur: "1.00".to_owned(),
+        vat_eur: "0.19".to_owned(),
+        total_eur: "1.19".to_owned(),
+        parts: 0,
+    }
+}
+
+fn issue(store: &Arc<dyn Store>, draft: &InvoiceRecord, document: &[u8]) -> IssueOutcome {
+    let change = |record: &InvoiceRecord| AuditedChange {
+        at: 1,
+        who: "fin".to_owned(),
+        what: "invoice.issue".to_owned(),
+        target: record.number.clone(),
+        change: serde_json::json!({}),
+    };
+    let number = |sequence| format!("PS-{}-{sequence:06}", draft.year);
+    InvoiceStore::new(store.clone()).issue(draft, number, |_| document.to_vec(), change).unwrap()
+}
+
+fn issued(outcome: IssueOutcome) -> InvoiceRecord {
+    match outcome {
+        IssueOutcome::Issued(record) => record,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn numbers_are_consecutive_per_series_and_year_and_documents_stay() {
+    each_engine(|store| {
+        let invoices = InvoiceStore::new(store.clone());
+        let first = issued(issue(store, &draft("s", 2026, "acme", "2026-01-01", "2026-01-31"), b"first"));
+        assert_eq!((&*first.number, first.sequence), ("PS-2026-000001", 1));
+        let second = issued(issue(store, &draft("s", 2026, "other", "2026-01-01", "2026-01-31"), b"second"));
+        assert_eq!(second.sequence, 2);
+        assert_eq!(
+            issued(issue(store, &draft("t", 2026, "acme", "2026-02-01", "2026-02-28"), b"")).sequence,
+            1
+        );
+        assert_eq!(
+            issued(issue(store, &draft("s", 2027, "acme", "2026-03-01", "2026-03-31"), b"")).sequence,
+            1
+        );
+        // The same period again: the same invoice, whatever its figures would be now.
+        let again = issue(store, &draft("s", 2026, "acme", "2026-01-01", "2026-01-31"), b"changed");
+        assert_eq!(again, IssueOutcome::Existing(first.clone()));
+        assert_eq!(invoices.document(&first).unwrap(), b"first");
+        for (from, to) in
+            [("2026-01-31", "2026-01-31"), ("2025-12-01", "2026-01-01"), ("2026-01-01", "2026-01-30")]
+        {
+            let overlapping = issue(store, &draft("s", 2026, "acme", from, to), b"");
+            assert_eq!(overlapping, IssueOutcome::Overlapping(first.clone()), "{from}");
+        }
+        assert_eq!(
+            issued(issue(store, &draft("s", 2026, "acme", "2026-04-01", "2026-04-30"), b"")).sequence,
+            3
+        );
+        assert_eq!(invoices.find("acme", "2026-01-01", "2026-01-31").unwrap(), Some(first.clone()));
+        assert_eq!(invoices.find("acme", "2026-01-01", "2026-01-30").unwrap(), None);
+        assert_eq!(invoices.list(Some("acme")).unwrap().len(), 4);
+        assert_eq!(invoices.list(Some("acm")).unwrap(), []);
+        assert_eq!(invoices.list(None).unwrap().len(), 5);
+        // Every number has its audit entry.
+        let log = AuditLog::new(store.clone());
+        assert_eq!(log.verify().unwrap(), None);
+    });
+}
+
+#[test]
+fn a_large_document_is_kept_whole_and_a_huge_one_takes_no_number() {
+    each_engine(|store| {
+        let mut state = 7_u32;
+        let mut noise = |bytes: usize| -> Vec<u8> {
+            let mut next = || {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 24) as u8
+            };
+            (0..bytes).map(|_| next()).collect()
+        };
+        let document = noise(1_000_000);
+        let record = issued(issue(store, &draft("s", 2026, "a", "2026-01-01", "2026-01-31"), &document));
+        assert!(record.parts > 10);
+        assert_eq!(InvoiceStore::new(store.clone()).document(&record).unwrap(), document);
+        let huge = issue(store, &draft("s", 2026, "b", "2026-01-01", "2026-01-31"), &noise(5_000_000));
+        assert_eq!(huge, IssueOutcome::TooLarge);
+        assert_eq!(issued(issue(store, &draft("s", 2026, "b", "2026-01-01", "2026-01-31"), b"")).sequence, 2);
+    });
+}
+
+#[test]
+fn concurrent_issues_give_each_number_once_and_leave_no_gap() {
+    each_engine(|store| {
+        let outcomes: Vec<IssueOutcome> = std::thread::scope(|scope| {
+            let issue_one = |n: usize| {
+                // Every period is issued by two threads.
+                let account = format!("account-{}", n / 2);
+                scope.spawn(move || {
+                    issue(store, &draft("s", 2026, &account, "2026-01-01", "2026-01-31"), b"x")
+                })
+            };
+            let threads: Vec<_> = (0..12).map(issue_one).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let numbers: Vec<u64> = outcomes
+            .iter()
+            .filter_map(|outcome| match outcome {
+                IssueOutcome::Issued(record) => Some(record.sequence),
+                IssueOutcome::Existing(_) => None,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let distinct: BTreeSet<u64> = numbers.iter().copied().collect();
+        assert_eq!((numbers.len(), distinct), (6, (1..=6).collect()));
+    });
+}

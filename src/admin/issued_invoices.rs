@@ -1,0 +1,194 @@
+//! Admin requests that issue invoices and list them. An issued invoice has the next number of its seller and year, and
+//! never changes: [`super::invoice`] shows the stored document from then on.
+
+use super::accounts;
+use super::input::RequestFields;
+use super::invoice::{self, InvoicePeriod};
+use super::openapi::{answer_schema, list_schema};
+use super::request::{AdminRequest, store_refusal};
+use super::routes::{AdminRoute, RouteHandler};
+use crate::state::AppState;
+use penstock_core::calendar::{UtcDay, UtcMonth, format_rfc3339};
+use penstock_core::{ApiError, ErrorCode, hex};
+use penstock_storage::invoices::{InvoiceRecord, IssueOutcome};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// Query parameters of the list.
+const QUERY: [&str; 1] = ["account"];
+/// Request members that issue an invoice.
+const ISSUE: [&str; 3] = ["account", "from", "to"];
+/// Answer members of a row of the list.
+const ROW: [&str; 8] = ["number", "account", "from", "to", "issued", "net_eur", "vat_eur", "total_eur"];
+/// Time after the end of a period until its last charges are certainly recorded, in seconds.
+const SETTLING_SECONDS: u64 = 3_600;
+/// Hexadecimal digits of a series' id.
+const SERIES_DIGITS: usize = 32;
+
+/// Routes of issued invoices.
+pub const ROUTES: &[AdminRoute] = &[
+    AdminRoute::get(
+        "/admin/invoices",
+        "listInvoices",
+        "Lists the issued invoices of an account, or of all",
+        RouteHandler::Runtime(|app, _, asked| Box::pin(list(app, asked))),
+    )
+    .query(&QUERY)
+    .answers(200, || list_schema(answer_schema(&ROW))),
+    AdminRoute::post(
+        "/admin/invoices",
+        "issueInvoice",
+        "Issues the invoice of an account for a period that has ended, with the next number of the seller and year",
+        RouteHandler::Runtime(|app, _, asked| Box::pin(issue(app, asked))),
+    )
+    .body(&ISSUE, &ISSUE)
+    .answers(200, || answer_schema(&invoice::INVOICE)),
+];
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
+}
+
+async fn list(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
+    let account = asked.query("account", &QUERY)?.map(str::to_owned);
+    let stores = app.stores.clone();
+    blocking(move || {
+        if let Some(account) = &account {
+            accounts::check_account_exists(&stores, account)?;
+        }
+        let mut found = stores.invoices.list(account.as_deref()).map_err(store_refusal)?;
+        found.sort_by(|a, b| (b.issued, b.year, b.sequence).cmp(&(a.issued, a.year, a.sequence)));
+        Ok(json!({ "data": found.iter().map(row_json).collect::<Vec<_>>() }))
+    })
+    .await
+}
+
+fn row_json(record: &InvoiceRecord) -> Value {
+    json!({
+        "number": record.number,
+        "account": record.account,
+        "from": record.from,
+        "to": record.to,
+        "issued": format_rfc3339(record.issued),
+        "net_eur": record.net_eur,
+        "vat_eur": record.vat_eur,
+        "total_eur": record.total_eur,
+    })
+}
+
+async fn issue(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
+    let fields = RequestFields::parse(&asked.body, &ISSUE)?;
+    let required = |name: &'static str, expected: &'static str| {
+        let given = fields.text(name)?.into_option();
+        given.ok_or_else(|| ApiError::invalid(name, expected))
+    };
+    let account = required("account", "account: expected the id of an account")?;
+    let from = required("from", "from: expected the first day of the period, such as 2026-11-01")?;
+    let to = required("to", "to: expected the last day of the period, such as 2026-11-30")?;
+    let period = InvoicePeriod::parse(account, Some(&from), Some(&to), asked.now)?;
+    if !has_settled(period.range.to, asked.now) {
+        let message = "to: expected a day that ended at least an hour ago, so that all charges are recorded";
+        return Err(ApiError::invalid("to", message));
+    }
+    let (app, asked) = (app.clone(), asked.clone());
+    blocking(move || issue_blocking(&app, &period, &asked)).await
+}
+
+fn issue_blocking(app: &AppState, period: &InvoicePeriod, asked: &AdminRequest) -> Result<Value, ApiError> {
+    accounts::check_account_exists(&app.stores, &period.account)?;
+    let (from, to) = (period.range.from.to_string(), period.range.to.to_string());
+    if let Some(stored) = read_issued(app, &period.account, &from, &to)? {
+        return Ok(stored);
+    }
+    let live = app.live();
+    let settings = &live.settings.invoice;
+    let Some(seller) = &settings.seller else {
+        let message = "An invoice needs a seller: write `seller` in [invoice] of the configuration.";
+        return Err(ApiError::with_message(ErrorCode::Conflict, message));
+    };
+    let preview = invoice::preview(app, period, asked.now)?;
+    let year = UtcMonth::from_unix(asked.now).to_string();
+    let year: u16 = year.get(..4).and_then(|year| year.parse().ok()).unwrap_or_default();
+    let text = |name: &str| preview.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let draft = InvoiceRecord {
+        number: String::new(),
+        series: series(seller.vat_id.as_deref().unwrap_or(&seller.name)),
+        year,
+        sequence: 0,
+        account: period.account.clone(),
+        from,
+        to,
+        issued: asked.now,
+        net_eur: text("net_eur"),
+        vat_eur: text("vat_eur"),
+        total_eur: text("total_eur"),
+        parts: 0,
+    };
+    let outcome = app.stores.invoices.issue(
+        &draft,
+        |sequence| format!("{}{year}-{sequence:06}", settings.number_prefix),
+        |record| serde_json::to_vec(&issued_json(&preview, record)).unwrap_or_default(),
+        |record| {
+            let change = json!({ "account": record.account, "from": record.from, "to": record.to });
+            asked.audit_entry("invoice.issue", &record.number, change)
+        },
+    );
+    match outcome.map_err(store_refusal)? {
+        IssueOutcome::Issued(record) | IssueOutcome::Existing(record) => read_document(app, &record),
+        IssueOutcome::Overlapping(other) => {
+            let message = format!(
+                "The invoice {} of this account has days in common with this period: {} to {}.",
+                other.number, other.from, other.to
+            );
+            Err(ApiError::with_message(ErrorCode::Conflict, message).with_param("from"))
+        }
+        IssueOutcome::TooLarge => {
+            let message = "from: expected a shorter period, as this invoice would be too large to be stored";
+            Err(ApiError::invalid("from", message))
+        }
+    }
+}
+
+/// Id of the series of a seller.
+fn series(seller: &str) -> String {
+    let digest = hex::text(Sha256::digest(seller.as_bytes()).iter());
+    digest.chars().take(SERIES_DIGITS).collect()
+}
+
+/// Document of an invoice that is issued: the preview with its number and time.
+fn issued_json(preview: &Value, record: &InvoiceRecord) -> Value {
+    let mut document = preview.clone();
+    if let Some(members) = document.as_object_mut() {
+        let issued = format_rfc3339(record.issued);
+        members.insert("number".to_owned(), record.number.as_str().into());
+        members.insert("is_draft".to_owned(), false.into());
+        members.insert("can_issue".to_owned(), false.into());
+        members.insert("created".to_owned(), issued.as_str().into());
+        members.insert("issued".to_owned(), issued.into());
+    }
+    document
+}
+
+/// Document of the invoice of exactly this period, if it was issued.
+pub(super) fn read_issued(
+    app: &AppState,
+    account: &str,
+    from: &str,
+    to: &str,
+) -> Result<Option<Value>, ApiError> {
+    let found = app.stores.invoices.find(account, from, to).map_err(store_refusal)?;
+    found.map(|record| read_document(app, &record)).transpose()
+}
+
+fn read_document(app: &AppState, record: &InvoiceRecord) -> Result<Value, ApiError> {
+    let document = app.stores.invoices.document(record).map_err(store_refusal)?;
+    serde_json::from_slice(&document).map_err(|_| ApiError::new(ErrorCode::Internal))
+}
+
+/// Returns true if an invoice of this period may be issued at this time.
+pub(super) fn has_settled(last_day: UtcDay, now: u64) -> bool {
+    now >= last_day.next().start().saturating_add(SETTLING_SECONDS)
+}

@@ -1,0 +1,245 @@
+//! Sign-in by OpenID Connect: authorization code flow with PKCE, state and nonce.
+//!
+//! ```text
+//! GET sign-in/openid          cookie of the sign-in in progress, redirect to the provider
+//! GET sign-in/openid/return   code → token endpoint → ID token → user → session, and a page that opens the site
+//! ```
+//! The session's cookie is `SameSite=Strict`, and browsers do not send it along a navigation that another site began. So
+//! the answer to the return is a page of this site that opens the first page itself.
+
+mod fetch;
+mod pending;
+mod person;
+mod provider;
+
+use super::Console;
+use super::answer::{self, ConsoleAnswer};
+use super::request::ConsoleRequest;
+use super::session::{ActiveSession, blocking};
+use super::sign_in::digest_text;
+use crate::config::settings::OpenIdSettings;
+use crate::telemetry::log;
+use parking_lot::Mutex;
+use pending::{PENDING_SECONDS, PendingSignIn};
+use penstock_core::{ApiError, ErrorCode, hex};
+use penstock_openid::AuthorizationRequest;
+use penstock_openid::OpenIdError;
+use person::{OpenIdPerson, SignInContext};
+use provider::{OpenIdProvider, ProviderFailure, SignInRequest};
+use std::sync::Arc;
+use subtle::ConstantTimeEq;
+use tokio::sync::Semaphore;
+
+/// Path of the beginning, below the root of a site.
+pub const START_PATH: &str = "sign-in/openid";
+/// Path to which the provider sends the browser, below the root of a site.
+pub const RETURN_PATH: &str = "sign-in/openid/return";
+/// Maximum number of sign-ins that are checked at the provider at once.
+const CONCURRENT_EXCHANGES: usize = 8;
+/// Maximum length of a code, in bytes.
+const MAX_CODE_BYTES: usize = 4_096;
+
+/// OpenID provider of a site.
+pub struct OpenIdState {
+    provider: Mutex<Option<Arc<OpenIdProvider>>>,
+    permits: Semaphore,
+}
+
+impl Default for OpenIdState {
+    fn default() -> Self {
+        Self { provider: Mutex::default(), permits: Semaphore::new(CONCURRENT_EXCHANGES) }
+    }
+}
+
+impl OpenIdState {
+    /// Provider of the settings; one that was known under others is forgotten.
+    fn provider(&self, settings: &OpenIdSettings) -> Arc<OpenIdProvider> {
+        let mut known = self.provider.lock();
+        match known.as_ref().filter(|provider| provider.is_of(settings)) {
+            Some(provider) => provider.clone(),
+            None => known.insert(Arc::new(OpenIdProvider::new(settings))).clone(),
+        }
+    }
+}
+
+impl Console {
+    /// Settings of the provider, if there is one.
+    pub(super) fn openid_settings(&self) -> Option<OpenIdSettings> {
+        self.app.live().settings.console.openid.clone()
+    }
+
+    fn required_openid(&self) -> Result<OpenIdSettings, ApiError> {
+        self.openid_settings().ok_or_else(|| ApiError::new(ErrorCode::NotFound))
+    }
+
+    /// Begins a sign-in: redirects to the provider.
+    pub(super) async fn openid_start(&self, request: &ConsoleRequest) -> Result<ConsoleAnswer, ApiError> {
+        let settings = self.required_openid()?;
+        let metadata =
+            self.openid.provider(&settings).metadata(self.app.clock.steady_now()).await.map_err(refusal)?;
+        let pending = PendingSignIn {
+            state: random_text(),
+            nonce: random_text(),
+            verifier: random_text(),
+            redirect_uri: format!("{}{}", self.base_url(request, &settings), self.site.path(RETURN_PATH)),
+            created: self.app.clock.unix_seconds(),
+            invitation: request.query("invitation").map(digest_text),
+            previous: request.session_id(),
+        };
+        let url = AuthorizationRequest {
+            client_id: &settings.client_id,
+            redirect_uri: &pending.redirect_uri,
+            scopes: &settings.scopes,
+            state: &pending.state,
+            nonce: &pending.nonce,
+            verifier: &pending.verifier,
+        };
+        let url = url.url(&metadata.authorization_endpoint);
+        let sealed = pending.seal(&self.app.stores.pepper, self.site.root);
+        let sealed = sealed.ok_or_else(|| ApiError::new(ErrorCode::TargetTooLong))?;
+        Ok(answer::redirect(&url).with_cookie(self.pending_cookie(&sealed, PENDING_SECONDS)))
+    }
+
+    /// Ends a sign-in: checks the provider's answer and starts a session.
+    pub(super) async fn openid_return(&self, request: &ConsoleRequest) -> Result<ConsoleAnswer, ApiError> {
+        let settings = self.required_openid()?;
+        let answer = match self.check_return(request, &settings).await {
+            Ok(answer) => answer,
+            Err(refused) => self.sign_in_page(Some(&refused)),
+        };
+        // The answer of a sign-in is accepted once.
+        Ok(answer.with_cookie(self.pending_cookie("", 0)))
+    }
+
+    async fn check_return(
+        &self,
+        request: &ConsoleRequest,
+        settings: &OpenIdSettings,
+    ) -> Result<ConsoleAnswer, ApiError> {
+        let now = self.app.clock.unix_seconds();
+        let pending = request
+            .cookie(&self.pending_name())
+            .and_then(|cookie| PendingSignIn::open(cookie, &self.app.stores.pepper, self.site.root, now));
+        let given = request.query("state").unwrap_or_default();
+        let pending = pending.filter(|known| known.state.as_bytes().ct_eq(given.as_bytes()).into());
+        let pending = pending.ok_or_else(|| {
+            let message =
+                "This sign-in was not begun in this browser, or took more than ten minutes; try again.";
+            ApiError::with_message(ErrorCode::InvalidRequest, message)
+        })?;
+        let host = super::sign_in::client_host(&request.address);
+        self.throttle.attempt("(openid)", &host, self.app.clock.steady_now())?;
+        let person = self.verify_return(request, settings, &pending).await?;
+        let (stores, address) = (self.app.stores.clone(), request.address.clone());
+        let context = SignInContext { address, now, invitation: pending.invitation };
+        let user = blocking(move || person.admit(&stores, &context)).await?;
+        self.check_role(&user)?;
+        self.throttle.succeed("(openid)", &host);
+        let cookie = self.begin_session(request, pending.previous, user, "user.sign_in").await?;
+        Ok(answer::opening(self.site, &settings.name).with_cookie(cookie))
+    }
+
+    /// Person whom the provider names for the code of the query.
+    async fn verify_return(
+        &self,
+        request: &ConsoleRequest,
+        settings: &OpenIdSettings,
+        pending: &PendingSignIn,
+    ) -> Result<OpenIdPerson, ApiError> {
+        let provider = self.openid.provider(settings);
+        let (now, unix) = (self.app.clock.steady_now(), self.app.clock.unix_seconds());
+        let metadata = provider.metadata(now).await.map_err(refusal)?;
+        let issuer = request.query("iss");
+        if issuer.is_some_and(|issuer| issuer != &*settings.issuer)
+            || (issuer.is_none() && metadata.sends_issuer)
+        {
+            return Err(refusal(OpenIdError::Issuer.into()));
+        }
+        if request.query("error").is_some() {
+            let message = "The OpenID provider did not sign you in; try again there.";
+            return Err(ApiError::with_message(ErrorCode::InvalidKey, message));
+        }
+        let code = request.query("code").filter(|code| code.len() <= MAX_CODE_BYTES);
+        let code = code.ok_or_else(|| refusal(OpenIdError::Code.into()))?;
+        let _permit = self.openid.permits.try_acquire().map_err(|_| {
+            ApiError::with_message(ErrorCode::Overloaded, "Too many persons sign in at once; try again.")
+                .retry_after(5)
+        })?;
+        let expected = SignInRequest {
+            redirect_uri: &pending.redirect_uri,
+            verifier: &pending.verifier,
+            nonce: &pending.nonce,
+        };
+        let token = provider.exchange(code, &expected, now, unix).await.map_err(refusal)?;
+        Ok(OpenIdPerson::new(&token, settings))
+    }
+
+    /// Page at the provider that ends its own session too, for a person who signed in there.
+    pub(super) async fn provider_sign_out(
+        &self,
+        request: &ConsoleRequest,
+        active: &ActiveSession,
+    ) -> Option<(String, String)> {
+        let settings = self.openid_settings()?;
+        active.user.identity.as_ref().filter(|identity| identity.issuer == *settings.issuer)?;
+        let metadata = self.openid.provider(&settings).metadata(self.app.clock.steady_now()).await.ok()?;
+        let endpoint = metadata.end_session_endpoint.as_deref()?;
+        let page = format!("{}{}", self.base_url(request, &settings), self.site.path("sign-in"));
+        let encode = |text: &str| penstock_core::percent::encode(text, penstock_core::percent::PATH_SEGMENT);
+        let joiner = if endpoint.contains('?') { '&' } else { '?' };
+        let (client, page) = (encode(&settings.client_id), encode(&page));
+        let url = format!("{endpoint}{joiner}client_id={client}&post_logout_redirect_uri={page}");
+        Some((url, format!("Sign out of {} too", settings.name)))
+    }
+
+    /// Scheme and host under which the browser reaches the site.
+    fn base_url(&self, request: &ConsoleRequest, settings: &OpenIdSettings) -> String {
+        let live = self.app.live();
+        let console = &live.settings.console;
+        let (fixed, has_tls) = if self.is_dashboard() {
+            (&console.public_url, self.app.dashboard_tls().is_some())
+        } else {
+            (&settings.operators_url, false)
+        };
+        match fixed {
+            Some(url) => url.to_string(),
+            None => format!("{}://{}", if has_tls { "https" } else { "http" }, request.host()),
+        }
+    }
+
+    fn pending_name(&self) -> String {
+        format!("{}_openid", self.site.cookie)
+    }
+
+    /// Cookie of a sign-in in progress. The provider's redirect has to carry it, so it is `Lax`.
+    fn pending_cookie(&self, value: &str, seconds: u64) -> String {
+        let (name, path) = (self.pending_name(), self.site.path(START_PATH));
+        let secure = if self.is_secure() { "; Secure" } else { "" };
+        format!("{name}={value}; Path={path}; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}")
+    }
+}
+
+fn random_text() -> String {
+    let mut bytes = [0_u8; 32];
+    rand::fill(&mut bytes);
+    hex::text(bytes.iter())
+}
+
+/// Refusal for a failure of the provider, which the log explains.
+fn refusal(failure: ProviderFailure) -> ApiError {
+    let (code, message, reason) = match failure {
+        ProviderFailure::OpenId(error) => (ErrorCode::InvalidKey, error.to_string(), error.to_string()),
+        ProviderFailure::Fetch(error) => (
+            ErrorCode::Unavailable,
+            "The OpenID provider does not answer as it should; try again shortly.".to_owned(),
+            error.reason().to_owned(),
+        ),
+        ProviderFailure::Status => (
+            ErrorCode::Unavailable,
+            "The OpenID provider answers with an error; try again shortly.".to_owned(),
+            "an error status".to_owned(),
+        ),
+    };
+    log::event(log::warn(), "openid_sign_in_failed", &[("reason", &reason)]);
+    ApiError::with_message(code, message)
+}

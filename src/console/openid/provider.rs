@@ -1,0 +1,205 @@
+//! Discovery document and keys of the OpenID provider, read when they are needed, and the exchange of a code.
+
+use super::fetch::{FetchAnswer, FetchError, ProviderClient};
+use crate::config::settings::OpenIdSettings;
+use penstock_openid::{
+    ExpectedToken, IdToken, KeySet, OpenIdError, ProviderMetadata, TokenRequest, discovery_url, key_id,
+    verify_id_token,
+};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// Time after which the discovery document and the keys are read again.
+const MAX_AGE: Duration = Duration::from_secs(3_600);
+/// Shortest time between two reads of the keys for tokens with an unknown key.
+const KEY_INTERVAL: Duration = Duration::from_secs(10);
+/// Time for which a failure to read is repeated, so that visitors do not wait for each other.
+const FAILURE_AGE: Duration = Duration::from_secs(1);
+
+/// Failure of a sign-in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProviderFailure {
+    /// The provider did not answer as it should.
+    Fetch(FetchError),
+    /// The provider answered with an error status.
+    Status,
+    /// The answer or the token is not acceptable.
+    OpenId(OpenIdError),
+}
+
+impl From<FetchError> for ProviderFailure {
+    fn from(error: FetchError) -> Self {
+        Self::Fetch(error)
+    }
+}
+
+impl From<OpenIdError> for ProviderFailure {
+    fn from(error: OpenIdError) -> Self {
+        Self::OpenId(error)
+    }
+}
+
+/// Provider of one configuration.
+pub struct OpenIdProvider {
+    settings: OpenIdSettings,
+    client: ProviderClient,
+    known: Mutex<ProviderCache>,
+}
+
+/// What was read of a provider.
+#[derive(Default)]
+struct ProviderCache {
+    known: Option<KnownProvider>,
+    failure: Option<(Duration, ProviderFailure)>,
+}
+
+/// Published documents, with the times at which they were read, and the keys because of an unknown key.
+#[derive(Clone)]
+struct KnownProvider {
+    metadata: Arc<ProviderMetadata>,
+    keys: Arc<KeySet>,
+    read: Duration,
+    keys_read: Option<Duration>,
+}
+
+impl OpenIdProvider {
+    /// Creates a provider, of which nothing is read yet.
+    pub fn new(settings: &OpenIdSettings) -> Self {
+        let client = ProviderClient::new(settings);
+        Self { settings: settings.clone(), client, known: Mutex::default() }
+    }
+
+    /// Returns true if the provider is that of these settings.
+    pub fn is_of(&self, settings: &OpenIdSettings) -> bool {
+        self.settings == *settings
+    }
+
+    /// Endpoints, read again after an hour.
+    ///
+    /// # Errors
+    /// Returns the failure to read them, if they were never read.
+    pub async fn metadata(&self, now: Duration) -> Result<Arc<ProviderMetadata>, ProviderFailure> {
+        Ok(self.known(now, None).await?.metadata)
+    }
+
+    /// Documents; the keys are read again if they lack `wanted`. One request at a time reads them, the others wait.
+    async fn known(
+        &self,
+        now: Duration,
+        wanted: Option<Option<&str>>,
+    ) -> Result<KnownProvider, ProviderFailure> {
+        let mut cache = self.known.lock().await;
+        let current = cache.known.clone().filter(|known| now.saturating_sub(known.read) < MAX_AGE);
+        let fresh = match current {
+            None => self.read_again(now, &mut cache).await?,
+            Some(current) => current,
+        };
+        let lacks_key = wanted.is_some_and(|id| !fresh.keys.has(id));
+        let may_read = fresh.keys_read.is_none_or(|read| now.saturating_sub(read) >= KEY_INTERVAL);
+        let fresh = if lacks_key && may_read {
+            let keys = self.read_keys(&fresh.metadata).await?;
+            KnownProvider { keys, keys_read: Some(now), ..fresh }
+        } else {
+            fresh
+        };
+        cache.known = Some(fresh.clone());
+        Ok(fresh)
+    }
+
+    /// Reads everything; what was known before stays in use if that fails.
+    async fn read_again(
+        &self,
+        now: Duration,
+        cache: &mut ProviderCache,
+    ) -> Result<KnownProvider, ProviderFailure> {
+        let recent = cache.failure.filter(|(at, _)| now.saturating_sub(*at) < FAILURE_AGE);
+        let failure = match recent {
+            Some((_, failure)) => failure,
+            None => match self.read(now).await {
+                Ok(read) => {
+                    cache.failure = None;
+                    return Ok(read);
+                }
+                Err(failure) => failure,
+            },
+        };
+        if recent.is_none() {
+            cache.failure = Some((now, failure));
+        }
+        cache.known.clone().ok_or(failure)
+    }
+
+    async fn read(&self, now: Duration) -> Result<KnownProvider, ProviderFailure> {
+        let answer = self.client.get(&discovery_url(&self.settings.issuer)).await?;
+        let metadata = ProviderMetadata::parse(&good_body(answer)?, &self.settings.issuer)?;
+        let keys = self.read_keys(&metadata).await?;
+        Ok(KnownProvider { metadata: Arc::new(metadata), keys, read: now, keys_read: None })
+    }
+
+    async fn read_keys(&self, metadata: &ProviderMetadata) -> Result<Arc<KeySet>, ProviderFailure> {
+        let answer = self.client.get(&metadata.jwks_uri).await?;
+        Ok(Arc::new(KeySet::parse(&good_body(answer)?)?))
+    }
+
+    /// Exchanges a code for an ID token, and verifies it. `now` is the steady time, `unix` the time of day.
+    ///
+    /// # Errors
+    /// Returns the failure of the provider, or the rule that its token breaks.
+    pub async fn exchange(
+        &self,
+        code: &str,
+        request: &SignInRequest<'_>,
+        now: Duration,
+        unix: u64,
+    ) -> Result<IdToken, ProviderFailure> {
+        let metadata = self.metadata(now).await?;
+        let token = TokenRequest {
+            client_id: &self.settings.client_id,
+            client_secret: self.settings.client_secret.as_ref().map(|secret| secret.reveal()),
+            secret_method: metadata.secret_method,
+            code,
+            redirect_uri: request.redirect_uri,
+            verifier: request.verifier,
+        };
+        let authorization = token.authorization();
+        let answer =
+            self.client.post(&metadata.token_endpoint, authorization.as_deref(), &token.body()).await?;
+        let id_token = parse_token_answer(&answer)?;
+        let key = key_id(&id_token)?;
+        let known = self.known(now, Some(key.as_deref())).await?;
+        let expected = ExpectedToken {
+            issuer: &self.settings.issuer,
+            client_id: &self.settings.client_id,
+            nonce: request.nonce,
+            now: unix,
+        };
+        Ok(verify_id_token(&id_token, &known.keys, &expected)?)
+    }
+}
+
+/// Values of the request that the answer has to match.
+#[derive(Clone, Copy, Debug)]
+pub struct SignInRequest<'a> {
+    /// URL to which the browser returned.
+    pub redirect_uri: &'a str,
+    /// Code verifier.
+    pub verifier: &'a str,
+    /// Nonce.
+    pub nonce: &'a str,
+}
+
+fn good_body(answer: FetchAnswer) -> Result<Vec<u8>, ProviderFailure> {
+    if answer.status == 200 { Ok(answer.body) } else { Err(ProviderFailure::Status) }
+}
+
+fn parse_token_answer(answer: &FetchAnswer) -> Result<String, ProviderFailure> {
+    let document: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let text = |name: &str| document.get(name).and_then(Value::as_str);
+    match (answer.status, text("error")) {
+        (200, _) => Ok(text("id_token").ok_or(OpenIdError::TokenAnswer)?.to_owned()),
+        (400, Some("invalid_grant")) => Err(OpenIdError::Code.into()),
+        _ => Err(ProviderFailure::Status),
+    }
+}
