@@ -3,7 +3,6 @@
 use super::*;
 use crate::billing::rebuild::rebuild_ledger;
 use penstock_ledger::{HashChain, LedgerEntry};
-use penstock_storage::fleet::{Fleet, PoolAmount, SharedFleet, credit_pool};
 
 #[test]
 fn terms_that_were_recorded_twice_are_rebuilt() {
@@ -31,40 +30,4 @@ fn terms_that_were_recorded_twice_are_rebuilt() {
         assert_eq!(ledger.entry_number("terms t").unwrap(), Some(2));
         assert!(report::verify(&ledger).unwrap().is_intact());
     }
-}
-
-#[test]
-fn a_rebuild_without_the_chain_of_another_gateway_is_refused_and_pools_are_filled_anew() {
-    let (dir, store) = (tempfile::tempdir().unwrap(), open_in_memory());
-    let grant = |account: &str, chain: &mut HashChain, text: &mut Vec<u8>| {
-        let kind = EntryKind::Grant {
-            id: account.into(),
-            wallet: Wallet::Credits,
-            amount: 5,
-            note: "".into(),
-            by: "me".into(),
-        };
-        let entry = LedgerEntry { seq: chain.seq + 1, at: 1_795_305_600, account: account.into(), kind };
-        chain.append(&entry, text).unwrap();
-    };
-    for (name, first) in [("2026-11.jsonl", 0), ("2026-11.1.jsonl", 1_u64 << 33)] {
-        let (mut chain, mut text) = (HashChain { seq: first, ..HashChain::default() }, Vec::new());
-        grant(&format!("account-{first}"), &mut chain, &mut text);
-        std::fs::write(dir.path().join(name), text).unwrap();
-    }
-    assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap(), 2);
-    let fleet = SharedFleet::new(store.clone());
-    let member = fleet.join("a").map_err(|error| format!("{error:?}")).unwrap();
-    fleet.open_pools(member.id, None).unwrap();
-    store.apply(SharedFleet::credit(&PoolAmount { pool: credit_pool("account-0"), amount: 70 })).unwrap();
-    assert_eq!(fleet.available(&credit_pool("account-0")), Ok(75));
-    assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap(), 2);
-    let member = fleet.join("b").map_err(|error| format!("{error:?}")).unwrap();
-    fleet.open_pools(member.id, None).unwrap();
-    assert_eq!(fleet.available(&credit_pool("account-0")), Ok(5));
-    std::fs::remove_file(dir.path().join("2026-11.1.jsonl")).unwrap();
-    let refused = rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap_err();
-    assert!(refused.contains("lacks chain 1 of the ledger"), "{refused}");
-    let ledger = LedgerStore::open_read_only(store);
-    assert_eq!(ledger.balance("account-8589934592").unwrap().unwrap().credits, 5, "nothing was removed");
 }
