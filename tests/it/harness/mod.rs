@@ -12,6 +12,7 @@ pub mod h2_provider;
 pub mod process;
 pub mod provider;
 pub mod script;
+pub mod tcp_proxy;
 
 pub use client::{Answer, Client};
 pub use gateway::Bench;
