@@ -122,6 +122,11 @@ pub(super) fn store_refusal(error: StoreError) -> ApiError {
             let message = "The database cannot be reached at the moment; try again shortly.";
             ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
         }
+        StoreError::Stuck => {
+            let message = "The store has not answered in time, so the change may have been made or not: look before \
+                           you try again.";
+            ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
+        }
         error => ApiError::with_message(ErrorCode::Internal, error.to_string()),
     }
 }

@@ -53,6 +53,9 @@ pub fn not_ready(app: &AppState) -> Option<&'static str> {
     if app.is_buried() {
         return Some("other gateways of the fleet took this one for dead; it has to be restarted");
     }
+    if !app.key_cache.is_valid() {
+        return Some("the database has been away for longer than fleet.stale, so no API key is accepted");
+    }
     if app.ledger.state().exhausted {
         return Some("charges cannot be written, and no more may wait");
     }
@@ -61,6 +64,11 @@ pub fn not_ready(app: &AppState) -> Option<&'static str> {
 
 /// Returns a problem that exists although requests are taken, if there is one.
 pub fn degraded(app: &AppState) -> Option<Cow<'static, str>> {
+    if app.fleet_status().is_some_and(|fleet| !fleet.is_current) {
+        return Some(
+            "the database has been away for so long that leased credits are not spent any more".into(),
+        );
+    }
     if matches!(app.stores.store.health(), StoreHealth::Unreachable { .. }) {
         return Some("the database cannot be reached".into());
     }

@@ -234,7 +234,8 @@ impl RunningGateway {
             }
             app.flush_spends();
             app.ledger.close();
-            if !app.is_store_handed_over() {
+            // The next process of the folder replays what could not be written, under the same membership.
+            if !app.is_store_handed_over() && app.ledger.is_written() {
                 app.stores.fleet.leave();
             }
             if let Some(link) = link {

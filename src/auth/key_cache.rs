@@ -189,10 +189,15 @@ impl KeyCache {
         self.valid_until.store(time.map_or(u64::MAX, millis), Ordering::Relaxed);
     }
 
-    /// Checks that changes by other gateways were read lately.
-    fn check_validity(&self) -> Result<(), ApiError> {
+    /// Returns true if changes by other gateways were read lately, so that the keys count as known.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
         let valid_until = self.valid_until.load(Ordering::Relaxed);
-        if valid_until == u64::MAX || self.clock.steady_now().as_millis() <= u128::from(valid_until) {
+        valid_until == u64::MAX || self.clock.steady_now().as_millis() <= u128::from(valid_until)
+    }
+
+    fn check_validity(&self) -> Result<(), ApiError> {
+        if self.is_valid() {
             return Ok(());
         }
         let message = "The gateway cannot reach its database to check API keys; try again shortly.";

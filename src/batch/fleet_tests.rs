@@ -69,7 +69,10 @@ impl LineExecutor for GatedExecutor {
             body: vec![Bytes::from_static(b"{}")],
             end: Some(end),
             usage: Some(TokenUsage::default()),
-            ending: if cancelled { LineEnding::Cancelled } else { LineEnding::Final },
+            retry: None,
+            yielded: false,
+            short: false,
+            cancelled,
         }
     }
 }

@@ -2,9 +2,10 @@
 //! by itself. A process that writes alone does it for all chains at its start; a member of a fleet for the chains of
 //! dead members.
 
+use super::Ledger;
 use super::recovery::{open_reservations, push_voids};
 use super::write_queue::WriteQueue;
-use super::{Ledger, writer};
+use super::writer::{self, WriterStart};
 use crate::time::clock::SteadyClock;
 use penstock_core::entry_number::sequence_of;
 use penstock_storage::StoreError;
@@ -70,7 +71,8 @@ fn void_open(store: Arc<LedgerStore>, clock: SteadyClock) -> Result<u64, String>
     let count = open.len() as u64;
     push_voids(&queue, &open, clock);
     queue.close();
-    let writer = writer::start_writer(store.clone(), tip, Vec::new(), open, queue)?;
+    let start = WriterStart { tip, balances: Vec::new(), open, journaled: None };
+    let writer = writer::start_writer(store.clone(), queue, start)?;
     if writer.join().is_err() || !open_reservations(&store).map_err(to_message)?.is_empty() {
         return Err("The ledger cannot be used: the reservations of a crash cannot be voided.".to_owned());
     }

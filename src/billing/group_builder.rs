@@ -54,6 +54,8 @@ pub(super) struct GroupBuilder {
     pub(super) rollups: usize,
     /// Conditions and counters of the group.
     pub(super) fenced: CommitFences,
+    /// Number of the last action in the journal; 0 for none.
+    pub(super) journal_number: u64,
     pub(super) queued_bytes: u64,
     pub(super) exposed: i64,
 }

@@ -1,10 +1,13 @@
 //! Ledger during an upgrade: the old process stops writing and sends the actions of its remaining exchanges. The new
 //! process, which has the store, records each of them once, and voids reservations that are never ended.
 
+use super::Ledger;
 use super::hold::{Hold, Settlement};
+use super::journal::start::{open_member_journal, start_threads};
+use super::recovery::take_replayed;
 use super::write_op::{AdjustmentError, LedgerAction, TermsText, WriteOp};
 use super::write_queue::{CommittedGroup, DrainedOps};
-use super::{Ledger, writer};
+use super::writer::WriterStart;
 use crate::telemetry::log;
 use crate::upgrade::messages::SentState;
 use penstock_ledger::{EntryKind, HashChain, LedgerEntry, OpenReserves, RequestFootprint, Wallet};
@@ -137,9 +140,7 @@ impl Ledger {
     /// Stops the writer after the current commit; later operations are queued. Blocks.
     pub fn stop_writer(&self) {
         self.queue.set_handing_over(true);
-        if let Some(writer) = self.writer.lock().take() {
-            writer.join().ok();
-        }
+        self.join_threads();
         // The next process reads the replica.
         self.store.sync_replica();
         self.queue.set_handing_over(false);
@@ -155,8 +156,13 @@ impl Ledger {
         let tip = self.store.tip().map_err(to_message)?;
         let balances = self.store.balances().map_err(to_message)?;
         let open = super::recovery::open_reservations(&self.store).map_err(to_message)?;
-        let writer = writer::start_writer(self.store.clone(), tip, balances, open, self.queue.clone())?;
-        *self.writer.lock() = Some(writer);
+        let mut journal = open_member_journal(&self.store, self.leases.as_ref())?;
+        // The writer has committed all that was journaled; its balances in memory include everything.
+        let replayed = take_replayed(journal.as_mut(), &mut open.clone(), tip);
+        let start = WriterStart { tip, balances, open, journaled: None };
+        let threads = start_threads(&self.store, &self.queue, start, journal, replayed)?;
+        *self.journal.write() = threads.journal;
+        *self.threads.lock() = threads.handles;
         Ok(())
     }
 
@@ -198,7 +204,7 @@ impl Ledger {
         };
         let started = std::thread::Builder::new().name("ledger".to_owned()).spawn(forward);
         let thread = started.map_err(|error| format!("The ledger's thread cannot be started: {error}."))?;
-        *self.writer.lock() = Some(thread);
+        self.threads.lock().push(thread);
         Ok(())
     }
 }

@@ -41,8 +41,14 @@ impl Ledger {
                 footprint,
             };
             let account = &balance.name;
-            let action =
-                |act, terms, exposed| LedgerAction { at, account: account.clone(), act, terms, exposed };
+            let action = |act, terms, exposed| LedgerAction {
+                at,
+                account: account.clone(),
+                act,
+                terms,
+                exposed,
+                number: 0,
+            };
             actions.push(action(reserve, None, 0));
             actions.push(action(settle, Some(terms), eur));
         }

@@ -130,6 +130,7 @@ impl Hold {
             act,
             terms,
             exposed,
+            number: 0,
         }
     }
 }

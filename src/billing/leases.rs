@@ -1,7 +1,7 @@
 //! Leases of a fleet member: the part of each prepaid balance that this gateway may spend without the database.
 //!
 //! In a fleet, the balance of an account in memory is what this gateway has leased, see [`crate::fleet`]. A request whose
-//! price is not covered by it draws from the account's pool once, for at most [`DRAW_TIMEOUT`]. From then on the lease is
+//! price is not covered by it draws from the account's pool once, for at most 300 ms. From then on the lease is
 //! filled each second to the spending of `fleet.ahead`, and what is not needed any more returns to the pool.
 //!
 //! ```text
@@ -9,13 +9,12 @@
 //! idle elsewhere       ≤ Σ leases of the other members, until they return or the members are buried
 //! ```
 
+mod draws;
+
+use super::Ledger;
 use super::balance::AccountBalance;
-use super::current_balance::database_away;
-use super::reserve::insufficient_credits;
-use super::{Ledger, ReserveRequest};
 use crate::fleet::FleetMember;
 use parking_lot::Mutex;
-use penstock_core::ApiError;
 use penstock_ledger::Wallet;
 use penstock_storage::StoreError;
 use penstock_storage::fleet::{FleetError, PoolAmount, PoolRequest, credit_pool_name, energy_pool_name};
@@ -24,13 +23,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 
-/// Longest wait of a request for a draw.
-const DRAW_TIMEOUT: Duration = Duration::from_millis(300);
 /// Time for which an empty pool is remembered.
 const EMPTY_POOL_MEMORY: Duration = Duration::from_millis(250);
-/// Multiple of a request's price that its draw asks for.
-const DRAW_REQUESTS: i64 = 16;
+/// Maximum number of draws at a time, each of which blocks a thread while the database does not answer.
+const MAX_DRAWS: usize = 32;
 /// Maximum number of amounts that go back with one beat.
 const MAX_RETURNS: usize = 500;
 /// Part of the spending rate that a second's spending replaces: 1 / 8.
@@ -46,6 +44,8 @@ pub struct Leases {
     returning: Mutex<Vec<PoolAmount>>,
     /// Number of requests that had to draw.
     dry_draws: AtomicU64,
+    /// Permits of the draws for requests.
+    draw_permits: Arc<Semaphore>,
 }
 
 /// Lease of one wallet.
@@ -63,6 +63,8 @@ struct LeaseState {
     total: i64,
     /// True if the outcome of a draw is unknown.
     uncertain: bool,
+    /// Held by the request that draws; the others wait for its result.
+    drawing: Arc<AsyncMutex<()>>,
 }
 
 impl LeaseState {
@@ -133,6 +135,7 @@ impl Leases {
             accounts: Mutex::default(),
             returning: Mutex::default(),
             dry_draws: AtomicU64::new(0),
+            draw_permits: Arc::new(Semaphore::new(MAX_DRAWS)),
         })
     }
 
@@ -150,6 +153,18 @@ impl Leases {
             self.accounts.lock().insert((account.into(), wallet), state);
         }
         Ok(balances.into_iter().collect())
+    }
+
+    /// Returns the folder of the ledger's journal.
+    pub(super) fn journal_folder(&self) -> Option<&std::path::Path> {
+        self.member.journal_folder()
+    }
+
+    /// Notes a charge of the previous process, so that it does not count as spending of this second.
+    pub(super) fn note_spent(&self, account: &Arc<str>, wallet: Wallet, amount: i64) {
+        let mut accounts = self.accounts.lock();
+        let state = accounts.entry((account.clone(), wallet)).or_default();
+        state.spent = state.spent.saturating_add(amount);
     }
 
     /// Draws for a wallet and adds the amount to the balance in memory. Blocks.
@@ -223,6 +238,10 @@ impl Leases {
         state.is_some_and(|state| state.is_known_empty(Instant::now()))
     }
 
+    fn drawing(&self, account: &Arc<str>, wallet: Wallet) -> Arc<AsyncMutex<()>> {
+        self.accounts.lock().entry((account.clone(), wallet)).or_default().drawing.clone()
+    }
+
     /// Returns the amounts that go back to the pools with the next beat. They stay until [`Leases::on_returned`].
     #[must_use]
     pub fn returning(&self) -> Vec<PoolAmount> {
@@ -254,63 +273,6 @@ impl Leases {
 }
 
 impl Ledger {
-    /// Draws for a prepaid request whose highest price the lease does not cover. Returns at once if it is covered, or
-    /// without a fleet.
-    ///
-    /// # Errors
-    /// Returns 503 if this member may not spend its leases any more, or the database does not answer in time.
-    pub async fn fund(self: &Arc<Self>, account: &str, need: ReserveRequest) -> Result<(), ApiError> {
-        let Some(leases) = &self.leases else { return Ok(()) };
-        if !leases.member.is_current(Instant::now()) {
-            return Err(database_away());
-        }
-        let balance = self.account_balance(account);
-        let energy = need.energy.map(|amount| (Wallet::Energy, amount.max(1)));
-        for (wallet, amount) in energy.into_iter().chain([(Wallet::Credits, need.credits)]) {
-            if balance.available(wallet) >= amount {
-                return Ok(());
-            }
-            if leases.is_known_empty(&balance.name, wallet) {
-                continue;
-            }
-            if self.draw_for_request(&balance, wallet, amount).await? {
-                return Ok(());
-            }
-        }
-        let credits = leases.noted_total(&balance.name, Wallet::Credits);
-        let energy = leases.noted_total(&balance.name, Wallet::Energy);
-        // Others hold the rest, and return what they do not need.
-        let held = credits >= need.credits || need.energy.is_some_and(|need| need > 0 && energy >= need);
-        Err(insufficient_credits(need, BalanceRecord { credits, energy }, held))
-    }
-
-    /// Draws in a thread of its own, since the store blocks; returns true if the amount is covered now.
-    async fn draw_for_request(
-        self: &Arc<Self>,
-        balance: &Arc<AccountBalance>,
-        wallet: Wallet,
-        amount: i64,
-    ) -> Result<bool, ApiError> {
-        let (ledger, drawing) = (self.clone(), balance.clone());
-        let work = tokio::task::spawn_blocking(move || {
-            let leases = ledger.leases.as_ref()?;
-            leases.dry_draws.fetch_add(1, Ordering::Relaxed);
-            let missing = amount.saturating_sub(drawing.available(wallet));
-            let wanted = amount.saturating_mul(DRAW_REQUESTS).max(missing);
-            let drawn = leases.draw(&drawing, wallet, wanted, missing).ok()?;
-            if drawn < missing {
-                let total = ledger.store.balance(&drawing.name).ok()?.unwrap_or_default();
-                let total = if wallet == Wallet::Credits { total.credits } else { total.energy };
-                leases.note_total(&drawing.name, wallet, total);
-            }
-            Some(())
-        });
-        match tokio::time::timeout(DRAW_TIMEOUT, work).await {
-            Ok(Ok(Some(()))) => Ok(balance.available(wallet) >= amount),
-            _ => Err(database_away()),
-        }
-    }
-
     /// Fills the leases that are used, and takes back from those that are not; once a second. Blocks.
     pub fn adjust_leases(&self) {
         let Some(leases) = &self.leases else { return };

@@ -25,6 +25,7 @@ pub mod handover;
 mod history;
 mod hold;
 pub mod invoice;
+mod journal;
 mod leases;
 pub mod offline;
 mod pools;
@@ -47,6 +48,7 @@ mod writer;
 pub use fenced_outcomes::{CommitFences, FencedResult, PendingFenced};
 pub use history::PastCharge;
 pub use hold::{Hold, HoldEnd, Settlement};
+pub use journal::JournalSnapshot;
 pub use leases::Leases;
 pub use reserve::ReserveRequest;
 pub use write_op::{AdjustmentError, TermsText};
@@ -55,6 +57,8 @@ use crate::config::settings;
 use crate::telemetry::durability_metrics::DurabilitySnapshot;
 use crate::time::clock::SteadyClock;
 use balance::AccountBalance;
+use handover::ChargeEvent;
+use journal::JournalState;
 use parking_lot::{Mutex, RwLock};
 use penstock_ledger::{EntryKind, Wallet};
 use penstock_storage::ledger::{LedgerStore, RowWrite};
@@ -96,7 +100,12 @@ pub struct Ledger {
     refused_last: AtomicBool,
     /// Leases of a fleet member; `None` for a gateway that is alone.
     leases: Option<Leases>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    /// State of the journal of a fleet member.
+    journal: RwLock<Option<Arc<JournalState>>>,
+    /// Charges of the last process that were replayed from the journal, until the budgets count them.
+    replayed_charges: Mutex<Vec<ChargeEvent>>,
+    /// Threads in the order in which they end.
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Ledger {
@@ -106,6 +115,9 @@ impl Ledger {
         self.backlog_limit.store(settings.backlog as u64, Ordering::Relaxed);
         self.slow.store(u64::try_from(settings.slow.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.queue.set_collect_time(settings.window);
+        if let Some(journal) = &*self.journal.read() {
+            journal.configure(settings.backlog as u64);
+        }
     }
 
     fn account_balance(&self, account: &str) -> Arc<AccountBalance> {
@@ -151,11 +163,47 @@ impl Ledger {
         }
     }
 
-    /// Waits until everything up to `ticket` is on the disk; returns at once while the store fails.
+    /// Waits until everything up to `ticket` is on the disk. While the store fails, it waits for the journal of a fleet
+    /// member, and returns at once without one.
     pub async fn wait_written(&self, ticket: u64) {
-        if !self.is_failing() {
-            tokio::time::timeout(self.slow() * 2, self.queue.written(ticket)).await.ok();
+        let most = self.slow() * 2;
+        if !self.is_failing() && tokio::time::timeout(most, self.queue.written(ticket)).await.is_ok() {
+            return;
         }
+        let journal = self.journal.read().clone().filter(|journal| !journal.is_failing());
+        if let Some(journal) = journal {
+            self.queue.shorten_window();
+            tokio::time::timeout(most, journal.wait_journaled(ticket)).await.ok();
+        }
+    }
+
+    /// Returns the figures of the journal; `None` without a fleet.
+    #[must_use]
+    pub fn journal(&self) -> Option<JournalSnapshot> {
+        self.journal.read().as_ref().map(|journal| journal.snapshot())
+    }
+
+    /// Returns true if the store has every operation.
+    #[must_use]
+    pub fn is_written(&self) -> bool {
+        self.queue.waiting() == 0
+    }
+
+    /// Takes the charges that were replayed at the start, for the counters of budgets.
+    #[must_use]
+    pub fn take_replayed_charges(&self) -> Vec<ChargeEvent> {
+        std::mem::take(&mut *self.replayed_charges.lock())
+    }
+
+    /// Takes the replayed charges from the leases that the last process had.
+    fn charge_replayed(&self, charges: Vec<(Arc<str>, ChargeEvent)>) {
+        for (account, charge) in &charges {
+            self.account_balance(account).release(charge.wallet, 0, charge.amount);
+            if let Some(leases) = &self.leases {
+                leases.note_spent(account, charge.wallet, charge.amount);
+            }
+        }
+        self.replayed_charges.lock().extend(charges.into_iter().map(|(_, charge)| charge));
     }
 
     /// Records reservation ends and additional rows in one commit, in queue order. If the store fails temporarily,
@@ -250,9 +298,12 @@ impl Ledger {
     /// Writes the queue and stops the writer. Blocks.
     pub fn close(&self) {
         self.queue.close();
-        if let Some(writer) = self.writer.lock().take() {
-            writer.join().ok();
-        }
+        self.join_threads();
+    }
+
+    fn join_threads(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        threads.into_iter().for_each(|thread| drop(thread.join()));
     }
 }
 

@@ -3,9 +3,12 @@
 
 use super::abandoned::void_other_chains;
 use super::balance::AccountBalance;
+use super::journal::replay::{OpenedJournal, note_replay, retain_valid};
+use super::journal::start::{open_member_journal, start_threads};
 use super::write_op::{LedgerAction, WriteOp};
 use super::write_queue::WriteQueue;
-use super::{Leases, Ledger, handover, writer};
+use super::writer::WriterStart;
+use super::{Leases, Ledger, handover};
 use crate::config::settings;
 use crate::fleet::FleetMember;
 use crate::telemetry::log;
@@ -93,11 +96,16 @@ impl Ledger {
         });
         let open = open_reservations(&store).map_err(to_message)?;
         let queue = Arc::new(WriteQueue::new(settings.window, tip.map_or(0, |tip| sequence_of(tip.seq))));
-        let theirs = if taken_over { open.clone() } else { OpenReserves::default() };
+        let mut left_open = open.clone();
+        let mut journal = open_member_journal(&store, leases.as_ref())?;
+        let replayed = take_replayed(journal.as_mut(), &mut left_open, tip);
         if !taken_over {
-            push_voids(&queue, &open, clock);
+            push_voids(&queue, &left_open, clock);
         }
-        let writer = writer::start_writer(store.clone(), tip, balances, open, queue.clone())?;
+        let charges = journal.as_ref().map(|opened| note_replay(&opened.state, &replayed));
+        let start = WriterStart { tip, balances, open, journaled: None };
+        let threads = start_threads(&store, &queue, start, journal, replayed)?;
+        let theirs = if taken_over { left_open } else { OpenReserves::default() };
         let ledger = Self {
             store,
             balances: purses,
@@ -108,11 +116,24 @@ impl Ledger {
             slow: AtomicU64::new(0),
             refused_last: AtomicBool::new(false),
             leases,
-            writer: Mutex::new(Some(writer)),
+            journal: RwLock::new(threads.journal),
+            replayed_charges: Mutex::default(),
+            threads: Mutex::new(threads.handles),
         };
         ledger.configure(settings);
+        ledger.charge_replayed(charges.unwrap_or_default());
         Ok((Arc::new(ledger), theirs))
     }
+}
+
+/// Takes the actions of a journal that continue the chain; afterwards `open` has the reservations that they leave open.
+pub(super) fn take_replayed(
+    journal: Option<&mut OpenedJournal>,
+    open: &mut OpenReserves,
+    tip: Option<LedgerTip>,
+) -> Vec<LedgerAction> {
+    let pending = journal.map(|opened| std::mem::take(&mut opened.pending)).unwrap_or_default();
+    retain_valid(pending, open, tip.map_or(0, |tip| tip.seq))
 }
 
 fn balances_in_memory(
@@ -136,7 +157,7 @@ pub(super) fn push_voids(queue: &WriteQueue, open: &OpenReserves, clock: SteadyC
             footprint: RequestFootprint::default(),
         };
         let (at, account) = (clock.unix_seconds(), hold.account.clone());
-        queue.push(WriteOp::Action(LedgerAction { at, account, act, terms: None, exposed: 0 }));
+        queue.push(WriteOp::Action(LedgerAction { at, account, act, terms: None, exposed: 0, number: 0 }));
     }
     if !open.is_empty() {
         let count = open.len().to_string();

@@ -48,6 +48,8 @@ pub(super) struct LedgerAction {
     pub(super) terms: Option<Arc<TermsText>>,
     /// Amount in 1e-8 EUR that is no longer exposed once the action is written.
     pub(super) exposed: i64,
+    /// Number in the journal; 0 without one.
+    pub(super) number: u64,
 }
 
 /// Ends of batch lines, and the rows that are written with them.
@@ -86,7 +88,7 @@ impl WriteOp {
 }
 
 impl LedgerAction {
-    const fn bytes(&self) -> u64 {
+    pub(super) const fn bytes(&self) -> u64 {
         match self.act {
             EntryKind::Settle { .. } => 800,
             _ => 320,

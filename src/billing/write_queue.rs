@@ -1,6 +1,6 @@
 //! Write queue between the requests and the writer thread: a push never waits for the disk.
 
-use super::write_op::WriteOp;
+use super::write_op::{LedgerAction, WriteOp};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ const WAITER_WINDOW: Duration = Duration::from_millis(5);
 
 /// Number of operations that are written at once, however short their wait was: together with those that arrive
 /// during the write, it is the most that a crash loses.
-const GROUP_SIZE: usize = 4_096;
+pub(super) const GROUP_SIZE: usize = 4_096;
 
 /// Number of operations that are taken at a time, to be written with others later: preparing all of them at once
 /// would occupy the request threads' processors for milliseconds.
@@ -69,6 +69,8 @@ enum WriteHealth {
 pub(super) struct WriteQueue {
     state: Mutex<QueueState>,
     wake: Condvar,
+    /// Ends the pause of a writer that retries. The thread that takes operations may be another one.
+    pause_end: Condvar,
     written: watch::Sender<u64>,
     /// True if nothing will be written any more.
     is_finished: AtomicBool,
@@ -90,6 +92,7 @@ impl WriteQueue {
         let queue = Self {
             state: Mutex::default(),
             wake: Condvar::new(),
+            pause_end: Condvar::new(),
             written: watch::Sender::new(0),
             is_finished: AtomicBool::new(false),
             window_us: AtomicU64::new(0),
@@ -128,6 +131,13 @@ impl WriteQueue {
             self.wake.notify_one();
         }
         number
+    }
+
+    /// Counts operations that are passed to the writer without the queue.
+    pub(super) fn add_waiting(&self, actions: &[LedgerAction]) {
+        let bytes = actions.iter().map(LedgerAction::bytes).sum();
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.add_exposed(actions.iter().map(|action| action.exposed).sum());
     }
 
     /// Takes the next operations, at most `most`. They are empty if the current group ends without more, or if
@@ -209,7 +219,7 @@ impl WriteQueue {
     pub(super) fn pause(&self, pause: Duration) -> bool {
         let mut state = self.state.lock();
         if !state.closing {
-            self.wake.wait_for(&mut state, pause);
+            self.pause_end.wait_for(&mut state, pause);
         }
         !state.closing
     }
@@ -217,6 +227,7 @@ impl WriteQueue {
     pub(super) fn close(&self) {
         self.state.lock().closing = true;
         self.wake.notify_all();
+        self.pause_end.notify_all();
     }
 
     /// Makes the writer stop after the current group, or allows another to start.

@@ -6,6 +6,7 @@
 mod commit;
 mod fenced;
 mod redraft;
+mod source;
 
 use super::entry_effects::{balance_change, changed_balance, replacement_void};
 use super::group_builder::{DraftedAdjustment, ENTRY_OVERHEAD, GroupBuilder, SMALL_BLOCKS};
@@ -26,21 +27,32 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+pub(super) use source::JournaledOps;
+
 /// Maximum number of operations per read of the queue.
 const MAX_OPS: usize = 4_096;
+
+/// State of the ledger from which a writer continues.
+pub(super) struct WriterStart {
+    pub(super) tip: Option<LedgerTip>,
+    pub(super) balances: Vec<(String, BalanceRecord)>,
+    pub(super) open: OpenReserves,
+    /// Journal of a fleet member, through which the operations of the queue come.
+    pub(super) journaled: Option<JournaledOps>,
+}
 
 /// Starts the thread.
 pub(super) fn start_writer(
     store: Arc<LedgerStore>,
-    tip: Option<LedgerTip>,
-    balances: Vec<(String, BalanceRecord)>,
-    open: OpenReserves,
     queue: Arc<WriteQueue>,
+    start: WriterStart,
 ) -> Result<JoinHandle<()>, String> {
+    let WriterStart { tip, balances, open, journaled } = start;
     let writer = LedgerWriter {
         chain: chain_end(&store, tip),
         store,
         queue,
+        journaled,
         tip,
         at: tip.map_or(0, |tip| tip.at),
         month: (None, String::new()),
@@ -66,6 +78,8 @@ fn chain_end(store: &LedgerStore, tip: Option<LedgerTip>) -> HashChain {
 struct LedgerWriter {
     store: Arc<LedgerStore>,
     queue: Arc<WriteQueue>,
+    /// Source of the operations instead of the queue, for a member with a journal.
+    journaled: Option<JournaledOps>,
     chain: HashChain,
     /// Tip of the store.
     tip: Option<LedgerTip>,
@@ -91,7 +105,7 @@ impl LedgerWriter {
 
     fn write_groups(&mut self) {
         while let Some(DrainedOps { ops, last, is_complete: whole }) =
-            self.queue.collect(MAX_OPS, self.store.replica_sync_due())
+            source::collect(&self.queue, self.journaled.as_ref(), self.store.replica_sync_due())
         {
             if ops.is_empty() && self.draft.queued_bytes == 0 {
                 // No operation arrived for a while: the replica is synced now.
@@ -128,7 +142,8 @@ impl LedgerWriter {
     }
 
     fn add_action(&mut self, action: LedgerAction) {
-        let LedgerAction { at, account, act, terms, exposed } = action;
+        let LedgerAction { at, account, act, terms, exposed, number } = action;
+        self.draft.journal_number = self.draft.journal_number.max(number);
         if let Some(terms) = &terms {
             self.rollups.learn_terms(&terms.id, &terms.text);
         }

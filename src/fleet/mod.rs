@@ -42,6 +42,8 @@ struct SharedMember {
     id: u32,
     name: String,
     settings: FleetSettings,
+    /// Folder of the journal of this folder's processes.
+    journal: std::path::PathBuf,
     strand: Mutex<Strand>,
     live: Mutex<Arc<[u32]>>,
     observed: Mutex<ObservedPeers>,
@@ -107,6 +109,7 @@ impl FleetMember {
             id: strand.id,
             name,
             settings: settings.clone(),
+            journal: identity.with_extension("journal"),
             strand: Mutex::new(strand),
             live: Mutex::new(Arc::from([strand.id])),
             observed: Mutex::new(ObservedPeers {
@@ -140,6 +143,12 @@ impl FleetMember {
     #[must_use]
     pub fn settings(&self) -> Option<&FleetSettings> {
         self.0.as_ref().map(|member| &member.settings)
+    }
+
+    /// Returns the folder of the ledger's journal; `None` alone.
+    #[must_use]
+    pub fn journal_folder(&self) -> Option<&std::path::Path> {
+        self.0.as_ref().map(|member| member.journal.as_path())
     }
 
     /// Returns the row that exists until this member is buried, which every commit of a member requires; `None` alone.

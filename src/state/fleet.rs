@@ -139,6 +139,7 @@ impl AppState {
     pub fn fleet_status(&self) -> Option<FleetStatus> {
         let (work, now) = (self.fleet_work.as_ref()?, Instant::now());
         let figures = self.stores.fleet.snapshot(now)?;
+        let journal = self.ledger.journal();
         Some(FleetStatus {
             members: figures.members,
             is_current: figures.is_current,
@@ -147,6 +148,9 @@ impl AppState {
             differing: work.differing.lock().len(),
             beat: figures.beat,
             feed_age: now.saturating_duration_since(*work.fed_at.lock()),
+            journal_bytes: journal.map_or(0, |journal| journal.bytes),
+            journal_failing: journal.is_some_and(|journal| journal.is_failing),
+            journal_replayed: journal.map_or(0, |journal| journal.replayed),
         })
     }
 

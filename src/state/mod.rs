@@ -191,6 +191,7 @@ impl AppState {
             predecessors: Mutex::default(),
             admin_in_flight: AtomicUsize::new(0),
         });
+        app.ledger.take_replayed_charges().iter().for_each(|charge| app.apply_remote_charge(charge));
         Ok((app, holds))
     }
 

@@ -21,6 +21,12 @@ pub struct FleetStatus {
     pub beat: Duration,
     /// Time since the changes of keys were last read.
     pub feed_age: Duration,
+    /// Bytes of the ledger's journal.
+    pub journal_bytes: u64,
+    /// True if the last write of the journal failed.
+    pub journal_failing: bool,
+    /// Number of charges that this process has replayed from the journal.
+    pub journal_replayed: u64,
 }
 
 /// Metrics of a fleet.
@@ -37,6 +43,9 @@ struct FleetSeries {
     dry_draws: IntCounter,
     beat: Gauge,
     feed_age: Gauge,
+    journal_bytes: IntGauge,
+    journal_failing: IntGauge,
+    journal_replayed: IntCounter,
 }
 
 impl FleetSeries {
@@ -64,6 +73,18 @@ impl FleetSeries {
                 "penstock_fleet_key_changes_age_seconds",
                 "Time since the changes of API keys were last read.",
             )?,
+            journal_bytes: one(
+                "penstock_fleet_journal_bytes",
+                "Bytes of the journal of charges in the folder of this member, those in the database included.",
+            )?,
+            journal_failing: one(
+                "penstock_fleet_journal_failing",
+                "1 while the journal cannot be written: a crash would lose charges that the database does not have yet.",
+            )?,
+            journal_replayed: count(
+                "penstock_fleet_journal_replayed_total",
+                "Charges that the last process of the folder left in its journal, and this one has written.",
+            )?,
         })
     }
 }
@@ -89,5 +110,8 @@ impl FleetMetrics {
         series.dry_draws.inc_by(status.dry_draws.saturating_sub(series.dry_draws.get()));
         series.beat.set(status.beat.as_secs_f64());
         series.feed_age.set(status.feed_age.as_secs_f64());
+        series.journal_bytes.set(i64::try_from(status.journal_bytes).unwrap_or(i64::MAX));
+        series.journal_failing.set(i64::from(status.journal_failing));
+        series.journal_replayed.inc_by(status.journal_replayed.saturating_sub(series.journal_replayed.get()));
     }
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
-use crate::billing::{Settlement, TermsText};
+use crate::billing::{ReserveRequest, Settlement, TermsText};
 use crate::config::settings::{FleetSettings, LedgerSettings};
 use crate::time::clock::SteadyClock;
 use penstock_core::TokenUsage;

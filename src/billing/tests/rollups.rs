@@ -86,7 +86,14 @@ impl Operations {
         let terms = Arc::new(TermsText { id: terms.into(), text: text.into() });
         for (act, terms) in [(reserve, None), (end, Some(terms))] {
             let (at, account) = (self.at, account.into());
-            ledger.queue.push(WriteOp::Action(LedgerAction { at, account, act, terms, exposed: 0 }));
+            ledger.queue.push(WriteOp::Action(LedgerAction {
+                at,
+                account,
+                act,
+                terms,
+                exposed: 0,
+                number: 0,
+            }));
         }
     }
 

@@ -11,7 +11,7 @@ use crate::telemetry::log;
 use penstock_core::entry_number::sequence_of;
 use penstock_ledger::EntryKind;
 use penstock_storage::StoreError;
-use penstock_storage::ledger::{CommitConflict, LedgerCommit, LedgerTip};
+use penstock_storage::ledger::{CommitConflict, JournalPosition, LedgerCommit, LedgerTip};
 use std::time::Duration;
 
 /// Pause before a retry.
@@ -62,6 +62,9 @@ impl LedgerWriter {
                 if moved {
                     self.tip = Some(group.new_tip);
                     self.rollups.mark_written();
+                    if let (Some(journaled), Some(position)) = (&self.journaled, group.journal) {
+                        journaled.state.set_committed(position.number);
+                    }
                 }
             }
             self.queue.on_committed(&CommittedGroup {
@@ -86,6 +89,9 @@ impl LedgerWriter {
             rollups: self.tip.is_none_or(|tip| tip.rollups),
         };
         let (spent, credited) = draft.pool_amounts();
+        let journal = self.journaled.as_ref().filter(|_| draft.journal_number > 0).map(|journaled| {
+            JournalPosition { generation: journaled.state.generation, number: draft.journal_number }
+        });
         let CommitFences { fences, counters } = std::mem::take(&mut draft.fenced);
         LedgerCommit {
             previous_tip: self.tip,
@@ -98,6 +104,7 @@ impl LedgerWriter {
             credited,
             fences,
             counters,
+            journal,
             ..LedgerCommit::default()
         }
     }
@@ -137,7 +144,9 @@ impl LedgerWriter {
                 tries -= 1;
                 std::thread::sleep(RETRY_PAUSE);
                 if tries == 0 {
-                    log::event(log::error(), "ledger_lost", &[("why", &why)]);
+                    let is_journaled = self.journaled.as_ref().is_some_and(|ops| !ops.state.is_failing());
+                    let event = if is_journaled { "ledger_left_in_journal" } else { "ledger_lost" };
+                    log::event(log::error(), event, &[("why", &why)]);
                     return CommitOutcome::Lost;
                 }
             }

@@ -47,6 +47,7 @@ impl LedgerWriter {
             row_bytes: draft.row_bytes,
             queued_bytes: draft.queued_bytes,
             exposed: draft.exposed,
+            journal_number: draft.journal_number,
             fenced: CommitFences { fences: group.fences, counters: group.counters },
             ..GroupBuilder::default()
         };
@@ -72,6 +73,7 @@ impl LedgerWriter {
         self.draft = GroupBuilder {
             queued_bytes: draft.queued_bytes,
             exposed: draft.exposed,
+            journal_number: draft.journal_number,
             ..GroupBuilder::default()
         };
         for line in group.blocks.iter().flat_map(|block| lines(&block.text)) {

@@ -2,10 +2,14 @@
 
 use super::to_sentence;
 use crate::config::settings::{DatabasePassword, StorageEngine, StorageSettings};
+use crate::time::clock::system_time;
 use penstock_storage::{PasswordSource, PostgresOptions, StoreSharing};
 
 /// Folder of the lock and the identity of the process that uses a database.
 const DATABASE_FOLDER: &str = "database";
+
+/// Difference from the database's clock in seconds from which a check fails.
+const MAX_CLOCK_DIFFERENCE: u64 = 60;
 
 /// Returns the options of the configured database; `None` for the embedded store.
 #[must_use]
@@ -28,10 +32,42 @@ pub fn database_options(storage: &StorageSettings) -> Option<PostgresOptions> {
 pub fn check_database(storage: &StorageSettings, reach: bool) -> Result<Vec<String>, String> {
     let Some(options) = database_options(storage) else { return Ok(Vec::new()) };
     let warnings = if reach {
-        penstock_storage::check_postgres(&options).map(|report| report.warnings)
+        let report = penstock_storage::check_postgres(&options);
+        let report = report.map_err(|error| to_sentence(&error.to_string()))?;
+        check_clocks(report.unix_seconds, system_time().as_secs())?;
+        report.warnings
     } else {
-        penstock_storage::check_postgres_options(&options).map(|warning| warning.into_iter().collect())
+        let warning = penstock_storage::check_postgres_options(&options);
+        warning.map_err(|error| to_sentence(&error.to_string()))?.into_iter().collect()
     };
-    let warnings = warnings.map_err(|error| to_sentence(&error.to_string()))?;
     Ok(warnings.iter().map(|warning| to_sentence(warning)).collect())
+}
+
+/// Compares the database's clock with that of this machine.
+fn check_clocks(database: i64, own: u64) -> Result<(), String> {
+    let ahead = i128::from(database) - i128::from(own);
+    if ahead.unsigned_abs() < u128::from(MAX_CLOCK_DIFFERENCE) {
+        return Ok(());
+    }
+    let (seconds, direction) = (ahead.unsigned_abs(), if ahead > 0 { "ahead of" } else { "behind" });
+    Err(format!(
+        "The database's clock is {seconds} s {direction} that of this machine: set the clocks with NTP, since budgets, \
+         invoices and expiry depend on them."
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_that_differ_by_a_minute_are_refused() {
+        for same in [1_000, 1_059, 941] {
+            assert_eq!(check_clocks(same, 1_000), Ok(()), "{same}");
+        }
+        for (database, expected) in [(1_060, "60 s ahead of"), (940, "60 s behind"), (i64::MIN, "behind")] {
+            let refused = check_clocks(database, 1_000).err().unwrap_or_default();
+            assert!(refused.contains(expected) && refused.contains("NTP"), "{refused}");
+        }
+    }
 }

@@ -5,6 +5,7 @@ pub mod browser;
 pub mod gateway;
 pub mod openid_provider;
 pub mod process;
+pub mod tcp_proxy;
 
 pub use gateway::Bench;
 pub use penstock_testkit::{

@@ -1,7 +1,7 @@
 //! Commit to the ledger: entries and what is written with them, as one guarded transaction.
 
-use super::key::{block_key, month_key, name_key, tip_key};
-use super::{BalanceRecord, CounterChange, LedgerStore, LedgerTip, compression};
+use super::key::{block_key, journal_key, month_key, name_key, tip_key};
+use super::{BalanceRecord, CounterChange, JournalPosition, LedgerStore, LedgerTip, compression};
 use crate::fleet::{PoolAmount, SharedFleet};
 use crate::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RowSum, StoreError, StoreTable, Transaction};
 
@@ -81,6 +81,8 @@ pub struct LedgerCommit {
     pub fences: Vec<RowFence>,
     /// Further rows written with the commit, in order.
     pub extra_rows: Vec<RowWrite>,
+    /// Position of the writer's journal after the commit. Only a commit with blocks may have one.
+    pub journal: Option<JournalPosition>,
     /// Changes of counters. A commit without blocks may only have some if it changes a row of its fences, which proves that
     /// they are added once.
     pub counters: Vec<CounterChange>,
@@ -151,6 +153,9 @@ impl LedgerStore {
         }
         if !group.blocks.is_empty() {
             batch = batch.put(StoreTable::Meta, tip_key(self.chain), group.new_tip.to_row()?);
+            if let Some(position) = group.journal {
+                batch = batch.put(StoreTable::Meta, journal_key(self.chain), position.to_row());
+            }
         }
         for fence in &group.fences {
             batch = match &fence.value {

@@ -39,6 +39,11 @@ pub(super) fn chain_of_claim(key: &[u8]) -> Result<u32, StoreError> {
     parse_chain(CLAIM_PREFIX, key).ok_or_else(unknown_key)
 }
 
+/// Returns the key of the position of a chain's journal.
+pub(super) fn journal_key(chain: u32) -> Vec<u8> {
+    [b"ledger/journal/", chain.to_string().as_bytes()].concat()
+}
+
 fn parse_chain(prefix: &[u8], key: &[u8]) -> Option<u32> {
     let chain = std::str::from_utf8(key.strip_prefix(prefix)?).ok()?.parse().ok()?;
     (chain < MAX_CHAINS).then_some(chain)

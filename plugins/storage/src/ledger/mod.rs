@@ -12,6 +12,7 @@
 //! ```text
 //! key of a block   `2026-11` | number of its last entry (8 bytes, big-endian)  →  its text, compressed
 //! key of a tip     meta `ledger`, of chain k > 0 meta `ledger#k`              →  [`LedgerTip`]
+//! key of a journal meta `ledger/journal/<k>`              →  [`JournalPosition`]
 //! key of a month   meta `ledger/2026-11`, of chain k > 0 `ledger/2026-11#k`   →  bytes of its file
 //! file of a month  <directory>/2026-11.jsonl, of chain k > 0 `2026-11.k.jsonl` =  its blocks in order
 //! ```
@@ -26,6 +27,8 @@ mod claim;
 mod commit;
 mod compression;
 mod fences;
+pub mod journal;
+mod journal_position;
 mod key;
 mod reading;
 mod record;
@@ -43,6 +46,7 @@ pub use self::claim::ChainClaim;
 pub use self::commit::{AppendOutcome, CommitConflict, EntryBlock, LedgerCommit, RowFence, RowWrite};
 pub use self::compression::decompress;
 pub use self::fences::CounterChange;
+pub use self::journal_position::JournalPosition;
 pub use self::key::parse_file_name;
 pub use self::record::{BalanceRecord, LedgerTip};
 use self::replica::LedgerReplica;

@@ -72,9 +72,9 @@ impl std::fmt::Debug for PostgresStore {
 impl PostgresStore {
     /// Returns an error while the database has been away for so long that calls do not wait for it.
     fn check_reachable(&self) -> Result<(), StoreError> {
-        match self.status.outage() {
+        match self.status.outage_or_stall() {
             Some(outage) if outage >= self.fail_fast_after => {
-                Err(StoreError::Unreachable { what: format!("no connection for {} s", outage.as_secs()) })
+                Err(StoreError::Unreachable { what: format!("no answer for {} s", outage.as_secs()) })
             }
             _ => Ok(()),
         }

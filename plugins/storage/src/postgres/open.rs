@@ -29,6 +29,8 @@ pub struct DatabaseReport {
     pub server: String,
     /// True if the tables exist.
     pub has_tables: bool,
+    /// Time by the server's clock at the end of the check, Unix seconds.
+    pub unix_seconds: i64,
     /// Sentences about settings of the server that endanger acknowledged writes, and about a connection without TLS.
     pub warnings: Vec<String>,
 }
@@ -125,7 +127,10 @@ pub fn check_postgres(options: &PostgresOptions) -> Result<DatabaseReport, Store
                 )));
             }
         }
-        Ok(DatabaseReport { server: schema::setting(&client, "server_version").await?, has_tables, warnings })
+        let server = schema::setting(&client, "server_version").await?;
+        let clock = "select floor(extract(epoch from clock_timestamp()))::bigint";
+        let unix_seconds = client.query_typed_one(clock, &[]).await?.try_get(0)?;
+        Ok(DatabaseReport { server, has_tables, unix_seconds, warnings })
     })
 }
 

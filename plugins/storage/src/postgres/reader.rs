@@ -13,6 +13,8 @@ use crate::StoreError;
 
 /// Time within which a read is tried again.
 const RETRY_TIME: Duration = Duration::from_secs(2);
+/// Timeout of one attempt, its connection included: a network that fails without a reset answers nothing.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum pause before a retry; a random part of it is waited.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
@@ -35,11 +37,7 @@ impl Reader {
     {
         let started = Instant::now();
         loop {
-            let tried = match self.client().await {
-                Ok(client) => read(client).await,
-                Err(error) => Err(error),
-            };
-            match tried {
+            match self.attempt(&mut read).await {
                 Ok(value) => return Ok(value),
                 Err(error @ DatabaseError::Permanent(_)) => return Err(error.into()),
                 Err(error) if started.elapsed() >= RETRY_TIME => return Err(error.into()),
@@ -48,6 +46,24 @@ impl Reader {
                 }
             }
         }
+    }
+
+    /// Runs a read once. A connection that does not answer is replaced by the next attempt.
+    async fn attempt<T, F>(&self, read: &mut impl FnMut(Arc<Client>) -> F) -> Result<T, DatabaseError>
+    where
+        F: Future<Output = Result<T, DatabaseError>>,
+    {
+        let deadline = tokio::time::Instant::now() + ATTEMPT_TIMEOUT;
+        let no_answer = || DatabaseError::Lost("no answer in time".to_owned());
+        let client = tokio::time::timeout_at(deadline, self.client()).await.map_err(|_| no_answer())??;
+        if let Ok(answer) = tokio::time::timeout_at(deadline, read(Arc::clone(&client))).await {
+            return answer;
+        }
+        let mut current = self.client.lock().await;
+        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &client)) {
+            *current = None;
+        }
+        Err(no_answer())
     }
 
     async fn client(&self) -> Result<Arc<Client>, DatabaseError> {

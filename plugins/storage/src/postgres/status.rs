@@ -60,6 +60,11 @@ impl DatabaseStatus {
         self.since(&self.lost_since)
     }
 
+    /// Returns the length of the current outage, or the time for which the current group has waited for an answer.
+    pub(super) fn outage_or_stall(&self) -> Option<Duration> {
+        self.outage().max(self.since(&self.busy_since))
+    }
+
     fn since(&self, start: &AtomicU64) -> Option<Duration> {
         match start.load(Ordering::Acquire) {
             0 => None,

@@ -30,6 +30,8 @@ const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
 const RETRY_TIME: Duration = Duration::from_secs(5);
 /// Timeout of one attempt, longer than the server's limits for a transaction whose connection was lost.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(12);
+/// Timeout of a heartbeat, its connection included.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum pause before a retry; a random part of it is waited.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
@@ -104,7 +106,7 @@ impl GroupWriter {
         }
         let runtime = self.runtime.clone();
         let beaten = runtime.block_on(async {
-            let beating = tokio::time::timeout(ATTEMPT_TIMEOUT, self.beat());
+            let beating = tokio::time::timeout(HEARTBEAT_TIMEOUT, self.beat());
             beating.await.unwrap_or_else(|_| Err(no_answer()))
         });
         self.note(beaten.as_ref().err());
@@ -187,9 +189,7 @@ impl GroupWriter {
             return Err(self.fence().await);
         }
         self.ensure_connected().await?;
-        if let Some((number, results)) = self.unanswered.take()
-            && number == self.seq
-        {
+        if let Some((_, results)) = self.unanswered.take_if(|(number, _)| *number == self.seq) {
             return Ok(results);
         }
         let client = self.client.as_ref().ok_or_else(not_connected)?;
@@ -204,9 +204,12 @@ impl GroupWriter {
             .execute_typed(&claim, &[(&self.strand.token, Type::TEXT), (&self.seq, Type::INT8)])
             .await?;
         if claimed != 1 {
-            // The next attempt reads the number again, on a new connection, or finds that the strand is dead.
+            // The next attempt reads the number again, on a new connection, or finds that the strand is dead. A commit
+            // whose answer was lost may have been applied only now: it held the row until then.
             return Err(DatabaseError::Conflict);
         }
+        // The row is locked: an unanswered commit was not applied, and never will be.
+        self.unanswered = None;
         let stored = read_rows(client, &self.names, group).await?;
         let (results, writes) = evaluate_group(group.iter().copied(), |key| match stored.get(key) {
             Some(row) => row.clone().transpose(),

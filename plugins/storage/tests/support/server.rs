@@ -83,6 +83,24 @@ impl PostgresServer {
         PostgresOptions { schema: format!("penstock_{number}"), ..PostgresOptions::new(url, folder) }
     }
 
+    /// Path of the socket on which the server listens.
+    #[allow(dead_code)]
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join(".s.PGSQL.5432")
+    }
+
+    /// Returns the first column of the only row of a query.
+    #[allow(dead_code)]
+    pub fn query(&self, statement: &str) -> String {
+        let run = Command::new("psql")
+            .args(["-qAt", "-U", "penstock", "-d", "postgres", "-c", statement, "-h"])
+            .arg(&self.dir)
+            .output()
+            .unwrap();
+        assert!(run.status.success());
+        String::from_utf8(run.stdout).unwrap().trim().to_owned()
+    }
+
     /// Runs a statement as an operator would.
     #[allow(dead_code)]
     pub fn execute(&self, statement: &str) {

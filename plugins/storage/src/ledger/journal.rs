@@ -1,0 +1,384 @@
+//! Journal of a fleet member: the operations that its ledger has not committed yet, in two files of its folder.
+//!
+//! ```text
+//! <folder>/0, <folder>/1   header, then records with ascending numbers
+//! frame                    length (4 bytes LE) | CRC32C (4 bytes LE) | bytes
+//! header                   {"v":1,"generation":…,"strand":…,"chain":…}
+//! record                   number (8 bytes LE) | bytes that this module does not parse
+//! ```
+//! Records are appended to one file. Once it is full and every record of the other file is committed, the other one is
+//! emptied and takes its place, so the space is bounded while the database answers. A torn end is cut off.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{StoreError, permissions};
+
+/// Size from which a file gives way to the other one.
+pub const JOURNAL_FILE_BYTES: u64 = 8 * 1024 * 1024;
+/// Maximum bytes of one record: a longer length is damage.
+const MAX_RECORD_BYTES: usize = 1024 * 1024;
+/// Maximum bytes of both files that are read: more than any limit of [`LedgerJournal::append`].
+const MAX_READ_BYTES: u64 = 4 * 1024 * 1024 * 1024;
+const FILE_NAMES: [&str; 2] = ["0", "1"];
+const VERSION: u32 = 1;
+const FRAME_HEAD: usize = 8;
+
+/// Identity of a journal: its number, and the writer that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalId {
+    /// Random number of the journal, which the store knows too.
+    pub generation: u64,
+    /// Strand of the writer.
+    pub strand: u32,
+    /// Chain of the writer.
+    pub chain: u32,
+}
+
+/// Record of a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalRecord {
+    /// Number of the record, ascending.
+    pub number: u64,
+    /// Content.
+    pub bytes: Vec<u8>,
+}
+
+/// Journal that an earlier process left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredJournal {
+    /// Identity of the journal.
+    pub id: JournalId,
+    /// Complete records, by number.
+    pub records: Vec<JournalRecord>,
+    /// Bytes at the end of the files that are no complete record.
+    pub torn_bytes: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    v: u32,
+    generation: u64,
+    strand: u32,
+    chain: u32,
+}
+
+/// One file of a journal.
+#[derive(Debug)]
+struct JournalFile {
+    file: File,
+    bytes: u64,
+    /// Number of the last record; 0 for none.
+    last: u64,
+}
+
+/// Journal that is written.
+#[derive(Debug)]
+pub struct LedgerJournal {
+    id: JournalId,
+    files: [JournalFile; 2],
+    /// Index of the file that is written.
+    active: usize,
+}
+
+impl LedgerJournal {
+    /// Reads the journal of a folder; `None` if there is none.
+    ///
+    /// # Errors
+    /// Returns `Io` if a file cannot be read, `Format` for one of a newer version.
+    pub fn read(folder: &Path) -> Result<Option<StoredJournal>, StoreError> {
+        let mut found: Option<StoredJournal> = None;
+        for name in FILE_NAMES {
+            let Some(read) = read_file(&folder.join(name))? else { continue };
+            match &mut found {
+                None => found = Some(read),
+                Some(first) if first.id == read.id => {
+                    first.records.extend(read.records);
+                    first.torn_bytes += read.torn_bytes;
+                }
+                Some(_) => {
+                    let what = "the two files of the journal belong to different ones".to_owned();
+                    return Err(StoreError::Corrupt { what });
+                }
+            }
+        }
+        if let Some(found) = &mut found {
+            found.records.sort_by_key(|record| record.number);
+        }
+        Ok(found)
+    }
+
+    /// Opens the journal of a folder for appending: continues that of the same identity, and removes any other.
+    ///
+    /// # Errors
+    /// Returns `Io` or `Full` if the files cannot be written.
+    pub fn open(folder: &Path, id: JournalId) -> Result<LedgerJournal, StoreError> {
+        permissions::create_dir(folder).map_err(|error| failed(&error))?;
+        let sync = || File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| failed(&error));
+        if LedgerJournal::read(folder)?.is_none_or(|stored| stored.id != id) {
+            FILE_NAMES.iter().try_for_each(|name| remove_file(&folder.join(name)))?;
+            // Files of two journals are never in one folder.
+            sync()?;
+        }
+        let [first, second] = FILE_NAMES.map(|name| JournalFile::open(&folder.join(name), id));
+        let files = [first?, second?];
+        let active = usize::from(files[1].last > files[0].last);
+        sync()?;
+        Ok(LedgerJournal { id, files, active })
+    }
+
+    /// Moves the files of a journal out of the way, so that an operator can look at them; returns where they are.
+    ///
+    /// # Errors
+    /// Returns `Io` if they cannot be moved.
+    pub fn set_apart(folder: &Path, generation: u64) -> Result<PathBuf, StoreError> {
+        let apart = folder.with_extension(format!("{generation:016x}.unwritten"));
+        fs::rename(folder, &apart).map_err(|error| failed(&error))?;
+        Ok(apart)
+    }
+
+    /// Returns the identity.
+    #[must_use]
+    pub const fn id(&self) -> JournalId {
+        self.id
+    }
+
+    /// Returns the number of the last record of both files; 0 for none.
+    #[must_use]
+    pub fn last_number(&self) -> u64 {
+        self.files.iter().map(|file| file.last).max().unwrap_or(0)
+    }
+
+    /// Returns the bytes of both files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Returns true if [`LedgerJournal::append`] will begin a file, whose records must be readable without the other one.
+    #[must_use]
+    pub fn begins_file(&self, committed: u64) -> bool {
+        let [active, other] = [&self.files[self.active], &self.files[1 - self.active]];
+        active.last == 0 || (active.bytes >= JOURNAL_FILE_BYTES && other.last <= committed)
+    }
+
+    /// Appends records, of which `last` is the number of the last one, and syncs them. `frames` was built with
+    /// [`push_frame`]; `committed` is the number of the last record that the store has, and `limit` the maximum size of
+    /// both files.
+    ///
+    /// # Errors
+    /// Returns `Full` or `Io`; then nothing was appended.
+    pub fn append(&mut self, frames: &[u8], last: u64, committed: u64, limit: u64) -> Result<(), StoreError> {
+        if self.files[self.active].last > 0 && self.begins_file(committed) {
+            let id = self.id;
+            self.files[1 - self.active].clear(id)?;
+            self.active = 1 - self.active;
+        }
+        if self.bytes() + frames.len() as u64 > limit {
+            return Err(StoreError::Full);
+        }
+        self.files[self.active].append(frames, last)
+    }
+}
+
+impl JournalFile {
+    fn open(path: &Path, id: JournalId) -> Result<JournalFile, StoreError> {
+        let stored = read_file(path)?;
+        let file = permissions::open_options().read(true).write(true).create(true).truncate(false).open(path);
+        let mut file = JournalFile { file: file.map_err(|error| failed(&error))?, bytes: 0, last: 0 };
+        let Some(stored) = stored else {
+            file.clear(id)?;
+            return Ok(file);
+        };
+        let length = file.file.metadata().map_err(|error| failed(&error))?.len();
+        file.last = stored.records.last().map_or(0, |record| record.number);
+        file.truncate(length.saturating_sub(stored.torn_bytes))?;
+        Ok(file)
+    }
+
+    /// Removes all records.
+    fn clear(&mut self, id: JournalId) -> Result<(), StoreError> {
+        let JournalId { generation, strand, chain } = id;
+        let header = serde_json::to_vec(&Header { v: VERSION, generation, strand, chain });
+        let mut frame = Vec::new();
+        push_bytes(&header.map_err(|_| StoreError::corrupt("the header of a journal"))?, &mut frame);
+        self.truncate(0)?;
+        self.last = 0;
+        self.append(&frame, 0)
+    }
+
+    fn truncate(&mut self, length: u64) -> Result<(), StoreError> {
+        self.file.set_len(length).map_err(|error| failed(&error))?;
+        self.file.seek(SeekFrom::Start(length)).map_err(|error| failed(&error))?;
+        self.bytes = length;
+        Ok(())
+    }
+
+    fn append(&mut self, frames: &[u8], last: u64) -> Result<(), StoreError> {
+        let written = self.file.write_all(frames).and_then(|()| self.file.sync_data());
+        if let Err(error) = written {
+            // Frames that were written in part would hide later ones.
+            self.truncate(self.bytes)?;
+            return Err(failed(&error));
+        }
+        self.bytes += frames.len() as u64;
+        self.last = self.last.max(last);
+        Ok(())
+    }
+}
+
+fn remove_file(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(&error)),
+        _ => Ok(()),
+    }
+}
+
+/// Appends the frame of a record to `out`.
+pub fn push_frame(number: u64, bytes: &[u8], out: &mut Vec<u8>) {
+    push_bytes(&[&number.to_le_bytes(), bytes].concat(), out);
+}
+
+fn push_bytes(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
+    out.extend_from_slice(&crc32c::crc32c(bytes).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Reads one file; `None` if it is missing, or has no header because its process ended before it was written.
+fn read_file(path: &Path) -> Result<Option<StoredJournal>, StoreError> {
+    let mut text = Vec::new();
+    match File::open(path) {
+        Ok(file) => file.take(MAX_READ_BYTES).read_to_end(&mut text).map_err(|error| failed(&error))?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(&error)),
+    };
+    let Some((header, mut rest)) = next_frame(&text) else { return Ok(None) };
+    let Ok(Header { v, generation, strand, chain }) = serde_json::from_slice(header) else {
+        return Err(StoreError::corrupt("the header of a journal"));
+    };
+    if v != VERSION {
+        return Err(StoreError::Format { what: format!("journal version {v}") });
+    }
+    let mut records = Vec::new();
+    while let Some((record, after)) = next_frame(rest) {
+        let Some((number, bytes)) = record.split_first_chunk() else { break };
+        records.push(JournalRecord { number: u64::from_le_bytes(*number), bytes: bytes.to_vec() });
+        rest = after;
+    }
+    Ok(Some(StoredJournal {
+        id: JournalId { generation, strand, chain },
+        records,
+        torn_bytes: rest.len() as u64,
+    }))
+}
+
+/// Splits the first frame off; `None` if it is incomplete or damaged.
+fn next_frame(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (head, rest) = text.split_at_checked(FRAME_HEAD)?;
+    let (length, sum) = head.split_at_checked(4)?;
+    let length = u32::from_le_bytes(length.try_into().ok()?) as usize;
+    let sum = u32::from_le_bytes(sum.try_into().ok()?);
+    let (bytes, rest) = rest.split_at_checked(length).filter(|_| length <= MAX_RECORD_BYTES)?;
+    (crc32c::crc32c(bytes) == sum).then_some((bytes, rest))
+}
+
+fn failed(error: &std::io::Error) -> StoreError {
+    StoreError::io("write the journal of the ledger", error)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::*;
+
+    const ID: JournalId = JournalId { generation: 7, strand: 3, chain: 1 };
+
+    fn append(
+        journal: &mut LedgerJournal,
+        numbers: std::ops::RangeInclusive<u64>,
+        size: usize,
+        committed: u64,
+    ) {
+        let mut frames = Vec::new();
+        let last = *numbers.end();
+        numbers.for_each(|number| push_frame(number, &vec![b'x'; size], &mut frames));
+        journal.append(&frames, last, committed, u64::MAX).unwrap();
+    }
+
+    fn numbers(folder: &Path) -> Vec<u64> {
+        LedgerJournal::read(folder).unwrap().unwrap().records.iter().map(|record| record.number).collect()
+    }
+
+    #[test]
+    fn records_are_read_back_whatever_the_length_of_the_torn_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("journal");
+        assert_eq!(LedgerJournal::read(&folder).unwrap(), None);
+        let mut journal = LedgerJournal::open(&folder, ID).unwrap();
+        append(&mut journal, 1..=3, 40, 0);
+        let whole = fs::read(folder.join("0")).unwrap();
+        let header = whole.len() - 3 * (FRAME_HEAD + 8 + 40);
+        for length in 0..=whole.len() {
+            fs::write(folder.join("0"), &whole[..length]).unwrap();
+            let records = length.saturating_sub(header) / (FRAME_HEAD + 8 + 40);
+            let expected: Vec<u64> = (1..=records as u64).collect();
+            assert_eq!(numbers(&folder), expected, "{length}");
+            let mut again = LedgerJournal::open(&folder, ID).unwrap();
+            assert_eq!(again.last_number(), records as u64);
+            append(&mut again, 9..=9, 10, 0);
+            assert_eq!(numbers(&folder), [expected, vec![9]].concat(), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_ends_the_records() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = LedgerJournal::open(dir.path(), ID).unwrap();
+        append(&mut journal, 1..=2, 20, 0);
+        let whole = fs::read(dir.path().join("0")).unwrap();
+        for at in whole.len() - (FRAME_HEAD + 28)..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            fs::write(dir.path().join("0"), &damaged).unwrap();
+            assert_eq!(numbers(dir.path()), [1], "{at}");
+        }
+    }
+
+    #[test]
+    fn the_files_take_turns_once_the_other_one_is_committed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = LedgerJournal::open(dir.path(), ID).unwrap();
+        let size = 1024 * 1024 - 8;
+        append(&mut journal, 1..=8, size, 0);
+        append(&mut journal, 9..=10, size, 0);
+        assert_eq!(numbers(dir.path()), (1..=10).collect::<Vec<_>>(), "the second file has had none");
+        append(&mut journal, 11..=18, size, 0);
+        append(&mut journal, 19..=19, size, 7);
+        assert_eq!(numbers(dir.path()), (1..=19).collect::<Vec<_>>(), "8 is not committed");
+        append(&mut journal, 20..=20, size, 8);
+        assert_eq!(numbers(dir.path()), (9..=20).collect::<Vec<_>>());
+        assert!(LedgerJournal::open(dir.path(), ID).unwrap().last_number() == 20);
+        let frames = vec![0; 100];
+        let bytes = journal.bytes();
+        assert_eq!(journal.append(&frames, 21, 8, bytes + 99), Err(StoreError::Full));
+        assert_eq!(journal.bytes(), bytes);
+    }
+
+    #[test]
+    fn a_journal_of_another_writer_is_not_continued() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("journal");
+        let mut journal = LedgerJournal::open(&folder, ID).unwrap();
+        append(&mut journal, 1..=2, 20, 0);
+        let apart = LedgerJournal::set_apart(&folder, ID.generation).unwrap();
+        assert_eq!(numbers(&apart), [1, 2]);
+        assert_eq!(LedgerJournal::read(&folder).unwrap(), None);
+        drop(LedgerJournal::open(&folder, JournalId { generation: 8, ..ID }).unwrap());
+        assert_eq!(LedgerJournal::open(&folder, ID).unwrap().last_number(), 0);
+        assert_eq!(LedgerJournal::read(&folder).unwrap().unwrap().id, ID);
+    }
+}

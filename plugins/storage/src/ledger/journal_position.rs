@@ -1,0 +1,56 @@
+//! Position of a journal in the store: the last record that the ledger contains. It changes in the transactions that
+//! commit the records, so a record is replayed if and only if it is not in the ledger.
+//!
+//! ```text
+//! meta `ledger/journal/<k>`  →  generation (8 bytes LE) | number (8 bytes LE)
+//! ```
+
+use super::LedgerStore;
+use super::key::journal_key;
+use crate::{StoreError, StoreTable, Transaction};
+
+/// Position of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalPosition {
+    /// Number of the journal.
+    pub generation: u64,
+    /// Number of its last record in the ledger.
+    pub number: u64,
+}
+
+impl JournalPosition {
+    pub(super) fn to_row(self) -> Vec<u8> {
+        [self.generation.to_le_bytes(), self.number.to_le_bytes()].concat()
+    }
+
+    fn from_row(row: &[u8]) -> Option<JournalPosition> {
+        let (generation, number) = row.split_first_chunk()?;
+        let number = number.try_into().ok()?;
+        Some(JournalPosition {
+            generation: u64::from_le_bytes(*generation),
+            number: u64::from_le_bytes(number),
+        })
+    }
+}
+
+impl LedgerStore {
+    /// Returns the position of the journal of the chain that is written; `None` if it has had none.
+    ///
+    /// # Errors
+    /// Same as [`Store::get`](crate::Store::get), and `Corrupt` for a damaged row.
+    pub fn journal_position(&self) -> Result<Option<JournalPosition>, StoreError> {
+        let Some(row) = self.store.get(StoreTable::Meta, &journal_key(self.chain))? else { return Ok(None) };
+        let position = JournalPosition::from_row(&row);
+        position.map(Some).ok_or_else(|| StoreError::corrupt("the position of a journal"))
+    }
+
+    /// Makes a journal that of the chain. A journal that the store does not know is never replayed.
+    ///
+    /// # Errors
+    /// Same as [`Store::apply`](crate::Store::apply); `Guard` if the claim of the chain is lost.
+    pub fn begin_journal(&self, position: JournalPosition) -> Result<(), StoreError> {
+        let batch =
+            self.claim.as_ref().map_or_else(Transaction::new, |claim| claim.require(Transaction::new()));
+        self.store.apply(batch.put(StoreTable::Meta, journal_key(self.chain), position.to_row()))
+    }
+}

@@ -1,0 +1,225 @@
+//! Journal of a fleet member: charges that the database does not have yet are in a file of this machine as well, so a
+//! process that is killed while the database is away loses none of them.
+//!
+//! ```text
+//! request ─▶ queue ─▶ journal thread ─▶ writer ─▶ database, with the number of the last operation
+//!                          └─▶ file, synced once for each group of `ledger.window`
+//! ```
+//! Operations get ascending numbers. A commit writes the number of its last operation in the same transaction, so the next
+//! process of the folder replays exactly those that the database lacks, see [`replay`]. A gateway without a fleet has no
+//! journal and no thread for it.
+
+mod record;
+pub(super) mod replay;
+pub(super) mod start;
+
+use super::write_op::{LedgerAction, TermsText, WriteOp};
+use super::write_queue::{DrainedOps, WriteQueue};
+use crate::telemetry::log;
+use penstock_storage::StoreError;
+use penstock_storage::ledger::journal::{LedgerJournal, push_frame};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+use tokio::sync::watch;
+
+/// Maximum number of operations per read of the queue.
+const MAX_OPS: usize = 4_096;
+/// Bytes of the journal beyond those that may wait for the database: both files may be full of committed records.
+const COMMITTED_BYTES: u64 = 32 * 1024 * 1024;
+/// Records take more space than the estimate of the operations that wait.
+const BYTES_PER_ESTIMATE: u64 = 2;
+
+/// State of a journal that other threads read.
+#[derive(Debug)]
+pub(super) struct JournalState {
+    /// Number of the journal in the store.
+    pub(super) generation: u64,
+    /// Number of the last operation that the database has.
+    committed: AtomicU64,
+    /// Ticket up to which operations are in the synced file.
+    journaled: watch::Sender<u64>,
+    bytes: AtomicU64,
+    /// Maximum bytes of the files.
+    limit: AtomicU64,
+    is_failing: AtomicBool,
+    /// Number of charges that this process has replayed.
+    pub(super) replayed: AtomicU64,
+}
+
+/// Figures of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalSnapshot {
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// True if its last write failed: charges are in memory only until the database has them.
+    pub is_failing: bool,
+    /// Number of charges that were replayed at the start.
+    pub replayed: u64,
+}
+
+impl JournalState {
+    pub(super) fn new(generation: u64, committed: u64) -> Arc<Self> {
+        Arc::new(Self {
+            generation,
+            committed: AtomicU64::new(committed),
+            journaled: watch::Sender::new(0),
+            bytes: AtomicU64::new(0),
+            limit: AtomicU64::new(u64::MAX),
+            is_failing: AtomicBool::new(false),
+            replayed: AtomicU64::new(0),
+        })
+    }
+
+    /// Applies the limit of the bytes that may wait for the database.
+    pub(super) fn configure(&self, backlog: u64) {
+        let limit = backlog.saturating_mul(BYTES_PER_ESTIMATE).saturating_add(COMMITTED_BYTES);
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Records that the database has the operations up to `number`.
+    pub(super) fn set_committed(&self, number: u64) {
+        self.committed.fetch_max(number, Ordering::AcqRel);
+    }
+
+    pub(super) fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Acquire)
+    }
+
+    /// Waits until the operations up to `ticket` are in the synced file.
+    pub(super) async fn wait_journaled(&self, ticket: u64) {
+        self.journaled.subscribe().wait_for(|reached| *reached >= ticket).await.ok();
+    }
+
+    pub(super) fn snapshot(&self) -> JournalSnapshot {
+        JournalSnapshot {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            is_failing: self.is_failing(),
+            replayed: self.replayed.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Thread that numbers operations, passes them on and writes them to the journal.
+pub(super) struct JournalWriter {
+    journal: LedgerJournal,
+    state: Arc<JournalState>,
+    queue: Arc<WriteQueue>,
+    ops: Sender<DrainedOps>,
+    /// Number of the last operation.
+    number: u64,
+    /// Frames of the group that is collected.
+    frames: Vec<u8>,
+    /// Terms that the group refers to, by id.
+    terms: BTreeMap<Arc<str>, Arc<TermsText>>,
+    /// Ids of the terms that are in the current file.
+    known_terms: HashSet<Arc<str>>,
+}
+
+impl JournalWriter {
+    /// Creates the writer of an open journal, whose operations continue after `number`.
+    pub(super) fn new(
+        journal: LedgerJournal,
+        state: Arc<JournalState>,
+        queue: Arc<WriteQueue>,
+        ops: Sender<DrainedOps>,
+        number: u64,
+    ) -> Self {
+        state.bytes.store(journal.bytes(), Ordering::Relaxed);
+        let (frames, terms, known_terms) = (Vec::new(), BTreeMap::new(), HashSet::new());
+        Self { journal, state, queue, ops, number, frames, terms, known_terms }
+    }
+
+    /// Starts the thread. It ends when the queue is closed or handed over.
+    ///
+    /// # Errors
+    /// Returns a sentence for the operator.
+    pub(super) fn start(self) -> Result<JoinHandle<()>, String> {
+        std::thread::Builder::new()
+            .name("journal".to_owned())
+            .spawn(move || self.run())
+            .map_err(|error| format!("The thread of the ledger's journal cannot be started: {error}."))
+    }
+
+    fn run(mut self) {
+        while let Some(mut piece) = self.queue.collect(MAX_OPS, None) {
+            piece.ops.iter_mut().for_each(|op| self.encode(op));
+            let (last, is_complete) = (piece.last, piece.is_complete);
+            // The database is not waited for, nor does it wait for the file.
+            let is_taken = self.ops.send(piece).is_ok();
+            if is_complete {
+                self.write(last);
+            }
+            if !is_taken {
+                return;
+            }
+        }
+    }
+
+    /// Numbers an operation and adds it to the group. Grants, corrections and lines of batches are repeated by those who
+    /// asked for them, so only the actions of requests are in the journal.
+    fn encode(&mut self, op: &mut WriteOp) {
+        let WriteOp::Action(action) = op else { return };
+        self.number += 1;
+        action.number = self.number;
+        let Some(bytes) = record::encode_action(action) else {
+            log::event(log::error(), "ledger_entry_lost", &[("account", &action.account)]);
+            return;
+        };
+        push_frame(self.number, &bytes, &mut self.frames);
+        if let Some(terms) = &action.terms {
+            self.terms.entry(terms.id.clone()).or_insert_with(|| terms.clone());
+        }
+    }
+
+    /// Writes the group, of which `ticket` is the last operation.
+    fn write(&mut self, ticket: u64) {
+        let group = std::mem::take(&mut self.frames);
+        let terms = std::mem::take(&mut self.terms);
+        let written = if group.is_empty() { Ok(()) } else { self.append(&group, terms) };
+        match written {
+            Ok(()) => {
+                self.state.journaled.send_replace(ticket);
+                if self.state.is_failing.swap(false, Ordering::AcqRel) {
+                    log::event(log::info(), "ledger_journal_written", &[]);
+                }
+            }
+            Err(error) => {
+                if !self.state.is_failing.swap(true, Ordering::AcqRel) {
+                    log::event(log::error(), "ledger_journal_failed", &[("why", &error.to_string())]);
+                }
+            }
+        }
+    }
+
+    fn append(&mut self, group: &[u8], terms: BTreeMap<Arc<str>, Arc<TermsText>>) -> Result<(), StoreError> {
+        let committed = self.state.committed.load(Ordering::Acquire);
+        // Each file is read without the other one.
+        if self.journal.begins_file(committed) {
+            self.known_terms.clear();
+        }
+        let mut frames = Vec::new();
+        push_frame(0, &record::encode_committed(committed), &mut frames);
+        let mut new_terms = Vec::new();
+        for (id, terms) in terms.into_iter().filter(|(id, _)| !self.known_terms.contains(id)) {
+            push_frame(0, &record::encode_terms(&terms), &mut frames);
+            new_terms.push(id);
+        }
+        frames.extend_from_slice(group);
+        let limit = self.state.limit.load(Ordering::Relaxed);
+        self.journal.append(&frames, self.number, committed, limit)?;
+        self.known_terms.extend(new_terms);
+        self.state.bytes.store(self.journal.bytes(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Returns the charge of an action for the counters of budgets.
+pub(super) fn charge_of(action: &LedgerAction) -> Option<super::handover::ChargeEvent> {
+    let penstock_ledger::EntryKind::Settle { key, wallet, amount, sale, .. } = &action.act else {
+        return None;
+    };
+    Some(super::handover::ChargeEvent { key: key.clone(), wallet: *wallet, amount: *amount, eur: sale.eur })
+}

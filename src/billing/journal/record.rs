@@ -1,0 +1,60 @@
+//! Records of the journal:
+//!
+//! ```text
+//! A  exposed amount (8 bytes LE), line of an entry with the number 1, whose hash proves that it is whole
+//! T  id of terms, newline, their text
+//! C  number of the last operation that the database had (8 bytes LE)
+//! ```
+
+use super::super::write_op::{LedgerAction, TermsText};
+use penstock_ledger::{HashChain, LedgerEntry};
+use std::sync::Arc;
+
+const ACTION: u8 = b'A';
+const TERMS: u8 = b'T';
+const COMMITTED: u8 = b'C';
+
+/// Record as read from a journal.
+pub(super) enum ReadRecord {
+    /// Action without its terms.
+    Action(LedgerAction),
+    Terms(TermsText),
+    /// Number of the last operation that the database had.
+    Committed(u64),
+}
+
+/// Encodes an action without its terms; `None` if it is no valid entry.
+pub(super) fn encode_action(action: &LedgerAction) -> Option<Vec<u8>> {
+    let (account, kind) = (action.account.clone(), action.act.clone());
+    let entry = LedgerEntry { seq: 1, at: action.at, account, kind };
+    let mut bytes = vec![ACTION];
+    bytes.extend_from_slice(&action.exposed.to_le_bytes());
+    HashChain::default().append(&entry, &mut bytes).ok()?;
+    Some(bytes)
+}
+
+pub(super) fn encode_terms(terms: &TermsText) -> Vec<u8> {
+    [&[TERMS], terms.id.as_bytes(), b"\n", terms.text.as_bytes()].concat()
+}
+
+pub(super) fn encode_committed(number: u64) -> Vec<u8> {
+    [&[COMMITTED], number.to_le_bytes().as_slice()].concat()
+}
+
+/// Decodes a record with its number; `None` if it is of an unknown format.
+pub(super) fn decode(number: u64, bytes: &[u8]) -> Option<ReadRecord> {
+    match bytes.split_first()? {
+        (&ACTION, rest) => {
+            let (exposed, line) = rest.split_first_chunk()?;
+            let LedgerEntry { at, account, kind, .. } = HashChain::default().verify_next(line).ok()?;
+            let exposed = i64::from_le_bytes(*exposed);
+            Some(ReadRecord::Action(LedgerAction { at, account, act: kind, terms: None, exposed, number }))
+        }
+        (&TERMS, rest) => {
+            let (id, text) = std::str::from_utf8(rest).ok()?.split_once('\n')?;
+            Some(ReadRecord::Terms(TermsText { id: Arc::from(id), text: Arc::from(text) }))
+        }
+        (&COMMITTED, rest) => Some(ReadRecord::Committed(u64::from_le_bytes(rest.try_into().ok()?))),
+        _ => None,
+    }
+}

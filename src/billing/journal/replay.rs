@@ -1,0 +1,171 @@
+//! Replay of the journal of this folder's last process: actions that the database lacks are committed first, each once.
+//!
+//! A journal is replayed into the chain that it was written for, while the same strand has it. If the other members have
+//! buried that strand, its leases went back to the accounts and its reservations are voided, so its charges are not made:
+//! the files are put aside and the loss is logged.
+
+use super::super::handover::ChargeEvent;
+use super::super::write_op::{LedgerAction, TermsText};
+use super::record::{self, ReadRecord};
+use super::{JournalState, charge_of};
+use crate::telemetry::log;
+use penstock_ledger::{EntryKind, LedgerEntry, OpenReserves, Wallet};
+use penstock_storage::StoreError;
+use penstock_storage::ledger::journal::{JournalId, JournalRecord, LedgerJournal, StoredJournal};
+use penstock_storage::ledger::{JournalPosition, LedgerStore};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Open journal, and the actions of the last process that the database lacks.
+pub(in super::super) struct OpenedJournal {
+    pub(in super::super) journal: LedgerJournal,
+    pub(in super::super) state: Arc<JournalState>,
+    /// Number after which operations continue.
+    pub(in super::super) last_number: u64,
+    pub(in super::super) pending: Vec<LedgerAction>,
+}
+
+/// Opens the journal of a member in `folder`.
+///
+/// # Errors
+/// Returns a sentence for the operator.
+pub(in super::super) fn open_journal(store: &LedgerStore, folder: &Path) -> Result<OpenedJournal, String> {
+    open(store, folder).map_err(|error| format!("The journal of the ledger cannot be used: {error}."))
+}
+
+fn open(store: &LedgerStore, folder: &Path) -> Result<OpenedJournal, StoreError> {
+    let strand = store.claim().map_or(0, penstock_storage::ledger::ChainClaim::strand);
+    let chain = store.chain();
+    let position = store.journal_position()?;
+    let (mut pending, mut known) = (Vec::new(), None);
+    if let Some(stored) = LedgerJournal::read(folder)? {
+        let known_position = position.filter(|position| position.generation == stored.id.generation);
+        if (stored.id.strand, stored.id.chain) == (strand, chain)
+            && let Some(position) = known_position
+        {
+            pending = pending_actions(&stored, position.number);
+            known = Some((stored.id, position));
+        } else {
+            write_off(folder, &stored, known_position)?;
+        }
+    }
+    let (id, position) = match known {
+        Some(known) => known,
+        None => {
+            let id = JournalId { generation: rand::random(), strand, chain };
+            let position = JournalPosition { generation: id.generation, number: 0 };
+            store.begin_journal(position)?;
+            (id, position)
+        }
+    };
+    let journal = LedgerJournal::open(folder, id)?;
+    // Files of an older backup end before the position.
+    let last_number = journal.last_number().max(position.number);
+    let state = JournalState::new(id.generation, position.number);
+    Ok(OpenedJournal { journal, state, last_number, pending })
+}
+
+/// Returns the actions after the position, with their terms; and after what the journal itself knows to be committed.
+fn pending_actions(stored: &StoredJournal, position: u64) -> Vec<LedgerAction> {
+    let mut terms: HashMap<Arc<str>, Arc<TermsText>> = HashMap::new();
+    let mut actions = Vec::new();
+    let (mut unreadable, mut position) = (0_usize, position);
+    for JournalRecord { number, bytes } in &stored.records {
+        match record::decode(*number, bytes) {
+            Some(ReadRecord::Terms(text)) => drop(terms.insert(text.id.clone(), Arc::new(text))),
+            Some(ReadRecord::Action(action)) if *number > position => actions.push(action),
+            Some(ReadRecord::Action(_)) => {}
+            Some(ReadRecord::Committed(number)) => position = position.max(number),
+            None => unreadable += 1,
+        }
+    }
+    if unreadable > 0 || stored.torn_bytes > 0 {
+        let fields = [("records", &*unreadable.to_string()), ("bytes", &stored.torn_bytes.to_string())];
+        log::event(log::warn(), "ledger_journal_torn", &fields);
+    }
+    actions.retain(|action: &LedgerAction| action.number > position);
+    for action in &mut actions {
+        if let EntryKind::Settle { sale, .. } = &action.act {
+            action.terms = terms.get(&sale.terms).cloned();
+        }
+    }
+    actions
+}
+
+/// Puts a journal aside that must not be replayed, and logs the charges that are not made.
+fn write_off(
+    folder: &Path,
+    stored: &StoredJournal,
+    position: Option<JournalPosition>,
+) -> Result<(), StoreError> {
+    let lost = match position {
+        Some(position) => pending_actions(stored, position.number),
+        // Of a chain that another member may have written since: the last group may be committed.
+        None => pending_actions(stored, 0),
+    };
+    let charges: Vec<ChargeEvent> = lost.iter().filter_map(charge_of).collect();
+    if charges.is_empty() {
+        return Ok(());
+    }
+    let credits = charges.iter().filter(|charge| charge.wallet == Wallet::Credits);
+    let credits: i64 = credits.fold(0, |sum, charge| sum.saturating_add(charge.amount));
+    let apart = LedgerJournal::set_apart(folder, stored.id.generation)?;
+    let fields = [
+        ("charges", &*charges.len().to_string()),
+        ("micro_credits", &credits.to_string()),
+        ("folder", &apart.display().to_string()),
+    ];
+    log::event(log::error(), "ledger_journal_not_replayed", &fields);
+    Ok(())
+}
+
+/// Drops the actions that do not continue the chain: an end without an open reservation, or a reservation that is open
+/// already. `open` has the reservations of the chain, and afterwards those that remain open.
+pub(in super::super) fn retain_valid(
+    pending: Vec<LedgerAction>,
+    open: &mut OpenReserves,
+    last_entry: u64,
+) -> Vec<LedgerAction> {
+    let before = pending.len();
+    let mut number = last_entry;
+    let valid: Vec<LedgerAction> = pending
+        .into_iter()
+        .filter(|action| {
+            let is_valid = match &action.act {
+                EntryKind::Reserve { request, .. } => open.get(request).is_none(),
+                EntryKind::Settle { request, .. } | EntryKind::Void { request, .. } => {
+                    open.get(request).is_some()
+                }
+                EntryKind::Grant { .. } | EntryKind::Correct { .. } | EntryKind::Terms { .. } => false,
+            };
+            if is_valid {
+                number += 1;
+                let (account, kind) = (action.account.clone(), action.act.clone());
+                open.apply(&LedgerEntry { seq: number, at: action.at, account, kind });
+            }
+            is_valid
+        })
+        .collect();
+    if valid.len() < before {
+        let count = (before - valid.len()).to_string();
+        log::event(log::error(), "ledger_journal_unmatched", &[("actions", &count)]);
+    }
+    valid
+}
+
+/// Logs a replay, and returns its charges with their accounts.
+pub(in super::super) fn note_replay(
+    state: &JournalState,
+    replayed: &[LedgerAction],
+) -> Vec<(Arc<str>, ChargeEvent)> {
+    let charge = |action: &LedgerAction| Some((action.account.clone(), charge_of(action)?));
+    let charges: Vec<(Arc<str>, ChargeEvent)> = replayed.iter().filter_map(charge).collect();
+    if !replayed.is_empty() {
+        let fields = [("actions", &*replayed.len().to_string()), ("charges", &charges.len().to_string())];
+        log::event(log::info(), "ledger_journal_replayed", &fields);
+    }
+    state.replayed.store(charges.len() as u64, Ordering::Relaxed);
+    charges
+}

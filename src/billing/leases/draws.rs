@@ -1,0 +1,94 @@
+//! Draws for requests whose price the lease does not cover.
+
+use super::super::balance::AccountBalance;
+use super::super::current_balance::database_away;
+use super::super::reserve::insufficient_credits;
+use super::super::{Ledger, ReserveRequest};
+use super::Leases;
+use penstock_core::ApiError;
+use penstock_ledger::Wallet;
+use penstock_storage::ledger::BalanceRecord;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Longest wait of a request for a draw.
+const DRAW_TIMEOUT: Duration = Duration::from_millis(300);
+/// Multiple of a request's price that its draw asks for.
+const DRAW_REQUESTS: i64 = 16;
+
+impl Ledger {
+    /// Draws for a prepaid request whose highest price the lease does not cover. Returns at once if it is covered, or
+    /// without a fleet.
+    ///
+    /// # Errors
+    /// Returns 503 if this member may not spend its leases any more, or the database does not answer in time.
+    pub async fn fund(self: &Arc<Self>, account: &str, need: ReserveRequest) -> Result<(), ApiError> {
+        let Some(leases) = &self.leases else { return Ok(()) };
+        if !leases.member.is_current(Instant::now()) {
+            return Err(database_away());
+        }
+        let balance = self.account_balance(account);
+        let energy = need.energy.map(|amount| (Wallet::Energy, amount.max(1)));
+        for (wallet, amount) in energy.into_iter().chain([(Wallet::Credits, need.credits)]) {
+            if balance.available(wallet) >= amount {
+                return Ok(());
+            }
+            if leases.is_known_empty(&balance.name, wallet) {
+                continue;
+            }
+            if self.draw_for_request(leases, &balance, wallet, amount).await? {
+                return Ok(());
+            }
+        }
+        let credits = leases.noted_total(&balance.name, Wallet::Credits);
+        let energy = leases.noted_total(&balance.name, Wallet::Energy);
+        // Others hold the rest, and return what they do not need.
+        let held = credits >= need.credits || need.energy.is_some_and(|need| need > 0 && energy >= need);
+        Err(insufficient_credits(need, BalanceRecord { credits, energy }, held))
+    }
+
+    /// Draws in a thread of its own, since the store blocks; returns true if the amount is covered now. One request draws
+    /// for all that wait for the same pool.
+    async fn draw_for_request(
+        self: &Arc<Self>,
+        leases: &Leases,
+        balance: &Arc<AccountBalance>,
+        wallet: Wallet,
+        amount: i64,
+    ) -> Result<bool, ApiError> {
+        let drawing = async {
+            let guard = leases.drawing(&balance.name, wallet).lock_owned().await;
+            if balance.available(wallet) >= amount || leases.is_known_empty(&balance.name, wallet) {
+                return Some(());
+            }
+            let permit = leases.draw_permits.clone().acquire_owned().await.ok()?;
+            let (ledger, balance) = (self.clone(), balance.clone());
+            let work = tokio::task::spawn_blocking(move || {
+                let drawn = ledger.draw_now(&balance, wallet, amount);
+                drop((guard, permit));
+                drawn
+            });
+            work.await.ok()?
+        };
+        match tokio::time::timeout(DRAW_TIMEOUT, drawing).await {
+            Ok(Some(())) => Ok(balance.available(wallet) >= amount),
+            _ => Err(database_away()),
+        }
+    }
+
+    /// Draws for a request, and notes the balance of the account if its pool has too little; `None` if the store fails.
+    fn draw_now(&self, balance: &Arc<AccountBalance>, wallet: Wallet, amount: i64) -> Option<()> {
+        let leases = self.leases.as_ref()?;
+        leases.dry_draws.fetch_add(1, Ordering::Relaxed);
+        let missing = amount.saturating_sub(balance.available(wallet));
+        let wanted = amount.saturating_mul(DRAW_REQUESTS).max(missing);
+        let drawn = leases.draw(balance, wallet, wanted, missing).ok()?;
+        if drawn < missing {
+            let total = self.store.balance(&balance.name).ok()?.unwrap_or_default();
+            let total = if wallet == Wallet::Credits { total.credits } else { total.energy };
+            leases.note_total(&balance.name, wallet, total);
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,51 @@
+//! Source of the writer's operations: the queue, or the journal's thread, which takes them from the queue first.
+
+use super::super::journal::JournalState;
+use super::super::write_queue::{DrainedOps, GROUP_SIZE, WriteQueue};
+use super::MAX_OPS;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+/// Operations of the journal's thread.
+pub(in super::super) struct JournaledOps {
+    pub(in super::super) ops: Receiver<DrainedOps>,
+    pub(in super::super) state: Arc<JournalState>,
+}
+
+impl JournaledOps {
+    /// Takes the next operations: those of one group, and of further ones that wait. They are empty if nothing arrives for
+    /// `patience`; `None` once the thread has ended and all are taken.
+    fn collect(&self, patience: Option<Duration>) -> Option<DrainedOps> {
+        let first = match patience {
+            None => self.ops.recv().ok()?,
+            Some(patience) => match self.ops.recv_timeout(patience) {
+                Ok(first) => first,
+                Err(RecvTimeoutError::Timeout) => {
+                    return Some(DrainedOps { ops: Vec::new(), last: 0, is_complete: false });
+                }
+                Err(RecvTimeoutError::Disconnected) => return None,
+            },
+        };
+        let mut taken = first;
+        while taken.ops.len() < GROUP_SIZE
+            && let Ok(more) = self.ops.try_recv()
+        {
+            taken.ops.extend(more.ops);
+            (taken.last, taken.is_complete) = (more.last, more.is_complete);
+        }
+        Some(taken)
+    }
+}
+
+/// Takes the next operations.
+pub(super) fn collect(
+    queue: &WriteQueue,
+    journaled: Option<&JournaledOps>,
+    patience: Option<Duration>,
+) -> Option<DrainedOps> {
+    match journaled {
+        None => queue.collect(MAX_OPS, patience),
+        Some(journaled) => journaled.collect(patience),
+    }
+}
