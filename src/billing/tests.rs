@@ -5,6 +5,7 @@ mod chains;
 mod fenced;
 mod flaky;
 mod history;
+mod journal;
 mod lines;
 mod proof;
 mod rebuilds;

@@ -75,8 +75,12 @@ impl JournalState {
 
     /// Applies the limit of the bytes that may wait for the database.
     pub(super) fn configure(&self, backlog: u64) {
-        let limit = backlog.saturating_mul(BYTES_PER_ESTIMATE).saturating_add(COMMITTED_BYTES);
-        self.limit.store(limit, Ordering::Relaxed);
+        self.set_limit(backlog.saturating_mul(BYTES_PER_ESTIMATE).saturating_add(COMMITTED_BYTES));
+    }
+
+    /// Replaces the limit of the bytes that may wait for the database.
+    pub(super) fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Relaxed);
     }
 
     /// Records that the database has the operations up to `number`.
