@@ -13,6 +13,7 @@ use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_storage::invoices::{InvoiceRecord, IssueOutcome};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// Query parameters of the list.
@@ -60,7 +61,7 @@ async fn list(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiErr
             accounts::check_account_exists(&stores, account)?;
         }
         let mut found = stores.invoices.list(account.as_deref()).map_err(store_refusal)?;
-        found.sort_by(|a, b| (b.issued, b.year, b.sequence).cmp(&(a.issued, a.year, a.sequence)));
+        found.sort_by_key(|invoice| Reverse((invoice.issued, invoice.year, invoice.sequence)));
         Ok(json!({ "data": found.iter().map(row_json).collect::<Vec<_>>() }))
     })
     .await

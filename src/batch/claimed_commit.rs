@@ -3,7 +3,7 @@
 use super::claims::{HeldClaim, Takeover};
 use super::commit::CommitEnd;
 use super::runner::{BatchEvent, BatchRunner};
-use super::runner_state::PendingResults;
+use super::runner_state::{PendingResults, RunnerPhase};
 use crate::billing::{CommitFences, CommitTooLarge, FencedResult, HoldEnd};
 use crate::telemetry::log;
 use penstock_storage::ledger::{CounterChange, RowWrite};
@@ -63,7 +63,7 @@ impl BatchRunner {
 
     /// Stops at once: another gateway runs the batch. Results that are not committed are dropped, which voids their charges.
     pub(super) fn on_claim_lost(&mut self) {
-        if self.shutdown.done {
+        if self.shutdown.is_finished() {
             return;
         }
         log::event(log::warn(), "batch_claim_lost", &[("batch", &self.record.id)]);
@@ -71,14 +71,14 @@ impl BatchRunner {
         self.in_flight.abort.send_replace(true);
         self.pending = PendingResults::default();
         self.claim = None;
-        self.shutdown.done = true;
+        self.shutdown.phase = RunnerPhase::Finished;
     }
 
     /// Releases the claim of a batch that stops before its end, so that another gateway continues it at once.
     pub(super) async fn release_claim(&self) {
         let Some(HeldClaim { claim, .. }) = self.claim else { return };
         // The outcome of a commit that failed is unknown, and a write may still be in progress.
-        if !self.lifecycle.state.is_final() && !self.disk.writing && !self.shutdown.done {
+        if !self.lifecycle.state.is_final() && !self.disk.writing && !self.shutdown.is_finished() {
             self.app.batches.release_claim(&self.record.id, claim).await;
         }
     }

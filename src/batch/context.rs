@@ -43,14 +43,23 @@ pub struct LineDone {
     pub end: Option<HoldEnd>,
     /// Usage of the request.
     pub usage: Option<TokenUsage>,
-    /// Pause before the line may be retried; `None` if its result is final.
-    pub retry: Option<Duration>,
-    /// True if the line gave its permit to a request, or got none: its retry does not count as an attempt.
-    pub yielded: bool,
-    /// True if credits or a budget that other requests hold were missing: it is retried once some of them have ended.
-    pub short: bool,
-    /// True if it was cancelled before it had a response.
-    pub cancelled: bool,
+    /// Finality of the result, or the time of the next execution.
+    pub ending: LineEnding,
+}
+
+/// End of a line's execution: its result is final, or the line is executed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineEnding {
+    /// The result is final.
+    Final,
+    /// Refused for now: retried after the pause, as another attempt.
+    Retry(Duration),
+    /// Gave its permit to a request, or got none: retried after the pause, which does not count as an attempt.
+    Yielded(Duration),
+    /// Lacked credits or a budget that other requests hold: retried once some of them have ended.
+    FundsHeld,
+    /// Cancelled before it had a response.
+    Cancelled,
 }
 
 /// Executes lines of batches as requests.

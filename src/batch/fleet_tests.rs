@@ -69,10 +69,7 @@ impl LineExecutor for GatedExecutor {
             body: vec![Bytes::from_static(b"{}")],
             end: Some(end),
             usage: Some(TokenUsage::default()),
-            retry: None,
-            yielded: false,
-            short: false,
-            cancelled,
+            ending: if cancelled { LineEnding::Cancelled } else { LineEnding::Final },
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Lines of a batch in flight: started as run permits allow, processed like requests, and then finished or retried.
 
 use super::commit::LineOutcome;
-use super::context::{LineAsk, LineDone};
+use super::context::{LineAsk, LineDone, LineEnding};
 use super::input::PendingLine;
 use super::large_lines;
 use super::runner::{BatchEvent, BatchRunner, TICK};
+use super::runner_state::StartPause;
 use super::scheduler::RunPermit;
 use crate::config::settings::BatchResultFormat;
 use bytes::Bytes;
@@ -23,7 +24,7 @@ impl BatchRunner {
         let now = self.app.clock.unix_seconds();
         let due = self.lifecycle.state == LifecycleState::InProgress
             && self.record.scheduled.is_none_or(|hour| hour <= now)
-            && !self.pause.blocked
+            && self.pause == StartPause::None
             // While the disk rejects results, no line starts.
             && (self.disk.failures == 0 || self.pending.lines.is_empty())
             && !self.app.ledger.is_failing()
@@ -111,7 +112,7 @@ impl BatchRunner {
     ) {
         self.in_flight.lines = self.in_flight.lines.saturating_sub(1);
         self.in_flight.bytes = self.in_flight.bytes.saturating_sub(asked.body.len());
-        let ends = self.shutdown.reason.is_some() || self.shutdown.stopping;
+        let ends = self.shutdown.reason.is_some() || self.shutdown.is_stopping();
         let Some(mut done) = done else {
             // The task was aborted or panicked: dropping it voided the reservation.
             self.funds.on_ended(1);
@@ -126,21 +127,26 @@ impl BatchRunner {
             return;
         }
         let keyless = done.status == 401 && !self.is_key_active();
-        if done.cancelled || keyless || (done.retry.is_some() && ends) {
+        let is_cancelled = done.ending == LineEnding::Cancelled;
+        if is_cancelled || keyless || (done.ending != LineEnding::Final && ends) {
             if !ends {
                 // The key is suspended, or will soon be found revoked.
                 self.retries.push(asked, Instant::now() + TICK * 2);
             }
             return self.void_line(done.end.take());
         }
-        if done.short {
+        if done.ending == LineEnding::FundsHeld {
             // Put first in the queue: it starts as soon as earlier lines end, however much credit it needs.
             self.funds.on_refused();
             self.app.metrics.batches.line("retried");
             return self.requeue_line(asked);
         }
-        if let Some(wanted) = done.retry {
-            let waived = done.yielded;
+        let retry = match done.ending {
+            LineEnding::Retry(pause) => Some((pause, false)),
+            LineEnding::Yielded(pause) => Some((pause, true)),
+            LineEnding::Final | LineEnding::FundsHeld | LineEnding::Cancelled => None,
+        };
+        if let Some((wanted, waived)) = retry {
             asked.attempts += u32::from(!waived);
             if waived || self.may_retry(&asked) {
                 self.app.metrics.batches.line("retried");

@@ -33,7 +33,7 @@ mod runner_state;
 mod scheduler;
 mod stats;
 
-pub use context::{BatchContext, LineAsk, LineDone, LineExecutor};
+pub use context::{BatchContext, LineAsk, LineDone, LineEnding, LineExecutor};
 pub use errors::input_not_found;
 
 use crate::fleet::FleetMember;

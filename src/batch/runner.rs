@@ -11,8 +11,8 @@ use super::memory_budget::MemoryBudget;
 use super::open_files::OpenedBatch;
 use super::retry_queue::RetryQueue;
 use super::runner_state::{
-    BatchWatchers, DiskState, InFlightLines, OpenFiles, PauseState, PendingResults, PrefetchedLines,
-    ShutdownState,
+    BatchWatchers, DiskState, InFlightLines, OpenFiles, PendingResults, PrefetchedLines, RunnerPhase,
+    ShutdownState, StartPause,
 };
 use super::scheduler::{RunPermit, SchedulerEntry};
 use super::{BatchCommand, api_object};
@@ -77,7 +77,7 @@ pub(super) struct BatchRunner {
     /// Memory limits.
     pub(super) budget: MemoryBudget,
     pub(super) disk: DiskState,
-    pub(super) pause: PauseState,
+    pub(super) pause: StartPause,
     pub(super) shutdown: ShutdownState,
     watchers: BatchWatchers,
     pub(super) events: mpsc::UnboundedSender<BatchEvent>,
@@ -99,7 +99,7 @@ pub(super) async fn run_batch(
         let wake = work.next_wake(look);
         tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop), if !work.shutdown.stopping => work.begin_stop(),
+            _ = stop.wait_for(|stop| *stop), if !work.shutdown.is_stopping() => work.begin_stop(),
             Some(told) = tells.recv() => work.on_command(told),
             Some(event) = events.recv() => {
                 work.on_event(event);
@@ -129,7 +129,7 @@ impl BatchRunner {
     ) -> Self {
         let scheduler_entry = app.batches.scheduler.place(&record.account);
         let budget = app.batches.memory_budget(&app, &record.account);
-        let suspended =
+        let is_suspended =
             app.keyring.find_principal(&record.key).is_some_and(|principal| principal.is_suspended());
         Self {
             lifecycle: api_object::lifecycle_of(&record),
@@ -148,7 +148,7 @@ impl BatchRunner {
             committing: Vec::new(),
             budget,
             disk: DiskState::default(),
-            pause: PauseState { blocked: false, suspended },
+            pause: if is_suspended { StartPause::KeySuspended } else { StartPause::None },
             shutdown: ShutdownState::default(),
             watchers: BatchWatchers { published: seen, end_waiters: Vec::new() },
             events,
@@ -165,20 +165,20 @@ impl BatchRunner {
             && !self.disk.writing
             && !self.disk.reading
             && self.in_flight.lines == 0;
-        self.shutdown.done || (self.shutdown.stopping && (!still || given_up))
+        self.shutdown.is_finished() || (self.shutdown.is_stopping() && (!still || given_up))
     }
 
     /// Does all work that is possible now.
     fn run_step(&mut self) {
         let rests = self.disk.retry_at.is_some_and(|until| Instant::now() < until);
-        if !rests && !self.shutdown.stopping && self.shutdown.reason.is_none() {
+        if !rests && !self.shutdown.is_stopping() && self.shutdown.reason.is_none() {
             if !self.is_waiting() {
                 self.open_files();
             }
             self.start_lines();
             self.prefetch();
         }
-        if self.shutdown.reason.is_some() || self.shutdown.stopping {
+        if self.shutdown.reason.is_some() || self.shutdown.is_stopping() {
             self.scheduler_entry.leave_queue();
         }
         if !rests {
@@ -209,7 +209,7 @@ impl BatchRunner {
             BatchEvent::GroupWritten(wrote) => self.on_written(*wrote),
             BatchEvent::Committed(CommitEnd::Durable) => self.on_committed(),
             BatchEvent::Committed(CommitEnd::ClaimLost) => self.on_claim_lost(),
-            BatchEvent::Committed(CommitEnd::Failed) => self.shutdown.done = true,
+            BatchEvent::Committed(CommitEnd::Failed) => self.shutdown.phase = RunnerPhase::Finished,
         }
     }
 
@@ -230,12 +230,10 @@ impl BatchRunner {
         let principal = self.app.keyring.find_principal(&self.record.key);
         match principal {
             Some(principal) if principal.is_valid_at(unix) => {
-                self.pause.suspended = false;
-                self.pause.blocked = self.app.batches.backend.health() != StoreHealth::Ready;
+                let is_ready = self.app.batches.backend.health() == StoreHealth::Ready;
+                self.pause = if is_ready { StartPause::None } else { StartPause::StoreFailing };
             }
-            Some(principal) if principal.is_suspended() => {
-                (self.pause.suspended, self.pause.blocked) = (true, true);
-            }
+            Some(principal) if principal.is_suspended() => self.pause = StartPause::KeySuspended,
             _ => self.end_with(EndReason::KeyRevoked),
         }
         self.update_parking();
@@ -245,7 +243,7 @@ impl BatchRunner {
     /// Returns true if no line starts for a long time: the batch is scheduled for later, or its key is suspended.
     fn is_waiting(&self) -> bool {
         let hour = self.record.scheduled.is_some_and(|hour| hour > self.app.clock.unix_seconds());
-        self.lifecycle.state == LifecycleState::InProgress && (hour || self.pause.suspended)
+        self.lifecycle.state == LifecycleState::InProgress && (hour || self.pause == StartPause::KeySuspended)
     }
 
     /// Releases the files and the memory share while the batch waits. Afterwards it opens its files again, as after a
@@ -287,7 +285,7 @@ impl BatchRunner {
     }
 
     fn begin_stop(&mut self) {
-        self.shutdown.stopping = true;
+        self.shutdown.begin();
         self.shutdown.cancel_at = Some(Instant::now() + GRACE_PERIOD);
     }
 
@@ -322,7 +320,7 @@ impl BatchRunner {
         self.watchers.published.send_replace(record.clone());
         if self.lifecycle.state.is_final() {
             self.app.batches.log_end(&self.app, &record);
-            self.shutdown.done = true;
+            self.shutdown.phase = RunnerPhase::Finished;
             for asker in self.watchers.end_waiters.drain(..) {
                 asker.send(record.clone()).ok();
             }

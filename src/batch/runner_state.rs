@@ -67,13 +67,28 @@ pub(super) struct DiskState {
     pub(super) failures: u32,
 }
 
-/// Reasons to start no lines for now.
-#[derive(Default)]
-pub(super) struct PauseState {
-    /// True if the store fails or the key is suspended.
-    pub(super) blocked: bool,
-    /// True if the key is suspended.
-    pub(super) suspended: bool,
+/// Reason to start no lines for now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum StartPause {
+    /// Lines start.
+    #[default]
+    None,
+    /// The store fails.
+    StoreFailing,
+    /// The key is suspended.
+    KeySuspended,
+}
+
+/// Phase of a runner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum RunnerPhase {
+    /// Executes lines, or commits their results.
+    #[default]
+    Running,
+    /// The gateway stops: started lines end, no others start.
+    Stopping,
+    /// Nothing is left to do.
+    Finished,
 }
 
 /// Shutdown of a batch, at its end or because the gateway stops.
@@ -81,14 +96,29 @@ pub(super) struct PauseState {
 pub(super) struct ShutdownState {
     /// Reason for the end, once it is known.
     pub(super) reason: Option<EndReason>,
-    /// True if the gateway stops.
-    pub(super) stopping: bool,
+    pub(super) phase: RunnerPhase,
     /// Time at which started lines are cancelled.
     pub(super) cancel_at: Option<Instant>,
     /// Time at which they are aborted.
     pub(super) abort_at: Option<Instant>,
-    /// True if nothing is left to do.
-    pub(super) done: bool,
+}
+
+impl ShutdownState {
+    /// Returns true if the gateway stops, or nothing is left to do.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.phase != RunnerPhase::Running
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.phase == RunnerPhase::Finished
+    }
+
+    /// Begins the shutdown, unless the runner has finished.
+    pub(super) fn begin(&mut self) {
+        if self.phase == RunnerPhase::Running {
+            self.phase = RunnerPhase::Stopping;
+        }
+    }
 }
 
 /// Receivers of committed states.

@@ -6,6 +6,7 @@ use super::report::ReportError;
 use penstock_core::entry_number::sequence_of;
 use penstock_ledger::{BalanceFold, EntryError, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, UtcMonth};
 use penstock_storage::Store;
+use penstock_storage::fleet::SharedFleet;
 use penstock_storage::ledger::{
     EntryBlock, LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_ROWS,
     TARGET_BLOCK_BYTES, parse_file_name,
@@ -39,14 +40,30 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Repo
             }
         })?;
     }
-    LedgerStore::clear(&**store)?;
     let ledger = LedgerStore::open_read_only(store.clone());
+    check_chains(&ledger, &files)?;
+    LedgerStore::clear(&**store)?;
+    // The pools of a fleet are filled anew from the balances when its first gateway starts.
+    SharedFleet::new(store.clone()).dissolve()?;
     let (mut entries, mut terms) = (0, HashSet::new());
     for (chain, months) in &files {
         entries += write_chain(&ledger.chain_without_writer(*chain)?, months, &mut terms)?;
     }
     super::rollups::rebuild::rebuild(&ledger)?;
     Ok(entries)
+}
+
+/// Checks that the files have all chains that the store has, as far as it can be read: a folder has only the chain that its
+/// own gateway writes.
+fn check_chains(ledger: &LedgerStore, files: &ReplicaFiles) -> Result<(), ReportError> {
+    let chains = ledger.chains().unwrap_or_default();
+    match chains.iter().find(|(chain, _)| !files.contains_key(chain)) {
+        None => Ok(()),
+        Some((chain, _)) => Err(ReportError(format!(
+            "The second copy lacks chain {chain} of the ledger, which another gateway of the fleet wrote: copy the files \
+             ledger/*.jsonl of all gateways into one folder first."
+        ))),
+    }
 }
 
 /// Writes the entries of a chain; returns their number.

@@ -1,13 +1,14 @@
-//! Minimal HTTP/1.1 client for the admin listener: one request per connection.
+//! HTTP client of the admin listener: one request per connection.
 
 use super::configuration::format_refusal;
 use crate::admin::ACTOR;
 use crate::config::{AdminTarget, ConfigSource};
 use crate::storage::stores::ADMIN_TOKEN_FILE;
 use serde_json::Value;
-use std::io::{ErrorKind, Read, Write};
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
+use ureq::Agent;
 
 /// Timeouts: to connect, and for the answer. A reload may have to read large tokenizers.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -19,6 +20,7 @@ const MAX_ANSWER_BYTES: u64 = 64 << 20;
 pub struct Client {
     address: SocketAddr,
     token: String,
+    agent: Agent,
 }
 
 /// Error of an admin request.
@@ -58,13 +60,13 @@ impl Client {
         let address = connectable_address(reach.admin);
         // A stopped gateway leaves an old token or none. So connect first: otherwise the error would be about the
         // token.
-        connect(address)?;
+        probe(address)?;
         let file = reach.folder.join(ADMIN_TOKEN_FILE);
         let token = std::fs::read_to_string(&file).map_err(|error| {
             let why = crate::config::describe_io_error(&error);
             AdminClientError::Other(format!("The admin token {} cannot be read: {why}.", file.display()))
         })?;
-        Ok(Self { address, token: token.trim().to_owned() })
+        Ok(Self { address, token: token.trim().to_owned(), agent: agent() })
     }
 
     /// Sends a request and returns the JSON of a successful answer.
@@ -90,42 +92,68 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Vec<u8>, AdminClientError> {
-        let body = body.map(Value::to_string).unwrap_or_default();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n{ACTOR}: {}\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\nconnection: close\r\n\r\n{body}",
-            self.address,
-            self.token,
-            super::backend::cli_actor(),
-            body.len()
-        );
-        let mut stream = connect(self.address)?;
-        let mut answer = Vec::new();
-        stream
-            .write_all(request.as_bytes())
-            .and_then(|()| stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer))
-            .map_err(|error| {
-                AdminClientError::Other(format!(
-                    "The connection to the gateway at {} broke: {error}.",
-                    self.address
-                ))
-            })?;
-        let (status, body) = parse(&answer).ok_or_else(|| {
-            AdminClientError::Other(format!(
-                "The process at {} does not speak HTTP. Is it the gateway?",
-                self.address
-            ))
-        })?;
-        if (200..300).contains(&status) {
+        let request = ureq::http::Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.address))
+            .header("authorization", format!("Bearer {}", self.token))
+            .header(ACTOR, super::backend::cli_actor())
+            .header("content-type", "application/json")
+            .body(body.map(Value::to_string).unwrap_or_default())
+            .map_err(|error| AdminClientError::Other(format!("The path {path} cannot be sent: {error}.")))?;
+        let mut answer = self.agent.run(request).map_err(|error| self.describe(&error))?;
+        let status = answer.status();
+        let body = answer.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec();
+        let body = body.map_err(|error| self.describe(&error))?;
+        if status.is_success() {
             return Ok(body);
         }
         let value: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
         let message = value.pointer("/error/message").and_then(Value::as_str);
         Err(AdminClientError::Other(message.map_or_else(
-            || format!("The process at {} answers with {status}. Is it the gateway?", self.address),
+            || {
+                format!(
+                    "The process at {} answers with {}. Is it the gateway?",
+                    self.address,
+                    status.as_u16()
+                )
+            },
             str::to_owned,
         )))
     }
+
+    fn describe(&self, error: &ureq::Error) -> AdminClientError {
+        let address = self.address;
+        match error {
+            ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                AdminClientError::NotRunning(address)
+            }
+            ureq::Error::Protocol(_) => AdminClientError::Other(format!(
+                "The process at {address} does not speak HTTP. Is it the gateway?"
+            )),
+            ureq::Error::BodyExceedsLimit(limit) => {
+                AdminClientError::Other(format!("The answer of the gateway exceeds {limit} bytes."))
+            }
+            other => {
+                AdminClientError::Other(format!("The connection to the gateway at {address} broke: {other}."))
+            }
+        }
+    }
+}
+
+/// Creates the HTTP agent: to the gateway itself, never through a proxy of the environment.
+fn agent() -> Agent {
+    Agent::config_builder()
+        .proxy(None)
+        .max_redirects(0)
+        .http_status_as_error(false)
+        .max_idle_connections(0)
+        .user_agent(concat!("penstock/", env!("CARGO_PKG_VERSION")))
+        .timeout_connect(Some(CONNECT_TIMEOUT))
+        .timeout_send_body(Some(ANSWER_TIMEOUT))
+        .timeout_recv_response(Some(ANSWER_TIMEOUT))
+        .timeout_recv_body(Some(ANSWER_TIMEOUT))
+        .build()
+        .into()
 }
 
 /// Replaces an unspecified address (all interfaces) by the loopback address.
@@ -138,46 +166,10 @@ pub fn connectable_address(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-fn connect(address: SocketAddr) -> Result<TcpStream, AdminClientError> {
-    let stream =
-        TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(|error| match error.kind() {
-            ErrorKind::ConnectionRefused => AdminClientError::NotRunning(address),
-            _ => AdminClientError::Other(format!("The gateway at {address} cannot be reached: {error}.")),
-        })?;
-    let timeouts = stream
-        .set_read_timeout(Some(ANSWER_TIMEOUT))
-        .and_then(|()| stream.set_write_timeout(Some(ANSWER_TIMEOUT)));
-    timeouts.map_err(|error| {
-        AdminClientError::Other(format!("The gateway at {address} cannot be reached: {error}."))
-    })?;
-    Ok(stream)
-}
-
-/// Parses a complete response into status and body.
-pub fn parse(answer: &[u8]) -> Option<(u16, Vec<u8>)> {
-    let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
-    let head = std::str::from_utf8(answer.get(..end)?).ok()?;
-    let body = answer.get(end + 4..)?;
-    let mut lines = head.split("\r\n");
-    let status = lines.next()?.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()?;
-    let chunked = lines.any(|line| {
-        let line = line.to_ascii_lowercase();
-        line.starts_with("transfer-encoding:") && line.contains("chunked")
-    });
-    Some((status, if chunked { dechunk(body)? } else { body.to_vec() }))
-}
-
-fn dechunk(mut rest: &[u8]) -> Option<Vec<u8>> {
-    let mut body = Vec::new();
-    loop {
-        let line = rest.windows(2).position(|window| window == b"\r\n")?;
-        let size = std::str::from_utf8(rest.get(..line)?).ok()?;
-        let size = usize::from_str_radix(size.split(';').next()?.trim(), 16).ok()?;
-        if size == 0 {
-            return Some(body);
-        }
-        let start = line + 2;
-        body.extend_from_slice(rest.get(start..start.checked_add(size)?)?);
-        rest = rest.get(start + size + 2..)?;
-    }
+/// Checks that a process listens at the address.
+fn probe(address: SocketAddr) -> Result<(), AdminClientError> {
+    TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map(drop).map_err(|error| match error.kind() {
+        ErrorKind::ConnectionRefused => AdminClientError::NotRunning(address),
+        _ => AdminClientError::Other(format!("The gateway at {address} cannot be reached: {error}.")),
+    })
 }

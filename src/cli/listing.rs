@@ -4,7 +4,9 @@ use super::output::print_stdout;
 use super::status::print_json;
 use super::table::table;
 use clap::{Args, ValueEnum};
+use penstock_console::{csv_record, escape_formula};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// Format of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -96,18 +98,14 @@ fn column(heading: &str) -> String {
     heading.chars().map(plain).collect()
 }
 
-/// Formats a line of CSV text (RFC 4180). Spreadsheets evaluate a cell that begins like a formula, so an apostrophe is
-/// put in front of it.
+/// Formats a line of CSV text. Texts that a spreadsheet would evaluate are escaped; negative numbers are none.
 pub fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
-    let cells: Vec<String> = cells.map(csv_cell).collect();
-    format!("{}\r\n", cells.join(","))
+    csv_record(cells.map(|cell| csv_cell(cell).into_owned()), b',')
 }
 
-fn csv_cell(cell: &str) -> String {
-    let negative_number = cell.starts_with('-') && cell.parse::<f64>().is_ok();
-    let formula = cell.starts_with(['=', '+', '@', '-', '\t', '\r']) && !negative_number;
-    let cell = if formula { format!("'{cell}") } else { cell.to_owned() };
-    if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
+fn csv_cell(cell: &str) -> Cow<'_, str> {
+    let is_negative_number = cell.starts_with('-') && cell.parse::<f64>().is_ok();
+    if is_negative_number { cell.into() } else { escape_formula(cell) }
 }
 
 #[cfg(test)]

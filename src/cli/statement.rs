@@ -114,12 +114,12 @@ fn statement_text(answer: &Value) -> String {
     text
 }
 
-/// Header line of a CSV text.
+/// Formats the header of a CSV text.
 pub fn csv_heading(columns: &[&str]) -> String {
-    format!("{}\r\n", columns.join(","))
+    csv_line(columns.iter().copied())
 }
 
-/// Data line of a CSV text (RFC 4180).
+/// Formats a line of a CSV text.
 pub fn csv_row(columns: &[&str], of: &Value) -> String {
     let cells: Vec<String> = columns.iter().map(|column| table_cell(of, column)).collect();
     csv_line(cells.iter().map(String::as_str))

@@ -1,7 +1,7 @@
 //! The command line as users run it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use super::client::{AdminClientError, Client, admin_target, connectable_address, parse};
+use super::client::{AdminClientError, Client, admin_target, connectable_address};
 use super::configuration::{check, settings_summary};
 use super::table::table;
 use super::{Cli, run_cli};
@@ -261,11 +261,26 @@ fn a_gateway_with_another_storage_folder_is_reported() {
 }
 
 #[test]
-fn answers_in_chunks_are_put_together() {
-    let answer = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n";
-    assert_eq!(parse(answer), Some((200, b"abcde".to_vec())));
-    assert_eq!(parse(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffff\r\nabc"), None);
-    assert_eq!(parse(b"HTTP/1.1 200 OK\r\n"), None);
+fn answers_in_chunks_are_put_together_and_cut_ones_are_errors() {
+    let (answer, _) = asked(
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\n{\"a\r\n4;x=y\r\n\":1}\r\n0\r\n\r\n",
+    );
+    assert_eq!(answer, Ok(json!({ "a": 1 })));
+    for cut in [
+        &b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nffff\r\nabc"[..],
+        b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\n",
+    ] {
+        let (answer, _) = asked(cut);
+        assert!(
+            matches!(&answer, Err(AdminClientError::Other(why)) if why.contains("gateway")),
+            "{answer:?}"
+        );
+    }
+}
+
+#[test]
+fn a_gateway_that_listens_everywhere_is_reached_on_loopback() {
     assert_eq!(connectable_address("0.0.0.0:1".parse().unwrap()).to_string(), "127.0.0.1:1");
     assert_eq!(connectable_address("[::]:1".parse().unwrap()).to_string(), "[::1]:1");
 }

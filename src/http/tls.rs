@@ -69,11 +69,20 @@ pub struct ListenerTls {
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// Listeners with TLS: their keys in the configuration, their settings and protocols.
-fn listeners(settings: &Settings) -> [(&'static str, Option<&TlsSettings>, &'static [&'static [u8]]); 2] {
+/// Listener that may have TLS.
+struct ListenerSettings<'s> {
+    /// Key in the configuration.
+    key: &'static str,
+    tls: Option<&'s TlsSettings>,
+    /// Application protocols (ALPN).
+    protocols: &'static [&'static [u8]],
+}
+
+fn listeners(settings: &Settings) -> [ListenerSettings<'_>; 2] {
+    let https = settings.listen.https.as_ref().map(|https| &https.tls);
     [
-        ("listen.https", settings.listen.https.as_ref().map(|https| &https.tls), &[HTTP2, HTTP1]),
-        ("console.tls", settings.console.tls.as_ref(), &[HTTP1]),
+        ListenerSettings { key: "listen.https", tls: https, protocols: &[HTTP2, HTTP1] },
+        ListenerSettings { key: "console.tls", tls: settings.console.tls.as_ref(), protocols: &[HTTP1] },
     ]
 }
 
@@ -82,7 +91,7 @@ fn listeners(settings: &Settings) -> [(&'static str, Option<&TlsSettings>, &'sta
 /// # Errors
 /// Returns a sentence that names the file that cannot be used.
 pub fn from_settings(settings: &Settings) -> Result<ListenerTls, String> {
-    let [public, dashboard] = listeners(settings).map(|(key, tls, protocols)| {
+    let [public, dashboard] = listeners(settings).map(|ListenerSettings { key, tls, protocols }| {
         let read = |tls| TlsConfig::from_files(tls, protocols).map_err(|why| format!("{key}: {why}"));
         tls.map(read).transpose().map(|loaded| loaded.map(Arc::new))
     });
@@ -102,7 +111,7 @@ pub fn check_files(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<Str
             warnings.push(format!("{setting}: The certificate {} expired on {day}.", path.display()));
         }
     };
-    for (setting, tls, protocols) in listeners(settings) {
+    for ListenerSettings { key: setting, tls, protocols } in listeners(settings) {
         let Some(https) = tls else { continue };
         let own = read_key_pair(&https.certificate, &https.key).map(|pair| expiry(&pair));
         let clients = https.client_ca.as_deref().map_or(Ok(()), |ca| read_roots(ca).map(drop));

@@ -2,7 +2,7 @@
 //! without a socket. Its charge is returned with its response instead of recorded here, so that both are written
 //! together or neither.
 
-use crate::batch::{LineAsk, LineDone, LineExecutor};
+use crate::batch::{LineAsk, LineDone, LineEnding, LineExecutor};
 use crate::proxy::downstream::{LineDownstream, LineReport};
 use crate::proxy::exchange::ExchangeState;
 use crate::proxy::{GatewayProxy, LineSession};
@@ -51,9 +51,7 @@ async fn execute(proxy: &GatewayProxy, ask: LineAsk) -> LineDone {
         request: RequestId::random(),
         status: 500,
         usage: None,
-        refusal: Some(ApiError::new(ErrorCode::Internal)),
-        yielded: false,
-        cancelled: false,
+        ending: LineEnding::Retry(DEFAULT_RETRY),
     });
     LineDone {
         request: report.request,
@@ -61,10 +59,7 @@ async fn execute(proxy: &GatewayProxy, ask: LineAsk) -> LineDone {
         body: line.take_response(),
         end: line.take_end(),
         usage: report.usage,
-        retry: report.refusal.as_ref().and_then(retry_delay),
-        yielded: report.yielded,
-        short: report.refusal.is_some_and(|refusal| refusal.held),
-        cancelled: report.cancelled,
+        ending: report.ending,
     }
 }
 
@@ -85,28 +80,38 @@ pub(crate) fn refusal_after_close(
     }
 }
 
+/// Outcome of the phases of a line.
+pub(crate) enum LineCompletion<'a> {
+    /// A response was written.
+    Answered,
+    /// The line was refused.
+    Refused(&'a ApiError),
+    /// The line was cancelled before it had a response.
+    Cancelled,
+}
+
 /// Reports the end of a line to the batch, and marks its record if it yielded its permit.
-pub(crate) fn report_line(
-    line: &LineDownstream,
-    state: &mut ExchangeState,
-    refusal: Option<ApiError>,
-    cancelled: bool,
-) {
-    let (retry, short) =
-        (refusal.as_ref().and_then(retry_delay), refusal.as_ref().is_some_and(|why| why.held));
+pub(crate) fn report_line(line: &LineDownstream, state: &mut ExchangeState, outcome: &LineCompletion<'_>) {
     let record = &mut state.record;
     let without_permit = record.attempts.is_empty() && !record.queued.is_zero();
-    let yielded = retry.is_some() && (line.was_recalled() || without_permit || short);
-    if yielded {
+    let ending = match outcome {
+        LineCompletion::Cancelled => LineEnding::Cancelled,
+        LineCompletion::Answered => LineEnding::Final,
+        LineCompletion::Refused(refusal) if refusal.held => LineEnding::FundsHeld,
+        LineCompletion::Refused(refusal) => match retry_delay(refusal) {
+            None => LineEnding::Final,
+            Some(pause) if line.was_recalled() || without_permit => LineEnding::Yielded(pause),
+            Some(pause) => LineEnding::Retry(pause),
+        },
+    };
+    if matches!(ending, LineEnding::Yielded(_) | LineEnding::FundsHeld) {
         record.outcome = ExchangeOutcome::Yielded;
     }
     line.set_report(LineReport {
         request: state.id,
         status: record.status,
         usage: record.done.as_ref().and_then(WorkDone::usage).copied(),
-        refusal,
-        yielded,
-        cancelled,
+        ending,
     });
 }
 
@@ -114,5 +119,5 @@ pub(crate) fn report_line(
 fn retry_delay(refusal: &ApiError) -> Option<Duration> {
     let status = refusal.spec().status;
     let after = refusal.retry_after.map_or(DEFAULT_RETRY, |seconds| Duration::from_secs(seconds.into()));
-    (status == 429 || status >= 500 || refusal.held).then_some(after)
+    (status == 429 || status >= 500).then_some(after)
 }

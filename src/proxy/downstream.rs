@@ -86,6 +86,11 @@ impl Downstream<'_> {
         self.session.req_header().headers.get(name).map(HeaderValue::as_bytes)
     }
 
+    /// Iterates over the header fields; names are in lower case.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.session.req_header().headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()))
+    }
+
     /// Returns true for a request over TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {

@@ -11,7 +11,7 @@
 use super::RequestOrigin;
 use super::filters::{self, RequestFilterChain, RequestFilters, ResponseContext, ResponseUsage};
 use crate::http::ConnectionReuse;
-use crate::proxy::batch_line;
+use crate::proxy::batch_line::{self, LineCompletion};
 use crate::proxy::downstream::Downstream;
 use crate::proxy::exchange::{Exchange, ExchangeState, RequestRoute, WriteOutcome};
 use crate::state::AppState;
@@ -228,7 +228,12 @@ impl ProxyHttp for Gateway {
         match &ctx.origin {
             Some(RequestOrigin::Line(line)) => {
                 left &= ctx.refusal.is_none();
-                batch_line::report_line(line, &mut ctx.state, ctx.refusal.take(), left);
+                let outcome = match &ctx.refusal {
+                    Some(refusal) => LineCompletion::Refused(refusal),
+                    None if left => LineCompletion::Cancelled,
+                    None => LineCompletion::Answered,
+                };
+                batch_line::report_line(line, &mut ctx.state, &outcome);
             }
             Some(RequestOrigin::Http2(stream)) => stream.set_reset_by_client(is_reset(session).await),
             Some(RequestOrigin::Http1(_)) | None => {}

@@ -1,11 +1,13 @@
 //! CSV (RFC 4180) for spreadsheets: the separator and the decimal mark are those of the reader's country.
 
+use csv::{Terminator, WriterBuilder};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// Separator of the columns and decimal mark of the numbers; they differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CsvStyle {
-    separator: char,
+    separator: u8,
     decimal: char,
 }
 
@@ -43,7 +45,7 @@ impl CsvStyleError {
 
 impl Default for CsvStyle {
     fn default() -> Self {
-        Self { separator: ',', decimal: '.' }
+        Self { separator: b',', decimal: '.' }
     }
 }
 
@@ -59,29 +61,38 @@ impl CsvStyle {
             Some(_) => return Err(CsvStyleError::Decimal),
         };
         let separator = match separator {
-            None if decimal == ',' => ';',
-            None | Some(",") => ',',
-            Some(";") => ';',
-            Some("tab" | "\t") => '\t',
+            None if decimal == ',' => b';',
+            None | Some(",") => b',',
+            Some(";") => b';',
+            Some("tab" | "\t") => b'\t',
             Some(_) => return Err(CsvStyleError::Separator),
         };
-        if separator == decimal { Err(CsvStyleError::Same) } else { Ok(Self { separator, decimal }) }
-    }
-
-    /// Formats a text. One that a spreadsheet would take for a formula gets an apostrophe before it.
-    fn text(self, text: &str) -> String {
-        let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
-        let text = if is_formula { format!("'{text}") } else { text.to_owned() };
-        if text.contains([self.separator, '"', '\n', '\r']) {
-            format!("\"{}\"", text.replace('"', "\"\""))
+        if char::from(separator) == decimal {
+            Err(CsvStyleError::Same)
         } else {
-            text
+            Ok(Self { separator, decimal })
         }
     }
 
     fn number(self, number: &str) -> String {
         number.replace('.', &self.decimal.to_string())
     }
+}
+
+/// Formats a record of CSV text, with its line break. The separator is an ASCII character.
+#[must_use]
+pub fn csv_record<I: AsRef<[u8]>>(cells: impl IntoIterator<Item = I>, separator: u8) -> String {
+    let mut writer =
+        WriterBuilder::new().delimiter(separator).terminator(Terminator::CRLF).from_writer(Vec::new());
+    // Writing to memory does not fail.
+    let _ = writer.write_record(cells);
+    String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
+}
+
+/// Returns the text with an apostrophe before it if a spreadsheet would evaluate it as a formula.
+#[must_use]
+pub fn escape_formula(text: &str) -> Cow<'_, str> {
+    if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{text}").into() } else { text.into() }
 }
 
 /// CSV text that grows row by row.
@@ -111,17 +122,16 @@ impl CsvTable {
         let cells = self.columns.iter().map(|(name, is_number)| match row.get(name) {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(text)) if *is_number && is_decimal(text) => style.number(text),
-            Some(Value::String(text)) => style.text(text),
+            Some(Value::String(text)) => escape_formula(text).into_owned(),
             Some(other) if *is_number => style.number(&other.to_string()),
-            Some(other) => style.text(&other.to_string()),
+            Some(other) => escape_formula(&other.to_string()).into_owned(),
         });
         let cells: Vec<String> = cells.collect();
         self.add_line(&cells);
     }
 
     fn add_line(&mut self, cells: &[String]) {
-        self.text.push_str(&cells.join(self.style.separator.encode_utf8(&mut [0; 4])));
-        self.text.push_str("\r\n");
+        self.text.push_str(&csv_record(cells, self.style.separator));
     }
 
     /// Returns the text.

@@ -12,9 +12,9 @@ mod format;
 mod page;
 pub mod pages;
 
+pub use self::csv::{CsvColumn, CsvStyle, CsvStyleError, CsvTable, csv_record, escape_formula};
 pub use asset::{Asset, find_asset};
 pub use block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Row, Table, Tile};
 pub use chart::{BarChart, ChartSeries};
-pub use csv::{CsvColumn, CsvStyle, CsvStyleError, CsvTable};
 pub use format::{decimal, quantity, time};
 pub use page::{NavLink, Page, SignedIn};

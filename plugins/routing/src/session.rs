@@ -52,8 +52,8 @@ mod source {
 /// Key of the session that a request belongs to; `None` for work without a prefix that could be cached, and for a
 /// conversation that nothing distinguishes.
 ///
-/// `scope` is the id of the account: equal names of two accounts are two sessions. `header` returns the value of a
-/// header of the request.
+/// `scope` is the id of the account: equal names of two accounts are two sessions. `headers` are the fields of the
+/// request, with names in lower case.
 ///
 /// In order: `prompt_cache_key`, `previous_response_id`, [`SESSION_HEADERS`], a session in `metadata` or at the top of
 /// the body, `metadata.user_id`, and last a hash of the system prompt and the first message of the user.
@@ -61,7 +61,7 @@ mod source {
 pub fn session_key<'h>(
     scope: &str,
     request: &InferenceRequest,
-    header: impl Fn(&'static str) -> Option<&'h [u8]>,
+    headers: impl Iterator<Item = (&'h str, &'h [u8])>,
 ) -> Option<SessionKey> {
     if !matches!(request.task, InferenceTask::Chat) {
         return None;
@@ -77,9 +77,7 @@ pub fn session_key<'h>(
     if let Some(id) = string_member(request, "previous_response_id") {
         return named(source::PREVIOUS, id);
     }
-    if let Some(value) =
-        SESSION_HEADERS.iter().find_map(|name| header(name).filter(|value| !value.is_empty()))
-    {
+    if let Some(value) = session_header(headers) {
         return named(source::HEADER, value);
     }
     let (session, user) = metadata(request);
@@ -93,6 +91,19 @@ pub fn session_key<'h>(
         (None, Some(beginning)) => named(source::BEGINNING, &beginning.to_le_bytes()),
         (user, None) => user,
     }
+}
+
+/// Value of the first of [`SESSION_HEADERS`] that is present and not empty. One pass over the fields costs less than a
+/// lookup for each name.
+fn session_header<'h>(headers: impl Iterator<Item = (&'h str, &'h [u8])>) -> Option<&'h [u8]> {
+    let mut first: Option<(usize, &[u8])> = None;
+    for (name, value) in headers {
+        let Some(rank) = SESSION_HEADERS.iter().position(|known| *known == name) else { continue };
+        if !value.is_empty() && first.is_none_or(|(best, _)| rank < best) {
+            first = Some((rank, value));
+        }
+    }
+    first.map(|(_, value)| value)
 }
 
 /// Content of a top-level string, with its escapes; `None` if it is absent, empty or no string.

@@ -25,10 +25,7 @@ fn request(body: &str) -> InferenceRequest {
 }
 
 fn key(body: &str, headers: &[(&str, &'static str)]) -> Option<SessionKey> {
-    let header = |name: &'static str| {
-        headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_bytes())
-    };
-    session_key("acct_1", &request(body), header)
+    session_key("acct_1", &request(body), headers.iter().map(|(name, value)| (*name, value.as_bytes())))
 }
 
 const FIRST: &str =
@@ -89,6 +86,8 @@ fn each_header_of_an_agent_names_a_session() {
         assert_ne!(first, key(FIRST, &[(name, "ses_2")]), "{name}");
     }
     assert_eq!(key(FIRST, &[("session_id", "")]), key(FIRST, &[]), "an empty name is none");
+    let both = [("x-session-id", "later"), ("accept", "x"), ("session-id", "first"), ("session-id", "again")];
+    assert_eq!(key(FIRST, &both), key(FIRST, &[("session-id", "first")]), "the order is that of the list");
 }
 
 #[test]
@@ -104,7 +103,7 @@ fn a_user_may_have_several_conversations_but_a_session_in_its_name_is_one() {
 
 #[test]
 fn equal_names_of_two_accounts_are_two_sessions() {
-    let of = |account| session_key(account, &request(FIRST), |_| None);
+    let of = |account| session_key(account, &request(FIRST), std::iter::empty());
     assert_ne!(of("acct_1"), of("acct_2"));
 }
 
@@ -120,7 +119,7 @@ fn work_without_a_conversation_has_no_session() {
         return_documents: false,
     });
     let rerank = InferenceRequest { task: embed, ..request(r#"{"prompt_cache_key":"k"}"#) };
-    assert_eq!(session_key("acct_1", &rerank, |_| None), None);
+    assert_eq!(session_key("acct_1", &rerank, std::iter::empty()), None);
 }
 
 #[test]

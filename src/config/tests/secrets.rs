@@ -125,7 +125,7 @@ fn clients_certificates_are_asked_for_only_where_somebody_issues_them() {
     }
     let asked = |more: &str| {
         let listen = load(&https(&format!(", client_ca = {certificate:?}{more}"))).unwrap().settings.listen;
-        listen.https.unwrap().client_certificate
+        listen.https.unwrap().tls.client_certificate
     };
     assert_eq!(asked(""), ClientCertificatePolicy::Required);
     assert_eq!(asked(", client_certificate = \"optional\""), ClientCertificatePolicy::Optional);

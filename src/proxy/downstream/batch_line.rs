@@ -1,12 +1,13 @@
 //! Downstream of a batch line, or of one choice of a request for several: without a socket and without headers.
 
 use crate::auth::key_cache::Principal;
+use crate::batch::LineEnding;
 use crate::billing::HoldEnd;
 use crate::proxy::failover::Part;
 use crate::telemetry::request_id::RequestId;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use penstock_core::{ApiError, FinishReason, TokenUsage};
+use penstock_core::{FinishReason, TokenUsage};
 use std::io::{ErrorKind, Result};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc::Sender;
@@ -54,13 +55,8 @@ pub struct LineReport {
     pub status: u16,
     /// Tokens that it used.
     pub usage: Option<TokenUsage>,
-    /// Refusal, if the line was refused.
-    pub refusal: Option<ApiError>,
-    /// True if the line is executed again: it gave up its permit, got none, or lacked credits that are reserved
-    /// elsewhere.
-    pub yielded: bool,
-    /// True if the line was cancelled before it had a response.
-    pub cancelled: bool,
+    /// Finality of its result.
+    pub ending: LineEnding,
 }
 
 impl LineDownstream {

@@ -63,8 +63,7 @@ pub(super) async fn select(
     x.record.flavor = Some(flavor.name());
     let mut selection = CandidateSet::new(model.clone(), ask, flavor, line, given);
     if model.model.affinity && !line {
-        let header = |name: &'static str| x.caller.field(name);
-        selection.session = session_key(&x.principal.account.id, ask, header);
+        selection.session = session_key(&x.principal.account.id, ask, x.caller.fields());
     }
     let moment = SelectionTime { now: x.app.clock.steady_now(), at: x.app.clock.unix_seconds() };
     let mut refusal = None;

@@ -16,6 +16,12 @@ const USUAL_FIELDS: usize = 20;
 /// Longest `Retry-After` that client libraries obey, in seconds.
 const MAX_RETRY_AFTER: u32 = 60;
 
+static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+static REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+static RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+static RATE_LIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+static RATE_LIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+
 /// Returns whole seconds, rounded up.
 pub(super) fn ceil_seconds(span: Duration) -> u64 {
     span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
@@ -30,6 +36,12 @@ pub trait HeaderFieldName {
 impl HeaderFieldName for HeaderName {
     fn into_name(self) -> HeaderName {
         self
+    }
+}
+
+impl HeaderFieldName for &'static HeaderName {
+    fn into_name(self) -> HeaderName {
+        self.clone()
     }
 }
 
@@ -63,7 +75,7 @@ impl ResponseHead {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         parts.status = status;
         parts.headers.reserve(USUAL_FIELDS);
-        Self { parts: Box::new(parts) }.with("x-request-id", id.as_str()).with("request-id", id.as_str())
+        Self { parts: Box::new(parts) }.with(&X_REQUEST_ID, id.as_str()).with(&REQUEST_ID, id.as_str())
     }
 
     /// Adds a field. An invalid value is left out, because it could end the head or begin another field.
@@ -124,11 +136,11 @@ impl ResponseHead {
         let gauge = standing.requests.or(standing.tokens);
         if let Some(gauge) = gauge {
             self = self
-                .with_number("x-ratelimit-limit", gauge.limit)
-                .with_number("x-ratelimit-remaining", gauge.remaining);
+                .with_number(&RATE_LIMIT, gauge.limit)
+                .with_number(&RATE_LIMIT_REMAINING, gauge.remaining);
         }
         match reset.or_else(|| gauge.map(|gauge| ceil_seconds(now.saturating_add(gauge.reset)))) {
-            Some(reset) => self.with_number("x-ratelimit-reset", reset),
+            Some(reset) => self.with_number(&RATE_LIMIT_RESET, reset),
             None => self,
         }
     }

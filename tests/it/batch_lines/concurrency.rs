@@ -4,6 +4,7 @@ use super::{CHAT, ask, begin, code, enter, line_response};
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::script::{held, plain, silent};
 use crate::harness::{Bench, Provider, until, within};
+use penstock::batch::LineEnding;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,7 +33,7 @@ async fn the_youngest_line_releases_its_slot_to_a_request_at_once() {
     let answer = running.client.post(CHAT, &running.ask()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let mut gone = within("the younger line", young).await.unwrap();
-    assert!(gone.yielded && gone.retry.is_some() && !gone.cancelled);
+    assert!(matches!(gone.ending, LineEnding::Yielded(_)));
     provider.until_left(1).await;
     enter(&running, &mut gone, b"yielded").await;
     assert!(!old.is_finished(), "the older one stays");
@@ -40,7 +41,7 @@ async fn the_youngest_line_releases_its_slot_to_a_request_at_once() {
     // It takes its slot again once that is free.
     assert_eq!(ask(&running, &running.ask()).await.status, 200);
     cancel.cancel();
-    assert!(within("the older line", old).await.unwrap().cancelled);
+    assert_eq!(within("the older line", old).await.unwrap().ending, LineEnding::Cancelled);
     until("all slots to be free", || running.gateway.app.live().providers[0].in_flight() == 0).await;
 }
 
@@ -148,6 +149,6 @@ async fn a_line_without_a_provider_slot_has_not_failed() {
     other.until_calls(1).await;
     let done = ask(&running, &running.ask()).await;
     assert_eq!(code(&done), (503, "INFERENCE_3103".to_owned()));
-    assert!(done.yielded && done.retry.is_some() && !done.cancelled);
+    assert!(matches!(done.ending, LineEnding::Yielded(_)));
     assert_eq!((one.calls(), other.calls()), (1, 1));
 }

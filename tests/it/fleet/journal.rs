@@ -31,7 +31,7 @@ async fn gateways_killed_while_the_database_is_away_lose_and_double_no_charge() 
             gateway.until_ended().await;
         }
         fleet.network.as_ref().unwrap().set(Network::Open);
-        for gateway in 0..2 {
+        for (gateway, client) in clients.iter().enumerate() {
             fleet.gateways[gateway] = fleet.homes[gateway].run().await;
             let admin = fleet.admin(gateway);
             let is_written =
@@ -41,7 +41,7 @@ async fn gateways_killed_while_the_database_is_away_lose_and_double_no_charge() 
             let replayed =
                 metrics.lines().find_map(|line| line.strip_prefix("penstock_fleet_journal_replayed_total "));
             assert!(replayed.unwrap().parse::<f64>().unwrap() >= 40.0, "{replayed:?}");
-            told.add(&served(&clients[gateway]).await);
+            told.add(&served(client).await);
         }
     }
     let fleet = fleet.stop().await;

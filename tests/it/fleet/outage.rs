@@ -109,14 +109,14 @@ async fn lose_and_return(network: Network) {
     }
 
     fleet.network.as_ref().unwrap().set(Network::Open);
-    for gateway in 0..2 {
+    for (gateway, client) in clients.iter().enumerate() {
         let admin = fleet.admin(gateway);
         let is_written = || async {
             let status = admin.get("/status").await.json();
             status["ledger"]["unwritten_bytes"] == json!(0) && status["degraded_because"] == Value::Null
         };
         until_answered("the charges to be written", is_written).await;
-        told.ask(&clients[gateway]).await;
+        told.ask(client).await;
         let made = admin.post("/admin/keys", &json!({"name": "n"})).await;
         assert!(made.status < 300, "{}", made.text());
     }

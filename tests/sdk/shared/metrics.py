@@ -8,9 +8,18 @@ import re
 import sys
 import urllib.request
 
-# `up` is made by Prometheus itself. The others are absent until there is a TLS listener or an archive; a unit test
-# of the gateway checks that the alert rules name them as the gateway registers them.
-KNOWN = {"up", "penstock_certificate_expires_seconds", "penstock_export_last_timestamp_seconds"}
+# `up` is made by Prometheus itself. The others are absent until there is a TLS listener, an archive, a fleet or a bucket
+# for files; a unit test of the gateway checks that the alert rules name them as the gateway registers them.
+KNOWN = {
+    "up",
+    "penstock_certificate_expires_seconds",
+    "penstock_export_last_timestamp_seconds",
+    "penstock_file_store_up",
+    "penstock_fleet_config_differs",
+    "penstock_fleet_journal_failing",
+    "penstock_fleet_key_changes_age_seconds",
+    "penstock_fleet_member_current",
+}
 METRIC = re.compile(r"\b((?:penstock|gen_ai|process)_\w+|up)\b(?:\{([^}]*)\})?")
 GROUPED = re.compile(r"\b(?:by|on|without)\s*\(([^)]*)\)")
 NEVER_A_METRIC = re.compile(r"\$__?\w+|\"[^\"]*\"")

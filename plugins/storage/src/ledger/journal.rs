@@ -79,9 +79,10 @@ struct JournalFile {
 #[derive(Debug)]
 pub struct LedgerJournal {
     id: JournalId,
-    files: [JournalFile; 2],
-    /// Index of the file that is written.
-    active: usize,
+    /// File that is written.
+    active: JournalFile,
+    /// File that was written before it.
+    other: JournalFile,
 }
 
 impl LedgerJournal {
@@ -124,10 +125,10 @@ impl LedgerJournal {
             sync()?;
         }
         let [first, second] = FILE_NAMES.map(|name| JournalFile::open(&folder.join(name), id));
-        let files = [first?, second?];
-        let active = usize::from(files[1].last > files[0].last);
+        let (first, second) = (first?, second?);
+        let (active, other) = if second.last > first.last { (second, first) } else { (first, second) };
         sync()?;
-        Ok(LedgerJournal { id, files, active })
+        Ok(LedgerJournal { id, active, other })
     }
 
     /// Moves the files of a journal out of the way, so that an operator can look at them; returns where they are.
@@ -149,20 +150,19 @@ impl LedgerJournal {
     /// Returns the number of the last record of both files; 0 for none.
     #[must_use]
     pub fn last_number(&self) -> u64 {
-        self.files.iter().map(|file| file.last).max().unwrap_or(0)
+        self.active.last.max(self.other.last)
     }
 
     /// Returns the bytes of both files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes).sum()
+        self.active.bytes + self.other.bytes
     }
 
     /// Returns true if [`LedgerJournal::append`] will begin a file, whose records must be readable without the other one.
     #[must_use]
     pub fn begins_file(&self, committed: u64) -> bool {
-        let [active, other] = [&self.files[self.active], &self.files[1 - self.active]];
-        active.last == 0 || (active.bytes >= JOURNAL_FILE_BYTES && other.last <= committed)
+        self.active.last == 0 || (self.active.bytes >= JOURNAL_FILE_BYTES && self.other.last <= committed)
     }
 
     /// Appends records, of which `last` is the number of the last one, and syncs them. `frames` was built with
@@ -172,15 +172,14 @@ impl LedgerJournal {
     /// # Errors
     /// Returns `Full` or `Io`; then nothing was appended.
     pub fn append(&mut self, frames: &[u8], last: u64, committed: u64, limit: u64) -> Result<(), StoreError> {
-        if self.files[self.active].last > 0 && self.begins_file(committed) {
-            let id = self.id;
-            self.files[1 - self.active].clear(id)?;
-            self.active = 1 - self.active;
+        if self.active.last > 0 && self.begins_file(committed) {
+            self.other.clear(self.id)?;
+            std::mem::swap(&mut self.active, &mut self.other);
         }
         if self.bytes() + frames.len() as u64 > limit {
             return Err(StoreError::Full);
         }
-        self.files[self.active].append(frames, last)
+        self.active.append(frames, last)
     }
 }
 
