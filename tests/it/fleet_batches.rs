@@ -83,7 +83,7 @@ fn posts(provider: &Provider) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_is_continued_by_the_other_gateway_when_its_own_is_killed() {
-    let count = if full() { 20_000 } else { 1_500 };
+    let count = if full() { 20_000 } else { 800 };
     let mut pair = Pair::start().await;
     let made = batch(&pair.at(0), &lines(count)).await;
     let runner = pair.runner().await;

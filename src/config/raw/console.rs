@@ -99,12 +99,16 @@ pub struct OidcConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
-#[allow(missing_docs)]
 pub struct OidcRolesConfig {
+    /// Values of an administrator.
     pub admin: Vec<String>,
+    /// Values of an operator.
     pub operator: Vec<String>,
+    /// Values of a person who sees accounts and invoices.
     pub finance: Vec<String>,
+    /// Values of a person who sees what operators see, without money.
     pub viewer: Vec<String>,
+    /// Values of an account holder.
     pub account: Vec<String>,
 }
 
