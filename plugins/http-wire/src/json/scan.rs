@@ -50,8 +50,8 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
     // Processes eight bytes at a time: a byte is special if it is below 0x20, a quote or a backslash.
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x8080_8080_8080_8080;
-    let mut run = 0;
-    for eight in bytes.chunks_exact(8) {
+    let mut run = plain_blocks(bytes);
+    for eight in bytes.get(run..).unwrap_or_default().chunks_exact(8) {
         let Ok(eight) = <[u8; 8]>::try_from(eight) else { break };
         let word = u64::from_le_bytes(eight);
         let zero = |w: u64| w.wrapping_sub(ONES) & !w;
@@ -67,6 +67,19 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
     }
     let rest = bytes.get(run..).unwrap_or_default();
     run + rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\').unwrap_or(rest.len())
+}
+
+/// Length of the blocks of 64 bytes at the start without quote, backslash and control characters. The compiler turns the
+/// comparisons into vector instructions.
+#[inline]
+fn plain_blocks(bytes: &[u8]) -> usize {
+    let is_plain = |block: &&[u8; 64]| {
+        let special = block.iter().fold(0, |special, &byte| {
+            special | u8::from(byte < 0x20) | u8::from(byte == b'"') | u8::from(byte == b'\\')
+        });
+        special == 0
+    };
+    bytes.as_chunks().0.iter().take_while(is_plain).count() * 64
 }
 
 /// Position after the escape whose backslash is at `at`.
@@ -331,5 +344,29 @@ impl Iterator for ElementIter<'_> {
             self.state = IterState::Broken;
         }
         element
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain_run;
+
+    #[test]
+    fn a_run_ends_at_the_first_special_byte_wherever_it_is() {
+        for length in [0, 1, 7, 8, 9, 63, 64, 65, 72, 127, 128, 129, 200] {
+            assert_eq!(plain_run(&vec![b'a'; length]), length);
+            for at in 0..length {
+                for special in [0, 0x1f, b'"', b'\\'] {
+                    let mut text = vec![0x80; length];
+                    if let Some(tail) = text.get_mut(at..) {
+                        tail.fill(special);
+                    }
+                    assert_eq!(plain_run(&text), at, "{length} {at} {special}");
+                }
+            }
+            for plain in [0x20, 0x21, 0x5b, 0x7f, 0x80, 0xff] {
+                assert_eq!(plain_run(&vec![plain; length]), length, "{length} {plain}");
+            }
+        }
     }
 }
