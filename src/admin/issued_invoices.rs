@@ -22,7 +22,8 @@ const QUERY: [&str; 1] = ["account"];
 const ISSUE: [&str; 3] = ["account", "from", "to"];
 /// Answer members of a row of the list.
 const ROW: [&str; 8] = ["number", "account", "from", "to", "issued", "net_eur", "vat_eur", "total_eur"];
-/// Time after the end of a period until its last charges are certainly recorded, in seconds.
+/// Time after the end of a period until its last charges are recorded, in seconds. Charges that a fleet member writes from
+/// its journal later than that, after a longer outage, are in no invoice.
 const SETTLING_SECONDS: u64 = 3_600;
 /// Hexadecimal digits of a series' id.
 const SERIES_DIGITS: usize = 32;
@@ -112,8 +113,12 @@ fn issue_blocking(app: &AppState, period: &InvoicePeriod, asked: &AdminRequest) 
     };
     let preview = invoice::preview(app, period, asked.now)?;
     let year = UtcMonth::from_unix(asked.now).to_string();
-    let year: u16 = year.get(..4).and_then(|year| year.parse().ok()).unwrap_or_default();
-    let text = |name: &str| preview.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let year: u16 =
+        year.get(..4).and_then(|year| year.parse().ok()).ok_or_else(|| ApiError::new(ErrorCode::Internal))?;
+    let text = |name: &str| {
+        let text = preview.get(name).and_then(Value::as_str);
+        text.map(str::to_owned).ok_or_else(|| ApiError::new(ErrorCode::Internal))
+    };
     let draft = InvoiceRecord {
         number: String::new(),
         series: series(seller.vat_id.as_deref().unwrap_or(&seller.name)),
@@ -123,15 +128,15 @@ fn issue_blocking(app: &AppState, period: &InvoicePeriod, asked: &AdminRequest) 
         from,
         to,
         issued: asked.now,
-        net_eur: text("net_eur"),
-        vat_eur: text("vat_eur"),
-        total_eur: text("total_eur"),
+        net_eur: text("net_eur")?,
+        vat_eur: text("vat_eur")?,
+        total_eur: text("total_eur")?,
         parts: 0,
     };
     let outcome = app.stores.invoices.issue(
         &draft,
         |sequence| format!("{}{year}-{sequence:06}", settings.number_prefix),
-        |record| serde_json::to_vec(&issued_json(&preview, record)).unwrap_or_default(),
+        |record| issued_json(&preview, record).to_string().into_bytes(),
         |record| {
             let change = json!({ "account": record.account, "from": record.from, "to": record.to });
             asked.audit_entry("invoice.issue", &record.number, change)

@@ -87,7 +87,7 @@ pub(super) enum RunnerPhase {
     Running,
     /// The gateway stops: started lines end, no others start.
     Stopping,
-    /// Nothing is left to do.
+    /// All work is done.
     Finished,
 }
 

@@ -5,12 +5,12 @@ use super::entry_effects::balance_change;
 use super::report::ReportError;
 use penstock_core::entry_number::sequence_of;
 use penstock_ledger::{BalanceFold, EntryError, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, UtcMonth};
-use penstock_storage::Store;
 use penstock_storage::fleet::SharedFleet;
 use penstock_storage::ledger::{
     EntryBlock, LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_ROWS,
     TARGET_BLOCK_BYTES, parse_file_name,
 };
+use penstock_storage::{Store, StoreError};
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -53,10 +53,13 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Repo
     Ok(entries)
 }
 
-/// Checks that the files have all chains that the store has, as far as it can be read: a folder has only the chain that its
-/// own gateway writes.
+/// Checks that the files have all chains that the store has: a folder has only the chain that its own gateway writes. A
+/// store whose list of chains is damaged is not checked, since a rebuild is its remedy.
 fn check_chains(ledger: &LedgerStore, files: &ReplicaFiles) -> Result<(), ReportError> {
-    let chains = ledger.chains().unwrap_or_default();
+    let chains = match ledger.chains() {
+        Err(StoreError::Corrupt { .. }) => return Ok(()),
+        chains => chains?,
+    };
     match chains.iter().find(|(chain, _)| !files.contains_key(chain)) {
         None => Ok(()),
         Some((chain, _)) => Err(ReportError(format!(

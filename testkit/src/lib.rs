@@ -1,7 +1,6 @@
 //! Test kit: scripted providers that count their calls, clients that see each byte, certificates, and waits.
 //!
-//! It imports nothing of the product. Nothing waits by the clock: every wait is for a condition, within a limit that only
-//! a hang can reach. A wait that fails panics, as in a test.
+//! No code of the product is imported. Waits are for conditions, within a limit that only a hang can reach. A wait that fails panics, as in a test.
 #![allow(
     missing_docs,
     clippy::unwrap_used,

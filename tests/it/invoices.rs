@@ -256,7 +256,7 @@ async fn an_issued_invoice_has_the_next_number_and_never_changes() {
     assert_eq!(admin.get("/admin/invoices?account=nobody").await.status, 404);
     let log = admin.get(&format!("/admin/audit?target=PS-{year}-000001")).await.json();
     assert_eq!((&log["data"][0]["what"], &log["data"][1]), (&json!("invoice.issue"), &json!(null)), "{log}");
-    // It outlives a restart.
+    // A restart does not change it.
     let before = admin.get(query).await.json();
     let provider = Provider::start().await;
     let again = Bench::new().settings(INVOICE).provider("a", &provider).restart(running.halt().await).await;

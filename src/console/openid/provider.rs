@@ -48,7 +48,7 @@ pub struct OpenIdProvider {
     known: Mutex<ProviderCache>,
 }
 
-/// What was read of a provider.
+/// Documents of a provider, or the failure to read them.
 #[derive(Default)]
 struct ProviderCache {
     known: Option<KnownProvider>,

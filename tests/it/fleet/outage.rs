@@ -2,7 +2,7 @@
 
 use super::gateways::{Fleet, ask, served};
 use crate::harness::tcp_proxy::Network;
-use crate::harness::{Answer, Client, batch_jobs, full, until_answered};
+use crate::harness::{Answer, Client, batch_jobs, full, until, until_answered};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -166,6 +166,31 @@ async fn leases_and_known_keys_end_when_the_database_stays_away() {
     told.add(&served(&client).await);
     let is_ready = || async { admin.get("/readyz").await.status == 200 };
     until_answered("the gateway to be ready again", is_ready).await;
+    let fleet = fleet.stop().await;
+    told.assert_charged(&fleet);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_database_delays_a_request_and_does_not_refuse_it() {
+    let fleet = Fleet::start_behind_network(2, "").await;
+    let (key, _) = fleet.key(0, json!({})).await;
+    fleet.until_everywhere(&key, 200).await;
+    fleet.grant(0, "10000").await;
+    let client = fleet.at(1, &key);
+    let network = fleet.network.as_ref().unwrap();
+    let mut told = Served::default();
+    network.set(Network::Silent);
+    let begun = Instant::now();
+    let asked = tokio::spawn({
+        let client = client.clone();
+        async move { ask(&client).await }
+    });
+    until("a second without the database", || begun.elapsed() >= Duration::from_secs(1)).await;
+    assert!(!asked.is_finished(), "nothing was leased, so the request waits");
+    network.set(Network::Open);
+    let answer = asked.await.unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    told.add(&answer);
     let fleet = fleet.stop().await;
     told.assert_charged(&fleet);
 }

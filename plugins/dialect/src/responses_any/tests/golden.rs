@@ -79,7 +79,7 @@ fn streams_match_the_golden_case_at_every_split() {
         );
         test_support::assert_golden(&case.folder.join("answered.sse"), &run.out);
         if run.out.is_empty() {
-            // It failed before its first token: another provider is asked.
+            // The provider failed before its first token: another one is asked.
             continue;
         }
         let checked = conformance::check_responses_stream(&run.out);
