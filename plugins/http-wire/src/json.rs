@@ -3,6 +3,7 @@
 //! The scanner is strict (RFC 8259): every parser accepts what it accepts. It checks structure and escapes; UTF-8 is
 //! checked when text is read.
 
+mod objects;
 mod scan;
 mod splice;
 mod text;
@@ -10,6 +11,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+pub use objects::{ObjectEvent, for_each_object};
 pub use scan::{
     ElementIter, MAX_DEPTH, MemberIter, MemberSpan, elements, members, skip_space, string_end, trim,
     value_end,

@@ -2,7 +2,8 @@
 
 use crate::affinity::{SessionKey, stable_hash};
 use penstock_core::{InferenceRequest, InferenceTask};
-use penstock_http_wire::json;
+use penstock_http_wire::json::{self, ObjectEvent};
+use std::ops::ControlFlow;
 
 /// Headers with which clients name a conversation, lower case, in the order in which they are looked for.
 ///
@@ -144,23 +145,17 @@ fn hash_beginning(request: &InferenceRequest) -> Option<u64> {
     if string_content(messages).is_some() {
         return Some(hash_content(start, messages));
     }
-    let mut hash = start;
-    for range in json::elements(messages) {
-        let message = messages.get(range)?;
-        let mut members = json::members(message);
-        let mut is_user = false;
-        while let Some((name, value)) = members.next_pair() {
-            match name {
-                b"role" => is_user = value == b"\"user\"",
-                b"content" => hash = hash_content(hash, value),
-                _ => {}
-            }
+    let (mut hash, mut is_user) = (start, false);
+    json::for_each_object(messages, |event| {
+        match event {
+            ObjectEvent::Member(b"role", value) => is_user = value == b"\"user\"",
+            ObjectEvent::Member(b"content", value) => hash = hash_content(hash, value),
+            ObjectEvent::Member(..) => {}
+            ObjectEvent::End if is_user => return ControlFlow::Break(hash),
+            ObjectEvent::End => {}
         }
-        if is_user {
-            return Some(hash);
-        }
-    }
-    None
+        ControlFlow::Continue(())
+    })
 }
 
 /// Hash of a text, or of the parts of a content. Marks of the cache move from message to message as a conversation
@@ -170,14 +165,13 @@ fn hash_content(seed: u64, content: &[u8]) -> u64 {
         return hash_ends(seed, content);
     }
     let mut hash = seed;
-    for range in json::elements(content) {
-        let mut members = json::members(content.get(range).unwrap_or_default());
-        while let Some((name, value)) = members.next_pair() {
-            if !matches!(name, b"type" | b"cache_control") {
-                hash = hash_ends(hash, value);
-            }
+    let _: Option<()> = json::for_each_object(content, |event| {
+        match event {
+            ObjectEvent::Member(b"type" | b"cache_control", _) | ObjectEvent::End => {}
+            ObjectEvent::Member(_, value) => hash = hash_ends(hash, value),
         }
-    }
+        ControlFlow::Continue(())
+    });
     hash
 }
 

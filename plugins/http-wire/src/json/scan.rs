@@ -219,6 +219,12 @@ impl<'a> MemberIter<'a> {
         self.state == IterState::Done && skip_space(self.json, self.at) == self.json.len()
     }
 
+    /// Position after the object's end, once it was reached.
+    #[must_use]
+    pub fn end(&self) -> Option<usize> {
+        (self.state == IterState::Done).then_some(self.at)
+    }
+
     /// Returns the next member as (raw key without quotes, value).
     pub fn next_pair(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         let member = self.next()?;

@@ -5,6 +5,7 @@ use super::*;
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::Value;
+use std::ops::ControlFlow;
 
 fn is_json(text: &[u8]) -> bool {
     value_end(text, skip_space(text, 0)).is_some_and(|end| skip_space(text, end) == text.len())
@@ -173,6 +174,36 @@ proptest! {
     ) {
         let text = parts.concat();
         prop_assert_eq!(is_json(text.as_bytes()), serde_json::from_str::<Value>(&text).is_ok(), "{}", text);
+    }
+
+    #[test]
+    fn a_visit_of_objects_equals_a_scan_of_elements_and_members(
+        parts in prop::collection::vec(prop::sample::select(vec![
+            "{\"a\":1}", "{\"a\":[{\"b\":2}],\"c\":{}}", "{}", "[{\"a\":1}]", "1", "\"{}\"", " , ", ",", "{\"a\":", "]", " ",
+        ]), 0..10),
+    ) {
+        let text = format!("[{}]", parts.concat());
+        let json = text.as_bytes();
+        let mut expected = Vec::new();
+        let mut elements = elements(json);
+        for element in elements.by_ref() {
+            if json[element.start] == b'{' {
+                let mut members = members(&json[element]);
+                while let Some((name, value)) = members.next_pair() {
+                    expected.push(ObjectEvent::Member(name, value));
+                }
+                expected.push(ObjectEvent::End);
+            }
+        }
+        let mut visited = Vec::new();
+        let broken: Option<()> = for_each_object(json, |event| {
+            visited.push(event);
+            ControlFlow::Continue(())
+        });
+        prop_assert_eq!(broken, None);
+        // A malformed element is found at its end, after its first members were visited.
+        prop_assert_eq!(&visited[..expected.len()], &expected[..], "{}", text);
+        prop_assert!(!elements.is_complete() || visited.len() == expected.len(), "{}", text);
     }
 
     #[test]
