@@ -1,5 +1,8 @@
 //! PostgreSQL server in a temporary folder, on a Unix socket. A shell runs it and ends it with the test process, whose pipe
 //! it reads. Commands are lines: `crash` stops the server without a checkpoint, as a power cut does; `start` starts it.
+//!
+//! Variables of the environment: `PENSTOCK_POSTGRES_BIN` is a folder with the `initdb` and `postgres` of another version
+//! than Debian's; `PENSTOCK_POSTGRES_POOLER=pgbouncer` puts PgBouncer in transaction mode before the server.
 
 use penstock_storage::PostgresOptions;
 use std::io::{BufRead, BufReader, Write};
@@ -10,23 +13,47 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const SCRIPT: &str = r#"
 dir=$1
 for bin in /usr/lib/postgresql/*/bin; do [ -d "$bin" ] && PATH=$bin:$PATH; done
+PATH=${PENSTOCK_POSTGRES_BIN:+$PENSTOCK_POSTGRES_BIN:}$PATH:/usr/sbin
 initdb -D "$dir/data" -U penstock -A trust --no-sync >"$dir/log" 2>&1 || { cat "$dir/log" >&2; exit 1; }
-start() {
+launch() {
     postgres -D "$dir/data" -k "$dir" -c listen_addresses= -c fsync=off -c max_connections=200 >>"$dir/log" 2>&1 &
     pid=$!
     until pg_isready -q -h "$dir" -d postgres; do
         kill -0 "$pid" 2>/dev/null || { cat "$dir/log" >&2; exit 1; }
     done
-    echo ready
 }
 stop() { kill "-$1" "$pid" 2>/dev/null && wait "$pid"; }
-start
+start_pooler() {
+    mkdir "$dir/pooler"
+    cat >"$dir/pooler/pgbouncer.ini" <<END
+[databases]
+* = host=$dir user=penstock
+[pgbouncer]
+pool_mode = transaction
+auth_type = any
+listen_addr =
+unix_socket_dir = $dir/pooler
+listen_port = 5432
+max_client_conn = 1000
+default_pool_size = 100
+server_login_retry = 0.1
+END
+    pgbouncer -q "$dir/pooler/pgbouncer.ini" >>"$dir/log" 2>&1 &
+    pooler=$!
+    until pg_isready -q -h "$dir/pooler" -d postgres; do
+        kill -0 "$pooler" 2>/dev/null || { cat "$dir/log" >&2; exit 1; }
+    done
+}
+launch
+if [ -n "$2" ]; then start_pooler; fi
+echo ready
 while read -r command; do
     case $command in
         crash) stop QUIT; echo stopped ;;
-        start) start ;;
+        start) launch; echo ready ;;
     esac
 done
+[ -z "$pooler" ] || kill -INT "$pooler"
 stop INT
 rm -rf "$dir"
 "#;
@@ -34,6 +61,8 @@ rm -rf "$dir"
 /// Running server.
 pub struct PostgresServer {
     dir: PathBuf,
+    /// Folder of the socket that stores connect to: that of the server, or of the pooler before it.
+    host: PathBuf,
     commands: ChildStdin,
     answers: BufReader<ChildStdout>,
     shell: Child,
@@ -54,9 +83,13 @@ impl PostgresServer {
         } else {
             Command::new("sh")
         };
+        let pooler = std::env::var("PENSTOCK_POSTGRES_POOLER").unwrap_or_default();
+        assert!(matches!(pooler.as_str(), "" | "pgbouncer"), "PENSTOCK_POSTGRES_POOLER: {pooler}");
+        let host = if pooler.is_empty() { dir.clone() } else { dir.join("pooler") };
         let mut shell = command
             .args(["-c", SCRIPT, "sh"])
             .arg(&dir)
+            .arg(&pooler)
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -64,7 +97,7 @@ impl PostgresServer {
             .unwrap();
         let commands = shell.stdin.take().unwrap();
         let answers = BufReader::new(shell.stdout.take().unwrap());
-        let mut server = PostgresServer { dir, commands, answers, shell, schemas: AtomicU32::new(0) };
+        let mut server = PostgresServer { dir, host, commands, answers, shell, schemas: AtomicU32::new(0) };
         server.expect("ready");
         server
     }
@@ -78,7 +111,7 @@ impl PostgresServer {
     /// Options of a store with tables of its own.
     pub fn options(&self) -> PostgresOptions {
         let number = self.schemas.fetch_add(1, Ordering::Relaxed);
-        let url = format!("postgresql:///postgres?user=penstock&host={}", self.dir.display());
+        let url = format!("postgresql:///postgres?user=penstock&host={}", self.host.display());
         let folder = std::env::temp_dir().join(format!("penstock-{}-{number}", std::process::id()));
         PostgresOptions { schema: format!("penstock_{number}"), ..PostgresOptions::new(url, folder) }
     }
@@ -86,7 +119,7 @@ impl PostgresServer {
     /// Path of the socket on which the server listens.
     #[allow(dead_code)]
     pub fn socket(&self) -> PathBuf {
-        self.dir.join(".s.PGSQL.5432")
+        self.host.join(".s.PGSQL.5432")
     }
 
     /// Returns the first column of the only row of a query.
