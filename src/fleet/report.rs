@@ -5,6 +5,7 @@
 
 use penstock_limits::{SharedAmounts, UsageTotals};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of keys and accounts of one report; the first are taken.
 const MAX_REPORTED_KEYS: usize = 16_000;
@@ -22,6 +23,8 @@ pub struct MemberReport {
     pub version: String,
     /// Version of the configuration, to notice members that have different ones.
     pub config: String,
+    /// Short hashes of its sections by name, to say which ones differ; empty from members that do not report them.
+    pub sections: BTreeMap<String, String>,
     /// Use of limits.
     pub keys: Vec<KeyUsageReport>,
 }
@@ -66,6 +69,8 @@ struct Header {
     at: u64,
     version: String,
     config: String,
+    #[serde(default)]
+    sections: BTreeMap<String, String>,
     rows: usize,
 }
 
@@ -82,6 +87,7 @@ impl MemberReport {
             at: self.at,
             version: self.version.clone(),
             config: self.config.clone(),
+            sections: self.sections.clone(),
             rows: groups.len(),
         };
         let row = |value: serde_json::Result<Vec<u8>>| value.unwrap_or_default();
@@ -100,8 +106,20 @@ impl MemberReport {
         for group in groups.get(..header.rows)? {
             keys.extend(serde_json::from_slice::<Vec<KeyUsageReport>>(group).ok()?);
         }
-        let Header { start, at, version, config, .. } = header;
-        Some(Self { start, at, version, config, keys })
+        let Header { start, at, version, config, sections, .. } = header;
+        Some(Self { start, at, version, config, sections, keys })
+    }
+
+    /// Returns the names of the sections whose configuration differs from the other member's. A section that only one of
+    /// them knows differs, as members of two versions may have.
+    #[must_use]
+    pub fn differing_sections<'r>(&'r self, other: &'r Self) -> Vec<&'r str> {
+        if other.sections.is_empty() {
+            return Vec::new();
+        }
+        let names: BTreeSet<&String> = self.sections.keys().chain(other.sections.keys()).collect();
+        let differs = |name: &&String| self.sections.get(*name) != other.sections.get(*name);
+        names.into_iter().filter(differs).map(String::as_str).collect()
     }
 }
 
@@ -129,8 +147,36 @@ mod tests {
             at: 1_795_000_000,
             version: "1.0".to_owned(),
             config: "abc".to_owned(),
+            sections: sections([("models", "1f00")]),
             keys: (0..keys).map(key).collect(),
         }
+    }
+
+    fn sections<const N: usize>(sections: [(&str, &str); N]) -> BTreeMap<String, String> {
+        sections.map(|(name, hash)| (name.to_owned(), hash.to_owned())).into()
+    }
+
+    #[test]
+    fn sections_that_differ_or_are_missing_are_named() {
+        let own = MemberReport { sections: sections([("a", "1"), ("b", "2"), ("c", "3")]), ..report(0) };
+        let other = MemberReport { sections: sections([("a", "1"), ("b", "9"), ("d", "4")]), ..report(0) };
+        assert_eq!(own.differing_sections(&other), ["b", "c", "d"]);
+        assert_eq!(own.differing_sections(&own), [""; 0]);
+        let silent = MemberReport { sections: BTreeMap::new(), ..report(0) };
+        assert_eq!(own.differing_sections(&silent), [""; 0]);
+    }
+
+    #[test]
+    fn a_report_without_sections_is_read() {
+        let mut rows = report(1).to_rows();
+        let header = String::from_utf8(rows.remove(0)).unwrap();
+        let earlier = header.replace(r#","sections":{"models":"1f00"}"#, "");
+        assert_ne!(earlier, header);
+        rows.insert(0, earlier.into_bytes());
+        assert_eq!(
+            MemberReport::from_rows(&rows),
+            Some(MemberReport { sections: BTreeMap::new(), ..report(1) })
+        );
     }
 
     #[test]

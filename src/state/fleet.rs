@@ -25,12 +25,21 @@ pub struct FleetWork {
     start: u64,
     /// Time at which the changes of keys were last read.
     fed_at: Mutex<Instant>,
-    /// Members with another configuration: its version by member.
-    differing: Mutex<BTreeMap<u32, String>>,
+    /// Members with another configuration.
+    differing: Mutex<BTreeMap<u32, ConfigDifference>>,
     /// Members whose clock differs too much.
     skewed: Mutex<BTreeSet<u32>>,
     /// True while heartbeats fail, so that it is logged once.
     is_failing: AtomicBool,
+}
+
+/// Configuration of another member, as far as it differs.
+#[derive(Debug, PartialEq, Eq)]
+struct ConfigDifference {
+    /// Its version.
+    config: String,
+    /// Names of the sections that differ, separated by commas; empty if that member does not report its sections.
+    sections: String,
 }
 
 impl FleetWork {
@@ -101,11 +110,13 @@ impl AppState {
         let mut exchange = work.exchange.lock();
         // The report announces what this exchange allows.
         exchange.apply(&self.key_cache, member.live().len(), &reports, now);
+        let shared = &self.live().settings.shared;
         let report = MemberReport {
             start: work.start,
             at: self.clock.unix_seconds(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            config: self.live().settings.shared_version.0.to_string(),
+            config: shared.all.0.to_string(),
+            sections: shared.sections.clone(),
             keys: exchange.report(&self.key_cache, self.clock.steady_now()),
         };
         let returned = self.ledger.leases().map(|leases| leases.returning()).unwrap_or_default();
@@ -119,7 +130,7 @@ impl AppState {
         }
         exchange.refresh_spends(&self.stores.spends, now)?;
         drop(exchange);
-        work.note_configurations(&report.config, &reports);
+        work.note_configurations(&report, &reports);
         work.note_clocks(report.at, &reports);
         if member.snapshot(Instant::now()).is_some_and(|figures| figures.burials > before) {
             self.void_abandoned();
@@ -176,16 +187,26 @@ impl FleetWork {
     }
 
     /// Notes the members with another configuration, and logs a change.
-    fn note_configurations(&self, own: &str, reports: &[(u32, MemberReport)]) {
-        let others = reports.iter().filter(|(_, report)| report.config != own);
-        let differing: BTreeMap<u32, String> =
-            others.map(|(id, report)| (*id, report.config.clone())).collect();
+    fn note_configurations(&self, own: &MemberReport, reports: &[(u32, MemberReport)]) {
+        let others = reports.iter().filter(|(_, report)| report.config != own.config);
+        let differing: BTreeMap<u32, ConfigDifference> = others
+            .map(|(id, report)| {
+                let sections = own.differing_sections(report).join(", ");
+                (*id, ConfigDifference { config: report.config.clone(), sections })
+            })
+            .collect();
         let mut known = self.differing.lock();
         if *known == differing {
             return;
         }
-        for (member, config) in &differing {
-            let members = [("member", &*member.to_string()), ("config", config), ("own", own)];
+        for (member, difference) in &differing {
+            let member = member.to_string();
+            let members = [
+                ("member", &*member),
+                ("sections", &*difference.sections),
+                ("config", &*difference.config),
+                ("own", &*own.config),
+            ];
             log::event(log::warn(), "fleet_config_differs", &members);
         }
         *known = differing;

@@ -31,6 +31,23 @@ async fn a_key_and_a_balance_are_known_at_every_gateway_and_a_revocation_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_with_another_configuration_is_named_with_the_sections_that_differ() {
+    let fleet = Fleet::start(2).await;
+    let path = fleet.homes[1].config();
+    let before = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, before + "[overload]\nrequests = 777\n").unwrap();
+    let reloaded = fleet.admin(1).post("/admin/reload", &json!({})).await;
+    assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+    for gateway in &fleet.gateways {
+        gateway.until_said("fleet_config_differs").await;
+        let log = gateway.said();
+        let line = log.lines().find(|line| line.contains("fleet_config_differs")).unwrap();
+        assert!(line.contains(r#""sections":"overload""#), "{line}");
+    }
+    fleet.verify().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_limit_of_requests_is_that_of_the_fleet() {
     let fleet = Fleet::start(3).await;
     fleet.grant(0, "100").await;

@@ -33,10 +33,11 @@ use super::changes::ConfigDocument;
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::load::AdminTarget;
 use super::raw::{ConfigFile, OneOrMany};
-use super::settings::{ConfigVersion, Settings};
+use super::settings::{ConfigVersion, Settings, SharedVersions};
 use super::spanned_toml::SpannedValue;
 use key_path::KeyPath;
 use penstock_core::hex;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -98,10 +99,9 @@ pub fn resolve_settings(
     let default_models = proof.resolve_default_models(raw, top);
     proof.check_bounds(raw, top);
     let (version, document) = versioned_document(raw);
-    let shared_version = shared_version(raw);
     let settings = Settings {
         version,
-        shared_version,
+        shared: shared_versions(raw),
         document,
         listen: listen?,
         console: console?,
@@ -142,8 +142,8 @@ fn versioned_document(raw: &ConfigFile) -> (ConfigVersion, ConfigDocument) {
     (config_version(&document), ConfigDocument::new(document))
 }
 
-/// Returns the version of what the gateways of a fleet have in common: all but listeners, folders and the process.
-fn shared_version(raw: &ConfigFile) -> ConfigVersion {
+/// Returns the versions of what the gateways of a fleet have in common: all but listeners, folders and the process.
+fn shared_versions(raw: &ConfigFile) -> SharedVersions {
     let own = ConfigFile::default();
     let shared = ConfigFile {
         include: Vec::new(),
@@ -157,7 +157,16 @@ fn shared_version(raw: &ConfigFile) -> ConfigVersion {
         simulated: Vec::new(),
         ..raw.clone()
     };
-    config_version(&serde_json::to_vec(&shared).unwrap_or_default())
+    let document = serde_json::to_value(&shared).unwrap_or_default();
+    let section = |(name, value): (&String, &Value)| {
+        let ConfigVersion(version) = config_version(value.to_string().as_bytes());
+        (name.clone(), version.chars().take(4).collect())
+    };
+    let sections = document.as_object().map(|sections| sections.iter().map(section).collect());
+    SharedVersions {
+        all: config_version(document.to_string().as_bytes()),
+        sections: sections.unwrap_or_default(),
+    }
 }
 
 /// Resolves only the admin listener and the store.

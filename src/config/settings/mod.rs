@@ -9,6 +9,7 @@ mod limits;
 mod offers;
 mod restart_only;
 mod routing;
+mod shared;
 mod storage;
 
 pub use compatibility::CompatibilitySettings;
@@ -19,6 +20,7 @@ pub use limits::{LimitSettings, OverloadSettings};
 pub use offers::*;
 pub use restart_only::RestartOnlySettings;
 pub use routing::{CircuitBreakerSettings, RoutingSettings};
+pub use shared::SharedVersions;
 pub use storage::{
     BucketSettings, DatabasePassword, DatabaseSettings, ExportSettings, StorageEngine, StorageSettings,
 };
@@ -41,8 +43,8 @@ use std::time::Duration;
 pub struct Settings {
     /// Version of the configuration; the same text gives the same version.
     pub version: ConfigVersion,
-    /// Version of what the gateways of a fleet have in common.
-    pub shared_version: ConfigVersion,
+    /// Versions of what the gateways of a fleet have in common.
+    pub shared: SharedVersions,
     /// Configuration as written, with defaults, for comparison at a reload.
     pub document: ConfigDocument,
     /// Listeners.

@@ -37,7 +37,7 @@ impl Settings {
             threads,
             simulators,
             version: _,
-            shared_version: _,
+            shared: _,
             responses: _,
             limits: _,
             overload: _,
