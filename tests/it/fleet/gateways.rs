@@ -61,7 +61,13 @@ impl Fleet {
             lines,
         };
         for _ in 0..count {
-            fleet.add().await;
+            let home = fleet.home();
+            fleet.homes.push(home);
+        }
+        // All at once, on an empty database.
+        let starts: Vec<Process> = fleet.homes.iter().map(Home::spawn).collect();
+        for (home, process) in fleet.homes.iter().zip(starts) {
+            fleet.gateways.push(home.until_ready(process).await);
         }
         fleet.until_all_are_known().await;
         fleet
@@ -82,6 +88,13 @@ impl Fleet {
 
     /// Starts one more gateway in a folder of its own.
     pub async fn add(&mut self) {
+        let home = self.home();
+        self.gateways.push(home.run().await);
+        self.homes.push(home);
+    }
+
+    /// Folder of a gateway of this fleet, with its configuration.
+    fn home(&self) -> Home {
         let home = Home::new();
         let url = match &self.network {
             None => self.server.options().url,
@@ -96,8 +109,7 @@ impl Fleet {
             self.files.path(),
             catalogue(&self.provider, "")
         ));
-        self.gateways.push(home.run().await);
-        self.homes.push(home);
+        home
     }
 
     /// The admin listener of a gateway, with its token.

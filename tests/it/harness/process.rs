@@ -119,7 +119,11 @@ impl Home {
 
     /// Starts the gateway, in surroundings of its own, and waits until it is ready.
     pub async fn run_with(&self, around: impl FnOnce(&mut Command)) -> Process {
-        let mut process = self.spawn_with(around);
+        self.until_ready(self.spawn_with(around)).await
+    }
+
+    /// Waits until the gateway is ready.
+    pub async fn until_ready(&self, mut process: Process) -> Process {
         let ready = async {
             while !self.is_ready().await {
                 assert!(process.ended().is_none(), "it ended: {}", process.said());

@@ -1,5 +1,6 @@
 //! Tables of the database and their versions.
 
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient};
 
@@ -11,6 +12,8 @@ use crate::{StoreError, StoreTable};
 const VERSION: i32 = 1;
 /// Oldest server version, as `server_version_num`.
 const MIN_SERVER: i32 = 150_000;
+/// Attempts to create the tables while other processes create them.
+const MAX_ATTEMPTS: u32 = 20;
 
 /// State of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,16 +73,27 @@ impl TableNames {
     }
 }
 
-/// Checks the server, and creates the tables if they are missing.
+/// Checks the server, and creates the tables if they are missing. Several processes may do so at once.
 pub(super) async fn prepare(client: &mut Client, names: &TableNames) -> Result<ImportState, DatabaseError> {
     check_server(client).await?;
+    for _ in 1..MAX_ATTEMPTS {
+        match ensure_tables(client, names).await {
+            // Another process has committed the same tables meanwhile.
+            Err(DatabaseError::Conflict) => {}
+            result => return result,
+        }
+    }
+    ensure_tables(client, names).await
+}
+
+async fn ensure_tables(client: &mut Client, names: &TableNames) -> Result<ImportState, DatabaseError> {
     if let Some(state) = read_version(client, names).await?
         && !is_table_missing(client, names).await?
     {
         return Ok(state);
     }
     let transaction = client.transaction().await?;
-    transaction.batch_execute(&names.create_statements()).await?;
+    transaction.batch_execute(&names.create_statements()).await.map_err(creation_error)?;
     let fill = format!(
         "lock table {0} in share row exclusive mode;
          insert into {0} (version, min_reader) select {VERSION}, {VERSION} where not exists (select from {0})",
@@ -88,6 +102,21 @@ pub(super) async fn prepare(client: &mut Client, names: &TableNames) -> Result<I
     transaction.batch_execute(&fill).await?;
     transaction.commit().await?;
     read_version(client, names).await.map(|state| state.unwrap_or(ImportState::Complete))
+}
+
+/// Classifies an error of the statements that create tables: `if not exists` fails when another transaction has created
+/// the same object since the statement began.
+fn creation_error(error: tokio_postgres::Error) -> DatabaseError {
+    let exists_now = [
+        SqlState::DUPLICATE_SCHEMA,
+        SqlState::DUPLICATE_TABLE,
+        SqlState::DUPLICATE_OBJECT,
+        SqlState::DUPLICATE_COLUMN,
+    ];
+    if error.code().is_some_and(|code| exists_now.contains(code)) {
+        return DatabaseError::Conflict;
+    }
+    error.into()
 }
 
 /// Returns true if a table or column of this program does not exist: the tables of an older program lack those that came

@@ -29,10 +29,12 @@ impl DatabaseStatus {
         u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
     }
 
+    /// Records a failed attempt. The outage has lasted since the group began that could not be written.
     pub(super) fn mark_lost(&self) {
-        let now = self.elapsed_ms();
+        let busy_since = Some(self.busy_since.load(Ordering::Acquire)).filter(|since| *since > 0);
+        let since = busy_since.unwrap_or_else(|| self.elapsed_ms());
         // An outage that has begun keeps its start.
-        let _ = self.lost_since.compare_exchange(0, now, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.lost_since.compare_exchange(0, since, Ordering::AcqRel, Ordering::Acquire);
     }
 
     pub(super) fn mark_answered(&self) {

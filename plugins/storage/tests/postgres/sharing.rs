@@ -45,6 +45,28 @@ fn a_process_that_shares_the_database_and_one_that_does_not_refuse_each_other() 
 }
 
 #[test]
+fn processes_that_start_at_once_on_an_empty_database_create_its_tables_once() {
+    let server = PostgresServer::start();
+    for _ in 0..8 {
+        let mut options = server.options();
+        options.sharing = StoreSharing::Shared;
+        std::thread::scope(|scope| {
+            let starts = [(); 6].map(|()| {
+                scope.spawn(|| {
+                    let folder = tempfile::tempdir().unwrap();
+                    open_postgres(&elsewhere(&options, &folder)).map(|store| add_one(&*store))
+                })
+            });
+            for start in starts {
+                start.join().unwrap().unwrap().unwrap();
+            }
+        });
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(count(&*open_postgres(&elsewhere(&options, &folder)).unwrap()), 6);
+    }
+}
+
+#[test]
 fn a_process_that_lost_its_strand_writes_nothing_more() {
     let server = PostgresServer::start();
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
