@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use penstock_core::*;
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Instant;

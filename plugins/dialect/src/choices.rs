@@ -4,7 +4,7 @@
 use crate::json_cursor;
 use bytes::Bytes;
 use penstock_core::{TokenUsage, UsageSource};
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Returns the number of complete choices, given as (finished, bytes of text), if there is at least one and all others
 /// have not started: the provider returns fewer choices than requested.

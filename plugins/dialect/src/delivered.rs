@@ -1,7 +1,7 @@
 //! Delivered text of an answer, and its comparison with the answer of another provider.
 
 use crate::event::{AnswerEvent, EscapedText};
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Maximum bytes of recorded text; a longer answer has no rescue.
 const MAX_BYTES: usize = 256 << 10;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use penstock_core::{FinishReason, MeasuredEnergy, ReportedUsage};
-use penstock_http_wire::json::{self, StringBody};
+use penstock_json_scan::json::{self, StringBody};
 use std::borrow::Cow;
 use std::fmt;
 

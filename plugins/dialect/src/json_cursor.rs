@@ -3,7 +3,7 @@
 //!
 //! A string found here can be passed to the other dialect with its escapes unchanged.
 
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use std::borrow::Cow;
 
 /// Returns the elements of `array`; none if it is not an array.

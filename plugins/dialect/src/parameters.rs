@@ -8,7 +8,7 @@
 
 use crate::json_cursor;
 use penstock_core::{ApiError, OfferCapabilities};
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Effect of a parameter on the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

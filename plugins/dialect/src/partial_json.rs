@@ -4,7 +4,7 @@
 //! separate calls that an engine does not mark, and to report JSON that no client can parse as an error. Only the open
 //! brackets and the current number or word are stored.
 
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Maximum depth of arguments; deeper ones are invalid.
 const MAX_DEPTH: usize = 512;

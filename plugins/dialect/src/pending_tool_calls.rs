@@ -3,7 +3,7 @@
 //! Strict chat templates and messages providers accept a call only if the next message answers it, and a result only
 //! for such a call. This module detects a violation; each client dialect has its own error for it.
 
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

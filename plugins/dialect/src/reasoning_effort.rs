@@ -2,7 +2,7 @@
 
 use crate::json_cursor;
 use penstock_core::InferenceRequest;
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Requested reasoning effort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -111,7 +111,7 @@ fn write_item(item: &[u8], index: usize, unique: &str, out: &mut Vec<u8>) {
             continue;
         }
         out.push(b',');
-        penstock_http_wire::json::write_str(out, &name);
+        penstock_json_scan::json::write_str(out, &name);
         out.push(b':');
         if is_message && name == "content" {
             write_content(value, &role, out)

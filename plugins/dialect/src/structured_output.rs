@@ -8,7 +8,7 @@ use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
 use crate::parameters;
 use penstock_core::{ApiError, InferenceRequest, OfferCapabilities};
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use std::borrow::Cow;
 
 /// Member of `structured_outputs` with its older name.

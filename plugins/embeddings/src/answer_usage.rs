@@ -1,8 +1,8 @@
 //! Reported usage of an answer: tokens and measured energy.
 
 use penstock_core::{AttemptTarget, InferenceRequest, MeasuredEnergy, ReportedUsage, TokenUsage};
-use penstock_http_wire::json;
 use penstock_http_wire::usage;
+use penstock_json_scan::json;
 
 /// Tokens and energy of one answer.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! Single-pass JSON cursor. Embeddings are the largest JSON that passes through the gateway: no byte of it is read
 //! twice.
 
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use std::ops::Range;
 
 /// Position in a JSON text. Every step returns `None` if the text does not match, and the cursor is unusable

@@ -1,7 +1,7 @@
 //! Writers of JSON fragments.
 
 use bytes::Bytes;
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Writes `[a,b,c]` of JSON values.
 pub(crate) fn list(values: &[Bytes], out: &mut Vec<Bytes>) {

@@ -12,7 +12,7 @@ use serde_json::Value;
 pub(super) fn ask(kind: ModelKind, body: &str) -> InferenceRequest {
     let value: Value = serde_json::from_str(body).unwrap();
     let bytes = Bytes::copy_from_slice(body.as_bytes());
-    let fields = penstock_http_wire::json::members(body.as_bytes()).map(|member| BodyMember {
+    let fields = penstock_json_scan::json::members(body.as_bytes()).map(|member| BodyMember {
         name: body[member.key.start + 1..member.key.end - 1].into(),
         member: member.key.start..member.value.end,
         value: member.value,

@@ -10,6 +10,5 @@ pub mod form;
 pub mod host;
 pub mod http1_request;
 pub mod http2_frames;
-pub mod json;
 pub mod sse;
 pub mod usage;

@@ -1,7 +1,7 @@
 //! Parsing of token usage and energy in the formats of various providers.
 
-use crate::json;
 use penstock_core::{MeasuredEnergy, MeterBoundary, ReportedUsage, TokenUsage};
+use penstock_json_scan::json;
 use rust_decimal::Decimal;
 
 /// Parses a `usage` object: the dialect's own names, and the members in which engines report cached and reasoning

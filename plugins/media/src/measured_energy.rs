@@ -1,7 +1,8 @@
 //! Energy measured by a provider, in the same forms as for chat.
 
 use penstock_core::MeasuredEnergy;
-use penstock_http_wire::{json, usage};
+use penstock_http_wire::usage;
+use penstock_json_scan::json;
 
 /// Reads the measured energy of one answer.
 pub(crate) fn read_energy(body: &[u8]) -> Option<MeasuredEnergy> {

@@ -1,9 +1,9 @@
 //! Validation of the body: size, encoding, JSON syntax and top-level members.
 
 use crate::field_path::{FieldPath, PathStyle, quotable_name};
-use crate::json::{JsonError, JsonTape, JsonValue, StructureLimits, TapeNode, ValueKind, scan};
 use crate::limits::RequestLimits;
 use penstock_core::{ApiError, BodyMember, BodyMembers, ErrorCode};
+use penstock_json_scan::tape::{JsonError, JsonTape, JsonValue, StructureLimits, TapeNode, ValueKind, scan};
 use std::borrow::Cow;
 
 /// Validates that the body is JSON in UTF-8 within its limits.
@@ -24,9 +24,25 @@ pub(crate) fn validate_body<'b>(
         return Err(ApiError::with_message(ErrorCode::InvalidRequest, sentence));
     }
     let bounds = StructureLimits { depth: limits.max_depth, nodes: limits.max_values };
-    match scan(body, bounds) {
+    match scan(body, bounds, is_opaque) {
         Ok(nodes) => Ok((text, nodes)),
         Err((broken, nodes)) => Err(not_json(text, broken, &nodes, style)),
+    }
+}
+
+/// True for members whose content the gateway does not read: JSON schemas, arguments, metadata. The `input` at the top is
+/// that of an embedding or a conversation; a nested one has the arguments of a tool.
+#[inline]
+pub(crate) fn is_opaque(name: &[u8], depth: usize) -> bool {
+    // The length is compared first, because this runs for each key.
+    match name.len() {
+        5 => name == b"input" && depth > 1,
+        6 => name == b"schema",
+        8 => name == b"metadata",
+        10 => name == b"parameters",
+        12 => name == b"input_schema",
+        20 => name == b"chat_template_kwargs",
+        _ => false,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Edits of a body that leave all other bytes in place.
 
-use crate::json::JsonValue;
 use bytes::Bytes;
 use penstock_core::BodyEdit;
+use penstock_json_scan::tape::JsonValue;
 use std::ops::Range;
 
 /// Edits in any order, while they are collected.

@@ -3,7 +3,6 @@
 use crate::body::{RootObject, validate_body};
 use crate::field_path::{FieldPath, PathStyle};
 use crate::filters::read_filters;
-use crate::json::{JsonTape, JsonValue, ValueKind};
 use crate::limits::RequestLimits;
 use crate::scalars::{self, IntegerRanges, NumberRanges};
 use crate::vectors::{bounded_array, count_token_ids};
@@ -12,6 +11,7 @@ use bytes::Bytes;
 use penstock_core::{
     ApiError, CompletionTask, Dialect, InferenceRequest, InferenceTask, ModelKind, RequiredCapabilities,
 };
+use penstock_json_scan::tape::{JsonTape, JsonValue, ValueKind};
 use std::ops::Range;
 
 const NUMBERS: NumberRanges = &[

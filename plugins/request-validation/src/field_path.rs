@@ -1,8 +1,8 @@
 //! Path of a field in the request, in the notation of the dialect, and the error messages that name it. A path is
 //! formatted only if an error needs it.
 
-use crate::json::{JsonValue, ValueKind};
 use penstock_core::ApiError;
+use penstock_json_scan::tape::{JsonValue, ValueKind};
 use std::fmt;
 
 /// Notation of a path.

@@ -49,7 +49,7 @@ pub(crate) fn read_filters(
             None => path.unsupported(format_args!("expected only filters that are known: {known}")),
         });
     }
-    let bound = |value: Option<crate::json::JsonValue<'_>>, name| {
+    let bound = |value: Option<penstock_json_scan::tape::JsonValue<'_>>, name| {
         value.map(|value| read::number(value, &path.key(name), 0.0, MAX_BOUND)).transpose()
     };
     let filters = OfferFilters {
@@ -78,13 +78,16 @@ fn check_applicable(filters: &OfferFilters, kind: ModelKind, path: &FieldPath<'_
 }
 
 /// Exact decimal of the number as written, since prices are compared exactly; `rounded` if it has too many digits.
-fn exact_decimal(value: Option<crate::json::JsonValue<'_>>, rounded: f64) -> Decimal {
+fn exact_decimal(value: Option<penstock_json_scan::tape::JsonValue<'_>>, rounded: f64) -> Decimal {
     let raw = value.map(|value| value.raw()).unwrap_or_default();
     let exact = Decimal::from_str_exact(raw).or_else(|_| Decimal::from_scientific(raw));
     exact.ok().or_else(|| Decimal::from_f64(rounded)).unwrap_or_default()
 }
 
-fn country_codes(value: crate::json::JsonValue<'_>, path: &FieldPath<'_>) -> Result<Vec<Box<str>>, ApiError> {
+fn country_codes(
+    value: penstock_json_scan::tape::JsonValue<'_>,
+    path: &FieldPath<'_>,
+) -> Result<Vec<Box<str>>, ApiError> {
     const EXPECTED: &str = "a country's two letters (ISO 3166), such as \"FR\"";
     let mut codes: Vec<Box<str>> = Vec::new();
     for (index, item) in read::array(value, path)?.items().enumerate() {

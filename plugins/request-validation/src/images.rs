@@ -3,11 +3,11 @@
 use crate::body::{RootObject, validate_body};
 use crate::field_path::PathStyle;
 use crate::filters::read_filters;
-use crate::json::JsonTape;
 use crate::limits::RequestLimits;
 use crate::{read, scalars};
 use bytes::Bytes;
 use penstock_core::{ApiError, ImageRequest, ImageSize, InferenceRequest, InferenceTask, ModelKind};
+use penstock_json_scan::tape::JsonTape;
 
 /// Maximum number of images per request.
 const MAX_IMAGES: i64 = 10;

@@ -15,7 +15,6 @@ mod completions;
 mod field_path;
 mod filters;
 mod images;
-mod json;
 mod limits;
 mod media;
 pub mod members;

@@ -3,8 +3,8 @@
 
 use crate::base64::Base64Validator;
 use crate::field_path::FieldPath;
-use crate::json::{JsonValue, StringPiece, ValueKind, string_pieces, unescape};
 use penstock_core::ApiError;
+use penstock_json_scan::tape::{JsonValue, StringPiece, ValueKind, string_pieces, unescape};
 use std::borrow::Cow;
 
 /// Location of an image.

@@ -7,8 +7,8 @@
 
 use crate::body::RootObject;
 use crate::field_path::FieldPath;
-use crate::json::{JsonValue, ValueKind};
 use penstock_core::{ApiError, Dialect};
+use penstock_json_scan::tape::{JsonValue, ValueKind};
 
 /// Treatment of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 use crate::body::{RootObject, validate_body};
 use crate::field_path::PathStyle;
 use crate::filters::read_filters;
-use crate::json::{JsonTape, JsonValue};
 use crate::limits::RequestLimits;
 use crate::read;
 use crate::scalars;
@@ -12,6 +11,7 @@ use bytes::Bytes;
 use penstock_core::{
     ApiError, InferenceRequest, InferenceTask, MeteredTask, ModelKind, TokenUsage, UsageBounds, WorkDone,
 };
+use penstock_json_scan::tape::{JsonTape, JsonValue};
 use rust_decimal::Decimal;
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! Typed reading of values; each error names the field, the expected and the actual type.
 
 use crate::field_path::{FieldPath, quotable_name};
-use crate::json::{JsonValue, ValueKind};
 use penstock_core::ApiError;
+use penstock_json_scan::tape::{JsonValue, ValueKind};
 use std::borrow::Cow;
 use std::fmt;
 

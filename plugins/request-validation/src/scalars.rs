@@ -107,7 +107,7 @@ pub(crate) fn stop_sequences(
 }
 
 fn stop_sequence(
-    value: crate::json::JsonValue<'_>,
+    value: penstock_json_scan::tape::JsonValue<'_>,
     at: &crate::field_path::FieldPath<'_>,
     limits: &RequestLimits,
 ) -> Result<String, ApiError> {

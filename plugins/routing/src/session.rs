@@ -2,7 +2,7 @@
 
 use crate::affinity::{SessionKey, stable_hash};
 use penstock_core::{InferenceRequest, InferenceTask};
-use penstock_http_wire::json::{self, ObjectEvent};
+use penstock_json_scan::json::{self, ObjectEvent};
 use std::ops::ControlFlow;
 
 /// Headers with which clients name a conversation, lower case, in the order in which they are looked for.

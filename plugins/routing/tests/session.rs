@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use penstock_core::{BodyMember, BodyMembers, InferenceRequest, InferenceTask, ModelKind};
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use penstock_routing::{SESSION_HEADERS, SessionKey, session_key};
 
 fn request(body: &str) -> InferenceRequest {

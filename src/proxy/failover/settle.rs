@@ -290,7 +290,7 @@ pub fn inference_head(run: &FailoverRun<'_, '_>, offer: &OfferState, number: u32
 /// Adds both objects as headers, for responses that are not JSON. Their text is ASCII.
 pub fn add_header_objects(head: ResponseHead, members: &[u8]) -> ResponseHead {
     let object = [b"{", members, b"}"].concat();
-    let mut found = penstock_http_wire::json::members(&object);
+    let mut found = penstock_json_scan::json::members(&object);
     let mut head = head;
     while let Some((name, value)) = found.next_pair() {
         let header = match name {

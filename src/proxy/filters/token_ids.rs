@@ -81,7 +81,7 @@ fn decode_token_ids(
         let text = encoding.decode(&ids).map_err(|position| unknown_token(&at, position, encoding))?;
         prompt_bytes += text.len();
         let mut json = Vec::with_capacity(text.len() + 2);
-        penstock_http_wire::json::write_str(&mut json, &text);
+        penstock_json_scan::json::write_str(&mut json, &text);
         texts.push(Bytes::from(json));
     }
     embed.inputs = EmbeddingInputs::Texts(texts);

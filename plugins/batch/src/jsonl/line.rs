@@ -3,7 +3,7 @@
 use super::validation_error::LineError;
 use super::{AllowedUrls, BOM, MAX_CUSTOM_ID_BYTES};
 use memchr::memmem;
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use std::borrow::Cow;
 
 /// Request of one line.

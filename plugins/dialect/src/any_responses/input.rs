@@ -4,7 +4,7 @@ use crate::body_builder::BodyBuilder;
 use crate::chat_messages::parsed_message::ParsedMessage;
 use crate::json_cursor::{self, JsonCursor};
 use penstock_core::ApiError;
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Writes the conversation: a first system message of plain text as `instructions`, all others as items.
 ///

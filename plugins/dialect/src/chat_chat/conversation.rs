@@ -9,7 +9,7 @@ use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
 use crate::messages_chat::ids;
 use penstock_core::{ApiError, AttemptTarget, OfferCapabilities};
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use std::borrow::Cow;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use crate::event::EscapedText;
 use crate::json_cursor;
 use crate::messages_chat::ids;
 use penstock_core::ApiError;
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use std::borrow::Cow;
 
 /// Media types of images: the client's spelling and the messages dialect's name.

@@ -13,7 +13,7 @@ use crate::body_builder::BodyBuilder;
 use crate::json_cursor::JsonCursor;
 use crate::pending_tool_calls::PendingToolCalls;
 use penstock_core::{ApiError, OfferCapabilities};
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OutputRole {

@@ -3,7 +3,7 @@
 use super::content_blocks::OutputBlock;
 use crate::json_cursor::{self, JsonCursor};
 use penstock_core::ApiError;
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::convert::Infallible;
 

@@ -4,7 +4,7 @@ use super::request::write_schema;
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::{self, JsonCursor};
 use penstock_core::{ApiError, AttemptTarget, ExtraMember, InferenceRequest};
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::convert::Infallible;
 

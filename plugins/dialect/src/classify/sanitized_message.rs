@@ -3,7 +3,7 @@
 //! Each word is checked: addresses, paths, keys, ids and anything but text are removed, and so is every word from the
 //! texts of the request, except common words of error messages.
 
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use serde_json::Value;
 
 /// Maximum bytes read of a body.

@@ -1,7 +1,7 @@
 //! Tool calls with truncated arguments in a conversation: engines answer them with 500.
 
 use crate::json_cursor;
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Returns the path of the first tool call of a chat request whose arguments are no JSON object.
 pub(super) fn find_truncated_call(request: &[u8]) -> Option<String> {

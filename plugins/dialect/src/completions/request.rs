@@ -197,6 +197,6 @@ fn finish(
 
 fn escaped(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
-    penstock_http_wire::json::write_escaped(&mut out, text);
+    penstock_json_scan::json::write_escaped(&mut out, text);
     String::from_utf8_lossy(&out).into_owned()
 }

@@ -19,7 +19,8 @@ use bytes::Bytes;
 use chunk::ChunkReader;
 use fast_path::ChunkFrame;
 use penstock_core::{Dialect, ReasoningName, UpstreamError, UpstreamErrorKind};
-use penstock_http_wire::{json, sse, usage};
+use penstock_http_wire::{sse, usage};
+use penstock_json_scan::json;
 
 /// Decoder of a streamed completion.
 pub struct ChatDecoder {

@@ -20,7 +20,8 @@ use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
 use bytes::Bytes;
 use penstock_core::{Dialect, FinishReason, UpstreamError, UpstreamErrorKind};
-use penstock_http_wire::{json, sse, usage};
+use penstock_http_wire::{sse, usage};
+use penstock_json_scan::json;
 use std::borrow::Cow;
 use usage_counter::UsageCounter;
 

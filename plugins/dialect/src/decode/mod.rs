@@ -12,7 +12,7 @@ pub(crate) use body_format::{BodyFormat, is_event_stream};
 use crate::event::AnswerEvent;
 use bytes::Bytes;
 use penstock_core::{Dialect, ReasoningName, UpstreamError, UpstreamErrorKind};
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Maximum bytes of a server-sent event from a provider.
 pub const MAX_EVENT: usize = 8 << 20;

@@ -21,7 +21,8 @@ use bytes::Bytes;
 use event_members::EventMembers;
 use item::{DecodedItem, PartKind};
 use penstock_core::{Dialect, FinishReason, UpstreamError, UpstreamErrorKind};
-use penstock_http_wire::{json, sse, usage};
+use penstock_http_wire::{sse, usage};
+use penstock_json_scan::json;
 
 /// Maximum number of output items.
 const MAX_ITEMS: usize = 1024;

@@ -2,7 +2,7 @@
 
 use crate::event::EscapedText;
 use bytes::Bytes;
-use penstock_http_wire::json::{self, SurrogateHalf};
+use penstock_json_scan::json::{self, SurrogateHalf};
 
 /// Kind of text in a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

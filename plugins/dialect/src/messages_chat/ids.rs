@@ -6,7 +6,7 @@
 //! Tool names over 64 bytes are shortened, end in a hash, and are restored in answers.
 
 use crate::json_cursor;
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use std::borrow::Cow;
 
 /// Limit on the length of a tool name at chat providers, in bytes.

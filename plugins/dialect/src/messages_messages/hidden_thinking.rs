@@ -4,7 +4,7 @@
 use super::repair;
 use crate::json_cursor;
 use bytes::Bytes;
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use std::borrow::Cow;
 
 /// Returns true for a block of type `thinking` or `redacted_thinking`.

@@ -24,7 +24,7 @@ use penstock_core::{
     AttemptTarget, BufferedResponse, Dialect, FinishReason, InferenceRequest, StreamTranslation,
     UpstreamError, UpstreamErrorKind, WorkDone,
 };
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Definition of the translator.
 pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {

@@ -24,7 +24,8 @@ use penstock_core::{
     AttemptTarget, FinishReason, InferenceRequest, OutputBuffer, StreamProgress, StreamTranslation,
     ThinkingDisplay, TokenUsage, UpstreamError, UpstreamErrorKind, UsageSource,
 };
-use penstock_http_wire::{json, sse, usage};
+use penstock_http_wire::{sse, usage};
+use penstock_json_scan::json;
 
 /// Types of events that are forwarded as they are.
 const FORWARDED_EVENTS: [&str; 4] =

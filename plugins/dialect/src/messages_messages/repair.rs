@@ -12,7 +12,7 @@ use crate::response_constraints::ToolCallIds;
 use crate::write::messages;
 use bytes::Bytes;
 use penstock_core::{AttemptTarget, FinishReason, ThinkingDisplay, TokenUsage, UsageSource};
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::ops::Range;
 

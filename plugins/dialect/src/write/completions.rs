@@ -7,7 +7,8 @@ use crate::event::AnswerEvent;
 use crate::json_cursor;
 use bytes::Bytes;
 use penstock_core::{ApiError, BufferedResponse, FinishReason, TokenUsage, WorkDone};
-use penstock_http_wire::{error, json};
+use penstock_http_wire::error;
+use penstock_json_scan::json;
 
 const DONE_EVENT: &[u8] = b"data: [DONE]\n\n";
 

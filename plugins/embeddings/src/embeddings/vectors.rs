@@ -3,7 +3,8 @@
 use crate::cursor::AnswerCursor;
 use crate::floats;
 use bytes::Bytes;
-use penstock_http_wire::{json, usage};
+use penstock_http_wire::usage;
+use penstock_json_scan::json;
 use std::ops::Range;
 
 /// Limit on the bytes that are reserved in advance.
@@ -109,7 +110,7 @@ impl VectorReader {
                 (floats::read_array(cursor.rest(), &mut self.scratch)?, self.scratch.len() / 4, true)
             }
             (b'"', _) => {
-                let taken = penstock_http_wire::json::string_end(cursor.rest(), 0)?;
+                let taken = penstock_json_scan::json::string_end(cursor.rest(), 0)?;
                 let inside = cursor.rest().get(1..taken - 1)?;
                 self.scratch.clear();
                 (taken, floats::decode(inside, &mut self.scratch)?, self.form == VectorForm::Floats)

@@ -3,7 +3,7 @@
 use super::base64;
 use bytes::Bytes;
 use penstock_core::{GeneratedImage, ImageSource, UpstreamError, UpstreamErrorKind};
-use penstock_http_wire::json::{self, StringBody};
+use penstock_json_scan::json::{self, StringBody};
 
 /// Limit on the bytes of a URL that is fetched.
 const MOST_URL: usize = 8 << 10;

@@ -8,7 +8,7 @@ use penstock_core::{
     InferenceRequest, InferenceTask, ModelKind, OfferCapabilities, OfferObservation, ProviderAdapter,
     UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest, WorkDone,
 };
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Every provider shape; the first is the default.
 pub const SHAPES: &[&dyn ProviderAdapter] = &[

@@ -8,7 +8,7 @@ use penstock_core::{
     ModelKind, OfferObservation, ProviderAdapter, UpstreamAnswer, UpstreamError, UpstreamErrorKind,
     UpstreamRequest, WorkDone,
 };
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use rust_decimal::Decimal;
 
 /// Members that are forwarded unchanged.

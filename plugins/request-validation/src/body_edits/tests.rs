@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::BodyEdits;
-use crate::json::{JsonTape, StructureLimits, scan};
+use crate::body::is_opaque;
 use penstock_core::BodyEdit;
+use penstock_json_scan::tape::{JsonTape, StructureLimits, scan};
 
 fn applied(text: &str, edits: &[BodyEdit]) -> String {
     let mut out = String::new();
@@ -28,10 +29,11 @@ fn any_selection_of_members_or_items_can_be_dropped() {
                 let all: Vec<String> = list(u32::MAX).collect();
                 let text = format!("{open}{space}{}{space}{close}", all.join(&format!("{space},{space}")));
                 for kept in 0..1_u32 << count {
-                    let nodes = scan(text.as_bytes(), StructureLimits { depth: 9, nodes: 99 }).unwrap();
+                    let nodes =
+                        scan(text.as_bytes(), StructureLimits { depth: 9, nodes: 99 }, is_opaque).unwrap();
                     let tape = JsonTape { text: &text, nodes: &nodes };
                     let root = tape.root().unwrap();
-                    let keep = |value: crate::json::JsonValue<'_>| {
+                    let keep = |value: penstock_json_scan::tape::JsonValue<'_>| {
                         kept & 1 << value.raw().parse::<u32>().unwrap() != 0
                     };
                     let mut edits = BodyEdits::default();

@@ -2,9 +2,9 @@
 
 use super::ChatFindings;
 use crate::field_path::{FieldPath, quotable_name};
-use crate::json::JsonValue;
 use crate::read;
 use penstock_core::ApiError;
+use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 

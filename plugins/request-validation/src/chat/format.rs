@@ -3,9 +3,9 @@
 use super::ChatFindings;
 use crate::body::RootObject;
 use crate::field_path::FieldPath;
-use crate::json::JsonValue;
 use crate::read;
 use penstock_core::ApiError;
+use penstock_json_scan::tape::JsonValue;
 
 pub(super) fn validate_response_format(
     top: &RootObject<'_>,

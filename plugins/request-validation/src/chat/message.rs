@@ -5,9 +5,9 @@ use super::calls::ToolCalls;
 use super::part::{AllowedParts, validate_parts};
 use crate::body::RootObject;
 use crate::field_path::FieldPath;
-use crate::json::JsonValue;
 use crate::read;
 use penstock_core::{ApiError, HistoryFeatures};
+use penstock_json_scan::tape::JsonValue;
 
 const ROLES: &[&str] = &["system", "developer", "user", "assistant", "tool", "function"];
 

@@ -10,7 +10,6 @@ use crate::body::{RootObject, validate_body};
 use crate::body_edits::BodyEdits;
 use crate::field_path::PathStyle;
 use crate::filters::read_filters;
-use crate::json::{JsonTape, JsonValue};
 use crate::limits::RequestLimits;
 use crate::members;
 use crate::read;
@@ -20,6 +19,7 @@ use penstock_core::{
     ApiError, Dialect, HistoryFeatures, InferenceRequest, InferenceTask, ModelKind, RequiredCapabilities,
     ThinkingDisplay,
 };
+use penstock_json_scan::tape::{JsonTape, JsonValue};
 
 const NUMBERS: NumberRanges = &[
     ("temperature", 0.0, 2.0),

@@ -2,10 +2,10 @@
 
 use super::ChatFindings;
 use crate::field_path::FieldPath;
-use crate::json::JsonValue;
 use crate::media::{self, ImageLocation};
 use crate::read;
 use penstock_core::ApiError;
+use penstock_json_scan::tape::JsonValue;
 
 /// Content parts allowed in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use super::ChatFindings;
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
-use crate::json::JsonValue;
 use crate::limits::RequestLimits;
 use crate::read;
 use penstock_core::{ApiError, BodyMembers};
+use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::HashSet;
 

@@ -3,9 +3,9 @@
 use super::MessagesFindings;
 use super::source;
 use crate::field_path::FieldPath;
-use crate::json::JsonValue;
 use crate::read;
 use penstock_core::ApiError;
+use penstock_json_scan::tape::JsonValue;
 
 /// Prefix of a text that coding agents insert with a hash of each request, which would defeat every prefix cache.
 const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";

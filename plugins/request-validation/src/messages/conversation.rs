@@ -4,9 +4,9 @@ use super::block::{self, BlockContext, ParsedBlock};
 use super::{MessagesFindings, MessagesPurpose};
 use crate::body::RootObject;
 use crate::field_path::FieldPath;
-use crate::json::JsonValue;
 use crate::read;
 use penstock_core::ApiError;
+use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::HashSet;
 

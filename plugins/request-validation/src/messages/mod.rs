@@ -9,7 +9,6 @@ mod tools;
 use crate::body::{RootObject, validate_body};
 use crate::field_path::PathStyle;
 use crate::filters::read_filters;
-use crate::json::JsonTape;
 use crate::limits::RequestLimits;
 use crate::members;
 use crate::read;
@@ -18,6 +17,7 @@ use bytes::Bytes;
 use penstock_core::{
     ApiError, Dialect, HistoryFeatures, InferenceRequest, InferenceTask, ModelKind, RequiredCapabilities,
 };
+use penstock_json_scan::tape::JsonTape;
 
 const NUMBERS: NumberRanges = &[("temperature", 0.0, 1.0), ("top_p", 0.0, 1.0)];
 const INTEGERS: IntegerRanges = &[("top_k", 0, i64::MAX)];

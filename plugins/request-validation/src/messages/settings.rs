@@ -3,9 +3,9 @@
 use super::MessagesFindings;
 use crate::body::RootObject;
 use crate::field_path::FieldPath;
-use crate::json::JsonValue;
 use crate::read;
 use penstock_core::{ApiError, ThinkingDisplay};
+use penstock_json_scan::tape::JsonValue;
 
 /// Minimum thinking budget, in tokens.
 const MIN_BUDGET: i64 = 1024;

@@ -3,10 +3,10 @@
 use super::MessagesFindings;
 use super::block::{BlockContext, validate_content, validate_texts};
 use crate::field_path::FieldPath;
-use crate::json::JsonValue;
 use crate::media;
 use crate::read;
 use penstock_core::ApiError;
+use penstock_json_scan::tape::JsonValue;
 
 const IMAGES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
 

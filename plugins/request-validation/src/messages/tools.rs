@@ -3,10 +3,10 @@
 use super::MessagesFindings;
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
-use crate::json::JsonValue;
 use crate::limits::RequestLimits;
 use crate::read;
 use penstock_core::ApiError;
+use penstock_json_scan::tape::JsonValue;
 
 /// Maximum length of a tool name, in bytes.
 const MAX_NAME: usize = 256;

@@ -2,9 +2,9 @@
 
 use super::chat_body::ChatBody;
 use crate::field_path::FieldPath;
-use crate::json::JsonValue;
 use crate::{media, read};
 use penstock_core::ApiError;
+use penstock_json_scan::tape::JsonValue;
 
 /// Content parts allowed in an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

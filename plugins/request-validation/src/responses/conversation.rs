@@ -2,8 +2,8 @@
 
 use super::chat_body::ChatBody;
 use super::content::{ContentPart, write_parts};
-use crate::json::JsonValue;
 use penstock_core::ClientTool;
+use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::HashSet;
 

@@ -6,9 +6,9 @@ use super::conversation::{CallArguments, ConversationWriter, EarlierCall};
 use super::tools::DeclaredTools;
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
-use crate::json::{JsonTape, JsonValue};
 use crate::read;
 use penstock_core::{ApiError, open_reasoning};
+use penstock_json_scan::tape::{JsonTape, JsonValue};
 use std::borrow::Cow;
 
 const ROLES: &[&str] = &["user", "assistant", "system", "developer"];

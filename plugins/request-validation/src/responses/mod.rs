@@ -16,12 +16,12 @@ mod tools;
 
 use crate::body::{RootObject, validate_body};
 use crate::field_path::PathStyle;
-use crate::json::JsonTape;
 use crate::limits::RequestLimits;
 use crate::members;
 use crate::{read, scalars};
 use bytes::Bytes;
 use penstock_core::{ApiError, Dialect, InferenceRequest, ResponseStorage, ResponsesDetails};
+use penstock_json_scan::tape::JsonTape;
 
 /// Purpose of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

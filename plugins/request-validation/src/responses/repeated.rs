@@ -2,8 +2,8 @@
 
 use super::settings::ResponseSettings;
 use crate::body::RootObject;
-use crate::json::{JsonValue, ValueKind};
 use bytes::Bytes;
+use penstock_json_scan::tape::{JsonValue, ValueKind};
 
 /// Members that are repeated as they are, with their values if they are absent.
 const AS_SENT: &[(&str, &str)] = &[

@@ -2,11 +2,11 @@
 
 use crate::body::{RootObject, validate_body};
 use crate::field_path::PathStyle;
-use crate::json::{JsonTape, TapeNode};
 use crate::limits::RequestLimits;
 use crate::{read, scalars};
 use bytes::Bytes;
 use penstock_core::{ApiError, PreviousResponse, ResponseStorage, StoredInput};
+use penstock_json_scan::tape::{JsonTape, TapeNode};
 
 const NOT_ALLOWED: &str =
     "this API key stores no responses; send the whole history in `input` with each request";

@@ -4,9 +4,9 @@ use super::chat_body::ChatBody;
 use super::tools::DeclaredTools;
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
-use crate::json::JsonValue;
 use crate::read;
 use penstock_core::ApiError;
+use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 
 const WORDS: &[&str] = &["auto", "none", "required"];

@@ -4,10 +4,10 @@
 use super::chat_body::ChatBody;
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
-use crate::json::JsonValue;
 use crate::limits::RequestLimits;
 use crate::read;
 use penstock_core::{ApiError, ClientTool};
+use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::HashMap;
 

@@ -4,11 +4,11 @@ use super::{bounded_array, text_range};
 use crate::body::{RootObject, validate_body};
 use crate::field_path::{FieldPath, PathStyle};
 use crate::filters::read_filters;
-use crate::json::{JsonTape, JsonValue, ValueKind as Type};
 use crate::limits::RequestLimits;
 use crate::{read, scalars};
 use bytes::Bytes;
 use penstock_core::{ApiError, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask, ModelKind};
+use penstock_json_scan::tape::{JsonTape, JsonValue, ValueKind as Type};
 use std::ops::Range;
 
 /// Maximum vector length that may be requested.

@@ -8,9 +8,9 @@ pub use embeddings::validate_embeddings;
 pub use rerank::validate_rerank;
 
 use crate::field_path::FieldPath;
-use crate::json::JsonValue;
 use crate::read;
 use penstock_core::ApiError;
+use penstock_json_scan::tape::JsonValue;
 use std::ops::Range;
 
 /// Range of a text that is not empty.

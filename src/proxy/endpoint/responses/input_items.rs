@@ -8,7 +8,7 @@ use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_dialect::stored_response::{ItemPage, StoredResponse, item_id, item_page};
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Default and largest page size.
 const DEFAULT_LIMIT: usize = 20;

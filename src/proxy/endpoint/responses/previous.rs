@@ -5,7 +5,7 @@ use crate::proxy::exchange::Exchange;
 use memchr::memmem;
 use penstock_core::{ApiError, PreviousResponse, ResponseStorage};
 use penstock_dialect::stored_response::StoredResponse;
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use penstock_limits::WorkClass;
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
 //! JSON handled in place: what it takes a whole parser takes too, and strings are the same both ways.
 
-use penstock_http_wire::json::{self, StringBody};
+use penstock_json_scan::json::{self, StringBody};
 use serde_json::Value;
 
 pub fn check(bytes: &[u8]) {

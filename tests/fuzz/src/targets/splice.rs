@@ -2,7 +2,7 @@
 
 use crate::however_cut;
 use bytes::Bytes;
-use penstock_http_wire::json::insert_members;
+use penstock_json_scan::json::insert_members;
 use penstock_response_metadata as response_metadata;
 use serde_json::Value;
 

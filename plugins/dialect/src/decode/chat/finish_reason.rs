@@ -2,7 +2,8 @@
 
 use crate::json_cursor::{self, JsonCursor};
 use penstock_core::{FinishReason, ReportedUsage, UpstreamError, UpstreamErrorKind};
-use penstock_http_wire::{json, usage};
+use penstock_http_wire::usage;
+use penstock_json_scan::json;
 
 /// Parses a finish reason.
 ///

@@ -13,7 +13,7 @@ use crate::json_cursor;
 use crate::partial_json::{JsonState, PartialJson};
 use bytes::Bytes;
 use penstock_core::{UpstreamError, UpstreamErrorKind};
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Maximum bytes of stored arguments: they are stored until the call has a name, and to check if they are complete.

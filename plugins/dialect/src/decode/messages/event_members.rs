@@ -2,7 +2,8 @@
 
 use crate::json_cursor;
 use penstock_core::MeasuredEnergy;
-use penstock_http_wire::{json, usage};
+use penstock_http_wire::usage;
+use penstock_json_scan::json;
 use std::borrow::Cow;
 
 /// Known members of an event's data. The last one of a repeated name counts, as in client libraries.

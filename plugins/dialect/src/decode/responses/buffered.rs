@@ -6,7 +6,8 @@ use crate::event::AnswerEvent;
 use crate::json_cursor;
 use bytes::Bytes;
 use penstock_core::{FinishReason, MeasuredEnergy, ReportedUsage, UpstreamError, UpstreamErrorKind};
-use penstock_http_wire::{json, usage};
+use penstock_http_wire::usage;
+use penstock_json_scan::json;
 
 /// Appends the events of a buffered response.
 ///

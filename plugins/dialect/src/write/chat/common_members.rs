@@ -2,7 +2,7 @@
 
 use crate::write::ResponseIdentity;
 use penstock_core::{FinishReason, TokenUsage};
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Writes `"id":…,"object":…,"created":…,"model":…`.
 pub(super) fn write_identity(out: &mut Vec<u8>, face: &ResponseIdentity, object: &str) {

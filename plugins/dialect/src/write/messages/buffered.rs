@@ -11,7 +11,7 @@ use penstock_core::{
     AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, ThinkingDisplay, UpstreamError,
     UpstreamErrorKind, WorkDone,
 };
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Member for arguments that are no JSON object, as the vendor of the dialect advises.
 const INVALID_JSON_MEMBER: &str = "INVALID_JSON";

@@ -7,7 +7,7 @@ use crate::write::ResponseIdentity;
 use penstock_core::{
     AttemptTarget, FinishReason, InferenceRequest, ReportedUsage, ThinkingDisplay, TokenUsage,
 };
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use std::io::Write as _;
 
 /// Keepalive event.

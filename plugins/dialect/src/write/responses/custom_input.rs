@@ -3,7 +3,7 @@
 //! The provider writes `{"input":"…"}`. The body of that string is valid in an event as it is, apart from escapes that
 //! are cut or invalid. Arguments of another form are the input themselves: the model ignored the schema.
 
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Maximum bytes of the start of the arguments, up to the opening quote of the input.
 const MAX_START_BYTES: usize = 1024;

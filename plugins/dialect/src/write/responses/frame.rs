@@ -3,7 +3,7 @@
 use crate::write::ResponseIdentity;
 use bytes::Bytes;
 use penstock_core::{AttemptTarget, ErrorCode, InferenceRequest, TokenUsage};
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use std::io::Write as _;
 
 /// Status of a response.

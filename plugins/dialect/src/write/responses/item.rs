@@ -6,7 +6,7 @@ use super::frame::{EVENT_END, EventSequence};
 use super::part::MessagePart;
 use crate::event::EscapedText;
 use penstock_core::{ReasoningDisplay, seal_reasoning};
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 use std::io::Write as _;
 
 /// Content of an item.

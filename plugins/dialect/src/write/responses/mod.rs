@@ -17,7 +17,7 @@ use call::CallState;
 use frame::{EVENT_END, EventSequence, ResponseFrame, ResponseStatus};
 use item::{ItemBody, ItemStatus, OutputItem};
 use penstock_core::{ApiError, AttemptTarget, FinishReason, InferenceRequest, ResponsesDetails, TokenUsage};
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Writer of one streamed answer.
 pub struct ResponsesStreamWriter {

@@ -7,7 +7,7 @@ use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
 use bytes::Bytes;
 use penstock_core::UpstreamError;
-use penstock_http_wire::json;
+use penstock_json_scan::json;
 
 /// Emitter of the text events of one choice.
 pub(super) struct TextEmitter<'a> {

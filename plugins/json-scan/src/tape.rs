@@ -4,25 +4,27 @@
 mod number;
 mod scan;
 mod string;
-mod tape;
 mod unescape;
+mod value;
 
-pub(crate) use scan::{StructureLimits, scan};
-pub(crate) use string::code_unit;
-pub(crate) use tape::{JsonTape, JsonValue, TapeNode, ValueKind};
-pub(crate) use unescape::{StringPiece, string_pieces, unescape};
+pub use scan::{StructureLimits, scan};
+pub use string::code_unit;
+pub use unescape::{StringPiece, string_pieces, unescape};
+pub use value::{JsonTape, JsonValue, TapeNode, ValueKind};
 
 /// Syntax error or exceeded limit in a JSON document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct JsonError {
+pub struct JsonError {
     /// Offset of the error in bytes.
-    pub(crate) offset: usize,
+    pub offset: usize,
     /// Description of the error.
-    pub(crate) reason: &'static str,
+    pub reason: &'static str,
 }
 
 impl JsonError {
-    pub(crate) const fn new(offset: usize, reason: &'static str) -> Self {
+    /// Creates an error.
+    #[must_use]
+    pub const fn new(offset: usize, reason: &'static str) -> Self {
         Self { offset, reason }
     }
 }

@@ -6,15 +6,15 @@ use wide::u8x16;
 
 /// End of a validated string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StringEnd {
+pub struct StringEnd {
     /// Position of the closing quote.
-    pub(crate) quote: usize,
+    pub quote: usize,
     /// True if the string has escapes.
-    pub(crate) escaped: bool,
+    pub escaped: bool,
 }
 
 /// Validates a string from the byte after its opening quote.
-pub(crate) fn string_end(bytes: &[u8], from: usize) -> Result<StringEnd, JsonError> {
+pub fn string_end(bytes: &[u8], from: usize) -> Result<StringEnd, JsonError> {
     let mut at = from;
     // Keys and short values end in the first 16 bytes, before the block loop.
     if let Some(start) = bytes.get(from..).and_then(<[u8]>::first_chunk::<16>) {
@@ -182,7 +182,7 @@ fn unicode_run_length(bytes: &[u8], from: usize) -> Result<usize, JsonError> {
 
 /// Code unit of a `\uXXXX` at `at`; `None` for other bytes.
 #[inline]
-pub(crate) fn code_unit(bytes: &[u8], at: usize) -> Option<u16> {
+pub fn code_unit(bytes: &[u8], at: usize) -> Option<u16> {
     let &[b'\\', b'u', a, b, c, d] = bytes.get(at..)?.first_chunk::<6>()? else { return None };
     let [a, b, c, d] = [a, b, c, d].map(|digit| HEX.get(usize::from(digit)).copied().unwrap_or(0xff));
     // An invalid digit has its upper half set.

@@ -6,27 +6,11 @@ use super::{JsonError, TapeNode, ValueKind};
 
 /// Limits of the document structure.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StructureLimits {
+pub struct StructureLimits {
     /// Maximum nesting depth of objects and arrays.
-    pub(crate) depth: usize,
+    pub depth: usize,
     /// Maximum number of recorded keys and values.
-    pub(crate) nodes: usize,
-}
-
-/// True for members whose content the gateway does not read: JSON schemas, arguments, metadata. Their content is
-/// validated, and recorded as one value.
-#[inline]
-fn is_opaque(name: &[u8]) -> bool {
-    // The length is compared first, because this runs for each key.
-    match name.len() {
-        5 => name == b"input",
-        6 => name == b"schema",
-        8 => name == b"metadata",
-        10 => name == b"parameters",
-        12 => name == b"input_schema",
-        20 => name == b"chat_template_kwargs",
-        _ => false,
-    }
+    pub nodes: usize,
 }
 
 /// Object or array that has not ended.
@@ -37,8 +21,9 @@ struct OpenContainer {
     opaque: bool,
 }
 
-struct JsonScanner<'b> {
+struct JsonScanner<'b, F> {
     bytes: &'b [u8],
+    is_opaque: F,
     at: usize,
     bounds: StructureLimits,
     open: Vec<OpenContainer>,
@@ -47,13 +32,21 @@ struct JsonScanner<'b> {
     is_value_opaque: bool,
 }
 
-/// Validates the document. On failure, the nodes recorded so far show the position.
-pub(crate) fn scan(
+/// Validates the document and records its values in the order of their first byte.
+///
+/// `is_opaque` receives the raw name of a member and the depth of its object, 1 for the outermost one. The content of an
+/// opaque member is validated, and recorded as one value.
+///
+/// # Errors
+/// Returns the first error, and the nodes recorded so far, which show its position.
+pub fn scan(
     bytes: &[u8],
     bounds: StructureLimits,
+    is_opaque: impl Fn(&[u8], usize) -> bool,
 ) -> Result<Vec<TapeNode>, (JsonError, Vec<TapeNode>)> {
     let mut scan = JsonScanner {
         bytes,
+        is_opaque,
         at: 0,
         bounds,
         open: Vec::with_capacity(16),
@@ -66,7 +59,7 @@ pub(crate) fn scan(
     }
 }
 
-impl JsonScanner<'_> {
+impl<F: Fn(&[u8], usize) -> bool> JsonScanner<'_, F> {
     fn document(&mut self) -> Result<(), JsonError> {
         loop {
             let mut complete = self.value()?;
@@ -196,8 +189,7 @@ impl JsonScanner<'_> {
         let from = self.at;
         self.string()?;
         let name = self.bytes.get(from + 1..self.at - 1).unwrap_or_default();
-        // A top-level `input` is the input of an embedding; a nested one has the arguments of a tool.
-        self.is_value_opaque = is_opaque(name) && !(self.open.len() == 1 && name == b"input");
+        self.is_value_opaque = (self.is_opaque)(name, self.open.len());
         if self.peek() != Some(b':') {
             return Err(self.error("a key without a colon"));
         }

@@ -6,22 +6,28 @@ use std::ops::Range;
 
 /// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ValueKind {
+pub enum ValueKind {
+    /// Object.
     Object,
+    /// Array.
     Array,
     /// String without escapes.
     String,
     /// String with escapes.
     EscapedString,
+    /// Number.
     Number,
+    /// Literal `true`.
     True,
+    /// Literal `false`.
     False,
+    /// Literal `null`.
     Null,
 }
 
 impl ValueKind {
     /// Name with its article, for error messages.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Object => "an object",
             Self::Array => "an array",
@@ -35,26 +41,29 @@ impl ValueKind {
 
 /// Node of the tape; 16 bytes, because there may be many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TapeNode {
+pub struct TapeNode {
     /// Offset of the first byte in the body.
-    pub(crate) start: u32,
+    pub start: u32,
     /// Offset after the last byte.
-    pub(crate) end: u32,
+    pub end: u32,
     /// Index of the next node after this one and its children.
-    pub(crate) next: u32,
-    pub(crate) kind: ValueKind,
+    pub next: u32,
+    /// Type of the value.
+    pub kind: ValueKind,
 }
 
 /// Validated document.
 #[derive(Debug)]
-pub(crate) struct JsonTape<'d> {
-    pub(crate) text: &'d str,
-    pub(crate) nodes: &'d [TapeNode],
+pub struct JsonTape<'d> {
+    /// Text of the document.
+    pub text: &'d str,
+    /// Nodes of [`super::scan`].
+    pub nodes: &'d [TapeNode],
 }
 
 /// View of one value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct JsonValue<'d> {
+pub struct JsonValue<'d> {
     tape: &'d JsonTape<'d>,
     index: u32,
     node: TapeNode,
@@ -62,7 +71,7 @@ pub(crate) struct JsonValue<'d> {
 
 impl<'d> JsonTape<'d> {
     /// Root value of the document.
-    pub(crate) fn root(&'d self) -> Option<JsonValue<'d>> {
+    pub fn root(&'d self) -> Option<JsonValue<'d>> {
         self.value(0)
     }
 
@@ -73,46 +82,56 @@ impl<'d> JsonTape<'d> {
 }
 
 impl<'d> JsonValue<'d> {
+    /// Type of the value.
     #[inline]
-    pub(crate) fn kind(&self) -> ValueKind {
+    #[must_use]
+    pub fn kind(&self) -> ValueKind {
         self.node.kind
     }
 
-    pub(crate) fn is_null(&self) -> bool {
+    /// True for `null`.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
         self.node.kind == ValueKind::Null
     }
 
-    pub(crate) fn is_object(&self) -> bool {
+    /// True for an object.
+    #[must_use]
+    pub fn is_object(&self) -> bool {
         self.node.kind == ValueKind::Object
     }
 
-    pub(crate) fn is_array(&self) -> bool {
+    /// True for an array.
+    #[must_use]
+    pub fn is_array(&self) -> bool {
         self.node.kind == ValueKind::Array
     }
 
-    pub(crate) fn is_string(&self) -> bool {
+    /// True for a string, with or without escapes.
+    #[must_use]
+    pub fn is_string(&self) -> bool {
         matches!(self.node.kind, ValueKind::String | ValueKind::EscapedString)
     }
 
     /// Byte range in the body; strings include their quotes.
     #[inline]
-    pub(crate) fn range(&self) -> Range<usize> {
+    pub fn range(&self) -> Range<usize> {
         self.node.start as usize..self.node.end as usize
     }
 
     /// Raw text; strings include their quotes.
-    pub(crate) fn raw(&self) -> &'d str {
+    pub fn raw(&self) -> &'d str {
         self.tape.text.get(self.range()).unwrap_or_default()
     }
 
     /// Raw bytes of a string between its quotes, with escapes; empty for other types.
-    pub(crate) fn string_bytes(&self) -> &'d [u8] {
+    pub fn string_bytes(&self) -> &'d [u8] {
         if self.is_string() { self.raw_inner_text().as_bytes() } else { &[] }
     }
 
     /// Unescaped text of a string; empty for other types. Copies only if there are escapes.
     #[inline]
-    pub(crate) fn text(&self) -> Cow<'d, str> {
+    pub fn text(&self) -> Cow<'d, str> {
         match self.node.kind {
             ValueKind::String => Cow::Borrowed(self.raw_inner_text()),
             ValueKind::EscapedString => Cow::Owned(unescape(self.raw_inner_text())),
@@ -122,14 +141,14 @@ impl<'d> JsonValue<'d> {
 
     /// Raw text between the first and the last byte: a string without its quotes.
     #[inline]
-    pub(crate) fn raw_inner_text(&self) -> &'d str {
+    pub fn raw_inner_text(&self) -> &'d str {
         let inside = self.node.start as usize + 1..(self.node.end as usize).saturating_sub(1);
         self.tape.text.get(inside).unwrap_or_default()
     }
 
     /// True if the value is this string.
     #[inline]
-    pub(crate) fn is_text(&self, text: &str) -> bool {
+    pub fn is_text(&self, text: &str) -> bool {
         match self.node.kind {
             ValueKind::String => self.string_bytes() == text.as_bytes(),
             ValueKind::EscapedString => self.text() == text,
@@ -138,7 +157,7 @@ impl<'d> JsonValue<'d> {
     }
 
     /// True for a string that is empty or only white space.
-    pub(crate) fn is_blank(&self) -> bool {
+    pub fn is_blank(&self) -> bool {
         let mut rest = self.string_bytes();
         while let [b' ', after @ ..] | [b'\\', b'n' | b'r' | b't', after @ ..] = rest {
             rest = after;
@@ -147,24 +166,24 @@ impl<'d> JsonValue<'d> {
     }
 
     /// Values of an array in order; empty for other types.
-    pub(crate) fn items(&self) -> ArrayItems<'d> {
+    pub fn items(&self) -> ArrayItems<'d> {
         let end = if self.is_array() { self.node.next } else { self.index + 1 };
         ArrayItems { tape: self.tape, at: self.index + 1, end }
     }
 
     /// Keys and values of an object in order; empty for other types.
-    pub(crate) fn members(&self) -> ObjectMembers<'d> {
+    pub fn members(&self) -> ObjectMembers<'d> {
         let end = if self.is_object() { self.node.next } else { self.index + 1 };
         ObjectMembers(ArrayItems { tape: self.tape, at: self.index + 1, end })
     }
 
     /// True for an object or array that had not ended when parsing failed.
-    pub(crate) fn is_unfinished(&self) -> bool {
+    pub fn is_unfinished(&self) -> bool {
         matches!(self.node.kind, ValueKind::Object | ValueKind::Array) && self.node.start == self.node.end
     }
 
     /// Parts of an unfinished object or array: keys (of an object) and values, as far as they were read.
-    pub(crate) fn parsed_parts(
+    pub fn parsed_parts(
         &self,
     ) -> impl Iterator<Item = (Option<JsonValue<'d>>, Option<JsonValue<'d>>)> + use<'d> {
         let mut items = ArrayItems { tape: self.tape, at: self.index + 1, end: self.tape.nodes.len() as u32 };
@@ -179,14 +198,14 @@ impl<'d> JsonValue<'d> {
     }
 
     /// True if an object or array has no entries.
-    pub(crate) fn is_empty_value(&self) -> bool {
+    pub fn is_empty_value(&self) -> bool {
         self.raw_inner_text().bytes().all(|byte| byte.is_ascii_whitespace())
     }
 }
 
 /// Iterator over the values of an array.
 #[derive(Clone, Debug)]
-pub(crate) struct ArrayItems<'d> {
+pub struct ArrayItems<'d> {
     tape: &'d JsonTape<'d>,
     at: u32,
     end: u32,
@@ -208,7 +227,7 @@ impl<'d> Iterator for ArrayItems<'d> {
 
 /// Iterator over the keys and values of an object.
 #[derive(Clone, Debug)]
-pub(crate) struct ObjectMembers<'d>(ArrayItems<'d>);
+pub struct ObjectMembers<'d>(ArrayItems<'d>);
 
 impl<'d> Iterator for ObjectMembers<'d> {
     type Item = (JsonValue<'d>, JsonValue<'d>);

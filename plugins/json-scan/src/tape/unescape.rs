@@ -4,7 +4,7 @@ use super::code_unit;
 
 /// Piece of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StringPiece<'s> {
+pub enum StringPiece<'s> {
     /// Text without escapes.
     Plain(&'s str),
     /// Decoded escape.
@@ -12,7 +12,7 @@ pub(crate) enum StringPiece<'s> {
 }
 
 /// Pieces of a validated string, without copies.
-pub(crate) fn string_pieces(body: &str) -> impl Iterator<Item = StringPiece<'_>> {
+pub fn string_pieces(body: &str) -> impl Iterator<Item = StringPiece<'_>> {
     let mut rest = body;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -34,7 +34,7 @@ pub(crate) fn string_pieces(body: &str) -> impl Iterator<Item = StringPiece<'_>>
 }
 
 /// Unescaped text of a validated string.
-pub(crate) fn unescape(body: &str) -> String {
+pub fn unescape(body: &str) -> String {
     let mut text = String::with_capacity(body.len());
     for piece in string_pieces(body) {
         match piece {

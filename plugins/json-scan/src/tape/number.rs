@@ -3,7 +3,7 @@
 use super::JsonError;
 
 /// Validates a number at `from`; returns its end.
-pub(crate) fn number_end(bytes: &[u8], from: usize) -> Result<usize, JsonError> {
+pub fn number_end(bytes: &[u8], from: usize) -> Result<usize, JsonError> {
     let mut at = from;
     if bytes.get(at) == Some(&b'-') {
         at += 1;
