@@ -4,7 +4,7 @@
 use super::offer::{OfferState, RequestHead};
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, Dialect, InferenceRequest, InferenceTask, ProviderAdapter,
-    Translator, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+    RequestAdjustment, Translator, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 use penstock_dialect::completions::{COMPLETIONS_PATH, completion_translator};
 
@@ -65,6 +65,25 @@ impl WireFormat {
             }
             Self::Shape(shape) => shape.calls(ask, target),
         }
+    }
+
+    /// Returns the refusal of a request with a constraint that the offer's dialect or its `supported_parameters` cannot
+    /// express. Builds the request to find out: only for requests with [`penstock_dialect::parameters::has_constraint`].
+    #[must_use]
+    pub fn unsupported_constraint(offer: &OfferState, ask: &InferenceRequest) -> Option<ApiError> {
+        let wire_format = Self::for_request(offer, ask)?;
+        let target = AttemptTarget {
+            model: &offer.offer.name,
+            dialect: wire_format.dialect(),
+            capabilities: &offer.offer.abilities,
+            preset: &[],
+            max_tokens: None,
+            adjustment: RequestAdjustment::default(),
+            answer_model: &ask.model,
+            id: "",
+            created: 0,
+        };
+        wire_format.calls(ask, &target).err().filter(penstock_dialect::parameters::names_constraint)
     }
 
     /// Returns the names of the response headers that the translation needs.

@@ -126,6 +126,8 @@ pub struct UpstreamError {
     pub named_members: ExtraMembers,
     /// Number of complete choices, if the response has fewer than requested; not a failure of the provider.
     pub completed_choices: Option<u32>,
+    /// Error object inside a response with status 200, for a classification that needs the request.
+    pub in_band_body: Option<Box<[u8]>>,
 }
 
 impl UpstreamError {
@@ -140,6 +142,7 @@ impl UpstreamError {
             max_output: None,
             named_members: ExtraMembers::NONE,
             completed_choices: None,
+            in_band_body: None,
         }
     }
 

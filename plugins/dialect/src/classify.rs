@@ -89,14 +89,31 @@ fn client_error(
 const NOT_ACCEPTED_MESSAGE: &str = "The model's provider does not accept this request.";
 
 /// Classifies an error object inside a successful response. It is a client error only if it is about the context window
-/// or refused content.
+/// or refused content; [`classify_in_band_error`] decides about others.
 pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
     let about = ErrorSignals::read(body);
     if about.is_window_exceeded() || about.is_content_refused() {
         UpstreamError::caller(api_error(&about, 0))
     } else {
-        UpstreamError::new(UpstreamErrorKind::InBandError)
+        let body = body.get(..MAX_IN_BAND_BYTES).unwrap_or(body);
+        UpstreamError {
+            in_band_body: Some(body.into()),
+            ..UpstreamError::new(UpstreamErrorKind::InBandError)
+        }
     }
+}
+
+/// Maximum bytes kept of an error object inside a successful response.
+const MAX_IN_BAND_BYTES: usize = 16 << 10;
+
+/// Classifies an error object inside a successful response to this request as if the provider had sent it with the
+/// status that it contains, or 500 without one. Any error that is not the client's stays as it is.
+#[must_use]
+pub fn classify_in_band_error(mut error: UpstreamError, model_window: u64, request: &[u8]) -> UpstreamError {
+    let Some(body) = error.in_band_body.take() else { return error };
+    let status = error_signals::in_band_status(&body);
+    let as_status = classify_error(Dialect::Chat, status, None, &body, model_window, request);
+    if as_status.kind == UpstreamErrorKind::Caller { as_status } else { error }
 }
 
 /// Returns the tokens of the context window left for the answer, if the input fits and the requested answer does not.

@@ -7,7 +7,7 @@
 //! Names in `supported_parameters` are checked against [`is_known`].
 
 use crate::json_cursor;
-use penstock_core::{ApiError, OfferCapabilities};
+use penstock_core::{ApiError, InferenceRequest, OfferCapabilities};
 use penstock_json_scan::json;
 
 /// Effect of a parameter on the answer.
@@ -251,6 +251,27 @@ pub(crate) fn should_forward(
         ParameterEffect::Constraint if parameter.has_effect(value) => Err(unsupported_error(name)),
         ParameterEffect::Constraint => Ok(false),
     }
+}
+
+/// Returns true if the request has a constraint of an engine with an effect, so that not every offer may be able to
+/// answer it.
+#[must_use]
+pub fn has_constraint(ask: &InferenceRequest) -> bool {
+    ask.members.0.iter().any(|field| {
+        find_parameter(&field.name)
+            .filter(|parameter| parameter.effect == ParameterEffect::Constraint)
+            .is_some_and(|parameter| {
+                ask.member_value(&field.name).is_some_and(|value| parameter.has_effect(value))
+            })
+    })
+}
+
+/// Returns true if an error of a request builder names a constraint of an engine.
+#[must_use]
+pub fn names_constraint(error: &ApiError) -> bool {
+    let path = error.param.as_deref().unwrap_or_default();
+    let name = path.split(['.', '[']).next().unwrap_or_default();
+    find_parameter(name).is_some_and(|parameter| parameter.effect == ParameterEffect::Constraint)
 }
 
 /// Returns the error of an unsupported constraint.

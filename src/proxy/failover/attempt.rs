@@ -239,6 +239,20 @@ async fn read_error(
     AttemptError::Fault(fault)
 }
 
+/// Classifies an error object inside a response with status 200.
+pub fn classify_in_band_error(
+    run: &FailoverRun<'_, '_>,
+    offer: &OfferState,
+    fault: UpstreamError,
+) -> UpstreamError {
+    let window = offer.offer.context_length;
+    let mut fault = penstock_dialect::classify_in_band_error(fault, window, &run.request.body);
+    if let Some(refusal) = &mut fault.api_error {
+        hide_secrets(&offer.offer.provider, refusal);
+    }
+    fault
+}
+
 /// Removes the provider's key and the values of its configured headers from the provider's error message: some
 /// providers repeat the request there.
 fn hide_secrets(provider: &Provider, refusal: &mut ApiError) {

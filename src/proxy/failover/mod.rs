@@ -324,10 +324,17 @@ impl FailoverRun<'_, '_> {
         number: u32,
     ) -> Result<WriteOutcome, AttemptError> {
         self.memory.reset();
-        if self.request.stream {
+        let done = if self.request.stream {
             streaming::attempt_stream(self, offer, number).await
         } else {
             buffered::attempt_buffered(self, offer, number).await
+        };
+        match done {
+            // A provider that has begun to answer has accepted the request.
+            Err(AttemptError::Fault(fault)) if !self.progress.has_content() => {
+                Err(AttemptError::Fault(attempt::classify_in_band_error(self, offer, fault)))
+            }
+            done => done,
         }
     }
 

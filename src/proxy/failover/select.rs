@@ -8,10 +8,12 @@ use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
 use crate::upstream::offer::OfferState;
 use crate::upstream::pools::{ExplorationMode, OfferPlan, PlanRequest};
 use crate::upstream::sessions::SessionRecord;
+use crate::upstream::wire_format::WireFormat;
 use penstock_core::{
     AnswerModel, ApiError, ErrorCode, InferenceRequest, InferenceTask, OfferFacts, OfferFilters, TokenUsage,
     WorkUnit,
 };
+use penstock_dialect::parameters::has_constraint;
 use penstock_routing::{
     BALANCED, BATCH, Flavor, MAX_PROMPT, PlannedOffer, SessionKey, split_flavor, stable_hash,
 };
@@ -237,8 +239,12 @@ impl CandidateSet {
         let mut lacks = None;
         let mut able: Vec<AbleOffer<'l>> = Vec::with_capacity(model.offers.len());
         let count = self.count(&model.model.card.id).copied();
+        let constrained = has_constraint(ask);
         for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
-            match offer.missing_capability(ask) {
+            let missing = offer.missing_capability(ask);
+            let unsupported =
+                || constrained.then(|| WireFormat::unsupported_constraint(offer, ask)).flatten();
+            match missing.or_else(unsupported) {
                 None => {
                     let fit =
                         count.map_or(WindowFit::Full, |count| context_window::window_fit(&count, offer, ask));

@@ -2,7 +2,7 @@
 
 use super::phrases::{
     CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, HISTORY_PHRASES, MAX_OUTPUT_PREFIXES,
-    OUT_OF_MEMORY_PHRASES, OUTPUT_CAP_NAMES, OVERFLOW_PREFIXES, WINDOW_PHRASES,
+    OUT_OF_MEMORY_PHRASES, OUTPUT_CAP_NAMES, OVERFLOW_PREFIXES, RATE_PHRASES, WINDOW_PHRASES,
 };
 use penstock_core::ExtraMembers;
 use serde_json::Value;
@@ -43,7 +43,8 @@ impl ErrorSignals {
 
     /// Returns true if the request does not fit into the context window.
     pub(super) fn is_window_exceeded(&self) -> bool {
-        self.window_overflow().is_some() || self.contains_any(WINDOW_PHRASES)
+        self.window_overflow().is_some()
+            || (self.contains_any(WINDOW_PHRASES) && !self.contains_any(RATE_PHRASES))
     }
 
     /// Returns true if an engine failed because of the length; a failed engine may mention its window for other
@@ -51,7 +52,7 @@ impl ErrorSignals {
     pub(super) fn is_length_failure(&self) -> bool {
         let about = self.window_overflow().is_some()
             || (self.contains_any(WINDOW_PHRASES) && self.contains_any(EXCESS_PHRASES));
-        about && !self.contains_any(OUT_OF_MEMORY_PHRASES)
+        about && !self.contains_any(RATE_PHRASES) && !self.contains_any(OUT_OF_MEMORY_PHRASES)
     }
 
     /// Returns true if an engine failed because of a history or content that it cannot read.
@@ -132,10 +133,14 @@ impl ErrorSignals {
             "cannot exceed ",
             "input length should be [1, ",
             "max_num_tokens (",
+            "max_seq_len (",
+            "n_ctx (",
+            "exceeds the limit of ",
             "model maximum context length: ",
             "batch size: ",
             "context length is ",
             "context length of ",
+            "context length of only ",
             "context length (",
             "context window of ",
             "context size (",
@@ -155,6 +160,7 @@ impl ErrorSignals {
         }
         let before = [
             " in the messages",
+            " of text input",
             " tokens from the input",
             " input tokens",
             " tokens in the messages",
@@ -178,6 +184,12 @@ impl ErrorSignals {
             "is too long: ",
             "context limit: ",
             "request (",
+            "(requested: ",
+            "requested about ",
+            "prompt tokens (",
+            "for this model (",
+            "keep the first ",
+            "n_keep (",
             "you requested ",
             "given: ",
             "at least ",
@@ -205,6 +217,32 @@ impl ErrorSignals {
         self.input().filter(|input| !least(*input))
     }
 }
+
+/// Returns the HTTP status that an error object states: in `code`, `status` or `http_code`, or by its type; 500 otherwise.
+pub(super) fn in_band_status(body: &[u8]) -> u16 {
+    let value: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let error = value.get("error").filter(|error| error.is_object()).unwrap_or(&value);
+    let stated = ["code", "status", "http_code", "status_code"].into_iter().find_map(|name| {
+        let status = match error.get(name)? {
+            Value::Number(number) => u16::try_from(number.as_u64()?).ok()?,
+            Value::String(text) => text.parse().ok()?,
+            _ => return None,
+        };
+        (400..600).contains(&status).then_some(status)
+    });
+    let kind = || error.get("type").and_then(Value::as_str).unwrap_or_default();
+    stated.unwrap_or_else(|| if CLIENT_ERROR_TYPES.contains(&kind()) { 400 } else { 500 })
+}
+
+/// Types of error objects that blame the request.
+const CLIENT_ERROR_TYPES: [&str; 6] = [
+    "BadRequestError",
+    "BadRequest",
+    "UnprocessableEntityError",
+    "invalid_request_error",
+    "invalid_request",
+    "validation_error",
+];
 
 /// Collects the strings and codes of an error at any level.
 fn collect_strings(value: &Value, text: &mut String, depth: u8) {

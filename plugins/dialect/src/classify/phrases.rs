@@ -12,7 +12,10 @@ pub(super) const WINDOW_PHRASES: &[&str] = &[
     "input token length too long",
     "input token count",
     "prompt exceeds max length",
-    "too many tokens",
+    "too many tokens:",
+    "too many tokens in",
+    "too many input tokens",
+    "too many prompt tokens",
     "range of input length",
     "max_num_tokens",
     "input length exceeds",
@@ -37,6 +40,15 @@ pub(super) const WINDOW_PHRASES: &[&str] = &[
     "too large for model with",
     "`inputs` tokens",
     "`inputs` must have less than",
+    "when context the overflows",
+    "context overflow",
+    "n_ctx",
+    "max_seq_len",
+    "maximum sequence length",
+    "sequence length is longer than",
+    "prompt too large",
+    "prompt too long",
+    "input too long",
 ];
 /// Phrases about refused content.
 pub(super) const CONTENT_PHRASES: &[&str] = &[
@@ -60,6 +72,11 @@ pub(super) const EXCESS_PHRASES: &[&str] = &[
     "longer than",
     "larger than",
     "greater than",
+    "more than",
+    "overflow",
+    "not enough",
+    "cannot truncate prompt",
+    "reached context length",
     "less than",
     "must be <=",
     "must be at least",
@@ -68,9 +85,20 @@ pub(super) const EXCESS_PHRASES: &[&str] = &[
     "reduce the length",
     "超",
 ];
-/// Phrases of an engine that ran out of memory; they have precedence over all others.
-pub(super) const OUT_OF_MEMORY_PHRASES: &[&str] =
-    &["out of memory", "outofmemory", "oom", "cuda error", "hip error", "no space left"];
+/// Phrases of a limit over time, which is no property of the request.
+pub(super) const RATE_PHRASES: &[&str] =
+    &["per minute", "per second", "per hour", "per day", "rate limit", "rate_limit", "tpm", "rpm", "quota"];
+/// Phrases of an engine that ran out of memory or crashed; they have precedence over all others.
+pub(super) const OUT_OF_MEMORY_PHRASES: &[&str] = &[
+    "out of memory",
+    "outofmemory",
+    "oom",
+    "cuda error",
+    "hip error",
+    "no space left",
+    "crashed",
+    "segmentation fault",
+];
 /// Phrases of an overflow, before the tokens left for the answer: the window less the input.
 pub(super) const OVERFLOW_PREFIXES: &[&str] =
     &["max_tokens must be at least 1, got ", "max_new_tokens must be at least 1, got "];
@@ -108,8 +136,20 @@ pub(super) const HISTORY_PHRASES: &[&str] = &[
     "error rendering prompt",
     "failed to apply chat template",
     "failed to apply prompt template",
-    "failed to parse grammar",
+    "failed to convert schema to grammar",
+    "unrecognized schema",
+    "failed to parse grammar:",
     "invalid grammar",
+    "has no attribute 'content'",
+    "has no attribute 'role'",
+    "has no attribute 'arguments'",
+    "has no attribute 'function'",
+    "has no attribute 'name'",
+    "can only concatenate str (not",
+    "value is not callable",
+    "assistant messages at the end of the list",
+    "prefill is incompatible with",
+    "may be provided in one prompt",
     "failed to load image",
     "cannot identify image file",
     "failed to decode image",

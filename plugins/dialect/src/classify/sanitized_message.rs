@@ -69,27 +69,61 @@ pub(super) fn sanitize(body: &[u8], request: &[u8]) -> Option<String> {
 fn provider_message(body: &[u8]) -> Option<String> {
     let body = body.get(..body.len().min(MAX_BODY_BYTES))?;
     let said = match serde_json::from_slice::<Value>(body) {
-        Ok(value) => find_message(&value, 0)?.to_owned(),
+        Ok(value) => find_message(&value, 0)?,
         Err(_) => std::str::from_utf8(body).ok()?.to_owned(),
     };
+    let said = inner_message(&said).unwrap_or(said);
     let is_text = !said.trim_start().starts_with(['<', '{', '[']) && !said.contains("Traceback");
     is_text.then(|| said.chars().take(MAX_SOURCE_CHARS).collect())
 }
 
-/// Returns the string with the message, in any known error format.
-fn find_message(value: &Value, depth: u8) -> Option<&str> {
+/// Returns the message of an error that another gateway has put into its own message, as JSON or as a Python dictionary.
+fn inner_message(said: &str) -> Option<String> {
+    let start = said.find('{')?;
+    let inner = said.get(start..)?;
+    if let Ok(value) = serde_json::from_str::<Value>(inner) {
+        return find_message(&value, 0);
+    }
+    let (_, rest) = inner.split_once("'message': '")?;
+    rest.split_once('\'').map(|(message, _)| message.to_owned())
+}
+
+/// Returns the message in any known error format, after the path of the field if the format states one beside it.
+fn find_message(value: &Value, depth: u8) -> Option<String> {
     match value {
-        Value::String(text) => Some(text),
+        Value::String(text) => Some(text.clone()),
         Value::Object(members) if depth < 4 => {
-            let names = ["error", "detail", "message", "msg", "errors", "error_message"];
-            names
+            let said = MESSAGE_NAMES
                 .iter()
                 .filter_map(|name| members.get(*name))
-                .find_map(|value| find_message(value, depth + 1))
+                .find_map(|value| find_message(value, depth + 1))?;
+            Some(match members.get("loc").and_then(field_path) {
+                Some(path) => format!("{path}: {said}"),
+                None => said,
+            })
         }
         Value::Array(items) if depth < 4 => items.iter().find_map(|value| find_message(value, depth + 1)),
         _ => None,
     }
+}
+
+/// Members with the message or with the object that has it, in the order in which they are looked for.
+const MESSAGE_NAMES: [&str; 9] =
+    ["error", "detail", "message", "msg", "errors", "error_message", "error_msg", "reason", "description"];
+
+/// Returns the path of a list such as `["body", "messages", 0, "role"]`, without the part of the request.
+fn field_path(loc: &Value) -> Option<String> {
+    let mut path = String::new();
+    for (at, step) in loc.as_array()?.iter().enumerate() {
+        match step {
+            Value::String(name) if at == 0 && matches!(name.as_str(), "body" | "query") => {}
+            Value::String(name) if path.is_empty() => path.push_str(name),
+            Value::String(name) => path = format!("{path}.{name}"),
+            Value::Number(index) => path = format!("{path}[{index}]"),
+            _ => return None,
+        }
+    }
+    (!path.is_empty()).then_some(path)
 }
 
 /// Removes braces, and brackets with an assignment in them, since they contain values and not words.
@@ -110,7 +144,7 @@ fn without_brackets(said: &str) -> String {
                 continue;
             }
             _ if depth > 0 => {}
-            _ if letter.is_control() => out.push(' '),
+            _ if letter.is_control() || is_bidirectional(letter) => out.push(' '),
             _ => out.push(letter),
         }
         if letter == '}' && depth == 0 {
@@ -119,6 +153,11 @@ fn without_brackets(said: &str) -> String {
         rest = after;
     }
     out
+}
+
+/// Returns true for an invisible character that changes the direction of a text.
+fn is_bidirectional(letter: char) -> bool {
+    matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// Returns the texts of a request in lower case, one per line; `None` if they are too long to compare.
@@ -178,13 +217,21 @@ fn is_plain_word(word: &str, core: &str) -> bool {
     field || !(odd || address || host || dotted || mixed || length > 32)
 }
 
-/// Returns true if a word occurs in the texts as a whole word; in scripts without spaces, if any three of its letters
-/// do.
+/// Returns true if a word repeats the texts: as a whole word, as a part of a longer word, or with a word of them inside
+/// (each of at least [`MIN_PART_LETTERS`] letters); in scripts without spaces, if any three of its letters occur.
 fn occurs_in(word: &str, texts: &str) -> bool {
     if !word.is_ascii() {
         let letters: Vec<char> = word.chars().collect();
         let mut parts = letters.windows(3.min(letters.len()));
         return parts.any(|part| texts.contains(&part.iter().collect::<String>()));
+    }
+    if word.len() >= MIN_PART_LETTERS {
+        return word
+            .as_bytes()
+            .windows(MIN_PART_LETTERS)
+            .filter(|part| part.iter().all(u8::is_ascii_alphanumeric))
+            .any(|part| std::str::from_utf8(part).is_ok_and(|part| texts.contains(part)))
+            && (texts.contains(word) || contains_word_of(word, texts));
     }
     let edge = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_alphanumeric());
     texts.match_indices(word).any(|(at, _)| {
@@ -192,4 +239,14 @@ fn occurs_in(word: &str, texts: &str) -> bool {
         let after = texts.get(at + word.len()..).and_then(|text| text.chars().next());
         edge(before) && edge(after)
     })
+}
+
+/// Minimum letters of a part of a word that is compared.
+const MIN_PART_LETTERS: usize = 4;
+
+/// Returns true if a long enough word of the texts is a part of this one.
+fn contains_word_of(word: &str, texts: &str) -> bool {
+    texts
+        .split(|letter: char| !letter.is_alphanumeric())
+        .any(|known| known.len() >= MIN_PART_LETTERS && word.contains(known))
 }

@@ -160,6 +160,58 @@ fn an_error_inside_a_good_answer_is_the_callers_only_where_it_says_so() {
 }
 
 #[test]
+fn an_error_inside_a_good_answer_is_classified_as_the_status_that_it_states() {
+    let kind = |body: &str| {
+        let error = classify_in_band(body.as_bytes());
+        let error = classify_in_band_error(error, 8192, br#"{"messages":[]}"#);
+        (error.kind, error.api_error.map(|error| error.message.into_owned()))
+    };
+    let (found, message) = kind(
+        r#"{"error":{"message":"temperature must be between 0 and 1","type":"BadRequestError","code":400}}"#,
+    );
+    assert_eq!(found, UpstreamErrorKind::Caller);
+    assert!(message.unwrap().ends_with("temperature must be between 0 and 1"));
+    for caller in [
+        r#"{"error":{"message":"tools must be a list","code":"422"}}"#,
+        r#"{"error":{"message":"tools must be a list","type":"invalid_request_error"}}"#,
+        r#"{"error":{"message":"Conversation roles must alternate user/assistant"}}"#,
+        r#"{"error":{"message":"Conversation roles must alternate user/assistant","code":500}}"#,
+    ] {
+        assert_eq!(kind(caller).0, UpstreamErrorKind::Caller, "{caller}");
+    }
+    for provider in [
+        r#"{"error":{"message":"temperature must be between 0 and 1","code":500}}"#,
+        r#"{"error":{"message":"slow down","code":429}}"#,
+        r#"{"error":{"message":"bad key","code":401}}"#,
+        r#"{"error":"overloaded"}"#,
+        "",
+    ] {
+        assert_eq!(kind(provider).0, UpstreamErrorKind::InBandError, "{provider}");
+    }
+}
+
+#[test]
+fn a_part_of_a_word_of_the_request_is_removed_too() {
+    let request = br#"{"messages":[{"role":"user","content":"My secret is Swordfish. Schwangerschaftsdiabetes. L\u00f6sung"}]}"#;
+    let said = |text: &str| {
+        let fault = classify_error(Dialect::Chat, 400, None, text.as_bytes(), 1, request);
+        fault.api_error.unwrap().message.to_lowercase()
+    };
+    for text in [
+        "truncated at: Schwangerschaftsdiab",
+        "near 'My secret is Swordfi...' in the messages",
+        "the text xSwordfishx is invalid",
+        "the text ordfish is invalid",
+    ] {
+        let said = said(text);
+        assert!(!said.contains("schwanger") && !said.contains("ordf"), "{said}");
+    }
+    assert!(said("temperature must be less than 1.5").ends_with("temperature must be less than 1.5"));
+    let turned = said("the member tool_choice \u{202e} is bad \u{2066}now");
+    assert!(!turned.contains(['\u{202e}', '\u{2066}']), "{turned:?}");
+}
+
+#[test]
 fn a_bound_of_the_input_is_no_count_of_it() {
     let sentence = |input: u64| {
         format!(
@@ -201,6 +253,15 @@ fn an_oversized_prompt_is_recognised_with_any_status_and_its_counts() {
         ("The input token count (5000) exceeds the maximum number of tokens allowed (4096).", 8192, vec![(window, 4096), (input, 5000)]),
         ("The prompt is too long: 5000, model maximum context length: 4096", 8192, vec![(window, 4096), (input, 5000)]),
         ("the input length exceeds the context length", 8192, vec![(window, 8192)]),
+        ("Trying to keep the first 5000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens, which is not enough.", 8192, vec![(window, 4096), (input, 5000)]),
+        ("Reached context length of 4096 tokens with model (arch: llama) that does not currently support mid-generation context overflow.", 8192, vec![(window, 4096)]),
+        ("The sum of prompt length (5000.0), query length (0) max_tokens (200) should not exceed max_seq_len (4096)", 8192, vec![(window, 4096), (input, 5000)]),
+        ("Token indices sequence length is longer than the specified maximum sequence length for this model (600 > 512)", 8192, vec![(window, 512), (input, 600)]),
+        ("Cannot truncate prompt with n_keep (5000) >= n_ctx (4096)", 8192, vec![(window, 4096), (input, 5000)]),
+        ("prompt tokens (40000) exceed n_ctx (32768)", 65536, vec![(window, 32_768), (input, 40_000)]),
+        ("too many tokens: total number of tokens in the prompt exceeds the limit of 4081. Try using a shorter prompt.", 8192, vec![(window, 4081)]),
+        ("Invalid request: Your request exceeded model token limit: 131072 (requested: 140000)", 8192, vec![(window, 131_072), (input, 140_000)]),
+        ("This endpoint's maximum context length is 32768 tokens. However, you requested about 40000 tokens (39000 of text input, 1000 in the output).", 65536, vec![(window, 32_768), (input, 39_000)]),
         ("Range of input length should be [1, 4096]", 8192, vec![(window, 4096)]),
     ] {
         for status in [400, 422, 500, 503] {
@@ -220,11 +281,15 @@ fn an_internal_engine_failure_is_a_provider_failure_for_any_message() {
         "Internal Server Error",
         "CUDA out of memory while the KV cache for the maximum context length was allocated",
         "worker for context length 4096 is starting",
+        "Too many tokens per minute",
+        "Failed to parse grammar backend: xgrammar crashed",
         "",
     ] {
         let body = serde_json::json!({"error": {"message": text}}).to_string();
         assert_eq!(asked(500, &body, 8192).kind, UpstreamErrorKind::Status(500), "{text}");
     }
+    let busy = refused(400, r#"{"error":{"message":"Too many tokens per minute"}}"#);
+    assert_eq!(busy.code, ErrorCode::InvalidRequest);
     assert_eq!(asked(504, "prompt is too long", 8192).kind, UpstreamErrorKind::Status(504));
     assert_eq!(asked(529, "prompt is too long", 8192).kind, UpstreamErrorKind::Status(529));
 }
@@ -238,6 +303,13 @@ fn a_history_that_a_template_does_not_take_is_the_callers() {
         "Not the same number of function calls and responses",
         "[json.exception.parse_error.101] parse error at line 1, column 1",
         "No user query found in messages.",
+        "'dict object' has no attribute 'content'",
+        "can only concatenate str (not \"NoneType\") to str",
+        "Value is not callable: null at row 12, column 5",
+        "Cannot have 2 or more assistant messages at the end of the list.",
+        "Assistant response prefill is incompatible with enable_thinking.",
+        "Failed to convert schema to grammar: Unrecognized schema: {}",
+        "At most 1 image(s) may be provided in one prompt.",
     ] {
         let fault =
             asked(500, &serde_json::json!({"error": {"message": text, "code": 500}}).to_string(), 8192);
@@ -284,7 +356,7 @@ fn a_providers_message_is_passed_on_without_internal_details() {
     let lead = "The model's provider does not accept this request";
     for (body, sentence) in [
         (r#"{"error":{"message":"temperature must be less than 1.5"}}"#, "temperature must be less than 1.5"),
-        (r#"{"detail":[{"loc":["body","x"],"msg":"Input should be a valid list","input":"secret plan"}]}"#, "Input should be a valid list"),
+        (r#"{"detail":[{"loc":["body","x"],"msg":"Input should be a valid list","input":"secret plan"}]}"#, "x: Input should be a valid list"),
         (r#"{"message":"Invalid image"}"#, "Invalid image"),
         (r#"{"error":"The tool lookup_salary has no description"}"#, "The tool … has no description"),
         (r#"{"error":{"message":"Cannot parse 'secret plan' of Jane Doe, account 4711, as JSON"}}"#, "Cannot parse … of … account … as JSON"),
@@ -293,6 +365,11 @@ fn a_providers_message_is_passed_on_without_internal_details() {
         (r#"{"error":{"message":"1 validation error: messages.0.role [type=literal_error, input_value='secret', input_type=str]"}}"#, "1 validation error: messages.0.role"),
         (r#"{"error":{"message":"bad value {\"role\": \"secret plan\"} in messages"}}"#, "bad value … in messages"),
         ("min_tokens must be positive", "min_tokens must be positive"),
+        (r#"{"message":{"detail":[{"type":"missing","loc":["body","messages",0,"role"],"msg":"Field required"}]}}"#, "messages[0].role: Field required"),
+        (r#"{"error":{"message":"{\"error\":{\"message\":\"Invalid image\"}}"}}"#, "Invalid image"),
+        (r#"{"error_msg":"Invalid image"}"#, "Invalid image"),
+        (r#"{"reason":"Invalid image"}"#, "Invalid image"),
+        (r#"{"error":{"message":"litellm.BadRequestError: OpenAIException - Error code: 400 - {'error': {'message': 'tools must be a list'}}"}}"#, "tools must be a list"),
     ] {
         assert_eq!(said(400, body), format!("{lead}: {sentence}"), "{body}");
     }

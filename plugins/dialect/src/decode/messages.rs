@@ -338,7 +338,7 @@ fn tool_id_and_name(data: &Bytes, block: &[u8]) -> Result<(EscapedText, EscapedT
     let sound = |text: &EscapedText| !text.is_empty() && text.escaped().len() <= super::MAX_NAME;
     let id = event_text(data, json_cursor::member_value(block, "id"))?;
     let name = event_text(data, json_cursor::member_value(block, "name"))?;
-    if name.escaped().len() > super::MAX_NAME {
+    if name.is_empty() || name.escaped().len() > super::MAX_NAME {
         return Err(UpstreamError::model_output());
     }
     if sound(&id) && sound(&name) { Ok((id, name)) } else { Err(malformed_error()) }

@@ -229,10 +229,11 @@ fn start_call(item: &[u8], context: &mut OutputContext<'_>) -> Result<u32, Upstr
     let id = text("call_id").or_else(|| text("id")).ok_or_else(malformed_error)??;
     let name = text("name").ok_or_else(malformed_error)??;
     let tool = *context.tool_count;
-    if name.escaped().len() > MAX_NAME || usize::try_from(tool).is_ok_and(|tool| tool >= MAX_TOOLS) {
+    let is_named = (1..=MAX_NAME).contains(&name.escaped().len());
+    if !is_named || usize::try_from(tool).is_ok_and(|tool| tool >= MAX_TOOLS) {
         return Err(UpstreamError::model_output());
     }
-    if id.is_empty() || name.is_empty() || id.escaped().len() > MAX_NAME {
+    if id.is_empty() || id.escaped().len() > MAX_NAME {
         return Err(malformed_error());
     }
     *context.tool_count += 1;

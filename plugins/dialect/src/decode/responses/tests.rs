@@ -205,6 +205,9 @@ fn too_many_items_calls_and_parts_are_output_of_the_model() {
     let mut long = call();
     long["name"] = json!("f".repeat(crate::decode::MAX_NAME + 1));
     assert_eq!(many(1, &done(long)), UpstreamErrorKind::ModelOutput);
+    let mut empty = call();
+    empty["name"] = json!("");
+    assert_eq!(many(1, &done(empty)), UpstreamErrorKind::ModelOutput);
 }
 
 #[test]
