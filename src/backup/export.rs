@@ -23,11 +23,12 @@ use std::sync::Arc;
 pub fn export_archive(place: &DataPaths, to: &Path, progress: &Progress) -> Result<BackupReport, String> {
     let store = place.open_store()?;
     // Opening the ledger brings its replica files up to date with the store.
-    LedgerStore::open(store.clone(), Some(&place.ledger_path()))
+    let ledger = LedgerStore::open(store.clone(), Some(&place.ledger_path()))
         .map_err(|error| store_error_message(&error))?;
+    let repaired = ledger.take_repairs().len() as u64;
     let brake = Throttle::with_progress(progress);
     let contents = Some(place.open_contents(&store)?).filter(StoredContents::has_bucket);
-    ArchiveWriter {
+    let report = ArchiveWriter {
         data_paths: place,
         to,
         throttle: brake,
@@ -36,7 +37,8 @@ pub fn export_archive(place: &DataPaths, to: &Path, progress: &Progress) -> Resu
         contents,
         files: Vec::new(),
     }
-    .write_archive(&store)
+    .write_archive(&store)?;
+    Ok(BackupReport { repaired, ..report })
 }
 
 /// Exports while the gateway runs. Contents that the earlier archive `last` has too are hard-linked, not copied; contents
@@ -201,5 +203,6 @@ pub(super) fn backup_report(rows: u64, files: &[(String, FileDigest)]) -> Backup
         files: plain().count() as u64,
         bytes: plain().map(|(_, sum)| sum.bytes).sum(),
         gone: 0,
+        repaired: 0,
     }
 }

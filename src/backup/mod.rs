@@ -50,6 +50,8 @@ pub struct BackupReport {
     pub bytes: u64,
     /// Number of files that were dropped because their contents were deleted after the export.
     pub gone: u64,
+    /// Number of parts of the ledger's second copy that differed from the store and were repaired before an export.
+    pub repaired: u64,
 }
 
 impl DataPaths {

@@ -111,6 +111,9 @@ pub fn run(credits: CreditsArgs) -> Result<(), String> {
     if let CreditsCommand::Verify { repair } = credits.command {
         return verify(&credits.reached, repair);
     }
+    if matches!(credits.command, CreditsCommand::Rerate { .. }) {
+        check_unopened_ledger(&credits.reached)?;
+    }
     let backend = LedgerBackend::connect(&credits.reached)?;
     match credits.command {
         CreditsCommand::Grant(granted) => {
@@ -167,6 +170,22 @@ fn verify(reached: &ConfigArgs, repair: bool) -> Result<(), String> {
     }
 }
 
+/// Compares the ledger with its second copy before a check that opens it, which would repair the copy. Without effect
+/// while the gateway runs.
+///
+/// # Errors
+/// Returns the failed checks.
+pub(super) fn check_unopened_ledger(reached: &ConfigArgs) -> Result<(), String> {
+    let reach = admin_target(&reached.source()?)?;
+    if !matches!(Client::new(&reach), Err(AdminClientError::NotRunning(_))) {
+        return Ok(());
+    }
+    let storage = backend::ledger_storage(&reach)?;
+    super::drop_privileges::become_folder_owner(&storage.path)?;
+    let proof = crate::billing::offline::verify_ledger(&storage)?.to_json();
+    verification_errors(&proof).map_or(Ok(()), Err)
+}
+
 fn print_adjustment(answer: &Value) -> Result<(), String> {
     print_stderr(&format!("Entry {} ({}).\n", table_cell(answer, "entry"), table_cell(answer, "id")));
     print_stdout(&balances(&json!({ "data": [answer] })).table())
@@ -211,6 +230,14 @@ fn print_verification(proof: &Value) -> Result<(), String> {
             "Every entry follows from the one before it, every balance from its entries, and the second copy agrees.\n",
         );
     }
+    Err(verification_errors(proof).unwrap_or_default())
+}
+
+/// Returns the failed checks of a verification, a line each; `None` if all passed.
+fn verification_errors(proof: &Value) -> Option<String> {
+    if proof.get("good") == Some(&Value::Bool(true)) {
+        return None;
+    }
     let mut why = String::new();
     if let Some(misfit) = proof.get("first_misfit").filter(|misfit| !misfit.is_null()) {
         why.push_str(&format!(
@@ -226,7 +253,7 @@ fn print_verification(proof: &Value) -> Result<(), String> {
             why.push_str(&format!("{finding}\n"));
         }
     }
-    Err(why)
+    Some(why)
 }
 
 fn rebuild(reached: &ConfigArgs) -> Result<(), String> {

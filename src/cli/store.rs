@@ -112,7 +112,12 @@ pub fn run(store: &StoreArgs) -> Result<(), String> {
 }
 
 fn print_saved(done: &str, saved: BackupReport) -> Result<(), String> {
-    let BackupReport { rows, files, bytes, gone } = saved;
+    let BackupReport { rows, files, bytes, gone, repaired } = saved;
+    if repaired > 0 {
+        print_stderr(&format!(
+            "warning: {repaired} parts of the second copy of the ledger differed from the store and were repaired.\n"
+        ));
+    }
     let mut text = format!("{done}: {rows} rows, {files} files of {bytes} bytes.\n");
     if gone > 0 {
         let _ = writeln!(text, "Left out, because deleted after the archive was made: {gone} files.");

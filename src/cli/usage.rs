@@ -2,7 +2,7 @@
 
 use super::ConfigArgs;
 use super::client::{Client, admin_target};
-use super::credits::{LedgerBackend, ledger_storage};
+use super::credits::{LedgerBackend, check_unopened_ledger, ledger_storage};
 use super::listing::{Listing, OutputArgs};
 use super::output::print_stdout;
 use super::status::{answer_rows, table_cell};
@@ -58,6 +58,7 @@ pub fn run(usage: &UsageArgs) -> Result<(), String> {
     match &usage.command {
         UsageCommand::Rebuild => rebuild(&usage.reached),
         UsageCommand::Verify => {
+            check_unopened_ledger(&usage.reached)?;
             let answer = LedgerBackend::connect(&usage.reached)?.get("/admin/usage/verify", &[])?;
             print_check(&answer)
         }

@@ -52,15 +52,15 @@ pub(crate) struct RequestFraming {
     pub(crate) head: usize,
     /// Bytes of the body, `None` for a chunked one.
     pub(crate) body: Option<u64>,
-    /// True if interim responses may be sent: the request is not HTTP/1.0.
-    pub(crate) interim: bool,
+    /// False for HTTP/1.0, whose clients know no interim responses.
+    pub(crate) allows_interim: bool,
 }
 
 /// State of the client's sending side of the connection after the request.
 #[derive(Debug)]
 enum ClientSide {
     Open,
-    /// Half-closed connection: the client has ended its sending side and was sent an interim response. Its system
+    /// Half-closed connection: the client has ended its sending side, and was sent an interim response if it knows them. Its system
     /// replies with a reset if the client has closed the connection; `look` is the timer of the next check for one.
     HalfClosed {
         look: Pin<Box<Sleep>>,
@@ -76,6 +76,17 @@ const FIRST_LOOK: Duration = Duration::from_millis(1);
 /// … up to this maximum.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
+/// Use of an interim response to a client that ends its sending side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InterimProbe {
+    /// May be sent: none was sent yet, and no byte of the response.
+    Allowed,
+    /// May not be sent, because the client knows none: it is answered unless its connection was reset.
+    Unknown,
+    /// May not be sent any more.
+    Spent,
+}
+
 /// Stream of one request.
 #[derive(Debug)]
 pub(crate) struct RequestStream {
@@ -88,8 +99,7 @@ pub(crate) struct RequestStream {
     prefetched: BytesMut,
     discarded: usize,
     client: ClientSide,
-    /// True if an interim response may be sent: none was sent yet, and no byte of the response.
-    interim: bool,
+    interim: InterimProbe,
     out: BytesMut,
     connection: Arc<ReplayStream>,
 }
@@ -103,7 +113,7 @@ impl RequestStream {
         mut received: BytesMut,
         connection: Arc<ReplayStream>,
     ) -> (Self, BytesMut) {
-        let RequestFraming { head, body: length, interim } = framing;
+        let RequestFraming { head, body: length, allows_interim } = framing;
         let mut body =
             length.map_or_else(|| FramingState::Chunked(ChunkBoundary::default()), FramingState::Length);
         let own = head + body.advance(received.get(head..).unwrap_or_default()).unwrap_or(0);
@@ -116,7 +126,7 @@ impl RequestStream {
             prefetched: ahead,
             discarded: 0,
             client: ClientSide::Open,
-            interim,
+            interim: if allows_interim { InterimProbe::Allowed } else { InterimProbe::Unknown },
             out: BytesMut::new(),
             connection,
         };
@@ -151,14 +161,18 @@ impl RequestStream {
     /// Sends an interim response to a client that has ended its sending side, to find out if it still waits for the
     /// response. Returns false if the connection has ended or no interim response could be sent.
     fn ask_whether_gone(&mut self, cx: &mut Context<'_>) -> bool {
-        let may_ask = std::mem::take(&mut self.interim);
-        let Some(stream) = self.stream.as_mut().filter(|_| may_ask) else { return false };
+        let probe = std::mem::replace(&mut self.interim, InterimProbe::Spent);
+        let Some(stream) = self.stream.as_mut().filter(|_| probe != InterimProbe::Spent) else {
+            return false;
+        };
         if BufferedSocket::was_reset(stream) != Some(false) {
             return false;
         }
-        let wrote = Pin::new(&mut *stream).poll_write(cx, INTERIM);
-        if !matches!(wrote, Poll::Ready(Ok(wrote)) if wrote == INTERIM.len()) {
-            return false;
+        if probe == InterimProbe::Allowed {
+            let wrote = Pin::new(&mut *stream).poll_write(cx, INTERIM);
+            if !matches!(wrote, Poll::Ready(Ok(wrote)) if wrote == INTERIM.len()) {
+                return false;
+            }
         }
         self.client = ClientSide::HalfClosed { look: Box::pin(sleep(FIRST_LOOK)), pause: FIRST_LOOK };
         true
@@ -270,7 +284,7 @@ impl AsyncWrite for RequestStream {
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let this = &mut *self;
-        this.interim = false;
+        this.interim = InterimProbe::Spent;
         let length: usize = slices.iter().map(|slice| slice.len()).sum();
         if !this.connection.admitted.load(Ordering::Relaxed) {
             return Poll::Ready(Ok(length));

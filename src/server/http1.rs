@@ -114,7 +114,7 @@ async fn run_proxy(
 }
 
 const fn framing(head: usize, scan: &HeadParser) -> RequestFraming {
-    RequestFraming { head, body: scan.body_length(), interim: !scan.is_http10() }
+    RequestFraming { head, body: scan.body_length(), allows_interim: !scan.is_http10() }
 }
 
 /// Reads the head of the next request before its deadline: the keep-alive timeout until its first byte on a reused

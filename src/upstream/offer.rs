@@ -21,6 +21,7 @@ use penstock_core::{
     RequiredCapabilities,
 };
 use penstock_dialect::completions;
+use penstock_media::image::steps_name;
 use penstock_routing::{
     AttemptOutcome, BreakerClient, Candidate, CircuitBreaker, LatencySample, LatencyStats, PlannedOffer,
     estimate_price,
@@ -230,7 +231,9 @@ impl OfferState {
                 let sentence = "This model's vectors have one length; leave `dimensions` out.";
                 Some(ApiError::unsupported("dimensions", sentence))
             }
-            InferenceTask::GenerateImages(draw) => unsupported_size(&self.offer.model.image_sizes, draw),
+            InferenceTask::GenerateImages(draw) => {
+                unsupported_size(&self.offer.model.image_sizes, draw).or_else(|| self.unsupported_steps(ask))
+            }
             InferenceTask::Complete(_) if !self.offer.dialects.contains(&Dialect::Chat) => {
                 let sentence = "This model has no text completions; use /v1/chat/completions.";
                 Some(ApiError::unsupported("model", sentence))
@@ -242,6 +245,15 @@ impl OfferState {
             }
             _ => missing_capability(&self.offer, &ask.required, ask.dialect),
         }
+    }
+
+    /// Returns the refusal of a number of diffusion steps that the offer does not accept.
+    fn unsupported_steps(&self, ask: &InferenceRequest) -> Option<ApiError> {
+        let name =
+            ["num_inference_steps", "steps"].into_iter().find(|name| ask.member_value(name).is_some())?;
+        let accepts =
+            self.offer.shape.is_some_and(|shape| steps_name(shape, &self.offer.abilities).is_some());
+        (!accepts).then(|| ApiError::unsupported(name, "The number of steps of this model cannot be set."))
     }
 
     /// Returns the facts that filters compare, for a request at this Unix second. `batch` selects the batch price.
@@ -299,6 +311,20 @@ impl OfferState {
             && (self.dialect_for(ask.dialect).is_some_and(|dialect| !dialect.spec().has_choices)
                 || !self.offer.abilities.supports_choices(ask.n)
                 || self.learned.returns_single_choice(now))
+    }
+
+    /// Returns the refusal of a completion with more answers to a prompt than the offer is configured for, or has shown
+    /// to return: its choices cannot be requested one by one.
+    pub fn too_many_choices(
+        &self,
+        ask: &InferenceRequest,
+        now: impl FnOnce() -> Duration,
+    ) -> Option<ApiError> {
+        let InferenceTask::Complete(task) = &ask.task else { return None };
+        let answers = task.candidates_per_prompt;
+        let refused = answers > 1
+            && (!self.offer.abilities.supports_choices(answers) || self.learned.returns_single_choice(now));
+        refused.then(|| too_few_choices(ask))
     }
 
     /// Records the outcome of an attempt. `client` is given for a failure that the client's request may have caused.
@@ -371,6 +397,20 @@ fn missing_capability(
         return missing("logit_bias", "This model does not take a bias of tokens.");
     }
     None
+}
+
+/// Returns the refusal of a request for more choices than its provider returns.
+#[must_use]
+pub fn too_few_choices(ask: &InferenceRequest) -> ApiError {
+    match &ask.task {
+        InferenceTask::Complete(task) if task.candidates_per_prompt == 1 => {
+            ApiError::unsupported("prompt", "The providers of this model answer one prompt in a request.")
+        }
+        InferenceTask::Complete(task) if task.choices_per_prompt == 1 => {
+            ApiError::unsupported("best_of", "The providers of this model give one answer to a prompt.")
+        }
+        _ => ApiError::unsupported("n", "The providers of this model give one answer to a prompt."),
+    }
 }
 
 /// Builds the head of every request to this offer.

@@ -11,9 +11,7 @@ async fn steps_count_where_the_offer_takes_them() {
     let energy = "energy = { joules_per_image = 2000, image_steps = 50 }";
     for (offer, asked, sent, factor) in [
         ("", json!({}), None, 1.0),
-        // Nobody listed the parameter, so it is not passed on and does not count.
-        ("", json!({"num_inference_steps": 25}), None, 1.0),
-        ("image_steps = 10", json!({"num_inference_steps": 25}), None, 0.2),
+        ("image_steps = 10", json!({}), None, 0.2),
         (
             "supported_parameters = [\"num_inference_steps\"]",
             json!({"num_inference_steps": 25}),
@@ -40,4 +38,34 @@ async fn steps_count_where_the_offer_takes_them() {
         let expected = factor * 2000.0 * 1.30 * 1.12 / 3.6e6;
         assert!((told - expected).abs() < 1e-11, "{offer} {asked}: {told} is not {expected}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_steers_an_image_and_cannot_be_passed_on_is_refused_by_name() {
+    let provider = Provider::start().await;
+    let toml = format!(
+        "[[models]]\nid = \"s\"\nkind = \"image\"\ncontext_length = 512\nprice = {{ image = 0.02 }}\n\
+         energy = {{ joules_per_image = 2000 }}\n\
+         [[providers]]\nid = \"a\"\noperator = \"T\"\ncountry = \"FI\"\ncity = \"Turku\"\n\
+         base_url = \"http://{}/v1\"\n[[providers.offers]]\nmodel = \"s\"\n",
+        provider.address
+    );
+    let running = Bench::new().more(&toml).start().await;
+    for (name, value) in [
+        ("steps", json!(4)),
+        ("num_inference_steps", json!(25)),
+        ("negative_prompt", json!("dogs")),
+        ("seed", json!(7)),
+        ("guidance_scale", json!(3.5)),
+        ("image", json!("data:image/png;base64,iVBORw0KGgo=")),
+        ("output_format", json!("webp")),
+        ("background", json!("transparent")),
+    ] {
+        let mut body = json!({"model": "s", "prompt": "a cat"});
+        body[name] = value;
+        let answer = running.client.post(PATH, &body).await;
+        assert_eq!(answer.status, 400, "{name}: {}", answer.text());
+        assert_eq!(answer.json()["error"]["param"], name, "{}", answer.text());
+    }
+    assert_eq!(provider.calls(), 0);
 }

@@ -47,6 +47,7 @@ mod coding_agent;
 mod commands;
 mod compatibility;
 mod completions;
+mod completions_choices;
 mod console;
 mod context_window;
 mod crash_recovery;

@@ -31,11 +31,12 @@ async fn slow_and_fast() -> (Provider, Provider) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_faster_dearer_provider_is_found_under_speed_and_balanced() {
-    for flavor in ["speed", "balanced"] {
+    // Always the same conversation: its session must not keep it at the slow one.
+    for (flavor, price) in [("speed", DEARER), ("balanced", DEARER), ("speed", CHEAP), ("balanced", CHEAP)] {
         let (slow, fast) = slow_and_fast().await;
         let running = Bench::new()
             .provider_with("slow", &slow, PATIENT, CHEAP)
-            .provider_with("fast", &fast, PATIENT, DEARER)
+            .provider_with("fast", &fast, PATIENT, price)
             .start()
             .await;
         asked(&running, &format!("m:{flavor}"), 60).await;

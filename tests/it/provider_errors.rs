@@ -87,3 +87,92 @@ async fn a_truncated_tool_call_in_the_history_is_no_provider_failure() {
     assert_eq!(provider.calls(), 12, "no second attempts");
     assert_eq!(running.chat().await.status, 200);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_object_with_status_200_that_blames_the_request_is_a_client_error() {
+    use crate::harness::script::{ScriptStep, event, role, sse};
+    let provider = Provider::start().await;
+    let running = Bench::new().provider("a", &provider).start().await;
+    let error = json!({"error": {"message": "temperature must be between 0 and 1",
+        "type": "BadRequestError", "code": 400}});
+    for _ in 0..8 {
+        provider.then(json_answer(200, &error));
+        let answer = running.chat().await;
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        assert!(answer.text().contains("temperature must be between 0 and 1"), "{}", answer.text());
+        let mut ask = running.ask();
+        ask["stream"] = json!(true);
+        for script in
+            [vec![sse(), event(&error), ScriptStep::End], vec![sse(), role(), event(&error), ScriptStep::End]]
+        {
+            provider.then(script);
+            let answer = running.client.post("/v1/chat/completions", &ask).await;
+            assert!(answer.text().contains("temperature must be between 0 and 1"), "{}", answer.text());
+        }
+    }
+    assert_eq!(running.chat().await.status, 200, "the provider is not ejected");
+    let overloaded = json!({"error": {"message": "overloaded", "code": 503}});
+    provider.then(json_answer(200, &overloaded)).then(json_answer(200, &overloaded));
+    assert_eq!(running.chat().await.status, 503);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_empty_name_of_a_tool_is_charged_and_blames_no_provider() {
+    use crate::harness::script::{ScriptStep, delta, done, event, finish, role, sse, text, usage};
+    let (first, second) = (Provider::start().await, Provider::start().await);
+    let call = json!({"tool_calls": [{"index": 0, "id": "c", "type": "function",
+        "function": {"name": "", "arguments": "{}"}}]});
+    let script = vec![
+        sse(),
+        role(),
+        text("Some delivered text"),
+        event(&delta(call, None)),
+        finish("tool_calls"),
+        usage(11, 5),
+        done(),
+        ScriptStep::End,
+    ];
+    first.always(script.clone());
+    second.always(script);
+    let running = Bench::new().provider("a", &first).provider("b", &second).start().await;
+    let mut ask = running.ask();
+    ask["stream"] = json!(true);
+    ask["tools"] = json!([{"type": "function", "function": {"name": "f"}}]);
+    for _ in 0..8 {
+        let answer = running.client.post("/v1/chat/completions", &ask).await;
+        assert!(answer.text().contains("Some delivered text"), "{}", answer.text());
+    }
+    assert_eq!(first.calls() + second.calls(), 8, "one provider is asked for each request");
+    let usage = running.admin().get("/admin/usage").await.json();
+    let row = &usage["data"][0];
+    assert!(row["credits"].as_f64().unwrap_or_default() > 0.0, "{usage}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_constraint_that_no_offer_takes_is_refused_by_name_while_one_is_down() {
+    let (down, good) = (Provider::start().await, Provider::start().await);
+    let listed = "supported_parameters = [\"temperature\", \"stream\", \"min_tokens\"]";
+    let unlisted = "supported_parameters = [\"temperature\", \"stream\"]";
+    for (lines, status) in [(unlisted, 400), (listed, 503)] {
+        let running = Bench::new()
+            .provider_with("a", &down, "", lines)
+            .provider_with("b", &good, "", unlisted)
+            .start()
+            .await;
+        // Until it is ejected.
+        for _ in 0..20 {
+            down.then(json_answer(500, &json!({"error": "broken"})));
+            running.chat().await;
+        }
+        let before = good.calls();
+        let mut ask = running.ask();
+        ask["min_tokens"] = json!(2);
+        down.always(json_answer(500, &json!({"error": "broken"})));
+        let answer = running.client.post("/v1/chat/completions", &ask).await;
+        assert_eq!(answer.status, status, "{}", answer.text());
+        if status == 400 {
+            assert_eq!(answer.json()["error"]["param"], "min_tokens");
+        }
+        assert_eq!(good.calls(), before, "it cannot serve the constraint");
+    }
+}

@@ -78,7 +78,7 @@ pub struct TokenUsage {
 const BYTES_PER_TOKEN: usize = 4;
 
 impl TokenUsage {
-    /// Plausible maximum of tokens, above any context window or answer. A larger reported number is treated as missing.
+    /// Plausible maximum of tokens, above any context window or answer.
     pub const MAX_TOKENS: u64 = 1 << 31;
 
     /// Gateway's estimate from bytes of text, marked as such: any non-empty text has at least one token.
@@ -142,7 +142,8 @@ impl ReportedUsage {
     #[must_use]
     pub fn clamp_to(self, bounds: &UsageBounds, counted: &TokenUsage) -> TokenUsage {
         let most = bounds.output.min(bounds.delivered);
-        let input = self.input.filter(|input| *input <= bounds.input);
+        // More cached tokens than prompt tokens are impossible.
+        let input = self.input.filter(|input| *input <= bounds.input && self.cached <= *input);
         let output = self.output.filter(|output| *output <= most);
         let doubted = [input != self.input, output != self.output];
         let source = match (input, output) {
@@ -246,7 +247,8 @@ mod tests {
         let counted = TokenUsage::estimate(40, 8);
         let bounds = UsageBounds { input: 50, output: 50, delivered: 50 };
         let filled = |input, output| {
-            let usage = ReportedUsage { input, cached: 1, output, reasoning: 3 }.clamp_to(&bounds, &counted);
+            let cached = u64::from(input != Some(0));
+            let usage = ReportedUsage { input, cached, output, reasoning: 3 }.clamp_to(&bounds, &counted);
             (usage.input, usage.cached, usage.output, usage.reasoning, usage.source)
         };
         assert_eq!(filled(Some(7), None), (7, 1, 2, 2, UsageSource::Gateway));
@@ -268,6 +270,14 @@ mod tests {
         assert_eq!(usage(bounds, 100, 40), (100, 100, 40, 40, UsageSource::Provider));
         assert_eq!(usage(bounds, 101, 40), (10, 0, 40, 40, UsageSource::Overstated));
         assert_eq!(usage(bounds, 100, 41), (100, 100, 2, 0, UsageSource::Overstated));
+        let cached = |cached| {
+            let usage = ReportedUsage { input: Some(11), cached, output: Some(2), reasoning: 0 };
+            let usage = usage.clamp_to(&bounds, &counted);
+            (usage.input, usage.cached, usage.source)
+        };
+        assert_eq!(cached(11), (11, 11, UsageSource::Provider));
+        assert_eq!(cached(12), (10, 0, UsageSource::Overstated));
+        assert_eq!(cached(u64::MAX), (10, 0, UsageSource::Overstated));
         let bounds = UsageBounds { output: 39, ..bounds };
         assert_eq!(usage(bounds, 100, 39), (100, 100, 39, 39, UsageSource::Provider));
         assert_eq!(usage(bounds, u64::MAX, u64::MAX), (10, 0, 2, 0, UsageSource::Overstated));

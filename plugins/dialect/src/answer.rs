@@ -107,7 +107,7 @@ impl DecodedAnswer {
         if answer.choices.iter().any(|candidate| candidate.finish_reason.is_none()) {
             read?;
             return Err(UpstreamError {
-                completed_choices: answer.complete_choice_count().filter(|_| ask.has_separable_choices()),
+                completed_choices: answer.complete_choice_count().filter(|_| ask.n > 1),
                 ..UpstreamError::new(UpstreamErrorKind::Truncated)
             });
         }

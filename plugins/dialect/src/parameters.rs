@@ -7,7 +7,7 @@
 //! Names in `supported_parameters` are checked against [`is_known`].
 
 use crate::json_cursor;
-use penstock_core::{ApiError, InferenceRequest, OfferCapabilities};
+use penstock_core::{ApiError, InferenceRequest, InferenceTask, OfferCapabilities};
 use penstock_json_scan::json;
 
 /// Effect of a parameter on the answer.
@@ -257,12 +257,14 @@ pub(crate) fn should_forward(
 /// answer it.
 #[must_use]
 pub fn has_constraint(ask: &InferenceRequest) -> bool {
+    let is_completion = matches!(ask.task, InferenceTask::Complete(_));
     ask.members.0.iter().any(|field| {
-        find_parameter(&field.name)
-            .filter(|parameter| parameter.effect == ParameterEffect::Constraint)
-            .is_some_and(|parameter| {
-                ask.member_value(&field.name).is_some_and(|value| parameter.has_effect(value))
-            })
+        (is_completion && &*field.name == "response_format")
+            || find_parameter(&field.name)
+                .filter(|parameter| parameter.effect == ParameterEffect::Constraint)
+                .is_some_and(|parameter| {
+                    ask.member_value(&field.name).is_some_and(|value| parameter.has_effect(value))
+                })
     })
 }
 
@@ -271,7 +273,8 @@ pub fn has_constraint(ask: &InferenceRequest) -> bool {
 pub fn names_constraint(error: &ApiError) -> bool {
     let path = error.param.as_deref().unwrap_or_default();
     let name = path.split(['.', '[']).next().unwrap_or_default();
-    find_parameter(name).is_some_and(|parameter| parameter.effect == ParameterEffect::Constraint)
+    name == "response_format"
+        || find_parameter(name).is_some_and(|parameter| parameter.effect == ParameterEffect::Constraint)
 }
 
 /// Returns the error of an unsupported constraint.

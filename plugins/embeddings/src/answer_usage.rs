@@ -55,8 +55,10 @@ fn tokens(usage: &[u8]) -> Option<u64> {
     let mut members = json::members(usage);
     while let Some((key, value)) = members.next_named() {
         match &*key {
-            "total_tokens" => total = usage::parse_integer(value),
-            "prompt_tokens" | "input_tokens" => input = input.or_else(|| usage::parse_integer(value)),
+            "total_tokens" => total = usage::parse_token_count(value),
+            "prompt_tokens" | "input_tokens" => {
+                input = input.or_else(|| usage::parse_token_count(value));
+            }
             _ => {}
         }
     }

@@ -1,11 +1,11 @@
 //! Parsing of token usage and energy in the formats of various providers.
 
-use penstock_core::{MeasuredEnergy, MeterBoundary, ReportedUsage, TokenUsage};
+use penstock_core::{MeasuredEnergy, MeterBoundary, ReportedUsage};
 use penstock_json_scan::json;
 use rust_decimal::Decimal;
 
 /// Parses a `usage` object: the dialect's own names, and the members in which engines report cached and reasoning
-/// tokens instead. `None` if there is no number for either half.
+/// tokens instead. `None` if neither half is reported.
 #[must_use]
 pub fn parse_usage(object: &[u8]) -> Option<ReportedUsage> {
     let (mut input, mut output, mut total) = (None, None, None);
@@ -13,10 +13,10 @@ pub fn parse_usage(object: &[u8]) -> Option<ReportedUsage> {
     let mut members = json::members(object);
     while let Some((key, value)) = members.next_named() {
         match &*key {
-            "prompt_tokens" => input = parse_integer(value),
-            "completion_tokens" => output = parse_integer(value),
-            "input_tokens" => input = input.or_else(|| parse_integer(value)),
-            "output_tokens" => output = output.or_else(|| parse_integer(value)),
+            "prompt_tokens" => input = parse_token_count(value),
+            "completion_tokens" => output = parse_token_count(value),
+            "input_tokens" => input = input.or_else(|| parse_token_count(value)),
+            "output_tokens" => output = output.or_else(|| parse_token_count(value)),
             "total_tokens" => total = parse_integer(value),
             "prompt_tokens_details" | "input_tokens_details" => {
                 cached = member(value, "cached_tokens").and_then(parse_integer).or(cached);
@@ -41,9 +41,17 @@ pub fn parse_usage(object: &[u8]) -> Option<ReportedUsage> {
         // This engine counts reasoning in addition to the completion, not as a part of it.
         output = output.map(|output| output.saturating_add(reasoning));
     }
-    let sane = |half: Option<u64>| half.is_none_or(|tokens| tokens <= TokenUsage::MAX_TOKENS);
-    let stated = ReportedUsage { input, cached: cached.min(input.unwrap_or(cached)), output, reasoning };
-    stated.non_empty().filter(|_| sane(input) && sane(output))
+    ReportedUsage { input, cached, output, reasoning }.non_empty()
+}
+
+/// Parses a number of tokens; `None` for `null`. A value that is no such number becomes [`u64::MAX`], which is beyond all
+/// bounds, so that the gateway counts itself and reports the offer.
+#[must_use]
+pub fn parse_token_count(value: &[u8]) -> Option<u64> {
+    if value == b"null" {
+        return None;
+    }
+    Some(parse_integer(value).unwrap_or(u64::MAX))
 }
 
 /// Parses an integer, also written as a string or as `12.0`.
@@ -112,4 +120,24 @@ fn parse_decimal(number: &[u8]) -> Option<Decimal> {
     // A number with more digits than a decimal holds is rounded.
     let decimal = decimal.or_else(|| text.parse().ok())?;
     (!decimal.is_sign_negative()).then_some(decimal)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::parse_usage;
+
+    #[test]
+    fn a_half_that_is_no_number_of_tokens_is_beyond_all_bounds_and_keeps_the_other() {
+        for absurd in ["-5", "2.5", "\"NaN\"", "1e9", "true", "18446744073709551616", "[]"] {
+            let text = format!(r#"{{"prompt_tokens":11,"completion_tokens":{absurd}}}"#);
+            let usage = parse_usage(text.as_bytes()).unwrap();
+            assert_eq!((usage.input, usage.output), (Some(11), Some(u64::MAX)), "{absurd}");
+        }
+        let usage = parse_usage(br#"{"prompt_tokens":11,"completion_tokens":2147483649}"#).unwrap();
+        assert_eq!(usage.output, Some(2_147_483_649));
+        let usage = parse_usage(br#"{"prompt_tokens":11,"completion_tokens":null}"#).unwrap();
+        assert_eq!((usage.input, usage.output), (Some(11), None));
+        assert_eq!(parse_usage(br#"{"prompt_tokens":null}"#), None);
+    }
 }

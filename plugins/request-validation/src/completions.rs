@@ -57,6 +57,7 @@ pub fn validate_completion(body: Bytes, limits: &RequestLimits) -> Result<Infere
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
     let model = scalars::model(&top)?;
+    crate::members::refuse_for_completion(&top)?;
     let path = top.path("prompt");
     let prompts = read_prompts(read::required(top.get("prompt"), &path, EXPECTED)?, &path)?;
     scalars::validate(&top, NUMBERS, INTEGERS, BOOLEANS)?;

@@ -17,8 +17,9 @@ const MAX_STEPS: i64 = 150;
 /// Validates a request of `/v1/images/generations`, except that the size may not be supported by the model.
 ///
 /// Without `response_format`, models with names like `gpt-image-1` return base64, all others a URL. `size: "auto"` is
-/// the model's default; `width` and `height` are equivalent to `size`. `num_inference_steps` (or `steps`) is forwarded
-/// if the offer accepts it. Fields of other services (`quality`, `style`, `user` …) are ignored; `stream` is refused.
+/// the model's default; `width` and `height` are equivalent to `size`. `num_inference_steps` (or `steps`) needs an offer
+/// that accepts it. `quality`, `style` and fields that do not change the image are ignored; `stream` and those that steer
+/// it otherwise are refused.
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
@@ -40,6 +41,10 @@ pub fn validate_images_with(
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
     let model = scalars::model_or(&top, default)?;
     let filters = read_filters(&top, ModelKind::Image)?;
+    crate::members::refuse_for_image(&top)?;
+    // Providers return PNG.
+    scalars::keyword(&top, "output_format", &["png"])?;
+    scalars::keyword(&top, "background", &["auto", "opaque"])?;
     let prompt = read::required_text(top.get("prompt"), &top.path("prompt"))?;
     let n = top.get("n").map(|n| read::integer(n, &top.path("n"), 1, MAX_IMAGES)).transpose()?;
     let base64 = match scalars::keyword(&top, "response_format", &["url", "b64_json"])? {

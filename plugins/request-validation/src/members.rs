@@ -139,10 +139,12 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     messages("compaction", Refused(Present), "the gateway does not summarise conversations; ask for a summary in `messages`"),
     messages("container", Refused(Present), "the gateway has no containers"),
     messages("context_management", Refused(ContextEdits), "the gateway does not shorten conversations; send what the model is to read"),
+    messages("conversation", Refused(Present), "the gateway stores no conversations; send the whole history in `messages`"),
     messages("diagnostics", Harmless, "reports why a prompt was not cached"),
     messages("fallback_credit_token", Harmless, "a discount of the vendor"),
     messages("fallbacks", Harmless, "a refusal by the model is returned; the operator configures other models"),
     messages("inference_geo", Refused(OutsideEu), "all providers are in the European Union"),
+    messages("logit_bias", Refused(NonEmpty), "this endpoint has no token bias; use /v1/chat/completions"),
     messages("max_tokens", Honoured, "cap on generated tokens"),
     messages("mcp_servers", Refused(NonEmpty), "MCP servers are not supported; declare their tools instead"),
     messages("messages", Honoured, "the conversation"),
@@ -150,6 +152,8 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     messages("model", Honoured, "the model"),
     messages("output_config", Honoured, "`effort` and `format`"),
     messages("output_format", Honoured, "older form of `output_config.format`"),
+    messages("previous_response_id", Refused(Present), "the gateway stores no answers; send the whole history in `messages`"),
+    messages("response_format", Refused(NonEmpty), "this endpoint reads `output_config.format`"),
     messages("service_tier", Harmless, "capacity class of the vendor"),
     messages("speed", Harmless, "capacity class of the vendor; the flavor `:speed` chooses the provider"),
     messages("stop_sequences", Honoured, "enforced by the gateway if the provider accepts fewer"),
@@ -222,17 +226,76 @@ pub(crate) fn refuse_unsupported(top: &RootObject<'_>, dialect: Dialect) -> Resu
     if dialect == Dialect::Messages && top.get("thread").is_some() {
         return Err(thread_error(&top.path("thread")));
     }
-    for (name, value) in top.present_members() {
-        let Some(KnownMember { treatment: Refused(asks), description: about, .. }) =
-            find_member(dialect, name)
-        else {
-            continue;
-        };
-        if let Some(refusal) = asks.refusal(value, &top.path(name), about) {
-            return Err(refusal);
-        }
-    }
-    Ok(())
+    refuse_members(top, |name| match find_member(dialect, name)? {
+        KnownMember { treatment: Refused(asks), description: about, .. } => Some((*asks, *about)),
+        _ => None,
+    })
+}
+
+/// Refuses members by the rule that `refused` returns for their names, with the end of the sentence.
+fn refuse_members<'t>(
+    top: &RootObject<'_>,
+    refused: impl Fn(&str) -> Option<(RefusedValues, &'t str)>,
+) -> Result<(), ApiError> {
+    let found = top.present_members().find_map(|(name, value)| {
+        let (asks, about) = refused(name)?;
+        asks.refusal(value, &top.path(name), about)
+    });
+    found.map_or(Ok(()), Err)
+}
+
+/// Members that steer the answer at other endpoints and that `/v1/completions` does not have.
+const REFUSED_COMPLETION_MEMBERS: &[(&str, RefusedValues, &str)] = &[
+    ("background", NonEmpty, "background responses are not supported; use a batch"),
+    ("chat_template_kwargs", NonEmpty, "a completion has no chat template; use /v1/chat/completions"),
+    ("container", Present, "the gateway has no containers"),
+    ("context_management", NonEmpty, "the gateway does not shorten prompts"),
+    ("conversation", Present, "the gateway stores no conversations"),
+    ("enable_thinking", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
+    ("functions", NonEmpty, "a completion has no tools; use /v1/chat/completions"),
+    ("input", NonEmpty, "this endpoint reads `prompt`"),
+    ("instructions", NonEmpty, "this endpoint reads `prompt`"),
+    ("mcp_servers", NonEmpty, "MCP servers are not supported"),
+    ("messages", NonEmpty, "this endpoint reads `prompt`; use /v1/chat/completions"),
+    ("previous_response_id", Present, "the gateway stores no answers"),
+    ("reasoning", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
+    ("reasoning_effort", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
+    ("thinking", NonEmpty, "a completion has no reasoning; use /v1/chat/completions"),
+    ("thread", Present, "the gateway stores no conversations"),
+    ("tools", NonEmpty, "a completion has no tools; use /v1/chat/completions"),
+    ("web_search_options", Present, "web search is not supported"),
+];
+
+/// Refuses members of a text completion that would change the meaning of the request if they were dropped.
+///
+/// # Errors
+/// Returns `Unsupported` with the member's name.
+pub(crate) fn refuse_for_completion(top: &RootObject<'_>) -> Result<(), ApiError> {
+    refuse_members(top, |name| {
+        let (_, asks, about) = REFUSED_COMPLETION_MEMBERS.iter().find(|(known, ..)| *known == name)?;
+        Some((*asks, *about))
+    })
+}
+
+/// Members that steer an image and that no provider's format has.
+const REFUSED_IMAGE_MEMBERS: &[(&str, RefusedValues, &str)] = &[
+    ("guidance_scale", Present, "the guidance of an image cannot be set"),
+    ("image", Present, "images are generated from a text alone"),
+    ("images", NonEmpty, "images are generated from a text alone"),
+    ("mask", Present, "images are generated from a text alone"),
+    ("negative_prompt", NonEmpty, "an image has one prompt; say there what it must not show"),
+    ("seed", Present, "the seed of an image cannot be set"),
+];
+
+/// Refuses members of an image request that would change the image if they were dropped.
+///
+/// # Errors
+/// Returns `Unsupported` with the member's name.
+pub(crate) fn refuse_for_image(top: &RootObject<'_>) -> Result<(), ApiError> {
+    refuse_members(top, |name| {
+        let (_, asks, about) = REFUSED_IMAGE_MEMBERS.iter().find(|(known, ..)| *known == name)?;
+        Some((*asks, *about))
+    })
 }
 
 /// Error for `thread`. The client library recognises it by `error_code` and `unsupported`, and then sends the complete

@@ -1,10 +1,10 @@
 //! Exploration: a small share of the requests goes first to an offer without recent measurements, so that a faster
 //! offer is found even if its price ranks it low.
 //!
-//! The cost is bounded: at most one request in [`ONE_IN`], only under a flavor that
+//! The cost is bounded: at most one request in [`REQUESTS_PER_EXPLORATION`], only under a flavor that
 //! [explores](crate::Flavor::explores), only to a healthy idle offer that has not just failed, at a price of at most
-//! [`MOST_TIMES_THE_PRICE`] times that of the regular choice. One good answer ends the exploration of an offer for
-//! [`FRESH`]. The request itself is safe: if the explored offer fails, the plan continues with its regular order.
+//! [`MAX_PRICE_RATIO`] times that of the regular choice. One good answer ends the exploration of an offer for
+//! [`MAX_MEASUREMENT_AGE`]. The request itself is safe: if the explored offer fails, the plan continues with its regular order.
 
 use crate::breaker::OfferHealth;
 use crate::plan::Candidate;
@@ -24,11 +24,11 @@ pub const MAX_PRICE_RATIO: f64 = 2.0;
 pub const MAX_PROMPT: u64 = 1_000;
 
 /// Failure ratio above which an offer is not explored; a single recent failure gives one third
-/// ([`CircuitBreaker::failure_ratio`](crate::Breaker::failing)).
+/// ([`CircuitBreaker::failure_ratio`](crate::CircuitBreaker::failure_ratio)).
 const MAX_FAILURE_RATIO: f64 = 0.3;
 
-/// Exploration budget of a model: at any time at most one exploration, or one in [`REQUESTS_PER_EXPLORATION`] requests if that is more.
-/// Unused explorations are not saved.
+/// Exploration budget of a model: at any time at most one exploration, or one in [`REQUESTS_PER_EXPLORATION`] requests if
+/// that is more. Unused explorations are not saved.
 #[derive(Clone, Debug, Default)]
 pub struct ExplorationBudget {
     /// Number of requests that could have explored, limited so that nothing is saved.

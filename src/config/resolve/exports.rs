@@ -33,6 +33,9 @@ impl SettingsResolver<'_> {
             );
             return None;
         }
+        if export.path.is_some() {
+            self.check_creatable(&path, &spot);
+        }
         Some(ExportSettings {
             path,
             every: (!export.every.0.is_zero()).then_some(export.every.0),

@@ -2,8 +2,16 @@
 
 use super::SettingsResolver;
 use super::key_path::KeyPath;
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, access, statfs};
 use std::path::Path;
+
+/// Types of the file systems procfs and sysfs, in which nobody can create a folder although access is granted.
+const KERNEL_FILE_SYSTEMS: [i64; 2] = [0x9fa0, 0x6265_6572];
+
+fn is_kernel_file_system(path: &Path) -> bool {
+    statfs(path)
+        .is_ok_and(|found| i64::try_from(found.f_type).is_ok_and(|kind| KERNEL_FILE_SYSTEMS.contains(&kind)))
+}
 
 impl SettingsResolver<'_> {
     /// Checks that a folder is writable, or can be created in an existing one above it.
@@ -15,6 +23,9 @@ impl SettingsResolver<'_> {
         if !near.is_dir() {
             let why = format!("It cannot be made: {} is a file.", near.display());
             self.report_mistake(spot, why, "Write the path of a folder, or of one to be made.");
+        } else if is_kernel_file_system(near) {
+            let why = format!("It cannot be made: {} is a file system of the kernel.", near.display());
+            self.report_mistake(spot, why, "Write the path of a folder on a disk.");
         } else if let Err(error) = access(near, Access::WRITE_OK | Access::EXEC_OK) {
             let verb = if near == path { "written to" } else { "made" };
             let why = format!("It cannot be {verb} by this user: {} ({error}).", near.display());

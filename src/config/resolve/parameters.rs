@@ -6,6 +6,7 @@ use super::super::suggest;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
 use penstock_core::{KINDS, ModelKind};
+use penstock_dialect::parameters::{ParameterEffect, find_parameter};
 use rust_decimal::Decimal;
 
 /// More parameter names that clients send or engines document.
@@ -81,12 +82,21 @@ impl SettingsResolver<'_> {
             return;
         };
         for (index, name) in written.iter().enumerate() {
-            if known_parameters().any(|known| known == name) {
+            let engine = find_parameter(name);
+            if engine.is_some_and(|parameter| parameter.effect == ParameterEffect::Private) {
+                let why = "This parameter is never sent to a provider, so the entry has no effect.";
+                self.report_warning(&spot.element(index), why, "Remove it.");
+                continue;
+            }
+            if engine.is_some() || known_parameters().any(|known| known == name) {
                 continue;
             }
             if let Some(meant) = suggest::most_similar(name, known_parameters()) {
                 let why = "There is no parameter of this name, so the entry has no effect.";
                 self.report_warning(&spot.element(index), why, format!("Did you mean \"{meant}\"?"));
+            } else {
+                let why = "The gateway does not know this parameter and never sends it, so the entry has no effect.";
+                self.report_warning(&spot.element(index), why, "Remove it.");
             }
         }
     }

@@ -31,7 +31,7 @@ impl Request {
         let size = scan.push(&bytes, CAPS).unwrap().unwrap();
         let (stop, stopping) = watch::channel(false);
         let connection = ReplayStream::new(stopping);
-        let framing = RequestFraming { head: size, body: scan.body_length(), interim: true };
+        let framing = RequestFraming { head: size, body: scan.body_length(), allows_interim: true };
         let (stream, prefix) = RequestStream::new(Box::new(server_end), framing, bytes, connection.clone());
         connection.admit();
         let mut session = ServerSession::new_http1(Box::new(stream));

@@ -4,7 +4,7 @@ use super::attempt::{self, AttemptError};
 use super::fan::SeparateChoices;
 use super::{FailoverRun, settle};
 use crate::upstream::notice;
-use crate::upstream::offer::OfferState;
+use crate::upstream::offer::{OfferState, too_few_choices};
 use penstock_core::{ApiError, ErrorCode, UpstreamError, UpstreamErrorKind};
 use penstock_routing::{AttemptOutcome, PlannerStep, RetryPlanner};
 use std::sync::Arc;
@@ -60,6 +60,10 @@ impl FailoverRun<'_, '_> {
                 self.handle_fewer_choices(offer, whole);
                 Some(PlannerStep::ReturnError)
             }
+            AttemptError::Fault(UpstreamError { completed_choices: Some(_), .. }) => {
+                offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
+                Some(self.refuse_choices(offer, course))
+            }
             AttemptError::Incompatible(refusal) => {
                 offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
                 self.incompatible = Some(refusal);
@@ -87,6 +91,21 @@ impl FailoverRun<'_, '_> {
             }
             AttemptError::Fault(fault) => Some(self.next_after_fault(offer, &fault, rescue, course)),
         }
+    }
+
+    /// Handles an offer that returned fewer choices than requested, of a request whose choices cannot be requested one by
+    /// one: another offer may return them. What was delivered is charged.
+    fn refuse_choices(&mut self, offer: &Arc<OfferState>, course: &mut RetryPlanner) -> PlannerStep {
+        let refusal = too_few_choices(self.request);
+        self.mark_single_choice(offer);
+        if self.progress.has_content() {
+            settle::settle_disconnected(self);
+            self.refusal = Some(refusal);
+            return PlannerStep::ReturnError;
+        }
+        self.record_failed_energy(offer);
+        self.incompatible = Some(refusal);
+        course.on_skipped(self.now())
     }
 
     /// Records a fault, and chooses between another attempt, a rescue and the end.

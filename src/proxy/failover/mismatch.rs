@@ -183,7 +183,7 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    fn mark_single_choice(&self, offer: &OfferState) {
+    pub(super) fn mark_single_choice(&self, offer: &OfferState) {
         let many = ExtraMembers::of(ExtraMember::MultipleChoices);
         if !offer.learned.record_refused_members(many, None, self.now()).is_empty() {
             self.log_refused_member(offer, "n");

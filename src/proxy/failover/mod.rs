@@ -301,11 +301,7 @@ impl FailoverRun<'_, '_> {
         let outcome = match &done {
             Ok(_) => "ok",
             Err(AttemptError::Fault(fault)) if fault.kind == UpstreamErrorKind::NoDescriptors => return done,
-            Err(AttemptError::Fault(fault))
-                if self.request.has_separable_choices() && fault.completed_choices.is_some() =>
-            {
-                "ok"
-            }
+            Err(AttemptError::Fault(fault)) if fault.completed_choices.is_some() => "ok",
             Err(AttemptError::SeparateChoices) => UpstreamErrorKind::Caller.name(),
             Err(AttemptError::Fault(fault)) => fault.kind.name(),
             Err(AttemptError::Internal(_)) => "internal",

@@ -52,7 +52,7 @@ pub struct CandidateSet {
     preset: Option<Box<str>>,
     /// Session of the request, unless offers are chosen without regard to it.
     pub session: Option<SessionKey>,
-    /// True for any flavor other than `:balanced`.
+    /// True if the client chose a flavor other than `:balanced`.
     is_narrow_flavor: bool,
 }
 
@@ -124,8 +124,7 @@ impl CandidateSet {
             lowered_caps: Vec::new(),
             preset: ask.preset.clone(),
             session: None,
-            // The default flavor of a batch's lines is no choice of the client.
-            is_narrow_flavor: flavor != BALANCED && (given || !line),
+            is_narrow_flavor: flavor != BALANCED && given,
             model,
         }
     }
@@ -154,11 +153,14 @@ impl CandidateSet {
         let able = self.able_offers(live, model, ask, moment)?;
         // Without counts and filters all offers are equal.
         let all_equal = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
-        let session = self.planned_session(live, model, now);
-        // An exploration would give the cached prefix up.
-        let is_recorded = session.is_some_and(|session| session.record.is_some());
-        let explores =
-            all_equal && self.entries.is_empty() && !self.batch && flavor.explores() && !is_recorded;
+        let small = is_small(ask, prompt);
+        // A session that stays where its first answer came from would keep the other offers unmeasured. The cached prefix
+        // of a small prompt is worth less than knowing them.
+        let is_unmeasured = |one: &AbleOffer<'_>| one.offer.figures.lock().age(now).is_none();
+        let measures = small && flavor.explores();
+        let session =
+            self.planned_session(live, model, now).filter(|_| !(measures && able.iter().any(is_unmeasured)));
+        let explores = all_equal && self.entries.is_empty() && !self.batch && flavor.explores();
         // The order is that of the model's offers, that is, by index.
         let offers: Vec<usize> = able.iter().map(|one| one.offer.offer.index).collect();
         let OfferPlan { mut entries, all_ejected } = model.pool.plan(
@@ -168,7 +170,7 @@ impl CandidateSet {
                 prompt_tokens: prompt,
                 output_tokens: output,
                 seed: rand::random(),
-                exploration: if explores && is_small(ask, prompt) {
+                exploration: if explores && small {
                     ExplorationMode::Allowed { seed: rand::random() }
                 } else {
                     ExplorationMode::Denied
@@ -244,7 +246,8 @@ impl CandidateSet {
             let missing = offer.missing_capability(ask);
             let unsupported =
                 || constrained.then(|| WireFormat::unsupported_constraint(offer, ask)).flatten();
-            match missing.or_else(unsupported) {
+            let too_many = || offer.too_many_choices(ask, || moment.now);
+            match missing.or_else(unsupported).or_else(too_many) {
                 None => {
                     let fit =
                         count.map_or(WindowFit::Full, |count| context_window::window_fit(&count, offer, ask));

@@ -151,6 +151,9 @@ pub fn settle_usage(
     if let Some(sample) = sample {
         run.candidates.model().hour.lock().observe(run.exchange.app.clock.steady_now(), sample);
     }
+    if done.usage().is_some_and(|usage| usage.source == UsageSource::Overstated) {
+        report_overstated(run, offer, "tokens");
+    }
     // One choice of several is settled together with the others.
     if let (WorkDone::Tokens(paid), WorkDone::Tokens(own_tokens), ChoiceSelection::One(_)) =
         (done, own, run.choices)
@@ -161,9 +164,6 @@ pub fn settle_usage(
         }
     }
     let terms = charge_terms(run);
-    if done.usage().is_some_and(|usage| usage.source == UsageSource::Overstated) {
-        report_overstated(run, offer, "tokens");
-    }
     let credible = measured.and_then(|measured| offer.pricing.bound_usage(own, measured, took));
     if credible.is_none() && measured.is_some_and(|measured| measured.joules > Decimal::ZERO) {
         report_overstated(run, offer, "energy");

@@ -112,6 +112,7 @@ async fn a_half_closed_connection_gets_its_response() {
     let key = &running.client.key;
     for (bytes, expected) in [
         (with_length(key, "one"), &[200][..]),
+        (with_length(key, "one").replacen("HTTP/1.1", "HTTP/1.0", 1), &[200]),
         (format!("{}{}", with_length(key, "one"), with_length(key, "two")), &[200, 200]),
     ] {
         let mut socket = TcpStream::connect(running.client.address).await.unwrap();

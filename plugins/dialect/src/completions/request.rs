@@ -151,6 +151,14 @@ fn should_forward(
     if FORWARDED_BY_DEFAULT.contains(&name) {
         return Ok(response_constraints::accepts_sampling(abilities, name));
     }
+    if name == "response_format" {
+        let kind = json_cursor::member_value(value, "type").unwrap_or_default();
+        return match abilities.accepts_parameter(name) {
+            _ if penstock_json_scan::json::is_string(kind, "text") => Ok(false),
+            true => Ok(true),
+            false => Err(ApiError::unsupported(name, "This model does not support `response_format`.")),
+        };
+    }
     if name == "logit_bias" {
         return match abilities.accepts_parameter(name) || value == b"{}" {
             true => Ok(value != b"{}"),

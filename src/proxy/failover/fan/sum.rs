@@ -38,13 +38,17 @@ pub(super) fn total_usage(parts: &[Part]) -> TokenUsage {
 }
 
 fn add_usage(sum: TokenUsage, more: TokenUsage) -> TokenUsage {
-    let counted = sum.source == UsageSource::Gateway || more.source == UsageSource::Gateway;
+    let source = match (sum.source, more.source) {
+        (UsageSource::Overstated, _) | (_, UsageSource::Overstated) => UsageSource::Overstated,
+        (UsageSource::Gateway, _) | (_, UsageSource::Gateway) => UsageSource::Gateway,
+        (UsageSource::Provider, UsageSource::Provider) => UsageSource::Provider,
+    };
     TokenUsage {
         input: sum.input.saturating_add(more.input),
         cached: sum.cached.saturating_add(more.cached),
         output: sum.output.saturating_add(more.output),
         reasoning: sum.reasoning.saturating_add(more.reasoning),
-        source: if counted { UsageSource::Gateway } else { UsageSource::Provider },
+        source,
     }
 }
 
@@ -90,6 +94,9 @@ mod tests {
         assert_eq!(add_usage(stated, stated), twice);
         assert_eq!(add_usage(counted, stated).source, UsageSource::Gateway);
         assert_eq!(add_usage(stated, counted).source, UsageSource::Gateway);
+        let absurd = TokenUsage { source: UsageSource::Overstated, ..stated };
+        assert_eq!(add_usage(absurd, counted).source, UsageSource::Overstated);
+        assert_eq!(add_usage(add_usage(counted, stated), absurd).source, UsageSource::Overstated);
         let most = TokenUsage { input: u64::MAX, ..stated };
         assert_eq!(add_usage(most, stated).input, u64::MAX);
     }

@@ -1,7 +1,8 @@
 //! Conversion of this dialect's token usage to the gateway's.
 
 use crate::json_cursor;
-use penstock_core::{ReportedUsage, TokenUsage};
+use penstock_core::ReportedUsage;
+use penstock_http_wire::usage;
 
 /// Token counts so far; a later number replaces an earlier one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,10 +15,10 @@ pub(super) struct UsageCounter {
 }
 
 impl UsageCounter {
-    /// Merges a usage object; absent and null members and those that are no integers are ignored.
-    pub(super) fn merge(&mut self, usage: &[u8]) {
-        for (key, value) in json_cursor::members(usage) {
-            let said = || json_cursor::parse_integer(value).filter(|said| *said <= TokenUsage::MAX_TOKENS);
+    /// Merges a usage object; absent and null members are ignored.
+    pub(super) fn merge(&mut self, object: &[u8]) {
+        for (key, value) in json_cursor::members(object) {
+            let said = || usage::parse_token_count(value);
             match &*key {
                 "input_tokens" => self.input = said().or(self.input),
                 "cache_creation_input_tokens" => self.cache_creation = said().unwrap_or(self.cache_creation),

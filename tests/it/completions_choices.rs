@@ -1,0 +1,79 @@
+//! Several answers to a prompt of `/v1/completions`, at providers that give one.
+
+use crate::harness::script::json_answer;
+use crate::harness::{Bench, Provider};
+use serde_json::{Value, json};
+
+const PATH: &str = "/v1/completions";
+
+fn one_answer() -> Value {
+    json!({"id": "c", "object": "text_completion", "created": 1, "model": "t",
+        "choices": [{"index": 0, "text": "Hello", "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 2, "completion_tokens": 1, "total_tokens": 3}})
+}
+
+fn offer(provider: &Provider, lines: &str) -> String {
+    format!(
+        "[[models]]\nid = \"c\"\nkind = \"chat\"\ncontext_length = 4096\nprice = {{ input = 1, output = 2 }}\n\
+         [[providers]]\nid = \"p\"\noperator = \"T\"\ncountry = \"FI\"\ncity = \"Turku\"\n\
+         base_url = \"http://{}/v1\"\n[[providers.offers]]\nmodel = \"c\"\ncompletions = true\n{lines}\n",
+        provider.address
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_that_ignores_n_is_not_blamed_and_the_client_is_told() {
+    let provider = Provider::start().await;
+    provider.always(json_answer(200, &one_answer()));
+    let running = Bench::new().more(&offer(&provider, "")).start().await;
+    for _ in 0..8 {
+        let body = json!({"model": "c", "prompt": "a", "n": 3, "max_tokens": 5});
+        let answer = running.client.post(PATH, &body).await;
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        assert_eq!(answer.json()["error"]["param"], "n");
+    }
+    assert_eq!(provider.calls(), 1, "it is known after the first answer");
+    let body = json!({"model": "c", "prompt": "a", "max_tokens": 5});
+    let answer = running.client.post(PATH, &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_number_of_answers_above_max_n_is_refused_without_a_call() {
+    let provider = Provider::start().await;
+    provider.always(json_answer(200, &one_answer()));
+    let running = Bench::new().more(&offer(&provider, "max_n = 1")).start().await;
+    for (member, param) in [("n", "n"), ("best_of", "best_of")] {
+        let mut body = json!({"model": "c", "prompt": "a", "max_tokens": 5});
+        body[member] = json!(2);
+        let answer = running.client.post(PATH, &body).await;
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        assert_eq!(answer.json()["error"]["param"], param);
+    }
+    assert_eq!(provider.calls(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_that_steer_an_answer_elsewhere_are_refused_by_name() {
+    let provider = Provider::start().await;
+    provider.always(json_answer(200, &one_answer()));
+    let running = Bench::new().more(&offer(&provider, "")).start().await;
+    for (member, value) in [
+        ("response_format", json!({"type": "json_object"})),
+        ("tools", json!([{"type": "function", "function": {"name": "f"}}])),
+        ("previous_response_id", json!("resp_1")),
+        ("conversation", json!("c")),
+        ("reasoning_effort", json!("low")),
+        ("chat_template_kwargs", json!({"enable_thinking": false})),
+        ("thread", json!({"type": "create"})),
+    ] {
+        let mut body = json!({"model": "c", "prompt": "a", "max_tokens": 5});
+        body[member] = value;
+        let answer = running.client.post(PATH, &body).await;
+        assert_eq!(answer.status, 400, "{member}: {}", answer.text());
+        assert_eq!(answer.json()["error"]["param"], member);
+    }
+    assert_eq!(provider.calls(), 0);
+    let body = json!({"model": "c", "prompt": "a", "max_tokens": 5, "response_format": {"type": "text"}, "tools": []});
+    assert_eq!(running.client.post(PATH, &body).await.status, 200);
+}
