@@ -222,7 +222,7 @@ fn seconds(ticks: u64, rate: u64) -> Option<Decimal> {
 }
 
 /// Detects the format from the first bytes; `tagged` is true after a tag of MPEG audio.
-fn detect_audio_format(start: &[u8], tagged: bool) -> Option<AudioFormat> {
+pub(crate) fn detect_audio_format(start: &[u8], tagged: bool) -> Option<AudioFormat> {
     let at = |from: usize, magic: &[u8]| start.get(from..).is_some_and(|rest| rest.starts_with(magic));
     let riff = at(0, b"RIFF") || at(0, b"RF64") || at(0, b"BW64");
     let boxes: [&[u8]; 7] = [b"ftyp", b"styp", b"moov", b"mdat", b"wide", b"free", b"skip"];
