@@ -21,7 +21,7 @@ async fn steps_count_where_the_offer_takes_them() {
         ("supported_parameters = [\"num_inference_steps\"]", json!({"steps": 150}), Some(150), 3.0),
     ] {
         let provider = Provider::start().await;
-        provider.then(json_answer(200, &json!({"created": 1, "data": [{"b64_json": "aW1hZ2U="}]})));
+        provider.then(json_answer(200, &json!({"created": 1, "data": [{"b64_json": "iVBORw0KGgo="}]})));
         let toml = format!(
             "[[models]]\nid = \"s\"\nkind = \"image\"\ncontext_length = 512\nprice = {{ image = 0.02 }}\n{energy}\n\
              [[providers]]\nid = \"a\"\noperator = \"T\"\ncountry = \"FI\"\ncity = \"Turku\"\npue = 1.0\nwue = 0.0\n\

@@ -22,9 +22,16 @@ pub(crate) fn read_array(json: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     taken.map(|(taken, _)| taken)
 }
 
-/// Measures an array of numbers at the start of `json`: its bytes, and the number of its elements.
+/// Measures an array of numbers at the start of `json`: its bytes, and the number of its elements. `None` if a number does
+/// not fit an `f32`.
 pub(crate) fn measure_array(json: &[u8]) -> Option<(usize, usize)> {
-    for_each_number(json, number_length)
+    for_each_number(json, |rest| {
+        let length = number_length(rest)?;
+        let number = rest.get(..length)?;
+        // Only numbers with an exponent, or as many digits as `f32::MAX`, may be too large.
+        let is_short = length < 39 && !number.iter().any(|byte| matches!(byte, b'e' | b'E'));
+        (is_short || fast_float2::parse::<f32, _>(number).is_ok_and(f32::is_finite)).then_some(length)
+    })
 }
 
 /// Iterates over an array of numbers; `number` returns the bytes of the number at the start of its input.
@@ -113,12 +120,13 @@ pub(crate) fn write_array(floats: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Reads base64 as four-byte floats; returns their number. `None` for anything else.
+/// Reads base64 as four-byte floats; returns their number. `None` for anything else, and for values that are not finite.
 pub(crate) fn decode(base64: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let before = out.len();
     STANDARD.decode_vec(base64, out).ok()?;
-    let bytes = out.len() - before;
-    bytes.is_multiple_of(4).then_some(bytes / 4)
+    let (floats, rest) = out.get(before..)?.as_chunks::<4>();
+    let are_finite = floats.iter().all(|four| f32::from_le_bytes(*four).is_finite());
+    (rest.is_empty() && are_finite).then_some(floats.len())
 }
 
 /// Writes bytes as base64 between quotes.

@@ -1,4 +1,4 @@
-//! Writers of JSON fragments.
+//! Writers and readers of JSON fragments.
 
 use bytes::Bytes;
 use penstock_json_scan::json;
@@ -20,4 +20,10 @@ pub(crate) fn quoted(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 2);
     json::write_str(&mut out, text);
     out
+}
+
+/// Reads the index of an item: an unsigned integer, and nothing that a client would not take for one.
+pub(crate) fn index(value: &[u8]) -> Option<usize> {
+    let text = std::str::from_utf8(value).ok()?;
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }

@@ -22,6 +22,20 @@ fn task(ask: &InferenceRequest) -> Option<&MeteredTask> {
     }
 }
 
+/// Takes a result: an object whose members have their types, as far as they are present. Their names inside are the
+/// model's own.
+fn check_result(cursor: &mut AnswerCursor<'_>) -> Option<()> {
+    cursor.object(|key, cursor| {
+        let value = cursor.bytes()?;
+        let is_valid = match key {
+            "flagged" => matches!(value, b"true" | b"false"),
+            "categories" | "category_scores" => value.first() == Some(&b'{'),
+            _ => true,
+        };
+        is_valid.then_some(())
+    })
+}
+
 impl ProviderAdapter for OpenAiModeration {
     fn kind(&self) -> ModelKind {
         ModelKind::Moderation
@@ -66,7 +80,7 @@ impl ProviderAdapter for OpenAiModeration {
                     let start = cursor.at();
                     cursor.array(|cursor| {
                         count += 1;
-                        cursor.bytes().filter(|result| result.first() == Some(&b'{')).map(|_| ())
+                        check_result(cursor)
                     })?;
                     results = Some(start..cursor.at());
                 }

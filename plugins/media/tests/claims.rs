@@ -5,27 +5,8 @@
 mod sounds;
 
 use penstock_core::AudioInput;
-use penstock_media::audio::AudioMeter;
 use rust_decimal::Decimal;
-
-/// The length that is measured, the same however the file is cut.
-fn length(bytes: &[u8]) -> Option<String> {
-    let measure = |pieces: &[&[u8]]| {
-        let mut meter = AudioMeter::default();
-        pieces.iter().for_each(|piece| meter.push(piece));
-        meter.end().map(|sound| sound.seconds)
-    };
-    let whole = measure(&[bytes]);
-    for cut in (0..bytes.len()).filter(|cut| *cut < 1500 || cut % 197 == 0) {
-        assert_eq!(measure(&[&bytes[..cut], &bytes[cut..]]), whole, "cut at {cut}");
-    }
-    assert_eq!(measure(&bytes.chunks(1).collect::<Vec<_>>()), whole, "byte by byte");
-    whole.unwrap().map(|seconds| seconds.normalize().to_string())
-}
-
-fn known(seconds: &str) -> Option<String> {
-    Some(seconds.to_owned())
-}
+use sounds::{known, length};
 
 /// A second of WAV, 8 kHz, 16 bits, mono, with another head.
 fn wav(tag: u16, channels: u16, rate: u32, byte_rate: u32, block: u16, bits: u16) -> Vec<u8> {
@@ -81,10 +62,12 @@ fn the_count_of_a_compressed_wav_counts_within_its_bytes() {
     for (samples, seconds) in [(31_500, "3.938"), (30_000, "3.75"), (29_999, "4"), (1, "4"), (0, "4")] {
         assert_eq!(length(&with_fact(0x11, samples)), known(seconds), "{samples}");
     }
-    // Of other codecs at most 640 kbit/s are believed.
-    for (samples, seconds) in [(16_000, "2"), (8, "0.201")] {
-        assert_eq!(length(&with_fact(0x55, samples)), known(seconds), "{samples}");
+    // Of other codecs at most 320 kbit/s are believed.
+    for (samples, seconds) in [(16_000, known("2")), (3_201, known("0.4")), (3_199, None), (8, None)] {
+        assert_eq!(length(&with_fact(0x2000, samples)), seconds, "{samples}");
     }
+    // GSM: 16,000 bytes hold 246 blocks of 320 samples.
+    assert_eq!(length(&with_fact(0x31, 1)), known("9.84"));
 }
 
 #[test]

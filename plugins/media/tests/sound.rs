@@ -77,13 +77,19 @@ fn beginnings() -> Vec<(Vec<u8>, Option<AudioFormat>)> {
     for name in [b"ftyp", b"styp", b"moov", b"mdat", b"wide", b"free", b"skip"] {
         all.push(([b"\0\0\0\x20", &name[..]].concat(), Some(AudioFormat::Mp4)));
     }
-    // A tag makes MPEG audio of what nothing else knows, and nothing else of what something does.
+    // An ID3 tag makes MPEG audio of what nothing else knows, and nothing else of what something does. Other tags belong
+    // to MPEG audio.
     let bare = all.clone();
-    for tag in [&ape, &id3, &old, &[&ape[..], &id3].concat()] {
-        all.extend(
-            bare.iter()
-                .map(|(bytes, format)| ([tag, &bytes[..]].concat(), format.or(Some(AudioFormat::Mp3)))),
-        );
+    for (tag, only) in [
+        (&id3, None),
+        (&[&id3[..], &id3].concat(), None),
+        (&ape, Some(AudioFormat::Mp3)),
+        (&old, Some(AudioFormat::Mp3)),
+    ] {
+        let tagged = |(bytes, format): &(Vec<u8>, Option<AudioFormat>)| {
+            ([tag, &bytes[..]].concat(), only.or(*format).or(Some(AudioFormat::Mp3)))
+        };
+        all.extend(bare.iter().map(tagged));
     }
     all
 }

@@ -2,8 +2,8 @@
 
 use crate::cursor::AnswerCursor;
 use crate::floats;
+use crate::json_text;
 use bytes::Bytes;
-use penstock_http_wire::usage;
 use penstock_json_scan::json;
 use std::ops::Range;
 
@@ -84,7 +84,7 @@ impl VectorReader {
         cursor.object(|key, cursor| {
             match key {
                 "embedding" if place.is_none() => place = Some(self.read_vector(cursor)?),
-                "index" => index = Some(usize::try_from(usage::parse_integer(cursor.bytes()?)?).ok()?),
+                "index" => index = Some(json_text::index(cursor.bytes()?)?),
                 "object" => named = json::is_string(cursor.bytes()?, "embedding"),
                 _ => {
                     cursor.value()?;

@@ -6,13 +6,12 @@ pub(crate) mod tei;
 
 use crate::answer_usage::AnswerUsage;
 use crate::cursor::AnswerCursor;
-use crate::json_text::quoted;
+use crate::json_text::{self, quoted};
 use bytes::Bytes;
 use penstock_core::{
     AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, InferenceTask, OfferObservation,
     RerankScoreTransform, RerankTask, UpstreamError, UpstreamErrorKind, WorkDone,
 };
-use penstock_http_wire::usage;
 
 /// Tolerance of a probability outside 0 to 1, for rounding.
 const MAX_ROUNDING: f64 = 1e-3;
@@ -81,7 +80,7 @@ fn result(cursor: &mut AnswerCursor<'_>) -> Option<(usize, f64)> {
     cursor.object(|key, cursor| {
         let value = cursor.bytes()?;
         match key {
-            "index" => index = usize::try_from(usage::parse_integer(value)?).ok(),
+            "index" => index = Some(json_text::index(value)?),
             "relevance_score" | "score" => score = std::str::from_utf8(value).ok()?.parse::<f64>().ok(),
             _ => {}
         }

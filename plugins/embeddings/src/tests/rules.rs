@@ -227,3 +227,64 @@ fn logits_and_probabilities_are_never_confused() {
     assert_eq!(whole(RerankScoreTransform::Identity, raw), Err(UpstreamErrorKind::Malformed));
     assert!(whole(RerankScoreTransform::Sigmoid, raw).is_ok());
 }
+
+#[test]
+fn a_number_that_is_not_finite_is_refused_in_every_form() {
+    let body =
+        |vector: &str| format!(r#"{{"data":[{{"object":"embedding","index":0,"embedding":{vector}}}]}}"#);
+    let long = "9".repeat(400);
+    for number in ["1e400", "-1E+400", "1e39", "0.1e40", &long] {
+        for base64 in [false, true] {
+            let read = openai(&embed(1, base64), body(&format!("[0.5,{number}]"))).map(drop);
+            assert_eq!(read, Err(UpstreamErrorKind::Malformed), "{number} {base64}");
+        }
+    }
+    for value in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+        for form in [false, true] {
+            let vector = format!("\"{}\"", base64(&[0.5, value]).trim_matches('"'));
+            let read = openai(&embed(1, form), body(&vector)).map(drop);
+            assert_eq!(read, Err(UpstreamErrorKind::Malformed), "{value} {form}");
+        }
+    }
+    let small = format!("0.{long}");
+    for number in ["3.4e38", "1e-400", "-0.0", "12345678901234567890123456789012345678901234", &small] {
+        let expected = if number.len() == 44 { Err(UpstreamErrorKind::Malformed) } else { Ok(()) };
+        assert_eq!(openai(&embed(1, false), body(&format!("[{number}]"))).map(drop), expected, "{number}");
+    }
+}
+
+#[test]
+fn an_index_is_an_integer() {
+    let rerank = ask(ModelKind::Rerank, r#"{"model":"m","query":"q","documents":["a"]}"#);
+    let abilities = OfferCapabilities::default();
+    for (index, is_valid) in
+        [("0", true), (r#""0""#, false), ("0.0", false), ("-0", false), ("null", false), ("1", false)]
+    {
+        let scores = answer(format!(r#"{{"results":[{{"index":{index},"relevance_score":0.5}}]}}"#));
+        let ranked = shape(ModelKind::Rerank, "jina").translate(&rerank, &target(&abilities), vec![scores]);
+        assert_eq!(ranked.is_ok(), is_valid, "rerank: {index}");
+        let body = format!(r#"{{"data":[{{"object":"embedding","index":{index},"embedding":[1]}}]}}"#);
+        assert_eq!(openai(&embed(1, false), body).is_ok(), is_valid, "embedding: {index}");
+    }
+}
+
+#[test]
+fn members_of_a_moderation_have_their_types() {
+    let ask = ask(ModelKind::Moderation, r#"{"model":"m","input":["a"]}"#);
+    let abilities = OfferCapabilities::default();
+    for (result, is_valid) in [
+        (r#"{"flagged":true,"categories":{"own":1},"category_scores":{}}"#, true),
+        (r#"{"categories":{"own":true}}"#, true),
+        (r#"{"flagged":5}"#, false),
+        (r#"{"flagged":"false"}"#, false),
+        (r#"{"flagged":null}"#, false),
+        (r#"{"flagged":false,"categories":[]}"#, false),
+        (r#"{"flagged":false,"category_scores":1}"#, false),
+        ("true", false),
+    ] {
+        let body = answer(format!(r#"{{"results":[{result}]}}"#));
+        let read = shape(ModelKind::Moderation, "openai").translate(&ask, &target(&abilities), vec![body]);
+        let kind = read.map(drop).map_err(|fault| fault.kind);
+        assert_eq!(kind, if is_valid { Ok(()) } else { Err(UpstreamErrorKind::Malformed) }, "{result}");
+    }
+}

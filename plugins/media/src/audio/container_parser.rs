@@ -11,8 +11,6 @@ pub(super) enum ParserStep {
     Need(usize),
     /// Skip this many bytes; they need not be available yet.
     Skip(u64),
-    /// Ignore the rest of the file.
-    Stop,
 }
 
 /// Duration of a file.
@@ -31,17 +29,33 @@ impl AudioDuration {
     pub(super) fn from_ticks(ticks: u64, rate: u64) -> Self {
         if ticks == 0 || rate == 0 { Self::Unknown } else { Self::Ticks { ticks, rate } }
     }
+
+    /// Returns the duration in nanoseconds; 0 if it is unknown.
+    pub(super) fn nanoseconds(&self) -> u128 {
+        match self {
+            Self::Ticks { ticks, rate } => u128::from(*ticks) * 1_000_000_000 / u128::from(*rate).max(1),
+            Self::Unknown | Self::NoAudio => 0,
+        }
+    }
+
+    /// Returns the other duration if this one is unknown.
+    pub(super) fn or(self, other: Self) -> Self {
+        if self == Self::Unknown { other } else { self }
+    }
+
+    /// Returns the longer duration.
+    pub(super) fn longer(self, other: Self) -> Self {
+        if other.nanoseconds() > self.nanoseconds() { other } else { self }
+    }
 }
 
-/// Minimum duration, based on parsed content and not on claims of a header.
+/// Minimum duration, based on the bytes of the file and not on claims of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MinimumDuration {
-    /// Bytes of audio; `None` for all bytes of the file.
-    pub bytes: Option<u64>,
+    /// Bytes of complete elements without audio; all other bytes of the file count as audio.
+    pub excluded: u64,
     /// Maximum bytes per second.
     pub rate: u64,
-    /// Minimum milliseconds for the number of frames.
-    pub millis: u64,
 }
 
 impl MinimumDuration {
@@ -52,7 +66,39 @@ impl MinimumDuration {
 
     /// Creates a minimum by all bytes of the file.
     pub(super) const fn by_all_bytes(rate: u64) -> Self {
-        Self { bytes: None, rate, millis: 0 }
+        Self { excluded: 0, rate }
+    }
+}
+
+/// Sum of the bytes of elements without audio. An element counts once the file goes on behind it, or ends exactly there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ExcludedBytes {
+    sum: u64,
+    pending: u64,
+}
+
+impl ExcludedBytes {
+    /// Adds an element that begins here.
+    pub(super) fn begin(&mut self, bytes: u64) {
+        self.confirm();
+        self.pending = bytes;
+    }
+
+    /// Confirms that the last element was complete.
+    pub(super) fn confirm(&mut self) {
+        self.sum = self.sum.saturating_add(std::mem::take(&mut self.pending));
+    }
+
+    /// Ends the file, in which so many bytes of the last element are missing.
+    pub(super) fn end(&mut self, missing: u64) {
+        if missing == 0 {
+            self.confirm();
+        }
+        self.pending = 0;
+    }
+
+    pub(super) const fn sum(&self) -> u64 {
+        self.sum
     }
 }
 
@@ -74,7 +120,9 @@ pub(super) trait ContainerParser: Debug + Send {
 #[derive(Debug)]
 pub(super) struct ParserDriver {
     parser: Box<dyn ContainerParser>,
+    /// Buffered bytes; those before `start` are parsed already.
     held: Vec<u8>,
+    start: usize,
     /// Number of bytes to skip.
     pass: u64,
     /// Number of bytes needed for the next step.
@@ -84,28 +132,34 @@ pub(super) struct ParserDriver {
 
 impl ParserDriver {
     pub(super) fn new(parser: Box<dyn ContainerParser>) -> Self {
-        Self { parser, held: Vec::new(), pass: 0, need: 1, stopped: false }
+        Self { parser, held: Vec::new(), start: 0, pass: 0, need: 1, stopped: false }
     }
 
     /// Takes the next bytes.
     pub(super) fn push(&mut self, mut bytes: &[u8]) {
         while !self.stopped && !bytes.is_empty() {
-            if self.held.is_empty() {
-                bytes = self.advance(bytes);
-                if !self.stopped {
-                    self.held.extend_from_slice(bytes);
-                }
+            let held = self.held.len() - self.start;
+            if held == 0 {
+                self.held.clear();
+                self.start = 0;
+                let left = self.advance(bytes);
+                self.held.extend_from_slice(left);
                 return;
             }
             // Only the missing bytes of the element are buffered, so that little is copied.
-            let lacks = self.need.saturating_sub(self.held.len()).max(1).min(bytes.len());
+            let lacks = self.need.saturating_sub(held).max(1).min(bytes.len());
             let (completes, rest) = bytes.split_at(lacks);
             self.held.extend_from_slice(completes);
             bytes = rest;
             let held = std::mem::take(&mut self.held);
-            let left = self.advance(&held).len();
+            let left = self.advance(held.get(self.start..).unwrap_or_default()).len();
             self.held = held;
-            self.held.drain(..self.held.len() - left);
+            self.start = self.held.len() - left;
+            // Moving the rest to the front only now and then keeps the time linear.
+            if self.start > self.held.len() / 2 {
+                self.held.drain(..self.start);
+                self.start = 0;
+            }
         }
     }
 
@@ -124,7 +178,7 @@ impl ParserDriver {
                     return ahead;
                 }
                 ParserStep::Skip(pass) if pass > 0 => (self.pass, self.need) = (pass, 1),
-                ParserStep::Need(_) | ParserStep::Skip(_) | ParserStep::Stop => {
+                ParserStep::Need(_) | ParserStep::Skip(_) => {
                     self.stopped = true;
                     return &[];
                 }
@@ -134,7 +188,7 @@ impl ParserDriver {
 
     /// Returns the duration and its minimum.
     pub(super) fn end(mut self) -> (AudioDuration, MinimumDuration) {
-        let span = self.parser.end(&self.held, self.pass);
+        let span = self.parser.end(self.held.get(self.start..).unwrap_or_default(), self.pass);
         (span, self.parser.minimum())
     }
 }

@@ -2,10 +2,12 @@
 //! used only if no frame is found.
 
 use super::bits::{be16, be32, be64};
-use super::container_parser::{AudioDuration, ContainerParser, ParserStep};
+use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserStep};
 
 /// Ticks per second.
 const RATE: u64 = 1_000_000_000;
+/// Maximum bytes per second of a file in which no frame is found.
+const WITHOUT_FRAMES: u64 = 16_000;
 /// Maximum length of a frame header in bytes.
 const HEAD: usize = 16;
 /// Length of marker, block header, and the first block's own 34 bytes.
@@ -17,6 +19,8 @@ pub(super) struct FlacParser {
     info: Option<(u32, u64)>,
     /// Ticks of all frames so far.
     ticks: u64,
+    /// Ticks of frames within the current metadata block, which count if the block does not end.
+    block_ticks: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,22 +29,66 @@ enum FlacState {
     Start,
     /// At the header of a metadata block.
     Blocks,
+    /// Within a metadata block.
+    Block {
+        left: u64,
+        last: bool,
+    },
     Frames,
 }
 
 impl FlacParser {
-    /// Counts the frame at this position and returns the length of its header, if it is one.
-    fn frame(&mut self, ahead: &[u8]) -> Option<usize> {
+    /// Returns length of the header and ticks of the frame at this position, if it is one.
+    fn frame(&self, ahead: &[u8]) -> Option<(usize, u64)> {
         let known = self.info.map_or(0, |(rate, _)| rate);
         let (length, samples, rate) = frame_header(ahead)?;
         // Decoders use one rate or the other: the lower one gives the longer duration.
         let rate = [rate, known].into_iter().filter(|rate| *rate > 0).min()?;
-        self.ticks = self.ticks.saturating_add(u64::from(samples) * RATE / u64::from(rate));
-        Some(length)
+        Some((length, u64::from(samples) * RATE / u64::from(rate)))
+    }
+
+    /// Counts a frame, or passes bytes up to the next one; returns the number of bytes, 0 if there are too few.
+    fn pass(&mut self, ahead: &[u8]) -> usize {
+        if ahead.first() != Some(&0xff) {
+            return memchr::memchr(0xff, ahead).unwrap_or(ahead.len());
+        }
+        if ahead.len() < HEAD {
+            return 0;
+        }
+        let Some((length, ticks)) = self.frame(ahead) else { return 1 };
+        let sum = if self.state == FlacState::Frames { &mut self.ticks } else { &mut self.block_ticks };
+        *sum = sum.saturating_add(ticks);
+        length
+    }
+
+    fn block_header(&mut self, ahead: &[u8]) -> ParserStep {
+        let Some(head) = be32(ahead, 0) else { return ParserStep::Need(4) };
+        if head >> 18 == 0x3ffe {
+            // Frames without the mark of a last block before them.
+            self.state = FlacState::Frames;
+            return self.step(ahead);
+        }
+        self.enter_block(u64::from(head & 0x00ff_ffff), head >> 31 == 1);
+        ParserStep::Skip(4)
+    }
+
+    /// Enters a metadata block with so many bytes left.
+    fn enter_block(&mut self, left: u64, last: bool) {
+        self.state = match (left, last) {
+            (0, true) => FlacState::Frames,
+            (0, false) => FlacState::Blocks,
+            _ => return self.state = FlacState::Block { left, last },
+        };
+        self.block_ticks = 0;
     }
 }
 
 impl ContainerParser for FlacParser {
+    fn minimum(&self) -> MinimumDuration {
+        let rate = if self.ticks == 0 { WITHOUT_FRAMES } else { MinimumDuration::PLAIN };
+        MinimumDuration::by_all_bytes(rate)
+    }
+
     fn step(&mut self, ahead: &[u8]) -> ParserStep {
         match self.state {
             FlacState::Start => {
@@ -51,27 +99,20 @@ impl ContainerParser for FlacParser {
                 self.state = FlacState::Blocks;
                 ParserStep::Skip(4)
             }
-            FlacState::Blocks => {
-                let Some(head) = be32(ahead, 0) else { return ParserStep::Need(4) };
-                if head >> 18 == 0x3ffe {
-                    // Frames without the mark of a last block before them.
-                    self.state = FlacState::Frames;
-                    return self.step(ahead);
-                }
-                if head >> 31 == 1 {
-                    self.state = FlacState::Frames;
-                }
-                ParserStep::Skip(4 + u64::from(head & 0x00ff_ffff))
+            FlacState::Blocks => self.block_header(ahead),
+            FlacState::Block { left, last } => {
+                let passed = match self.pass(ahead) {
+                    // The block may end before there is enough for the header of a frame.
+                    0 if left >= HEAD as u64 => return ParserStep::Need(HEAD),
+                    passed => (passed.max(1) as u64).min(left),
+                };
+                self.enter_block(left - passed, last);
+                ParserStep::Skip(passed)
             }
-            FlacState::Frames => {
-                if ahead.first() != Some(&0xff) {
-                    return ParserStep::Skip(memchr::memchr(0xff, ahead).unwrap_or(ahead.len()) as u64);
-                }
-                if ahead.len() < HEAD {
-                    return ParserStep::Need(HEAD);
-                }
-                ParserStep::Skip(self.frame(ahead).unwrap_or(1) as u64)
-            }
+            FlacState::Frames => match self.pass(ahead) {
+                0 => ParserStep::Need(HEAD),
+                passed => ParserStep::Skip(passed as u64),
+            },
         }
     }
 
@@ -79,10 +120,12 @@ impl ContainerParser for FlacParser {
         if self.state == FlacState::Frames && missing == 0 {
             let mut rest = ahead;
             while !rest.is_empty() {
-                let passed = self.frame(rest).unwrap_or(1);
+                let (passed, ticks) = self.frame(rest).unwrap_or((1, 0));
+                self.ticks = self.ticks.saturating_add(ticks);
                 rest = rest.get(passed..).unwrap_or_default();
             }
         }
+        self.ticks = self.ticks.saturating_add(self.block_ticks);
         match self.info {
             Some(_) if self.ticks > 0 => AudioDuration::from_ticks(self.ticks, RATE),
             Some((rate, samples)) if rate > 0 => AudioDuration::from_ticks(samples, u64::from(rate)),

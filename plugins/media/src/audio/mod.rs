@@ -3,18 +3,24 @@
 //! Bytes are pushed as they arrive; file names and content types are ignored. Formats: WAV (also RF64), MPEG audio
 //! (MP3, MPGA; bare or in an MPEG program stream), MP4 and M4A (also fragmented), WebM and Matroska, Ogg, FLAC. Nothing
 //! is decoded: headers are parsed, frames are counted, the rest is skipped, and at most [`MAX_BUFFERED_BYTES`] bytes are
-//! buffered for any input. A duration in a header counts only within the limits that frames and bytes set.
+//! buffered for any input, in time linear in its length. A duration in a header counts only within the limits that frames
+//! and bytes set. After lost sync parsing continues as in decoders; bytes that belong to no element count as audio.
 
+mod aac;
 mod bits;
 mod container_parser;
 mod flac;
 mod mp4;
+mod mp4_track;
 mod mpeg;
 mod mpeg_ps;
 mod ogg;
+mod ogg_stream;
 mod opus;
+mod vorbis;
 mod wav;
 mod webm;
+mod webm_track;
 
 use container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserDriver};
 use rust_decimal::Decimal;
@@ -100,6 +106,8 @@ pub enum AudioError {
 pub struct AudioMeter {
     state: MeterState,
     bytes: u64,
+    /// Bytes of tags before the file.
+    tags: u64,
 }
 
 #[derive(Debug)]
@@ -145,8 +153,11 @@ impl AudioMeter {
             if *pass > 0 || held.len() < MAGIC_LENGTH {
                 return;
             }
-            match mpeg::tag_length(held) {
-                Some(length) => (*pass, *tagged) = (length, true),
+            match mpeg::leading_tag_length(held) {
+                Some(length) => {
+                    (*pass, *tagged) = (length, true);
+                    self.tags = self.tags.saturating_add(length);
+                }
                 None => break,
             }
         }
@@ -169,7 +180,8 @@ impl AudioMeter {
             return Err(AudioError::Empty);
         }
         let MeterState::Audio(format, track) = self.state else { return Err(AudioError::Unknown) };
-        let (span, floor) = track.end();
+        let (span, mut floor) = track.end();
+        floor.excluded = floor.excluded.saturating_add(self.tags);
         let seconds = match span {
             AudioDuration::Ticks { ticks, rate } => seconds(ticks, rate),
             AudioDuration::Unknown => None,
@@ -196,11 +208,12 @@ const fn minimum_byte_rate(format: AudioFormat) -> u64 {
     }
 }
 
-/// Returns the minimum duration of this number of bytes, three places.
+/// Returns the minimum duration of a file of this size, three places. Bytes of which a file says that they have no audio
+/// count at the rate of uncompressed audio.
 fn minimum_seconds(floor: MinimumDuration, bytes: u64) -> Decimal {
-    let sounding = floor.bytes.unwrap_or(bytes).min(bytes);
-    let by_bytes = seconds(sounding, floor.rate.max(1)).unwrap_or_default();
-    by_bytes.max(Decimal::from(floor.millis.min(MAX_SECONDS * 1000)) / Decimal::ONE_THOUSAND)
+    let of = |bytes, rate: u64| seconds(bytes, rate.max(1)).unwrap_or_default();
+    let sounding = of(bytes.saturating_sub(floor.excluded), floor.rate);
+    sounding.max(of(bytes, MinimumDuration::PLAIN))
 }
 
 /// Returns `ticks / rate`, three places, half-even.
@@ -209,7 +222,7 @@ fn seconds(ticks: u64, rate: u64) -> Option<Decimal> {
 }
 
 /// Detects the format from the first bytes; `tagged` is true after a tag of MPEG audio.
-fn detect_audio_format(start: &[u8], tagged: bool) -> Option<AudioFormat> {
+pub(crate) fn detect_audio_format(start: &[u8], tagged: bool) -> Option<AudioFormat> {
     let at = |from: usize, magic: &[u8]| start.get(from..).is_some_and(|rest| rest.starts_with(magic));
     let riff = at(0, b"RIFF") || at(0, b"RF64") || at(0, b"BW64");
     let boxes: [&[u8]; 7] = [b"ftyp", b"styp", b"moov", b"mdat", b"wide", b"free", b"skip"];
@@ -225,7 +238,7 @@ fn detect_audio_format(start: &[u8], tagged: bool) -> Option<AudioFormat> {
         AudioFormat::Mpeg
     } else if boxes.iter().any(|name| at(4, name)) {
         AudioFormat::Mp4
-    } else if tagged || mpeg::is_mpeg_audio(start) {
+    } else if tagged || mpeg::tag_length(start).is_some() || mpeg::is_mpeg_audio(start) {
         AudioFormat::Mp3
     } else {
         return None;

@@ -1,63 +1,18 @@
-//! MP4, M4A, QuickTime: the sum of the sample durations of the audio track and its fragments, but at least the minimum
-//! for its number of samples and bytes. Boxes may come in any order, even the index after the media. The duration in
-//! the track's header is used only without a sample table.
+//! MP4, M4A, QuickTime: the sum of the sample durations of the longest audio track and its fragments, but at least the
+//! minimum for its number of samples and bytes. Boxes may come in any order, even the index after the media. Tables of any
+//! length are summed as they arrive. The duration in the track's header is used only without a sample table.
 
-use super::MAX_BUFFERED_BYTES;
 use super::bits::{be32, be64};
-use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserStep};
+use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserStep};
+use super::mp4_track::{Mp4Codec, Mp4Track, run_entry, sample_count, version_flags};
 
-/// Limit on the number of tracks.
+/// Limit on the number of tracks. With more the duration is unknown.
 const MOST_TRACKS: usize = 64;
-
-#[derive(Debug, Default)]
-struct Mp4Track {
-    id: u32,
-    is_audio: bool,
-    is_video: bool,
-    rate: u32,
-    /// Duration in ticks of `rate` from the header, without fragments.
-    stated: u64,
-    /// Sum of the durations of its samples.
-    summed: Option<u64>,
-    /// Number of samples.
-    samples: u64,
-    coding: Mp4Codec,
-}
-
-/// Codec of a track's samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Mp4Codec {
-    /// AAC: a sample of 1,024 values at 96 kHz at most takes more than 10 ms.
-    Aac,
-    /// Opus: 2.5 ms at least.
-    Opus,
-    /// Lossless or unknown codec.
-    #[default]
-    Other,
-}
-
-impl Mp4Codec {
-    fn from_name(name: &[u8]) -> Self {
-        match name {
-            b"mp4a" => Self::Aac,
-            b"Opus" => Self::Opus,
-            _ => Self::Other,
-        }
-    }
-
-    /// Returns the minimum duration of this number of samples in milliseconds.
-    const fn minimum_millis(self, samples: u64) -> u64 {
-        match self {
-            Self::Aac => samples.saturating_mul(10),
-            Self::Opus => samples.saturating_mul(5) / 2,
-            Self::Other => 0,
-        }
-    }
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Mp4Parser {
     tracks: Vec<Mp4Track>,
+    too_many: bool,
     /// Ticks and rate of the presentation.
     movie: (u64, u32),
     /// Ticks of the presentation with its fragments.
@@ -68,43 +23,88 @@ pub(super) struct Mp4Parser {
     fragment: (u32, Option<u32>),
     /// Fragments by track: id, ticks, samples.
     fragments: Vec<(u32, u64, u64)>,
-    /// Bytes of media.
-    media: u64,
+    place: Mp4Place,
+    excluded: ExcludedBytes,
+}
+
+/// Place of the parser.
+#[derive(Clone, Copy, Debug, Default)]
+enum Mp4Place {
+    /// At a box.
+    #[default]
+    Box,
+    /// Within a table of durations: entries and bytes left.
+    Durations { entries: u64, left: u64 },
+    /// Within a run of samples of a fragment with this index.
+    Run { fragment: usize, entry: usize, entries: u64, left: u64 },
+    /// Anywhere: the next box at the top is searched.
+    Lost,
 }
 
 /// Boxes that contain other relevant boxes.
 const CONTAINER_BOXES: [&[u8; 4]; 8] =
     [b"moov", b"trak", b"mdia", b"minf", b"stbl", b"mvex", b"moof", b"traf"];
 /// Boxes that are parsed.
-const PARSED_BOXES: [&[u8; 4]; 11] =
-    [b"mvhd", b"tkhd", b"mdhd", b"hdlr", b"mehd", b"trex", b"tfhd", b"trun", b"stts", b"stsz", b"stsd"];
-/// Limit on the parsed bytes of boxes of which only the start is needed.
-const MAX_PARSED_BYTES: usize = 24;
+const PARSED_BOXES: [&[u8; 4]; 12] = [
+    b"mvhd", b"tkhd", b"mdhd", b"hdlr", b"mehd", b"trex", b"tfhd", b"trun", b"stts", b"stsz", b"stz2",
+    b"stsd",
+];
+/// Boxes that are searched after lost sync.
+const TOP_BOXES: [&[u8; 4]; 3] = [b"moof", b"moov", b"mdat"];
+/// Limits on the parsed bytes of a box and of one with a codec's configuration.
+const MAX_PARSED: u64 = 64;
+const MAX_DESCRIPTION: u64 = 1024;
 
 impl ContainerParser for Mp4Parser {
     fn minimum(&self) -> MinimumDuration {
-        let Some(track) = self.audio_track() else {
-            return MinimumDuration::by_all_bytes(MinimumDuration::PLAIN);
-        };
+        let mut audio = self.tracks.iter().filter(|track| track.is_audio);
+        let other = audio.any(|track| track.coding.is_plain());
         let pictures = self.tracks.iter().any(|track| track.is_video);
-        let rate = if track.coding == Mp4Codec::Other || pictures {
-            MinimumDuration::PLAIN
-        } else {
-            MinimumDuration::LOSSY
-        };
-        let samples = track.samples.saturating_add(self.fragments_of(track).1);
-        MinimumDuration { bytes: Some(self.media), rate, millis: track.coding.minimum_millis(samples) }
+        let rate = if other || pictures { MinimumDuration::PLAIN } else { MinimumDuration::LOSSY };
+        MinimumDuration { excluded: self.excluded.sum(), rate }
     }
 
     fn step(&mut self, ahead: &[u8]) -> ParserStep {
+        match self.place {
+            Mp4Place::Box => self.next_box(ahead),
+            Mp4Place::Durations { entries, left } => self.durations(ahead, entries, left),
+            Mp4Place::Run { fragment, entry, entries, left } => {
+                self.run(ahead, fragment, entry, entries, left)
+            }
+            Mp4Place::Lost => self.search(ahead),
+        }
+    }
+
+    fn end(&mut self, ahead: &[u8], missing: u64) -> AudioDuration {
+        let complete = matches!(self.place, Mp4Place::Box) && ahead.is_empty();
+        self.excluded.end(if complete { missing } else { 1 });
+        let movie = AudioDuration::from_ticks(self.movie.0.max(self.extended), u64::from(self.movie.1));
+        let mut audio = self.tracks.iter().filter(|track| track.is_audio).peekable();
+        if audio.peek().is_none() {
+            return AudioDuration::NoAudio;
+        }
+        if self.too_many {
+            return AudioDuration::Unknown;
+        }
+        audio
+            .map(|track| track.duration(self.fragments_of(track), movie))
+            .fold(AudioDuration::Unknown, AudioDuration::longer)
+    }
+}
+
+impl Mp4Parser {
+    /// Returns ticks and samples of a track's fragments.
+    fn fragments_of(&self, track: &Mp4Track) -> (u64, u64) {
+        let found = self.fragments.iter().find(|(id, ..)| *id == track.id);
+        found.map_or((0, 0), |(_, ticks, samples)| (*ticks, *samples))
+    }
+
+    fn next_box(&mut self, ahead: &[u8]) -> ParserStep {
+        self.excluded.confirm();
         let (Some(short), Some(name)) = (be32(ahead, 0), ahead.get(4..8)) else { return ParserStep::Need(8) };
         let (head, size) = match short {
-            // The media extends to the end of the file.
-            0 if name == b"mdat" => {
-                self.media = u64::MAX;
-                return ParserStep::Skip(u64::MAX);
-            }
-            0 => return ParserStep::Stop,
+            // The box extends to the end of the file.
+            0 if name == b"mdat" => return ParserStep::Skip(u64::MAX),
             1 => match be64(ahead, 8) {
                 Some(size) => (16, size),
                 None => return ParserStep::Need(16),
@@ -112,86 +112,105 @@ impl ContainerParser for Mp4Parser {
             size => (8, u64::from(size)),
         };
         if size < head {
-            return ParserStep::Stop;
+            self.place = Mp4Place::Lost;
+            return ParserStep::Skip(1);
         }
         if CONTAINER_BOXES.iter().any(|folder| **folder == *name) {
-            if name == b"trak" && self.tracks.len() < MOST_TRACKS {
-                self.tracks.push(Mp4Track::default());
+            self.excluded.begin(head);
+            if name == b"trak" {
+                self.too_many |= self.tracks.len() >= MOST_TRACKS;
+                if !self.too_many {
+                    self.tracks.push(Mp4Track::default());
+                }
             }
             return ParserStep::Skip(head);
         }
         if PARSED_BOXES.iter().any(|read| **read == *name) {
-            let (Ok(whole), Ok(head)) = (usize::try_from(size), usize::try_from(head)) else {
-                return ParserStep::Stop;
-            };
-            let whole = match name {
-                b"stsz" | b"stsd" => whole.min(MAX_PARSED_BYTES),
-                // Larger than a table of one track's durations can be: the sum stays unknown.
-                b"stts" if whole > MAX_BUFFERED_BYTES => return ParserStep::Skip(size),
-                _ => whole,
-            };
-            let Some(content) = ahead.get(head..whole) else { return ParserStep::Need(whole) };
+            let most = if name == b"stsd" { MAX_DESCRIPTION } else { MAX_PARSED };
+            let read = (size - head).min(most) as usize;
+            let head = head as usize;
             // A truncated box is ignored.
-            self.read(name, content);
-        }
-        if name == b"mdat" {
-            self.media = self.media.saturating_add(size - head);
+            let Some(content) = ahead.get(head..head + read) else { return ParserStep::Need(head + read) };
+            self.excluded.begin(size);
+            if let Some((passed, place)) = self.read(name, content, size - head as u64) {
+                self.place = place;
+                return ParserStep::Skip(head as u64 + passed);
+            }
+        } else if name != b"mdat" {
+            self.excluded.begin(size);
         }
         ParserStep::Skip(size)
     }
 
-    fn end(&mut self, _: &[u8], _: u64) -> AudioDuration {
-        if self.tracks.is_empty() {
-            return AudioDuration::NoAudio;
+    /// Adds entries of a table of durations: number of samples, ticks of each.
+    fn durations(&mut self, ahead: &[u8], entries: u64, left: u64) -> ParserStep {
+        if entries == 0 || left < 8 {
+            self.place = Mp4Place::Box;
+            return if left == 0 { self.next_box(ahead) } else { ParserStep::Skip(left) };
         }
-        let Some(track) = self.audio_track() else { return AudioDuration::NoAudio };
-        let (fragments, _) = self.fragments_of(track);
-        let samples = track.summed.filter(|sum| *sum > 0 || fragments > 0).unwrap_or(track.stated);
-        let own = AudioDuration::from_ticks(samples.saturating_add(fragments), u64::from(track.rate));
-        let movie = AudioDuration::from_ticks(self.movie.0.max(self.extended), u64::from(self.movie.1));
-        if own == AudioDuration::Unknown { movie } else { own }
-    }
-}
-
-impl Mp4Parser {
-    /// Returns the first audio track.
-    fn audio_track(&self) -> Option<&Mp4Track> {
-        self.tracks.iter().find(|track| track.is_audio)
-    }
-
-    /// Returns ticks and samples of a track's fragments.
-    fn fragments_of(&self, track: &Mp4Track) -> (u64, u64) {
-        let found = self.fragments.iter().find(|(id, ..)| *id == track.id);
-        found.map_or((0, 0), |(_, ticks, samples)| (*ticks, *samples))
+        let most = usize::try_from(entries.min(left / 8)).unwrap_or(usize::MAX);
+        let mut count = 0;
+        for entry in ahead.chunks_exact(8).take(most) {
+            if let (Some(track), Some(samples), Some(ticks)) =
+                (self.tracks.last_mut(), be32(entry, 0), be32(entry, 4))
+            {
+                track.add(samples, ticks);
+            }
+            count += 1;
+        }
+        if count == 0 {
+            return ParserStep::Need(8);
+        }
+        self.place = Mp4Place::Durations { entries: entries - count, left: left - 8 * count };
+        ParserStep::Skip(8 * count)
     }
 
-    fn read(&mut self, name: &[u8], content: &[u8]) -> Option<()> {
-        let long = *content.first()? == 1;
-        let flags = be32(content, 0)? & 0x00ff_ffff;
+    /// Adds samples of a run, each with its duration at the start of its entry.
+    fn run(&mut self, ahead: &[u8], fragment: usize, entry: usize, entries: u64, left: u64) -> ParserStep {
+        let size = entry as u64;
+        if entries == 0 || left < size {
+            self.place = Mp4Place::Box;
+            return if left == 0 { self.next_box(ahead) } else { ParserStep::Skip(left) };
+        }
+        let most = usize::try_from(entries.min(left / size)).unwrap_or(usize::MAX);
+        let (mut count, mut ticks) = (0, 0u64);
+        for sample in ahead.chunks_exact(entry).take(most) {
+            ticks += u64::from(be32(sample, 0).unwrap_or_default());
+            count += 1;
+        }
+        if count == 0 {
+            return ParserStep::Need(entry);
+        }
+        if let Some((_, sum, samples)) = self.fragments.get_mut(fragment) {
+            *sum = sum.saturating_add(ticks);
+            *samples = samples.saturating_add(count);
+        }
+        self.place = Mp4Place::Run { fragment, entry, entries: entries - count, left: left - size * count };
+        ParserStep::Skip(size * count)
+    }
+
+    /// Searches the next box that contains samples or their durations.
+    fn search(&mut self, ahead: &[u8]) -> ParserStep {
+        if ahead.len() < 8 {
+            return ParserStep::Need(8);
+        }
+        if TOP_BOXES.iter().any(|name| ahead.get(4..8) == Some(name.as_slice())) {
+            self.place = Mp4Place::Box;
+            return self.next_box(ahead);
+        }
+        // The names begin with the same letter, four bytes behind their size.
+        let rest = ahead.get(5..).unwrap_or_default();
+        ParserStep::Skip(memchr::memchr(b'm', rest).map_or(ahead.len() - 4, |at| at + 1) as u64)
+    }
+
+    /// Reads the start of a box whose content has `size` bytes. For a table, returns the bytes before its entries, and
+    /// the place in it.
+    fn read(&mut self, name: &[u8], content: &[u8], size: u64) -> Option<(u64, Mp4Place)> {
+        let (version, flags) = version_flags(content)?;
+        let long = version == 1;
         match name {
             b"mvhd" => self.movie = length(content, long)?,
             b"mehd" => self.extended = number(content, 4, long)?,
-            b"tkhd" => self.tracks.last_mut()?.id = be32(content, if long { 20 } else { 12 })?,
-            b"mdhd" => {
-                let track = self.tracks.last_mut()?;
-                (track.stated, track.rate) = length(content, long)?;
-            }
-            b"hdlr" => {
-                let (track, kind) = (self.tracks.last_mut()?, content.get(8..12)?);
-                track.is_audio |= kind == b"soun";
-                track.is_video |= kind == b"vide";
-            }
-            b"stsd" => self.tracks.last_mut()?.coding = Mp4Codec::from_name(content.get(12..16)?),
-            b"stsz" => self.tracks.last_mut()?.samples = u64::from(be32(content, 8)?),
-            b"stts" => {
-                let entries =
-                    content.get(8..)?.chunks_exact(8).take(usize::try_from(be32(content, 4)?).ok()?);
-                let ticks = entries.map(|entry| {
-                    let of = |at| u64::from(be32(entry, at).unwrap_or_default());
-                    of(0).saturating_mul(of(4))
-                });
-                self.tracks.last_mut()?.summed = Some(ticks.fold(0, u64::saturating_add));
-            }
             b"trex" if self.defaults.len() < MOST_TRACKS => {
                 self.defaults.push((be32(content, 4)?, be32(content, 12)?));
             }
@@ -203,32 +222,59 @@ impl Mp4Parser {
                 let each = if flags & 8 == 0 { None } else { be32(content, at) };
                 self.fragment = (be32(content, 4)?, each);
             }
-            b"trun" => self.read_run(content, flags)?,
+            b"trun" => return self.begin_run(content, flags, size),
+            b"stts" => {
+                self.tracks.last_mut().filter(|_| !self.too_many)?.begin_table();
+                let entries = u64::from(be32(content, 4)?);
+                return Some((8, Mp4Place::Durations { entries, left: size.saturating_sub(8) }));
+            }
+            _ => self.read_track(name, content, long)?,
+        }
+        None
+    }
+
+    fn read_track(&mut self, name: &[u8], content: &[u8], long: bool) -> Option<()> {
+        let track = self.tracks.last_mut().filter(|_| !self.too_many)?;
+        match name {
+            b"tkhd" => track.id = be32(content, if long { 20 } else { 12 })?,
+            b"mdhd" => (track.stated, track.rate) = length(content, long)?,
+            b"hdlr" => {
+                let kind = content.get(8..12)?;
+                track.is_audio |= kind == b"soun";
+                track.is_video |= kind == b"vide";
+            }
+            b"stsd" if track.coding == Mp4Codec::Other => track.coding = Mp4Codec::parse(content)?,
+            b"stsz" | b"stz2" => track.samples = track.samples.max(sample_count(content)?),
             _ => {}
         }
         Some(())
     }
 
-    /// Adds a run of samples in a fragment.
-    fn read_run(&mut self, content: &[u8], flags: u32) -> Option<()> {
+    /// Begins a run of samples in a fragment. Without durations of its own, all of its samples are counted here.
+    fn begin_run(&mut self, content: &[u8], flags: u32, size: u64) -> Option<(u64, Mp4Place)> {
         let (id, each) = self.fragment;
         let count = be32(content, 4)?;
-        let ticks = if flags & 0x100 == 0 {
-            let usual = || self.defaults.iter().find(|(track, _)| *track == id).map_or(0, |(_, each)| *each);
-            u64::from(count) * u64::from(each.unwrap_or_else(usual))
-        } else {
-            let at = 8 + 4 * usize::from(flags & 1 != 0) + 4 * usize::from(flags & 4 != 0);
-            let size = 4 * (flags >> 8 & 0xf).count_ones() as usize;
-            let samples = content.get(at..)?.chunks_exact(size).take(usize::try_from(count).ok()?);
-            samples.filter_map(|sample| be32(sample, 0)).map(u64::from).sum()
-        };
-        if let Some((_, sum, samples)) = self.fragments.iter_mut().find(|(track, ..)| *track == id) {
-            *sum = sum.saturating_add(ticks);
-            *samples = samples.saturating_add(u64::from(count));
-        } else if self.fragments.len() < MOST_TRACKS {
-            self.fragments.push((id, ticks, u64::from(count)));
+        let known = self.fragments.iter().position(|(track, ..)| *track == id);
+        let fragment = known.unwrap_or(self.fragments.len());
+        if known.is_none() {
+            self.too_many |= self.fragments.len() >= MOST_TRACKS;
+            if self.too_many {
+                return None;
+            }
+            self.fragments.push((id, 0, 0));
         }
-        Some(())
+        let (entry, has_duration) = run_entry(flags);
+        if has_duration {
+            let at = 8 + 4 * u64::from(flags & 1 != 0) + 4 * u64::from(flags & 4 != 0);
+            let left = size.checked_sub(at)?;
+            return Some((at, Mp4Place::Run { fragment, entry, entries: u64::from(count), left }));
+        }
+        let usual = || self.defaults.iter().find(|(track, _)| *track == id).map_or(0, |(_, each)| *each);
+        let ticks = u64::from(count) * u64::from(each.unwrap_or_else(usual));
+        let (_, sum, samples) = self.fragments.get_mut(fragment)?;
+        *sum = sum.saturating_add(ticks);
+        *samples = samples.saturating_add(u64::from(count));
+        None
     }
 }
 

@@ -1,5 +1,6 @@
-//! MPEG audio: every frame is counted, so that variable rates are exact. Tags and noise between frames are skipped; the
-//! first frame does not count if an encoder wrote it to describe the others.
+//! MPEG audio: every frame is counted, so that variable rates are exact. Noise between frames is skipped. A tag behind the
+//! first frame is searched for frames, because decoders ignore its length. The first frame does not count if an encoder
+//! wrote it to describe the others.
 
 use super::bits::{be32, le32};
 use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserStep};
@@ -18,17 +19,18 @@ const SAMPLE_RATES: [u32; 3] = [44_100, 48_000, 32_000];
 
 /// Header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FrameHeader {
+pub(super) struct FrameHeader {
     /// Length in bytes, with the header.
     length: usize,
-    samples: u32,
-    rate: u32,
+    pub samples: u32,
+    /// Samples per second.
+    pub rate: u32,
     /// Bits that all frames of a stream share: version, layer, sample rate.
     kind: u32,
 }
 
 impl FrameHeader {
-    fn read(ahead: &[u8]) -> Option<Self> {
+    pub(super) fn read(ahead: &[u8]) -> Option<Self> {
         let head = be32(ahead, 0)?;
         let field = |shift: u32, mask: u32| usize::try_from(head >> shift & mask).ok();
         if head >> 21 != 0x7ff {
@@ -66,16 +68,13 @@ impl FrameHeader {
 
 /// Bytes that identify a tag and its length.
 pub(super) const TAG_LENGTH: usize = 16;
+/// Bytes of a tag in which one frame header appears by chance, at most: a header that matches the stream has 17 given
+/// bits, so it appears once in 131,072 random bytes.
+const CHANCE: u64 = 16_384;
 
-/// Returns the bytes of a tag at this position, from its first [`TAG`] bytes: ID3v2 at the start, ID3v1 and APE at the
-/// end.
-pub(super) fn tag_length(ahead: &[u8]) -> Option<u64> {
-    if ahead.starts_with(b"TAG") {
-        return Some(128);
-    }
-    if ahead.starts_with(b"APETAGEX") {
-        return le32(ahead, 12).map(|size| u64::from(size) + 32);
-    }
+/// Returns the bytes of an ID3v2 tag at this position, from its first [`TAG_LENGTH`] bytes. Decoders skip it at the
+/// start of a file.
+pub(super) fn leading_tag_length(ahead: &[u8]) -> Option<u64> {
     if !ahead.starts_with(b"ID3") {
         return None;
     }
@@ -83,6 +82,17 @@ pub(super) fn tag_length(ahead: &[u8]) -> Option<u64> {
     let size = size.iter().try_fold(0u64, |sum, byte| (*byte < 128).then(|| sum << 7 | u64::from(*byte)))?;
     let footer = if flags & 0x10 == 0 { 0 } else { 10 };
     Some(size + 10 + footer)
+}
+
+/// Returns the bytes of any tag: ID3v2, or ID3v1 and APE, which are at the end of a file.
+pub(super) fn tag_length(ahead: &[u8]) -> Option<u64> {
+    if ahead.starts_with(b"TAG") {
+        return Some(128);
+    }
+    if ahead.starts_with(b"APETAGEX") {
+        return le32(ahead, 12).map(|size| u64::from(size) + 32);
+    }
+    leading_tag_length(ahead)
 }
 
 /// Returns true if a file with this start is MPEG audio.
@@ -96,24 +106,102 @@ pub(super) struct MpegParser {
     ticks: u64,
     /// Shared bits of the frames so far.
     kind: Option<u32>,
-    /// True if the last element ended here, so that a frame needs no second one as confirmation.
-    synced: bool,
-    /// True within noise: the number of bytes skipped at once depends on the chunks of the input, so no tag may begin
-    /// at their end. Frames are found anywhere.
-    noise: bool,
+    position: MpegPosition,
+    tags: TagSums,
+}
+
+/// Place of the parser in the stream.
+#[derive(Clone, Copy, Debug, Default)]
+enum MpegPosition {
+    #[default]
+    Start,
+    /// Behind a frame or a tag.
+    Synced,
+    /// Within noise. The number of bytes skipped at once depends on the chunks of the input, so no tag may begin at
+    /// their end. Frames are found anywhere.
+    Noise,
+    /// Within what claims to be a tag, with this length and bytes left.
+    Tag { length: u64, left: u64 },
+}
+
+/// Contents of all that claims to be tags.
+#[derive(Clone, Copy, Debug, Default)]
+struct TagSums {
+    /// Bytes so far.
+    bytes: u64,
+    /// Bytes of complete tags.
+    complete: u64,
+    /// Frames in them, and their ticks.
+    frames: u64,
+    ticks: u64,
+}
+
+impl TagSums {
+    /// Returns true if there are more frames than chance explains.
+    const fn have_audio(&self) -> bool {
+        self.frames > 3 + self.bytes / CHANCE
+    }
 }
 
 impl MpegParser {
     fn count(&mut self, frame: FrameHeader, ahead: &[u8]) -> ParserStep {
-        if self.kind.is_some() || !is_info_frame(ahead, frame.length) {
-            self.ticks += u64::from(frame.samples) * (RATE / u64::from(frame.rate));
+        let ticks = u64::from(frame.samples) * (RATE / u64::from(frame.rate));
+        if let MpegPosition::Tag { .. } = self.position {
+            (self.tags.frames, self.tags.ticks) = (self.tags.frames + 1, self.tags.ticks + ticks);
+            self.kind = self.kind.or(Some(frame.kind));
+        } else {
+            if self.kind.is_some() || !is_info_frame(ahead, frame.length) {
+                self.ticks += ticks;
+            }
+            (self.kind, self.position) = (Some(frame.kind), MpegPosition::Synced);
         }
-        (self.kind, self.synced, self.noise) = (Some(frame.kind), true, false);
         ParserStep::Skip(frame.length as u64)
     }
 
     fn matches_stream(&self, frame: &FrameHeader) -> bool {
-        self.kind.is_none_or(|kind| kind == frame.kind)
+        self.kind.is_some_and(|kind| kind == frame.kind)
+    }
+
+    /// Parses a frame, or noise up to the next byte with which a frame may begin.
+    fn frame(&mut self, ahead: &[u8]) -> ParserStep {
+        if let Some(frame) = FrameHeader::read(ahead) {
+            if self.matches_stream(&frame) {
+                return self.count(frame, ahead);
+            }
+            // A change of the frame kind is accepted if a second frame confirms it: decoders continue with them.
+            if ahead.len() < frame.length + TAG_LENGTH {
+                return ParserStep::Need(frame.length + TAG_LENGTH);
+            }
+            let behind = ahead.get(frame.length..).unwrap_or_default();
+            let synced = matches!(self.position, MpegPosition::Synced);
+            let follows = FrameHeader::read(behind).is_some_and(|next| synced || next.kind == frame.kind);
+            if follows || tag_length(behind).is_some() {
+                return self.count(frame, ahead);
+            }
+        }
+        if !matches!(self.position, MpegPosition::Tag { .. }) {
+            self.position = MpegPosition::Noise;
+        }
+        let rest = ahead.get(1..).unwrap_or_default();
+        ParserStep::Skip(memchr::memchr(0xff, rest).map_or(ahead.len(), |at| at + 1) as u64)
+    }
+
+    /// Parses the inside of a tag, which has so many bytes left.
+    fn tag(&mut self, ahead: &[u8], length: u64, left: u64) -> ParserStep {
+        let step = self.frame(ahead);
+        let ParserStep::Skip(passed) = step else { return step };
+        self.pass_tag(passed.min(left), length, left);
+        ParserStep::Skip(passed.min(left))
+    }
+
+    fn pass_tag(&mut self, passed: u64, length: u64, left: u64) {
+        let left = left.saturating_sub(passed);
+        self.tags.bytes += passed;
+        self.position = MpegPosition::Tag { length, left };
+        if left == 0 {
+            self.tags.complete = self.tags.complete.saturating_add(length);
+            self.position = MpegPosition::Synced;
+        }
     }
 }
 
@@ -125,45 +213,45 @@ fn is_info_frame(ahead: &[u8], length: usize) -> bool {
 }
 
 impl ContainerParser for MpegParser {
-    /// Returns no minimum by bytes, because each frame is counted.
     fn minimum(&self) -> MinimumDuration {
-        MinimumDuration { bytes: Some(0), rate: MinimumDuration::LOSSY, millis: 0 }
+        let excluded = if self.tags.have_audio() { 0 } else { self.tags.complete };
+        MinimumDuration { excluded, rate: MinimumDuration::LOSSY }
     }
 
     fn step(&mut self, ahead: &[u8]) -> ParserStep {
         if ahead.len() < TAG_LENGTH {
             return ParserStep::Need(TAG_LENGTH);
         }
-        if let Some(length) = tag_length(ahead).filter(|_| !self.noise) {
-            return ParserStep::Skip(length);
+        if let MpegPosition::Start | MpegPosition::Synced = self.position
+            && let Some(length) = tag_length(ahead)
+        {
+            self.position = MpegPosition::Tag { length, left: length };
         }
-        if let Some(frame) = FrameHeader::read(ahead) {
-            if self.synced && self.matches_stream(&frame) {
-                return self.count(frame, ahead);
-            }
-            // A change of the frame kind is accepted if a second frame confirms it: decoders continue with them.
-            if ahead.len() < frame.length + TAG_LENGTH {
-                return ParserStep::Need(frame.length + TAG_LENGTH);
-            }
-            let behind = ahead.get(frame.length..).unwrap_or_default();
-            let follows = FrameHeader::read(behind).is_some_and(|next| next.kind == frame.kind);
-            if follows || tag_length(behind).is_some() {
-                return self.count(frame, ahead);
-            }
+        match self.position {
+            MpegPosition::Tag { length, left } => self.tag(ahead, length, left),
+            _ => self.frame(ahead),
         }
-        (self.synced, self.noise) = (false, true);
-        let noise = ahead.iter().skip(1).position(|byte| *byte == 0xff).map_or(ahead.len(), |at| at + 1);
-        ParserStep::Skip(noise as u64)
     }
 
     fn end(&mut self, mut ahead: &[u8], missing: u64) -> AudioDuration {
         // The last frames have no following frame as confirmation.
-        if missing == 0 {
-            while let Some(frame) = FrameHeader::read(ahead).filter(|frame| self.matches_stream(frame)) {
-                let Some(behind) = ahead.get(frame.length..) else { break };
-                self.count(frame, ahead);
-                ahead = behind;
+        while missing == 0 && !ahead.is_empty() {
+            let frame =
+                FrameHeader::read(ahead).filter(|frame| self.kind.is_none_or(|kind| kind == frame.kind));
+            let passed = match frame.filter(|frame| frame.length <= ahead.len()) {
+                Some(frame) => {
+                    self.count(frame, ahead);
+                    frame.length
+                }
+                None => 1,
+            };
+            ahead = ahead.get(passed..).unwrap_or_default();
+            if let MpegPosition::Tag { length, left } = self.position {
+                self.pass_tag(passed as u64, length, left);
             }
+        }
+        if self.tags.have_audio() {
+            self.ticks = self.ticks.saturating_add(self.tags.ticks);
         }
         if self.kind.is_none() || self.ticks == 0 {
             return AudioDuration::NoAudio;

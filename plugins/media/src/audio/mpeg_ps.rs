@@ -1,60 +1,91 @@
-//! MPEG program streams: the frames of the first audio stream in its packets.
+//! MPEG program streams: the frames of the longest audio stream in its packets. An end code does not end the file, because
+//! decoders continue behind it.
 
 use super::bits::be16;
-use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserDriver, ParserStep};
+use super::container_parser::{
+    AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserDriver, ParserStep,
+};
 use super::mpeg::MpegParser;
+use std::collections::BTreeMap;
 
-/// Start codes of a pack header and of the end of the stream.
-const PACK: u8 = 0xba;
+/// Start codes of the end of the stream, of a pack header, and of packets without audio: map, padding, data for
+/// navigation.
 const END: u8 = 0xb9;
+const PACK: u8 = 0xba;
+const WITHOUT_AUDIO: [u8; 3] = [0xbc, 0xbe, 0xbf];
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ProgramStream {
-    frames: ParserDriver,
-    stream: Option<u8>,
+    /// Frames of each audio stream.
+    streams: BTreeMap<u8, ParserDriver>,
+    excluded: ExcludedBytes,
 }
 
-impl Default for ProgramStream {
-    fn default() -> Self {
-        Self { frames: ParserDriver::new(Box::new(MpegParser::default())), stream: None }
+impl ProgramStream {
+    /// Skips a packet that has no audio.
+    fn exclude(&mut self, bytes: usize) -> ParserStep {
+        self.excluded.begin(bytes as u64);
+        ParserStep::Skip(bytes as u64)
     }
 }
 
 impl ContainerParser for ProgramStream {
-    /// Returns no minimum by bytes: each frame is counted, and most bytes may be video.
     fn minimum(&self) -> MinimumDuration {
-        MinimumDuration { bytes: Some(0), rate: MinimumDuration::LOSSY, millis: 0 }
+        MinimumDuration { excluded: self.excluded.sum(), rate: MinimumDuration::LOSSY }
     }
 
     fn step(&mut self, ahead: &[u8]) -> ParserStep {
         let Some(&[zero, none, one, id]) = ahead.first_chunk::<4>() else { return ParserStep::Need(4) };
-        if (zero, none, one) != (0, 0, 1) {
+        if (zero, none, one) != (0, 0, 1) || id < END {
             // Padding between packs; a lost start code is searched.
-            let noise = ahead.iter().skip(1).position(|byte| *byte == 0).map_or(ahead.len(), |at| at + 1);
-            return ParserStep::Skip(noise as u64);
+            let rest = ahead.get(1..).unwrap_or_default();
+            return ParserStep::Skip(memchr::memchr(0, rest).map_or(ahead.len(), |at| at + 1) as u64);
         }
         if id == END {
-            return ParserStep::Stop;
+            return self.exclude(4);
         }
         if id == PACK {
             let Some(head) = ahead.get(..14) else { return ParserStep::Need(14) };
             let second = head.get(4).is_some_and(|byte| byte >> 6 == 1);
-            let stuffing = head.get(13).map_or(0, |byte| u64::from(byte & 7));
-            return ParserStep::Skip(if second { 14 + stuffing } else { 12 });
+            let stuffing = head.get(13).map_or(0, |byte| usize::from(byte & 7));
+            return self.exclude(if second { 14 + stuffing } else { 12 });
+        }
+        let private = id == 0xbd;
+        let is_audio = (0xc0..=0xdf).contains(&id);
+        let is_video = (0xe0..=0xef).contains(&id);
+        if !(private || is_audio || is_video || WITHOUT_AUDIO.contains(&id)) {
+            // System headers and unknown packets: decoders ignore their length.
+            self.excluded.confirm();
+            return ParserStep::Skip(4);
         }
         let Some(length) = be16(ahead, 4) else { return ParserStep::Need(6) };
         let whole = 6 + usize::from(length);
-        if !(0xc0..=0xdf).contains(&id) || self.stream.is_some_and(|stream| stream != id) {
+        if private {
+            // Audio of other codecs, among others.
+            self.excluded.confirm();
             return ParserStep::Skip(whole as u64);
         }
+        if !is_audio {
+            // Video packets may have no length; what follows is searched.
+            return self.exclude(whole);
+        }
         let Some(packet) = ahead.get(6..whole) else { return ParserStep::Need(whole) };
-        self.stream = Some(id);
-        self.frames.push(payload(packet).unwrap_or_default());
+        let frames = || ParserDriver::new(Box::new(MpegParser::default()));
+        self.streams.entry(id).or_insert_with(frames).push(payload(packet).unwrap_or_default());
+        self.excluded.confirm();
         ParserStep::Skip(whole as u64)
     }
 
-    fn end(&mut self, _: &[u8], _: u64) -> AudioDuration {
-        std::mem::replace(&mut self.frames, ParserDriver::new(Box::new(MpegParser::default()))).end().0
+    fn end(&mut self, ahead: &[u8], missing: u64) -> AudioDuration {
+        self.excluded.end(missing);
+        // Bytes of a last packet that is not complete.
+        if let Some(&[0, 0, 1, id]) = ahead.first_chunk::<4>()
+            && let (Some(stream), Some(packet)) = (self.streams.get_mut(&id), ahead.get(6..))
+        {
+            stream.push(payload(packet).unwrap_or_default());
+        }
+        let lengths = std::mem::take(&mut self.streams).into_values().map(|frames| frames.end().0);
+        lengths.fold(AudioDuration::NoAudio, AudioDuration::longer)
     }
 }
 

@@ -1,138 +1,123 @@
 //! Ogg: the last position of each audio stream, compared with its packets if those give their duration. Chained streams
-//! add up.
+//! add up. Pages are searched everywhere, even inside others: decoders continue with the next page after an error.
 
-use super::bits::{le16, le32, le64};
+use super::bits::{le32, le64};
 use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserStep};
-use super::opus;
+use super::ogg_stream::{OggCodec, OggStream};
+use std::collections::BTreeMap;
 
 /// Ticks per second, the common unit of all streams.
 const RATE: u64 = 48_000;
-/// Limit on the number of streams in one file.
-const MOST_STREAMS: usize = 64;
-
-#[derive(Debug)]
-struct OggStream {
-    serial: u32,
-    rate: u64,
-    /// Samples at the start that are not played.
-    skip: u64,
-    position: u64,
-    codec: OggCodec,
-    /// Samples of its packets, if they give their duration.
-    packets: u64,
-}
-
-/// Codec, which determines the source of a packet's duration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OggCodec {
-    Opus,
-    Flac,
-    /// Codec without durations in the first bytes of its packets.
-    Other,
-}
-
-impl OggStream {
-    /// Counts the packets that begin in a page.
-    fn count_packets(&mut self, table: &[u8], body: &[u8], continued: bool) {
-        let (mut begins, mut at) = (!continued, 0);
-        for length in table {
-            if begins {
-                let packet = body.get(at..).unwrap_or_default();
-                let packet = packet.get(..usize::from(*length)).unwrap_or(packet);
-                self.packets = self.packets.saturating_add(match self.codec {
-                    OggCodec::Opus if packet.starts_with(b"OpusTags") => 0,
-                    OggCodec::Opus => opus::packet_ticks(packet),
-                    OggCodec::Flac => {
-                        super::flac::frame_header(packet).map_or(0, |(_, samples, _)| u64::from(samples))
-                    }
-                    OggCodec::Other => 0,
-                });
-            }
-            at += usize::from(*length);
-            // A packet continues after a full segment.
-            begins = *length < 255;
-        }
-    }
-
-    /// Returns the number of played samples.
-    fn samples(&self) -> u64 {
-        let told = self.position.saturating_sub(self.skip);
-        match self.codec {
-            OggCodec::Opus => opus::reconcile_duration(told, self.packets),
-            OggCodec::Flac | OggCodec::Other => told.max(self.packets),
-        }
-    }
-}
+/// Limit on the number of streams that are open at once. With more the duration is unknown.
+const MOST_STREAMS: usize = 4096;
+/// Bytes of a page before its table of segments.
+const HEAD: usize = 27;
+/// Bytes of a stream's first packet that are read.
+const FIRST_PACKET: usize = 80;
 
 #[derive(Debug, Default)]
 pub(super) struct OggParser {
-    streams: Vec<OggStream>,
-    /// Bytes in pages of audio streams.
-    bytes: u64,
+    streams: BTreeMap<u32, OggStream>,
+    /// Ticks of streams whose serial number is in use by a later one.
+    ended: u64,
+    /// True if any stream had audio.
+    has_audio: bool,
+    has_flac: bool,
+    too_many: bool,
+    /// Bytes of headers and of streams without audio.
+    excluded: u64,
+    /// Position in the file, and the end of the last page with excluded bytes: pages inside it exclude nothing.
+    offset: u64,
+    excluded_until: u64,
+}
+
+impl OggParser {
+    /// Parses a page.
+    fn page(&mut self, ahead: &[u8]) -> ParserStep {
+        let Some(head) = ahead.get(..HEAD) else { return ParserStep::Need(HEAD) };
+        if !head.starts_with(b"OggS") {
+            return ParserStep::Skip(1);
+        }
+        let at = HEAD + head.get(26).map_or(0, |count| usize::from(*count));
+        let Some(table) = ahead.get(HEAD..at) else { return ParserStep::Need(at) };
+        let whole = at + table.iter().map(|length| usize::from(*length)).sum::<usize>();
+        let Some(body) = ahead.get(at..whole) else { return ParserStep::Need(whole) };
+        let flags = head.get(5).copied().unwrap_or_default();
+        let serial = le32(head, 14).unwrap_or_default();
+        if flags & 2 != 0 || !self.streams.contains_key(&serial) {
+            self.open(serial, body.get(..body.len().min(FIRST_PACKET)).unwrap_or_default());
+        }
+        if let Some(stream) = self.streams.get_mut(&serial) {
+            let excluded = match stream.codec {
+                OggCodec::NoAudio => whole as u64,
+                _ => stream.count_packets(table, body, flags & 1 != 0),
+            };
+            if excluded > 0 && self.offset >= self.excluded_until {
+                self.excluded += excluded;
+                self.excluded_until = self.offset + whole as u64;
+            }
+            match le64(head, 6) {
+                Some(position) if position != u64::MAX => stream.position = stream.position.max(position),
+                _ => {}
+            }
+        }
+        // The body is searched for pages too: it may be one that only looks like a page.
+        ParserStep::Skip(at as u64)
+    }
+
+    /// Opens a stream with this first packet; one with the same serial number ends.
+    fn open(&mut self, serial: u32, packet: &[u8]) {
+        let Some(stream) = OggStream::from_first_packet(packet) else { return };
+        self.has_audio |= stream.codec != OggCodec::NoAudio;
+        self.has_flac |= stream.codec == OggCodec::Flac;
+        if self.streams.len() >= MOST_STREAMS && !self.streams.contains_key(&serial) {
+            self.too_many = true;
+        } else if let Some(ended) = self.streams.insert(serial, stream) {
+            self.ended = self.ended.saturating_add(ticks(&ended));
+        }
+    }
 }
 
 impl ContainerParser for OggParser {
     fn minimum(&self) -> MinimumDuration {
-        let plain = self.streams.iter().any(|stream| stream.codec == OggCodec::Flac);
-        let rate = if plain { MinimumDuration::PLAIN } else { MinimumDuration::LOSSY };
-        MinimumDuration { bytes: Some(self.bytes), rate, millis: 0 }
+        let rate = if self.has_flac { MinimumDuration::PLAIN } else { MinimumDuration::LOSSY };
+        MinimumDuration { excluded: self.excluded, rate }
     }
 
     fn step(&mut self, ahead: &[u8]) -> ParserStep {
-        let Some(head) = ahead.get(..27) else { return ParserStep::Need(27) };
-        if !head.starts_with(b"OggS") {
-            return ParserStep::Stop;
+        let step = match memchr::memchr(b'O', ahead) {
+            Some(0) => self.page(ahead),
+            Some(at) => ParserStep::Skip(at as u64),
+            None => ParserStep::Skip(ahead.len() as u64),
+        };
+        if let ParserStep::Skip(passed) = step {
+            self.offset += passed;
         }
-        let segments = head.get(26).map_or(0, |count| usize::from(*count));
-        let Some(table) = ahead.get(27..27 + segments) else { return ParserStep::Need(27 + segments) };
-        let body: usize = table.iter().map(|length| usize::from(*length)).sum();
-        let whole = 27 + segments + body;
-        let flags = head.get(5).copied().unwrap_or_default();
-        let begins = flags & 2 != 0;
-        let (Some(serial), Some(position)) = (le32(head, 14), le64(head, 6)) else { return ParserStep::Stop };
-        if begins {
-            let Some(body) = ahead.get(27 + segments..whole) else { return ParserStep::Need(whole) };
-            if let Some((codec, rate, skip)) = codec(body).filter(|_| self.streams.len() < MOST_STREAMS) {
-                self.streams.push(OggStream { serial, rate, skip, position: 0, codec, packets: 0 });
-            }
-        } else if let Some(stream) = self.streams.iter_mut().rev().find(|stream| stream.serial == serial) {
-            if stream.codec != OggCodec::Other {
-                let Some(body) = ahead.get(27 + segments..whole) else { return ParserStep::Need(whole) };
-                stream.count_packets(table, body, flags & 1 != 0);
-            }
-            if position != u64::MAX {
-                stream.position = stream.position.max(position);
-            }
-            self.bytes = self.bytes.saturating_add(body as u64);
-        }
-        ParserStep::Skip(whole as u64)
+        step
     }
 
-    fn end(&mut self, _: &[u8], _: u64) -> AudioDuration {
-        if self.streams.is_empty() {
+    fn end(&mut self, mut ahead: &[u8], _: u64) -> AudioDuration {
+        // In a page that is not complete there may be others.
+        while !ahead.is_empty() {
+            let passed = match self.step(ahead) {
+                ParserStep::Skip(passed) => usize::try_from(passed).unwrap_or(usize::MAX),
+                ParserStep::Need(_) => 1,
+            };
+            ahead = ahead.get(passed..).unwrap_or_default();
+        }
+        if !self.has_audio {
             return AudioDuration::NoAudio;
         }
-        let ticks = |stream: &OggStream| {
-            let samples = u128::from(stream.samples());
-            u64::try_from(samples * u128::from(RATE) / u128::from(stream.rate.max(1))).unwrap_or(u64::MAX)
-        };
-        AudioDuration::from_ticks(self.streams.iter().map(ticks).fold(0, u64::saturating_add), RATE)
+        if self.too_many {
+            return AudioDuration::Unknown;
+        }
+        let open = self.streams.values().map(ticks).fold(self.ended, u64::saturating_add);
+        AudioDuration::from_ticks(open, RATE)
     }
 }
 
-/// Returns codec, sample rate of positions, and samples to skip, from a stream's first packet.
-fn codec(packet: &[u8]) -> Option<(OggCodec, u64, u64)> {
-    if packet.starts_with(b"OpusHead") {
-        return Some((OggCodec::Opus, opus::RATE, u64::from(le16(packet, 10)?)));
-    }
-    let (codec, rate) = if packet.starts_with(b"\x01vorbis") {
-        (OggCodec::Other, le32(packet, 12)?)
-    } else if packet.starts_with(b"Speex   ") {
-        (OggCodec::Other, le32(packet, 36)?)
-    } else if packet.starts_with(b"\x7fFLAC") {
-        (OggCodec::Flac, super::flac::stream_info(packet.get(17..)?)?.0)
-    } else {
-        return None;
-    };
-    (rate > 0).then_some((codec, u64::from(rate), 0))
+/// Returns the duration of a stream.
+fn ticks(stream: &OggStream) -> u64 {
+    let ticks = u128::from(stream.samples()) * u128::from(RATE) / u128::from(stream.rate.max(1));
+    u64::try_from(ticks).unwrap_or(u64::MAX)
 }

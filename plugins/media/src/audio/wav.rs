@@ -1,11 +1,16 @@
-//! WAV: bytes of data divided by the bytes of a sample, as in decoders. For compressed files, the sample count of the
-//! `fact` chunk, as far as the bytes allow. The byte rate of the header is used only without these.
+//! WAV: bytes of data divided by the bytes of a sample, as in decoders. MPEG audio is counted in frames. For other
+//! compressed files, the sample count of the `fact` chunk, as far as the bytes allow. The byte rate of the header is used
+//! only without these.
 
 use super::bits::{le16, le32, le64};
-use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserStep};
+use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserDriver, ParserStep};
+use super::mpeg::MpegParser;
 
 /// Sizes of data whose length was unknown when the header was written.
 const OPEN_ENDED: [u32; 2] = [0, u32::MAX];
+
+/// Maximum bytes per second of other codecs: 320 kbit/s.
+const OTHER_RATE: u64 = 40_000;
 
 #[derive(Debug, Default)]
 pub(super) struct WavParser {
@@ -18,8 +23,11 @@ pub(super) struct WavParser {
     block: u32,
     /// Number of samples, from the fact chunk.
     samples: u64,
-    /// Length of the data if it needs more than 32 bits.
+    /// True if the file may have more than 32 bits of data, and their length then.
+    is_long: bool,
     long: Option<u64>,
+    /// Frames of MPEG audio.
+    frames: Option<ParserDriver>,
     data: u64,
     state: WavState,
 }
@@ -31,6 +39,10 @@ enum WavEncoding {
     Plain,
     /// Four bits per sample: ADPCM.
     Nibbles,
+    /// GSM 6.10: 320 samples in 65 bytes.
+    Gsm,
+    /// MPEG audio.
+    Mpeg,
     /// Other encoding.
     #[default]
     Other,
@@ -41,6 +53,8 @@ enum WavState {
     #[default]
     Head,
     Chunks,
+    /// Within MPEG audio, to the end of the file.
+    Frames,
     /// The last skipped bytes are the data.
     Data,
     /// Chunks after the data; true if the last one is data.
@@ -57,12 +71,17 @@ impl WavParser {
         self.channels = le16(chunk, 10)?;
         self.sample_rate = le32(chunk, 12)?;
         self.byte_rate = le32(chunk, 16)?;
-        self.coding = match tag {
-            // The last tag names the actual encoding in its extension.
+        // An extensible format names the encoding in its extension.
+        let extended = tag == 0xfffe && le32(chunk, 4).is_some_and(|size| size >= 26);
+        self.coding = match if extended { le16(chunk, 32)? } else { tag } {
             1 | 3 | 6 | 7 | 0xfffe => WavEncoding::Plain,
-            2 | 0x11 => WavEncoding::Nibbles,
+            2 | 0x11 | 0x20 => WavEncoding::Nibbles,
+            0x31 => WavEncoding::Gsm,
+            0x50 | 0x55 => WavEncoding::Mpeg,
             _ => WavEncoding::Other,
         };
+        self.frames =
+            (self.coding == WavEncoding::Mpeg).then(|| ParserDriver::new(Box::new(MpegParser::default())));
         // Decoders use one or the other: the smaller one gives the longer duration.
         let stated = u32::from(le16(chunk, 20)?);
         let counted = u32::from(self.channels) * u32::from(le16(chunk, 22)?.div_ceil(8));
@@ -78,11 +97,16 @@ impl WavParser {
             b"fact" => self.samples = le32(ahead, 8).map_or(0, u64::from),
             b"data" => {
                 self.state = WavState::Data;
-                self.data = match self.long {
-                    Some(long) if long > 0 => long,
+                self.data = match self.long.filter(|_| self.is_long) {
+                    Some(long) if long > 0 && OPEN_ENDED.contains(&size) => long,
+                    Some(long) if long > 0 => long.max(u64::from(size)),
                     _ if OPEN_ENDED.contains(&size) => u64::MAX - 8,
                     _ => u64::from(size),
                 };
+                if self.frames.is_some() {
+                    (self.state, self.data) = (WavState::Frames, 0);
+                    return ParserStep::Skip(8);
+                }
                 // A padding byte makes odd data even.
                 let padding = if self.data < u64::from(u32::MAX) { self.data % 2 } else { 0 };
                 return ParserStep::Skip(self.data.saturating_add(8 + padding));
@@ -107,6 +131,15 @@ impl WavParser {
         skip_chunk(size)
     }
 
+    /// Takes bytes of MPEG audio.
+    fn push_frames(&mut self, bytes: &[u8]) -> ParserStep {
+        if let Some(frames) = &mut self.frames {
+            frames.push(bytes);
+        }
+        self.data = self.data.saturating_add(bytes.len() as u64);
+        ParserStep::Skip(bytes.len() as u64)
+    }
+
     /// Returns the duration by the bytes of the data.
     fn counted(&self, data: u64) -> AudioDuration {
         let rate = u64::from(self.sample_rate);
@@ -116,7 +149,10 @@ impl WavParser {
                 data.saturating_mul(2),
                 rate.saturating_mul(u64::from(self.channels)),
             ),
-            WavEncoding::Other => AudioDuration::from_ticks(data, u64::from(self.byte_rate)),
+            WavEncoding::Gsm => AudioDuration::from_ticks((data / 65).saturating_mul(320), rate),
+            WavEncoding::Mpeg | WavEncoding::Other => {
+                AudioDuration::from_ticks(data, u64::from(self.byte_rate))
+            }
         }
     }
 }
@@ -129,10 +165,9 @@ fn skip_chunk(size: u32) -> ParserStep {
 
 impl ContainerParser for WavParser {
     fn minimum(&self) -> MinimumDuration {
-        MinimumDuration::by_all_bytes(if self.coding == WavEncoding::Other {
-            MinimumDuration::LOSSY
-        } else {
-            MinimumDuration::PLAIN
+        MinimumDuration::by_all_bytes(match self.coding {
+            WavEncoding::Other | WavEncoding::Mpeg => MinimumDuration::LOSSY,
+            WavEncoding::Plain | WavEncoding::Nibbles | WavEncoding::Gsm => MinimumDuration::PLAIN,
         })
     }
 
@@ -140,14 +175,17 @@ impl ContainerParser for WavParser {
         match self.state {
             WavState::Head => {
                 self.state = WavState::Chunks;
+                self.is_long = !ahead.starts_with(b"RIFF");
                 return ParserStep::Skip(12);
             }
             WavState::Chunks => {}
+            WavState::Frames => return self.push_frames(ahead),
             WavState::Data | WavState::AfterData { .. } => return self.trailing_chunk(ahead),
-            WavState::Rest => return ParserStep::Stop,
+            WavState::Rest => return ParserStep::Skip(u64::MAX),
         }
         let (Some(name), Some(size)) = (ahead.get(..4), le32(ahead, 4)) else { return ParserStep::Need(8) };
         let body = match name {
+            b"fmt " if size >= 26 => 34,
             b"fmt " | b"ds64" => 24,
             b"fact" => 12,
             _ => 8,
@@ -159,10 +197,13 @@ impl ContainerParser for WavParser {
     }
 
     fn end(&mut self, _: &[u8], missing: u64) -> AudioDuration {
+        if let Some((length @ AudioDuration::Ticks { .. }, _)) = self.frames.take().map(ParserDriver::end) {
+            return length;
+        }
         let data = match self.state {
             WavState::Head | WavState::Chunks => 0,
             WavState::Data | WavState::AfterData { data: true } => self.data.saturating_sub(missing),
-            WavState::AfterData { data: false } => self.data,
+            WavState::Frames | WavState::AfterData { data: false } => self.data,
             WavState::Rest => self.data.saturating_add(u64::MAX - missing),
         };
         if data == 0 {
@@ -173,7 +214,11 @@ impl ContainerParser for WavParser {
         // The sample count of a truncated file is that of the complete file.
         let whole = missing == 0 && self.state != WavState::Rest;
         match (self.coding, counted, stated) {
-            (WavEncoding::Other, _, AudioDuration::Ticks { .. }) if whole => stated,
+            (WavEncoding::Other | WavEncoding::Mpeg, _, _) => {
+                let claimed = if whole && stated != AudioDuration::Unknown { stated } else { counted };
+                let least = AudioDuration::from_ticks(data, OTHER_RATE);
+                if claimed.nanoseconds() < least.nanoseconds() { AudioDuration::Unknown } else { claimed }
+            }
             // Blocks begin with some bytes that are no samples: a sixteenth at most.
             (WavEncoding::Nibbles, AudioDuration::Ticks { ticks, .. }, AudioDuration::Ticks { .. })
                 if whole && self.samples >= ticks / u64::from(self.channels.max(1)) / 16 * 15 =>

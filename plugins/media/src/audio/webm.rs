@@ -1,195 +1,290 @@
-//! WebM and Matroska: the end of the last audio block, compared with the packets if those give their duration. Browsers
-//! that record omit the duration and the sizes of segment and clusters.
+//! WebM and Matroska: the end of the last audio block, or the packets if those are longer. Browsers that record omit the
+//! duration and the sizes of segment and clusters. Clusters are searched inside other elements too, and after lost sync:
+//! decoders continue with the next one after an error.
 
-use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserStep};
-use super::opus;
+use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserStep};
+use super::webm_track::{self, TrackKind, WebmCodec, WebmTrack};
 
 /// Element ids, with their length markers.
 const SEGMENT: u32 = 0x1853_8067;
 const INFO: u32 = 0x1549_a966;
 const SCALE: u32 = 0x2a_d7b1;
-const DURATION: u32 = 0x4489;
 const TRACKS: u32 = 0x1654_ae6b;
 const TRACK: u32 = 0xae;
 const TRACK_NUMBER: u32 = 0xd7;
 const TRACK_TYPE: u32 = 0x83;
 const CODEC: u32 = 0x86;
+const CODEC_PRIVATE: u32 = 0x63a2;
+const AUDIO: u32 = 0xe1;
+const SAMPLE_RATE: u32 = 0xb5;
+const CHANNELS: u32 = 0x9f;
+const BIT_DEPTH: u32 = 0x6264;
 const CLUSTER: u32 = 0x1f43_b675;
 const CLUSTER_TIME: u32 = 0xe7;
 const SIMPLE_BLOCK: u32 = 0xa3;
 const GROUP: u32 = 0xa0;
 const BLOCK: u32 = 0xa1;
 const BLOCK_DURATION: u32 = 0x9b;
+/// Elements without audio: head of the file, padding, checksum, indexes, chapters, tags, attachments.
+const WITHOUT_AUDIO: [u32; 8] =
+    [0x1a45_dfa3, 0xec, 0xbf, 0x114d_9b74, 0x1c53_bb6b, 0x1043_a770, 0x1254_c367, 0x1941_a469];
+/// First elements of a cluster: time, checksum, position, size, silent tracks, blocks, padding.
+const CLUSTER_STARTS: [u8; 8] = [0xe7, 0xbf, 0xa7, 0xab, 0x58, 0xa3, 0xa0, 0xec];
+/// Bytes that identify a cluster.
+const CLUSTER_HEAD: usize = 13;
 /// Type of an audio track.
 const AUDIO_TRACK: u64 = 2;
 /// Default nanoseconds of a tick.
 const USUAL_SCALE: u64 = 1_000_000;
-/// Limit on the number of tracks.
+/// Limit on the number of tracks. With more the duration is unknown.
 const MOST_TRACKS: usize = 64;
+/// Limit on the bytes of a block or of a codec's private data that are read.
+const MOST_READ: u64 = 128 << 10;
+/// Bytes of a block with one packet that are read.
+const BLOCK_START: u64 = 32;
+/// Nanoseconds that are trimmed from the beginning and end of the packets, at most.
+const MAX_TRIM: u128 = 240_000_000;
 
 #[derive(Debug, Default)]
 pub(super) struct WebmParser {
     scale: Option<u64>,
-    /// Duration in the header, in ticks.
-    duration: f64,
     tracks: Vec<WebmTrack>,
-    /// Bytes in audio blocks.
-    bytes: u64,
-    /// Ticks of their packets, 48,000 per second.
-    packets: u64,
+    too_many: bool,
     cluster: u64,
     /// Start of the last two audio blocks, end of the last.
     last: Option<u64>,
     before: Option<u64>,
     end: u64,
+    place: WebmPlace,
+    excluded: ExcludedBytes,
 }
 
+/// Place of the parser.
 #[derive(Clone, Copy, Debug, Default)]
-struct WebmTrack {
-    number: u64,
-    is_audio: bool,
-    codec: WebmCodec,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum WebmCodec {
-    /// Packets that give their duration.
-    Opus,
-    /// Lossy compression.
+enum WebmPlace {
+    /// At an element.
     #[default]
-    Lossy,
-    /// PCM, FLAC and the like.
-    Plain,
+    Element,
+    /// Within an element, with so many bytes left.
+    Body(u64),
+    /// Anywhere: the next cluster is searched.
+    Lost,
 }
 
-impl WebmCodec {
-    fn of(name: &[u8]) -> Self {
-        let plain: [&[u8]; 6] = [b"A_PCM", b"A_FLAC", b"A_ALAC", b"A_WAVPACK4", b"A_TTA1", b"A_MS"];
-        if name.starts_with(b"A_OPUS") {
-            Self::Opus
-        } else if plain.iter().any(|plain| name.starts_with(plain)) {
-            Self::Plain
-        } else {
-            Self::Lossy
+/// Head of an element.
+struct Element {
+    id: u32,
+    /// Bytes of id and size.
+    head: usize,
+    /// Bytes of the content; `None` if unknown.
+    size: Option<u64>,
+}
+
+impl Element {
+    /// Reads an element's head: `Ok(None)` if there are too few bytes.
+    fn read(ahead: &[u8]) -> Result<Option<Self>, Lost> {
+        let Some(first) = ahead.first() else { return Ok(None) };
+        let id_length = first.leading_zeros() as usize + 1;
+        if id_length > 4 {
+            return Err(Lost);
         }
+        let Some(marker) = ahead.get(id_length) else { return Ok(None) };
+        let head = id_length + marker.leading_zeros() as usize + 1;
+        if head - id_length > 8 {
+            return Err(Lost);
+        }
+        let (Some(id), Some(size)) = (ahead.get(..id_length), ahead.get(id_length..head)) else {
+            return Ok(None);
+        };
+        let id = id.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
+        Ok(Some(Self { id, head, size: vint(size) }))
     }
 }
+
+/// Bytes that are no element.
+struct Lost;
 
 impl ContainerParser for WebmParser {
     fn minimum(&self) -> MinimumDuration {
-        let plain = self.tracks.iter().any(|track| track.is_audio && track.codec == WebmCodec::Plain);
+        let mut audio = self.tracks.iter().filter(|track| track.kind == TrackKind::Audio);
+        let plain = audio.any(|track| track.codec.is_plain());
         let rate = if plain { MinimumDuration::PLAIN } else { MinimumDuration::LOSSY };
-        MinimumDuration { bytes: Some(self.bytes), rate, millis: 0 }
+        MinimumDuration { excluded: self.excluded.sum(), rate }
     }
 
     fn step(&mut self, ahead: &[u8]) -> ParserStep {
-        let Some(first) = ahead.first() else { return ParserStep::Need(1) };
-        let id_length = first.leading_zeros() as usize + 1;
-        if id_length > 4 {
-            return ParserStep::Stop;
+        match self.place {
+            WebmPlace::Element => self.element(ahead),
+            WebmPlace::Body(left) => self.search(ahead, left, false),
+            WebmPlace::Lost => self.search(ahead, u64::MAX, true),
         }
-        let Some(marker) = ahead.get(id_length) else { return ParserStep::Need(id_length + 1) };
-        let size_length = marker.leading_zeros() as usize + 1;
-        let head = id_length + size_length;
-        if size_length > 8 {
-            return ParserStep::Stop;
-        }
-        if ahead.len() < head {
-            return ParserStep::Need(head);
-        }
-        let id =
-            ahead.get(..id_length).map_or(0, |id| id.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)));
-        let size = ahead.get(id_length..head).and_then(vint);
-        if matches!(id, SEGMENT | INFO | TRACKS | TRACK | CLUSTER | GROUP) {
-            if id == TRACK && self.tracks.len() < MOST_TRACKS {
-                self.tracks.push(WebmTrack::default());
-            }
-            return ParserStep::Skip(head as u64);
-        }
-        // Only segment and cluster may lack a size.
-        let Some(size) = size else { return ParserStep::Stop };
-        let reads = match id {
-            SIMPLE_BLOCK | BLOCK => size.min(14),
-            CODEC => size.min(16),
-            SCALE | DURATION | TRACK_NUMBER | TRACK_TYPE | CLUSTER_TIME | BLOCK_DURATION => size.min(9),
-            _ => 0,
-        };
-        let reads = usize::try_from(reads).unwrap_or(0);
-        let Some(content) = ahead.get(head..head + reads) else { return ParserStep::Need(head + reads) };
-        self.read(id, content, size);
-        ParserStep::Skip(size.saturating_add(head as u64))
     }
 
-    fn end(&mut self, _: &[u8], _: u64) -> AudioDuration {
-        if !self.tracks.iter().any(|track| track.is_audio) {
+    fn end(&mut self, ahead: &[u8], missing: u64) -> AudioDuration {
+        let left = match self.place {
+            WebmPlace::Body(left) => left.saturating_sub(ahead.len() as u64),
+            WebmPlace::Element | WebmPlace::Lost => 0,
+        };
+        self.excluded.end(missing.max(left));
+        if !self.tracks.iter().any(|track| track.kind == TrackKind::Audio) {
             return AudioDuration::NoAudio;
+        }
+        if self.too_many {
+            return AudioDuration::Unknown;
         }
         let scale = self.scale.unwrap_or(USUAL_SCALE);
         // A block without a duration gets that of the previous one.
         let usual = self.last.zip(self.before).map_or(0, |(last, before)| last.saturating_sub(before));
-        let blocks =
-            self.end.max(self.last.unwrap_or(0).saturating_add(usual.min(1_000_000_000 / scale.max(1))));
-        if self.last.is_some() && (blocks > 0 || self.packets > 0) {
-            let told = u128::from(blocks) * u128::from(scale) * u128::from(opus::RATE) / 1_000_000_000;
-            let told = u64::try_from(told).unwrap_or(u64::MAX);
-            return match opus::reconcile_duration(told, self.packets) {
-                counted if counted > told => AudioDuration::from_ticks(counted, opus::RATE),
-                _ => AudioDuration::from_ticks(blocks.saturating_mul(scale), 1_000_000_000),
-            };
-        }
-        let told = self.duration * scale as f64;
-        let told = if (1.0..1e18).contains(&told) { told as u64 } else { 0 };
-        AudioDuration::from_ticks(told, 1_000_000_000)
+        let last = self.last.map_or(0, |last| last.saturating_add(usual.min(1_000_000_000 / scale.max(1))));
+        let told = AudioDuration::from_ticks(self.end.max(last).saturating_mul(scale), 1_000_000_000);
+        let counted = self.tracks.iter().map(WebmTrack::duration);
+        let counted = counted.fold(AudioDuration::Unknown, AudioDuration::longer);
+        if told.nanoseconds() + MAX_TRIM >= counted.nanoseconds() { told.or(counted) } else { counted }
     }
 }
 
 impl WebmParser {
-    fn read(&mut self, id: u32, content: &[u8], size: u64) {
-        let number = || content.iter().take(8).fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
+    /// Passes the content of an element, or bytes that are no element, up to the next cluster.
+    fn search(&mut self, ahead: &[u8], left: u64, lost: bool) -> ParserStep {
+        let within = ahead.get(..usize::try_from(left).unwrap_or(usize::MAX)).unwrap_or(ahead);
+        let passed = match memchr::memchr(0x1f, within) {
+            Some(0) if ahead.len() < CLUSTER_HEAD => return ParserStep::Need(CLUSTER_HEAD),
+            Some(0) if is_cluster(ahead, lost) => {
+                self.excluded.end(1);
+                return self.element(ahead);
+            }
+            Some(at) => at.max(1),
+            None => within.len(),
+        } as u64;
+        if !lost {
+            self.place = if passed == left { WebmPlace::Element } else { WebmPlace::Body(left - passed) };
+        }
+        ParserStep::Skip(passed)
+    }
+
+    fn element(&mut self, ahead: &[u8]) -> ParserStep {
+        self.excluded.confirm();
+        self.place = WebmPlace::Element;
+        let element = match Element::read(ahead) {
+            Ok(Some(element)) => element,
+            Ok(None) => return ParserStep::Need(ahead.len() + 1),
+            Err(Lost) => return self.lose(),
+        };
+        let Element { id, head, size } = element;
+        if matches!(id, SEGMENT | INFO | TRACKS | TRACK | AUDIO | CLUSTER | GROUP) {
+            if id == TRACK {
+                self.too_many |= self.tracks.len() >= MOST_TRACKS;
+                if !self.too_many {
+                    self.tracks.push(WebmTrack::default());
+                }
+            }
+            return ParserStep::Skip(head as u64);
+        }
+        // Only segment and cluster may lack a size.
+        let Some(size) = size else { return self.lose() };
+        let reads = match id {
+            SIMPLE_BLOCK | BLOCK => size.min(BLOCK_START),
+            CODEC => size.min(16),
+            CODEC_PRIVATE if size <= MOST_READ => size,
+            SCALE | TRACK_NUMBER | TRACK_TYPE | SAMPLE_RATE | CHANNELS | BIT_DEPTH | CLUSTER_TIME
+            | BLOCK_DURATION => size.min(9),
+            _ => 0,
+        };
+        let reads = head + usize::try_from(reads).unwrap_or(0);
+        let Some(content) = ahead.get(head..reads) else { return ParserStep::Need(reads) };
+        let mut has_no_audio = WITHOUT_AUDIO.contains(&id);
+        if matches!(id, SIMPLE_BLOCK | BLOCK) {
+            let whole = head.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
+            let laced = self.is_laced(content) && size <= MOST_READ;
+            let content = if laced { ahead.get(head..whole) } else { Some(content) };
+            let Some(content) = content else { return ParserStep::Need(whole) };
+            has_no_audio = self.block(content, size) == Some(TrackKind::NoAudio);
+        } else {
+            self.read(id, content);
+        }
+        if has_no_audio {
+            self.excluded.begin(size.saturating_add(head as u64));
+        }
+        // A cluster may begin in the head too, if the first byte is no element.
+        self.place = WebmPlace::Body(size.saturating_add(head as u64 - 1));
+        ParserStep::Skip(1)
+    }
+
+    fn lose(&mut self) -> ParserStep {
+        self.place = WebmPlace::Lost;
+        ParserStep::Skip(1)
+    }
+
+    fn read(&mut self, id: u32, content: &[u8]) {
+        let number = content.iter().take(8).fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
         match id {
-            SCALE => self.scale = Some(number()).filter(|scale| *scale > 0),
-            DURATION => self.duration = float(content).unwrap_or(0.0),
-            TRACK_NUMBER => self.track(|track| track.number = number()),
-            TRACK_TYPE => self.track(|track| track.is_audio = number() == AUDIO_TRACK),
-            CODEC => self.track(|track| track.codec = WebmCodec::of(content)),
-            CLUSTER_TIME => self.cluster = number(),
-            SIMPLE_BLOCK | BLOCK => drop(self.block(content, size)),
+            SCALE => self.scale = Some(number).filter(|scale| *scale > 0),
+            CLUSTER_TIME => self.cluster = number,
             BLOCK_DURATION => {
-                let end = self.last.unwrap_or(0).saturating_add(number());
+                let end = self.last.unwrap_or(0).saturating_add(number);
                 self.end = self.end.max(end);
             }
-            _ => {}
+            _ => {
+                let Some(track) = self.tracks.last_mut().filter(|_| !self.too_many) else { return };
+                match id {
+                    TRACK_NUMBER => track.number = number,
+                    TRACK_TYPE if number == AUDIO_TRACK => track.kind = TrackKind::Audio,
+                    TRACK_TYPE => track.kind = TrackKind::NoAudio,
+                    CODEC => track.codec = WebmCodec::of(content),
+                    CODEC_PRIVATE => track.set_private(content),
+                    SAMPLE_RATE => track.sample_rate = float(content).map_or(0, |rate| rate as u64),
+                    CHANNELS => track.channels = number,
+                    BIT_DEPTH => track.bits = number,
+                    _ => {}
+                }
+            }
         }
     }
 
-    fn track(&mut self, set: impl FnOnce(&mut WebmTrack)) {
-        if let Some(track) = self.tracks.last_mut() {
-            set(track);
-        }
-    }
-
-    /// Reads a block's track and time, relative to its cluster.
-    fn block(&mut self, content: &[u8], size: u64) -> Option<()> {
+    /// Returns the track of a block, and the content behind its number.
+    fn track_of<'c>(&mut self, content: &'c [u8]) -> Option<(&mut WebmTrack, &'c [u8])> {
         let length = content.first()?.leading_zeros() as usize + 1;
-        let number = vint(content.get(..length)?)?;
-        let offset = i16::from_be_bytes(*content.get(length..)?.first_chunk()?);
-        let track = self.tracks.iter().find(|track| track.number == number && track.is_audio);
-        if let Some(track) = track {
-            self.bytes = self.bytes.saturating_add(size);
-            // For a block with several packets only the times are known.
-            let laced = content.get(length + 2)? & 6 != 0;
-            if track.codec == WebmCodec::Opus && !laced {
-                let packet = content.get(length + 3..).unwrap_or_default();
-                self.packets = self.packets.saturating_add(opus::packet_ticks(packet));
-            }
-            let at = self.cluster.saturating_add_signed(i64::from(offset));
-            if self.last.is_none_or(|last| at > last) {
-                self.before = self.last;
-                self.last = Some(at);
-            }
-        }
-        Some(())
+        let (number, rest) = (vint(content.get(..length)?)?, content.get(length..)?);
+        let of_kind = |audio: bool| {
+            let matches =
+                |track: &WebmTrack| track.number == number && (track.kind == TrackKind::Audio) == audio;
+            self.tracks.iter().position(matches)
+        };
+        let index = of_kind(true).or_else(|| of_kind(false))?;
+        Some((self.tracks.get_mut(index)?, rest))
     }
+
+    /// Returns true for a block of several packets whose content is needed.
+    fn is_laced(&mut self, content: &[u8]) -> bool {
+        self.track_of(content).is_some_and(|(track, rest)| {
+            track.kind == TrackKind::Audio
+                && track.codec.reads_packets()
+                && rest.get(2).is_some_and(|flags| flags & 6 != 0)
+        })
+    }
+
+    /// Reads a block of so many bytes: its time, relative to its cluster, and its packets. Returns the kind of its track.
+    fn block(&mut self, content: &[u8], size: u64) -> Option<TrackKind> {
+        let cluster = self.cluster;
+        let (track, rest) = self.track_of(content)?;
+        let kind = track.kind;
+        if kind != TrackKind::Audio {
+            return Some(kind);
+        }
+        let at = cluster.saturating_add_signed(webm_track::block_time(rest)?);
+        track.count_block(rest.get(2..)?, size.saturating_sub(2 + (content.len() - rest.len()) as u64));
+        if self.last.is_none_or(|last| at > last) {
+            self.before = self.last;
+            self.last = Some(at);
+        }
+        Some(kind)
+    }
+}
+
+/// Returns true for the head of a cluster: its id and a valid size; unless sync is `lost`, also one of its elements.
+fn is_cluster(ahead: &[u8], lost: bool) -> bool {
+    let Ok(Some(Element { id: CLUSTER, head, .. })) = Element::read(ahead) else { return false };
+    lost || ahead.get(head).is_some_and(|first| CLUSTER_STARTS.contains(first))
 }
 
 /// Reads a number whose length is in its first byte. `None`: unknown, or incomplete.

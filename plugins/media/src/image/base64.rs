@@ -10,6 +10,9 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
+/// Characters of base64 that identify the format of an image.
+const START: usize = 24;
+
 /// Decodes the bytes; `None` if it is invalid, or empty.
 #[must_use]
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
@@ -20,6 +23,11 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
         LENIENT.decode(text)
     };
     bytes.ok().filter(|bytes| !bytes.is_empty())
+}
+
+/// Decodes the first bytes of canonical base64, enough to identify a format.
+pub(super) fn decode_start(text: &[u8]) -> Vec<u8> {
+    text.get(..START.min(text.len())).and_then(|start| LENIENT.decode(start).ok()).unwrap_or_default()
 }
 
 /// Encodes base64 with padding, as clients expect it.

@@ -1,5 +1,14 @@
 //! Image format detection by the first bytes.
 
+/// Content type of bytes of unknown format.
+const UNKNOWN: &str = "application/octet-stream";
+
+/// Returns true for an image of a known format by its first bytes: PNG, JPEG, WebP, GIF or AVIF.
+#[must_use]
+pub fn is_image(start: &[u8]) -> bool {
+    content_type(start) != UNKNOWN
+}
+
 /// Returns the content type of an image; the generic one if the format is unknown. Formats that may contain scripts are
 /// excluded on purpose.
 #[must_use]
@@ -16,6 +25,6 @@ pub fn content_type(image: &[u8]) -> &'static str {
     } else if at(4, b"ftypavif") {
         "image/avif"
     } else {
-        "application/octet-stream"
+        UNKNOWN
     }
 }

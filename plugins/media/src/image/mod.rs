@@ -8,6 +8,6 @@ mod shape;
 mod write;
 
 pub use base64::{decode, encode};
-pub use format::content_type;
+pub use format::{content_type, is_image};
 pub use shape::{SHAPES, steps_name};
 pub use write::{DeliveredImage, answer};

@@ -1,6 +1,6 @@
 //! Parser of images in a provider's answer, as slices of the body.
 
-use super::base64;
+use super::{base64, format};
 use bytes::Bytes;
 use penstock_core::{GeneratedImage, ImageSource, UpstreamError, UpstreamErrorKind};
 use penstock_json_scan::json::{self, StringBody};
@@ -77,7 +77,8 @@ fn string_content(body: &Bytes, string: &[u8]) -> Option<Bytes> {
     }
 }
 
-/// Returns a URL, if it looks like one or is in a member for URLs (`named`), else base64 data.
+/// Returns a URL, if it looks like one or is in a member for URLs (`named`), else base64 data. `None` if the data is no
+/// image.
 fn image_source(text: Bytes, named: bool) -> Option<ImageSource> {
     let inline = text.starts_with(b"data:");
     if text.starts_with(b"https://") || text.starts_with(b"http://") || (named && !inline) {
@@ -86,7 +87,8 @@ fn image_source(text: Bytes, named: bool) -> Option<ImageSource> {
     }
     let inside = base64::data_url_payload(text);
     if base64::is_canonical(&inside) {
-        return Some(ImageSource::Base64(inside));
+        return format::is_image(&base64::decode_start(&inside)).then_some(ImageSource::Base64(inside));
     }
-    Some(ImageSource::Base64(base64::encode(&base64::decode(&inside)?)))
+    let image = base64::decode(&inside).filter(|image| format::is_image(image))?;
+    Some(ImageSource::Base64(base64::encode(&image)))
 }

@@ -1,7 +1,7 @@
 //! Request `POST /audio/speech` of engines that speak a text (vLLM-Omni, Kokoro, LocalAI and hosted ones). The audio
-//! passes as it came; its length, which is charged, is measured in the audio itself.
+//! passes as it came, if it is audio; its length, which is charged, is measured in the audio itself.
 
-use crate::audio::AudioMeter;
+use crate::audio::{AudioFormat, AudioMeter, detect_audio_format};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, InferenceTask, MeteredTask,
@@ -18,6 +18,9 @@ const PCM_BYTES_PER_SECOND: u64 = 48_000;
 /// Characters of a second of ordinary speech, for audio whose length cannot be measured.
 const CHARACTERS_PER_SECOND: u64 = 15;
 
+/// Bytes of an answer that are searched for text.
+const SEARCHED_BYTES: usize = 4096;
+
 /// Shape of the OpenAI API.
 pub(super) struct SpeechShape;
 
@@ -32,6 +35,10 @@ impl ProviderAdapter for SpeechShape {
 
     fn path(&self) -> &'static str {
         "/audio/speech"
+    }
+
+    fn response_headers(&self) -> &'static [&'static str] {
+        &["content-type"]
     }
 
     fn calls(
@@ -60,13 +67,18 @@ impl ProviderAdapter for SpeechShape {
     ) -> Result<BufferedResponse, UpstreamError> {
         let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
         let InferenceTask::Metered(task) = &ask.task else { return Err(malformed()) };
-        let audio = answers.pop().map(|answer| answer.body).unwrap_or_default();
-        // No audio format begins so: the engine reports an error with status 200.
-        if audio.trim_ascii_start().first() == Some(&b'{') {
-            return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
-        }
-        if audio.is_empty() {
-            return Err(malformed());
+        let answer = answers.pop().unwrap_or_default();
+        let content_type = answer.headers.first().and_then(Option::as_deref);
+        let audio = answer.body;
+        let is_valid = match task.content_type {
+            Some("audio/pcm") => !audio.is_empty() && !is_text(&audio) && !is_text_type(content_type),
+            requested => is_audio(&audio, requested),
+        };
+        if !is_valid {
+            // Engines report an error with status 200.
+            let is_object = is_text(&audio) && audio.trim_ascii_start().first() == Some(&b'{');
+            let kind = if is_object { UpstreamErrorKind::InBandError } else { UpstreamErrorKind::Malformed };
+            return Err(UpstreamError::new(kind));
         }
         let seconds = audio_seconds(ask, task, &audio);
         Ok(BufferedResponse {
@@ -79,6 +91,42 @@ impl ProviderAdapter for SpeechShape {
             observation: OfferObservation::default(),
         })
     }
+}
+
+/// Returns true for audio of the requested content type by its first bytes, or WAV: some engines know no other format.
+fn is_audio(audio: &[u8], requested: Option<&str>) -> bool {
+    let adts = matches!(audio, [0xff, second, ..] if second & 0xf6 == 0xf0);
+    match (detect_audio_format(audio, audio.starts_with(b"ID3")), requested) {
+        (Some(AudioFormat::Wav), _) => true,
+        (Some(AudioFormat::Mp3), None | Some("audio/mpeg")) => true,
+        (Some(AudioFormat::Ogg | AudioFormat::Webm), Some("audio/ogg")) => true,
+        (Some(AudioFormat::Flac | AudioFormat::Ogg), Some("audio/flac")) => true,
+        (Some(AudioFormat::Mp4), Some("audio/aac")) => true,
+        (_, Some("audio/aac")) => adts || audio.starts_with(b"ADIF") || audio.starts_with(b"ID3"),
+        _ => false,
+    }
+}
+
+/// Returns true for the content types of error pages and messages.
+fn is_text_type(content_type: Option<&str>) -> bool {
+    let name =
+        content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    name.starts_with("text/") || ["json", "xml", "html"].iter().any(|end| name.ends_with(end))
+}
+
+/// Returns true for UTF-8 without control characters. Samples of audio are none: a quiet one has a byte of zeros or ones.
+fn is_text(body: &[u8]) -> bool {
+    let start = body.get(..SEARCHED_BYTES).unwrap_or(body);
+    let text = match std::str::from_utf8(start) {
+        Ok(text) => text,
+        // The last character may be cut.
+        Err(error) if error.error_len().is_none() && start.len() < body.len() => start
+            .get(..error.valid_up_to())
+            .and_then(|valid| std::str::from_utf8(valid).ok())
+            .unwrap_or_default(),
+        Err(_) => return false,
+    };
+    !text.is_empty() && !text.chars().any(|letter| letter.is_control() && !letter.is_ascii_whitespace())
 }
 
 /// Returns the seconds of the audio, three places: measured, or by the length of the text where the format does not

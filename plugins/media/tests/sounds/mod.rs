@@ -1,6 +1,28 @@
 //! Small files of every format, built byte by byte.
 #![allow(dead_code)]
 
+use penstock_media::audio::AudioMeter;
+
+/// The length that is measured, the same however the file is cut.
+pub fn length(bytes: &[u8]) -> Option<String> {
+    let measure = |pieces: &[&[u8]]| {
+        let mut meter = AudioMeter::default();
+        pieces.iter().for_each(|piece| meter.push(piece));
+        meter.end().map(|sound| sound.seconds)
+    };
+    let whole = measure(&[bytes]);
+    let (all, step) = if bytes.len() < 20_000 { (1500, 197) } else { (100, 2999) };
+    for cut in (0..bytes.len()).filter(|cut| *cut < all || cut % step == 0) {
+        assert_eq!(measure(&[&bytes[..cut], &bytes[cut..]]), whole, "cut at {cut}");
+    }
+    assert_eq!(measure(&bytes.chunks(1).collect::<Vec<_>>()), whole, "byte by byte");
+    whole.unwrap().map(|seconds| seconds.normalize().to_string())
+}
+
+pub fn known(seconds: &str) -> Option<String> {
+    Some(seconds.to_owned())
+}
+
 /// A WAV file: so many milliseconds of 8 kHz, 16 bits, mono.
 pub fn wav(millis: u32) -> Vec<u8> {
     let data = millis * 16;
@@ -61,7 +83,7 @@ pub fn program(frames: usize) -> Vec<u8> {
     bytes
 }
 
-fn boxed(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
+pub fn boxed(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
     let mut bytes = (content.len() as u32 + 8).to_be_bytes().to_vec();
     bytes.extend(name);
     bytes.extend(content);
@@ -162,7 +184,7 @@ pub fn fragmented(seconds: u32) -> Vec<u8> {
     bytes
 }
 
-fn element(id: &[u8], content: &[u8]) -> Vec<u8> {
+pub fn element(id: &[u8], content: &[u8]) -> Vec<u8> {
     let mut bytes = id.to_vec();
     bytes.extend((0x4000 | content.len() as u16).to_be_bytes());
     bytes.extend(content);
@@ -204,7 +226,7 @@ pub fn webm_with(blocks: u32, duration: Option<f64>, tick: u32, first: u8) -> Ve
     bytes
 }
 
-fn page(kind: u8, serial: u32, position: u64, body: &[u8]) -> Vec<u8> {
+pub fn page(kind: u8, serial: u32, position: u64, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![b'O', b'g', b'g', b'S', 0, kind];
     bytes.extend(position.to_le_bytes());
     bytes.extend(serial.to_le_bytes());
@@ -274,4 +296,39 @@ pub fn flac(samples: u64) -> Vec<u8> {
     bytes.extend((44_100u64 << 44 | 1 << 41 | 15 << 36 | samples).to_be_bytes());
     bytes.resize(200, 0);
     bytes
+}
+
+/// Vorbis in Ogg at 16 kHz, with blocks of 256 and 2,048 samples: so many packets of long blocks, 1,024 samples each, one
+/// in a page, with these positions.
+pub fn vorbis(packets: u64, position: impl Fn(u64) -> u64) -> Vec<u8> {
+    let [identification, comment, setup] = vorbis_headers();
+    let mut bytes = [page(2, 9, 0, &identification), page(0, 9, 0, &comment), page(0, 9, 0, &setup)].concat();
+    for number in 0..packets {
+        bytes.extend(page(0, 9, position(number), &vorbis_packet()));
+    }
+    bytes
+}
+
+/// A packet of a long block, of mode 1.
+pub fn vorbis_packet() -> Vec<u8> {
+    vec![2; 20]
+}
+
+/// The three headers of Vorbis.
+pub fn vorbis_headers() -> [Vec<u8>; 3] {
+    let mut identification = b"\x01vorbis\0\0\0\0\x01".to_vec();
+    identification.extend(16_000u32.to_le_bytes());
+    identification.extend([0; 12]);
+    identification.extend([0xb8, 1]);
+    // Bits from the lowest: number of modes less one, then of each the flag, two types and the mapping; a framing bit.
+    let mut bits = vec![true, false, false, false, false, false];
+    for long in [false, true] {
+        bits.push(long);
+        bits.extend([false; 40]);
+    }
+    bits.push(true);
+    let mut setup = [&b"\x05vorbis"[..], &[0x55; 40]].concat();
+    let tail = bits.chunks(8).map(|byte| byte.iter().rev().fold(0, |sum, bit| sum << 1 | u8::from(*bit)));
+    setup.extend(tail);
+    [identification, b"\x03vorbis and comments".to_vec(), setup]
 }

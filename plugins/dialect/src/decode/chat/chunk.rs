@@ -160,9 +160,9 @@ impl ChunkReader {
             self.choices.resize_with(at + 1, ChoiceDecoder::default);
         }
         let choice = self.choices.get_mut(at).ok_or_else(malformed_error)?;
-        // In a buffered answer a repeated index can only be that of another choice.
+        // In a buffered answer a repeated index is that of another choice, which was not requested or has the wrong one.
         if choice.is_finished && self.is_buffered {
-            return Ok(None);
+            return Err(malformed_error());
         }
         // A buffered answer must have a message, even an empty one.
         if self.is_buffered && parts.message.is_none() && parts.text.is_none() {

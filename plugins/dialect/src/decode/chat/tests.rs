@@ -239,3 +239,17 @@ fn null_and_absent_members_are_not_malformed() {
         assert_eq!((texts(&events), fault), (vec!["a".to_owned()], None), "{body}");
     }
 }
+
+#[test]
+fn a_repeated_index_of_a_buffered_answer_is_malformed() {
+    let choice = |index: u32| json!({"index": index, "finish_reason": "stop", "message": {"role": "assistant", "content": "a"}});
+    let read = |choices: serde_json::Value| {
+        let body = Bytes::from(json!({ "choices": choices }).to_string());
+        let mut events = Vec::new();
+        let read = crate::decode::decode_buffered(penstock_core::Dialect::Chat, body, "seed", &mut events);
+        (texts(&events).len(), read.err().map(|fault| fault.kind))
+    };
+    assert_eq!(read(json!([choice(0), choice(0)])).1, Some(UpstreamErrorKind::Malformed));
+    assert_eq!(read(json!([choice(0), choice(1), choice(0)])).1, Some(UpstreamErrorKind::Malformed));
+    assert_eq!(read(json!([choice(1), choice(0)])), (2, None));
+}

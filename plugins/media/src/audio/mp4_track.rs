@@ -1,0 +1,165 @@
+//! One track of an MP4 file: what its header and its table of samples say of the duration.
+
+use super::aac::FrameConfig;
+use super::bits::{be16, be32};
+use super::container_parser::AudioDuration;
+
+#[derive(Debug, Default)]
+pub(super) struct Mp4Track {
+    pub id: u32,
+    pub is_audio: bool,
+    pub is_video: bool,
+    /// Ticks per second.
+    pub rate: u32,
+    /// Duration in ticks of `rate` from the header, without fragments.
+    pub stated: u64,
+    /// Sums of the durations of its samples, one for each table; the longest counts.
+    pub has_table: bool,
+    longest: u64,
+    current: u64,
+    /// Number of samples.
+    pub samples: u64,
+    pub coding: Mp4Codec,
+}
+
+/// Codec of a track's samples, with the configuration of its frames if it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Mp4Codec {
+    /// AAC, MP3, AC-3, AMR.
+    Lossy(Option<FrameConfig>),
+    Opus,
+    /// ALAC, PCM, A-law and µ-law; unknown codecs.
+    #[default]
+    Other,
+    Plain(FrameConfig),
+}
+
+impl Mp4Codec {
+    /// Parses a table of sample descriptions.
+    pub(super) fn parse(content: &[u8]) -> Option<Self> {
+        let known = Self::from_name(content.get(12..16)?, content);
+        // Samples may refer to a description behind the first.
+        let later = || {
+            let names: [&[u8]; 2] = [b"mp4a", b"Opus"];
+            let found = names.into_iter().find(|name| memchr::memmem::find(content, name).is_some());
+            found.map_or(Self::Other, |name| Self::from_name(name, content))
+        };
+        Some(if known == Self::Other { later() } else { known })
+    }
+
+    fn from_name(name: &[u8], content: &[u8]) -> Self {
+        match name {
+            b"mp4a" => Self::Lossy(esds_config(content)),
+            b".mp3" | b"ac-3" | b"ec-3" | b"samr" | b"sawb" | b"ms\0\x55" => Self::Lossy(None),
+            b"Opus" => Self::Opus,
+            b"alac" => alac_config(content).map_or(Self::Other, Self::Plain),
+            b"sowt" | b"twos" | b"in24" | b"in32" | b"fl32" | b"ulaw" | b"alaw" | b"ipcm" => {
+                let rate = be16(content, 40).map_or(0, u32::from);
+                if rate < 4000 { Self::Other } else { Self::Plain(FrameConfig { samples: 1, rate }) }
+            }
+            _ => Self::Other,
+        }
+    }
+
+    /// Returns true for lossless and unknown codecs.
+    pub(super) const fn is_plain(self) -> bool {
+        matches!(self, Self::Other | Self::Plain(_))
+    }
+
+    /// Returns the minimum duration of this number of samples: what they last if the configuration says it, except for
+    /// two that may be trimmed; else 10 ms for lossy codecs, which the frames of all exceed, and 2.5 ms for Opus.
+    fn minimum(self, samples: u64) -> AudioDuration {
+        match self {
+            Self::Lossy(Some(config)) | Self::Plain(config) => of_frames(config, samples.saturating_sub(2)),
+            Self::Lossy(None) => AudioDuration::from_ticks(samples, 100),
+            Self::Opus => AudioDuration::from_ticks(samples, 400),
+            Self::Other => AudioDuration::Unknown,
+        }
+    }
+
+    /// Returns the duration if the minimum is not reached. Packets of Opus usually last 20 ms.
+    fn usual(self, samples: u64) -> AudioDuration {
+        match self {
+            Self::Lossy(Some(config)) | Self::Plain(config) => of_frames(config, samples),
+            Self::Opus => AudioDuration::from_ticks(samples, 50),
+            Self::Lossy(None) | Self::Other => self.minimum(samples),
+        }
+    }
+}
+
+/// Returns the duration of so many frames.
+fn of_frames(config: FrameConfig, count: u64) -> AudioDuration {
+    AudioDuration::from_ticks(count.saturating_mul(u64::from(config.samples)), u64::from(config.rate))
+}
+
+/// Reads frame length and sample rate from the configuration of ALAC, a box of the same name as its entry.
+fn alac_config(content: &[u8]) -> Option<FrameConfig> {
+    let config = content.get(16..)?;
+    let config = config.get(memchr::memmem::rfind(config, b"alac")? + 8..)?;
+    let (samples, rate) = (be32(config, 0)?, be32(config, 20)?);
+    (samples > 0 && rate > 0).then_some(FrameConfig { samples, rate })
+}
+
+/// Finds the decoder's configuration in the descriptors of an `esds` box.
+fn esds_config(content: &[u8]) -> Option<FrameConfig> {
+    let at = memchr::memmem::find(content, b"esds")?;
+    let mut rest = content.get(at + 8..)?;
+    loop {
+        let (&tag, behind) = rest.split_first()?;
+        let marked = behind.iter().take(3).take_while(|byte| **byte & 0x80 != 0).count();
+        let length = behind.get(..=marked)?.iter().fold(0, |sum, byte| sum << 7 | usize::from(byte & 0x7f));
+        let body = behind.get(marked + 1..)?;
+        // Descriptors of the stream and of the decoder contain the others.
+        rest = match tag {
+            3 => {
+                let flags = *body.get(2)?;
+                let url = if flags & 0x40 == 0 { 0 } else { 1 + usize::from(*body.get(3)?) };
+                body.get(3 + 2 * usize::from(flags & 0x80 != 0) + url + 2 * usize::from(flags & 0x20 != 0)..)?
+            }
+            4 => body.get(13..)?,
+            5 => return FrameConfig::parse(body.get(..length.min(body.len()))?),
+            _ => body.get(length..)?,
+        };
+    }
+}
+
+impl Mp4Track {
+    /// Begins a table of durations.
+    pub(super) fn begin_table(&mut self) {
+        self.has_table = true;
+        self.longest = self.longest.max(std::mem::take(&mut self.current));
+    }
+
+    /// Adds samples of the current table.
+    pub(super) fn add(&mut self, count: u32, ticks: u32) {
+        self.current = self.current.saturating_add(u64::from(count) * u64::from(ticks));
+    }
+
+    /// Returns the duration, with that of its fragments: ticks and samples.
+    pub(super) fn duration(&self, fragments: (u64, u64), movie: AudioDuration) -> AudioDuration {
+        let (ticks, samples) = (fragments.0, self.samples.saturating_add(fragments.1));
+        let summed = self.longest.max(self.current);
+        let own = if self.has_table && (summed > 0 || ticks > 0) { summed } else { self.stated };
+        let told = AudioDuration::from_ticks(own.saturating_add(ticks), u64::from(self.rate)).or(movie);
+        if told.nanoseconds() >= self.coding.minimum(samples).nanoseconds() {
+            told
+        } else {
+            self.coding.usual(samples).longer(told)
+        }
+    }
+}
+
+/// Returns the number of samples of a table of sizes (`stsz`, or `stz2` with small ones).
+pub(super) fn sample_count(content: &[u8]) -> Option<u64> {
+    be32(content, 8).map(u64::from)
+}
+
+/// Returns the bytes of an entry in a run of samples, and true if it begins with a duration.
+pub(super) const fn run_entry(flags: u32) -> (usize, bool) {
+    (4 * (flags >> 8 & 0xf).count_ones() as usize, flags & 0x100 != 0)
+}
+
+/// Returns the version of a box and its flags.
+pub(super) fn version_flags(content: &[u8]) -> Option<(u16, u32)> {
+    Some((be16(content, 0)? >> 8, be32(content, 0)? & 0x00ff_ffff))
+}

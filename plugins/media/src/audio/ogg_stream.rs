@@ -1,0 +1,145 @@
+//! One stream of an Ogg file: its codec, its positions and the duration of its packets.
+
+use super::bits::{le16, le32};
+use super::opus;
+use super::vorbis::VorbisHeaders;
+
+#[derive(Debug)]
+pub(super) struct OggStream {
+    /// Samples per second of positions.
+    pub rate: u64,
+    /// Last position.
+    pub position: u64,
+    pub codec: OggCodec,
+    /// Samples at the start that are not played.
+    skip: u64,
+    /// Samples of its packets.
+    packets: u64,
+    /// Number of packets so far.
+    count: u64,
+    /// Kind of the packet that a page continues.
+    current: PacketKind,
+    vorbis: Option<VorbisHeaders>,
+}
+
+/// Codec, which determines the source of a packet's duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OggCodec {
+    Opus,
+    Flac,
+    Vorbis,
+    /// Packets of a constant number of samples.
+    Speex {
+        packet: u64,
+    },
+    /// Pictures, subtitles, or a description of other streams.
+    NoAudio,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PacketKind {
+    Audio,
+    /// Comments and the like.
+    Header,
+    /// Header of Vorbis with its modes.
+    Setup,
+}
+
+/// First bytes of streams without audio.
+const NO_AUDIO: [&[u8]; 7] =
+    [b"\x80theora", b"fishead\0", b"fisbone\0", b"BBCD\0", b"CMML\0\0\0\0", b"\x80kate\0\0\0", b"OVP80"];
+
+impl OggStream {
+    /// Creates a stream from its first packet; `None` if its codec is unknown.
+    pub(super) fn from_first_packet(packet: &[u8]) -> Option<Self> {
+        let (mut skip, mut vorbis) = (0, None);
+        let (codec, rate) = if packet.starts_with(b"OpusHead") {
+            skip = u64::from(le16(packet, 10)?);
+            (OggCodec::Opus, opus::RATE)
+        } else if packet.starts_with(b"\x01vorbis") {
+            vorbis = VorbisHeaders::identification(packet);
+            (OggCodec::Vorbis, u64::from(vorbis.as_ref()?.rate))
+        } else if packet.starts_with(b"Speex   ") {
+            let frame = 160u64 << le32(packet, 40)?.min(2);
+            let frames = le32(packet, 64).unwrap_or(1).clamp(1, 64);
+            (OggCodec::Speex { packet: frame * u64::from(frames) }, u64::from(le32(packet, 36)?))
+        } else if packet.starts_with(b"\x7fFLAC") {
+            (OggCodec::Flac, u64::from(super::flac::stream_info(packet.get(17..)?)?.0))
+        } else if NO_AUDIO.iter().any(|start| packet.starts_with(start)) {
+            (OggCodec::NoAudio, 1)
+        } else {
+            return None;
+        };
+        let current = PacketKind::Header;
+        let stream = Self { rate, position: 0, codec, skip, packets: 0, count: 0, current, vorbis };
+        (rate > 0).then_some(stream)
+    }
+
+    /// Counts the packets that begin in a page; returns the bytes of headers.
+    pub(super) fn count_packets(&mut self, table: &[u8], body: &[u8], continued: bool) -> u64 {
+        let (mut begins, mut at, mut headers) = (!continued, 0, 0);
+        for length in table {
+            let part = body.get(at..at + usize::from(*length)).unwrap_or_default();
+            if begins {
+                self.current = self.begin_packet(part);
+            }
+            if self.current != PacketKind::Audio {
+                headers += part.len() as u64;
+            }
+            // A packet continues after a full segment.
+            begins = *length < 255;
+            if self.current == PacketKind::Setup
+                && let Some(vorbis) = &mut self.vorbis
+            {
+                vorbis.push_setup(part);
+                if begins {
+                    vorbis.end_setup();
+                }
+            }
+            at += usize::from(*length);
+        }
+        headers
+    }
+
+    /// Counts a packet with this start and returns its kind.
+    fn begin_packet(&mut self, packet: &[u8]) -> PacketKind {
+        let first = self.count == 0;
+        let second = self.count == 1;
+        self.count += 1;
+        let header = match self.codec {
+            OggCodec::Opus => first || (second && packet.starts_with(b"OpusTags")),
+            OggCodec::Vorbis if packet.starts_with(b"\x05vorbis") => return PacketKind::Setup,
+            OggCodec::Vorbis => packet.first().is_some_and(|byte| byte & 1 == 1),
+            OggCodec::Flac => packet.first() != Some(&0xff),
+            OggCodec::Speex { .. } => first || second,
+            OggCodec::NoAudio => true,
+        };
+        if header {
+            return PacketKind::Header;
+        }
+        self.packets = self.packets.saturating_add(match self.codec {
+            OggCodec::Opus => opus::packet_ticks(packet),
+            OggCodec::Flac => {
+                super::flac::frame_header(packet).map_or(0, |(_, samples, _)| u64::from(samples))
+            }
+            OggCodec::Vorbis => self.vorbis.as_mut().map_or(0, |vorbis| vorbis.packet_samples(packet)),
+            OggCodec::Speex { packet } => packet,
+            OggCodec::NoAudio => 0,
+        });
+        PacketKind::Audio
+    }
+
+    /// Returns the number of played samples: by the positions, or by the packets if the positions omit more than what
+    /// is trimmed from the beginning and end.
+    pub(super) fn samples(&self) -> u64 {
+        let told = self.position.saturating_sub(self.skip);
+        let trimmed = match self.codec {
+            OggCodec::NoAudio => return 0,
+            OggCodec::Opus => return opus::reconcile_duration(told, self.packets),
+            OggCodec::Flac => 0,
+            OggCodec::Vorbis => self.vorbis.as_ref().map_or(0, VorbisHeaders::trimmed),
+            OggCodec::Speex { packet } => 2 * packet,
+        };
+        if told.saturating_add(trimmed) >= self.packets { told } else { self.packets }
+    }
+}

@@ -1,0 +1,193 @@
+//! One track of a WebM or Matroska file: its codec and the duration of its packets.
+
+use super::aac::FrameConfig;
+use super::bits::be16;
+use super::container_parser::AudioDuration;
+use super::mpeg::FrameHeader;
+use super::opus;
+use super::vorbis::VorbisHeaders;
+
+#[derive(Debug, Default)]
+pub(super) struct WebmTrack {
+    pub number: u64,
+    pub kind: TrackKind,
+    pub codec: WebmCodec,
+    vorbis: Option<VorbisHeaders>,
+    aac: Option<FrameConfig>,
+    /// Claims of the track: samples per second, channels, bits of a sample.
+    pub sample_rate: u64,
+    pub channels: u64,
+    pub bits: u64,
+    /// Samples of its packets, with samples per second.
+    samples: u64,
+    rate: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum TrackKind {
+    #[default]
+    Unknown,
+    Audio,
+    /// Pictures and subtitles.
+    NoAudio,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum WebmCodec {
+    Opus,
+    Vorbis,
+    Aac,
+    Mpeg,
+    Flac,
+    /// Uncompressed samples.
+    Pcm,
+    /// Other lossless codecs.
+    Plain,
+    /// Other lossy compression.
+    #[default]
+    Lossy,
+}
+
+impl WebmCodec {
+    pub(super) fn of(name: &[u8]) -> Self {
+        let codecs: [(&[u8], Self); 9] = [
+            (b"A_OPUS", Self::Opus),
+            (b"A_VORBIS", Self::Vorbis),
+            (b"A_AAC", Self::Aac),
+            (b"A_MPEG/", Self::Mpeg),
+            (b"A_FLAC", Self::Flac),
+            (b"A_PCM", Self::Pcm),
+            (b"A_ALAC", Self::Plain),
+            (b"A_WAVPACK4", Self::Plain),
+            (b"A_TTA1", Self::Plain),
+        ];
+        codecs.into_iter().find(|(start, _)| name.starts_with(start)).map_or(Self::Lossy, |(_, codec)| codec)
+    }
+
+    /// Returns true for lossless codecs.
+    pub(super) const fn is_plain(self) -> bool {
+        matches!(self, Self::Plain | Self::Pcm | Self::Flac)
+    }
+
+    /// Returns true if the content of packets is needed to count them.
+    pub(super) const fn reads_packets(self) -> bool {
+        matches!(self, Self::Opus | Self::Vorbis | Self::Mpeg | Self::Flac)
+    }
+}
+
+impl WebmTrack {
+    /// Takes the private data of the codec.
+    pub(super) fn set_private(&mut self, content: &[u8]) {
+        self.vorbis = VorbisHeaders::from_private(content);
+        self.aac = FrameConfig::parse(content);
+    }
+
+    /// Counts the packets of a block, from its content behind the time, or the beginning of it. The complete content has so
+    /// many bytes, with the flags.
+    pub(super) fn count_block(&mut self, content: &[u8], size: u64) {
+        let lacing = content.first().map_or(0, |flags| flags >> 1 & 3);
+        if self.codec == WebmCodec::Pcm {
+            let bytes = (self.channels.max(1)).saturating_mul(self.bits).div_ceil(8).max(1);
+            return self.add(size.saturating_sub(1) / bytes, self.sample_rate);
+        }
+        if lacing == 0 {
+            return self.count(content.get(1..).unwrap_or_default());
+        }
+        let count = content.get(1).map_or(0, |count| usize::from(*count) + 1);
+        match packet_lengths(content).filter(|_| self.codec.reads_packets()) {
+            Some((mut at, lengths)) => {
+                for length in lengths {
+                    self.count(content.get(at..at + length).unwrap_or_default());
+                    at += length;
+                }
+            }
+            // All packets count like the one at the start.
+            None => (0..count).for_each(|_| self.count(content.get(2..).unwrap_or_default())),
+        }
+    }
+
+    /// Counts a packet with this start.
+    fn count(&mut self, packet: &[u8]) {
+        let (samples, rate) = match self.codec {
+            WebmCodec::Opus => (opus::packet_ticks(packet), opus::RATE),
+            WebmCodec::Vorbis => match &mut self.vorbis {
+                Some(vorbis) => (vorbis.packet_samples(packet), u64::from(vorbis.rate)),
+                None => return,
+            },
+            WebmCodec::Aac => match &self.aac {
+                Some(config) => (u64::from(config.samples), u64::from(config.rate)),
+                None => (1024, self.sample_rate),
+            },
+            WebmCodec::Mpeg => match FrameHeader::read(packet) {
+                Some(frame) => (u64::from(frame.samples), u64::from(frame.rate)),
+                None => return,
+            },
+            WebmCodec::Flac => match super::flac::frame_header(packet) {
+                Some((_, samples, 0)) => (u64::from(samples), self.sample_rate),
+                Some((_, samples, rate)) => (u64::from(samples), u64::from(rate)),
+                None => return,
+            },
+            WebmCodec::Pcm | WebmCodec::Plain | WebmCodec::Lossy => return,
+        };
+        self.add(samples, rate);
+    }
+
+    fn add(&mut self, samples: u64, rate: u64) {
+        self.samples = self.samples.saturating_add(samples);
+        // Of several rates the lower one gives the longer duration.
+        if rate > 0 && (self.rate == 0 || rate < self.rate) {
+            self.rate = rate;
+        }
+    }
+
+    /// Returns the duration of its packets.
+    pub(super) fn duration(&self) -> AudioDuration {
+        AudioDuration::from_ticks(self.samples, self.rate)
+    }
+}
+
+/// Returns the lengths of the packets in a block, from its content behind track and time; `None` if they do not fit in.
+fn packet_lengths(content: &[u8]) -> Option<(usize, Vec<usize>)> {
+    let lacing = content.first()? >> 1 & 3;
+    let count = usize::from(*content.get(1)?) + 1;
+    let (mut at, mut lengths) = (2, Vec::with_capacity(count));
+    match lacing {
+        1 => {
+            for _ in 1..count {
+                let full = content.get(at..)?.iter().take_while(|byte| **byte == 255).count();
+                lengths.push(full * 255 + usize::from(*content.get(at + full)?));
+                at += full + 1;
+            }
+        }
+        2 => lengths = vec![content.len().checked_sub(2)? / count; count - 1],
+        _ => {
+            for index in 1..count {
+                let (number, bits, length) = laced_number(content.get(at..)?)?;
+                let last = lengths.last().copied().unwrap_or_default();
+                // The first is a length, the others are differences.
+                let bias = if index == 1 { 0 } else { (1i64 << (bits - 1)) - 1 };
+                let next = i64::try_from(last).ok()?.checked_add(number)?.checked_sub(bias)?;
+                lengths.push(usize::try_from(next).ok()?);
+                at += length;
+            }
+        }
+    }
+    let sum = lengths.iter().try_fold(at, |sum, length| sum.checked_add(*length))?;
+    lengths.push(content.len().checked_sub(sum)?);
+    Some((at, lengths))
+}
+
+/// Returns a number whose length is in its first byte, its bits, and its bytes.
+fn laced_number(content: &[u8]) -> Option<(i64, u32, usize)> {
+    let first = *content.first()?;
+    let length = first.leading_zeros() as usize + 1;
+    let rest = content.get(1..length).filter(|_| length <= 4)?;
+    let first = i64::from(u32::from(first) & (0xff >> length));
+    let number = rest.iter().fold(first, |sum, byte| sum << 8 | i64::from(*byte));
+    Some((number, 7 * length as u32, length))
+}
+
+/// Returns the time of a block relative to its cluster, from its content behind the track.
+pub(super) fn block_time(content: &[u8]) -> Option<i64> {
+    be16(content, 0).map(|time| i64::from(time.cast_signed()))
+}
