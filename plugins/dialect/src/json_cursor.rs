@@ -157,6 +157,11 @@ pub(crate) fn parse_integer(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
+/// Parses an index, which some engines write as a string.
+pub(crate) fn parse_index(value: &[u8]) -> Option<u64> {
+    parse_integer(string_body(value).unwrap_or(value))
+}
+
 /// Parses a number.
 pub(crate) fn parse_decimal(value: &[u8]) -> Option<f64> {
     std::str::from_utf8(value).ok()?.parse().ok()

@@ -200,6 +200,12 @@ impl ToolCallIds {
         id
     }
 
+    /// Returns a generated id for the next call.
+    pub(crate) fn generated_id(&mut self, seed: &str, choice: u32) -> EscapedText {
+        let number = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        self.unique_id(EscapedText::new(&generate_call_id(seed, choice, number)), seed, choice)
+    }
+
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

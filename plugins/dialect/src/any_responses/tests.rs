@@ -60,3 +60,34 @@ fn an_answer_is_not_continued() {
         assert!(translator.build_continuation(&ask, &target, "Hel").is_err());
     }
 }
+
+#[test]
+fn arguments_that_come_with_the_end_reach_every_client() {
+    let call = |name: &str, arguments: &str| {
+        json!({"type": "function_call", "call_id": format!("call_{name}"), "name": name,
+            "arguments": arguments})
+    };
+    let event = |data: Value| format!("data: {data}\n\n");
+    let (first, second) = (r#"{"x":"first"}"#, r#"{"y":"second"}"#);
+    let mut stream = event(json!({"type": "response.created", "response": {"status": "in_progress"}}));
+    for (index, name) in ["f", "g"].into_iter().enumerate() {
+        let item = call(name, "");
+        stream += &event(json!({"type": "response.output_item.added", "output_index": index, "item": item}));
+    }
+    let response = json!({"status": "completed", "output": [call("f", first), call("g", second)],
+        "usage": {"input_tokens": 7, "output_tokens": 9}});
+    stream += &event(json!({"type": "response.completed", "response": response}));
+    let abilities = OfferCapabilities::default();
+    let target = test_support::sample_target(Dialect::Responses, &abilities);
+    for client in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+        let body =
+            br#"{"model":"m","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"Hi"}]}"#;
+        let ask = test_support::sample_request(client, body);
+        let translator = find_translator(client, Dialect::Responses).unwrap();
+        let run =
+            test_support::run_all_splits(&|| translator.translate_stream(&ask, &target), stream.as_bytes());
+        let (text, calls) = (String::from_utf8(run.out).unwrap(), Some(FinishReason::ToolCalls));
+        assert_eq!((run.fault, run.finish_reason), (None, calls), "{text}");
+        assert!(text.find("first").unwrap() < text.find("second").unwrap(), "{text}");
+    }
+}

@@ -21,6 +21,7 @@ use fast_path::ChunkFrame;
 use penstock_core::{Dialect, ReasoningName, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::{sse, usage};
 use penstock_json_scan::json;
+use tool_calls::begins_object;
 
 /// Decoder of a streamed completion.
 pub struct ChatDecoder {
@@ -53,7 +54,10 @@ impl ChatDecoder {
         event: &sse::SseEvent,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        if let Some(text) = self.frame.as_ref().and_then(|pattern| pattern.match_event(event)) {
+        // A fragment that begins an object may replace the arguments so far.
+        let is_plain = |text: &AnswerEvent| !matches!(text, AnswerEvent::ToolCallArguments { fragment, .. } if begins_object(fragment));
+        let matched = self.frame.as_ref().and_then(|pattern| pattern.match_event(event));
+        if let Some(text) = matched.filter(is_plain) {
             if let AnswerEvent::ToolCallArguments { choice, tool, fragment } = &text {
                 self.chunks.record_arguments(*choice, *tool, fragment);
             }

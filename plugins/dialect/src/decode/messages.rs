@@ -8,11 +8,14 @@ mod event_members;
 mod usage_counter;
 
 #[cfg(test)]
+mod odd_block_tests;
+#[cfg(test)]
 mod tests;
 
 pub use buffered::decode_message;
 pub(crate) use event_members::EventMembers;
 
+use super::chat::generate_call_id;
 use super::{FormatDetector, as_truncated};
 use crate::body_builder::{shared_slice, write_escaped_json};
 use crate::classify;
@@ -30,7 +33,9 @@ pub struct MessagesDecoder {
     format_detector: FormatDetector,
     sse: sse::SseDecoder,
     started: bool,
-    /// Content blocks by index.
+    /// Seed of generated tool call ids.
+    seed: String,
+    /// Content blocks in order.
     blocks: Vec<DecodedBlock>,
     tool_count: u32,
     /// Bytes of inputs in the start events of open blocks.
@@ -41,6 +46,8 @@ pub struct MessagesDecoder {
 /// Content block of the stream.
 #[derive(Default)]
 struct DecodedBlock {
+    /// Index of the provider, which need not be unique: some engines give every block index 0.
+    index: usize,
     kind: DecodedBlockKind,
     is_open: bool,
     /// Input of a tool call in its start event, until a delta arrives.
@@ -57,20 +64,15 @@ enum DecodedBlockKind {
     Other,
 }
 
-impl Default for MessagesDecoder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl MessagesDecoder {
-    /// Creates a decoder at the start of a stream.
+    /// Creates a decoder at the start of a stream; `seed` is that of generated tool call ids.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(seed: &str) -> Self {
         Self {
             format_detector: FormatDetector::default(),
             sse: sse::SseDecoder::new(super::MAX_EVENT),
             started: false,
+            seed: seed.to_owned(),
             blocks: Vec::new(),
             tool_count: 0,
             buffered_input_bytes: 0,
@@ -139,10 +141,10 @@ impl MessagesDecoder {
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
         let block = seen.content_block.ok_or_else(malformed_error)?;
-        if seen.index != Some(self.blocks.len()) || self.blocks.len() > super::MAX_TOOLS * 8 {
-            return Err(malformed_error());
-        }
-        let mut open = DecodedBlock { is_open: true, ..DecodedBlock::default() };
+        let index = block_index(seen, self.blocks.len(), self.blocks.iter().any(|block| block.is_open));
+        let index =
+            index.filter(|_| self.blocks.len() <= super::MAX_TOOLS * 8).ok_or_else(malformed_error)?;
+        let mut open = DecodedBlock { index, is_open: true, ..DecodedBlock::default() };
         match &*block_type(block)? {
             "text" => {
                 open.kind = DecodedBlockKind::Text;
@@ -157,7 +159,7 @@ impl MessagesDecoder {
             }
             "tool_use" => {
                 let tool = self.tool_count;
-                let (id, name) = tool_id_and_name(data, block)?;
+                let (id, name) = tool_id_and_name(data, block, &self.seed, tool)?;
                 if tool as usize >= super::MAX_TOOLS {
                     return Err(UpstreamError::model_output());
                 }
@@ -184,7 +186,7 @@ impl MessagesDecoder {
         seen: &EventMembers<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        let block = seen.index.and_then(|index| self.blocks.get_mut(index)).filter(|block| block.is_open);
+        let block = find_open_block(&mut self.blocks, seen);
         let (block, delta) = block.zip(seen.delta).ok_or_else(malformed_error)?;
         let (mut kind, mut said) = (None, None);
         for (key, value) in json_cursor::members(delta) {
@@ -240,8 +242,7 @@ impl MessagesDecoder {
         seen: &EventMembers<'_>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        let block = seen.index.and_then(|index| self.blocks.get_mut(index)).filter(|block| block.is_open);
-        let block = block.ok_or_else(malformed_error)?;
+        let block = find_open_block(&mut self.blocks, seen).ok_or_else(malformed_error)?;
         block.is_open = false;
         if let (DecodedBlockKind::Tool(tool), Some(input)) = (block.kind, block.initial_input.take()) {
             self.buffered_input_bytes -= input.len();
@@ -293,7 +294,7 @@ impl super::DialectDecoder for MessagesDecoder {
 
     fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
         if let Some(object) = self.format_detector.take_object() {
-            return super::decode_buffered(Dialect::Messages, object, "", events)
+            return super::decode_buffered(Dialect::Messages, object, &self.seed, events)
                 .map(drop)
                 .map_err(as_truncated);
         }
@@ -306,6 +307,20 @@ impl super::DialectDecoder for MessagesDecoder {
     fn buffered_bytes(&self) -> usize {
         self.format_detector.buffered_bytes() + self.sse.buffered_bytes() + self.buffered_input_bytes
     }
+}
+
+/// Returns the index of a block that starts after `count` others. It must be the next one, unless all blocks have ended:
+/// then any index is that of a new block.
+pub(crate) fn block_index(seen: &EventMembers<'_>, count: usize, is_any_open: bool) -> Option<usize> {
+    seen.index.filter(|index| *index == count || (count > 0 && !is_any_open))
+}
+
+fn find_open_block<'b>(
+    blocks: &'b mut [DecodedBlock],
+    seen: &EventMembers<'_>,
+) -> Option<&'b mut DecodedBlock> {
+    let index = seen.index?;
+    blocks.iter_mut().rfind(|block| block.is_open && block.index == index)
 }
 
 fn malformed_error() -> UpstreamError {
@@ -333,10 +348,17 @@ fn push_text(text: EscapedText, events: &mut Vec<AnswerEvent>) {
     }
 }
 
-/// Returns the id and the name of a tool call, both not empty and of limited length.
-fn tool_id_and_name(data: &Bytes, block: &[u8]) -> Result<(EscapedText, EscapedText), UpstreamError> {
+/// Returns the id and the name of tool call number `tool`, both not empty and of limited length. An id that is absent or
+/// empty is generated.
+fn tool_id_and_name(
+    data: &Bytes,
+    block: &[u8],
+    seed: &str,
+    tool: u32,
+) -> Result<(EscapedText, EscapedText), UpstreamError> {
     let sound = |text: &EscapedText| !text.is_empty() && text.escaped().len() <= super::MAX_NAME;
     let id = event_text(data, json_cursor::member_value(block, "id"))?;
+    let id = if id.is_empty() { EscapedText::new(&generate_call_id(seed, 0, tool)) } else { id };
     let name = event_text(data, json_cursor::member_value(block, "name"))?;
     if name.is_empty() || name.escaped().len() > super::MAX_NAME {
         return Err(UpstreamError::model_output());

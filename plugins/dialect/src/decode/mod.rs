@@ -59,8 +59,8 @@ struct DecoderDef {
 const CHAT: DecoderDef =
     DecoderDef { new: |id| Box::new(chat::ChatDecoder::new(id)), decode_buffered: chat::decode_completion };
 const MESSAGES: DecoderDef = DecoderDef {
-    new: |_| Box::new(messages::MessagesDecoder::new()),
-    decode_buffered: |body, _, events| messages::decode_message(body, events).map(|()| None),
+    new: |id| Box::new(messages::MessagesDecoder::new(id)),
+    decode_buffered: |body, id, events| messages::decode_message(body, id, events).map(|()| None),
 };
 const RESPONSES: DecoderDef = DecoderDef {
     new: |_| Box::new(responses::ResponsesDecoder::new()),

@@ -1,12 +1,15 @@
 //! Decoder of the responses dialect.
 //!
 //! The order of events is checked where it affects the meaning: nothing before the start of the response, deltas only
-//! for an open item of their kind. Text that comes only with the end of a part or of an item is taken from there.
-//! Unknown events and items, such as the calls of tools that a provider runs itself, are ignored.
+//! for an open item of their kind. Text that is missing in the deltas is taken from the end of a part, of an item or of
+//! the response, or else from the beginning of an item; an end that contradicts the deltas is malformed. Unknown events and items, such as the calls of tools that a provider runs itself, are ignored.
 
 mod buffered;
 mod event_members;
 mod item;
+#[cfg(test)]
+mod missing_text_tests;
+mod part;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +22,8 @@ use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
 use bytes::Bytes;
 use event_members::EventMembers;
-use item::{DecodedItem, PartKind};
+use item::DecodedItem;
+use part::{LastParts, PartEvent};
 use penstock_core::{Dialect, FinishReason, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::{sse, usage};
 use penstock_json_scan::json;
@@ -41,6 +45,9 @@ struct DecodedOutput {
     items: Vec<DecodedItem>,
     tool_count: u32,
     split_surrogate: SplitSurrogate,
+    texts: LastParts,
+    /// Bytes of arguments and of texts at the beginnings of items, stored to compare them with the end.
+    stored_bytes: usize,
 }
 
 /// Source of an event and destination of what it contains.
@@ -48,6 +55,8 @@ struct OutputContext<'a> {
     source: &'a Bytes,
     tool_count: &'a mut u32,
     split_surrogate: &'a mut SplitSurrogate,
+    texts: &'a mut LastParts,
+    stored_bytes: &'a mut usize,
     events: &'a mut Vec<AnswerEvent>,
 }
 
@@ -117,8 +126,8 @@ impl ResponsesDecoder {
             "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
                 self.output.finish_response(data, seen.response_object()?, events)
             }
-            name => match PartKind::of_event(name) {
-                Some((kind, text_member)) => self.output.push_part(data, &seen, kind, text_member, events),
+            name => match PartEvent::parse(name) {
+                Some(event) => self.output.push_part(data, &seen, event, events),
                 None => Ok(()),
             },
         }
@@ -136,7 +145,9 @@ impl DecodedOutput {
         if self.items.iter().any(|other| other.output_index == index && other.is_open) {
             return Err(malformed_error());
         }
-        self.open_item(data, index, item, events).map(drop)
+        let at = self.open_item(data, index, item, events)?;
+        let (items, mut context) = self.parts(data, events);
+        items.get_mut(at).map_or(Ok(()), |open| open.announce(item, &mut context))
     }
 
     /// Opens an item; returns its position.
@@ -151,9 +162,8 @@ impl DecodedOutput {
             // The number of items is output of the model.
             return Err(UpstreamError::model_output());
         }
-        let Self { items, tool_count, split_surrogate } = self;
-        let mut context = OutputContext { source: data, tool_count, split_surrogate, events };
-        items.push(DecodedItem::open(index, item, &mut context)?);
+        let (items, mut context) = self.parts(data, events);
+        items.push(DecodedItem::open(index, items.len(), item, &mut context)?);
         Ok(items.len() - 1)
     }
 
@@ -179,35 +189,47 @@ impl DecodedOutput {
         item: &[u8],
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        let Self { items, tool_count, split_surrogate } = self;
-        let mut context = OutputContext { source: data, tool_count, split_surrogate, events };
+        let (items, mut context) = self.parts(data, events);
         let open = items.get_mut(at).filter(|item| item.is_open).ok_or_else(malformed_error)?;
         open.close(item, &mut context)
     }
 
-    /// Adds a delta, or the whole text of a part at its end, which counts if there was no delta.
+    /// Adds what an event says about a part.
     fn push_part(
         &mut self,
         data: &Bytes,
         seen: &EventMembers<'_>,
-        kind: PartKind,
-        text_member: &str,
+        event: PartEvent,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        let index = seen.output_index.ok_or_else(malformed_error)?;
-        let Self { items, tool_count, split_surrogate } = self;
-        let mut context = OutputContext { source: data, tool_count, split_surrogate, events };
-        let item = items.iter_mut().rfind(|item| item.output_index == index && item.is_open);
+        let find = |items: &mut Vec<DecodedItem>| {
+            let index = seen.output_index?;
+            items.iter().rposition(|item| item.output_index == index && item.is_open)
+        };
+        let (items, mut context) = self.parts(data, events);
+        let item = find(items).and_then(|at| items.get_mut(at));
+        let (kind, text_member) = match event {
+            PartEvent::Delta(kind) => (kind, "delta"),
+            PartEvent::Whole(kind, member) => (kind, member),
+            // These events only repeat what others say, with most providers.
+            PartEvent::Added | PartEvent::Done => {
+                let Some((item, part)) = item.zip(seen.part) else { return Ok(()) };
+                return match event {
+                    PartEvent::Added => item.announce_part(part, |kind| seen.part_index(kind), &mut context),
+                    _ => item.push_whole_part(part, |kind| seen.part_index(kind), &mut context),
+                };
+            }
+        };
         let item = item.ok_or_else(malformed_error)?;
         let text = seen.text(text_member).ok_or_else(malformed_error)?;
         let part = (kind, seen.part_index(kind).ok_or_else(malformed_error)?);
-        match text_member {
-            "delta" => item.push_delta(part, text, seen.logprobs, &mut context),
+        match event {
+            PartEvent::Delta(_) => item.push_delta(part, text, seen.logprobs, &mut context),
             _ => item.push_whole(part, text, seen.logprobs, &mut context),
         }
     }
 
-    /// Handles the last event: usage, finish reason, and the output if no event contained it.
+    /// Handles the last event: usage, finish reason, and the output that no event contained.
     fn finish_response(
         &mut self,
         data: &Bytes,
@@ -215,9 +237,7 @@ impl DecodedOutput {
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
         let end = buffered::ResponseEnd::parse(response)?;
-        if self.items.is_empty() {
-            self.push_output(data, end.output, events)?;
-        }
+        self.push_output(data, end.output, events)?;
         events.extend(end.measured_energy.map(AnswerEvent::Energy));
         events.extend(end.usage.map(AnswerEvent::Usage));
         if let Some(reason) = end.finish_reason(self.tool_count > 0) {
@@ -227,18 +247,64 @@ impl DecodedOutput {
         Ok(())
     }
 
-    /// Appends the events of complete items.
+    /// Appends what is missing of complete items, and then of the beginnings of those that were not repeated.
     fn push_output(
         &mut self,
         source: &Bytes,
         output: Option<&[u8]>,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        for (index, item) in (0_u64..).zip(json_cursor::elements(output.unwrap_or_default())) {
-            let at = self.open_item(source, index, item, events)?;
-            self.close_item(source, at, item, events)?;
+        let complete: Vec<&[u8]> = json_cursor::elements(output.unwrap_or_default()).collect();
+        let known = self.match_items(&complete);
+        for ((index, item), known) in (0_u64..).zip(complete).zip(known) {
+            match known {
+                Some(at) => {
+                    let (items, mut context) = self.parts(source, events);
+                    let known = items.get_mut(at).ok_or_else(malformed_error)?;
+                    known.push_missing(item, &mut context)?;
+                }
+                None => {
+                    let at = self.open_item(source, index, item, events)?;
+                    self.close_item(source, at, item, events)?;
+                }
+            }
         }
-        Ok(())
+        let (items, mut context) = self.parts(source, events);
+        items.iter_mut().try_for_each(|item| item.push_announced(&mut context))
+    }
+
+    /// Returns the position of the known item for each complete one: that with its index, or else the next of its type.
+    /// The ids of items and calls differ between the events of some engines.
+    fn match_items(&self, complete: &[&[u8]]) -> Vec<Option<usize>> {
+        let types: Vec<_> = complete
+            .iter()
+            .map(|item| json_cursor::member_value(item, "type").and_then(json_cursor::parse_string))
+            .collect();
+        let mut found = vec![None; complete.len()];
+        let mut is_taken = vec![false; self.items.len()];
+        for by_index in [true, false] {
+            for ((index, name), found) in (0_u64..).zip(&types).zip(&mut found) {
+                let Some(name) = name.as_deref().filter(|_| found.is_none()) else { continue };
+                let fits = |(item, taken): (&DecodedItem, &bool)| {
+                    !taken && item.has_type(name) && (!by_index || item.output_index == index)
+                };
+                *found = self.items.iter().zip(&is_taken).position(fits);
+                if let Some(taken) = found.and_then(|at| is_taken.get_mut(at)) {
+                    *taken = true;
+                }
+            }
+        }
+        found
+    }
+
+    /// Returns the items, and the context of what is added to them.
+    fn parts<'a>(
+        &'a mut self,
+        source: &'a Bytes,
+        events: &'a mut Vec<AnswerEvent>,
+    ) -> (&'a mut Vec<DecodedItem>, OutputContext<'a>) {
+        let Self { items, tool_count, split_surrogate, texts, stored_bytes } = self;
+        (items, OutputContext { source, tool_count, split_surrogate, texts, stored_bytes, events })
     }
 }
 
@@ -264,7 +330,7 @@ impl super::DialectDecoder for ResponsesDecoder {
     }
 
     fn buffered_bytes(&self) -> usize {
-        self.format_detector.buffered_bytes() + self.sse.buffered_bytes()
+        self.format_detector.buffered_bytes() + self.sse.buffered_bytes() + self.output.stored_bytes
     }
 }
 

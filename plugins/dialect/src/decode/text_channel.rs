@@ -23,6 +23,11 @@ impl SplitSurrogate {
         self.0.is_none()
     }
 
+    /// Discards the pending surrogate of a channel whose text is complete.
+    pub(super) fn discard(&mut self, channel: TextChannel) {
+        self.0 = self.0.take().filter(|(waiting, _)| *waiting != channel);
+    }
+
     /// Returns the text for the body of a JSON string (a slice of `source`) appended to this channel. Returns `None` if
     /// it is no valid string body.
     pub(super) fn join(&mut self, voice: TextChannel, source: &Bytes, inside: &[u8]) -> Option<EscapedText> {

@@ -8,6 +8,7 @@
 //! open and close blocks are held until the next event arrives: the client and the
 //! shadow always have the same block open.
 
+mod block_positions;
 mod translation;
 
 use super::hidden_thinking::{HiddenBlocks, is_empty_delta, is_thinking_block, is_thinking_delta};
@@ -19,6 +20,7 @@ use crate::json_cursor;
 use crate::response_constraints::ToolCallIds;
 use crate::stream_translator::StreamTranslator;
 use crate::write::messages::{self, MessagesStreamWriter, WriterOptions};
+use block_positions::BlockPositions;
 use bytes::Bytes;
 use penstock_core::{
     AttemptTarget, FinishReason, InferenceRequest, OutputBuffer, StreamProgress, StreamTranslation,
@@ -39,6 +41,7 @@ pub(super) struct StreamPassthrough {
     observer: StreamTranslator,
     sse_decoder: sse::SseDecoder,
     decoder: MessagesDecoder,
+    positions: BlockPositions,
     model: String,
     /// Stop sequences of the client.
     stop_sequences: Vec<String>,
@@ -80,7 +83,8 @@ impl StreamPassthrough {
             initial_usage: manner.start_usage(None),
             observer: StreamTranslator::new(ask, target, Box::new(MessagesStreamWriter::new(manner))),
             sse_decoder: sse::SseDecoder::new(crate::decode::MAX_EVENT),
-            decoder: MessagesDecoder::new(),
+            decoder: MessagesDecoder::new(target.id),
+            positions: BlockPositions::default(),
             model: target.answer_model.to_owned(),
             stop_sequences: ask.stop.clone(),
             id: target.id.to_owned(),
@@ -129,16 +133,27 @@ impl StreamPassthrough {
             let data = event.data.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }).collect();
             return self.process_event(&sse::SseEvent { data, ..sse::SseEvent::default() }, out);
         }
-        let data = &event.data;
+        if let Some(data) = self.positions.renumber(&event.data, &seen) {
+            return self.process_members(&data, &EventMembers::parse(&data), out);
+        }
+        self.process_members(&event.data, &seen, out)
+    }
+
+    fn process_members(
+        &mut self,
+        data: &Bytes,
+        seen: &EventMembers<'_>,
+        out: &mut OutputBuffer,
+    ) -> Result<(), UpstreamError> {
         self.observer.push_decoded(
-            |events| self.decoder.decode_members(data, &seen, events),
+            |events| self.decoder.decode_members(data, seen, events),
             &mut OutputBuffer::default(),
         )?;
         if self.observer.progress() > StreamProgress::Pending {
             // Sent with the first content token, even if that token is hidden from the client.
             out.0.extend(self.held_message_start.take());
         }
-        self.forward_event(data, &seen, out)
+        self.forward_event(data, seen, out)
     }
 
     /// Forwards an event to the client.

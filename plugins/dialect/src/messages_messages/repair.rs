@@ -172,20 +172,22 @@ fn repair_blocks(mends: &mut DocumentPatches<'_>, content: &[u8], thinking: Thin
     }
 }
 
-/// Replaces the id of a tool call if another call has the same id.
+/// Replaces the id of a tool call if it is absent or empty, or another call has the same id.
 fn ensure_unique_id(mends: &mut DocumentPatches<'_>, block: &[u8], ids: &mut ToolCallIds, seed: &str) {
     if !has_type(block, "tool_use") {
         return;
     }
-    let said = json_cursor::member_value(block, "id").unwrap_or_default();
-    let Some(id) =
-        json_cursor::string_body(said).and_then(|id| EscapedText::from_json(Bytes::copy_from_slice(id)))
-    else {
-        return;
+    let said = json_cursor::members(block).filter(|(key, _)| key == "id").last().map(|(_, said)| said);
+    let id = said
+        .and_then(json_cursor::string_body)
+        .and_then(|id| EscapedText::from_json(Bytes::copy_from_slice(id)))
+        .filter(|id| !id.is_empty());
+    let own = match &id {
+        Some(id) => ids.unique_id(id.clone(), seed, 0),
+        None => ids.generated_id(seed, 0),
     };
-    let own = ids.unique_id(id.clone(), seed, 0);
-    if own != id {
-        mends.replace(said, json_string(&own.decoded()));
+    if id.as_ref() != Some(&own) {
+        mends.set_member(block, "id", said, json_string(&own.decoded()));
     }
 }
 

@@ -150,7 +150,7 @@ impl ChunkReader {
         events: &mut Vec<AnswerEvent>,
     ) -> Result<Option<TextSpan>, UpstreamError> {
         let number =
-            parts.index.map_or(Some(position), json_cursor::parse_integer).ok_or_else(malformed_error)?;
+            parts.index.map_or(Some(position), json_cursor::parse_index).ok_or_else(malformed_error)?;
         if number >= MAX_CHOICES {
             return Err(malformed_error());
         }
@@ -228,6 +228,7 @@ impl ChoiceDecoder {
             source: seen.chunk,
             choice: seen.choice,
             seed: seen.seed,
+            may_hold: !self.is_finished,
             split_surrogate: &mut self.split_surrogate,
             events,
         };
@@ -265,6 +266,14 @@ impl ChoiceDecoder {
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
         self.tool_calls.check_names()?;
+        self.tool_calls.flush(&mut FragmentContext {
+            source: seen.chunk,
+            choice: seen.choice,
+            seed: seen.seed,
+            may_hold: false,
+            split_surrogate: &mut self.split_surrogate,
+            events,
+        })?;
         self.is_finished = true;
         let stop =
             stop.and_then(string_body).and_then(|stop| EscapedText::from_json(seen.chunk.slice_ref(stop)));

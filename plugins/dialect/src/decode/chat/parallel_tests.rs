@@ -276,6 +276,104 @@ fn calls_with_the_same_index_are_distinguished_as_in_a_plain_answer() {
 }
 
 #[test]
+fn calls_without_arguments_and_placeholders_are_as_in_a_plain_answer() {
+    let (a, f, g, none) = (json!("call_a"), json!("f"), json!("g"), Value::Null);
+    let (one, empty, object) = (json!(r#"{"x":1}"#), json!(""), json!("{}"));
+    let bare = |name: &Value| vec![part(none.clone(), name.clone(), empty.clone())];
+    let cases: Vec<(&str, Vec<Vec<Value>>, Expected)> = vec![
+        ("one name twice", vec![bare(&f), bare(&f)], &[("a", "f", ""), ("b", "f", "")]),
+        (
+            "one name three times and another",
+            vec![bare(&f), bare(&f), bare(&f), bare(&g), bare(&g)],
+            &[("a", "f", ""), ("b", "f", ""), ("c", "f", ""), ("d", "g", ""), ("e", "g", "")],
+        ),
+        (
+            "one name twice in one chunk",
+            vec![vec![bare(&f).remove(0), bare(&f).remove(0)]],
+            &[("a", "f", ""), ("b", "f", "")],
+        ),
+        (
+            "absent arguments",
+            vec![
+                vec![json!({"index":0,"function":{"name":"f"}})],
+                vec![json!({"index":0,"function":{"name":"f"}})],
+            ],
+            &[("a", "f", ""), ("b", "f", "")],
+        ),
+        (
+            "a name that is repeated",
+            vec![bare(&f), bare(&f), vec![more(r#"{"x":1}"#)]],
+            &[("a", "f", r#"{"x":1}"#)],
+        ),
+        (
+            "an empty object alone",
+            vec![vec![part(a.clone(), f.clone(), object.clone())]],
+            &[("call_a", "f", "{}")],
+        ),
+        (
+            "an empty object, then the whole",
+            vec![vec![part(a.clone(), f.clone(), object.clone())], vec![more(r#"{"x":1}"#)]],
+            &[("call_a", "f", r#"{"x":1}"#)],
+        ),
+        (
+            "an empty object, then the whole in pieces",
+            vec![vec![part(a.clone(), f.clone(), object.clone())], vec![more("{\"x\"")], vec![more(":1}")]],
+            &[("call_a", "f", r#"{"x":1}"#)],
+        ),
+        (
+            "null, then the whole with id and name",
+            vec![
+                vec![part(a.clone(), f.clone(), json!("null"))],
+                vec![part(a.clone(), f.clone(), one.clone())],
+            ],
+            &[("call_a", "f", r#"{"x":1}"#)],
+        ),
+        (
+            "an empty object and another call",
+            vec![
+                vec![part(a.clone(), f.clone(), object.clone())],
+                vec![part(json!("call_b"), g.clone(), one.clone())],
+            ],
+            &[("call_a", "f", "{}"), ("call_b", "g", r#"{"x":1}"#)],
+        ),
+        (
+            "indexes that are strings",
+            vec![
+                vec![json!({"index":"0","id":"call_a","function":{"name":"f","arguments":""}})],
+                vec![json!({"index":"0","function":{"arguments":"{\"x\":1}"}})],
+                vec![json!({"index":"1","id":"call_b","function":{"name":"g","arguments":"{}"}})],
+            ],
+            &[("call_a", "f", r#"{"x":1}"#), ("call_b", "g", "{}")],
+        ),
+    ];
+    for client in [Dialect::Chat, Dialect::Messages, Dialect::Responses] {
+        for (what, chunks, calls) in &cases {
+            assert_eq!(streamed(client, chunks), plain(calls), "{what}, {client:?}");
+        }
+    }
+}
+
+#[test]
+fn a_second_object_after_whole_arguments_is_malformed() {
+    for first in [vec![r#"{"x":1}"#], vec!["{", "}"], vec![r#"{"x""#, ":1}"]] {
+        let mut stream = String::new();
+        let head = json!({"index": 0, "id": "call_a", "function": {"name": "f", "arguments": ""}});
+        let fragments = first.iter().chain(&[r#"{"x": 1}"#]).map(|text| more(text));
+        for call in std::iter::once(head).chain(fragments) {
+            let choice = json!({"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": null});
+            stream.push_str(&format!("data: {}\n\n", json!({"choices": [choice]})));
+        }
+        let ask =
+            test_support::sample_request(Dialect::Chat, br#"{"model":"m","messages":[],"stream":true}"#);
+        let abilities = OfferCapabilities::default();
+        let target = test_support::sample_target(Dialect::Chat, &abilities);
+        let pair = crate::find_translator(Dialect::Chat, Dialect::Chat).unwrap();
+        let run = test_support::run_all_splits(&|| pair.translate_stream(&ask, &target), stream.as_bytes());
+        assert_eq!(run.fault, Some(penstock_core::UpstreamErrorKind::Malformed), "{stream}");
+    }
+}
+
+#[test]
 fn json_keys_and_names_are_compared_unescaped() {
     let stream = concat!(
         r#"data: {"choi\u0063es":[{"ind\u0065x":0,"delta":{"tool_c\u0061lls":[{"ind\u0065x":0,"\u0069d":"c\u0061","functi\u006fn":{"n\u0061me":"f","argum\u0065nts":"{\"x\":1"}}]}}]}"#,

@@ -123,7 +123,7 @@ fn a_call_that_names_itself_with_every_fragment_is_read_once() {
     };
     let middle: String = (1..=MANY).map(|id| call(id, "[1, \"}\"],")).collect();
     let begun = call(0, "{\"a\":[") + &middle + &call(MANY + 1, "2]}");
-    let (events, fault) = decode(&(begun + &call(MANY + 2, "{}")));
+    let (events, fault) = decode(&(begun + &call(MANY + 2, "{\"b\":1}")));
     assert_eq!(fault, None);
     let fragments = |number: u32| {
         let of = |event: &&AnswerEvent| matches!(event, AnswerEvent::ToolCallArguments { tool, .. } if *tool == number);
@@ -159,7 +159,7 @@ fn wrong_choices() -> Vec<serde_json::Value> {
     let mut choices = vec![
         json!("text"),
         json!([]),
-        json!({"index": "0", "delta": {"content": "a"}, "message": {"content": "a"}}),
+        json!({"index": "x", "delta": {"content": "a"}, "message": {"content": "a"}}),
         json!({"index": -1, "delta": {"content": "a"}, "message": {"content": "a"}}),
         json!({"index": 0.5, "delta": {"content": "a"}, "message": {"content": "a"}}),
         json!({"index": 0, "delta": "a", "message": "a", "finish_reason": "stop"}),
@@ -172,7 +172,7 @@ fn wrong_choices() -> Vec<serde_json::Value> {
         said(json!({"reasoning_content": ["a"]})),
         said(json!({"refusal": ["a"]})),
         call(json!("f")),
-        call(json!({"index": "0", "id": "c", "function": {"name": "f"}})),
+        call(json!({"index": "x", "id": "c", "function": {"name": "f"}})),
         call(json!({"index": -1, "id": "c", "function": {"name": "f"}})),
         call(json!({"index": 0, "id": 7, "function": {"name": "f"}})),
         call(json!({"index": 0, "id": "c", "function": "f"})),

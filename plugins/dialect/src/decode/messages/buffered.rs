@@ -13,11 +13,11 @@ use penstock_core::UpstreamError;
 use penstock_http_wire::usage;
 use penstock_json_scan::json;
 
-/// Appends the events of a buffered message.
+/// Appends the events of a buffered message; `seed` is that of generated tool call ids.
 ///
 /// # Errors
 /// Returns `Malformed` if the body is no message, and `InBandError` for an error object.
-pub fn decode_message(body: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
+pub fn decode_message(body: Bytes, seed: &str, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
     let message = json::trim(&body);
     match &*json_cursor::member_value(message, "type").and_then(json_cursor::parse_string).unwrap_or_default()
     {
@@ -30,7 +30,7 @@ pub fn decode_message(body: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), 
     events.push(AnswerEvent::Start);
     let mut tool = 0;
     for block in json_cursor::elements(content.ok_or_else(malformed_error)?) {
-        push_block(&body, block, &mut tool, events)?;
+        push_block(&body, block, (&mut tool, seed), events)?;
     }
     for (key, value) in json_cursor::members(message) {
         events.extend(match &*key {
@@ -55,7 +55,7 @@ pub fn decode_message(body: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), 
 fn push_block(
     body: &Bytes,
     block: &[u8],
-    tool: &mut u32,
+    (tool, seed): (&mut u32, &str),
     events: &mut Vec<AnswerEvent>,
 ) -> Result<(), UpstreamError> {
     match &*block_type(block)? {
@@ -72,7 +72,7 @@ fn push_block(
             }
         }
         "tool_use" => {
-            let (id, name) = tool_id_and_name(body, block)?;
+            let (id, name) = tool_id_and_name(body, block, seed, *tool)?;
             if *tool as usize >= MAX_TOOLS {
                 return Err(UpstreamError::model_output());
             }

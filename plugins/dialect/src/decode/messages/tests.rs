@@ -80,7 +80,7 @@ fn expected() -> Vec<AnswerEvent> {
 #[test]
 fn a_stream_gives_the_same_events_however_it_is_cut() {
     for cut in 0..=STREAM.len() {
-        let (mut decoder, mut events) = (MessagesDecoder::new(), Vec::new());
+        let (mut decoder, mut events) = (MessagesDecoder::new("id"), Vec::new());
         for piece in [&STREAM.as_bytes()[..cut], &STREAM.as_bytes()[cut..]] {
             decoder.push(Bytes::copy_from_slice(piece), &mut events).unwrap();
         }
@@ -95,7 +95,7 @@ fn a_whole_message_gives_the_events_of_its_stream() {
         {"type":"text","text":"A"},{"type":"tool_use","id":"toolu_1","name":"f","input":{ "a" : 1 }}],
         "stop_reason":"stop_sequence","stop_sequence":"END","usage":{"input_tokens":1,"output_tokens":2}} "#;
     let mut events = Vec::new();
-    decode_message(Bytes::from(body), &mut events).unwrap();
+    decode_message(Bytes::from(body), "id", &mut events).unwrap();
     assert_eq!(
         events[1],
         AnswerEvent::Reasoning {
@@ -138,7 +138,7 @@ fn invalid_syntax_is_malformed_and_an_error_event_is_in_band() {
         (
             &[
                 start,
-                r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"","name":"f"}}"#,
+                r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":""}}"#,
             ],
             UpstreamErrorKind::Malformed,
         ),
@@ -148,7 +148,7 @@ fn invalid_syntax_is_malformed_and_an_error_event_is_in_band() {
         ),
     ];
     for (stream, kind) in cases {
-        let (mut decoder, mut events) = (MessagesDecoder::new(), Vec::new());
+        let (mut decoder, mut events) = (MessagesDecoder::new("id"), Vec::new());
         let bytes: String = stream.iter().map(|data| format!("data: {data}\n\n")).collect();
         assert_eq!(decoder.push(Bytes::from(bytes), &mut events).unwrap_err().kind, *kind, "{stream:?}");
     }
@@ -163,7 +163,7 @@ fn an_opening_states_no_output_and_no_input_of_nothing() {
         (r#"{"input_tokens":0,"cache_read_input_tokens":4,"output_tokens":1}"#, Some(4)),
     ] {
         let start = format!("data: {{\"type\":\"message_start\",\"message\":{{\"usage\":{usage}}}}}\n\n");
-        let (mut decoder, mut events) = (MessagesDecoder::new(), Vec::new());
+        let (mut decoder, mut events) = (MessagesDecoder::new("id"), Vec::new());
         decoder.push(Bytes::from(start), &mut events).unwrap();
         let told = events.iter().find_map(|event| match event {
             AnswerEvent::Usage(stated) => Some((stated.input, stated.output)),
@@ -186,7 +186,7 @@ data: {"type":"content_block_stop","index":0}
 data: {"type":"something_new"}
 
 "#;
-    let (mut decoder, mut events) = (MessagesDecoder::new(), Vec::new());
+    let (mut decoder, mut events) = (MessagesDecoder::new("id"), Vec::new());
     decoder.push(Bytes::from(stream), &mut events).unwrap();
     assert_eq!(events, [AnswerEvent::Start]);
 }
@@ -268,7 +268,7 @@ fn invalid_types_indices_and_orders_are_malformed_at_every_split() {
         let stream = data(&json!({"type":"message_start","message":{}}))
             + &events.iter().map(data).collect::<String>();
         for cut in 0..stream.len() {
-            let mut decoder = MessagesDecoder::new();
+            let mut decoder = MessagesDecoder::new("id");
             let (first, rest) = stream.as_bytes().split_at(cut);
             let result = decoder
                 .push(Bytes::copy_from_slice(first), &mut Vec::new())
@@ -278,7 +278,7 @@ fn invalid_types_indices_and_orders_are_malformed_at_every_split() {
     }
     for wrong in [json!(5), json!("a"), json!(["a"])] {
         let stream = data(&json!({"type":"message_start","message":wrong}));
-        let result = MessagesDecoder::new().push(Bytes::from(stream), &mut Vec::new());
+        let result = MessagesDecoder::new("id").push(Bytes::from(stream), &mut Vec::new());
         assert_eq!(result.unwrap_err().kind, UpstreamErrorKind::Malformed, "{wrong}");
     }
 }
@@ -312,7 +312,7 @@ fn a_whole_message_with_an_invalid_type_is_malformed() {
         ]);
     }
     for body in bodies {
-        let fault = decode_message(Bytes::from(body.to_string()), &mut Vec::new()).unwrap_err();
+        let fault = decode_message(Bytes::from(body.to_string()), "id", &mut Vec::new()).unwrap_err();
         assert_eq!(fault.kind, UpstreamErrorKind::Malformed, "{body}");
     }
 }

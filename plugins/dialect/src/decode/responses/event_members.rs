@@ -1,7 +1,7 @@
 //! Members of an event of a streamed response.
 
-use super::item::PartKind;
 use super::malformed_error;
+use super::part::PartKind;
 use crate::json_cursor;
 use penstock_core::{MeasuredEnergy, UpstreamError};
 use penstock_http_wire::usage;
@@ -20,6 +20,7 @@ pub(super) struct EventMembers<'a> {
     whole: Option<(Cow<'a, str>, &'a [u8])>,
     pub(super) logprobs: Option<&'a [u8]>,
     pub(super) item: Option<&'a [u8]>,
+    pub(super) part: Option<&'a [u8]>,
     pub(super) response: Option<&'a [u8]>,
     pub(super) error: Option<&'a [u8]>,
     pub(super) measured_energy: Option<MeasuredEnergy>,
@@ -58,6 +59,7 @@ impl<'a> EventMembers<'a> {
                 "text" | "refusal" | "arguments" => seen.whole = present.map(|value| (key, value)),
                 "logprobs" => seen.logprobs = present,
                 "item" => seen.item = present.filter(|item| json_cursor::is_object(item)),
+                "part" => seen.part = present.filter(|part| json_cursor::is_object(part)),
                 "response" => seen.response = present,
                 "error" => seen.error = present,
                 "energy" => seen.measured_energy = usage::parse_energy(value).or(seen.measured_energy),

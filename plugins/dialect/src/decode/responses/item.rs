@@ -1,5 +1,6 @@
 //! Output item of a response, and what has been decoded of it.
 
+use super::part::{AnnouncedText, DecodedPart, PartKey, PartKind, WholeText};
 use super::{OutputContext, event_text, malformed_error};
 use crate::decode::text_channel::TextChannel;
 use crate::decode::{MAX_NAME, MAX_TOOLS};
@@ -7,60 +8,12 @@ use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
 use bytes::Bytes;
 use penstock_core::UpstreamError;
+use penstock_json_scan::json;
 
 /// Maximum number of parts of an item.
 const MAX_PARTS: usize = 1024;
 /// Text between two parts of reasoning.
 const PARAGRAPH: &str = "\n\n";
-
-/// Kind of text in an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PartKind {
-    /// `output_text`.
-    Text,
-    /// `refusal`.
-    Refusal,
-    /// `reasoning_text`.
-    Reasoning,
-    /// `reasoning_summary_text`, which counts where no reasoning itself is given.
-    Summary,
-    /// Arguments of a function call.
-    Arguments,
-}
-
-impl PartKind {
-    /// Returns the kind of an event that carries text, and the member with the text.
-    pub(super) fn of_event(name: &str) -> Option<(Self, &'static str)> {
-        let (part, stage) = name.strip_prefix("response.")?.rsplit_once('.')?;
-        let (kind, whole) = match part {
-            "output_text" => (Self::Text, "text"),
-            "refusal" => (Self::Refusal, "refusal"),
-            "reasoning_text" => (Self::Reasoning, "text"),
-            "reasoning_summary_text" => (Self::Summary, "text"),
-            "function_call_arguments" => (Self::Arguments, "arguments"),
-            _ => return None,
-        };
-        match stage {
-            "delta" => Some((kind, "delta")),
-            "done" => Some((kind, whole)),
-            _ => None,
-        }
-    }
-
-    /// Returns the kind of a part by its `type`, and the member with its text.
-    fn of_part(name: &str) -> Option<(Self, &'static str)> {
-        match name {
-            "output_text" => Some((Self::Text, "text")),
-            "refusal" => Some((Self::Refusal, "refusal")),
-            "reasoning_text" | "text" => Some((Self::Reasoning, "text")),
-            "summary_text" => Some((Self::Summary, "text")),
-            _ => None,
-        }
-    }
-}
-
-/// Kind and index of a part.
-pub(super) type PartKey = (PartKind, u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ItemKind {
@@ -76,16 +29,21 @@ enum ItemKind {
 #[derive(Debug)]
 pub(super) struct DecodedItem {
     pub(super) output_index: u64,
+    /// Position among the items of the answer.
+    number: usize,
     pub(super) is_open: bool,
     kind: ItemKind,
     /// Parts with text so far.
-    parts: Vec<PartKey>,
+    parts: Vec<DecodedPart>,
+    /// Texts that came with the beginning of the item or of a part and with nothing else so far.
+    announced: Vec<AnnouncedText>,
 }
 
 impl DecodedItem {
     /// Opens an item; a function call starts with it.
     pub(super) fn open(
         output_index: u64,
+        number: usize,
         item: &[u8],
         context: &mut OutputContext<'_>,
     ) -> Result<Self, UpstreamError> {
@@ -96,7 +54,17 @@ impl DecodedItem {
             "function_call" => ItemKind::Call(start_call(item, context)?),
             _ => ItemKind::Other,
         };
-        Ok(Self { output_index, is_open: true, kind, parts: Vec::new() })
+        Ok(Self { output_index, number, is_open: true, kind, parts: Vec::new(), announced: Vec::new() })
+    }
+
+    /// Returns true if an item of this `type` can be this item.
+    pub(super) fn has_type(&self, name: &str) -> bool {
+        match self.kind {
+            ItemKind::Message => name == "message",
+            ItemKind::Reasoning => name == "reasoning",
+            ItemKind::Call(_) => name == "function_call",
+            ItemKind::Other => !matches!(name, "message" | "reasoning" | "function_call"),
+        }
     }
 
     /// Returns true if the item has parts of this kind. Items of unknown types have any.
@@ -107,6 +75,24 @@ impl DecodedItem {
             ItemKind::Call(_) => kind == PartKind::Arguments,
             ItemKind::Other => true,
         }
+    }
+
+    fn channel(&self, kind: PartKind) -> TextChannel {
+        match (kind, self.kind) {
+            (PartKind::Arguments, ItemKind::Call(tool)) => {
+                TextChannel::Arguments(usize::try_from(tool).unwrap_or(usize::MAX))
+            }
+            (PartKind::Text, _) => TextChannel::Answer,
+            (PartKind::Refusal, _) => TextChannel::Refusal,
+            _ => TextChannel::Reasoning,
+        }
+    }
+
+    /// Returns true if text of this kind is not passed on: the reasoning itself and its summary say the same.
+    fn ignores(&self, kind: PartKind) -> bool {
+        let is_other_reasoning =
+            || self.kind == ItemKind::Reasoning && self.parts.iter().any(|part| part.key.0 != kind);
+        self.kind == ItemKind::Other || is_other_reasoning()
     }
 
     /// Adds a delta of a part.
@@ -120,40 +106,62 @@ impl DecodedItem {
         if !self.fits(part.0) {
             return Err(malformed_error());
         }
-        let channel = match (part.0, self.kind) {
-            (_, ItemKind::Other) => return Ok(()),
-            (PartKind::Arguments, ItemKind::Call(tool)) => {
-                TextChannel::Arguments(usize::try_from(tool).unwrap_or(usize::MAX))
-            }
-            (PartKind::Text, _) => TextChannel::Answer,
-            (PartKind::Refusal, _) => TextChannel::Refusal,
-            _ => TextChannel::Reasoning,
-        };
-        if self.kind == ItemKind::Reasoning && self.parts.iter().any(|(kind, _)| *kind != part.0) {
-            // The reasoning itself and its summary say the same.
+        if self.ignores(part.0) {
             return Ok(());
         }
         let inside = json_cursor::string_body(text).ok_or_else(malformed_error)?;
         let logprobs = logprobs.and_then(|list| chat_logprobs(part.0, list));
-        let text =
-            context.split_surrogate.join(channel, context.source, inside).ok_or_else(malformed_error)?;
+        let text = context
+            .split_surrogate
+            .join(self.channel(part.0), context.source, inside)
+            .ok_or_else(malformed_error)?;
         if inside.is_empty() && logprobs.is_none() {
             return Ok(());
         }
-        if !self.parts.contains(&part) {
-            if self.parts.len() >= MAX_PARTS {
-                return Err(UpstreamError::model_output());
-            }
-            if self.kind == ItemKind::Reasoning && !self.parts.is_empty() {
-                let text = EscapedText::new(PARAGRAPH);
-                context.events.push(AnswerEvent::Reasoning { choice: 0, text, signature: None });
-            }
-            self.parts.push(part);
+        let is_continued = |announced: &AnnouncedText| {
+            announced.key == part && !text.is_empty() && announced.is_continued_by(&text.decoded())
+        };
+        if !self.has_part(part)
+            && let Some(at) = self.announced.iter().position(is_continued)
+        {
+            let announced = self.announced.swap_remove(at);
+            self.emit(part, EscapedText::new(&announced.text), None, context)?;
         }
+        self.emit(part, text, logprobs, context)
+    }
+
+    fn has_part(&self, key: PartKey) -> bool {
+        self.parts.iter().any(|part| part.key == key)
+    }
+
+    /// Emits text of a part and records it.
+    fn emit(
+        &mut self,
+        key: PartKey,
+        text: EscapedText,
+        logprobs: Option<Bytes>,
+        context: &mut OutputContext<'_>,
+    ) -> Result<(), UpstreamError> {
+        let at = match self.parts.iter().position(|part| part.key == key) {
+            Some(at) => at,
+            None if self.parts.len() >= MAX_PARTS => return Err(UpstreamError::model_output()),
+            None => {
+                if self.kind == ItemKind::Reasoning && !self.parts.is_empty() {
+                    let text = EscapedText::new(PARAGRAPH);
+                    context.events.push(AnswerEvent::Reasoning { choice: 0, text, signature: None });
+                }
+                self.parts.push(DecodedPart::new(key));
+                self.parts.len() - 1
+            }
+        };
+        context.texts.set_last(self.channel(key.0), (self.number, key));
         if text.is_empty() && logprobs.is_none() {
             return Ok(());
         }
-        context.events.push(match (part.0, self.kind) {
+        if let Some(part) = self.parts.get_mut(at) {
+            *context.stored_bytes += part.record(&text.decoded());
+        }
+        context.events.push(match (key.0, self.kind) {
             (PartKind::Text, _) => AnswerEvent::Text { choice: 0, text, logprobs },
             (PartKind::Refusal, _) => AnswerEvent::Refusal { choice: 0, text },
             (PartKind::Arguments, ItemKind::Call(tool)) => {
@@ -164,45 +172,154 @@ impl DecodedItem {
         Ok(())
     }
 
-    /// Adds the whole text of a part, unless a delta of it has arrived.
+    /// Adds what is missing of the whole text of a part. A text that contradicts the emitted one is malformed, and so is
+    /// a missing end after which other text was emitted.
     pub(super) fn push_whole(
         &mut self,
-        part: PartKey,
+        key: PartKey,
         text: &[u8],
         logprobs: Option<&[u8]>,
         context: &mut OutputContext<'_>,
     ) -> Result<(), UpstreamError> {
-        if self.parts.contains(&part) {
+        if !self.fits(key.0) {
+            return Err(malformed_error());
+        }
+        let inside = json_cursor::string_body(text).ok_or_else(malformed_error)?;
+        if inside.is_empty() || self.ignores(key.0) {
             return Ok(());
         }
-        self.push_delta(part, text, logprobs, context)
+        self.announced.retain(|announced| announced.key != key);
+        let Some(part) = self.parts.iter().find(|part| part.key == key) else {
+            return self.push_delta(key, text, logprobs, context);
+        };
+        let whole = json::unescape_lossy(inside).ok_or_else(malformed_error)?;
+        let rest = match part.compare(&whole) {
+            WholeText::Emitted => return Ok(()),
+            WholeText::Continues(rest) => EscapedText::new(rest),
+            WholeText::Contradicts => return Err(malformed_error()),
+        };
+        let channel = self.channel(key.0);
+        if !context.texts.is_last(channel, (self.number, key)) {
+            return Err(malformed_error());
+        }
+        context.split_surrogate.discard(channel);
+        self.emit(key, rest, None, context)
     }
 
-    /// Closes the item and adds the parts of which no text has arrived.
+    /// Stores the texts of an item at its beginning.
+    pub(super) fn announce(
+        &mut self,
+        item: &[u8],
+        context: &mut OutputContext<'_>,
+    ) -> Result<(), UpstreamError> {
+        let arguments = json_cursor::member_value(item, "arguments");
+        if let (ItemKind::Call(_), Some(arguments)) = (self.kind, arguments) {
+            return self.announce_text((PartKind::Arguments, 0), arguments, context);
+        }
+        for name in ["content", "summary"] {
+            let parts = json_cursor::member_value(item, name).unwrap_or_default();
+            for (index, part) in (0_u64..).zip(json_cursor::elements(parts)) {
+                self.announce_part(part, |_| Some(index), context)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the text of a part at its beginning.
+    pub(super) fn announce_part(
+        &mut self,
+        part: &[u8],
+        index: impl Fn(PartKind) -> Option<u64>,
+        context: &mut OutputContext<'_>,
+    ) -> Result<(), UpstreamError> {
+        let Some((kind, text)) = part_text(part) else { return Ok(()) };
+        match text {
+            Some(text) => {
+                let index = index(kind).ok_or_else(malformed_error)?;
+                self.announce_text((kind, index), text, context)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Stores a text. What is no string here is none: the end of the part decides.
+    fn announce_text(
+        &mut self,
+        key: PartKey,
+        text: &[u8],
+        context: &mut OutputContext<'_>,
+    ) -> Result<(), UpstreamError> {
+        let text = json_cursor::string_body(text).and_then(json::unescape_lossy).unwrap_or_default();
+        let is_known = self.has_part(key) || self.announced.iter().any(|announced| announced.key == key);
+        if text.is_empty() || !self.fits(key.0) || self.kind == ItemKind::Other || is_known {
+            return Ok(());
+        }
+        if self.announced.len() >= MAX_PARTS {
+            return Err(UpstreamError::model_output());
+        }
+        *context.stored_bytes += text.len();
+        self.announced.push(AnnouncedText { key, text: text.into_owned() });
+        Ok(())
+    }
+
+    /// Adds what is missing of the texts that came with a beginning.
+    pub(super) fn push_announced(&mut self, context: &mut OutputContext<'_>) -> Result<(), UpstreamError> {
+        for announced in std::mem::take(&mut self.announced) {
+            let key = announced.key;
+            let part = self.parts.iter().find(|part| part.key == key);
+            let rest = match part.map(|part| part.compare(&announced.text)) {
+                None => announced.text.as_str(),
+                Some(WholeText::Continues(rest)) => rest,
+                Some(WholeText::Emitted | WholeText::Contradicts) => continue,
+            };
+            let is_last = part.is_none() || context.texts.is_last(self.channel(key.0), (self.number, key));
+            match is_last {
+                _ if self.ignores(key.0) => {}
+                true => self.emit(key, EscapedText::new(rest), None, context)?,
+                false => return Err(malformed_error()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the item and adds what is missing of its texts.
     pub(super) fn close(
         &mut self,
         item: &[u8],
         context: &mut OutputContext<'_>,
     ) -> Result<(), UpstreamError> {
         self.is_open = false;
-        match self.kind {
-            ItemKind::Other => Ok(()),
-            ItemKind::Call(_) => {
-                let arguments = json_cursor::member_value(item, "arguments").ok_or_else(malformed_error)?;
-                self.push_whole((PartKind::Arguments, 0), arguments, None, context)
-            }
-            ItemKind::Message => {
-                let content = json_cursor::member_value(item, "content").ok_or_else(malformed_error)?;
-                self.push_parts(content, context)
-            }
-            ItemKind::Reasoning => {
-                for name in ["content", "summary"] {
-                    let parts = json_cursor::member_value(item, name);
-                    parts.map(|parts| self.push_parts(parts, context)).transpose()?;
-                }
-                Ok(())
-            }
+        let required = match self.kind {
+            ItemKind::Call(_) => Some("arguments"),
+            ItemKind::Message => Some("content"),
+            ItemKind::Reasoning | ItemKind::Other => None,
+        };
+        if required.is_some_and(|name| json_cursor::member_value(item, name).is_none()) {
+            return Err(malformed_error());
         }
+        self.push_missing(item, context)?;
+        self.push_announced(context)
+    }
+
+    /// Adds what is missing of the texts of a complete item.
+    pub(super) fn push_missing(
+        &mut self,
+        item: &[u8],
+        context: &mut OutputContext<'_>,
+    ) -> Result<(), UpstreamError> {
+        let names: &[&str] = match self.kind {
+            ItemKind::Other => &[],
+            ItemKind::Call(_) => {
+                let arguments = json_cursor::member_value(item, "arguments");
+                let key = (PartKind::Arguments, 0);
+                return arguments.map_or(Ok(()), |text| self.push_whole(key, text, None, context));
+            }
+            ItemKind::Message => &["content"],
+            ItemKind::Reasoning => &["content", "summary"],
+        };
+        names.iter().try_for_each(|name| {
+            json_cursor::member_value(item, name).map_or(Ok(()), |parts| self.push_parts(parts, context))
+        })
     }
 
     /// Adds the parts of a complete item. Parts of unknown types are ignored.
@@ -211,16 +328,33 @@ impl DecodedItem {
             return Err(malformed_error());
         }
         for (index, part) in (0_u64..).zip(json_cursor::elements(parts)) {
-            let name = json_cursor::member_value(part, "type").and_then(json_cursor::parse_string);
-            let Some((kind, member)) = PartKind::of_part(&name.ok_or_else(malformed_error)?) else {
-                continue;
-            };
-            let text = json_cursor::member_value(part, member).ok_or_else(malformed_error)?;
-            let logprobs = json_cursor::member_value(part, "logprobs");
-            self.push_whole((kind, index), text, logprobs, context)?;
+            self.push_whole_part(part, |_| Some(index), context)?;
         }
         Ok(())
     }
+
+    /// Adds what is missing of a complete part.
+    pub(super) fn push_whole_part(
+        &mut self,
+        part: &[u8],
+        index: impl Fn(PartKind) -> Option<u64>,
+        context: &mut OutputContext<'_>,
+    ) -> Result<(), UpstreamError> {
+        if json_cursor::member_value(part, "type").and_then(json_cursor::parse_string).is_none() {
+            return Err(malformed_error());
+        }
+        let Some((kind, text)) = part_text(part) else { return Ok(()) };
+        let text = text.ok_or_else(malformed_error)?;
+        let logprobs = json_cursor::member_value(part, "logprobs");
+        self.push_whole((kind, index(kind).ok_or_else(malformed_error)?), text, logprobs, context)
+    }
+}
+
+/// Returns the kind and the text of a part object; `None` for unknown types.
+fn part_text(part: &[u8]) -> Option<(PartKind, Option<&[u8]>)> {
+    let name = json_cursor::member_value(part, "type").and_then(json_cursor::parse_string)?;
+    let (kind, member) = PartKind::of_part(&name)?;
+    Some((kind, json_cursor::member_value(part, member)))
 }
 
 /// Starts a function call; returns its number.

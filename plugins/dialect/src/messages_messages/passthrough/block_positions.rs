@@ -1,0 +1,42 @@
+//! Positions of content blocks: clients and the shadow expect consecutive indices.
+
+use super::super::repair;
+use crate::decode::messages::{EventMembers, block_index};
+use bytes::Bytes;
+
+/// Blocks of the provider in order.
+#[derive(Default)]
+pub(super) struct BlockPositions(Vec<BlockPosition>);
+
+struct BlockPosition {
+    /// Index of the provider.
+    index: usize,
+    is_open: bool,
+}
+
+impl BlockPositions {
+    /// Returns the data of a block event with the position of its block; `None` if that is the index of the event, or
+    /// the event is invalid.
+    pub(super) fn renumber(&mut self, data: &Bytes, seen: &EventMembers<'_>) -> Option<Bytes> {
+        let index = seen.index?;
+        let at = match &*seen.event_type {
+            "content_block_start" => {
+                block_index(seen, self.0.len(), self.0.iter().any(|block| block.is_open))?;
+                self.0.push(BlockPosition { index, is_open: true });
+                self.0.len() - 1
+            }
+            "content_block_delta" => self.find_open(index)?,
+            "content_block_stop" => {
+                let at = self.find_open(index)?;
+                self.0.get_mut(at)?.is_open = false;
+                at
+            }
+            _ => return None,
+        };
+        (at != index).then(|| Bytes::from(repair::with_index(data, at)))
+    }
+
+    fn find_open(&self, index: usize) -> Option<usize> {
+        self.0.iter().rposition(|block| block.is_open && block.index == index)
+    }
+}
