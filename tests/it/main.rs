@@ -30,6 +30,7 @@ mod admin;
 mod admin_jobs;
 mod affinity;
 mod auxiliary_requests;
+mod background_responses;
 mod batch_crash_recovery;
 mod batch_funds;
 mod batch_large_lines;

@@ -50,7 +50,8 @@ pub use request_adjustment::{
     RequestAdjustment,
 };
 pub use responses_details::{
-    ClientTool, PreviousResponse, ReasoningDisplay, ResponseStorage, ResponsesDetails, StoredInput,
+    ClientTool, PreviousResponse, ReasoningDisplay, ResponseStorage, ResponsesDetails, StoreAccess,
+    StoredInput,
 };
 pub use sealed_reasoning::{open_reasoning, seal_reasoning};
 pub use traits::{

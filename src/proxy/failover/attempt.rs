@@ -16,8 +16,8 @@ use crate::upstream::wire_format::WireFormat;
 
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
-    ApiError, AttemptTarget, Dialect, ExtraMember, ExtraMembers, Translator, UpstreamError,
-    UpstreamErrorKind, UpstreamRequest,
+    ApiError, AttemptTarget, Dialect, ExtraMember, ExtraMembers, Translator, UpstreamError, UpstreamErrorKind,
+    UpstreamRequest,
 };
 use std::pin::pin;
 use std::sync::Arc;
@@ -83,6 +83,7 @@ pub fn translation_target<'t>(
     dialect: Dialect,
     created: u64,
 ) -> AttemptTarget<'t> {
+    let announced = run.exchange.caller.line().and_then(|line| line.identity());
     AttemptTarget {
         model: &offer.offer.name,
         dialect,
@@ -91,8 +92,8 @@ pub fn translation_target<'t>(
         max_tokens: run.max_tokens(offer),
         adjustment: run.adjust(offer),
         answer_model: run.candidates.answer_model(offer),
-        id: run.exchange.id.random_part(),
-        created,
+        id: announced.map_or(run.exchange.id.random_part(), |identity| &identity.unique),
+        created: announced.map_or(created, |identity| identity.created),
     }
 }
 

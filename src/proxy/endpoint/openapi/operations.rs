@@ -73,7 +73,7 @@ pub const OPERATIONS: &[OperationRow] = &[
     operation_row("response", "Responses", WorkKind::Store, "A stored response", &[(200, &[(JSON, "Response")])]),
     operation_row("response_delete", "Responses", WorkKind::Store, "Deletes a stored response", &[(200, &[(JSON, "ResponseDeletion")])]),
     operation_row("response_input_items", "Responses", WorkKind::Store, "Lists the items that a stored response answers", &[(200, &[(JSON, "ItemList")])]).with_query(&["after", "limit 1 100 20", "order"]),
-    operation_row("response_cancel", "Responses", WorkKind::Store, "Refused: only background responses can be cancelled, and they are not offered", &[]),
+    operation_row("response_cancel", "Responses", WorkKind::Store, "Cancels a background response", &[(200, &[(JSON, "Response")])]),
     operation_row("embeddings", "Embeddings", WorkKind::Model, "Embeds texts", &[(200, &[(JSON, "Embeddings")])]).with_body(JSON, "EmbeddingsRequest"),
     operation_row("rerank", "Rerank", WorkKind::Model, "Sorts documents by their relevance to a query", &[(200, &[(JSON, "Ranking")])]).with_body(JSON, "RerankRequest"),
     operation_row("images", "Images", WorkKind::Model, "Generates images", &[(200, &[(JSON, "Images")])]).with_body(JSON, "ImagesRequest"),
