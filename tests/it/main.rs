@@ -113,6 +113,7 @@ mod routing;
 mod server_state;
 mod soak;
 mod speech;
+mod speech_streams;
 mod stale_connections;
 mod storage_integrity;
 mod store_command;

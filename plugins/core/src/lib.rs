@@ -37,7 +37,7 @@ pub use inference_request::{
     ThinkingDisplay,
 };
 pub use inference_task::{
-    CompletionTask, EmbeddingInputs, EmbeddingTask, InferenceTask, MeteredTask, RerankTask,
+    CompletionTask, EmbeddingInputs, EmbeddingTask, InferenceTask, MeteredDelivery, MeteredTask, RerankTask,
 };
 pub use media::{
     AudioInput, GeneratedImage, ImageRequest, ImageSize, ImageSource, TranscriptFormat, TranscriptionRequest,

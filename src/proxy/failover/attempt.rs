@@ -16,7 +16,7 @@ use crate::upstream::wire_format::WireFormat;
 
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
-    ApiError, AttemptTarget, Dialect, ExtraMember, ExtraMembers, Translator, UpstreamError, UpstreamErrorKind,
+    ApiError, AttemptTarget, Dialect, ExtraMember, ExtraMembers, UpstreamError, UpstreamErrorKind,
     UpstreamRequest,
 };
 use std::pin::pin;
@@ -59,17 +59,6 @@ pub struct UpstreamResponse {
 const MAX_ERROR_BODY: usize = 64 * 1024;
 /// Timeout of reading an error body.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Returns the stream translator of an offer.
-pub fn translator(
-    run: &FailoverRun<'_, '_>,
-    offer: &OfferState,
-) -> Result<&'static dyn Translator, AttemptError> {
-    match wire_format(run, offer)? {
-        WireFormat::Dialects(translator) => Ok(translator),
-        WireFormat::Shape(_) => Err(malformed()),
-    }
-}
 
 /// Returns the wire format of an offer: a dialect, or a provider's shape.
 pub fn wire_format(run: &FailoverRun<'_, '_>, offer: &OfferState) -> Result<WireFormat, AttemptError> {

@@ -79,7 +79,7 @@ pub const OPERATIONS: &[OperationRow] = &[
     operation_row("images", "Images", WorkKind::Model, "Generates images", &[(200, &[(JSON, "Images")])]).with_body(JSON, "ImagesRequest"),
     operation_row("image_content", "Images", WorkKind::Direct, "A generated image, by the URL of its response", &[(200, &[("image/png", "Bytes"), ("image/jpeg", "Bytes"), ("image/webp", "Bytes"), ("image/gif", "Bytes"), ("application/octet-stream", "Bytes")])]),
     operation_row("transcriptions", "Audio", WorkKind::Model, "Transcribes speech", &[(200, &[(JSON, "Transcription"), ("text/plain", "Text"), ("application/x-subrip", "Text"), ("text/vtt", "Text")])]).with_body(FORM, "TranscriptionRequest"),
-    operation_row("speech", "Audio", WorkKind::Model, "Speaks a text", &[(200, &[("audio/mpeg", "Bytes"), ("audio/ogg", "Bytes"), ("audio/aac", "Bytes"), ("audio/flac", "Bytes"), ("audio/wav", "Bytes"), ("audio/pcm", "Bytes")])]).with_body(JSON, "SpeechRequest"),
+    operation_row("speech", "Audio", WorkKind::Model, "Speaks a text", &[(200, &[("audio/mpeg", "Bytes"), ("audio/ogg", "Bytes"), ("audio/aac", "Bytes"), ("audio/flac", "Bytes"), ("audio/wav", "Bytes"), ("audio/pcm", "Bytes"), EVENTS])]).with_body(JSON, "SpeechRequest"),
     operation_row("moderations", "Moderation", WorkKind::Model, "Classifies texts by the harm that they may do", &[(200, &[(JSON, "Moderation")])]).with_body(JSON, "ModerationRequest"),
     operation_row("batches_create", "Batches", WorkKind::Store, "Creates a batch", &[(200, &[(JSON, "Batch")])]).with_body(JSON, "BatchRequest"),
     operation_row("batches", "Batches", WorkKind::Store, "Lists the batches of the account", &[(200, &[(JSON, "BatchList")])]).with_query(&["after", "limit 1 100 20"]),
