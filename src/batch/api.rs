@@ -71,7 +71,7 @@ impl BatchManager {
         Ok(Arc::new(record))
     }
 
-    fn check_writable(&self, context: &BatchContext) -> Result<(), ApiError> {
+    pub(super) fn check_writable(&self, context: &BatchContext) -> Result<(), ApiError> {
         // A process that hands over creates the batch for the next one.
         let shut = context.lifecycle.is_draining() && !context.lifecycle.is_handed_over();
         match self.backend.health() {
@@ -90,16 +90,23 @@ impl BatchManager {
     /// # Errors
     /// Returns 404 if the account has no batch of this ID, even if another account has.
     pub async fn get(&self, account: &str, id: &str) -> Result<Arc<BatchRecord>, ApiError> {
+        if !object_id::is_valid(BATCH_ID_PREFIX, id) {
+            return Err(batch_not_found());
+        }
+        let record = self.find_record(id).await?;
+        record.filter(|record| record.account == account).ok_or_else(batch_not_found)
+    }
+
+    /// Returns the last committed record of a batch or a background response, of any account.
+    pub(super) async fn find_record(&self, id: &str) -> Result<Option<Arc<BatchRecord>>, ApiError> {
         let seen = self.running.lock().get(id).map(|running| running.published.borrow().clone());
-        let record = match seen {
-            Some(record) => Some(record),
-            None if !object_id::is_valid(BATCH_ID_PREFIX, id) => None,
+        match seen {
+            Some(record) => Ok(Some(record)),
             None => {
                 let (store, id) = (self.store.clone(), id.to_owned());
-                run_blocking(move || Ok(store.get(&id)?)).await?.map(Arc::new)
+                Ok(run_blocking(move || Ok(store.get(&id)?)).await?.map(Arc::new))
             }
-        };
-        record.filter(|record| record.account == account).ok_or_else(batch_not_found)
+        }
     }
 
     /// Lists batches of an account, newest first, after the batch `after`.
@@ -130,30 +137,8 @@ impl BatchManager {
     /// # Errors
     /// Returns 404 if the account has no batch of this ID, 409 if it has ended otherwise.
     pub async fn cancel(&self, account: &str, id: &str) -> Result<Arc<BatchRecord>, ApiError> {
-        let mut record = self.get(account, id).await?;
-        if !record.state.is_final() {
-            let (asker, ended) = oneshot::channel();
-            match self.running.lock().get(id) {
-                Some(running) => {
-                    running.commands.send(BatchCommand::Cancel(asker)).ok();
-                }
-                // The batch does not run.
-                None => drop(asker),
-            }
-            record = match timeout(END_TIMEOUT, ended).await {
-                Ok(Ok(record)) => record,
-                // The batch ended at this moment, does not run yet, or the gateway stops.
-                Ok(Err(_)) => self.get(account, id).await?,
-                Err(_) => return Err(not_writable()),
-            };
-        }
-        // Another gateway runs it, or has just taken it over.
-        if !record.state.is_final()
-            && self.fleet.is_shared()
-            && let Some(last) = self.request_end(id, EndRequest::Cancelled).await?
-        {
-            record = Arc::new(last);
-        }
+        let record = self.get(account, id).await?;
+        let record = self.request_cancellation(record).await?.ok_or_else(batch_not_found)?;
         match record.state {
             BatchState::Cancelled => Ok(record),
             BatchState::Completed | BatchState::Failed => {
@@ -163,6 +148,41 @@ impl BatchManager {
             }
             _ => Err(not_writable()),
         }
+    }
+
+    /// Asks for the end of a batch or a background response, and waits for it; returns the last record, which is not final
+    /// if the end takes too long, or `None` if there is none any more.
+    ///
+    /// # Errors
+    /// Returns a 503 if the batch does not end in time, or if the store cannot be read.
+    pub(super) async fn request_cancellation(
+        &self,
+        record: Arc<BatchRecord>,
+    ) -> Result<Option<Arc<BatchRecord>>, ApiError> {
+        let id = record.id.clone();
+        let mut last = Some(record);
+        if last.as_ref().is_some_and(|record| !record.state.is_final()) {
+            let (asker, ended) = oneshot::channel();
+            match self.running.lock().get(&*id) {
+                Some(running) => {
+                    running.commands.send(BatchCommand::Cancel(asker)).ok();
+                }
+                // The batch does not run.
+                None => drop(asker),
+            }
+            last = match timeout(END_TIMEOUT, ended).await {
+                Ok(Ok(record)) => Some(record),
+                // The batch ended at this moment, does not run yet, or the gateway stops.
+                Ok(Err(_)) => self.find_record(&id).await?,
+                Err(_) => return Err(not_writable()),
+            };
+        }
+        // Another gateway runs it, or has just taken it over.
+        let is_open = last.as_ref().is_some_and(|record| !record.state.is_final());
+        if is_open && self.fleet.is_shared() {
+            last = self.request_end(&id, EndRequest::Cancelled).await?.map(Arc::new);
+        }
+        Ok(last)
     }
 }
 

@@ -2,56 +2,81 @@
 
 use super::claims::{HeldClaim, Takeover};
 use super::commit::CommitEnd;
+use super::context::BatchContext;
 use super::runner::{BatchEvent, BatchRunner};
 use super::runner_state::{PendingResults, RunnerPhase};
-use crate::billing::{CommitFences, CommitTooLarge, FencedResult, HoldEnd};
+use crate::billing::{CommitFences, CommitTooLarge, FencedResult, HoldEnd, Ledger, PendingFenced};
 use crate::telemetry::log;
+use penstock_storage::batches::BatchRecord;
 use penstock_storage::ledger::{CounterChange, RowWrite};
+use std::sync::Arc;
+
+/// Rows, counters and ends of reserves of one commit.
+pub(super) type CommitParts = (Vec<HoldEnd>, Vec<RowWrite>, Vec<CounterChange>);
+
+/// Records outcomes and rows of a batch with the ledger, in a fleet only if the batch is still claimed by this process.
+/// Returns the claim after the commit, and its end.
+///
+/// # Errors
+/// Returns the data if it exceeds one commit.
+pub(super) fn record(
+    context: &Arc<BatchContext>,
+    record: &BatchRecord,
+    held: Option<HeldClaim>,
+    (ends, mut rows, counters): CommitParts,
+) -> Result<(Option<HeldClaim>, impl Future<Output = CommitEnd> + Send + use<>), CommitTooLarge> {
+    let ledger = context.ledger.clone();
+    let Some(HeldClaim { claim, .. }) = held else {
+        let ticket = ledger.record_outcomes(ends, rows)?;
+        return Ok((None, wait_for_commit(ledger, PendingCommit::Plain(ticket))));
+    };
+    let next = claim.after_commit();
+    // The last commit removes the claim.
+    if !record.state.is_final() {
+        rows.push(next.row_write(&record.id));
+    }
+    let fences = CommitFences { fences: vec![claim.fence(&record.id)], counters };
+    let pending = ledger.record_fenced(ends, rows, fences)?;
+    let held = HeldClaim { claim: next, takeover: Takeover::Orderly };
+    Ok((Some(held), wait_for_commit(ledger, PendingCommit::Fenced(pending))))
+}
+
+/// Commit that waits for its end.
+enum PendingCommit {
+    /// Ticket of a commit without conditions.
+    Plain(u64),
+    /// Commit that requires the claim.
+    Fenced(PendingFenced),
+}
+
+async fn wait_for_commit(ledger: Arc<Ledger>, pending: PendingCommit) -> CommitEnd {
+    match pending {
+        PendingCommit::Plain(ticket) if ledger.wait_durable(ticket).await => CommitEnd::Durable,
+        PendingCommit::Plain(_) => CommitEnd::Failed,
+        PendingCommit::Fenced(pending) => match ledger.wait_fenced(pending).await {
+            FencedResult::Recorded => CommitEnd::Durable,
+            FencedResult::FenceLost => CommitEnd::ClaimLost,
+            FencedResult::Ended => CommitEnd::Failed,
+        },
+    }
+}
 
 impl BatchRunner {
-    /// Records outcomes and rows with the ledger, in a fleet only if the batch is still claimed by this process. Sends the
-    /// end of the commit as an event.
+    /// Records outcomes and rows as [`record`] does. Sends the end of the commit as an event.
     ///
     /// # Errors
     /// Returns the data if it exceeds one commit.
     pub(super) fn record(
         &mut self,
         ends: Vec<HoldEnd>,
-        mut rows: Vec<RowWrite>,
+        rows: Vec<RowWrite>,
         counters: Vec<CounterChange>,
     ) -> Result<(), CommitTooLarge> {
-        let (context, events) = (self.app.clone(), self.events.clone());
-        let Some(HeldClaim { claim, .. }) = self.claim else {
-            let ticket = self.app.ledger.record_outcomes(ends, rows)?;
-            tokio::spawn(async move {
-                let is_durable = context.ledger.wait_durable(ticket).await;
-                drop(context);
-                let end = if is_durable { CommitEnd::Durable } else { CommitEnd::Failed };
-                events.send(BatchEvent::Committed(end)).ok();
-            });
-            return Ok(());
-        };
-        let id = &self.record.id;
-        let next = claim.after_commit();
-        // The last commit removes the claim.
-        if !self.record.state.is_final() {
-            rows.push(next.row_write(id));
-        }
-        let pending = self.app.ledger.record_fenced(
-            ends,
-            rows,
-            CommitFences { fences: vec![claim.fence(id)], counters },
-        )?;
-        self.claim = Some(HeldClaim { claim: next, takeover: Takeover::Orderly });
+        let (claim, committed) = record(&self.app, &self.record, self.claim, (ends, rows, counters))?;
+        self.claim = claim;
+        let events = self.events.clone();
         tokio::spawn(async move {
-            let result = context.ledger.wait_fenced(pending).await;
-            drop(context);
-            let end = match result {
-                FencedResult::Recorded => CommitEnd::Durable,
-                FencedResult::FenceLost => CommitEnd::ClaimLost,
-                FencedResult::Ended => CommitEnd::Failed,
-            };
-            events.send(BatchEvent::Committed(end)).ok();
+            events.send(BatchEvent::Committed(committed.await)).ok();
         });
         Ok(())
     }

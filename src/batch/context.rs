@@ -7,6 +7,7 @@ use crate::billing::{HoldEnd, Ledger};
 use crate::limits::admission_control::AdmissionControl;
 use crate::net::lifecycle::Lifecycle;
 use crate::storage::files::FileManager;
+use crate::storage::responses::{ResponseLimits, ResponseStore};
 use crate::telemetry::metrics::MetricsRegistry;
 use crate::telemetry::request_id::RequestId;
 use crate::time::clock::SteadyClock;
@@ -29,6 +30,26 @@ pub struct LineAsk {
     pub body: Bytes,
     /// Signal that ends the line.
     pub cancel: CancellationToken,
+    /// Class of the request.
+    pub class: LineClass,
+}
+
+/// Class of a request without a socket, which selects limits and prices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LineClass {
+    /// Line of a batch, at the price of batches.
+    Batch,
+    /// Background response: a request of its key like any other, whose answer has this identity.
+    Background(AnswerIdentity),
+}
+
+/// Identity of an answer that was announced before its request runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerIdentity {
+    /// Unique part of its ids.
+    pub unique: Box<str>,
+    /// Creation time, Unix seconds.
+    pub created: u64,
 }
 
 /// Result of one line.
@@ -85,6 +106,8 @@ pub struct BatchContext {
     pub metrics: Arc<MetricsRegistry>,
     /// Uploaded files.
     pub files: Arc<FileManager>,
+    /// Stored responses, with the requests of background responses.
+    pub responses: Arc<ResponseStore>,
     /// The batches.
     pub batches: Arc<BatchManager>,
     /// State of the process: in service, draining, handed over.
@@ -97,5 +120,12 @@ impl BatchContext {
     /// Returns the configuration snapshot in use.
     pub fn live(&self) -> Arc<ConfigSnapshot> {
         self.live.load_full()
+    }
+
+    /// Returns the limits of stored responses.
+    #[must_use]
+    pub fn response_limits(&self) -> ResponseLimits {
+        let live = self.live();
+        ResponseLimits { settings: live.settings.responses, keep_free: live.settings.files.keep_free }
     }
 }

@@ -38,3 +38,19 @@ pub(super) fn not_writable() -> ApiError {
     let message = "Batches cannot be stored at the moment; try again shortly.";
     ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
 }
+
+pub(super) fn too_many_responses(most: usize) -> ApiError {
+    let message = format!(
+        "background: the limit of {most} unfinished background responses of this account is reached; wait for one to end."
+    );
+    ApiError::with_message(ErrorCode::RateLimited, message)
+        .with_param("background")
+        .with_detail("limit", "background_responses")
+        .with_detail("value", most)
+        .retry_after(5)
+}
+
+pub(super) fn response_not_writable() -> ApiError {
+    let message = "Background responses cannot be stored at the moment; try again shortly.";
+    ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
+}

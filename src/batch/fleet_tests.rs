@@ -298,6 +298,7 @@ impl Member {
             overload: app.admission.clone(),
             metrics: app.metrics.clone(),
             files,
+            responses: app.responses.clone(),
             batches,
             lifecycle: Arc::default(),
             executor: OnceLock::new(),

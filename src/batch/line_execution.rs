@@ -1,7 +1,7 @@
 //! Lines of a batch in flight: started as run permits allow, processed like requests, and then finished or retried.
 
 use super::commit::LineOutcome;
-use super::context::{LineAsk, LineDone, LineEnding};
+use super::context::{LineAsk, LineClass, LineDone, LineEnding};
 use super::input::PendingLine;
 use super::large_lines;
 use super::runner::{BatchEvent, BatchRunner, TICK};
@@ -92,7 +92,11 @@ impl BatchRunner {
                 // The memory permit is held until the line has ended.
                 let (body, _memory) = large_lines::load_body(&context, &from, body, &cancel).await?;
                 let executor = context.executor.get()?;
-                Some(executor.execute(LineAsk { principal, path, body, cancel }).await)
+                Some(
+                    executor
+                        .execute(LineAsk { principal, path, body, cancel, class: LineClass::Batch })
+                        .await,
+                )
             };
             let done = tokio::select! {
                 done = ask => done,

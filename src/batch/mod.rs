@@ -6,10 +6,15 @@
 //! ```
 //! Each open batch is a task that owns its row; others send it commands. Clients see the last committed state of a
 //! batch. After a crash the next start continues from there: a line has one result and one charge, and only lines
-//! that were in flight are sent again. In a fleet, each batch is claimed by one gateway (`claims.rs`).
+//! that were in flight are sent again. In a fleet, each batch is claimed by one gateway (`claims.rs`). A background
+//! response is a batch of one request without files (`background.rs`).
 
 mod api;
 pub mod api_object;
+mod background;
+mod background_end;
+mod background_run;
+mod background_watch;
 mod carbon_schedule;
 mod claimed_commit;
 mod claims;
@@ -33,13 +38,14 @@ mod runner_state;
 mod scheduler;
 mod stats;
 
-pub use context::{BatchContext, LineAsk, LineDone, LineEnding, LineExecutor};
+pub use background::NewResponse;
+pub use context::{AnswerIdentity, BatchContext, LineAsk, LineClass, LineDone, LineEnding, LineExecutor};
 pub use errors::input_not_found;
 
 use crate::fleet::FleetMember;
 use crate::net::executor::WorkerThreads;
 use crate::telemetry::log;
-use claims::ClaimWatch;
+use claims::{ClaimWatch, HeldClaim, Takeover};
 use large_lines::LargeLineMemory;
 use memory_budget::{MemoryBudget, MemoryBudgets};
 use parking_lot::Mutex;
@@ -101,6 +107,8 @@ pub struct BatchManager {
     /// Input files that are being deleted, with the start time of the deletion.
     deleting: Mutex<HashMap<Box<str>, Instant>>,
     scheduler: FairScheduler,
+    /// Scheduler of background responses.
+    response_scheduler: FairScheduler,
     budgets: MemoryBudgets,
     /// Memory of large lines.
     large_lines: LargeLineMemory,
@@ -126,6 +134,7 @@ impl BatchManager {
             running: Mutex::default(),
             deleting: Mutex::default(),
             scheduler: FairScheduler::default(),
+            response_scheduler: FairScheduler::default(),
             budgets: MemoryBudgets::default(),
             large_lines: LargeLineMemory::default(),
             threads: Mutex::default(),
@@ -230,7 +239,8 @@ impl BatchManager {
         }
     }
 
-    /// Registers a running batch; `None` if its account already has `most` of them.
+    /// Registers a running batch; `None` if its account already has `most` of its kind. A background response has no
+    /// share of the memory for lines.
     fn register(
         &self,
         record: &BatchRecord,
@@ -244,7 +254,10 @@ impl BatchManager {
         }
         // A batch that has ended is still registered for a moment, while its client may know already.
         let open = |running: &&RunningBatch| {
-            *running.account == *record.account && !running.published.borrow().state.is_final()
+            let other = running.published.borrow();
+            *running.account == *record.account
+                && !other.state.is_final()
+                && other.background.is_some() == record.background.is_some()
         };
         if all.values().filter(open).count() >= most {
             return None;
@@ -256,10 +269,12 @@ impl BatchManager {
             input: record.input.as_str().into(),
             commands: tell,
             published: seen,
-            parked: false,
+            parked: record.background.is_some(),
             claim,
         };
-        self.budgets.add(&running.account);
+        if !running.parked {
+            self.budgets.add(&running.account);
+        }
         all.insert(record.id.as_str().into(), running);
         Some((told, sender))
     }
@@ -272,6 +287,9 @@ impl BatchManager {
         seen: watch::Sender<Arc<BatchRecord>>,
     ) {
         match self.runtime.get().filter(|_| !*self.stop.borrow()) {
+            Some(runtime) if start.record.background.is_some() => {
+                runtime.spawn(background_run::run_response(context.clone(), start, (told, seen)));
+            }
             Some(runtime) => {
                 runtime.spawn(runner::run_batch(context.clone(), start, told, seen));
             }

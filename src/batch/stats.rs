@@ -16,6 +16,13 @@ impl BatchManager {
             if record.state.is_final() {
                 continue;
             }
+            if record.background.is_some() {
+                let place = usize::from(record.state == BatchState::InProgress);
+                if let Some(count) = standing.background.get_mut(place) {
+                    *count += 1;
+                }
+                continue;
+            }
             let waits = record.scheduled.is_some_and(|hour| hour > now);
             let place = match (record.state, waits) {
                 (BatchState::Validating, _) => 0,
@@ -55,5 +62,13 @@ impl BatchManager {
                 ("failed", &number(counts.failed)),
             ],
         );
+    }
+
+    /// Logs the end of a background response and counts it.
+    pub(super) fn log_response_end(&self, context: &BatchContext, record: &BatchRecord) {
+        let state = api_object::state(record.state).name();
+        context.metrics.batches.response_ended(state);
+        let members = [("id", &*record.id), ("key", &*record.key), ("status", state)];
+        log::event(log::info(), "background_response_ended", &members);
     }
 }

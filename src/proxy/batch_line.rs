@@ -41,7 +41,7 @@ impl LineExecutor for BatchLineExecutor {
 }
 
 async fn execute(proxy: &GatewayProxy, ask: LineAsk) -> LineDone {
-    let line = LineDownstream::of_batch(ask.principal, ask.cancel);
+    let line = LineDownstream::of_batch(ask.principal, ask.cancel, ask.class);
     // The batch cancels its lines itself, so the shutdown signal of the listeners is not used.
     let (_stop, stopping) = watch::channel(false);
     if let Ok(session) = LineSession::start(line.clone(), ask.path, ask.body) {

@@ -14,7 +14,7 @@ use crate::proxy::failover::Part;
 use crate::proxy::response::head::ResponseHead;
 use bytes::{Bytes, BytesMut};
 use http::header::AsHeaderName;
-use http::{HeaderValue, Method, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Version, header};
 use penstock_core::FinishReason;
 use pingora_core::protocols::http::ServerSession;
 use pingora_error::{Error as SessionError, ErrorType};
@@ -245,6 +245,27 @@ impl Downstream<'_> {
             written?;
         }
         self.session.write_response_body(piece, end).await.map_err(failed)
+    }
+
+    /// Returns true if a response may end with trailer fields. Pingora sends none over HTTP/1.1.
+    #[must_use]
+    pub fn has_trailers(&self) -> bool {
+        self.session.is_http2()
+    }
+
+    /// Sends the last bytes of the response body, which may be empty, and trailer fields where they can be sent.
+    ///
+    /// # Errors
+    /// Returns an error if the client is gone.
+    pub async fn write_end_with_trailers(&mut self, piece: Bytes, trailers: HeaderMap) -> Result<()> {
+        if !self.has_trailers() || trailers.is_empty() {
+            return self.write_response_body(piece, true).await;
+        }
+        if !piece.is_empty() {
+            self.write_response_body(piece, false).await?;
+        }
+        self.flush().await?;
+        self.session.write_response_trailers(trailers).await.map_err(failed)
     }
 
     /// Sends a short response body in one write.

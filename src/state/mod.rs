@@ -83,7 +83,7 @@ pub struct AppState {
     /// Uploaded files.
     pub files: Arc<FileManager>,
     /// Stored responses.
-    pub responses: ResponseStore,
+    pub responses: Arc<ResponseStore>,
     /// Batches.
     pub batches: Arc<BatchManager>,
     /// Handles for blocking work.

@@ -23,7 +23,7 @@ pub(super) struct PersistentState {
     pub(super) key_cache: Arc<KeyCache>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) files: Arc<FileManager>,
-    pub(super) responses: ResponseStore,
+    pub(super) responses: Arc<ResponseStore>,
     pub(super) batches: Arc<BatchManager>,
     pub(super) exports: Exports,
 }
@@ -55,7 +55,7 @@ impl PersistentState {
         };
         // Another process may be writing responses.
         let is_used = taken_over || stores.fleet.is_shared();
-        let responses = ResponseStore::open(&settings.storage.path, &stores.pepper, is_used)?;
+        let responses = Arc::new(ResponseStore::open(&settings.storage.path, &stores.pepper, is_used)?);
         let batches = Arc::new(BatchManager::new(stores.store.clone(), stores.fleet.clone()));
         files.set_users(batches.clone());
         let exports = Exports::open(settings, clock.unix_seconds());
@@ -79,6 +79,7 @@ impl PersistentState {
             overload: overload.clone(),
             metrics: metrics.clone(),
             files: self.files.clone(),
+            responses: self.responses.clone(),
             batches: self.batches.clone(),
             lifecycle: Arc::default(),
             executor: OnceLock::new(),

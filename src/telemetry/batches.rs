@@ -14,10 +14,14 @@ pub struct BatchTotals {
     pub working: usize,
     /// Age in seconds of the oldest batch that is not scheduled for a later hour.
     pub oldest: u64,
+    /// Unfinished background responses by state: queued, in progress.
+    pub background: [usize; 2],
 }
 
-/// States of open batches, in the order of [`Standing::open`].
+/// States of open batches, in the order of [`BatchTotals::open`].
 const OPEN_STATES: [&str; 3] = ["validating", "in_progress", "scheduled"];
+/// States of unfinished background responses, in the order of [`BatchTotals::background`].
+const RESPONSE_STATES: [&str; 2] = ["queued", "in_progress"];
 
 /// Counters and gauges of batches.
 pub struct BatchMetrics {
@@ -27,6 +31,8 @@ pub struct BatchMetrics {
     left: IntGauge,
     working: IntGauge,
     oldest: IntGauge,
+    responses: IntGaugeVec,
+    responses_ended: IntCounterVec,
 }
 
 impl BatchMetrics {
@@ -52,12 +58,25 @@ impl BatchMetrics {
                 "penstock_batch_oldest_seconds",
                 "Age of the oldest open batch, from its scheduled hour on if it has one.",
             )?,
+            responses: gauge(
+                r,
+                "penstock_background_responses_open",
+                "Background responses that have not ended, by state.",
+                &["state"],
+            )?,
+            responses_ended: counter(
+                r,
+                "penstock_background_responses_ended_total",
+                "Background responses that ended, by state.",
+                &["state"],
+            )?,
         };
         for outcome in ["completed", "failed", "retried", "cancelled", "expired"] {
             batches.lines.with_label_values(&[outcome]).inc_by(0);
         }
         for state in ["completed", "failed", "cancelled"] {
             batches.ended.with_label_values(&[state]).inc_by(0);
+            batches.responses_ended.with_label_values(&[state]).inc_by(0);
         }
         Ok(batches)
     }
@@ -74,10 +93,18 @@ impl BatchMetrics {
         self.lines.with_label_values(&["expired"]).inc_by(expired.into());
     }
 
+    /// Counts an ended background response.
+    pub fn response_ended(&self, state: &str) {
+        self.responses_ended.with_label_values(&[state]).inc();
+    }
+
     pub(super) fn update_gauges(&self, standing: &BatchTotals) {
         let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         for (state, open) in OPEN_STATES.iter().zip(standing.open) {
             self.open.with_label_values(&[*state]).set(count(open as u64));
+        }
+        for (state, open) in RESPONSE_STATES.iter().zip(standing.background) {
+            self.responses.with_label_values(&[*state]).set(count(open as u64));
         }
         self.left.set(count(standing.lines));
         self.working.set(count(standing.working as u64));

@@ -1,10 +1,10 @@
-//! Wire format of requests to an offer: a dialect for chat, or an adapter of the provider for kinds with buffered
-//! answers.
+//! Wire format of requests to an offer: a dialect for chat, or an adapter of the provider for other kinds.
 
 use super::offer::{OfferState, RequestHead};
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, Dialect, InferenceRequest, InferenceTask, ProviderAdapter,
-    RequestAdjustment, Translator, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+    RequestAdjustment, StreamTranslation, Translator, UpstreamAnswer, UpstreamError, UpstreamErrorKind,
+    UpstreamRequest,
 };
 use penstock_dialect::completions::{COMPLETIONS_PATH, completion_translator};
 
@@ -84,6 +84,19 @@ impl WireFormat {
             created: 0,
         };
         wire_format.calls(ask, &target).err().filter(penstock_dialect::parameters::names_constraint)
+    }
+
+    /// Returns the translation of a streamed answer; `None` if there is none in this format.
+    #[must_use]
+    pub fn translate_stream(
+        self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+    ) -> Option<Box<dyn StreamTranslation>> {
+        match self {
+            Self::Dialects(translator) => Some(translator.translate_stream(ask, target)),
+            Self::Shape(shape) => shape.translate_stream(ask),
+        }
     }
 
     /// Returns the names of the response headers that the translation needs.

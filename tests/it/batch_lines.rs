@@ -6,7 +6,7 @@ use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::script::{ScriptStep, json_answer, plain, silent, status, vectors};
 use crate::harness::{Bench, Provider, until, within};
 use http::Method;
-use penstock::batch::{LineAsk, LineDone, LineEnding};
+use penstock::batch::{LineAsk, LineClass, LineDone, LineEnding};
 use penstock::billing::report;
 use penstock::proxy::endpoint;
 use penstock_storage::StoreTable;
@@ -30,8 +30,13 @@ fn begin(
     let (endpoint, _) = endpoint::find(&Method::POST, path).unwrap();
     assert!(endpoint.accepts_batch_lines());
     let principal = app.key_cache.find_principal(&key[7..23]).unwrap();
-    let ask =
-        LineAsk { principal, path: endpoint.path(), body: body.to_string().into(), cancel: cancel.clone() };
+    let ask = LineAsk {
+        principal,
+        path: endpoint.path(),
+        body: body.to_string().into(),
+        cancel: cancel.clone(),
+        class: LineClass::Batch,
+    };
     tokio::spawn(async move { app.batch.executor.get().unwrap().execute(ask).await })
 }
 

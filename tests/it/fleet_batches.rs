@@ -1,12 +1,17 @@
 //! Batches and files of two gateways on one PostgreSQL database and one folder: a batch is continued when its gateway dies,
 //! and any gateway shows and cancels it.
 
-use crate::harness::batch_jobs::{assert_charged, batch, cancel, ended, lines, results, retrieve, uploaded};
+use crate::harness::batch_jobs::{
+    assert_charged, batch, cancel, ended, let_go, lines, results, retrieve, uploaded,
+};
 use crate::harness::process::{Home, Process, catalogue, complaint};
-use crate::harness::{Client, Provider, full, until};
+use crate::harness::script::held;
+use crate::harness::{Client, Provider, full, until, until_answered};
 use crate::postgres_server::PostgresServer;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// Lines in flight of one gateway.
 const CONCURRENCY: usize = 16;
@@ -29,13 +34,17 @@ impl Pair {
         let (provider, server) = (Provider::start().await, PostgresServer::start());
         let files = tempfile::tempdir().unwrap();
         let homes = [Home::new(), Home::new()];
+        let responses = files.path().join("responses");
+        std::fs::create_dir(&responses).unwrap();
         for home in &homes {
             write_settings(home, &server, files.path(), &provider);
+            std::fs::create_dir_all(home.storage()).unwrap();
+            std::os::unix::fs::symlink(&responses, home.storage().join("responses")).unwrap();
         }
         let gateways = [homes[0].run().await, homes[1].run().await];
         let token = std::fs::read_to_string(homes[0].storage().join("admin.token")).unwrap();
         let admin = Client { address: homes[0].admin, key: token.trim().to_owned() };
-        let made = admin.post("/admin/keys", &json!({"name": "n"})).await;
+        let made = admin.post("/admin/keys", &json!({"name": "n", "store_responses": true})).await;
         let key = made.json()["key"].as_str().unwrap_or_else(|| panic!("{}", made.text())).to_owned();
         let pair = Pair { provider, homes, gateways, key, _server: server, _files: files };
         crate::harness::within("both gateways to know the key", async {
@@ -135,4 +144,53 @@ async fn a_batch_is_cancelled_and_its_file_deleted_through_the_other_gateway() {
     assert_eq!(pair.at(1).send("DELETE", &path, &[], b"").await.status, 200);
     assert_eq!(pair.at(0).get(&path).await.status, 404, "at once");
     pair.stop().await;
+}
+
+/// A background response once it has this status.
+async fn background(client: &Client, response: &Value, status: &str) -> Value {
+    let path = format!("/v1/responses/{}", response["id"].as_str().unwrap());
+    crate::harness::within(status, async {
+        loop {
+            let now = client.get(&path).await.json();
+            if now["status"] == status {
+                return now;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_background_response_is_continued_by_the_other_gateway_and_charged_once() {
+    let (mut pair, go) = (Pair::start().await, Arc::new(Notify::new()));
+    pair.provider.always(held(&go, "Done"));
+    let ask = json!({"model": "m", "input": "Hi", "background": true});
+    let response = pair.at(0).post("/v1/responses", &ask).await.json();
+    pair.provider.until_calls(1).await;
+    // Each gateway knows its state.
+    for gateway in 0..2 {
+        background(&pair.at(gateway), &response, "in_progress").await;
+    }
+    pair.gateways[0].signal("KILL");
+    pair.gateways[0].until_ended().await;
+    pair.provider.until_calls(2).await;
+    let done = let_go(&go, background(&pair.at(1), &response, "completed")).await;
+    assert_eq!(done["output"][0]["content"][0]["text"], "Done");
+    pair.gateways[0] = pair.homes[0].run().await;
+    assert_eq!(background(&pair.at(0), &response, "completed").await, done);
+    // The other gateway knows that this one is alive again, and leaves its work to it.
+    let admin = pair.homes[1].admin();
+    let is_known = async || admin.get("/metrics").await.text().contains("penstock_fleet_members 2");
+    until_answered("both gateways to be live", is_known).await;
+    // One that runs elsewhere is cancelled.
+    let other = pair.at(0).post("/v1/responses", &ask).await.json();
+    pair.provider.until_calls(3).await;
+    let path = format!("/v1/responses/{}/cancel", other["id"].as_str().unwrap());
+    let cancelled = pair.at(1).send("POST", &path, &[], b"").await;
+    assert_eq!(cancelled.json()["status"], "cancelled", "{}", cancelled.text());
+    pair.stop().await;
+    assert_eq!(pair.provider.calls(), 3);
+    let entries = String::from_utf8(pair.homes[0].command(&["credits", "export"]).stdout).unwrap();
+    assert_eq!(entries.lines().filter(|line| line.contains("\"settle\"")).count(), 1, "{entries}");
 }

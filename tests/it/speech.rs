@@ -93,7 +93,7 @@ async fn an_invalid_speech_request_names_the_field() {
         (json!({"speed": 5}), "speed"),
         (json!({"voice": 1}), "voice"),
         (json!({"response_format": "ogg"}), "response_format"),
-        (json!({"stream_format": "sse"}), "stream_format"),
+        (json!({"stream_format": "mp3"}), "stream_format"),
     ] {
         let answer = speak(&running, members.clone()).await;
         assert_eq!(

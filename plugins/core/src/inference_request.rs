@@ -1,7 +1,7 @@
 //! Validated inference request that still refers to the bytes of its body.
 
 use crate::dialect::Dialect;
-use crate::inference_task::InferenceTask;
+use crate::inference_task::{InferenceTask, MeteredDelivery};
 use crate::model_kind::ModelKind;
 use crate::offer_filters::OfferFilters;
 use crate::responses_details::ResponsesDetails;
@@ -250,6 +250,23 @@ impl InferenceRequest {
     #[must_use]
     pub const fn has_separable_choices(&self) -> bool {
         self.n > 1 && matches!(self.task, InferenceTask::Chat)
+    }
+
+    /// True if the answer is a stream of server-sent events.
+    #[must_use]
+    pub fn streams_events(&self) -> bool {
+        self.stream && self.streamed_content_type().is_none()
+    }
+
+    /// Content type of a stream that is no stream of events.
+    #[must_use]
+    pub fn streamed_content_type(&self) -> Option<&'static str> {
+        match &self.task {
+            InferenceTask::Metered(task) if self.stream && task.delivery == MeteredDelivery::Bytes => {
+                task.content_type
+            }
+            _ => None,
+        }
     }
 
     /// Number of times that providers may read the prompt: choices that are requested one by one have it each.

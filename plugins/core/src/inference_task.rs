@@ -24,8 +24,8 @@ pub enum InferenceTask {
     Metered(MeteredTask),
 }
 
-/// Parameters of work whose request the gateway does not change, except for the model: kinds whose answers are not
-/// streamed and have no form of their own here.
+/// Parameters of work whose request the gateway does not change, except for the model: kinds whose answers have no form
+/// of their own here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeteredTask {
     /// Texts of the request, JSON strings with their quotes.
@@ -34,6 +34,20 @@ pub struct MeteredTask {
     pub max_work: WorkDone,
     /// Content type of the answer, if it is not JSON; both objects are headers then.
     pub content_type: Option<&'static str>,
+    /// Delivery of the answer.
+    pub delivery: MeteredDelivery,
+}
+
+/// Delivery of the answer of a metered task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MeteredDelivery {
+    /// Complete answer, with its length.
+    #[default]
+    Complete,
+    /// Bytes that pass as they arrive, with the content type of the task.
+    Bytes,
+    /// Server-sent events that carry the bytes as they arrive.
+    Events,
 }
 
 /// Parameters of a text completion.

@@ -37,7 +37,7 @@ pub use inference_request::{
     ThinkingDisplay,
 };
 pub use inference_task::{
-    CompletionTask, EmbeddingInputs, EmbeddingTask, InferenceTask, MeteredTask, RerankTask,
+    CompletionTask, EmbeddingInputs, EmbeddingTask, InferenceTask, MeteredDelivery, MeteredTask, RerankTask,
 };
 pub use media::{
     AudioInput, GeneratedImage, ImageRequest, ImageSize, ImageSource, TranscriptFormat, TranscriptionRequest,
@@ -50,7 +50,8 @@ pub use request_adjustment::{
     RequestAdjustment,
 };
 pub use responses_details::{
-    ClientTool, PreviousResponse, ReasoningDisplay, ResponseStorage, ResponsesDetails, StoredInput,
+    ClientTool, PreviousResponse, ReasoningDisplay, ResponseStorage, ResponsesDetails, StoreAccess,
+    StoredInput,
 };
 pub use sealed_reasoning::{open_reasoning, seal_reasoning};
 pub use traits::{

@@ -44,6 +44,8 @@ pub struct ResponsesDetails {
     pub seals_reasoning: bool,
     /// Input of a response that is stored with its answer.
     pub stored_input: Option<StoredInput>,
+    /// True if the request asks for a background response.
+    pub in_background: bool,
 }
 
 /// Input of a response that is stored.
@@ -58,10 +60,24 @@ pub struct StoredInput {
 /// Access of a request to stored responses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseStorage {
-    /// True if `store: true` stores the response; otherwise the member has no effect.
-    pub may_store: bool,
+    /// Effect of `store` and `background`.
+    pub access: StoreAccess,
     /// Conversation of `previous_response_id`.
     pub previous: PreviousResponse,
+}
+
+/// Effect of `store` and `background` on a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoreAccess {
+    /// API key without stored responses: `store` has no effect, and `background` is refused.
+    #[default]
+    NotAllowed,
+    /// Line of a batch, whose response is in the results: as for a key without stored responses.
+    BatchLine,
+    /// Request of a key that may store responses.
+    Allowed,
+    /// Execution of a background response, which is stored by its runner.
+    BackgroundRun,
 }
 
 /// Conversation of `previous_response_id`.
@@ -72,6 +88,8 @@ pub enum PreviousResponse {
     NotAllowed,
     /// Id of no stored response.
     NotFound,
+    /// Id of a background response that has no answer: it has not ended, or it failed or was cancelled.
+    Unanswered,
     /// Items of the conversation: the elements of a JSON array, without brackets.
     Items(Bytes),
 }

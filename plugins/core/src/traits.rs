@@ -278,6 +278,11 @@ pub trait StreamTranslation: Send {
     /// had before.
     fn attempt_usage(&self) -> TokenUsage;
 
+    /// Returns the work of the answer so far that is charged, if it is not counted in tokens. Called once, at the end.
+    fn work(&mut self) -> Option<WorkDone> {
+        None
+    }
+
     /// Bytes of memory in use besides the record of the delivered text: an incomplete event, output that must wait,
     /// arguments of calls. Read after each [`StreamTranslation::push`].
     fn buffered_bytes(&self) -> usize;

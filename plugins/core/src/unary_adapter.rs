@@ -1,5 +1,5 @@
-//! Interface between the gateway and the providers of models whose answers are not streamed: embeddings, rerank,
-//! images, transcriptions.
+//! Interface between the gateway and the providers of models without a dialect: embeddings, rerank, images,
+//! transcriptions, speech, moderation.
 //!
 //! A [`ProviderAdapter`] implements the API of one family of providers for one kind of model. To add one, implement the trait in
 //! a file of the kind's crate and add a line to the crate's table. The gateway does the rest (routing, failover,
@@ -8,7 +8,7 @@
 use crate::api_error::ApiError;
 use crate::inference_request::InferenceRequest;
 use crate::model_kind::ModelKind;
-use crate::traits::{AttemptTarget, BufferedResponse};
+use crate::traits::{AttemptTarget, BufferedResponse, StreamTranslation};
 use crate::upstream_error::UpstreamError;
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -90,6 +90,12 @@ pub trait ProviderAdapter: Sync + Send {
         target: &AttemptTarget<'_>,
         answers: Vec<UpstreamAnswer>,
     ) -> Result<BufferedResponse, UpstreamError>;
+
+    /// Returns the translation of an answer that passes while it arrives; `None` if the shape has none. Its request is the
+    /// first one of [`ProviderAdapter::calls`].
+    fn translate_stream(&self, _ask: &InferenceRequest) -> Option<Box<dyn StreamTranslation>> {
+        None
+    }
 }
 
 impl fmt::Debug for dyn ProviderAdapter {

@@ -9,6 +9,7 @@
 //! To add a pair: add a folder `src/<client>_<provider>/` with its definition, a line in [`TRANSLATORS`], and golden
 //! cases in `testdata/<client>_<provider>/`.
 
+pub mod background_response;
 pub mod conformance;
 pub mod decode;
 pub mod event;

@@ -5,7 +5,7 @@ use penstock_core::StoredInput;
 use std::io::Write as _;
 
 /// Statuses of responses that are stored. A failed response has no usage, and is not continued.
-const STORED_STATUSES: [&str; 2] = ["completed", "incomplete"];
+pub(crate) const STORED_STATUSES: [&str; 2] = ["completed", "incomplete"];
 
 /// Document of a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,6 +35,7 @@ pub(super) fn ask(kind: ModelKind, body: &str) -> InferenceRequest {
             dimensions: value["dimensions"].as_u64().map(|length| u32::try_from(length).unwrap()),
         }),
         ModelKind::Moderation => InferenceTask::Metered(MeteredTask {
+            delivery: MeteredDelivery::Complete,
             texts: list("input"),
             max_work: WorkDone::Tokens(TokenUsage { input: 1_000, ..TokenUsage::default() }),
             content_type: None,

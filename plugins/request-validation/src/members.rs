@@ -169,7 +169,7 @@ pub const KNOWN_MEMBERS: &[KnownMember] = &[
     messages("user_profile_id", Harmless, "sent as a header"),
     messages("workspace_id", Harmless, "sent as a header"),
     responses("access_programs", Harmless, "access programme of the vendor"),
-    responses("background", Refused(NonEmpty), "background responses are not supported; use a batch"),
+    responses("background", Honoured, "`true` runs the response in the background, for keys that may store responses"),
     responses("background_options", Refused(NonEmpty), "background responses are not supported; use a batch"),
     responses("client_metadata", Harmless, "never forwarded"),
     responses("context_management", Refused(NonEmpty), "the gateway does not shorten conversations"),

@@ -9,7 +9,8 @@ use crate::scalars;
 use crate::vectors::bounded_array;
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, InferenceRequest, InferenceTask, MeteredTask, ModelKind, TokenUsage, UsageBounds, WorkDone,
+    ApiError, InferenceRequest, InferenceTask, MeteredDelivery, MeteredTask, ModelKind, TokenUsage,
+    UsageBounds, WorkDone,
 };
 use penstock_json_scan::tape::{JsonTape, JsonValue};
 use rust_decimal::Decimal;
@@ -55,9 +56,13 @@ pub fn validate_speech(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
         Some(value) => read::one_of(value, &top.path("response_format"), &names)?,
         None => SPEECH_FORMATS.first().map_or("mp3", |(name, _)| name),
     };
-    if top.get("stream_format").is_some_and(|format| format.is_text("sse")) {
-        return Err(top.path("stream_format").unsupported("speech is not sent as events; use \"audio\""));
-    }
+    let delivery = match top.get("stream_format") {
+        Some(value) => match read::one_of(value, &top.path("stream_format"), &["audio", "sse"])? {
+            "sse" => MeteredDelivery::Events,
+            _ => MeteredDelivery::Bytes,
+        },
+        None => MeteredDelivery::Bytes,
+    };
     let speed = top.get("speed").and_then(|speed| speed.raw().parse().ok()).unwrap_or(Decimal::ONE);
     let slowest = speed.saturating_mul(Decimal::from(SLOWEST_CHARACTERS_PER_SECOND));
     let longest = Decimal::from(characters as u64).checked_div(slowest).unwrap_or(Decimal::from(86_400));
@@ -67,8 +72,10 @@ pub fn validate_speech(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
             seconds: longest.saturating_add(Decimal::from(PAUSE_SECONDS)).round_dp(3),
         },
         content_type: SPEECH_FORMATS.iter().find(|(name, _)| *name == format).map(|(_, kind)| *kind),
+        delivery,
     };
     Ok(InferenceRequest {
+        stream: true,
         filters: read_filters(&top, ModelKind::Speech)?,
         prompt_bytes: characters,
         ..InferenceRequest::buffered(
@@ -122,6 +129,7 @@ pub fn validate_moderation(body: Bytes, limits: &RequestLimits) -> Result<Infere
         texts: texts.into_iter().map(|range| body.slice(range)).collect(),
         max_work: WorkDone::Tokens(TokenUsage { input: most, ..TokenUsage::default() }),
         content_type: None,
+        delivery: MeteredDelivery::Complete,
     };
     Ok(InferenceRequest {
         filters: read_filters(&top, ModelKind::Moderation)?,

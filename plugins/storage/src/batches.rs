@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! batches  `b/` id                                          →  the record
-//! batches  `a/` account `\0` (!created_ms, 8 bytes BE) id   →  empty; the newest come first
+//! batches  `a/` account `\0` (!created_ms, 8 bytes BE) id   →  empty; the newest come first; none for background responses
 //! batches  `i/a`                                            →  empty; every batch has its `a/` row
 //! batches  `o/` id                                          →  empty; the batch is unfinished
 //! batches  `c/`, `x/` id, `n/` account                      →  coordination of a fleet, see `batches/claims.rs`
@@ -22,7 +22,7 @@ use crate::ledger::RowWrite;
 use crate::versioned_json;
 use crate::{Store, StoreError, StoreTable, Transaction};
 
-pub use claims::{BatchClaim, BatchCoordination, ClaimState, EndRequest, FleetInsertion};
+pub use claims::{BatchClaim, BatchCoordination, ClaimState, EndRequest, FleetInsertion, first_claim};
 
 const WHAT: &str = "a batch";
 
@@ -85,6 +85,14 @@ pub struct BatchError {
     pub param: Option<String>,
 }
 
+/// Run of a background response, which is a batch of one request without files: request and answer are with the stored
+/// responses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackgroundRun {
+    /// Number of its starts, without those that an orderly stop interrupted.
+    pub starts: u32,
+}
+
 /// Record of a batch. Times are Unix seconds unless stated otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchRecord {
@@ -142,6 +150,9 @@ pub struct BatchRecord {
     /// Token usage of all responses.
     #[serde(default)]
     pub usage: BatchUsage,
+    /// Background response that the record runs; `None` for a batch with an input file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<BackgroundRun>,
 }
 
 /// Page of batches, the newest first when listed by account.
@@ -208,15 +219,16 @@ impl BatchStore {
         Ok(BatchPage { batches, more: page.more })
     }
 
-    /// Returns a page of all batches in the order of their ids, after the id `after`.
+    /// Returns a page of all batches in the order of their ids, after the id `after`, without background responses.
     ///
     /// # Errors
     /// Same as [`Store::scan`].
     pub fn all(&self, after: Option<&str>, limit: usize) -> Result<BatchPage, StoreError> {
         let after = after.map(record_key);
         let page = self.store.scan(StoreTable::Batches, RECORD_PREFIX, after.as_deref(), limit)?;
-        let batches =
-            page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value)).collect::<Result<_, _>>()?;
+        let decoded = page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value));
+        let mut batches = decoded.collect::<Result<Vec<BatchRecord>, _>>()?;
+        batches.retain(|record| record.background.is_none());
         Ok(BatchPage { batches, more: page.more })
     }
 
@@ -297,6 +309,9 @@ impl IndexBackfill<'_> {
     /// Adds the account index row of a batch, if it is missing.
     fn add(&mut self, record: &BatchRecord) -> Result<(), StoreError> {
         self.checked += 1;
+        if record.background.is_some() {
+            return Ok(());
+        }
         let row = account_key(record);
         if self.store.get(StoreTable::Batches, &row)?.is_none() {
             self.batch = std::mem::take(&mut self.batch).put(StoreTable::Batches, row, Vec::new());
@@ -312,15 +327,16 @@ impl IndexBackfill<'_> {
 }
 
 /// Returns the rows of an updated batch, to write with a larger commit: the bitmap `done` is stored while the batch is
-/// unfinished, and so are the rows by which a fleet coordinates it.
+/// unfinished, and so are the rows by which a fleet coordinates it. Of a background response that has ended, no row remains.
 ///
 /// # Errors
 /// Returns `Corrupt` if the record cannot be encoded, which does not happen for records of this program.
 pub fn record_rows(record: &BatchRecord, done: Option<&[u8]>) -> Result<Vec<RowWrite>, StoreError> {
     let lines = record.id.as_bytes().to_vec();
     let row = |space, key, value| RowWrite { table: space, key, value };
-    let mut rows =
-        vec![row(StoreTable::Batches, record_key(&record.id), Some(versioned_json::encode(WHAT, record)?))];
+    let is_over = record.state.is_final() && record.background.is_some();
+    let own = if is_over { None } else { Some(versioned_json::encode(WHAT, record)?) };
+    let mut rows = vec![row(StoreTable::Batches, record_key(&record.id), own)];
     if record.state.is_final() {
         rows.push(row(StoreTable::Batches, open_key(&record.id), None));
         rows.push(row(StoreTable::Lines, lines, None));

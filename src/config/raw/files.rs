@@ -102,6 +102,23 @@ pub struct ResponsesConfig {
     pub per_key: ByteSize,
     /// Time after which stored responses are deleted. A change applies to those that are stored already.
     pub retention: NonZeroDuration,
+    /// Background responses.
+    pub background: BackgroundConfig,
+}
+
+/// Responses with `background: true`, which run behind their answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
+pub struct BackgroundConfig {
+    /// Maximum number of unfinished background responses of an account; more are refused with 429.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub open: u32,
+    /// Maximum number of background responses in progress, all accounts together; shared fairly between accounts.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub concurrency: u32,
+    /// Time after its creation at which an unfinished background response fails.
+    pub window: NonZeroDuration,
 }
 
 /// Generated images that clients fetch by URL.
@@ -138,7 +155,18 @@ impl Default for FilesConfig {
 
 impl Default for ResponsesConfig {
     fn default() -> Self {
-        Self { disk: mib(16 << 10), per_key: mib(1 << 10), retention: NonZeroDuration::seconds(30 * 86_400) }
+        Self {
+            disk: mib(16 << 10),
+            per_key: mib(1 << 10),
+            retention: NonZeroDuration::seconds(30 * 86_400),
+            background: BackgroundConfig::default(),
+        }
+    }
+}
+
+impl Default for BackgroundConfig {
+    fn default() -> Self {
+        Self { open: 100, concurrency: 64, window: NonZeroDuration::seconds(86_400) }
     }
 }
 

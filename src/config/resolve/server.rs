@@ -2,9 +2,9 @@
 
 use super::super::raw::{self, ConfigFile};
 use super::super::settings::{
-    BatchSettings, BillingSettings, CircuitBreakerSettings, CompatibilitySettings, FileSettings,
-    ImageSettings, ImpactSettings, LedgerSettings, LimitSettings, LogSettings, OverloadSettings,
-    ResponseSettings, RoutingSettings, SimulatorSettings, SpoolSettings,
+    BackgroundSettings, BatchSettings, BillingSettings, CircuitBreakerSettings, CompatibilitySettings,
+    FileSettings, ImageSettings, ImpactSettings, LedgerSettings, LimitSettings, LogSettings,
+    OverloadSettings, ResponseSettings, RoutingSettings, SimulatorSettings, SpoolSettings,
 };
 use super::SettingsResolver;
 use super::key_path::KeyPath;
@@ -47,12 +47,18 @@ pub const fn impact_settings(raw: &ConfigFile) -> ImpactSettings {
     ImpactSettings { provenance: raw.impact.provenance }
 }
 
-pub const fn response_settings(raw: &ConfigFile) -> ResponseSettings {
+pub fn response_settings(raw: &ConfigFile) -> ResponseSettings {
     let responses = &raw.responses;
+    let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     ResponseSettings {
         disk: responses.disk.0,
         per_key: responses.per_key.0,
         retention: responses.retention.0,
+        background: BackgroundSettings {
+            open: number(responses.background.open),
+            concurrency: number(responses.background.concurrency),
+            window: responses.background.window.0,
+        },
     }
 }
 

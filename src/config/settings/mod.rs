@@ -205,6 +205,19 @@ pub struct ResponseSettings {
     pub per_key: u64,
     /// Time after which they are deleted.
     pub retention: Duration,
+    /// Background responses.
+    pub background: BackgroundSettings,
+}
+
+/// Responses that run behind their answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackgroundSettings {
+    /// Maximum number of unfinished ones of an account.
+    pub open: usize,
+    /// Maximum number in progress.
+    pub concurrency: usize,
+    /// Time after which an unfinished one fails.
+    pub window: Duration,
 }
 
 /// Generated images that clients fetch by URL.

@@ -1,13 +1,15 @@
-//! Downstream of a batch line, or of one choice of a request for several: without a socket and without headers.
+//! Downstream of a batch line, of a background response, or of one choice of a request for several: without a socket and
+//! without headers.
 
 use crate::auth::key_cache::Principal;
-use crate::batch::LineEnding;
+use crate::batch::{AnswerIdentity, LineClass, LineEnding};
 use crate::billing::HoldEnd;
 use crate::proxy::failover::Part;
 use crate::telemetry::request_id::RequestId;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use penstock_core::{FinishReason, TokenUsage};
+use penstock_limits::WorkClass;
 use std::io::{ErrorKind, Result};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc::Sender;
@@ -20,6 +22,8 @@ pub struct LineDownstream {
     recall_token: CancellationToken,
     /// Principal of a batch line, whose key the batch uses.
     principal: Option<Arc<Principal>>,
+    /// Identity of the answer, for a background response.
+    identity: Option<AnswerIdentity>,
     /// Destination of the response, for one choice of a request for several.
     choice: Option<LineChoice>,
     result: Mutex<LineResult>,
@@ -60,10 +64,29 @@ pub struct LineReport {
 }
 
 impl LineDownstream {
-    /// Creates a batch line that uses this key; `cancel` cancels it.
+    /// Creates a batch line or a background response that uses this key; `cancel` cancels it.
     #[must_use]
-    pub fn of_batch(principal: Arc<Principal>, cancel: CancellationToken) -> Arc<Self> {
-        Arc::new(Self { principal: Some(principal), cancel, ..Self::default() })
+    pub fn of_batch(principal: Arc<Principal>, cancel: CancellationToken, class: LineClass) -> Arc<Self> {
+        let identity = match class {
+            LineClass::Batch => None,
+            LineClass::Background(identity) => Some(identity),
+        };
+        Arc::new(Self { principal: Some(principal), cancel, identity, ..Self::default() })
+    }
+
+    /// Returns the class of work, which selects limits and prices.
+    #[must_use]
+    pub const fn work(&self) -> WorkClass {
+        match self.identity {
+            None => WorkClass::BatchLine,
+            Some(_) => WorkClass::Request,
+        }
+    }
+
+    /// Returns the identity of the answer of a background response.
+    #[must_use]
+    pub const fn identity(&self) -> Option<&AnswerIdentity> {
+        self.identity.as_ref()
     }
 
     /// Creates one choice of a request for several; `cancel` cancels it. `pieces` receives a stream, `first` the
@@ -101,6 +124,7 @@ impl LineDownstream {
     pub fn asked_back(&self) -> Option<CancellationToken> {
         match &self.choice {
             Some(choice) => choice.back.clone(),
+            None if self.identity.is_some() => None,
             None => Some(self.recall_token.clone()),
         }
     }

@@ -138,7 +138,7 @@ impl Exchange<'_> {
         state.record.dialect = dialect;
         state.record.trace = TraceContext::from_headers(|name| caller.field(name));
         if let Some(line) = caller.line() {
-            state.work = WorkClass::BatchLine;
+            state.work = line.work();
             state.record.line = true;
             state.principal = line.principal().cloned().unwrap_or_else(Principal::unauthenticated);
         }

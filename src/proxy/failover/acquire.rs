@@ -148,7 +148,7 @@ impl FailoverRun<'_, '_> {
             }
             let end = wait_deadline.unwrap_or_else(|| Instant::now() + UNBOUNDED_WAIT);
             // Once its head is sent, each wait of a stream sends heartbeats.
-            let needs_head = self.request.stream && !self.progress.has_head();
+            let needs_head = self.request.streams_events() && !self.progress.has_head();
             let alarm = if needs_head { end.min(heartbeat_due) } else { end };
             let alarm =
                 if blocks_requests { alarm.min(Instant::now() + CROWDED_CHECK_INTERVAL) } else { alarm };

@@ -16,8 +16,8 @@ use crate::upstream::wire_format::WireFormat;
 
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
-    ApiError, AttemptTarget, Dialect, ExtraMember, ExtraMembers, Translator, UpstreamError,
-    UpstreamErrorKind, UpstreamRequest,
+    ApiError, AttemptTarget, Dialect, ExtraMember, ExtraMembers, UpstreamError, UpstreamErrorKind,
+    UpstreamRequest,
 };
 use std::pin::pin;
 use std::sync::Arc;
@@ -60,17 +60,6 @@ const MAX_ERROR_BODY: usize = 64 * 1024;
 /// Timeout of reading an error body.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Returns the stream translator of an offer.
-pub fn translator(
-    run: &FailoverRun<'_, '_>,
-    offer: &OfferState,
-) -> Result<&'static dyn Translator, AttemptError> {
-    match wire_format(run, offer)? {
-        WireFormat::Dialects(translator) => Ok(translator),
-        WireFormat::Shape(_) => Err(malformed()),
-    }
-}
-
 /// Returns the wire format of an offer: a dialect, or a provider's shape.
 pub fn wire_format(run: &FailoverRun<'_, '_>, offer: &OfferState) -> Result<WireFormat, AttemptError> {
     WireFormat::for_request(offer, run.request).ok_or_else(malformed)
@@ -83,6 +72,7 @@ pub fn translation_target<'t>(
     dialect: Dialect,
     created: u64,
 ) -> AttemptTarget<'t> {
+    let announced = run.exchange.caller.line().and_then(|line| line.identity());
     AttemptTarget {
         model: &offer.offer.name,
         dialect,
@@ -91,8 +81,8 @@ pub fn translation_target<'t>(
         max_tokens: run.max_tokens(offer),
         adjustment: run.adjust(offer),
         answer_model: run.candidates.answer_model(offer),
-        id: run.exchange.id.random_part(),
-        created,
+        id: announced.map_or(run.exchange.id.random_part(), |identity| &identity.unique),
+        created: announced.map_or(created, |identity| identity.created),
     }
 }
 

@@ -38,6 +38,35 @@ pub async fn attempt_buffered(
     let target = attempt::translation_target(run, offer, wire_format.dialect(), created);
     let calls = wire_format.calls(run.request, &target).map_err(AttemptError::Incompatible)?;
     let answers = call_provider(run, offer, wire_format, &calls).await?;
+    deliver(run, offer, wire_format, (asked, number), answers).await
+}
+
+/// Reads and sends the response of a provider that announced its length. `asked` is the time of the request, `number`
+/// that of the attempt.
+pub async fn deliver_complete(
+    run: &mut FailoverRun<'_, '_>,
+    offer: &Arc<OfferState>,
+    wire_format: WireFormat,
+    (asked, number): (Instant, u32),
+    mut answering: UpstreamResponse,
+) -> Result<WriteOutcome, AttemptError> {
+    let timeouts = offer.offer.provider.timeouts;
+    let cap = run.exchange.config.settings.limits.response_buffer;
+    let due = clock::cached_now() + timeouts.first_token;
+    let body = read_body(run, &mut answering, (due, timeouts.idle), cap).await?;
+    let headers = response_headers(&answering, wire_format);
+    answering.exchange.release().await;
+    deliver(run, offer, wire_format, (asked, number), vec![UpstreamAnswer { body, headers }]).await
+}
+
+/// Translates, settles and sends the responses of a provider.
+async fn deliver(
+    run: &mut FailoverRun<'_, '_>,
+    offer: &Arc<OfferState>,
+    wire_format: WireFormat,
+    (asked, number): (Instant, u32),
+    answers: Vec<UpstreamAnswer>,
+) -> Result<WriteOutcome, AttemptError> {
     let mut response = BufferedDelivery { run, offer, wire_format, asked, number };
     let body = ResponseBodyFilters::buffered(&mut response, answers).await?;
     run.exchange.record.status = 200;

@@ -148,8 +148,9 @@ pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome
     };
     x.app.retry_budget.lock().on_request(x.app.clock.steady_now());
     let total = x.config.settings.routing.total;
+    let heartbeat = ask.streams_events().then_some(x.config.settings.limits.heartbeat);
     let mut run = FailoverRun {
-        watch: ClientWatch::new(x.principal.clone(), x.config.settings.limits.heartbeat),
+        watch: ClientWatch::new(x.principal.clone(), heartbeat),
         // The deadline starts here: the time in which the client sent its body is not the providers' time.
         deadline: clock::cached_now() + total,
         exchange: x,

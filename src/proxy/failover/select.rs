@@ -115,7 +115,7 @@ impl CandidateSet {
             entries: Vec::new(),
             all_ejected: true,
             batch: line || flavor.name() == BATCH.name(),
-            rescue: model.model.rescue,
+            rescue: model.model.rescue && ask.kind.is_generator(),
             response_name: match ask.dialect.spec().answer_model {
                 AnswerModel::WithoutFlavor => split_flavor(&ask.model).0.into(),
                 AnswerModel::AsSent => ask.model.clone(),

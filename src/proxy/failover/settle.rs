@@ -10,6 +10,7 @@ use crate::telemetry::throttle::ThrottledLog;
 use crate::time::clock;
 use crate::upstream::offer::OfferState;
 use crate::upstream::pricing::{ChargeTerms, charge_in_credits, request_footprint};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use penstock_core::{
     ChoiceSelection, ImageRequest, ImageSize, InferenceRequest, InferenceTask, MeasuredEnergy, MicroCredits,
     StreamTranslation, TokenUsage, UpstreamErrorKind, UsageBounds, UsageSource, WorkDone,
@@ -27,6 +28,9 @@ use std::time::Duration;
 
 /// Header that names the flavor.
 pub const FLAVOR_HEADER: &str = "x-penstock-flavor";
+
+/// Names of the trailer fields with both objects.
+pub const OBJECT_HEADERS: &str = "x-environment-impact, x-billing-cost";
 
 /// Energy of the failed attempts of one request.
 #[derive(Default)]
@@ -221,8 +225,13 @@ fn report_overstated(run: &FailoverRun<'_, '_>, offer: &OfferState, figure: &'st
 
 /// Settles the part that a client received before it disconnected, or before output that cannot be translated.
 pub fn settle_disconnected(run: &mut FailoverRun<'_, '_>) {
-    let (Some(offer), Some(reply)) = (run.current_offer.clone(), run.translation.take()) else { return };
+    let (Some(offer), Some(mut reply)) = (run.current_offer.clone(), run.translation.take()) else { return };
     if !run.progress.has_content() {
+        return;
+    }
+    if let Some(work) = reply.work() {
+        let took = run.attempt_started.map_or(Duration::ZERO, |asked| asked.elapsed());
+        settle_usage(run, &offer, work, work, None, took, None);
         return;
     }
     let count = reply.estimated_usage();
@@ -287,18 +296,29 @@ pub fn inference_head(run: &FailoverRun<'_, '_>, offer: &OfferState, number: u32
         .with_number("x-penstock-attempts", number.into())
 }
 
-/// Adds both objects as headers, for responses that are not JSON. Their text is ASCII.
+/// Adds both objects as headers, for responses that are not JSON.
 pub fn add_header_objects(head: ResponseHead, members: &[u8]) -> ResponseHead {
     let object = [b"{", members, b"}"].concat();
-    let mut found = penstock_json_scan::json::members(&object);
-    let mut head = head;
+    header_objects(&object).into_iter().fold(head, |head, (header, value)| head.with(header, value))
+}
+
+/// Returns both objects as trailer fields.
+pub fn object_fields(members: &[u8]) -> HeaderMap {
+    let object = [b"{", members, b"}"].concat();
+    let field =
+        |(header, value)| Some((HeaderName::from_static(header), HeaderValue::from_bytes(value).ok()?));
+    header_objects(&object).into_iter().filter_map(field).collect()
+}
+
+/// Returns the headers of both objects, with their text, which is ASCII.
+fn header_objects(object: &[u8]) -> Vec<(&'static str, &[u8])> {
+    let (mut found, mut headers) = (penstock_json_scan::json::members(object), Vec::with_capacity(2));
     while let Some((name, value)) = found.next_pair() {
-        let header = match name {
-            b"environment_impact" => IMPACT_HEADER,
-            b"billing_cost" => BILLING_HEADER,
-            _ => continue,
-        };
-        head = head.with(header, value);
+        match name {
+            b"environment_impact" => headers.push((IMPACT_HEADER, value)),
+            b"billing_cost" => headers.push((BILLING_HEADER, value)),
+            _ => {}
+        }
     }
-    head
+    headers
 }

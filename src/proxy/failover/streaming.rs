@@ -1,11 +1,12 @@
-//! Streamed response: events are sent to the client as they arrive. The head is sent with the first content token; from
-//! then on a broken stream is rescued or ends with an error event, never with an end that looks like success.
+//! Streamed response: events, or the bytes of audio, are sent to the client as they arrive. The head is sent with the first
+//! content token; from then on a broken stream is rescued, ends with an error event or is cut, never with an end that looks
+//! like success.
 
 mod times;
 
 use super::attempt::{self, AttemptError, UpstreamResponse};
 use super::wait::{HEARTBEAT, WaitOutcome};
-use super::{FailoverRun, ResponseProgress, settle, store_response};
+use super::{FailoverRun, ResponseProgress, buffered, settle, store_response};
 use crate::proxy::exchange::{WriteOutcome, ended};
 use crate::proxy::filters::{
     ResponseBodyFilterChain, ResponseBodyFilters, ResponseContext, ResponseUsage, StreamEnd,
@@ -17,8 +18,8 @@ use crate::upstream::offer::OfferState;
 use crate::upstream::wire_format::WireFormat;
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
-    ApiError, BufferedResponse, ErrorCode, OutputBuffer, RescueMode, StreamProgress, StreamTranslation,
-    TokenUsage, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
+    ApiError, AttemptTarget, BufferedResponse, ErrorCode, OutputBuffer, RescueMode, StreamProgress,
+    StreamTranslation, TokenUsage, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 use std::pin::pin;
 use std::sync::Arc;
@@ -37,8 +38,8 @@ pub async fn attempt_stream(
 ) -> Result<WriteOutcome, AttemptError> {
     let asked = Instant::now();
     let created = run.received_at;
-    let translator = attempt::translator(run, offer)?;
-    let dialect = translator.provider();
+    let wire_format = attempt::wire_format(run, offer)?;
+    let dialect = wire_format.dialect();
     let (how, delivered) =
         if run.progress.has_content() { run.prepare_rescue(offer) } else { (RescueMode::StartOver, None) };
     let mut target = attempt::translation_target(run, offer, dialect, created);
@@ -48,15 +49,12 @@ pub async fn attempt_stream(
         let cap = target.max_tokens.or(run.request.max_tokens);
         target.max_tokens = cap.map(|cap| cap.saturating_sub(delivered_tokens).max(1));
     }
-    let body = match &delivered {
-        Some(text) => translator.build_continuation(run.request, &target, text),
-        None => translator.build_request(run.request, &target),
-    };
-    let call = UpstreamRequest::json(body.map_err(AttemptError::Incompatible)?);
+    let call = build_call(run, wire_format, &target, delivered.as_deref())?;
     let mut reply = match run.translation.take().filter(|_| run.progress.has_content()) {
         Some(reply) => reply,
-        None => translator
-            .translate_stream(run.request, &attempt::translation_target(run, offer, dialect, created)),
+        None => wire_format
+            .translate_stream(run.request, &attempt::translation_target(run, offer, dialect, created))
+            .ok_or(UpstreamError::new(UpstreamErrorKind::Malformed))?,
     };
     // Output that cannot be compared with the delivered text is not requested.
     if run.progress.has_content()
@@ -66,18 +64,52 @@ pub async fn attempt_stream(
         return Err(AttemptError::Incompatible(ApiError::new(ErrorCode::Unavailable)));
     }
     let timeouts = offer.offer.provider.timeouts;
-    let opened =
-        attempt::open_response(run, offer, WireFormat::Dialects(translator), &call, timeouts.first_byte)
-            .await;
+    let first_byte = match wire_format {
+        WireFormat::Dialects(_) => timeouts.first_byte,
+        // Some engines send the head when the answer is complete.
+        WireFormat::Shape(_) => timeouts.plain,
+    };
+    let opened = attempt::open_response(run, offer, wire_format, &call, first_byte).await;
     run.translation = Some(reply);
     // Frees the request body before the response is read.
     drop(call);
     let mut answering = opened?;
+    if is_complete(run, &answering) {
+        run.translation = None;
+        return buffered::deliver_complete(run, offer, wire_format, (asked, number), answering).await;
+    }
     run.current_offer = Some(offer.clone());
     run.attempt_started = Some(asked);
     let mut times = StreamTimes::new(asked, timeouts.first_token, run.translation.as_deref());
     copy_stream(run, offer, &mut answering, &mut times, number).await?;
     finish_stream(run, offer, answering, &mut times).await
+}
+
+/// Builds the request to the provider; one that continues `delivered`, if a part of the answer was.
+fn build_call(
+    run: &FailoverRun<'_, '_>,
+    wire_format: WireFormat,
+    target: &AttemptTarget<'_>,
+    delivered: Option<&str>,
+) -> Result<UpstreamRequest, AttemptError> {
+    let call = match (wire_format, delivered) {
+        (WireFormat::Dialects(translator), Some(text)) => {
+            translator.build_continuation(run.request, target, text).map(UpstreamRequest::json)
+        }
+        _ => wire_format
+            .calls(run.request, target)
+            .and_then(|calls| calls.into_iter().next().ok_or_else(|| ApiError::new(ErrorCode::Internal))),
+    };
+    call.map_err(AttemptError::Incompatible)
+}
+
+/// Returns true if the provider announces the length of an answer that is passed as bytes: the answer is complete, and is
+/// sent with its length and with the objects of its settlement in the head.
+fn is_complete(run: &FailoverRun<'_, '_>, answering: &UpstreamResponse) -> bool {
+    let length = answering.exchange.header("content-length").and_then(attempt::text);
+    let length = length.and_then(|length| length.parse::<usize>().ok());
+    run.request.streamed_content_type().is_some()
+        && length.is_some_and(|length| length <= run.exchange.config.settings.limits.response_buffer)
 }
 
 /// Reads, filters and writes events until the end of the provider's stream.
@@ -222,7 +254,12 @@ pub(super) async fn write_stream_head(
     run.watch.record_write(Instant::now());
     run.exchange.record.status = 200;
     response_filter(&mut head);
-    head.stream(&mut run.exchange.caller).await.map_err(|_| AttemptError::Disconnected)
+    let caller = &mut run.exchange.caller;
+    let written = match run.request.streamed_content_type() {
+        None => head.stream(caller).await,
+        Some(kind) => head.stream_bytes(caller, kind, settle::OBJECT_HEADERS).await,
+    };
+    written.map_err(|_| AttemptError::Disconnected)
 }
 
 /// Sends a heartbeat before any provider was called. Its head cannot name a provider.
@@ -279,6 +316,10 @@ pub(super) async fn write_end(run: &mut FailoverRun<'_, '_>, end: &StreamEnd) ->
     if let Some(input) = store_response::stored_input(run) {
         store_response::store_response(run, input, std::slice::from_ref(&piece)).await;
     }
+    if run.request.streamed_content_type().is_some() {
+        let trailers = settle::object_fields(&end.members);
+        return ended(run.exchange.caller.write_end_with_trailers(piece, trailers).await);
+    }
     ended(run.exchange.caller.write_response_body(piece, true).await)
 }
 
@@ -323,16 +364,18 @@ impl ResponseContext for StreamResponse<'_, '_, '_> {
 pub(super) fn error_translation(run: &FailoverRun<'_, '_>) -> Option<Box<dyn StreamTranslation>> {
     let first = run.candidates.entries.first()?;
     let offer = run.exchange.config.offers.get(first.offer)?;
-    let translator = attempt::translator(run, offer).ok()?;
-    let dialect = translator.provider();
-    let target = attempt::translation_target(run, offer, dialect, run.received_at);
-    Some(translator.translate_stream(run.request, &target))
+    let wire_format = attempt::wire_format(run, offer).ok()?;
+    let target = attempt::translation_target(run, offer, wire_format.dialect(), run.received_at);
+    wire_format.translate_stream(run.request, &target)
 }
 
-/// Ends a failed stream with an error event.
+/// Ends a failed stream with an error event; a stream of bytes is cut.
 pub async fn fail_stream(run: &mut FailoverRun<'_, '_>, refusal: &ApiError) -> WriteOutcome {
     run.exchange.record.set_broken(refusal);
     settle::count_broken(run);
+    if run.request.streamed_content_type().is_some() {
+        return WriteOutcome::Disconnected;
+    }
     write_error_event(run, refusal).await
 }
 

@@ -32,15 +32,15 @@ pub struct ClientWatch {
     timer: Option<Pin<Box<Sleep>>>,
     armed: Instant,
     revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// Interval of heartbeats to a client that reads a stream.
-    heartbeat: Duration,
+    /// Interval of heartbeats to a client that reads a stream of events.
+    heartbeat: Option<Duration>,
     /// Time of the last byte to the client, from the head on.
     record_write: Option<Instant>,
 }
 
 impl ClientWatch {
     /// Creates the watch over a key.
-    pub fn new(principal: Arc<Principal>, heartbeat: Duration) -> Self {
+    pub fn new(principal: Arc<Principal>, heartbeat: Option<Duration>) -> Self {
         let revoked = Box::pin(async move { principal.ended().await });
         Self { timer: None, armed: clock::cached_now(), revoked, heartbeat, record_write: None }
     }
@@ -61,7 +61,7 @@ impl ClientWatch {
     ) -> WaitOutcome<T> {
         loop {
             let now = clock::cached_now();
-            let heartbeat_due = self.record_write.map(|last_write| last_write + self.heartbeat);
+            let heartbeat_due = self.record_write.zip(self.heartbeat).map(|(last, interval)| last + interval);
             if heartbeat_due.is_some_and(|due| now >= due) && now < alarm {
                 // Boxed: the write is rare, and its state would be part of every wait's.
                 if Box::pin(caller.write_response_body(HEARTBEAT, false)).await.is_err() {

@@ -20,10 +20,11 @@ impl ResponseBodyFilter for Meter {
         let total = context.total_usage();
         let Some(reply) = context.translation() else { return };
         let usage = total.or_else(|| reply.usage()).unwrap_or_else(|| reply.estimated_usage());
+        let work = reply.work();
         let metered = ResponseUsage {
-            done: WorkDone::Tokens(usage),
+            done: work.unwrap_or(WorkDone::Tokens(usage)),
             // The first part of a rescued response is the work of another provider.
-            own: WorkDone::Tokens(reply.attempt_usage()),
+            own: work.unwrap_or_else(|| WorkDone::Tokens(reply.attempt_usage())),
             measured: reply.measured_energy(),
             observation: reply.observation(),
             finish: reply.finish_reason(),

@@ -63,6 +63,24 @@ impl ResponseHead {
     }
 }
 
+impl ResponseHead {
+    /// Starts a stream of bytes of this content type, whose end may have the trailer fields `trailers`. Its head is sent
+    /// with the first bytes.
+    ///
+    /// # Errors
+    /// Returns an error if the client is gone.
+    pub async fn stream_bytes(self, caller: &mut Downstream<'_>, kind: &str, trailers: &str) -> Result<()> {
+        let mut head = self.with(header::CONTENT_TYPE, kind).with(header::CACHE_CONTROL, "no-cache");
+        if caller.has_trailers() {
+            head = head.with(header::TRAILER, trailers);
+        }
+        if caller.in_chunks() {
+            head = head.with(header::TRANSFER_ENCODING, "chunked");
+        }
+        caller.write_response_header(head).await
+    }
+}
+
 /// Writes pieces as one body: small neighbours are joined, and long pieces are sliced. A batch line receives them
 /// unchanged.
 async fn write_pieces(caller: &mut Downstream<'_>, body: Vec<Bytes>) -> Result<()> {

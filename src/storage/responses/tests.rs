@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
+use crate::config::settings::BackgroundSettings;
 
 const KEY: &str = "0123456789abcdef";
 const OTHER_KEY: &str = "fedcba9876543210";
@@ -9,7 +10,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 const TEXT: &[u8] = br#"{"input":["a secret of the client"],"response":{}}"#;
 
 fn limits(per_key: u64, disk: u64) -> ResponseLimits {
-    ResponseLimits { settings: ResponseSettings { disk, per_key, retention: DAY }, keep_free: 0 }
+    let background = BackgroundSettings { open: 1, concurrency: 1, window: DAY };
+    ResponseLimits { settings: ResponseSettings { disk, per_key, retention: DAY, background }, keep_free: 0 }
 }
 
 fn open(folder: &Path) -> ResponseStore {

@@ -1,9 +1,10 @@
-//! Transcription: the client's form is parsed, a provider's form is built, and its answer becomes a transcript in any
+//! Speech: transcription, and synthesis in `synthesis.rs` and `stream.rs`. For transcription, the client's form is parsed, a provider's form is built, and its answer becomes a transcript in any
 //! of the five formats.
 
 mod fields;
 mod language;
 mod shape;
+mod stream;
 mod synthesis;
 mod transcript;
 mod upload;

@@ -1,12 +1,13 @@
 //! Request `POST /audio/speech` of engines that speak a text (vLLM-Omni, Kokoro, LocalAI and hosted ones). The audio
 //! passes as it came, if it is audio; its length, which is charged, is measured in the audio itself.
 
+use super::stream::SpeechStream;
 use crate::audio::{AudioFormat, AudioMeter, detect_audio_format};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, InferenceTask, MeteredTask,
-    ModelKind, OfferObservation, ProviderAdapter, UpstreamAnswer, UpstreamError, UpstreamErrorKind,
-    UpstreamRequest, WorkDone,
+    ModelKind, OfferObservation, ProviderAdapter, StreamTranslation, UpstreamAnswer, UpstreamError,
+    UpstreamErrorKind, UpstreamRequest, WorkDone,
 };
 use penstock_json_scan::json;
 use rust_decimal::Decimal;
@@ -15,11 +16,16 @@ use rust_decimal::Decimal;
 const FORWARDED: &[&str] = &["input", "voice", "response_format", "speed", "instructions", "language"];
 /// Bytes of a second of raw audio: 16 bits, 24 kHz, mono.
 const PCM_BYTES_PER_SECOND: u64 = 48_000;
+/// Bytes of a second of the most compressed speech: 6 kbit/s, as Opus has it.
+const MIN_BYTES_PER_SECOND: u64 = 750;
 /// Characters of a second of ordinary speech, for audio whose length cannot be measured.
 const CHARACTERS_PER_SECOND: u64 = 15;
 
 /// Bytes of an answer that are searched for text.
 const SEARCHED_BYTES: usize = 4096;
+
+/// Content type of audio without a header.
+const RAW_AUDIO: &str = "audio/pcm";
 
 /// Shape of the OpenAI API.
 pub(super) struct SpeechShape;
@@ -70,17 +76,13 @@ impl ProviderAdapter for SpeechShape {
         let answer = answers.pop().unwrap_or_default();
         let content_type = answer.headers.first().and_then(Option::as_deref);
         let audio = answer.body;
-        let is_valid = match task.content_type {
-            Some("audio/pcm") => !audio.is_empty() && !is_text(&audio) && !is_text_type(content_type),
-            requested => is_audio(&audio, requested),
-        };
-        if !is_valid {
-            // Engines report an error with status 200.
-            let is_object = is_text(&audio) && audio.trim_ascii_start().first() == Some(&b'{');
-            let kind = if is_object { UpstreamErrorKind::InBandError } else { UpstreamErrorKind::Malformed };
-            return Err(UpstreamError::new(kind));
+        check_audio(&audio, task.content_type)?;
+        if task.content_type == Some(RAW_AUDIO) && is_text_type(content_type) {
+            return Err(malformed());
         }
-        let seconds = audio_seconds(ask, task, &audio);
+        let mut meter = SpeechMeter::new(ask, task);
+        meter.push(&audio);
+        let seconds = meter.seconds(true);
         Ok(BufferedResponse {
             output_bytes: audio.len(),
             body: vec![audio],
@@ -91,6 +93,28 @@ impl ProviderAdapter for SpeechShape {
             observation: OfferObservation::default(),
         })
     }
+
+    fn translate_stream(&self, ask: &InferenceRequest) -> Option<Box<dyn StreamTranslation>> {
+        SpeechStream::new(ask).map(|stream| Box::new(stream) as Box<dyn StreamTranslation>)
+    }
+}
+
+/// Checks that the beginning of an answer is audio of the requested content type.
+///
+/// # Errors
+/// Returns `InBandError` for the text of an error object, `Malformed` for anything else that is not audio.
+pub(super) fn check_audio(audio: &[u8], requested: Option<&str>) -> Result<(), UpstreamError> {
+    let is_valid = match requested {
+        Some(RAW_AUDIO) => !audio.is_empty() && !is_text(audio),
+        requested => is_audio(audio, requested),
+    };
+    if is_valid {
+        return Ok(());
+    }
+    // Engines report an error with status 200.
+    let is_object = is_text(audio) && audio.trim_ascii_start().first() == Some(&b'{');
+    let kind = if is_object { UpstreamErrorKind::InBandError } else { UpstreamErrorKind::Malformed };
+    Err(UpstreamError::new(kind))
 }
 
 /// Returns true for audio of the requested content type by its first bytes, or WAV: some engines know no other format.
@@ -129,26 +153,53 @@ fn is_text(body: &[u8]) -> bool {
     !text.is_empty() && !text.chars().any(|letter| letter.is_control() && !letter.is_ascii_whitespace())
 }
 
-/// Returns the seconds of the audio, three places: measured, or by the length of the text where the format does not
-/// show it; never more than was reserved.
-fn audio_seconds(ask: &InferenceRequest, task: &MeteredTask, audio: &[u8]) -> Decimal {
-    let most = match task.max_work {
-        WorkDone::Audio { seconds } => seconds,
-        _ => Decimal::ZERO,
-    };
-    let measured = || {
-        let mut meter = AudioMeter::default();
-        meter.push(audio);
-        meter.end().ok().and_then(|info| info.seconds)
-    };
-    let seconds = if task.content_type == Some("audio/pcm") {
-        Decimal::from(audio.len() as u64).checked_div(Decimal::from(PCM_BYTES_PER_SECOND))
-    } else {
-        measured()
-    };
-    let estimated = || {
+/// Measures the length of spoken audio.
+pub(super) struct SpeechMeter {
+    audio: AudioMeter,
+    bytes: u64,
+    is_raw: bool,
+    /// Most seconds that may be charged.
+    most: Decimal,
+    /// Seconds by the length of the text.
+    usual: Decimal,
+}
+
+impl SpeechMeter {
+    pub(super) fn new(ask: &InferenceRequest, task: &MeteredTask) -> Self {
+        let most = match task.max_work {
+            WorkDone::Audio { seconds } => seconds,
+            _ => Decimal::ZERO,
+        };
         let characters = Decimal::from(ask.prompt_bytes as u64);
-        characters.checked_div(Decimal::from(CHARACTERS_PER_SECOND)).unwrap_or(most)
-    };
-    seconds.unwrap_or_else(estimated).min(most).round_dp(3)
+        Self {
+            audio: AudioMeter::default(),
+            bytes: 0,
+            is_raw: task.content_type == Some(RAW_AUDIO),
+            most,
+            usual: characters.checked_div(Decimal::from(CHARACTERS_PER_SECOND)).unwrap_or(most),
+        }
+    }
+
+    /// Takes the next bytes.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
+        if !self.is_raw {
+            self.audio.push(bytes);
+        }
+    }
+
+    /// Returns the seconds, three places, and begins anew: measured, or by the length of the text where the format does not
+    /// show it; never more than was reserved. The length of a part is also bounded by its bytes, since a header may tell
+    /// that of the whole.
+    pub(super) fn seconds(&mut self, is_complete: bool) -> Decimal {
+        let bytes = Decimal::from(std::mem::take(&mut self.bytes));
+        let audio = std::mem::take(&mut self.audio);
+        let measured = match self.is_raw {
+            true => bytes.checked_div(Decimal::from(PCM_BYTES_PER_SECOND)),
+            false => audio.end().ok().and_then(|info| info.seconds),
+        };
+        let seconds = measured.unwrap_or(self.usual).min(self.most);
+        let possible = bytes.checked_div(Decimal::from(MIN_BYTES_PER_SECOND)).unwrap_or(seconds);
+        if is_complete { seconds } else { seconds.min(possible) }.round_dp(3)
+    }
 }

@@ -83,7 +83,11 @@ fn convert(
     // Checked first, because other errors may result from a missing history.
     members::refuse_unsupported(&top, Dialect::Responses)?;
     let previous = storage::previous_items(&top, storage)?;
-    let stored_input = storage::stored_input(body, &top, storage, &previous)?;
+    let in_background = match purpose {
+        ResponsesPurpose::Generate => storage::asks_for_background(&top, storage.access)?,
+        ResponsesPurpose::Count(_) => false,
+    };
+    let stored_input = storage::stored_input(body, &top, storage, &previous, in_background)?;
     let model = match purpose {
         ResponsesPurpose::Generate => scalars::model(&top)?,
         ResponsesPurpose::Count(default) => scalars::model_or(&top, default)?,
@@ -100,11 +104,17 @@ fn convert(
     settings.write(&mut out);
     chat_body::copy_other_members(&top, &settings, &mut out);
     let details = ResponsesDetails {
-        repeated_members: repeated::members(&top, &settings, stored_input.is_some()),
+        repeated_members: repeated::members(
+            &top,
+            &settings,
+            stored_input.is_some() || in_background,
+            in_background,
+        ),
         tools: tools.client_tools(),
         reasoning: settings.reasoning_display,
         seals_reasoning: settings.seals_reasoning,
         stored_input,
+        in_background,
     };
     Ok(ConvertedRequest { body: out.finish(), details })
 }

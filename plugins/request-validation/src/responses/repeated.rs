@@ -23,13 +23,18 @@ const AS_SENT: &[(&str, &str)] = &[
 ];
 
 /// Members that are the same in every answer: the gateway shortens no conversation.
-const CONSTANT: &str =
-    r#""background":false,"prompt":null,"service_tier":"default","truncation":"disabled","store":"#;
+const CONSTANT: &str = r#","prompt":null,"service_tier":"default","truncation":"disabled","store":"#;
 
 /// Returns the members as JSON text without braces, with a comma between them.
-pub(super) fn members(top: &RootObject<'_>, settings: &ResponseSettings<'_>, is_stored: bool) -> Bytes {
+pub(super) fn members(
+    top: &RootObject<'_>,
+    settings: &ResponseSettings<'_>,
+    is_stored: bool,
+    in_background: bool,
+) -> Bytes {
     let mut out =
         String::with_capacity(512 + top.value_bytes(&["tools", "instructions", "text", "metadata"]));
+    out.push_str(if in_background { r#""background":true"# } else { r#""background":false"# });
     out.push_str(CONSTANT);
     out.push_str(if is_stored { "true" } else { "false" });
     for (name, absent) in AS_SENT {

@@ -55,7 +55,7 @@ pub(super) fn read_settings<'d>(top: &RootObject<'d>) -> Result<ResponseSettings
         read::integer(count, &top.path("max_tool_calls"), 1, i64::MAX)?;
     }
     scalars::keyword(top, "truncation", &["auto", "disabled"])?;
-    for name in ["store", "background", "parallel_tool_calls"] {
+    for name in ["store", "parallel_tool_calls"] {
         scalars::bool_or_false(top, name)?;
     }
     STRINGS.iter().try_for_each(|name| check_string(top, name))?;

@@ -1,17 +1,48 @@
-//! Members that concern stored responses: `store` and `previous_response_id`.
+//! Members that concern stored responses: `store`, `background` and `previous_response_id`.
 
 use crate::body::{RootObject, validate_body};
 use crate::field_path::PathStyle;
 use crate::limits::RequestLimits;
 use crate::{read, scalars};
 use bytes::Bytes;
-use penstock_core::{ApiError, PreviousResponse, ResponseStorage, StoredInput};
+use penstock_core::{ApiError, PreviousResponse, ResponseStorage, StoreAccess, StoredInput};
 use penstock_json_scan::tape::{JsonTape, TapeNode};
 
 const NOT_ALLOWED: &str =
     "this API key stores no responses; send the whole history in `input` with each request";
 const NOT_FOUND: &str =
     "no response of this id is stored for this API key, or not any more; send the whole history in `input`";
+const UNANSWERED: &str = "this response has no answer to continue; wait until its status is \"completed\"";
+const BACKGROUND_NOT_ALLOWED: &str = "background responses are stored, and this API key stores none; the operator \
+    allows it with `penstock keys change ID --store-responses true`, or leave `background` out";
+const BACKGROUND_LINE: &str = "the lines of a batch run in the background already; leave it out";
+const BACKGROUND_UNSTORED: &str = "expected true or nothing: a background response is stored until it is fetched; \
+    delete it with DELETE /v1/responses/{id}";
+const BACKGROUND_STREAM: &str =
+    "a background response is not streamed; leave `stream` out and poll GET /v1/responses/{id}";
+
+/// Returns true if the request asks for a background response.
+///
+/// # Errors
+/// Returns a refusal that names the member which prevents it.
+pub(super) fn asks_for_background(top: &RootObject<'_>, access: StoreAccess) -> Result<bool, ApiError> {
+    if !scalars::bool_or_false(top, "background")? {
+        return Ok(false);
+    }
+    match access {
+        StoreAccess::NotAllowed => return Err(top.path("background").unsupported(BACKGROUND_NOT_ALLOWED)),
+        StoreAccess::BatchLine => return Err(top.path("background").unsupported(BACKGROUND_LINE)),
+        StoreAccess::Allowed | StoreAccess::BackgroundRun => {}
+    }
+    if scalars::bool_or_false(top, "stream")? {
+        return Err(top.path("stream").unsupported(BACKGROUND_STREAM));
+    }
+    // Without the member, a background response is stored.
+    if top.get("store").is_some() && !scalars::bool_or_false(top, "store")? {
+        return Err(top.path("store").invalid(BACKGROUND_UNSTORED));
+    }
+    Ok(true)
+}
 
 /// Returns the items of the previous response; none without `previous_response_id`.
 pub(super) fn previous_items(top: &RootObject<'_>, storage: &ResponseStorage) -> Result<Bytes, ApiError> {
@@ -23,18 +54,24 @@ pub(super) fn previous_items(top: &RootObject<'_>, storage: &ResponseStorage) ->
             read::string(id, &path)?;
             Err(path.invalid(NOT_FOUND))
         }
+        PreviousResponse::Unanswered => {
+            read::string(id, &path)?;
+            Err(path.invalid(UNANSWERED))
+        }
         PreviousResponse::Items(items) => read::string(id, &path).map(|_| items.clone()),
     }
 }
 
-/// Returns the input if the response is to be stored.
+/// Returns the input if the response is to be stored with its answer.
 pub(super) fn stored_input(
     body: &Bytes,
     top: &RootObject<'_>,
     storage: &ResponseStorage,
     previous_items: &Bytes,
+    in_background: bool,
 ) -> Result<Option<StoredInput>, ApiError> {
-    if !scalars::bool_or_false(top, "store")? || !storage.may_store {
+    let is_stored = scalars::bool_or_false(top, "store")? || in_background;
+    if !is_stored || storage.access != StoreAccess::Allowed {
         return Ok(None);
     }
     let input = top.get("input").map(|value| body.slice(value.range()));

@@ -251,8 +251,8 @@ impl BatchStore {
         }
     }
 
-    /// Adds a batch in one transaction with the operations of `with` if fewer than `most` batches of its account are
-    /// unfinished, whatever other members add at the same time.
+    /// Adds a batch in one transaction with the operations of `with` if fewer than `most` batches of its account and its
+    /// kind are unfinished, whatever other members add at the same time.
     ///
     /// # Errors
     /// Returns `Guard` if other members kept adding batches of the account, and the errors of [`crate::Store::apply`].
@@ -267,7 +267,10 @@ impl BatchStore {
         for _ in 0..MAX_ATTEMPTS {
             let row = self.store.get(StoreTable::Batches, &created)?;
             let open = self.get_many(&self.unfinished_ids()?)?;
-            if open.iter().filter(|other| other.account == record.account).count() >= most {
+            let is_rival = |other: &&BatchRecord| {
+                other.account == record.account && other.background.is_some() == record.background.is_some()
+            };
+            if open.iter().filter(is_rival).count() >= most {
                 return Ok(FleetInsertion::TooManyOpen);
             }
             let number = parse_counter(row.as_deref())?.wrapping_add(1);
@@ -292,12 +295,30 @@ impl BatchStore {
 
     pub(super) fn insert_operations(&self, record: &BatchRecord) -> Result<Transaction, StoreError> {
         let key = record_key(&record.id);
-        Ok(Transaction::new()
-            .require_absent(StoreTable::Batches, key.as_slice())
-            .put(StoreTable::Batches, key, versioned_json::encode(super::WHAT, record)?)
-            .put(StoreTable::Batches, account_key(record), Vec::new())
-            .put(StoreTable::Batches, open_key(&record.id), Vec::new()))
+        let own = Transaction::new().require_absent(StoreTable::Batches, key.as_slice()).put(
+            StoreTable::Batches,
+            key,
+            versioned_json::encode(super::WHAT, record)?,
+        );
+        let listed = match record.background {
+            None => own.put(StoreTable::Batches, account_key(record), Vec::new()),
+            Some(_) => own,
+        };
+        Ok(listed.put(StoreTable::Batches, open_key(&record.id), Vec::new()))
     }
+}
+
+/// Returns the claim with which a strand inserts a batch that it will run itself, and the operations that take it;
+/// `alive` is the row that exists while the strand may write.
+#[must_use]
+pub fn first_claim(id: &str, strand: u32, alive: Option<&RowFence>) -> (BatchClaim, Transaction) {
+    let claim = BatchClaim { strand, number: 1, commits: 0, state: ClaimState::Held };
+    let key = claim_key(id);
+    let taken = Transaction::new()
+        .require_absent(StoreTable::Batches, key.as_slice())
+        .append(require(alive))
+        .put(StoreTable::Batches, key, claim.to_row());
+    (claim, taken)
 }
 
 /// Returns the rows by which the members of a fleet coordinate a batch, to remove with its last commit.

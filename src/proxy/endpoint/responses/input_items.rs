@@ -1,7 +1,7 @@
 //! `GET /v1/responses/{id}/input_items`: the items of the conversation that a stored response answers.
 
 use super::stored::find_response;
-use crate::proxy::endpoint::{Endpoint, query_parameters};
+use crate::proxy::endpoint::{Endpoint, decode_segment, query_parameters};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use async_trait::async_trait;
 use http::Method;
@@ -37,7 +37,7 @@ impl Endpoint for ListInputItems {
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
         let query = ItemQuery::parse(x.caller.query().unwrap_or_default())?;
-        let document = find_response(x, tail).await?;
+        let document = find_response(x, &decode_segment(tail)).await?;
         let stored = StoredResponse::parse(&document).ok_or(ApiError::new(ErrorCode::Internal))?;
         let page = item_page(stored.input_items, query.after.as_deref(), query.is_ascending, query.limit);
         let page = page.ok_or_else(|| {

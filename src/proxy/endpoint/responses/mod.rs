@@ -1,6 +1,7 @@
 //! `POST /v1/responses`: a request in the responses dialect, handled by the relay; and
 //! `POST /v1/responses/input_tokens`, which counts its tokens without a charge. Stored responses are below it.
 
+mod background;
 mod input_items;
 mod previous;
 mod references;
@@ -49,6 +50,10 @@ impl Endpoint for CreateResponse {
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
         if x.principal.stores_responses {
+            // A request without a socket is a line of a batch, or a background response that runs.
+            if x.caller.line().is_none() && background::asks_for_background(&body) {
+                return background::create(x, body).await;
+            }
             let body = references::resolve(x, body).await?;
             let storage = previous::response_storage(x, &body).await?;
             return failover::run(x, RequestBody::StoredResponse(body, Box::new(storage))).await;

@@ -3,21 +3,25 @@
 use super::stored::load_response;
 use crate::proxy::exchange::Exchange;
 use memchr::memmem;
-use penstock_core::{ApiError, PreviousResponse, ResponseStorage};
+use penstock_core::{ApiError, PreviousResponse, ResponseStorage, StoreAccess};
+use penstock_dialect::background_response::has_answer;
 use penstock_dialect::stored_response::StoredResponse;
 use penstock_json_scan::json;
-use penstock_limits::WorkClass;
 use std::borrow::Cow;
 
 const MEMBER: &str = "previous_response_id";
 
 /// Returns the access of a request to stored responses, with the conversation that it continues. Responses of batch
-/// lines are in the results of the batch, and are not stored.
+/// lines are in the results of the batch, and background responses are stored by their runs.
 ///
 /// # Errors
 /// Returns a refusal if the disk fails, or if there is no memory for the conversation.
 pub(super) async fn response_storage(x: &mut Exchange<'_>, body: &[u8]) -> Result<ResponseStorage, ApiError> {
-    let may_store = x.work == WorkClass::Request;
+    let access = match x.caller.line() {
+        None => StoreAccess::Allowed,
+        Some(line) if line.identity().is_some() => StoreAccess::BackgroundRun,
+        Some(_) => StoreAccess::BatchLine,
+    };
     let previous = match previous_response_id(body) {
         None => PreviousResponse::NotFound,
         Some(id) => match load_response(x, &id).await? {
@@ -27,12 +31,13 @@ pub(super) async fn response_storage(x: &mut Exchange<'_>, body: &[u8]) -> Resul
                 x.reserve_memory(document.len().saturating_mul(2))?;
                 match StoredResponse::parse(&document) {
                     None => PreviousResponse::NotFound,
+                    Some(stored) if !has_answer(stored.response) => PreviousResponse::Unanswered,
                     Some(stored) => PreviousResponse::Items(stored.conversation_items().into()),
                 }
             }
         },
     };
-    Ok(ResponseStorage { may_store, previous })
+    Ok(ResponseStorage { access, previous })
 }
 
 /// Returns the id in a body that is not validated yet. A member that is written in another way is refused later.

@@ -1,5 +1,6 @@
 //! `/v1/responses/{id}`: stored responses. Each belongs to the key that created it.
 
+use super::background;
 use crate::proxy::endpoint::{Endpoint, decode_segment, query_parameters};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::storage::files::disk;
@@ -8,7 +9,6 @@ use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, ErrorCode};
-use penstock_dialect::stored_response::StoredResponse;
 use serde_json::json;
 use std::io::ErrorKind;
 use tokio::task::spawn_blocking;
@@ -42,9 +42,11 @@ impl Endpoint for GetResponse {
             let message = "stream: stored responses are not streamed; leave it out.";
             return Err(ApiError::unsupported("stream", message));
         }
-        let document = find_response(x, tail).await?;
-        let stored = StoredResponse::parse(&document).ok_or_else(response_not_found)?;
-        Ok(x.answer(200, stored.response.to_vec()).await)
+        let id = decode_segment(tail).into_owned();
+        let document = find_response(x, &id).await?;
+        let response = background::current_response(x, &id, &document).await?;
+        drop(document);
+        Ok(x.answer(200, response).await)
     }
 }
 
@@ -71,6 +73,7 @@ impl Endpoint for DeleteResponse {
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
         let id = decode_segment(tail).into_owned();
+        x.app.batches.cancel_response(&x.principal.public_id, &id).await?;
         let (app, key, name) = (x.app.clone(), x.principal.public_id.clone(), id.clone());
         let removed = spawn_blocking(move || app.responses.delete(&key, &name)).await;
         let removed = removed.map_err(|_| ApiError::new(ErrorCode::Internal))?;
@@ -82,7 +85,7 @@ impl Endpoint for DeleteResponse {
     }
 }
 
-/// Endpoint `POST /v1/responses/{id}/cancel`. Only background responses can be cancelled, and there are none.
+/// Endpoint `POST /v1/responses/{id}/cancel`, for background responses.
 pub struct CancelResponse;
 
 #[async_trait]
@@ -104,9 +107,8 @@ impl Endpoint for CancelResponse {
     }
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        find_response(x, tail).await?;
-        let message = "The response is complete; only responses with `background: true` can be cancelled.";
-        Err(ApiError::with_message(ErrorCode::InvalidRequest, message))
+        let response = background::cancel(x, &decode_segment(tail)).await?;
+        Ok(x.answer(200, response).await)
     }
 }
 
@@ -114,9 +116,8 @@ impl Endpoint for CancelResponse {
 ///
 /// # Errors
 /// Returns 404 if the key has none of this id, and the errors of [`load_response`].
-pub(super) async fn find_response(x: &mut Exchange<'_>, tail: &str) -> Result<Vec<u8>, ApiError> {
-    let id = decode_segment(tail).into_owned();
-    load_response(x, &id).await?.ok_or_else(response_not_found)
+pub(super) async fn find_response(x: &mut Exchange<'_>, id: &str) -> Result<Vec<u8>, ApiError> {
+    load_response(x, id).await?.ok_or_else(response_not_found)
 }
 
 /// Reads the document of a response after its memory is reserved; `None` if the key has none of this id, it has expired,
@@ -146,7 +147,7 @@ pub(super) async fn load_response(x: &mut Exchange<'_>, id: &str) -> Result<Opti
     }
 }
 
-fn response_not_found() -> ApiError {
+pub(super) fn response_not_found() -> ApiError {
     let message = "No response of this id is stored for this API key, or not any more.";
     ApiError::with_message(ErrorCode::NotFound, message)
 }

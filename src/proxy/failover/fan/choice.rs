@@ -159,7 +159,7 @@ pub(super) fn request_choice<'s>(
         let caller = Downstream::new(&mut session, Some(RequestOrigin::Line(line.clone())));
         let mut x = Exchange { app: seed.app, caller, state: &mut state };
         seed.prepare_exchange(&mut x);
-        let mut watch = ClientWatch::new(seed.principal.clone(), seed.live.settings.limits.heartbeat);
+        let mut watch = ClientWatch::new(seed.principal.clone(), Some(seed.live.settings.limits.heartbeat));
         if seed.progress.has_head() {
             watch.record_write(Instant::now());
         }

@@ -9,6 +9,8 @@ use std::io::Write as _;
 /// Status of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponseStatus<'a> {
+    /// Background response that waits for its start.
+    Queued,
     /// Response without its end.
     InProgress,
     /// Complete response.
@@ -23,6 +25,7 @@ impl ResponseStatus<'_> {
     /// Returns the name of the status.
     pub(super) const fn name(self) -> &'static str {
         match self {
+            Self::Queued => "queued",
             Self::InProgress => "in_progress",
             Self::Completed => "completed",
             Self::Incomplete(_) => "incomplete",
@@ -45,7 +48,12 @@ pub(super) struct ResponseFrame {
 impl ResponseFrame {
     /// Returns the members around the output (id, model, time) for the response of a target.
     pub(super) fn new(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
-        let ResponseIdentity { id, model, created } = ResponseIdentity::from_target(target);
+        Self::with_identity(ask, ResponseIdentity::from_target(target))
+    }
+
+    /// Returns the members around the output for a response with this identity.
+    pub(super) fn with_identity(ask: &InferenceRequest, identity: ResponseIdentity) -> Self {
+        let ResponseIdentity { id, model, created } = identity;
         let details = ask.responses.as_ref();
         let repeated_members = details.map(|details| details.repeated_members.clone()).unwrap_or_default();
         let is_stored = details.is_some_and(|details| details.stored_input.is_some());

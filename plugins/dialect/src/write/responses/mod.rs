@@ -13,11 +13,21 @@ mod part;
 pub(crate) use buffered::translate_buffered;
 
 use crate::event::{AnswerEvent, EscapedText};
+use crate::write::ResponseIdentity;
 use call::CallState;
 use frame::{EVENT_END, EventSequence, ResponseFrame, ResponseStatus};
 use item::{ItemBody, ItemStatus, OutputItem};
 use penstock_core::{ApiError, AttemptTarget, FinishReason, InferenceRequest, ResponsesDetails, TokenUsage};
 use penstock_json_scan::json;
+
+/// Returns the object of a background response that waits for its start.
+#[must_use]
+pub fn queued_response(ask: &InferenceRequest, identity: ResponseIdentity) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024);
+    ResponseFrame::with_identity(ask, identity).write_start(ResponseStatus::Queued, &mut out);
+    out.extend_from_slice(br#"[],"usage":null}"#);
+    out
+}
 
 /// Writer of one streamed answer.
 pub struct ResponsesStreamWriter {

@@ -1,0 +1,217 @@
+//! Documents and objects of background responses. Until its end, the document of one also has the request body:
+//!
+//! ```text
+//! {"input": [items of the conversation], "response": {the response object}, "request": {the client's body}}
+//! ```
+
+use crate::json_cursor::{is_object, member_value, members, parse_string};
+use crate::stored_response::{STORED_STATUSES, StoredResponse, build_document};
+use penstock_core::StoredInput;
+use std::borrow::Cow;
+use std::io::Write as _;
+
+pub use crate::write::responses::queued_response;
+
+/// State of a background response without an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnansweredState<'a> {
+    /// Response that waits for its start.
+    Queued,
+    /// Response that is being generated.
+    InProgress,
+    /// Response that the client cancelled.
+    Cancelled,
+    /// Response that ended without an answer.
+    Failed(ResponseFailure<'a>),
+}
+
+/// Error of a failed response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResponseFailure<'a> {
+    /// Code of the dialect.
+    pub code: &'static str,
+    /// Sentence for the client.
+    pub message: Cow<'a, str>,
+}
+
+impl ResponseFailure<'_> {
+    /// Returns a failure of the gateway.
+    #[must_use]
+    pub const fn of_server(message: &'static str) -> ResponseFailure<'static> {
+        ResponseFailure { code: "server_error", message: Cow::Borrowed(message) }
+    }
+}
+
+impl UnansweredState<'_> {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::InProgress => "in_progress",
+            Self::Cancelled => "cancelled",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
+/// Builds the document of a response that has not ended. `unique` is the unique part of its id, `request` the client's
+/// body, which is valid JSON.
+#[must_use]
+pub fn build_pending_document(input: &StoredInput, response: &[u8], unique: &str, request: &[u8]) -> Vec<u8> {
+    let mut out = build_document(input, response, unique);
+    out.pop();
+    out.extend_from_slice(b",\"request\":");
+    out.extend_from_slice(request);
+    out.push(b'}');
+    out
+}
+
+/// Returns the client's body in the document of a response that has not ended.
+#[must_use]
+pub fn pending_request(document: &[u8]) -> Option<&[u8]> {
+    member_value(document, "request").filter(|request| is_object(request))
+}
+
+/// Returns the document of a response that ends as `response`; `None` if `document` is invalid.
+#[must_use]
+pub fn ended_document(document: &[u8], response: &[u8]) -> Option<Vec<u8>> {
+    let stored = StoredResponse::parse(document)?;
+    let parts = [b"{\"input\":", stored.input_items, b",\"response\":", response, b"}"];
+    Some(parts.concat())
+}
+
+/// Returns true if a response was created with `background: true`.
+#[must_use]
+pub fn is_background(response: &[u8]) -> bool {
+    member_value(response, "background") == Some(b"true")
+}
+
+/// Returns true if a response has an answer, which a request can continue.
+#[must_use]
+pub fn has_answer(response: &[u8]) -> bool {
+    let status = member_value(response, "status").and_then(parse_string);
+    status.is_some_and(|status| STORED_STATUSES.contains(&&*status))
+}
+
+/// Returns true if a response object has not reached its last status.
+#[must_use]
+pub fn is_pending(response: &[u8]) -> bool {
+    let status = member_value(response, "status").and_then(parse_string);
+    status.is_some_and(|status| status == "queued" || status == "in_progress")
+}
+
+/// Returns a response object in another state, without the members of an answer.
+#[must_use]
+pub fn in_state(response: &[u8], state: &UnansweredState<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(response.len() + 128);
+    out.push(b'{');
+    for (name, value) in members(response) {
+        if matches!(&*name, "environment_impact" | "billing_cost") {
+            continue;
+        }
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        penstock_json_scan::json::write_str(&mut out, &name);
+        out.push(b':');
+        match &*name {
+            // Writing to a Vec cannot fail.
+            "status" => drop(write!(out, "\"{}\"", state.name())),
+            "error" => write_error(state, &mut out),
+            "incomplete_details" | "usage" => out.extend_from_slice(b"null"),
+            "output" => out.extend_from_slice(b"[]"),
+            _ => out.extend_from_slice(value),
+        }
+    }
+    out.push(b'}');
+    out
+}
+
+fn write_error(state: &UnansweredState<'_>, out: &mut Vec<u8>) {
+    let UnansweredState::Failed(failure) = state else { return out.extend_from_slice(b"null") };
+    let _ = write!(out, "{{\"code\":\"{}\",\"message\":", failure.code);
+    penstock_json_scan::json::write_str(out, &failure.message);
+    out.push(b'}');
+}
+
+/// Returns the error of a response whose request was refused with this status and this error envelope.
+#[must_use]
+pub fn failure_of_refusal(status: u16, envelope: &[u8]) -> ResponseFailure<'static> {
+    const UNKNOWN: &str = "The request could not be answered.";
+    let code = match status {
+        429 => "rate_limit_exceeded",
+        402 => "insufficient_quota",
+        400..=499 => "invalid_prompt",
+        _ => "server_error",
+    };
+    let message = member_value(envelope, "error").and_then(|error| member_value(error, "message"));
+    let message =
+        message.and_then(parse_string).map_or(Cow::Borrowed(UNKNOWN), |text| text.into_owned().into());
+    ResponseFailure { code, message }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::*;
+    use bytes::Bytes;
+    use serde_json::{Value, json};
+
+    const ANSWERED: &str = r#"{"id":"resp_1","status":"completed","error":null,"incomplete_details":null,
+        "background":true,"metadata":{"status":"mine"},"output":[{"id":"msg_1"}],"usage":{"input_tokens":1},
+        "environment_impact":{"energy_kwh":1},"billing_cost":{"credits":1}}"#;
+
+    fn value(bytes: &[u8]) -> Value {
+        serde_json::from_slice(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_pending_document_has_the_request_and_its_end_has_not() {
+        let input = StoredInput { previous_items: Bytes::new(), input: Bytes::from_static(b"\"Hi\"") };
+        let request = br#"{"model":"m","input":"Hi"}"#;
+        let pending = build_pending_document(&input, br#"{"status":"queued"}"#, "1", request);
+        assert_eq!(pending_request(&pending), Some(&request[..]));
+        let ended = ended_document(&pending, ANSWERED.as_bytes()).unwrap();
+        assert_eq!(value(&ended)["response"]["id"], "resp_1");
+        assert_eq!(value(&ended)["input"], value(&pending)["input"]);
+        assert_eq!(pending_request(&ended), None);
+        assert_eq!(ended_document(b"{}", ANSWERED.as_bytes()), None);
+    }
+
+    #[test]
+    fn a_state_without_an_answer_shows_nothing_of_one() {
+        assert!(has_answer(ANSWERED.as_bytes()) && is_background(ANSWERED.as_bytes()));
+        let failure = ResponseFailure { code: "server_error", message: "It \"broke\".".into() };
+        for (state, status, error) in [
+            (UnansweredState::Queued, "queued", Value::Null),
+            (UnansweredState::InProgress, "in_progress", Value::Null),
+            (UnansweredState::Cancelled, "cancelled", Value::Null),
+            (
+                UnansweredState::Failed(failure),
+                "failed",
+                json!({"code": "server_error", "message": "It \"broke\"."}),
+            ),
+        ] {
+            let shown = in_state(ANSWERED.as_bytes(), &state);
+            let expected = json!({"id": "resp_1", "status": status, "error": error, "incomplete_details": null,
+                "background": true, "metadata": {"status": "mine"}, "output": [], "usage": null});
+            assert_eq!(value(&shown), expected);
+            assert!(!has_answer(&shown));
+            assert_eq!(is_pending(&shown), matches!(status, "queued" | "in_progress"));
+        }
+    }
+
+    #[test]
+    fn a_refusal_becomes_the_error_of_the_response() {
+        let envelope = br#"{"error":{"message":"No \u0022room\u0022.","type":"x"}}"#;
+        for (status, code) in [
+            (429, "rate_limit_exceeded"),
+            (402, "insufficient_quota"),
+            (400, "invalid_prompt"),
+            (503, "server_error"),
+        ] {
+            let failure = failure_of_refusal(status, envelope);
+            assert_eq!((failure.code, &*failure.message), (code, "No \"room\"."));
+        }
+        assert_eq!(failure_of_refusal(500, b"<html>").message, "The request could not be answered.");
+    }
+}

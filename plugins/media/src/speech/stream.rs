@@ -1,0 +1,187 @@
+//! Speech that passes while it arrives: as bytes, or as events `speech.audio.delta` and `speech.audio.done`. Its length is
+//! measured in the bytes that have passed.
+
+use super::synthesis::{SpeechMeter, check_audio};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Bytes, BytesMut};
+use penstock_core::{
+    ApiError, AttemptTarget, Dialect, FinishReason, InferenceRequest, InferenceTask, MeasuredEnergy,
+    MeteredDelivery, OutputBuffer, RescueMode, StreamProgress, StreamTranslation, TokenUsage, UpstreamError,
+    UpstreamErrorKind, WorkDone,
+};
+use penstock_http_wire::error::error_envelope;
+use penstock_http_wire::sse::data_event;
+use rust_decimal::prelude::ToPrimitive;
+
+/// Bytes that show whether an answer is audio or the text of an error.
+const START_BYTES: usize = 16;
+/// Largest plausible number of bytes of a second of audio: eight channels of 48 kHz and 16 bits.
+const MAX_BYTES_PER_SECOND: u64 = 768_000;
+/// Bytes in addition, for headers and pictures in them.
+const EXTRA_BYTES: u64 = 1 << 20;
+
+/// Translation of one streamed answer.
+pub(super) struct SpeechStream {
+    meter: SpeechMeter,
+    delivery: MeteredDelivery,
+    /// Content type of the requested format.
+    content_type: Option<&'static str>,
+    progress: StreamProgress,
+    /// First bytes, until they are known to be audio.
+    start: BytesMut,
+    passed: u64,
+    max_bytes: u64,
+    /// Tokens of the text by the count of the gateway.
+    input: TokenUsage,
+}
+
+impl SpeechStream {
+    /// Returns the translation of an answer; `None` if the request is not for speech.
+    pub(super) fn new(ask: &InferenceRequest) -> Option<Self> {
+        let InferenceTask::Metered(task) = &ask.task else { return None };
+        let seconds = match task.max_work {
+            WorkDone::Audio { seconds } => seconds.ceil().to_u64().unwrap_or(u64::MAX),
+            _ => 0,
+        };
+        Some(Self {
+            meter: SpeechMeter::new(ask, task),
+            delivery: task.delivery,
+            content_type: task.content_type,
+            progress: StreamProgress::Pending,
+            start: BytesMut::new(),
+            passed: 0,
+            max_bytes: seconds.saturating_mul(MAX_BYTES_PER_SECOND).saturating_add(EXTRA_BYTES),
+            input: ask.estimate_usage(0),
+        })
+    }
+
+    /// Passes audio.
+    fn pass(&mut self, audio: Bytes, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
+        self.passed = self.passed.saturating_add(audio.len() as u64);
+        if self.passed > self.max_bytes {
+            return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
+        }
+        self.meter.push(&audio);
+        self.progress = self.progress.max(StreamProgress::Committed);
+        out.0.push(match self.delivery {
+            MeteredDelivery::Complete | MeteredDelivery::Bytes => audio,
+            MeteredDelivery::Events => {
+                let mut event = br#"{"type":"speech.audio.delta","audio":""#.to_vec();
+                event.extend_from_slice(STANDARD.encode(&audio).as_bytes());
+                event.extend_from_slice(br#""}"#);
+                data_event(&event)
+            }
+        });
+        Ok(())
+    }
+
+    /// Passes the first bytes if they are audio.
+    fn pass_start(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
+        check_audio(&self.start, self.content_type)?;
+        let start = self.start.split().freeze();
+        self.pass(start, out)
+    }
+}
+
+impl StreamTranslation for SpeechStream {
+    fn push(&mut self, bytes: Bytes, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.progress >= StreamProgress::Committed {
+            return self.pass(bytes, out);
+        }
+        self.start.extend_from_slice(&bytes);
+        if self.start.len() < START_BYTES { Ok(()) } else { self.pass_start(out) }
+    }
+
+    fn end(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
+        if self.progress < StreamProgress::Committed {
+            if self.start.is_empty() {
+                return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
+            }
+            self.pass_start(out)?;
+        }
+        self.progress = StreamProgress::Ended;
+        Ok(())
+    }
+
+    fn progress(&self) -> StreamProgress {
+        self.progress
+    }
+
+    fn usage(&self) -> Option<TokenUsage> {
+        None
+    }
+
+    fn output_bytes(&self) -> usize {
+        self.generated_bytes()
+    }
+
+    fn generated_bytes(&self) -> usize {
+        usize::try_from(self.passed).unwrap_or(usize::MAX)
+    }
+
+    fn estimated_usage(&self) -> TokenUsage {
+        TokenUsage::default()
+    }
+
+    fn attempt_usage(&self) -> TokenUsage {
+        TokenUsage::default()
+    }
+
+    fn work(&mut self) -> Option<WorkDone> {
+        let is_complete = self.progress == StreamProgress::Ended;
+        Some(WorkDone::Audio { seconds: self.meter.seconds(is_complete) })
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        self.start.len()
+    }
+
+    fn measured_energy(&self) -> Option<MeasuredEnergy> {
+        None
+    }
+
+    fn finish_reason(&self) -> Option<FinishReason> {
+        (self.progress == StreamProgress::Ended).then_some(FinishReason::Stop)
+    }
+
+    fn delivered_text(&mut self) -> Option<String> {
+        None
+    }
+
+    /// Returns false: two engines do not speak a text alike.
+    fn start_rescue(&mut self, _: &AttemptTarget<'_>, _: RescueMode) -> bool {
+        false
+    }
+
+    /// Writes the last event. Speech is not counted in tokens: its usage has those of the text alone.
+    fn write_end(&mut self, _: &TokenUsage, objects: &[u8], out: &mut OutputBuffer) {
+        if self.delivery != MeteredDelivery::Events {
+            return;
+        }
+        let mut event = format!(
+            r#"{{"type":"speech.audio.done","usage":{{"input_tokens":{0},"output_tokens":0,"total_tokens":{0}}}"#,
+            self.input.input
+        )
+        .into_bytes();
+        if !objects.is_empty() {
+            event.push(b',');
+            event.extend_from_slice(objects);
+        }
+        event.push(b'}');
+        out.0.push(data_event(&event));
+    }
+
+    fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut OutputBuffer) {
+        if self.delivery == MeteredDelivery::Events {
+            out.0.push(data_event(&error_envelope(Dialect::Chat, refusal, request_id)));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;

@@ -1,0 +1,146 @@
+//! Tests of streamed speech: each answer also cut at every byte.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use super::*;
+use penstock_core::{BodyMembers, ErrorCode, MeteredTask, ModelKind};
+use rust_decimal::Decimal;
+use serde_json::Value;
+
+/// Request for a text of 30 characters, at most 20 seconds.
+fn ask(content_type: &'static str, delivery: MeteredDelivery) -> InferenceRequest {
+    let task = MeteredTask {
+        texts: vec![Bytes::from_static(b"\"x\"")],
+        max_work: WorkDone::Audio { seconds: Decimal::from(20) },
+        content_type: Some(content_type),
+        delivery,
+    };
+    InferenceRequest {
+        stream: true,
+        prompt_bytes: 30,
+        ..InferenceRequest::buffered(
+            ModelKind::Speech,
+            Bytes::new(),
+            BodyMembers::default(),
+            "m".into(),
+            InferenceTask::Metered(task),
+        )
+    }
+}
+
+/// Output, result and work of an answer that arrives in these pieces.
+fn run<'p>(
+    ask: &InferenceRequest,
+    pieces: impl Iterator<Item = &'p [u8]>,
+) -> (Vec<u8>, Result<(), UpstreamErrorKind>, Decimal) {
+    let (mut stream, mut out) = (SpeechStream::new(ask).unwrap(), OutputBuffer::default());
+    let mut result = Ok(());
+    for piece in pieces {
+        result = result.and(stream.push(Bytes::copy_from_slice(piece), &mut out).map_err(|fault| fault.kind));
+    }
+    result = result.and(stream.end(&mut out).map_err(|fault| fault.kind));
+    let Some(WorkDone::Audio { seconds }) = stream.work() else { panic!("no audio") };
+    if result.is_ok() {
+        stream.write_end(&stream.estimated_usage(), br#""billing_cost":{"credits":1}"#, &mut out);
+    }
+    (out.0.concat(), result, seconds)
+}
+
+fn events(stream: &[u8]) -> Vec<Value> {
+    let text = std::str::from_utf8(stream).unwrap();
+    assert!(text.ends_with("\n\n"));
+    let data = text.split_terminator("\n\n").map(|event| event.strip_prefix("data: ").unwrap());
+    data.map(|event| serde_json::from_str(event).unwrap()).collect()
+}
+
+fn wav(milliseconds: u32) -> Vec<u8> {
+    let data = vec![7_u8; (milliseconds * 16) as usize];
+    let length = u32::try_from(data.len()).unwrap();
+    let mut wav = b"RIFF".to_vec();
+    wav.extend((36 + length).to_le_bytes());
+    wav.extend(b"WAVEfmt ");
+    wav.extend(16_u32.to_le_bytes());
+    wav.extend([1_u16, 1].iter().flat_map(|value| value.to_le_bytes()));
+    wav.extend([8_000_u32, 16_000].iter().flat_map(|value| value.to_le_bytes()));
+    wav.extend([2_u16, 16].iter().flat_map(|value| value.to_le_bytes()));
+    wav.extend(b"data");
+    wav.extend(length.to_le_bytes());
+    [wav, data].concat()
+}
+
+#[test]
+fn bytes_pass_as_they_come_however_they_are_cut() {
+    let (ask, audio) = (ask("audio/wav", MeteredDelivery::Bytes), wav(50));
+    for size in 1..=audio.len() {
+        let (out, result, seconds) = run(&ask, audio.chunks(size));
+        assert_eq!((out == audio, result, seconds), (true, Ok(()), Decimal::new(50, 3)), "{size}");
+    }
+}
+
+#[test]
+fn events_carry_the_same_bytes_and_end_with_the_objects() {
+    let (ask, audio) = (ask("audio/pcm", MeteredDelivery::Events), vec![200_u8; 480]);
+    for size in 1..=audio.len() {
+        let (out, result, seconds) = run(&ask, audio.chunks(size));
+        assert_eq!((result, seconds), (Ok(()), Decimal::new(10, 3)));
+        let mut events = events(&out);
+        let done = events.pop().unwrap();
+        assert_eq!(
+            (&done["type"], &done["billing_cost"]["credits"]),
+            (&"speech.audio.done".into(), &1.into())
+        );
+        assert!(done["usage"]["total_tokens"].is_u64());
+        let mut said = Vec::new();
+        for event in events {
+            assert_eq!(event["type"], "speech.audio.delta");
+            said.extend(STANDARD.decode(event["audio"].as_str().unwrap()).unwrap());
+        }
+        assert_eq!(said, audio, "{size}");
+    }
+}
+
+#[test]
+fn an_error_text_and_silence_pass_nothing() {
+    let ask = ask("audio/pcm", MeteredDelivery::Bytes);
+    let error = br#" {"error": {"message": "no voice"}}"#;
+    for size in 1..=error.len() {
+        let (out, result, _) = run(&ask, error.chunks(size));
+        assert_eq!((out.len(), result), (0, Err(UpstreamErrorKind::InBandError)), "{size}");
+    }
+    assert_eq!(run(&ask, std::iter::once(&b"{}"[..])).1, Err(UpstreamErrorKind::InBandError));
+    assert_eq!(run(&ask, std::iter::empty()).1, Err(UpstreamErrorKind::Malformed));
+    // Raw audio may begin with the same byte.
+    let raw = [b"{\xff".as_slice(), &[0; 30]].concat();
+    assert_eq!(run(&ask, raw.chunks(1)).1, Ok(()));
+}
+
+#[test]
+fn a_part_is_charged_by_its_bytes_and_nothing_beyond_the_reserve() {
+    // The header tells the length of the whole.
+    let (request, audio) = (ask("audio/wav", MeteredDelivery::Bytes), wav(10_000));
+    let (mut stream, mut out) = (SpeechStream::new(&request).unwrap(), OutputBuffer::default());
+    stream.push(Bytes::copy_from_slice(&audio[..1_600]), &mut out).unwrap();
+    let Some(WorkDone::Audio { seconds }) = stream.work() else { panic!("no audio") };
+    assert!(seconds > Decimal::ZERO && seconds <= Decimal::new(2_134, 3), "{seconds}");
+    // The format does not show its length: two seconds by the text.
+    assert_eq!(
+        run(&ask("audio/aac", MeteredDelivery::Bytes), [&[0xff_u8; 900][..]].into_iter()).2,
+        Decimal::from(2)
+    );
+    let long = vec![0_u8; 48_000 * 60];
+    assert_eq!(run(&ask("audio/pcm", MeteredDelivery::Bytes), long.chunks(4_096)).2, Decimal::from(20));
+    let endless = vec![0_u8; 1 << 20];
+    let pieces = std::iter::repeat_n(&*endless, 17);
+    assert_eq!(run(&ask("audio/pcm", MeteredDelivery::Bytes), pieces).1, Err(UpstreamErrorKind::Malformed));
+}
+
+#[test]
+fn a_broken_stream_of_events_ends_with_an_error() {
+    let refusal = ApiError::new(ErrorCode::Unavailable);
+    for (delivery, count) in [(MeteredDelivery::Events, 1), (MeteredDelivery::Bytes, 0)] {
+        let (mut stream, mut out) =
+            (SpeechStream::new(&ask("audio/pcm", delivery)).unwrap(), OutputBuffer::default());
+        stream.write_error(&refusal, "req_1", &mut out);
+        assert_eq!(out.0.len(), count);
+        assert!(out.0.iter().all(|event| events(event)[0]["error"]["message"].is_string()));
+    }
+}

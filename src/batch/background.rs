@@ -1,0 +1,155 @@
+//! Background responses: requests of `/v1/responses` that run behind their answer. Each is a batch of one request: it has
+//! the record, the claim and the charge of a batch, while request and answer are with the stored responses.
+//!
+//! ```text
+//! POST ─▶ queued ─▶ in_progress ─▶ completed | incomplete | failed | cancelled
+//!           │            └─ as a request of the key, once more after a crash
+//!           └─ document, then record          document with the answer, then one commit: charge and end of the record
+//! ```
+
+use super::context::BatchContext;
+use super::errors::{response_not_writable, too_many_responses};
+use super::runner::BatchStart;
+use super::{BatchManager, HeldClaim, Takeover};
+use crate::auth::key_cache::Principal;
+use crate::storage::responses::RESPONSE_ID_PREFIX;
+use crate::telemetry::log;
+use penstock_core::{ApiError, ErrorCode};
+use penstock_storage::batches::{
+    BackgroundRun, BatchClaim, BatchRecord, BatchState, FleetInsertion, first_claim,
+};
+use penstock_storage::{StoreError, Transaction};
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Path whose requests may run in the background.
+const RESPONSES_PATH: &str = "/v1/responses";
+/// Longest id of a response, in bytes.
+const MAX_ID_BYTES: usize = 64;
+
+/// Response to create.
+pub struct NewResponse {
+    /// Id, with its prefix.
+    pub id: String,
+    /// Document with the request and the queued response.
+    pub document: Vec<u8>,
+    /// Creation time since the Unix epoch.
+    pub created: Duration,
+}
+
+impl BatchManager {
+    /// Stores a background response, and starts to run it.
+    ///
+    /// # Errors
+    /// Returns a refusal if the account has too many unfinished ones, the disk is full or the store is not writable.
+    pub async fn create_response(
+        context: &Arc<BatchContext>,
+        principal: &Principal,
+        new: NewResponse,
+    ) -> Result<(), ApiError> {
+        let batches = &context.batches;
+        batches.check_writable(context).map_err(|refusal| match refusal.code {
+            ErrorCode::Unavailable => response_not_writable(),
+            _ => refusal,
+        })?;
+        let settings = context.live().settings.responses.background;
+        let record = BatchRecord {
+            id: new.id,
+            key: principal.public_id.to_string(),
+            account: principal.account.id.to_string(),
+            endpoint: RESPONSES_PATH.to_owned(),
+            created_ms: u64::try_from(new.created.as_millis()).unwrap_or(u64::MAX),
+            expires: new.created.saturating_add(settings.window).as_secs(),
+            state: BatchState::Validating,
+            background: Some(BackgroundRun::default()),
+            ..BatchRecord::default()
+        };
+        let (claim, guards) = batches.claim_of_creator(&record.id);
+        let registered = batches.register(&record, settings.open, claim);
+        let (told, seen) = registered.ok_or_else(|| too_many_responses(settings.open))?;
+        let own = (context.clone(), record.clone());
+        let insert = move || insert_response(&own.0, &own.1, &new.document, guards);
+        let inserted = tokio::task::spawn_blocking(insert).await;
+        if let Err(refusal) = inserted.unwrap_or_else(|_| Err(response_not_writable())) {
+            batches.unregister(&record.id);
+            return Err(refusal);
+        }
+        let members = [("id", &*record.id), ("key", &*record.key)];
+        log::event(log::info(), "background_response_created", &members);
+        let claim = claim.map(|claim| HeldClaim { claim, takeover: Takeover::Orderly });
+        batches.spawn_batch(context, BatchStart { record, claim }, told, seen);
+        Ok(())
+    }
+
+    /// Returns the claim with which this member of a fleet creates a response, and the operations that take it: the
+    /// gateway that has the document on its disk runs the response.
+    fn claim_of_creator(&self, id: &str) -> (Option<BatchClaim>, Transaction) {
+        if !self.fleet.is_shared() {
+            return (None, Transaction::new());
+        }
+        let (claim, guards) = first_claim(id, self.fleet.strand(), self.fleet.fence().as_ref());
+        (Some(claim), guards)
+    }
+
+    /// Returns the record of a background response of this key that has not ended.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read.
+    pub async fn unfinished_response(
+        &self,
+        key: &str,
+        id: &str,
+    ) -> Result<Option<Arc<BatchRecord>>, ApiError> {
+        if !id.starts_with(RESPONSE_ID_PREFIX) || id.len() > MAX_ID_BYTES {
+            return Ok(None);
+        }
+        let is_unfinished = |record: &Arc<BatchRecord>| {
+            record.background.is_some() && record.key == key && !record.state.is_final()
+        };
+        Ok(self.find_record(id).await?.filter(is_unfinished))
+    }
+
+    /// Cancels a background response of this key, unless it has ended. When it returns, no provider is being asked for it.
+    ///
+    /// # Errors
+    /// Returns a 503 if the response did not end in time, or if the store cannot be read.
+    pub async fn cancel_response(&self, key: &str, id: &str) -> Result<(), ApiError> {
+        let Some(record) = self.unfinished_response(key, id).await? else { return Ok(()) };
+        let last = self.request_cancellation(record).await?;
+        match last {
+            Some(record) if !record.state.is_final() => Err(response_not_writable()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Stores the document of a response and then its record. Blocks.
+fn insert_response(
+    context: &BatchContext,
+    record: &BatchRecord,
+    document: &[u8],
+    guards: Transaction,
+) -> Result<(), ApiError> {
+    let (name, created) = ((&*record.key, &*record.id), record.created_ms / 1_000);
+    context.responses.insert(name, created, document, context.response_limits()).map_err(
+        |error| match error.kind() {
+            ErrorKind::StorageFull => ApiError::new(ErrorCode::StorageFull),
+            _ => response_not_writable(),
+        },
+    )?;
+    let store = &context.batches.store;
+    let most = context.live().settings.responses.background.open;
+    let inserted = match context.batches.fleet.is_shared() {
+        true => store.insert_in_fleet(record, &guards, most),
+        false => store.insert(record, guards).map(|()| FleetInsertion::Inserted),
+    };
+    let refusal = match inserted {
+        Ok(FleetInsertion::Inserted) => return Ok(()),
+        Ok(FleetInsertion::TooManyOpen) => too_many_responses(most),
+        Err(StoreError::Full) => ApiError::new(ErrorCode::StorageFull),
+        Ok(FleetInsertion::Refused) | Err(_) => response_not_writable(),
+    };
+    context.responses.delete(&record.key, &record.id).ok();
+    Err(refusal)
+}

@@ -1,0 +1,131 @@
+//! End of a background response: its document on the disk, then one commit with the charge; or its release to another
+//! process.
+
+use super::background_run::{ResponseEnd, ResponseRun, RunPhase, failed};
+use super::background_watch::{Interruption, ResponseWatch};
+use super::claimed_commit;
+use super::claims::HeldClaim;
+use super::commit::CommitEnd;
+use crate::billing::HoldEnd;
+use crate::telemetry::log;
+use penstock_dialect::background_response::{
+    ResponseFailure, UnansweredState, ended_document, has_answer, in_state,
+};
+use penstock_dialect::stored_response::StoredResponse;
+use penstock_storage::batches::{self, BatchState};
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+/// Maximum number of attempts to write the answer, and the first pause between them, which doubles.
+const MAX_WRITES: u32 = 8;
+const FIRST_WRITE_PAUSE: Duration = Duration::from_millis(250);
+
+const NOT_STORED: &str = "The answer could not be stored, and is not charged; send the request again.";
+
+impl ResponseRun {
+    /// Stores and commits the end; returns the interruption if another process continues the response.
+    pub(super) async fn finish(
+        &mut self,
+        end: ResponseEnd,
+        watch: &mut ResponseWatch,
+    ) -> Option<Interruption> {
+        let end = match self.store_end(end, watch).await {
+            Ok(end) => end,
+            Err(why) => return Some(why),
+        };
+        let (state, hold) = match end {
+            ResponseEnd::Answered(_, hold) => (BatchState::Completed, hold),
+            ResponseEnd::Unanswered(UnansweredState::Cancelled) => (BatchState::Cancelled, None),
+            ResponseEnd::Unanswered(_) => (BatchState::Failed, None),
+        };
+        self.record.state = state;
+        match self.commit(hold).await {
+            CommitEnd::Durable => {
+                self.app.batches.log_response_end(&self.app, &self.record);
+                None
+            }
+            CommitEnd::ClaimLost => Some(Interruption::ClaimLost),
+            CommitEnd::Failed => Some(Interruption::Stopping),
+        }
+    }
+
+    /// Writes the document of the end. An answer that cannot be written becomes a failure, which voids its reserve; that of
+    /// a failure may be missing, since a response without a record has failed.
+    async fn store_end(
+        &self,
+        end: ResponseEnd,
+        watch: &mut ResponseWatch,
+    ) -> Result<ResponseEnd, Interruption> {
+        let mut pause = FIRST_WRITE_PAUSE;
+        for _ in 0..MAX_WRITES {
+            // A gateway that may have lost its claim does not overwrite the answer of another one.
+            if self.app.batches.holds_claims() {
+                match self.write_end(&end).await {
+                    Ok(()) => return Ok(end),
+                    Err(error) => {
+                        let members = [("id", &*self.record.id), ("why", &*error.kind().to_string())];
+                        log::event(log::error(), "response_not_stored", &members);
+                    }
+                }
+            }
+            if matches!(end, ResponseEnd::Unanswered(_)) && self.app.batches.holds_claims() {
+                return Ok(end);
+            }
+            tokio::select! {
+                biased;
+                why = watch.claim_lost_or_stop() => return Err(why),
+                () = sleep(pause) => {}
+            }
+            pause *= 2;
+        }
+        Ok(failed(ResponseFailure::of_server(NOT_STORED)))
+    }
+
+    async fn write_end(&self, end: &ResponseEnd) -> std::io::Result<()> {
+        let Some(document) = self.load_document().await? else { return Ok(()) };
+        let invalid = || std::io::Error::from(ErrorKind::InvalidData);
+        let stored = StoredResponse::parse(&document).ok_or_else(invalid)?;
+        let response = match end {
+            ResponseEnd::Answered(response, _) if has_answer(response) => response.clone(),
+            ResponseEnd::Answered(..) => return Err(invalid()),
+            ResponseEnd::Unanswered(state) => in_state(stored.response, state),
+        };
+        let ended = ended_document(&document, &response).ok_or_else(invalid)?;
+        let (app, key, id) = (self.app.clone(), self.record.key.clone(), self.record.id.clone());
+        let created = self.record.created_ms / 1_000;
+        let write = move || app.responses.insert((&key, &id), created, &ended, app.response_limits());
+        spawn_blocking(write).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
+    }
+
+    /// Commits the record with the end of a reserve, and publishes it.
+    pub(super) async fn commit(&mut self, hold: Option<HoldEnd>) -> CommitEnd {
+        let Ok(rows) = batches::record_rows(&self.record, None) else { return CommitEnd::Failed };
+        let ends = Vec::from_iter(hold);
+        let commit = claimed_commit::record(&self.app, &self.record, self.claim, (ends, rows, Vec::new()));
+        let Ok((claim, durable)) = commit else { return CommitEnd::Failed };
+        self.claim = claim;
+        let end = durable.await;
+        if end == CommitEnd::Durable {
+            self.published.send_replace(Arc::new(self.record.clone()));
+        }
+        end
+    }
+
+    /// Releases the response, so that it starts again: in another gateway of the fleet, or in the next process.
+    pub(super) async fn release(&mut self) {
+        if self.phase == RunPhase::Started
+            && let Some(background) = &mut self.record.background
+        {
+            background.starts = background.starts.saturating_sub(1);
+            if self.commit(None).await != CommitEnd::Durable {
+                return;
+            }
+        }
+        if let Some(HeldClaim { claim, .. }) = self.claim {
+            self.app.batches.release_claim(&self.record.id, claim).await;
+        }
+    }
+}

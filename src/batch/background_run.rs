@@ -1,0 +1,311 @@
+//! Run of one background response: waits for its turn, asks as a request of the key, and retries like a line of a batch.
+
+use super::BatchChannels;
+use super::background_watch::{Interruption, ResponseWatch};
+use super::claims::HeldClaim;
+use super::commit::CommitEnd;
+use super::context::{AnswerIdentity, BatchContext, LineAsk, LineClass, LineDone, LineEnding};
+use super::runner::{BatchStart, TICK};
+use super::scheduler::{RunPermit, SchedulerEntry};
+use crate::billing::HoldEnd;
+use crate::limits::admission_control::AdmissionPermit;
+use crate::storage::responses::RESPONSE_ID_PREFIX;
+use crate::telemetry::log;
+use bytes::Bytes;
+use penstock_batch::jsonl::BATCH_PATHS;
+use penstock_dialect::background_response::{
+    ResponseFailure, UnansweredState, failure_of_refusal, pending_request,
+};
+use penstock_storage::StoreHealth;
+use penstock_storage::batches::{BatchRecord, BatchState};
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// Time that a request gets to end when the gateway stops, and again after its cancellation.
+const GRACE_PERIOD: Duration = Duration::from_secs(3);
+/// Pause before a request that gave way to others is sent again.
+const YIELD_PAUSE: Duration = Duration::from_millis(100);
+/// Maximum number of starts: a request that ends the process must not do so forever.
+const MAX_STARTS: u32 = 3;
+
+const STOPPED_OFTEN: &str =
+    "The gateway stopped three times while it generated this response; send the request again.";
+const LOST: &str = "The gateway does not have the request of this response any more; send it again.";
+
+/// End of a response.
+pub(super) enum ResponseEnd {
+    /// Object of the answer, and the end of its reserve.
+    Answered(Vec<u8>, Option<HoldEnd>),
+    /// End without an answer.
+    Unanswered(UnansweredState<'static>),
+}
+
+/// Outcome of the run in this process.
+enum RunOutcome {
+    /// The response ends.
+    Ended(ResponseEnd),
+    /// Another process continues it.
+    Interrupted(Interruption),
+}
+
+/// Phase of a run in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunPhase {
+    /// Waits for its turn.
+    Waiting,
+    /// Its start is counted.
+    Started,
+}
+
+/// Next step after an attempt.
+enum AttemptResult {
+    Ended(ResponseEnd),
+    Retry(Duration),
+}
+
+/// Response that runs.
+pub(super) struct ResponseRun {
+    pub(super) app: Arc<BatchContext>,
+    pub(super) record: BatchRecord,
+    pub(super) claim: Option<HeldClaim>,
+    pub(super) published: watch::Sender<Arc<BatchRecord>>,
+    pub(super) phase: RunPhase,
+    attempts: u32,
+}
+
+/// Runs a response until it has ended or the gateway stops.
+pub(super) async fn run_response(
+    context: Arc<BatchContext>,
+    start: BatchStart,
+    (commands, published): BatchChannels,
+) {
+    let mut watch = ResponseWatch::new(&context, &start.record, commands);
+    let BatchStart { record, claim } = start;
+    let mut run =
+        ResponseRun { app: context.clone(), record, claim, published, phase: RunPhase::Waiting, attempts: 0 };
+    let outcome = match run.execute(&mut watch).await {
+        RunOutcome::Ended(end) => run.finish(end, &mut watch).await,
+        RunOutcome::Interrupted(why) => Some(why),
+    };
+    match outcome {
+        None => watch.report_end(&Arc::new(run.record.clone())),
+        Some(Interruption::ClaimLost) => {
+            log::event(log::warn(), "batch_claim_lost", &[("batch", &run.record.id)]);
+        }
+        Some(_) => run.release().await,
+    }
+    context.batches.unregister(&run.record.id);
+}
+
+impl ResponseRun {
+    async fn execute(&mut self, watch: &mut ResponseWatch) -> RunOutcome {
+        let entry = self.app.batches.response_scheduler.place(&self.record.account);
+        loop {
+            let permit = tokio::select! {
+                biased;
+                why = watch.interrupted() => return interruption_outcome(why),
+                permit = self.acquire(&entry) => permit,
+            };
+            if self.phase == RunPhase::Waiting
+                && let Some(end) = self.begin().await
+            {
+                return end;
+            }
+            let result = self.attempt(watch, permit).await;
+            let pause = match result {
+                Ok(AttemptResult::Ended(end)) => return RunOutcome::Ended(end),
+                Ok(AttemptResult::Retry(pause)) => pause,
+                Err(why) => return interruption_outcome(why),
+            };
+            tokio::select! {
+                biased;
+                why = watch.interrupted() => return interruption_outcome(why),
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Waits until the response may be generated.
+    async fn acquire(&self, entry: &SchedulerEntry) -> RunPermit {
+        loop {
+            if self.may_start() {
+                let most = self.app.live().settings.responses.background.concurrency;
+                if let Some(permit) = entry.try_acquire(most, false) {
+                    return permit;
+                }
+            } else {
+                entry.leave_queue();
+            }
+            tokio::select! {
+                () = entry.granted() => {}
+                () = sleep(TICK) => {}
+            }
+        }
+    }
+
+    fn may_start(&self) -> bool {
+        let batches = &self.app.batches;
+        let principal = self.app.keyring.find_principal(&self.record.key);
+        principal.is_some_and(|principal| principal.is_valid_at(self.app.clock.unix_seconds()))
+            && batches.backend.health() == StoreHealth::Ready
+            && !self.app.ledger.is_failing()
+            && batches.holds_claims()
+    }
+
+    /// Commits the start; returns the outcome if the response does not start.
+    async fn begin(&mut self) -> Option<RunOutcome> {
+        let background = self.record.background.get_or_insert_default();
+        if background.starts >= MAX_STARTS {
+            return Some(RunOutcome::Ended(failed(ResponseFailure::of_server(STOPPED_OFTEN))));
+        }
+        background.starts += 1;
+        self.phase = RunPhase::Started;
+        self.record.state = BatchState::InProgress;
+        self.record.in_progress = Some(self.app.clock.unix_seconds());
+        match self.commit(None).await {
+            CommitEnd::Durable => None,
+            CommitEnd::ClaimLost => Some(RunOutcome::Interrupted(Interruption::ClaimLost)),
+            CommitEnd::Failed => Some(RunOutcome::Interrupted(Interruption::Stopping)),
+        }
+    }
+
+    /// Sends the request once.
+    async fn attempt(
+        &mut self,
+        watch: &mut ResponseWatch,
+        permit: RunPermit,
+    ) -> Result<AttemptResult, Interruption> {
+        let (body, memory) = match self.load_request().await {
+            Ok(Some(loaded)) => loaded,
+            Ok(None) => return Ok(AttemptResult::Ended(failed(ResponseFailure::of_server(LOST)))),
+            Err(pause) => return Ok(AttemptResult::Retry(pause)),
+        };
+        let cancel = CancellationToken::new();
+        let Some(mut done) = self.start_line(body, (memory, permit), &cancel) else {
+            return Ok(AttemptResult::Retry(TICK));
+        };
+        let why = tokio::select! {
+            biased;
+            done = &mut done => return Ok(self.on_done(done.ok())),
+            why = watch.interrupted() => why,
+        };
+        if matches!(why, Interruption::Stopping)
+            && let Ok(done) = timeout(GRACE_PERIOD, &mut done).await
+        {
+            return Ok(self.on_done(done.ok()));
+        }
+        cancel.cancel();
+        // A result that is dropped is not charged.
+        timeout(GRACE_PERIOD, done).await.ok();
+        Err(why)
+    }
+
+    /// Starts the request on the threads of batches; `None` if the key or the executor is gone.
+    fn start_line(
+        &self,
+        body: Bytes,
+        held: (AdmissionPermit, RunPermit),
+        cancel: &CancellationToken,
+    ) -> Option<oneshot::Receiver<LineDone>> {
+        let principal = self.app.keyring.find_principal(&self.record.key)?;
+        let executor = self.app.executor.get()?.clone();
+        let path = BATCH_PATHS.iter().copied().find(|path| *path == self.record.endpoint)?;
+        let unique = self.record.id.strip_prefix(RESPONSE_ID_PREFIX).unwrap_or_default();
+        let identity = AnswerIdentity { unique: unique.into(), created: self.record.created_ms / 1_000 };
+        let class = LineClass::Background(identity);
+        let ask = LineAsk { principal, path, body, cancel: cancel.clone(), class };
+        let (tell, done) = oneshot::channel();
+        self.app.batches.spawn_line(async move {
+            // Memory and turn are held until the request has ended.
+            let _held = held;
+            tell.send(executor.execute(ask).await).ok();
+        });
+        Some(done)
+    }
+
+    /// Reads the client's body, with a permit for its memory; `None` if it is gone, a pause if it cannot be read now.
+    async fn load_request(&self) -> Result<Option<(Bytes, AdmissionPermit)>, Duration> {
+        let document = self.load_document().await.map_err(|_| Duration::from_secs(1))?;
+        let Some(request) = document.as_deref().and_then(pending_request) else { return Ok(None) };
+        let mut memory = self.app.overload.line();
+        memory.reserve_bytes(request.len()).map_err(|_| Duration::from_secs(1))?;
+        Ok(Some((Bytes::copy_from_slice(request), memory)))
+    }
+
+    /// Reads the document; `None` if it was deleted, has expired or cannot be decrypted.
+    pub(super) async fn load_document(&self) -> std::io::Result<Option<Vec<u8>>> {
+        let (app, key, id) = (self.app.clone(), self.record.key.clone(), self.record.id.clone());
+        let read = move || {
+            let retention = app.live().settings.responses.retention;
+            app.responses.get(&key, &id, app.clock.unix_seconds(), retention)
+        };
+        match spawn_blocking(read).await.unwrap_or_else(|_| Err(ErrorKind::Other.into())) {
+            Err(error) if error.kind() == ErrorKind::InvalidData => Ok(None),
+            read => read,
+        }
+    }
+
+    /// Handles the end of the request; `None` if its task panicked.
+    fn on_done(&mut self, done: Option<LineDone>) -> AttemptResult {
+        let Some(mut done) = done else {
+            self.attempts += 1;
+            return self.retry_or_fail(Duration::ZERO, 500, b"");
+        };
+        let is_keyless = done.status == 401 && !self.may_start();
+        let pause = match done.ending {
+            _ if is_keyless => TICK * 2,
+            LineEnding::Final => return self.on_answer(done),
+            LineEnding::Retry(wanted) => {
+                self.void(done.end.take());
+                self.attempts += 1;
+                return self.retry_or_fail(wanted, done.status, &done.body.concat());
+            }
+            LineEnding::Yielded(wanted) => wanted.max(YIELD_PAUSE),
+            LineEnding::FundsHeld | LineEnding::Cancelled => TICK,
+        };
+        self.void(done.end.take());
+        AttemptResult::Retry(pause)
+    }
+
+    fn on_answer(&self, done: LineDone) -> AttemptResult {
+        let body = done.body.concat();
+        if (200..300).contains(&done.status) {
+            return AttemptResult::Ended(ResponseEnd::Answered(body, done.end));
+        }
+        self.void(done.end);
+        AttemptResult::Ended(failed(failure_of_refusal(done.status, &body)))
+    }
+
+    fn retry_or_fail(&self, wanted: Duration, status: u16, refusal: &[u8]) -> AttemptResult {
+        let left = Duration::from_secs(self.record.expires).saturating_sub(self.app.clock.calendar_now());
+        let policy = self.app.live().settings.batches.retry;
+        match policy.next_delay(self.attempts, wanted, rand::random(), left) {
+            Some(pause) => AttemptResult::Retry(pause),
+            None => AttemptResult::Ended(failed(failure_of_refusal(status, refusal))),
+        }
+    }
+
+    /// Ends the reserve of a request without a result.
+    fn void(&self, end: Option<HoldEnd>) {
+        if let Some(end) = end {
+            self.app.ledger.record_outcomes(vec![end], Vec::new()).ok();
+        }
+    }
+}
+
+pub(super) const fn failed(failure: ResponseFailure<'static>) -> ResponseEnd {
+    ResponseEnd::Unanswered(UnansweredState::Failed(failure))
+}
+
+/// Returns the outcome of an interrupted run.
+fn interruption_outcome(why: Interruption) -> RunOutcome {
+    match why {
+        Interruption::Ended(state) => RunOutcome::Ended(ResponseEnd::Unanswered(state)),
+        Interruption::ClaimLost | Interruption::Stopping => RunOutcome::Interrupted(why),
+    }
+}

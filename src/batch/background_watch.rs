@@ -1,0 +1,120 @@
+//! Reasons to interrupt a background response: a command, the end of its window or of its key, or of the gateway.
+
+use super::BatchCommand;
+use super::context::BatchContext;
+use super::runner::TICK;
+use penstock_dialect::background_response::{ResponseFailure, UnansweredState};
+use penstock_storage::batches::{BatchRecord, EndRequest};
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::sleep;
+
+const EXPIRED: &str = "The response did not end within the time for background responses.";
+const KEY_REVOKED: &str = "The API key of this response was revoked or has expired.";
+
+/// Reason to interrupt a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Interruption {
+    /// The response ends in this state.
+    Ended(UnansweredState<'static>),
+    /// Another gateway of the fleet has taken the claim.
+    ClaimLost,
+    /// The gateway stops.
+    Stopping,
+}
+
+/// Watch of one response.
+pub(super) struct ResponseWatch {
+    app: Arc<BatchContext>,
+    key: String,
+    expires: u64,
+    commands: mpsc::UnboundedReceiver<BatchCommand>,
+    stop: watch::Receiver<bool>,
+    /// Requests that wait for the end.
+    waiters: Vec<oneshot::Sender<Arc<BatchRecord>>>,
+}
+
+impl ResponseWatch {
+    pub(super) fn new(
+        app: &Arc<BatchContext>,
+        record: &BatchRecord,
+        commands: mpsc::UnboundedReceiver<BatchCommand>,
+    ) -> Self {
+        Self {
+            app: app.clone(),
+            key: record.key.clone(),
+            expires: record.expires,
+            commands,
+            stop: app.batches.stop_signal(),
+            waiters: Vec::new(),
+        }
+    }
+
+    /// Waits for a reason to interrupt the response.
+    pub(super) async fn interrupted(&mut self) -> Interruption {
+        loop {
+            tokio::select! {
+                biased;
+                () = stopped(&mut self.stop) => return Interruption::Stopping,
+                Some(command) = self.commands.recv() => {
+                    if let Some(why) = self.on_command(command) {
+                        return why;
+                    }
+                }
+                () = sleep(TICK) => {
+                    if let Some(failure) = self.check() {
+                        return Interruption::Ended(UnansweredState::Failed(failure));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for a reason to leave a finished response to another process.
+    pub(super) async fn claim_lost_or_stop(&mut self) -> Interruption {
+        loop {
+            match self.interrupted().await {
+                // It ends anyway; waits for the others.
+                Interruption::Ended(_) => sleep(TICK).await,
+                why => return why,
+            }
+        }
+    }
+
+    fn on_command(&mut self, command: BatchCommand) -> Option<Interruption> {
+        match command {
+            BatchCommand::Cancel(waiter) => {
+                self.waiters.push(waiter);
+                Some(Interruption::Ended(UnansweredState::Cancelled))
+            }
+            BatchCommand::End(EndRequest::Cancelled) => Some(Interruption::Ended(UnansweredState::Cancelled)),
+            BatchCommand::ClaimLost => Some(Interruption::ClaimLost),
+            // A response has no input file.
+            BatchCommand::End(EndRequest::InputDeleted) | BatchCommand::InputDeleted(_) => None,
+        }
+    }
+
+    /// Checks the window and the key. A suspended key waits.
+    fn check(&self) -> Option<ResponseFailure<'static>> {
+        let now = self.app.clock.unix_seconds();
+        if now >= self.expires {
+            return Some(ResponseFailure::of_server(EXPIRED));
+        }
+        match self.app.keyring.find_principal(&self.key) {
+            Some(principal) if principal.is_valid_at(now) || principal.is_suspended() => None,
+            _ => Some(ResponseFailure::of_server(KEY_REVOKED)),
+        }
+    }
+
+    /// Tells the requests that wait for the end.
+    pub(super) fn report_end(self, record: &Arc<BatchRecord>) {
+        for waiter in self.waiters {
+            waiter.send(record.clone()).ok();
+        }
+    }
+}
+
+/// Waits until the gateway stops.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    stop.wait_for(|stop| *stop).await.ok();
+}

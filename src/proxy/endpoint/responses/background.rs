@@ -1,0 +1,139 @@
+//! Background responses: creation, and their state as clients see it.
+
+use super::stored::{find_response, load_response, response_not_found};
+use super::{previous, references};
+use crate::batch::{BatchManager, NewResponse};
+use crate::proxy::exchange::{Exchange, WriteOutcome};
+use crate::proxy::filters::model_for_request;
+use crate::storage::responses::RESPONSE_ID_PREFIX;
+use bytes::Bytes;
+use memchr::memmem;
+use penstock_core::{AnswerModel, ApiError, ErrorCode};
+use penstock_dialect::background_response::{
+    ResponseFailure, UnansweredState, build_pending_document, in_state, is_background, is_pending,
+    queued_response,
+};
+use penstock_dialect::stored_response::StoredResponse;
+use penstock_dialect::write::ResponseIdentity;
+use penstock_json_scan::json;
+use penstock_request_validation::{ResponsesPurpose, validate_stored_response};
+use penstock_routing::split_flavor;
+use penstock_storage::batches::BatchState;
+
+const MEMBER: &str = "background";
+const LOST: &str = "The gateway does not run this response any more; send the request again.";
+
+/// Returns true if a body that is not validated yet asks for a background response.
+pub(super) fn asks_for_background(body: &[u8]) -> bool {
+    if memmem::find(body, MEMBER.as_bytes()).is_none() {
+        return false;
+    }
+    let mut members = json::members(body);
+    while let Some((name, value)) = members.next_pair() {
+        if name == MEMBER.as_bytes() {
+            return value == b"true";
+        }
+    }
+    false
+}
+
+/// Validates a request, stores it and answers with the queued response.
+///
+/// # Errors
+/// Returns the refusal of an invalid request, of an unknown model, or of the store.
+pub(super) async fn create(x: &mut Exchange<'_>, body: Bytes) -> Result<WriteOutcome, ApiError> {
+    let resolved = references::resolve(x, body.clone()).await?;
+    let storage = previous::response_storage(x, &resolved).await?;
+    let ask = validate_stored_response(resolved, &x.config.admission, ResponsesPurpose::Generate, &storage)?;
+    let name = split_flavor(&ask.model).0;
+    model_for_request(x, &ask, name)?;
+    let details = ask.responses.as_deref().filter(|details| details.in_background);
+    let input = details.and_then(|details| details.stored_input.as_ref());
+    let input = input.ok_or(ApiError::new(ErrorCode::Internal))?;
+    let model = match ask.dialect.spec().answer_model {
+        AnswerModel::WithoutFlavor => name,
+        AnswerModel::AsSent => &ask.model,
+    };
+    let (created, unique) = (x.app.clock.calendar_now(), x.id.random_part().to_owned());
+    let identity =
+        ResponseIdentity { id: unique.clone(), model: model.to_owned(), created: created.as_secs() };
+    let response = queued_response(&ask, identity);
+    // The document, and its encrypted form.
+    x.reserve_memory((input.previous_items.len() + body.len() * 2 + response.len()).saturating_mul(2))?;
+    let document = build_pending_document(input, &response, &unique, &body);
+    let new = NewResponse { id: format!("{RESPONSE_ID_PREFIX}{unique}"), document, created };
+    BatchManager::create_response(&x.app.batch, &x.principal, new).await?;
+    Ok(x.answer(200, response).await)
+}
+
+/// Returns the response of a document as its client sees it now.
+///
+/// # Errors
+/// Returns 404 if the response was deleted meanwhile, and the errors of the store.
+pub(super) async fn current_response(
+    x: &mut Exchange<'_>,
+    id: &str,
+    document: &[u8],
+) -> Result<Vec<u8>, ApiError> {
+    let response = response_of(document)?;
+    if !is_background(response) {
+        return Ok(response.to_vec());
+    }
+    if let Some(record) = x.app.batches.unfinished_response(&x.principal.public_id, id).await? {
+        let state = match record.state {
+            BatchState::InProgress => UnansweredState::InProgress,
+            _ => UnansweredState::Queued,
+        };
+        return Ok(in_state(response, &state));
+    }
+    if !is_pending(response) {
+        return Ok(response.to_vec());
+    }
+    // The response has ended since its document was read, or its record was lost.
+    let document = load_response(x, id).await?.ok_or_else(response_not_found)?;
+    let response = response_of(&document)?;
+    Ok(match is_pending(response) {
+        true => in_state(response, &UnansweredState::Failed(ResponseFailure::of_server(LOST))),
+        false => response.to_vec(),
+    })
+}
+
+/// Cancels the background response of a document, and returns it.
+///
+/// # Errors
+/// Returns a refusal if the response does not run in the background or does not end in time.
+pub(super) async fn cancel(x: &mut Exchange<'_>, id: &str) -> Result<Vec<u8>, ApiError> {
+    let document = find_response(x, id).await?;
+    if !is_background(response_of(&document)?) {
+        let message = "Only responses with `background: true` can be cancelled; this one is complete.";
+        return Err(ApiError::with_message(ErrorCode::InvalidRequest, message));
+    }
+    x.app.batches.cancel_response(&x.principal.public_id, id).await?;
+    let document = find_response(x, id).await?;
+    current_response(x, id, &document).await
+}
+
+fn response_of(document: &[u8]) -> Result<&[u8], ApiError> {
+    StoredResponse::parse(document).map(|stored| stored.response).ok_or_else(response_not_found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_member_is_found_at_the_top_of_the_body_alone() {
+        for (body, expected) in [
+            (r#"{"model":"m","background":true}"#, true),
+            (r#"{"model":"m", "background" : true , "input":"x"}"#, true),
+            (r#"{"background":false}"#, false),
+            (r#"{"background":null}"#, false),
+            (r#"{"background":"true"}"#, false),
+            (r#"{"metadata":{"background":true}}"#, false),
+            (r#"{"input":"background"}"#, false),
+            ("{\"background\"", false),
+        ] {
+            assert_eq!(asks_for_background(body.as_bytes()), expected, "{body}");
+        }
+    }
+}

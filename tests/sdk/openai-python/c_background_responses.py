@@ -1,0 +1,65 @@
+"""Background responses: `background=True`, the poll loop with `retrieve`, and `cancel`."""
+
+import time
+
+import openai
+from house import KEY, STORING, URL, raises, sent, told
+
+client = openai.OpenAI(api_key=STORING, base_url=f"{URL}/v1", max_retries=0)
+# Another key of the account, which stores nothing.
+other = openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1", max_retries=0)
+NEW = int(openai.__version__.split(".")[0]) >= 3
+if NEW:
+    client = openai.OpenAI(api_key=STORING, base_url=f"{URL}/v1", max_retries=0, _strict_response_validation=True)
+
+
+def create(api=client, **request):
+    # Older versions do not know the member.
+    more = {"background": True} if NEW else {"extra_body": {"background": True}}
+    return api.responses.create(**{"model": "small-chat", "input": "Hello", **more, **request})
+
+
+def polled(response):
+    until = time.monotonic() + 60
+    while response.status in ("queued", "in_progress"):
+        assert time.monotonic() < until, response
+        time.sleep(0.05)
+        response = client.responses.retrieve(response.id)
+    return response
+
+
+def test_a_response_is_polled_to_its_end():
+    first = create(model="org/solo", metadata={"a": "b"})
+    assert first.status in ("queued", "in_progress") and not first.output, first
+    done = polled(first)
+    assert done.status == "completed" and done.id == first.id and done.created_at == first.created_at
+    assert "simulated" in done.output_text and done.usage.total_tokens > 0 and told(done)
+    assert done.metadata == {"a": "b"} and done.to_dict()["background"] is True and done.store is True
+    second = polled(create(model="org/solo", input="More", previous_response_id=done.id))
+    assert second.previous_response_id == done.id and len(sent()["messages"]) == 3
+    client.responses.delete(done.id)
+    raises(openai.NotFoundError, client.responses.retrieve, done.id)
+
+
+def test_a_response_is_cancelled():
+    if not hasattr(client.responses, "cancel"):
+        return
+    response = create()
+    end = client.responses.cancel(response.id)
+    # It may have been faster.
+    assert end.status in ("cancelled", "completed"), end
+    assert client.responses.cancel(response.id).to_dict() == end.to_dict()
+    assert client.responses.retrieve(response.id).to_dict() == end.to_dict()
+
+
+def test_a_short_answer_is_incomplete_and_an_unknown_model_is_refused_at_once():
+    short = polled(create(max_output_tokens=5))
+    assert short.status == "incomplete" and short.incomplete_details.reason == "max_output_tokens", short
+    raises(openai.NotFoundError, create, model="none")
+
+
+def test_what_cannot_run_in_the_background_is_named():
+    fault = raises(openai.BadRequestError, create, api=other)
+    assert fault.param == "background" and "--store-responses" in fault.message, fault
+    assert raises(openai.BadRequestError, create, stream=True).param == "stream"
+    assert raises(openai.BadRequestError, create, store=False).param == "store"
