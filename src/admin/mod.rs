@@ -74,7 +74,7 @@ pub fn serve(
         AdminListener {
             api: AdminApi { app: app.clone(), source },
             failed_auth: auth_throttle::FailedAuthThrottle::default(),
-            console: Console::new(app.clone(), &OPERATORS),
+            console: Console::new(app.clone(), &OPERATORS, None),
         },
         stop,
     )

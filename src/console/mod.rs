@@ -29,6 +29,7 @@ mod usage;
 
 pub use answer::{ConsoleAnswer, HEADERS};
 
+use crate::proxy::LocalExecutor;
 use crate::state::AppState;
 use async_trait::async_trait;
 use dashboard::scope::AccountBackend;
@@ -47,6 +48,8 @@ use tokio::sync::Semaphore;
 
 /// Number of passwords that are hashed at once; each takes 19 MiB.
 const CONCURRENT_HASHES: usize = 2;
+/// Number of requests of the playground that run at once, so that they leave connections for the pages.
+const CONCURRENT_PLAYGROUND: usize = 32;
 
 /// Admin API, as the console uses it.
 #[async_trait]
@@ -77,12 +80,14 @@ pub struct Console {
     throttle: SignInThrottle,
     hashes: Semaphore,
     openid: OpenIdState,
+    /// Executor of the playground's requests and their permits, if the site has a playground.
+    playground: Option<(LocalExecutor, Semaphore)>,
 }
 
 impl Console {
-    /// Creates a site of a gateway.
+    /// Creates a site of a gateway; with an executor it has a playground.
     #[must_use]
-    pub fn new(app: Arc<AppState>, site: &'static ConsoleSite) -> Self {
+    pub fn new(app: Arc<AppState>, site: &'static ConsoleSite, executor: Option<LocalExecutor>) -> Self {
         let throttle = SignInThrottle::new(site.attempts_per_minute);
         Self {
             app,
@@ -90,6 +95,7 @@ impl Console {
             throttle,
             hashes: Semaphore::new(CONCURRENT_HASHES),
             openid: OpenIdState::default(),
+            playground: executor.map(|executor| (executor, Semaphore::new(CONCURRENT_PLAYGROUND))),
         }
     }
 
@@ -126,10 +132,18 @@ impl Console {
             Ok(request) => request,
             Err(refusal) => return self.refusal(&refusal),
         };
-        match self.route(backend, &request).await {
-            Ok(answer) => answer,
-            Err(refusal) => self.refusal(&refusal),
-        }
+        let routed = self.route(backend, &request);
+        let answered = if request.path == dashboard::playground::PATH && request.method == Method::POST {
+            tokio::select! {
+                biased;
+                answered = routed => answered,
+                // The request of a person who leaves is cancelled. The answer below reaches nobody.
+                _ = session.read_body_or_idle(true) => Err(ApiError::new(ErrorCode::RequestTimeout)),
+            }
+        } else {
+            routed.await
+        };
+        answered.unwrap_or_else(|refusal| self.refusal(&refusal))
     }
 
     async fn route(
@@ -186,6 +200,9 @@ impl Console {
         }
         if request.path == operators::actions::CHECK_PATH {
             return operators::actions::check_configuration(self, backend, request, active).await;
+        }
+        if request.path == dashboard::playground::PATH {
+            return dashboard::playground::answer(self, backend, request, active).await;
         }
         actions::answer(self, backend, request, active).await
     }

@@ -140,6 +140,34 @@ pub async fn render(
             (refusal.code.spec().status, before.into_iter().chain([notice]).collect())
         }
     };
+    Ok(answer_with(console, active, row, title, status, blocks))
+}
+
+/// Renders the page of a path with these blocks only.
+///
+/// # Errors
+/// Returns 404 if there is no such page.
+pub fn render_blocks(
+    console: &Console,
+    active: &ActiveSession,
+    path: &str,
+    status: u16,
+    blocks: Vec<Block>,
+) -> Result<ConsoleAnswer, ApiError> {
+    let row = console.site.pages.iter().find(|row| row.path == path);
+    let row = row.ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
+    Ok(answer_with(console, active, row, row.title.to_owned(), status, blocks))
+}
+
+fn answer_with(
+    console: &Console,
+    active: &ActiveSession,
+    row: &PageRow,
+    title: String,
+    status: u16,
+    blocks: Vec<Block>,
+) -> ConsoleAnswer {
+    let (site, role) = (console.site, active.user.role);
     let page = Page {
         root: site.root,
         title,
@@ -153,7 +181,7 @@ pub async fn render(
         live: (row.is_live && status == 200).then_some(row.path),
         blocks,
     };
-    Ok(answer::page(status, &page))
+    answer::page(status, &page)
 }
 
 /// Refusal for a role that may not see or do something.

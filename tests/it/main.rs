@@ -93,6 +93,7 @@ mod multiple_choices;
 mod offer_pools;
 mod openid;
 mod overload;
+mod playground;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod power_cut;
 mod privacy;

@@ -17,6 +17,10 @@ pub enum Block {
     Chart(BarChart),
     /// Form.
     Form(Form),
+    /// Heading of the blocks behind it.
+    Heading(String),
+    /// Text of several lines that wrap, such as an answer of a model.
+    Prose(String),
     /// Text as it is, such as a configuration.
     Code(String),
     /// Columns beside each other: title and lines of text.
@@ -176,6 +180,8 @@ pub struct Form {
     pub fields: Vec<Field>,
     /// Text of the button.
     pub submit: String,
+    /// Second button: name and value that it sends, and its text.
+    pub second: Option<(&'static str, &'static str, &'static str)>,
     /// True if the action cannot be undone.
     pub is_final: bool,
 }
@@ -191,6 +197,17 @@ impl Form {
     #[must_use]
     pub fn with(mut self, field: Field) -> Self {
         self.fields.push(field);
+        self
+    }
+
+    /// Adds a second button, which sends a name and a value.
+    #[must_use]
+    pub const fn with_second(
+        mut self,
+        (name, value): (&'static str, &'static str),
+        text: &'static str,
+    ) -> Self {
+        self.second = Some((name, value, text));
         self
     }
 
@@ -221,9 +238,17 @@ pub enum FieldKind {
     /// Several lines of text.
     Lines,
     /// Choice of values and their names.
-    Choice(Vec<(&'static str, &'static str)>),
+    Choice(Vec<(String, String)>),
     /// Value that is sent and not shown.
     Hidden,
+}
+
+impl FieldKind {
+    /// Creates a choice of values and their names.
+    #[must_use]
+    pub fn choice(options: &[(&str, &str)]) -> Self {
+        Self::Choice(options.iter().map(|(value, name)| ((*value).to_owned(), (*name).to_owned())).collect())
+    }
 }
 
 /// Field of a form.

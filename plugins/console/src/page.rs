@@ -99,6 +99,8 @@ mod tests {
                 Block::Chart(chart),
                 Block::Form(lines),
                 Block::Code(text()),
+                Block::Heading(text()),
+                Block::Prose(text()),
                 Block::Columns(vec![(text(), vec![text()])]),
                 Block::Links(vec![(text(), text())]),
             ],

@@ -1,6 +1,6 @@
 //! Pages and downloads of the dashboard.
 
-use super::HOLDERS;
+use super::{HOLDERS, playground};
 use crate::console::answer::ConsoleAnswer;
 use crate::console::invoice::{self, csv_style, key_names};
 use crate::console::pages::{DownloadRow, PageContext, PageRow};
@@ -16,6 +16,7 @@ pub const PAGES: &[PageRow] = &[
     PageRow::new("/dashboard/", "Overview", HOLDERS, |page| Box::pin(overview(page))),
     PageRow::new("/dashboard/keys", "Keys", HOLDERS, |page| Box::pin(keys(page))),
     PageRow::new("/dashboard/keys/{id}", "Key", HOLDERS, |page| Box::pin(key(page))).hidden(),
+    PageRow::new(playground::PATH, "Playground", HOLDERS, |page| Box::pin(playground::show(page))),
     PageRow::new("/dashboard/usage", "Usage", HOLDERS, |page| Box::pin(usage(page))),
     PageRow::new("/dashboard/statement", "Statement", HOLDERS, |page| Box::pin(statement(page))),
     PageRow::new("/dashboard/invoice", "Invoice", HOLDERS, |page| {

@@ -9,6 +9,7 @@ use crate::auth::key_cache::Principal;
 use crate::http::ConnectionReuse;
 use crate::limits::admission_control::AdmissionPermit;
 use crate::limits::rate_limit::{self, KeyLimitReservation, ProvisionalPermit, UsageProfile};
+use crate::proxy::RequestOrigin;
 use crate::proxy::downstream::Downstream;
 use crate::proxy::endpoint::{self, Endpoint};
 use crate::proxy::response::{self, cors::CrossOrigin, head::ResponseHead};
@@ -137,10 +138,12 @@ impl Exchange<'_> {
         state.dialect = dialect;
         state.record.dialect = dialect;
         state.record.trace = TraceContext::from_headers(|name| caller.field(name));
-        if let Some(line) = caller.line() {
+        if caller.line().is_some() {
             state.work = WorkClass::BatchLine;
             state.record.line = true;
-            state.principal = line.principal().cloned().unwrap_or_else(Principal::unauthenticated);
+        }
+        if let Some(principal) = caller.origin().and_then(RequestOrigin::principal) {
+            state.principal = principal.clone();
         }
         let (keep, within) = (self.keep_alive, self.config.settings.limits.client_write);
         self.caller.set_keep_alive(keep);

@@ -128,7 +128,7 @@ pub fn dashboard_key_blocks(key: &Value, root: &str) -> Vec<Block> {
     if key.get("revoked").is_none_or(Value::is_null) {
         blocks.push(Block::Form(key_limits_form(key, &path)));
         let overlap = Field::new("overlap_seconds", "The previous secret stays valid for")
-            .kind(FieldKind::Choice(OVERLAPS.to_vec()))
+            .kind(FieldKind::choice(&OVERLAPS))
             .value("86400");
         blocks.push(Block::Form(Form::new(format!("{path}/rotate"), "New secret", "Rotate").with(overlap)));
         let mut revoke = Form::new(format!("{path}/revoke"), "Revoke for ever", "Revoke");

@@ -7,6 +7,7 @@ mod invoice;
 mod invoice_csv;
 mod lists;
 mod overview;
+mod playground;
 mod providers;
 mod statement;
 mod usage;
@@ -22,6 +23,9 @@ pub use invoice::{invoice_blocks, invoice_form, issue_form, issued_table};
 pub use invoice_csv::invoice_csv;
 pub use lists::{audit_blocks, batches_blocks, change_table, files_blocks, users_blocks};
 pub use overview::overview_blocks;
+pub use playground::{
+    PlaygroundChoices, QUOTE_ACTION, playground_answer_blocks, playground_form, quote_blocks,
+};
 pub use providers::provider_blocks;
 pub use statement::{key_names, statement_blocks, statement_csv, statement_form};
 pub use usage::{ACCOUNT_DIMENSIONS, GATEWAY_DIMENSIONS, UsageView, usage_blocks, usage_form};

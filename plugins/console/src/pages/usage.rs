@@ -61,7 +61,7 @@ impl UsageView {
 /// Form with the range of days and the dimension.
 #[must_use]
 pub fn usage_form(view: &UsageView) -> Form {
-    let dimensions = FieldKind::Choice(view.dimensions.to_vec());
+    let dimensions = FieldKind::choice(view.dimensions);
     let by = Field::new("by", "Grouped by").kind(dimensions).value(view.by.clone());
     let mut form = Form::new(view.path.clone(), "Range", "Show")
         .with(Field::new("from", "First day, UTC").kind(FieldKind::Date).value(view.from.clone()))
