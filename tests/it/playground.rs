@@ -50,7 +50,7 @@ async fn send(browser: &mut Browser, fields: &[(&str, &str)]) -> Answer {
 
 /// Value of a tile, and its detail.
 fn tile(page: &Answer, label: &str) -> String {
-    between(&page.text(), &format!("<dt>{label}</dt><dd>"), "</dd>")
+    between(&page.text(), &format!("<dt>{label}</dt><dd><span class=\"value\">"), "</span>")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

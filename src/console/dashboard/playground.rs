@@ -3,7 +3,7 @@
 
 use super::HOLDERS;
 use crate::auth::key_cache::Principal;
-use crate::console::answer::ConsoleAnswer;
+use crate::console::answer::{ConsoleAnswer, refusal_notice};
 use crate::console::pages::{self, PAGE_ROWS, PageContext, forbidden};
 use crate::console::request::ConsoleRequest;
 use crate::console::session::ActiveSession;
@@ -61,8 +61,8 @@ fn form_blocks(
         max_tokens: DEFAULT_TOKENS,
     };
     let Some(mut form) = blocks::playground_form(PATH, &choices) else {
-        let text = "A request needs a key: create one on the page Keys.".to_owned();
-        return vec![Block::Notice(NoticeKind::Warning, text)];
+        let text = "A request needs a key: create one on the page Keys.";
+        return vec![Block::Notice(NoticeKind::Warning, text.into())];
     };
     let field = refused.and_then(|refusal| Some((form_field(refusal.param.as_deref()?), &*refusal.message)));
     form.restore(&request.form, field);
@@ -103,12 +103,12 @@ pub async fn answer(
     let (status, shown) = match run(console, backend, request, &actor).await {
         Ok(shown) => (200, shown.into_iter().chain(form_blocks(console, keys, request, None)).collect()),
         Err(refusal) => {
-            let mut shown = vec![Block::Notice(NoticeKind::Error, refusal.message.to_string())];
+            let mut shown = vec![refusal_notice(&refusal)];
             shown.extend(form_blocks(console, keys, request, Some(&refusal)));
             (refusal.code.spec().status, shown)
         }
     };
-    pages::render_blocks(console, active, PATH, status, shown)
+    pages::render_blocks(console, request, active, PATH, status, shown)
 }
 
 async fn run(

@@ -1,8 +1,8 @@
 //! Playground of the account holders: form, quote before a request, answer and its footprint afterwards.
 
-use super::{number, rows, text};
+use super::{figure, number, rows, text, word};
 use crate::block::{Block, CellState, Field, FieldKind, Form, NoticeKind, Tile};
-use crate::format::quantity;
+use crate::text::Text;
 use serde_json::Value;
 
 /// Name of the buttons' field, and its value for a quote.
@@ -29,13 +29,15 @@ pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Fo
         let id = text(key, "id");
         let name = text(key, "name");
         let label = if name.is_empty() { id.clone() } else { format!("{name} ({id})") };
-        (id, label)
+        (id, Text::Data(label))
     };
-    let keys: Vec<(String, String)> = rows(&choices.keys).iter().filter(is_valid).map(option).collect();
+    let keys: Vec<(String, Text)> = rows(&choices.keys).iter().filter(is_valid).map(option).collect();
     let key = keys.first()?.0.clone();
     let model = choices.models.first().map(|(id, _)| id.clone()).unwrap_or_default();
-    let default = (String::new(), "Default of the model".to_owned());
-    let flavors = choices.flavors.iter().map(|flavor| ((*flavor).to_owned(), (*flavor).to_owned()));
+    let models = choices.models.iter().map(|(id, name)| (id.clone(), Text::Data(name.clone())));
+    let default = (String::new(), Text::from("Default of the model"));
+    let flavors =
+        choices.flavors.iter().map(|flavor| ((*flavor).to_owned(), Text::Data((*flavor).to_owned())));
     let flavors = std::iter::once(default).chain(flavors).collect();
     let form = Form::new(path, "Request", "Send")
         .with(
@@ -44,7 +46,7 @@ pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Fo
                 .value(key)
                 .help("Its scopes, limits and budget apply, and it pays."),
         )
-        .with(Field::new("model", "Model").kind(FieldKind::Choice(choices.models.clone())).value(model))
+        .with(Field::new("model", "Model").kind(FieldKind::Choice(models.collect())).value(model))
         .with(Field::new("flavor", "Flavor").kind(FieldKind::Choice(flavors)))
         .with(
             Field::new("prompt", "Prompt")
@@ -65,32 +67,29 @@ pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Fo
 #[must_use]
 pub fn quote_blocks(quote: &Value) -> Vec<Block> {
     let expected = quote.get("expected").cloned().unwrap_or_default();
-    let tokens = format!("for about {} generated tokens", figure(quote, "output_tokens", ""));
+    let tokens = Text::with("for about {0} generated tokens", [figure(quote, "output_tokens", "")]);
     let mut tiles = vec![
-        tile("Expected cost", eur(quote, "expected_eur"), tokens),
-        tile("Cost at most", eur(quote, "highest_eur"), "reserved while the request runs".to_owned()),
+        tile("Expected cost", figure(quote, "expected_eur", "EUR"), tokens),
+        tile("Cost at most", figure(quote, "highest_eur", "EUR"), "reserved while the request runs".into()),
     ];
     tiles.extend(footprint_tiles(&expected));
-    vec![Block::Heading("Quote".to_owned()), Block::Tiles(tiles)]
+    vec![Block::Heading("Quote".into()), Block::Tiles(tiles)]
 }
 
 /// Answer with its actual cost and footprint: members `text`, `finish_reason`, `usage`, `eur`, `environment_impact`,
 /// `billing_cost`.
 #[must_use]
 pub fn playground_answer_blocks(answer: &Value) -> Vec<Block> {
-    let mut blocks = vec![Block::Heading("Answer".to_owned())];
+    let mut blocks = vec![Block::Heading("Answer".into())];
     if answer.get("finish_reason").and_then(Value::as_str) == Some("length") {
-        let text = "The answer ends at the maximum number of tokens.".to_owned();
-        blocks.push(Block::Notice(NoticeKind::Warning, text));
+        let text = "The answer ends at the maximum number of tokens.";
+        blocks.push(Block::Notice(NoticeKind::Warning, text.into()));
     }
     blocks.push(Block::Prose(text(answer, "text")));
     let usage = answer.get("usage").cloned().unwrap_or_default();
-    let tokens = format!(
-        "{} tokens of input, {} generated",
-        figure(&usage, "prompt_tokens", ""),
-        figure(&usage, "completion_tokens", "")
-    );
-    let mut tiles = vec![tile("Cost", eur(answer, "eur"), tokens)];
+    let tokens = [figure(&usage, "prompt_tokens", ""), figure(&usage, "completion_tokens", "")];
+    let tokens = Text::with("{0} tokens of input, {1} generated", tokens);
+    let mut tiles = vec![tile("Cost", figure(answer, "eur", "EUR"), tokens)];
     tiles.extend(footprint_tiles(answer));
     blocks.push(Block::Tiles(tiles));
     blocks
@@ -102,28 +101,26 @@ fn footprint_tiles(members: &Value) -> Vec<Tile> {
     let cost = members.get("billing_cost").cloned().unwrap_or_default();
     let provenance = impact.get("provenance").cloned().unwrap_or_default();
     let low_and_high = match (number(&provenance, "energy_kwh_low"), number(&provenance, "energy_kwh_high")) {
-        (Some(low), Some(high)) => format!("{} to {}", quantity(low, "kWh"), quantity(high, "kWh")),
-        _ => String::new(),
+        (Some(low), Some(high)) => {
+            Text::with("{0} to {1}", [Text::Quantity(low, "kWh"), Text::Quantity(high, "kWh")])
+        }
+        _ => Text::default(),
     };
     vec![
-        tile("Credits", figure(&cost, "credits", ""), format!("paid with {}", text(&cost, "paid_with"))),
+        tile(
+            "Credits",
+            figure(&cost, "credits", ""),
+            Text::with("paid with {0}", [word(&cost, "paid_with")]),
+        ),
         tile("Energy", figure(&impact, "energy_kwh", "kWh"), low_and_high),
-        tile("Carbon, location-based", figure(&impact, "carbon_g_co2", "g"), "CO₂ equivalent".to_owned()),
-        tile("Water", figure(&impact, "water_liters", "l"), String::new()),
-        tile("Provider", text(&impact, "provider_id"), text(&impact, "location")),
+        tile("Carbon, location-based", figure(&impact, "carbon_g_co2", "g"), "CO₂ equivalent".into()),
+        tile("Water", figure(&impact, "water_liters", "l"), Text::default()),
+        tile("Provider", text(&impact, "provider_id").into(), text(&impact, "location").into()),
     ]
 }
 
-fn tile(label: &str, value: String, detail: String) -> Tile {
-    Tile { label: label.to_owned(), value, detail, state: CellState::None }
-}
-
-fn figure(value: &Value, name: &str, unit: &str) -> String {
-    number(value, name).map_or_else(|| "–".to_owned(), |amount| quantity(amount, unit))
-}
-
-fn eur(value: &Value, name: &str) -> String {
-    figure(value, name, "EUR")
+fn tile(label: &'static str, value: Text, detail: Text) -> Tile {
+    Tile { label: label.into(), value, detail, state: CellState::None }
 }
 
 #[cfg(test)]
@@ -141,7 +138,7 @@ mod tests {
         let choices = PlaygroundChoices { keys, ..PlaygroundChoices::default() };
         let form = playground_form("/dashboard/playground", &choices).unwrap();
         let key = form.fields.iter().find(|field| field.name == "key").unwrap();
-        assert_eq!(key.kind, FieldKind::Choice(vec![("k2".to_owned(), "ci (k2)".to_owned())]));
+        assert_eq!(key.kind, FieldKind::Choice(vec![("k2".to_owned(), Text::Data("ci (k2)".to_owned()))]));
         assert!(playground_form("/", &PlaygroundChoices::default()).is_none());
     }
 
@@ -153,7 +150,7 @@ mod tests {
             "expected_eur": "0.002", "highest_eur": "0.05", "output_tokens": 256,
         });
         let shown = format!("{:?}", quote_blocks(&quote));
-        for text in ["0.002\\u{202f}EUR", "0.05\\u{202f}EUR", "1.2\\u{202f}Wh", "Paris, France", "256"] {
+        for text in ["(0.002, \"EUR\")", "(0.05, \"EUR\")", "(0.0012, \"kWh\")", "Paris, France", "256"] {
             assert!(shown.contains(text), "{text} in {shown}");
         }
     }
