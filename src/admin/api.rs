@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Admin API of a gateway.
+#[derive(Clone)]
 pub(super) struct AdminApi {
     /// State of the process.
     pub app: Arc<AppState>,

@@ -29,6 +29,7 @@ pub mod users;
 
 use crate::config::ConfigLoader;
 use crate::console::Console;
+use crate::console::live::stream_head;
 use crate::console::operators::OPERATORS;
 use crate::proxy::downstream::Downstream;
 use crate::proxy::response::cors::CrossOrigin;
@@ -68,13 +69,14 @@ pub fn serve(
     source: ConfigLoader,
     stop: watch::Receiver<bool>,
 ) -> JoinHandle<()> {
+    let api = AdminApi { app: app.clone(), source };
     crate::server::listener::serve_app(
         bound,
         "admin",
         AdminListener {
-            api: AdminApi { app: app.clone(), source },
+            console: Console::new(app.clone(), &OPERATORS, None).with_live_figures(Arc::new(api.clone())),
+            api,
             failed_auth: auth_throttle::FailedAuthThrottle::default(),
-            console: Console::new(app.clone(), &OPERATORS),
         },
         stop,
     )
@@ -107,17 +109,22 @@ impl HttpServerApp for AdminListener {
     async fn process_new_http(
         self: &Arc<Self>,
         mut session: ServerSession,
-        _shutdown: &ShutdownWatch,
+        shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         timeout(READ_TIMEOUT, session.read_request()).await.ok()?.ok()?.then_some(())?;
         session.set_keepalive(None);
-        let _served = AdminRequestGuard::new(&self.api.app);
+        let served = AdminRequestGuard::new(&self.api.app);
         let id = RequestId::random();
         let accepts = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
         if self.console.has_path(session.req_header().uri.path()) {
             let live = self.api.app.live();
             let host = check_host(&live.settings.listen.hosts, "listen.hosts", session.req_header());
-            pages::answer(&self.console, &self.api, host, &mut session, &id).await;
+            let stream = pages::answer(&self.console, &self.api, host, &mut session, &id).await;
+            if let Some(stream) = stream {
+                // A stream is no request in flight: it does not delay the hand-over of the store.
+                drop(served);
+                stream.send(stream_head(&id), &mut session, shutdown).await;
+            }
             session.finish().await.ok();
             return None;
         }

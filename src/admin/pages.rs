@@ -3,6 +3,7 @@
 use super::COMPRESSIBLE;
 use super::api::AdminApi;
 use super::request_head::{accepts_gzip, gzip};
+use crate::console::live::LiveStream;
 use crate::console::{Console, ConsoleAnswer};
 use crate::proxy::downstream::Downstream;
 use crate::proxy::response::head::ResponseHead;
@@ -12,20 +13,23 @@ use http::header;
 use penstock_core::ApiError;
 use pingora_core::protocols::http::ServerSession;
 
-/// Answers a request for a path of a site, unless its host was refused.
+/// Answers a request for a path of a site, unless its host was refused. Returns a stream that is to be sent instead.
 pub(super) async fn answer(
     console: &Console,
     api: &AdminApi,
     host: Result<(), ApiError>,
     session: &mut ServerSession,
     id: &RequestId,
-) {
+) -> Option<LiveStream> {
     let accepts = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
     let answer = match host.and_then(|()| api.check_store()) {
         Ok(()) => console.answer(api, session).await,
         Err(refusal) => console.refusal(&refusal),
     };
-    let ConsoleAnswer { status, kind, cache, location, cookies, file_name, body } = answer;
+    let ConsoleAnswer { status, kind, cache, location, cookies, file_name, body, stream } = answer;
+    if stream.is_some() {
+        return stream;
+    }
     let mut head = ResponseHead::new(status, id).with("vary", "accept-encoding").with("cache-control", cache);
     for (name, value) in crate::console::HEADERS {
         head = head.with(name, value);
@@ -44,4 +48,5 @@ pub(super) async fn answer(
         None => (head, body),
     };
     head.send_body(&mut Downstream::new(session, None), kind, vec![Bytes::from(body)]).await.ok();
+    None
 }

@@ -11,7 +11,7 @@ use crate::billing::handover::InheritedHolds;
 use crate::config::ConfigLoader;
 use crate::config::settings::Settings;
 use crate::net::executor::WorkerThreads;
-use crate::proxy;
+use crate::proxy::{self, GatewayProxy};
 use crate::server::DRAIN_IDLE;
 use crate::server::listener::{BoundListener, PublicListeners, bind_or_inherit};
 use crate::state::AppState;
@@ -57,6 +57,8 @@ pub struct RunningGateway {
     admin_stop: watch::Sender<bool>,
     /// Sockets of the admin listeners, to serve them again after an upgrade that failed.
     admin_sockets: AdminSockets,
+    /// Proxy of the process.
+    proxy: GatewayProxy,
     /// Sockets for the next process.
     sockets: Vec<TcpListener>,
     link: Option<Arc<ControlChannel>>,
@@ -97,10 +99,10 @@ impl RunningGateway {
         let mut tasks = background::start(&app, &stopped);
         tasks.push(file_watcher::start(&app, &source, &stopped));
         let (admin_stop, closed) = watch::channel(false);
-        let mut admin_tasks = admin::serve_dashboard(dashboard, &app, &source, &closed)?;
+        let proxy = proxy::install(&app);
+        let mut admin_tasks = admin::serve_dashboard(dashboard, &app, &proxy, &source, &closed)?;
         admin_tasks.push(admin::serve(admin, &app, source.clone(), closed));
         background::resolve_providers(&app).await;
-        let proxy = proxy::install(&app);
         BatchManager::start(&app.batch).await?;
         let (accepting, threads) = public.serve(&app, &proxy, &stopped)?;
         tasks.extend(accepting);
@@ -120,6 +122,7 @@ impl RunningGateway {
             threads,
             source,
             dashboard: dashboard_addresses,
+            proxy,
             admin_tasks,
             admin_stop,
             admin_sockets,
@@ -198,7 +201,8 @@ impl RunningGateway {
         if self.admin_tasks.is_empty() {
             let (admin, dashboard) = self.admin_sockets.bound()?;
             let (stop, closed) = watch::channel(false);
-            self.admin_tasks = admin::serve_dashboard(dashboard, &self.app, &self.source, &closed)?;
+            self.admin_tasks =
+                admin::serve_dashboard(dashboard, &self.app, &self.proxy, &self.source, &closed)?;
             self.admin_tasks.push(admin::serve(admin, &self.app, self.source.clone(), closed));
             self.admin_stop = stop;
         }

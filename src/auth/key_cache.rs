@@ -204,6 +204,20 @@ impl KeyCache {
         Err(ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5))
     }
 
+    /// Checks the key of a request that comes from a page of the gateway, without its secret, and records its use.
+    ///
+    /// # Errors
+    /// Returns an error if the key is not valid, or if other gateways may have revoked it.
+    pub fn check_valid(&self, principal: &Principal) -> Result<(), ApiError> {
+        self.check_validity()?;
+        let now = self.clock.unix_seconds();
+        if !principal.is_valid_at(now) {
+            return Err(ApiError::new(ErrorCode::InvalidKey));
+        }
+        principal.live.last_used.store(now, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Returns the principal of a public id.
     #[must_use]
     pub fn find_principal(&self, public_id: &str) -> Option<Arc<Principal>> {

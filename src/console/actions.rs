@@ -1,12 +1,12 @@
 //! Forms of a site: one row for each, with the roles that may send it and the request of the admin API that it becomes.
 
-use super::answer::ConsoleAnswer;
+use super::answer::{ConsoleAnswer, refusal_notice};
 use super::pages::{self, forbidden, match_path};
 use super::request::ConsoleRequest;
 use super::session::ActiveSession;
 use super::{BackendRequest, Console, ConsoleBackend};
 use http::Method;
-use penstock_console::{Block, Form, NoticeKind};
+use penstock_console::{Block, Form, NoticeKind, Text};
 use penstock_core::calendar::UtcDay;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::UserRole;
@@ -62,7 +62,7 @@ pub async fn answer(
     let (status, blocks) = match called {
         Ok(value) => (200, (row.show)(&value)),
         Err(refusal) => {
-            let mut blocks = vec![Block::Notice(NoticeKind::Error, refusal.message.to_string())];
+            let mut blocks = vec![refusal_notice(&refusal)];
             if let Some(form) = row.form {
                 let mut form = form(request, &id);
                 let field = refusal.param.as_deref().map(form_field);
@@ -147,12 +147,12 @@ pub fn word(value: &Value, name: &str) -> String {
     }
 }
 
-/// Message about a completed action.
-pub fn done(text: String) -> Vec<Block> {
-    vec![Block::Notice(NoticeKind::Done, text)]
+/// Message about a completed action, with the values of its placeholders.
+pub fn done<const N: usize>(text: &'static str, values: [String; N]) -> Vec<Block> {
+    vec![Block::Notice(NoticeKind::Done, Text::with(text, values.map(Text::Data)))]
 }
 
 /// Secret of a new key.
-pub fn shown_key(answer: &Value, label: &str) -> Vec<Block> {
-    vec![Block::Secret(label.to_owned(), word(answer, "key"))]
+pub fn shown_key(answer: &Value, label: &'static str) -> Vec<Block> {
+    vec![Block::Secret(label.into(), word(answer, "key"))]
 }

@@ -1,7 +1,8 @@
 //! Answers of the console, and the headers that all of them have.
 
+use super::live::LiveStream;
 use super::site::ConsoleSite;
-use penstock_console::{Block, NoticeKind, Page};
+use penstock_console::{Block, Language, NoticeKind, Page, Text};
 use penstock_core::{ApiError, ErrorCode};
 
 /// Policy of every page: files of this listener, nothing inline, no frame.
@@ -37,21 +38,20 @@ pub struct ConsoleAnswer {
     pub file_name: Option<String>,
     /// Body.
     pub body: Vec<u8>,
+    /// Events that are sent instead of a body.
+    pub stream: Option<LiveStream>,
 }
 
 impl ConsoleAnswer {
+    fn new(status: u16, kind: &'static str, body: Vec<u8>) -> Self {
+        let (location, cookies, file_name) = (None, Vec::new(), None);
+        Self { status, kind, cache: "no-store", location, cookies, file_name, body, stream: None }
+    }
+
     /// Creates a file to save. Its name has no quotes.
     #[must_use]
     pub fn file(kind: &'static str, file_name: String, body: Vec<u8>) -> Self {
-        Self {
-            status: 200,
-            kind,
-            cache: "no-store",
-            location: None,
-            cookies: Vec::new(),
-            file_name: Some(file_name),
-            body,
-        }
+        Self { file_name: Some(file_name), ..Self::new(200, kind, body) }
     }
 
     /// Adds a cookie.
@@ -64,62 +64,39 @@ impl ConsoleAnswer {
 
 /// Page with its status.
 pub fn page(status: u16, page: &Page) -> ConsoleAnswer {
-    let body = page.to_html().into_bytes();
-    ConsoleAnswer {
-        status,
-        kind: HTML,
-        cache: "no-store",
-        location: None,
-        cookies: Vec::new(),
-        file_name: None,
-        body,
-    }
+    ConsoleAnswer::new(status, HTML, page.to_html().into_bytes())
 }
 
 /// Redirect with GET to a path of the site.
 pub fn redirect(path: &str) -> ConsoleAnswer {
-    let location = Some(path.to_owned());
-    ConsoleAnswer {
-        status: 303,
-        kind: HTML,
-        cache: "no-store",
-        location,
-        cookies: Vec::new(),
-        file_name: None,
-        body: Vec::new(),
-    }
+    ConsoleAnswer { location: Some(path.to_owned()), ..ConsoleAnswer::new(303, HTML, Vec::new()) }
+}
+
+/// Stream of events.
+pub fn stream(stream: LiveStream) -> ConsoleAnswer {
+    ConsoleAnswer { stream: Some(stream), ..ConsoleAnswer::new(200, HTML, Vec::new()) }
 }
 
 /// Page that opens the first page of the site by itself, with a link for browsers that do not.
-pub fn opening(site: &ConsoleSite, provider: &str) -> ConsoleAnswer {
-    let link = (site.root.to_owned(), format!("Continue to the {}", site.title.to_lowercase()));
-    let notice = Block::Notice(NoticeKind::Done, format!("You signed in with {provider}."));
-    let of = Page {
-        root: site.root,
-        title: site.title.to_owned(),
-        nav: Vec::new(),
-        user: None,
-        live: None,
-        opens: Some(site.root),
-        blocks: vec![notice, Block::Links(vec![link])],
-    };
-    page(200, &of)
+pub fn opening(site: &ConsoleSite, language: Language, provider: &str) -> ConsoleAnswer {
+    let link = (site.root.to_owned(), "Continue".into());
+    let text = Text::with("You signed in with {0}.", [provider.to_owned().into()]);
+    let blocks = vec![Block::Notice(NoticeKind::Done, text), Block::Links(vec![link])];
+    let of = Page::plain(site.root, language, site.root, site.title, blocks);
+    page(200, &Page { opens: Some(site.root), ..of })
 }
 
 /// Page after a sign-out, with the link to the provider's own.
-pub fn signed_out(site: &ConsoleSite, link: (String, String)) -> ConsoleAnswer {
-    let notice = Block::Notice(NoticeKind::Done, "You are signed out here.".to_owned());
-    let again = (site.path("sign-in"), "Sign in again".to_owned());
-    let of = Page {
-        root: site.root,
-        title: site.title.to_owned(),
-        nav: Vec::new(),
-        user: None,
-        live: None,
-        opens: None,
-        blocks: vec![notice, Block::Links(vec![link, again])],
-    };
-    page(200, &of)
+pub fn signed_out(site: &ConsoleSite, language: Language, link: (String, Text)) -> ConsoleAnswer {
+    let notice = Block::Notice(NoticeKind::Done, "You are signed out here.".into());
+    let sign_in = site.path("sign-in");
+    let blocks = vec![notice, Block::Links(vec![link, (sign_in.clone(), "Sign in again".into())])];
+    page(200, &Page::plain(site.root, language, &sign_in, site.title, blocks))
+}
+
+/// Message of a refusal: in the language of the page if the table of texts has it.
+pub fn refusal_notice(refusal: &ApiError) -> Block {
+    Block::Notice(NoticeKind::Error, Text::Word(refusal.message.to_string()))
 }
 
 /// Static file.
@@ -128,34 +105,16 @@ pub fn signed_out(site: &ConsoleSite, link: (String, String)) -> ConsoleAnswer {
 /// Returns 404 if there is no file of this name.
 pub fn asset(name: &str) -> Result<ConsoleAnswer, ApiError> {
     let asset = penstock_console::find_asset(name).ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
-    let (kind, body) = (asset.kind, asset.body.to_vec());
-    Ok(ConsoleAnswer {
-        status: 200,
-        kind,
-        cache: "public, max-age=300",
-        location: None,
-        cookies: Vec::new(),
-        file_name: None,
-        body,
-    })
+    let answer = ConsoleAnswer::new(200, asset.kind, asset.body.to_vec());
+    Ok(ConsoleAnswer { cache: "public, max-age=300", ..answer })
 }
 
 /// Page with a refusal, for persons who are not signed in.
-pub fn plain_refusal(site: &ConsoleSite, refusal: &ApiError) -> ConsoleAnswer {
-    let notice = Block::Notice(NoticeKind::Error, refusal.message.to_string());
+pub fn plain_refusal(site: &ConsoleSite, language: Language, refusal: &ApiError) -> ConsoleAnswer {
     let title = match refusal.code {
         ErrorCode::NotFound => "Not found",
         _ => "Refused",
     };
-    let root = site.root;
-    let of = Page {
-        root,
-        title: title.to_owned(),
-        nav: Vec::new(),
-        user: None,
-        live: None,
-        opens: None,
-        blocks: vec![notice],
-    };
+    let of = Page::plain(site.root, language, site.root, title, vec![refusal_notice(refusal)]);
     page(refusal.code.spec().status, &of)
 }

@@ -1,9 +1,9 @@
 //! Invoice of an account: page and downloads, on both sites.
 
-use super::answer::ConsoleAnswer;
+use super::answer::{ConsoleAnswer, refusal_notice};
 use super::pages::PageContext;
 use penstock_console::pages as blocks;
-use penstock_console::{Block, CsvStyle, NoticeKind};
+use penstock_console::{Block, CsvStyle};
 use penstock_core::calendar::{UtcDay, UtcMonth};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::UserRole;
@@ -85,7 +85,7 @@ pub async fn show(page: &PageContext<'_>, account: &str, path: &str) -> Result<V
         }
         Err(refusal) if refusal.code == ErrorCode::InvalidRequest && refusal.param.is_some() => {
             form.restore(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
-            Ok(vec![Block::Notice(NoticeKind::Error, refusal.message.to_string()), Block::Form(form)])
+            Ok(vec![refusal_notice(&refusal), Block::Form(form)])
         }
         Err(refusal) => Err(refusal),
     }

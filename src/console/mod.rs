@@ -15,6 +15,7 @@ mod actions;
 mod answer;
 pub mod dashboard;
 mod invoice;
+pub mod live;
 mod openid;
 pub mod operators;
 mod pages;
@@ -29,15 +30,18 @@ mod usage;
 
 pub use answer::{ConsoleAnswer, HEADERS};
 
+use crate::proxy::LocalExecutor;
 use crate::state::AppState;
 use async_trait::async_trait;
 use dashboard::scope::AccountBackend;
 use http::Method;
+use live::{LiveFigures, LiveStream, LiveView, StreamSession};
 use openid::OpenIdState;
+use penstock_console::Language;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::{UserRecord, UserRole};
 use pingora_core::protocols::http::ServerSession;
-use request::ConsoleRequest;
+use request::{ConsoleRequest, LANGUAGE_COOKIE};
 use serde_json::Value;
 use session::ActiveSession;
 use site::ConsoleSite;
@@ -47,6 +51,12 @@ use tokio::sync::Semaphore;
 
 /// Number of passwords that are hashed at once; each takes 19 MiB.
 const CONCURRENT_HASHES: usize = 2;
+/// Path of the events with live figures, below the root of a site.
+const EVENTS_PATH: &str = "events";
+/// Time for which a browser keeps the chosen language, in seconds.
+const LANGUAGE_SECONDS: u64 = 365 * 86_400;
+/// Number of requests of the playground that run at once, so that they leave connections for the pages.
+const CONCURRENT_PLAYGROUND: usize = 32;
 
 /// Admin API, as the console uses it.
 #[async_trait]
@@ -77,12 +87,16 @@ pub struct Console {
     throttle: SignInThrottle,
     hashes: Semaphore,
     openid: OpenIdState,
+    /// Executor of the playground's requests and their permits, if the site has a playground.
+    playground: Option<(LocalExecutor, Semaphore)>,
+    /// Figures of the overview, if the site has them.
+    live: Option<Arc<LiveFigures>>,
 }
 
 impl Console {
-    /// Creates a site of a gateway.
+    /// Creates a site of a gateway; with an executor it has a playground.
     #[must_use]
-    pub fn new(app: Arc<AppState>, site: &'static ConsoleSite) -> Self {
+    pub fn new(app: Arc<AppState>, site: &'static ConsoleSite, executor: Option<LocalExecutor>) -> Self {
         let throttle = SignInThrottle::new(site.attempts_per_minute);
         Self {
             app,
@@ -90,7 +104,35 @@ impl Console {
             throttle,
             hashes: Semaphore::new(CONCURRENT_HASHES),
             openid: OpenIdState::default(),
+            playground: executor.map(|executor| (executor, Semaphore::new(CONCURRENT_PLAYGROUND))),
+            live: None,
         }
+    }
+
+    /// Adds live figures, which are read from the admin API.
+    #[must_use]
+    pub fn with_live_figures(self, backend: Arc<dyn ConsoleBackend>) -> Self {
+        let live = Some(LiveFigures::new(backend, self.app.clock));
+        Self { live, ..self }
+    }
+
+    /// Path of the events with the live figures of a page.
+    fn events_path(&self, page: &str) -> Option<String> {
+        (page == self.site.root && self.live.is_some()).then(|| self.site.path(EVENTS_PATH))
+    }
+
+    /// Answers with a stream of live figures.
+    fn stream_figures(
+        &self,
+        request: &ConsoleRequest,
+        active: &ActiveSession,
+    ) -> Result<ConsoleAnswer, ApiError> {
+        let figures = self.live.as_ref().ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
+        let id = request.session_id().unwrap_or_default();
+        let session = StreamSession { id, stores: self.app.stores.clone(), clock: self.app.clock };
+        let with_money = pages::sees_money(active.user.role);
+        let view = LiveView { language: request.language, with_money };
+        Ok(answer::stream(LiveStream::open(figures, view, session)?))
     }
 
     /// Returns true if a path belongs to the site.
@@ -102,7 +144,24 @@ impl Console {
     /// Page with a refusal, for a request that is not routed.
     #[must_use]
     pub fn refusal(&self, refusal: &ApiError) -> ConsoleAnswer {
-        answer::plain_refusal(self.site, refusal)
+        answer::plain_refusal(self.site, Language::English, refusal)
+    }
+
+    /// Remembers the language of the form, and opens the page again from which it was sent.
+    fn choose_language(&self, request: &ConsoleRequest) -> ConsoleAnswer {
+        let page = request.field("back");
+        // The form has the path of its page only; the browser says its query.
+        let is_of_page = |address: &&str| address.split('?').next() == Some(page);
+        let back = request.referring_page().filter(is_of_page).unwrap_or(page);
+        let is_own = back.starts_with(self.site.root) && back.bytes().all(|byte| byte.is_ascii_graphic());
+        let answer = answer::redirect(if is_own { back } else { self.site.root });
+        let Some(language) = Language::from_code(request.field("language")) else { return answer };
+        let (path, secure) = (self.site.root.trim_end_matches('/'), self.is_secure());
+        let secure = if secure { "; Secure" } else { "" };
+        answer.with_cookie(format!(
+            "{LANGUAGE_COOKIE}={}; Path={path}; HttpOnly; SameSite=Lax; Max-Age={LANGUAGE_SECONDS}{secure}",
+            language.code()
+        ))
     }
 
     /// Returns true if browsers reach the site by TLS only.
@@ -126,10 +185,18 @@ impl Console {
             Ok(request) => request,
             Err(refusal) => return self.refusal(&refusal),
         };
-        match self.route(backend, &request).await {
-            Ok(answer) => answer,
-            Err(refusal) => self.refusal(&refusal),
-        }
+        let routed = self.route(backend, &request);
+        let answered = if request.path == dashboard::playground::PATH && request.method == Method::POST {
+            tokio::select! {
+                biased;
+                answered = routed => answered,
+                // The request of a person who leaves is cancelled. The answer below reaches nobody.
+                _ = session.read_body_or_idle(true) => Err(ApiError::new(ErrorCode::RequestTimeout)),
+            }
+        } else {
+            routed.await
+        };
+        answered.unwrap_or_else(|refusal| answer::plain_refusal(self.site, request.language, &refusal))
     }
 
     async fn route(
@@ -151,8 +218,9 @@ impl Console {
             request.check_origin()?;
         }
         match path {
+            "language" if is_post => return Ok(self.choose_language(request)),
             "sign-in" if is_post => return self.sign_in(request).await,
-            "sign-in" => return Ok(self.sign_in_page(None)),
+            "sign-in" => return Ok(self.sign_in_page(request, None)),
             openid::START_PATH if !is_post => return self.openid_start(request).await,
             openid::RETURN_PATH if !is_post => return self.openid_return(request).await,
             _ => {}
@@ -168,6 +236,9 @@ impl Console {
             if path == "sign-out" {
                 return self.sign_out(request, &active).await;
             }
+        }
+        if path == EVENTS_PATH && request.method == Method::GET {
+            return self.stream_figures(request, &active);
         }
         match &active.user.account {
             Some(account) => self.show(&AccountBackend { backend, account }, request, &active).await,
@@ -186,6 +257,9 @@ impl Console {
         }
         if request.path == operators::actions::CHECK_PATH {
             return operators::actions::check_configuration(self, backend, request, active).await;
+        }
+        if request.path == dashboard::playground::PATH {
+            return dashboard::playground::answer(self, backend, request, active).await;
         }
         actions::answer(self, backend, request, active).await
     }

@@ -1,11 +1,11 @@
 //! Pages of a site: one row for each, with the roles that may see it, and their rendering.
 
-use super::answer::{self, ConsoleAnswer};
+use super::answer::{self, ConsoleAnswer, refusal_notice};
 use super::request::ConsoleRequest;
 use super::session::ActiveSession;
 use super::{BackendRequest, Console, ConsoleBackend};
 use http::Method;
-use penstock_console::{Block, NavLink, NoticeKind, Page, SignedIn};
+use penstock_console::{Block, Language, NavLink, Page, SignedIn, Text};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::UserRole;
 use serde_json::{Value, json};
@@ -130,18 +130,64 @@ pub async fn render(
     let (row, id) = found.ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
     let role = active.user.role;
     let id = crate::proxy::endpoint::decode_segment(id).into_owned();
-    let title = if id.is_empty() { row.title.to_owned() } else { format!("{} {id}", row.title) };
+    let title = if id.is_empty() {
+        row.title.into()
+    } else {
+        Text::with("{0} {1}", [row.title.into(), id.clone().into()])
+    };
     let context = PageContext { console, backend, request, active, id };
     let loaded = if row.roles.contains(&role) { (row.load)(&context).await } else { Err(forbidden(role)) };
     let (status, blocks) = match loaded {
         Ok(blocks) => (status, before.into_iter().chain(blocks).collect()),
         Err(refusal) => {
-            let notice = Block::Notice(NoticeKind::Error, refusal.message.to_string());
+            let notice = refusal_notice(&refusal);
             (refusal.code.spec().status, before.into_iter().chain([notice]).collect())
         }
     };
+    let shown = Shown { row, title, address: path.to_owned(), language: request.language };
+    Ok(answer_with(console, active, shown, status, blocks))
+}
+
+/// Renders the page of a path with these blocks only.
+///
+/// # Errors
+/// Returns 404 if there is no such page.
+pub fn render_blocks(
+    console: &Console,
+    request: &ConsoleRequest,
+    active: &ActiveSession,
+    path: &str,
+    status: u16,
+    blocks: Vec<Block>,
+) -> Result<ConsoleAnswer, ApiError> {
+    let row = console.site.pages.iter().find(|row| row.path == path);
+    let row = row.ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
+    let (title, address) = (row.title.into(), path.to_owned());
+    let shown = Shown { row, title, address, language: request.language };
+    Ok(answer_with(console, active, shown, status, blocks))
+}
+
+/// Page that is shown: its row and title, the address that shows it again, and its language.
+struct Shown<'r> {
+    row: &'r PageRow,
+    title: Text,
+    address: String,
+    language: Language,
+}
+
+fn answer_with(
+    console: &Console,
+    active: &ActiveSession,
+    shown: Shown<'_>,
+    status: u16,
+    blocks: Vec<Block>,
+) -> ConsoleAnswer {
+    let (site, role) = (console.site, active.user.role);
+    let Shown { row, title, address, language } = shown;
     let page = Page {
         root: site.root,
+        language,
+        address,
         title,
         nav: nav(site.pages, role, row.path),
         user: Some(SignedIn {
@@ -151,9 +197,10 @@ pub async fn render(
         }),
         opens: None,
         live: (row.is_live && status == 200).then_some(row.path),
+        events: console.events_path(row.path).filter(|_| status == 200),
         blocks,
     };
-    Ok(answer::page(status, &page))
+    answer::page(status, &page)
 }
 
 /// Refusal for a role that may not see or do something.
@@ -197,6 +244,11 @@ impl PageContext<'_> {
 
     /// Returns true if the person sees amounts of money.
     pub fn sees_money(&self) -> bool {
-        self.active.user.role != UserRole::Viewer
+        sees_money(self.active.user.role)
     }
+}
+
+/// Returns true if persons of this role see amounts of money.
+pub fn sees_money(role: UserRole) -> bool {
+    role != UserRole::Viewer
 }

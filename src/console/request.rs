@@ -3,6 +3,7 @@
 use crate::proxy::endpoint::query_parameters;
 use bytes::BytesMut;
 use http::{Method, header};
+use penstock_console::Language;
 use penstock_core::{ApiError, ErrorCode};
 use pingora_core::protocols::http::ServerSession;
 use std::time::Duration;
@@ -11,6 +12,8 @@ use tokio::time::timeout;
 
 /// Maximum size of a form, in bytes.
 const MAX_FORM_BYTES: usize = 512 * 1024;
+/// Name of the cookie with the chosen language.
+pub const LANGUAGE_COOKIE: &str = "penstock_language";
 /// Timeout of a form.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -21,6 +24,8 @@ pub struct ConsoleRequest {
     pub method: Method,
     /// Path, percent-encoded.
     pub path: String,
+    /// Language of the pages: that of the cookie, else of the browser.
+    pub language: Language,
     /// Names and values of the query.
     pub query: Vec<(String, String)>,
     /// Names and values of the form.
@@ -33,6 +38,7 @@ pub struct ConsoleRequest {
     /// Names and values of all cookies.
     cookies: Vec<(String, String)>,
     fetch_site: Option<String>,
+    referer: Option<String>,
     origin: Option<String>,
     host: String,
 }
@@ -54,15 +60,18 @@ pub async fn read(session: &mut ServerSession, cookie: &str) -> Result<ConsoleRe
     let mut request = ConsoleRequest {
         method: head.method.clone(),
         path: head.uri.path().to_owned(),
+        language: language(&cookies, &text(header::ACCEPT_LANGUAGE).unwrap_or_default()),
         query: pairs(head.uri.query().unwrap_or_default()),
         form: Vec::new(),
         address: String::new(),
-        is_update: text(header::HeaderName::from_static("hx-request")).is_some(),
+        is_update: text(header::HeaderName::from_static("hx-request")).is_some()
+            || text(header::ACCEPT).is_some_and(|kind| kind.starts_with("text/event-stream")),
         cookie: find_cookie(cookies.iter().copied(), cookie),
         cookies: cookie_pairs(cookies.iter().copied())
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
         fetch_site: text(header::HeaderName::from_static("sec-fetch-site")),
+        referer: text(header::REFERER),
         origin: text(header::ORIGIN),
         host: text(header::HOST).unwrap_or_default(),
     };
@@ -76,6 +85,14 @@ pub async fn read(session: &mut ServerSession, cookie: &str) -> Result<ConsoleRe
         request.form = pairs(&body);
     }
     Ok(request)
+}
+
+/// Language of the cookie; without it that of the browser.
+fn language(cookies: &[&str], accepted: &str) -> Language {
+    let mut pairs = cookie_pairs(cookies.iter().copied());
+    let chosen = pairs.find(|(name, _)| *name == LANGUAGE_COOKIE);
+    let chosen = chosen.and_then(|(_, code)| Language::from_code(code));
+    chosen.unwrap_or_else(|| Language::from_accept_language(accepted))
 }
 
 async fn read_form(session: &mut ServerSession) -> Result<String, ApiError> {
@@ -120,6 +137,13 @@ impl ConsoleRequest {
     /// Host and port under which the browser reaches the site; a known name, which the listener has checked.
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// Path and query of the page of this listener that sent the request.
+    pub fn referring_page(&self) -> Option<&str> {
+        let referer = self.referer.as_deref()?;
+        let rest = referer.strip_prefix("http://").or_else(|| referer.strip_prefix("https://"))?;
+        rest.strip_prefix(self.host.as_str()).filter(|page| page.starts_with('/'))
     }
 
     /// Value of a form field; empty if it is absent.

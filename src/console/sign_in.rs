@@ -10,7 +10,7 @@ use crate::auth::password;
 use crate::storage::stores::Stores;
 use http::Method;
 use penstock_console::pages::{encode, invitation_form, sign_in_form};
-use penstock_console::{Block, Form, NoticeKind, Page};
+use penstock_console::{Block, Form, Language, Page, Text};
 use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_storage::audit::AuditedChange;
 use penstock_storage::users::UserRecord;
@@ -37,22 +37,30 @@ pub fn digest_text(token: &str) -> String {
 
 impl Console {
     /// Page to sign in, with the reason of a refusal.
-    pub(super) fn sign_in_page(&self, refused: Option<&ApiError>) -> ConsoleAnswer {
-        self.form_page(sign_in_form(self.site.root), "", refused)
+    pub(super) fn sign_in_page(&self, request: &ConsoleRequest, refused: Option<&ApiError>) -> ConsoleAnswer {
+        let form = sign_in_form(self.site.root);
+        let address = form.action.clone();
+        self.form_page(request.language, &address, form, "", refused)
     }
 
     /// Page with a form, and with the link to the OpenID provider if there is one; `query` is appended to it.
-    fn form_page(&self, form: Form, query: &str, refused: Option<&ApiError>) -> ConsoleAnswer {
+    fn form_page(
+        &self,
+        language: Language,
+        address: &str,
+        form: Form,
+        query: &str,
+        refused: Option<&ApiError>,
+    ) -> ConsoleAnswer {
         let site = self.site;
-        let notice = refused.map(|refusal| Block::Notice(NoticeKind::Error, refusal.message.to_string()));
         let link = self.openid_settings().map(|settings| {
             let path = format!("{}{query}", site.path(START_PATH));
-            Block::Links(vec![(path, format!("Sign in with {}", settings.name))])
+            let text = Text::with("Sign in with {0}", [settings.name.to_string().into()]);
+            Block::Links(vec![(path, text)])
         });
+        let notice = refused.map(answer::refusal_notice);
         let blocks = notice.into_iter().chain([Block::Form(form)]).chain(link).collect();
-        let title = site.title.to_owned();
-        let page =
-            Page { root: site.root, title, nav: Vec::new(), user: None, live: None, opens: None, blocks };
+        let page = Page::plain(site.root, language, address, site.title, blocks);
         answer::page(refused.map_or(200, |refusal| refusal.code.spec().status), &page)
     }
 
@@ -61,7 +69,7 @@ impl Console {
         let (name, given) = (request.field("name").to_owned(), request.field("password").to_owned());
         let host = client_host(&request.address);
         if let Err(refusal) = self.throttle.attempt(&name, &host, self.app.clock.steady_now()) {
-            return Ok(self.sign_in_page(Some(&refusal)));
+            return Ok(self.sign_in_page(request, Some(&refusal)));
         }
         let (stores, lookup) = (self.app.stores.clone(), name.clone());
         let user = blocking(move || stores.users.get(&lookup).map_err(session::store_refusal)).await?;
@@ -72,10 +80,10 @@ impl Console {
         let Some(user) = user.filter(|_| matches) else {
             let message = "This name and this password do not belong together.";
             let refusal = ApiError::with_message(ErrorCode::InvalidKey, message);
-            return Ok(self.sign_in_page(Some(&refusal)));
+            return Ok(self.sign_in_page(request, Some(&refusal)));
         };
         if let Err(refusal) = self.check_role(&user) {
-            return Ok(self.sign_in_page(Some(&refusal)));
+            return Ok(self.sign_in_page(request, Some(&refusal)));
         }
         self.throttle.succeed(&name, &host);
         self.start_session(request, user, "user.sign_in").await
@@ -142,7 +150,13 @@ impl Console {
         self.check_role(&user)?;
         if request.method != Method::POST {
             let query = format!("?invitation={}", encode(token));
-            return Ok(self.form_page(invitation_form(self.site.root, token), &query, None));
+            return Ok(self.form_page(
+                request.language,
+                &request.path,
+                invitation_form(self.site.root, token),
+                &query,
+                None,
+            ));
         }
         let chosen = request.field("password").to_owned();
         let checked = password::check(&chosen).and_then(|()| {
@@ -152,7 +166,8 @@ impl Console {
         if let Err(refusal) = checked {
             let mut form = invitation_form(self.site.root, token);
             form.restore(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
-            return Ok(self.form_page(form, &format!("?invitation={}", encode(token)), Some(&refusal)));
+            let query = format!("?invitation={}", encode(token));
+            return Ok(self.form_page(request.language, &request.path, form, &query, Some(&refusal)));
         }
         let _permit = self.hashes.acquire().await;
         let entry = audit_entry(&user, &request.address, now, "user.password");
@@ -187,7 +202,7 @@ impl Console {
         let (stores, digest) = (self.app.stores.clone(), active.digest);
         blocking(move || stores.sessions.remove(&digest).map_err(session::store_refusal)).await?;
         let answer = match self.provider_sign_out(request, active).await {
-            Some(link) => answer::signed_out(self.site, link),
+            Some(link) => answer::signed_out(self.site, request.language, link),
             None => answer::redirect(&self.site.path("sign-in")),
         };
         Ok(answer.with_cookie(cookie(self.site, self.is_secure(), "", 0)))

@@ -1,8 +1,9 @@
 //! Usage of a period, on a page of any site.
 
+use super::answer::refusal_notice;
 use super::pages::PageContext;
+use penstock_console::Block;
 use penstock_console::pages::{self as blocks, UsageView};
-use penstock_console::{Block, NoticeKind};
 use penstock_core::ApiError;
 
 /// Form of the range, plots and table. `view` has everything but what the query of the page selects; `filters` are
@@ -31,7 +32,7 @@ pub async fn usage_of(
         }
         Err(refusal) if refusal.param.is_some() => {
             form.restore(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
-            Ok(vec![Block::Notice(NoticeKind::Error, refusal.message.to_string()), Block::Form(form)])
+            Ok(vec![refusal_notice(&refusal), Block::Form(form)])
         }
         Err(refusal) => Err(refusal),
     }

@@ -51,6 +51,18 @@ impl Downstream<'_> {
         self.origin.as_ref().and_then(RequestOrigin::line)
     }
 
+    /// Returns true for a request without a socket, whose complete body is there from the start.
+    #[must_use]
+    pub const fn is_in_process(&self) -> bool {
+        matches!(self.origin, Some(RequestOrigin::Line(_) | RequestOrigin::Local(_)))
+    }
+
+    /// Returns the origin of the request.
+    #[must_use]
+    pub const fn origin(&self) -> Option<&RequestOrigin> {
+        self.origin.as_ref()
+    }
+
     /// Returns the method of the request.
     #[must_use]
     pub fn method(&self) -> &Method {

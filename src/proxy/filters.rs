@@ -30,7 +30,7 @@ pub use limit::ReserveLimits;
 pub use meter::Meter;
 pub use parse::Parse;
 pub use request::{InferenceContext, RequestBody, RequestFilter, RequestFilterChain};
-pub use reserve::ReserveCredits;
+pub use reserve::{ReserveCredits, highest_reservation};
 pub use response::{
     BufferedBody, ResponseBodyFilter, ResponseBodyFilterChain, ResponseContext, ResponseUsage, StreamEnd,
     StreamPiece, response_body_filter,

@@ -235,11 +235,15 @@ impl ProxyHttp for Gateway {
                 };
                 batch_line::report_line(line, &mut ctx.state, &outcome);
             }
+            Some(RequestOrigin::Local(_)) => {}
             Some(RequestOrigin::Http2(stream)) => stream.set_reset_by_client(is_reset(session).await),
             Some(RequestOrigin::Http1(_)) | None => {}
         }
         ctx.state.record.end(left, session.body_bytes_sent());
         ctx.app.record_exchange(&ctx.state.record, ctx.state.started);
+        if let Some(local) = ctx.origin.as_ref().and_then(RequestOrigin::local) {
+            local.set_record(&ctx.state.record);
+        }
     }
 
     fn suppress_error_log(&self, _: &Session, _: &Self::CTX, _: &Error) -> bool {

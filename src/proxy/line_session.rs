@@ -1,6 +1,7 @@
-//! Pingora session of a batch line: the body is known from the start, and the response is stored instead of sent.
+//! Pingora session of a request without a socket, such as a batch line: the body is known from the start, and the response
+//! is stored instead of sent.
 
-use super::RequestOrigin;
+use super::{LocalRequest, RequestOrigin};
 use crate::proxy::downstream::LineDownstream;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,9 +17,32 @@ use pingora_http::{RequestHeader, ResponseHeader};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Session of a batch line.
+/// Destination of a response.
+enum ResponseSink {
+    Line(Arc<LineDownstream>),
+    Local(Arc<LocalRequest>),
+}
+
+impl ResponseSink {
+    async fn push(&self, data: Bytes) -> std::io::Result<()> {
+        match self {
+            Self::Line(line) => line.push(data).await,
+            Self::Local(local) => local.push(&data),
+        }
+    }
+
+    /// Waits until the batch or an interactive request ends the line, or the person has left.
+    async fn closed(&self) {
+        match self {
+            Self::Line(line) => line.closed().await,
+            Self::Local(local) => local.closed().await,
+        }
+    }
+}
+
+/// Session of a batch line, or of a request of a page.
 pub struct LineSession {
-    line: Arc<LineDownstream>,
+    sink: ResponseSink,
     head: RequestHeader,
     body: Option<Bytes>,
     response: Option<Box<ResponseHeader>>,
@@ -32,10 +56,22 @@ impl LineSession {
     /// # Errors
     /// Returns an error if the path is not a request target.
     pub fn start(line: Arc<LineDownstream>, path: &str, body: Bytes) -> Result<ServerSession> {
+        Self::post(RequestOrigin::Line(line.clone()), ResponseSink::Line(line), path, body)
+    }
+
+    /// Creates a session in which a page posts `body` to `path`.
+    ///
+    /// # Errors
+    /// Returns an error if the path is not a request target.
+    pub fn start_local(local: Arc<LocalRequest>, path: &str, body: Bytes) -> Result<ServerSession> {
+        Self::post(RequestOrigin::Local(local.clone()), ResponseSink::Local(local), path, body)
+    }
+
+    fn post(origin: RequestOrigin, sink: ResponseSink, path: &str, body: Bytes) -> Result<ServerSession> {
         let mut head = RequestHeader::build_no_case(Method::POST, path.as_bytes(), None)?;
-        head.extensions_mut().insert(RequestOrigin::Line(line.clone()));
+        head.extensions_mut().insert(origin);
         let body = Some(body).filter(|body| !body.is_empty());
-        let session = Self { line, head, body, response: None, read: 0, sent: 0 };
+        let session = Self { sink, head, body, response: None, read: 0, sent: 0 };
         Ok(ServerSession::new_custom(Box::new(session)))
     }
 
@@ -45,7 +81,8 @@ impl LineSession {
         let (mut parts, ()) = http::Request::new(()).into_parts();
         parts.method = Method::POST;
         let head = RequestHeader::from(parts);
-        ServerSession::new_custom(Box::new(Self { line, head, body: None, response: None, read: 0, sent: 0 }))
+        let sink = ResponseSink::Line(line);
+        ServerSession::new_custom(Box::new(Self { sink, head, body: None, response: None, read: 0, sent: 0 }))
     }
 }
 
@@ -82,7 +119,7 @@ impl Session for LineSession {
 
     async fn write_body(&mut self, data: Bytes, _end: bool) -> Result<()> {
         self.sent += data.len();
-        self.line.push(data).await.map_err(|_| Error::new_down(ErrorType::ConnectionClosed))
+        self.sink.push(data).await.map_err(|_| Error::new_down(ErrorType::ConnectionClosed))
     }
 
     async fn write_trailers(&mut self, _trailers: HeaderMap) -> Result<()> {
@@ -129,7 +166,7 @@ impl Session for LineSession {
     }
 
     fn request_summary(&self) -> String {
-        format!("batch line, {}", self.head.uri.path())
+        format!("request without a socket, {}", self.head.uri.path())
     }
 
     fn response_written(&self) -> Option<&ResponseHeader> {
@@ -150,12 +187,11 @@ impl Session for LineSession {
         self.read == 0 && self.body.is_none()
     }
 
-    /// Waits until the batch or an interactive request ends the line.
     async fn read_body_or_idle(&mut self, no_body_expected: bool) -> Result<Option<Bytes>> {
         if !no_body_expected && self.body.is_some() {
             return self.read_body_bytes().await;
         }
-        self.line.closed().await;
+        self.sink.closed().await;
         Err(Error::new_down(ErrorType::ConnectionClosed))
     }
 

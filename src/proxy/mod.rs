@@ -13,12 +13,15 @@ pub mod failover;
 pub mod filters;
 mod gateway;
 mod line_session;
+pub mod local_request;
 pub mod multipart;
 mod origin;
+pub mod quote;
 pub mod response;
 
 pub use gateway::{Gateway, RequestContext};
 pub use line_session::LineSession;
+pub use local_request::{LocalExecutor, LocalRequest};
 pub use origin::{Http2Stream, RequestOrigin};
 
 use crate::state::AppState;

@@ -1,5 +1,7 @@
-//! Origin of a request: its connection, HTTP/2 stream or batch line.
+//! Origin of a request: its connection, HTTP/2 stream, batch line or page.
 
+use super::LocalRequest;
+use crate::auth::key_cache::Principal;
 use crate::http::ConnectionReuse;
 use crate::http::receive_window::WindowReservation;
 use crate::http::request_stream::ReplayStream;
@@ -17,6 +19,8 @@ pub enum RequestOrigin {
     Http2(Arc<Http2Stream>),
     /// Line of a batch, or one choice of a request for several.
     Line(Arc<LineDownstream>),
+    /// Request of a page of the gateway.
+    Local(Arc<LocalRequest>),
 }
 
 /// State that an HTTP/2 stream shares with the guard.
@@ -58,7 +62,7 @@ impl RequestOrigin {
     pub fn refusal(&self) -> Option<&ApiError> {
         match self {
             Self::Http2(stream) => stream.refusal.as_ref(),
-            Self::Http1(_) | Self::Line(_) => None,
+            Self::Http1(_) | Self::Line(_) | Self::Local(_) => None,
         }
     }
 
@@ -67,6 +71,25 @@ impl RequestOrigin {
     pub const fn line(&self) -> Option<&Arc<LineDownstream>> {
         match self {
             Self::Line(line) => Some(line),
+            Self::Http1(_) | Self::Http2(_) | Self::Local(_) => None,
+        }
+    }
+
+    /// Returns the request of a page.
+    #[must_use]
+    pub const fn local(&self) -> Option<&Arc<LocalRequest>> {
+        match self {
+            Self::Local(local) => Some(local),
+            Self::Http1(_) | Self::Http2(_) | Self::Line(_) => None,
+        }
+    }
+
+    /// Returns the principal of a request without credentials: of a batch line, or of a page.
+    #[must_use]
+    pub fn principal(&self) -> Option<&Arc<Principal>> {
+        match self {
+            Self::Line(line) => line.principal(),
+            Self::Local(local) => Some(local.principal()),
             Self::Http1(_) | Self::Http2(_) => None,
         }
     }

@@ -1,7 +1,7 @@
 // Cases of the console in a browser. Each case ends the run if it fails.
 import assert from "node:assert/strict";
 import { chromium } from "playwright-core";
-import { ask, check, choosePassword, inspectPages, passed, problems, violations, watch } from "./shared.mjs";
+import { ask, check, choosePassword, inspectLanguage, inspectPages, passed, problems, violations, watch } from "./shared.mjs";
 
 const { PENSTOCK_KEY: key, PENSTOCK_SCREENSHOTS: folder } = process.env;
 const PAGES = ["", "providers", "usage", "accounts", "accounts/default", "accounts/default/invoice", "batches", "files", "configuration", "audit", "users"];
@@ -28,9 +28,14 @@ try {
     await other.context().close();
   });
   await inspectPages(page, root, PAGES, "");
-  await check("the overview is updated by itself", async () => {
+  for (const language of [["de", "Deutsch"], ["fr", "Français"]]) {
+    await check(`every page in ${language[1]}`, () => inspectLanguage(page, root, PAGES, language, ""));
+  }
+  await check("the overview is updated by itself, by events", async () => {
     await page.setViewportSize({ width: 1280, height: 800 });
+    const events = page.waitForRequest((request) => request.resourceType() === "eventsource");
     await page.goto(root);
+    assert.equal(new URL((await events).url()).pathname, "/console/events");
     const figure = () => page.locator(".tile", { hasText: "Requests, 24 hours" }).locator("dd").innerText();
     const before = await figure();
     await ask(key, 3);
@@ -47,7 +52,8 @@ try {
     const session = await fresh.newCDPSession(visitor);
     await session.send("Network.enable");
     session.on("Network.loadingFinished", (event) => { bytes += event.encodedDataLength; });
-    await visitor.goto(root, { waitUntil: "networkidle" });
+    await visitor.goto(root, { waitUntil: "load" });
+    await visitor.waitForTimeout(500);
     assert.ok(bytes > 1_000 && bytes <= 100_000, `${bytes} bytes`);
     await fresh.close();
   });
@@ -65,6 +71,12 @@ try {
     assert.equal(await ask(secret), 401);
     await page.goto(`${root}accounts/default`);
     assert.ok(!(await page.content()).includes(secret));
+  });
+  await check("an invoice is issued in the page", async () => {
+    await page.goto(`${root}accounts/default/invoice`);
+    await page.getByRole("button", { name: "Issue with the next number" }).click();
+    await page.locator("p[role=status]", { hasText: /The invoice PS-\d{4}-000001 was issued/ }).waitFor();
+    assert.deepEqual(await violations(page), []);
   });
   await check("a refused form keeps what was typed", async () => {
     await page.goto(`${root}accounts`);

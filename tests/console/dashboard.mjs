@@ -1,9 +1,10 @@
 // Cases of the account holders' dashboard in a browser. Each case ends the run if it fails.
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
 import { chromium } from "playwright-core";
-import { ask, check, choosePassword, inspectPages, passed, problems, violations, watch } from "./shared.mjs";
+import { ask, check, choosePassword, inspectLanguage, inspectPages, passed, print, problems, violations, watch } from "./shared.mjs";
 
-const { PENSTOCK_KEY: key } = process.env;
+const { PENSTOCK_KEY: key, PENSTOCK_SCREENSHOTS: folder } = process.env;
 
 const browser = await chromium.launch({ executablePath: process.env.PENSTOCK_CHROMIUM, args: ["--no-sandbox"] });
 try {
@@ -17,9 +18,77 @@ try {
     await choosePassword(page, process.env.PENSTOCK_HOLDER);
     assert.match(await page.locator("header").innerText(), /eve\s*\(account\)/);
   });
-  const own = key.slice("sk-svc-".length).slice(0, 16);
-  const pages = ["", "keys", `keys/${own}`, "usage", "usage?by=key", "statement", "invoice", "batches", "files"];
+  const ownKey = key.slice("sk-svc-".length).slice(0, 16);
+  const pages = ["", "keys", `keys/${ownKey}`, "playground", "usage", "usage?by=key", "statement", "invoice", "batches", "files"];
   await inspectPages(page, root, pages, "dashboard-");
+  for (const language of [["de", "Deutsch"], ["fr", "Français"]]) {
+    await check(`every page in ${language[1]}`, () => inspectLanguage(page, root, pages, language, "dashboard-"));
+  }
+  for (const scripts of [true, false]) {
+    await check(`a request of the playground has its quote and its cost, ${scripts ? "with" : "without"} scripts`, async () => {
+      const storageState = await context.storageState();
+      const own = await browser.newContext({ storageState, javaScriptEnabled: scripts });
+      const player = await own.newPage();
+      watch(player);
+      const figure = (label) => player.locator(".tile", { has: player.locator("dt", { hasText: new RegExp(`^${label}$`) }) });
+      await player.goto(`${root}playground`);
+      await player.locator("select[name=key]").selectOption(ownKey);
+      await player.locator("select[name=model]").selectOption("llama-3.1-8b-instruct");
+      await player.locator("textarea[name=prompt]").fill("Say <b>hello</b>");
+      await player.locator("input[name=max_tokens]").fill("60");
+      await player.getByRole("button", { name: "Show the quote" }).click();
+      for (const label of ["Expected cost", "Cost at most"]) assert.match(await figure(label).innerText(), /EUR/);
+      assert.equal(await player.locator("h2", { hasText: "Answer" }).count(), 0);
+      assert.equal(await player.locator("textarea[name=prompt]").inputValue(), "Say <b>hello</b>");
+      await player.getByRole("button", { name: "Send" }).click();
+      await player.locator("h2", { hasText: "Answer" }).waitFor();
+      assert.match(await figure("Cost").innerText(), /EUR/);
+      assert.match(await figure("Water").first().innerText(), /[lm]/);
+      assert.ok((await player.locator(".prose").innerText()).length > 0);
+      if (scripts) {
+        assert.deepEqual(await violations(player), []);
+        for (const [name, colorScheme, width] of [["light", "light", 1280], ["dark", "dark", 1280], ["narrow", "light", 390]]) {
+          await player.emulateMedia({ colorScheme });
+          await player.setViewportSize({ width, height: 800 });
+          await player.screenshot({ path: `${folder}/dashboard-playground-answer-${name}.png`, fullPage: true });
+        }
+      }
+      await player.locator("input[name=max_tokens]").fill("many");
+      await player.getByRole("button", { name: "Send" }).click();
+      assert.match(await player.locator("label .error").innerText(), /whole number/);
+      assert.equal(await player.locator("textarea[name=prompt]").inputValue(), "Say <b>hello</b>");
+      await own.close();
+    });
+  }
+  await check("an issued invoice prints on A4 with its number and total", async () => {
+    const printer = await context.newPage();
+    watch(printer);
+    await printer.goto(`${root}invoice`);
+    await printer.emulateMedia({ media: "print" });
+    const text = await printer.locator("main").innerText();
+    assert.match(text, /Invoice PS-\d{4}-000001, /);
+    assert.match(text, /Total\s+\d+\.\d{2}/);
+    for (const hidden of ["header", "footer", "form", ".screen", ".links"]) {
+      for (const part of await printer.locator(hidden).all()) assert.ok(!(await part.isVisible()), hidden);
+    }
+    const short = await print(printer);
+    writeFileSync(`${folder}/invoice.pdf`, short.pdf);
+    // A long table: its rows are copied in the page.
+    await printer.evaluate(() => {
+      const body = document.querySelector("tbody");
+      for (let left = 120; left > 0; left -= 1) body.append(document.querySelector("tbody tr").cloneNode(true));
+    });
+    const long = await print(printer);
+    writeFileSync(`${folder}/invoice-long.pdf`, long.pdf);
+    assert.ok(short.pages >= 1 && long.pages >= short.pages + 2, `${short.pages} and ${long.pages} pages`);
+    const display = (selector) => printer.locator(selector).first().evaluate((part) => getComputedStyle(part).display);
+    assert.deepEqual([await display(".running"), await display("thead")], ["table-header-group", "table-header-group"]);
+    await printer.goto(`${root}statement`);
+    await printer.emulateMedia({ media: "print" });
+    assert.match(await printer.locator("main").innerText(), /Statement \d{4}-\d{2}, account default/);
+    assert.ok((await print(printer)).pages >= 1);
+    await printer.close();
+  });
   await check("a key is created in the page, used, rotated, and revoked in the page", async () => {
     await page.setViewportSize({ width: 1280, height: 800 });
     await page.goto(`${root}keys`);

@@ -52,6 +52,36 @@ export async function choosePassword(page, link) {
   await page.waitForURL(/\/(console|dashboard)\/$/);
 }
 
+/** Chooses a language by its button, and checks every page in it on a narrow screen. */
+export async function inspectLanguage(page, root, pages, [code, name], prefix) {
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.setViewportSize({ width: 390, height: 800 });
+  await page.goto(root + pages[0]);
+  await page.getByRole("button", { name, exact: true }).click();
+  for (const path of pages) {
+    await page.goto(root + path);
+    assert.equal(await page.locator("html").getAttribute("lang"), code, path);
+    assert.deepEqual(await violations(page), [], path);
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+    assert.ok(overflow <= 0, `${path} is ${overflow} pixels too wide in ${name}`);
+    const file = `${folder}/${prefix}${path.replaceAll(/[^a-z0-9]+/g, "-") || "overview"}-${code}.png`;
+    await page.screenshot({ path: file, fullPage: true });
+  }
+  await page.getByRole("button", { name: "English", exact: true }).click();
+}
+
+/** Prints a page: number of its pages, and that each is A4. */
+export async function print(page) {
+  const pdf = await page.pdf({ preferCSSPageSize: true });
+  const text = pdf.toString("latin1");
+  const boxes = [...text.matchAll(/\/MediaBox\s*\[\s*0\s+0\s+([\d.]+)\s+([\d.]+)\s*\]/g)];
+  assert.ok(boxes.length > 0);
+  for (const [, width, height] of boxes) {
+    assert.ok(Math.abs(width - 595.3) < 1.5 && Math.abs(height - 841.9) < 1.5, `${width} x ${height}`);
+  }
+  return { pdf, pages: text.match(/\/Type\s*\/Page(?![a-zA-Z])/g).length };
+}
+
 /** Opens every page, light and dark, wide and narrow: status, accessibility, width, screenshot. */
 export async function inspectPages(page, root, pages, prefix) {
   for (const scheme of ["light", "dark"]) {

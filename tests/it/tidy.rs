@@ -88,7 +88,12 @@ fn requests_enter_through_one_proxy() {
     };
     let named = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
     assert_eq!(holders("impl ProxyHttp for"), named(&["src/proxy/gateway.rs"]));
-    let entries = ["src/proxy/batch_line.rs", "src/server/http1.rs", "src/server/http2.rs"];
+    let entries = [
+        "src/proxy/batch_line.rs",
+        "src/proxy/local_request.rs",
+        "src/server/http1.rs",
+        "src/server/http2.rs",
+    ];
     assert_eq!(holders(".process_new_http("), named(&entries));
     assert_eq!(holders("httparse::Request"), named(&[]));
     for absent in ["cache.enable", "fn request_cache_filter"] {

@@ -18,6 +18,11 @@ const ASSETS: &[Asset] = &[
         body: include_bytes!("../assets/console.css"),
     },
     Asset {
+        name: "live.js",
+        kind: "text/javascript; charset=utf-8",
+        body: include_bytes!("../assets/live.js"),
+    },
+    Asset {
         name: "htmx.min.js",
         kind: "text/javascript; charset=utf-8",
         body: include_bytes!("../assets/htmx.min.js"),

@@ -1,14 +1,15 @@
 //! Parts of a page.
 
 use crate::chart::BarChart;
+use crate::text::Text;
 
 /// Part of a page.
 #[derive(Clone, Debug)]
 pub enum Block {
     /// Message about an action or a problem.
-    Notice(NoticeKind, String),
+    Notice(NoticeKind, Text),
     /// Secret that is shown once, with its label.
-    Secret(String, String),
+    Secret(Text, String),
     /// Figures.
     Tiles(Vec<Tile>),
     /// Table.
@@ -17,12 +18,18 @@ pub enum Block {
     Chart(BarChart),
     /// Form.
     Form(Form),
+    /// Line at the top of every printed page, such as the number of an invoice; not on the screen.
+    RunningHeader(Text),
+    /// Heading of the blocks behind it.
+    Heading(Text),
+    /// Text of several lines that wrap, such as an answer of a model.
+    Prose(String),
     /// Text as it is, such as a configuration.
     Code(String),
     /// Columns beside each other: title and lines of text.
-    Columns(Vec<(String, Vec<String>)>),
+    Columns(Vec<(Text, Vec<Text>)>),
     /// Links: path and text.
-    Links(Vec<(String, String)>),
+    Links(Vec<(String, Text)>),
 }
 
 /// Kind of a message.
@@ -52,11 +59,11 @@ impl NoticeKind {
 #[derive(Clone, Debug, Default)]
 pub struct Tile {
     /// Label.
-    pub label: String,
+    pub label: Text,
     /// Figure with its unit.
-    pub value: String,
+    pub value: Text,
     /// Further text.
-    pub detail: String,
+    pub detail: Text,
     /// Problem, if there is one.
     pub state: CellState,
 }
@@ -92,9 +99,9 @@ impl CellState {
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
     /// Text.
-    pub text: String,
+    pub text: Text,
     /// Exact value, shown on hover.
-    pub exact: String,
+    pub exact: Text,
     /// Link, if it is one.
     pub href: Option<String>,
     /// True for numbers, which are aligned to the right.
@@ -108,19 +115,19 @@ pub struct Cell {
 impl Cell {
     /// Creates a cell with text.
     #[must_use]
-    pub fn text(text: impl Into<String>) -> Self {
+    pub fn text(text: impl Into<Text>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
     /// Creates a cell with a number.
     #[must_use]
-    pub fn number(text: impl Into<String>) -> Self {
+    pub fn number(text: impl Into<Text>) -> Self {
         Self { text: text.into(), numeric: true, ..Self::default() }
     }
 
     /// Creates a cell with a link.
     #[must_use]
-    pub fn link(text: impl Into<String>, href: impl Into<String>) -> Self {
+    pub fn link(text: impl Into<Text>, href: impl Into<String>) -> Self {
         Self { text: text.into(), href: Some(href.into()), ..Self::default() }
     }
 
@@ -139,7 +146,7 @@ impl Cell {
 
     /// Sets the exact value.
     #[must_use]
-    pub fn with_exact(mut self, exact: impl Into<String>) -> Self {
+    pub fn with_exact(mut self, exact: impl Into<Text>) -> Self {
         self.exact = exact.into();
         self
     }
@@ -152,7 +159,7 @@ pub type Row = Vec<Cell>;
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// Title.
-    pub title: String,
+    pub title: Text,
     /// Headings of the columns.
     pub headings: Vec<&'static str>,
     /// Rows.
@@ -161,6 +168,15 @@ pub struct Table {
     pub empty: &'static str,
     /// Link to the next page.
     pub next: Option<String>,
+    /// True if it is not printed.
+    pub is_screen_only: bool,
+}
+
+impl Table {
+    /// Returns true if a column has numbers, which are aligned to the right.
+    pub(crate) fn is_numeric(&self, column: usize) -> bool {
+        self.rows.first().and_then(|row| row.get(column)).is_some_and(|cell| cell.numeric)
+    }
 }
 
 /// Form that is sent with POST, or with GET for a query.
@@ -171,11 +187,13 @@ pub struct Form {
     /// True for a query, which changes nothing and carries no token.
     pub is_query: bool,
     /// Title; empty for a button in a table.
-    pub title: String,
+    pub title: Text,
     /// Fields.
     pub fields: Vec<Field>,
     /// Text of the button.
-    pub submit: String,
+    pub submit: Text,
+    /// Second button: name and value that it sends, and its text.
+    pub second: Option<(&'static str, &'static str, &'static str)>,
     /// True if the action cannot be undone.
     pub is_final: bool,
 }
@@ -183,7 +201,7 @@ pub struct Form {
 impl Form {
     /// Creates a form.
     #[must_use]
-    pub fn new(action: impl Into<String>, title: impl Into<String>, submit: impl Into<String>) -> Self {
+    pub fn new(action: impl Into<String>, title: impl Into<Text>, submit: impl Into<Text>) -> Self {
         Self { action: action.into(), title: title.into(), submit: submit.into(), ..Self::default() }
     }
 
@@ -191,6 +209,17 @@ impl Form {
     #[must_use]
     pub fn with(mut self, field: Field) -> Self {
         self.fields.push(field);
+        self
+    }
+
+    /// Adds a second button, which sends a name and a value.
+    #[must_use]
+    pub const fn with_second(
+        mut self,
+        (name, value): (&'static str, &'static str),
+        text: &'static str,
+    ) -> Self {
+        self.second = Some((name, value, text));
         self
     }
 
@@ -202,14 +231,14 @@ impl Form {
                 field.value.clone_from(value);
             }
             if let Some((_, why)) = refused.filter(|(name, _)| *name == field.name) {
-                why.clone_into(&mut field.error);
+                field.error = Text::Word(why.to_owned());
             }
         }
     }
 }
 
 /// Kind of a field.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum FieldKind {
     /// One line of text.
     #[default]
@@ -221,9 +250,17 @@ pub enum FieldKind {
     /// Several lines of text.
     Lines,
     /// Choice of values and their names.
-    Choice(Vec<(&'static str, &'static str)>),
+    Choice(Vec<(String, Text)>),
     /// Value that is sent and not shown.
     Hidden,
+}
+
+impl FieldKind {
+    /// Creates a choice of values and their names.
+    #[must_use]
+    pub fn choice(options: &[(&str, &'static str)]) -> Self {
+        Self::Choice(options.iter().map(|(value, name)| ((*value).to_owned(), Text::from(*name))).collect())
+    }
 }
 
 /// Field of a form.
@@ -240,7 +277,7 @@ pub struct Field {
     /// Explanation of the expected value.
     pub help: &'static str,
     /// Reason of the refusal.
-    pub error: String,
+    pub error: Text,
     /// True if a value is required.
     pub required: bool,
     /// Hint for password managers.

@@ -1,6 +1,8 @@
 //! Bar charts as SVG: the layout is computed here, the template writes it.
 
-use crate::format::{decimal, quantity};
+use crate::language::Language;
+use crate::text::Text;
+use std::borrow::Cow;
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 200.0;
@@ -16,7 +18,7 @@ const MAX_LABELS: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub struct ChartSeries {
     /// Name in the legend.
-    pub name: String,
+    pub name: Text,
     /// Values, not negative.
     pub values: Vec<f64>,
 }
@@ -25,11 +27,11 @@ pub struct ChartSeries {
 #[derive(Clone, Debug, Default)]
 pub struct BarChart {
     /// Title.
-    pub title: String,
+    pub title: Text,
     /// Unit of the values.
     pub unit: &'static str,
     /// Labels of the bars.
-    pub labels: Vec<String>,
+    pub labels: Vec<Text>,
     /// Series from the bottom to the top.
     pub series: Vec<ChartSeries>,
 }
@@ -93,7 +95,7 @@ impl BarChart {
 
     /// Returns the segments of all bars; those of the value zero are left out.
     #[must_use]
-    pub fn segments(&self) -> Vec<ChartSegment> {
+    pub fn segments(&self, language: Language) -> Vec<ChartSegment> {
         let (end, slot) = (self.axis_end(), self.slot());
         let gap = (slot * 0.15).min(4.0);
         let mut segments = Vec::new();
@@ -112,7 +114,12 @@ impl BarChart {
                     width: position((slot - gap).max(0.5)),
                     height: position(height),
                     colour: number % COLOURS,
-                    title: format!("{label}, {}: {}", series.name, quantity(value, self.unit)),
+                    title: format!(
+                        "{}, {}: {}",
+                        label.to(language),
+                        series.name.to(language),
+                        Text::Quantity(value, self.unit).to(language)
+                    ),
                 });
             }
         }
@@ -125,47 +132,56 @@ impl BarChart {
 
     /// Returns the lines of the vertical axis with their values.
     #[must_use]
-    pub fn lines(&self) -> Vec<ChartMark> {
+    pub fn lines(&self, language: Language) -> Vec<ChartMark> {
         let end = self.axis_end();
         let mark = |part: f64| ChartMark {
             x: position(LEFT),
             y: position(HEIGHT - BOTTOM - part * (HEIGHT - BOTTOM - TOP)),
-            text: if self.unit.is_empty() && end < 10.0 {
-                decimal(end * part)
-            } else {
-                quantity(end * part, self.unit)
-            },
+            text: Text::Quantity(end * part, self.unit).to(language).into_owned(),
         };
         [0.0, 0.5, 1.0].map(mark).to_vec()
     }
 
     /// Returns the labels of the horizontal axis; not every bar has one.
     #[must_use]
-    pub fn ticks(&self) -> Vec<ChartMark> {
+    pub fn ticks(&self, language: Language) -> Vec<ChartMark> {
         let step = self.labels.len().div_ceil(MAX_LABELS).max(1);
         let slot = self.slot();
         let marks = self.labels.iter().enumerate().step_by(step).map(|(index, label)| ChartMark {
             x: position(LEFT + slot * (count(index) + 0.5)),
             y: position(HEIGHT - 6.0),
-            text: label.clone(),
+            text: label.to(language).into_owned(),
         });
         marks.collect()
     }
 
     /// Returns the legend: number of the colour and name.
     #[must_use]
-    pub fn legend(&self) -> Vec<(usize, &str)> {
-        self.series.iter().enumerate().map(|(number, series)| (number % COLOURS, &*series.name)).collect()
+    pub fn legend(&self, language: Language) -> Vec<(usize, Cow<'_, str>)> {
+        self.series
+            .iter()
+            .enumerate()
+            .map(|(number, series)| (number % COLOURS, series.name.to(language)))
+            .collect()
     }
 
     /// Returns a description for screen readers.
     #[must_use]
-    pub fn description(&self) -> String {
+    pub fn description(&self, language: Language) -> String {
         let total: f64 = (0..self.labels.len()).map(|index| self.sum(index)).sum();
-        let first = self.labels.first().map_or("", String::as_str);
-        let last = self.labels.last().map_or("", String::as_str);
-        let (total, maximum) = (quantity(total, self.unit), quantity(self.maximum(), self.unit));
-        format!("{}: {total} from {first} to {last}, at most {maximum} in one bar", self.title)
+        let (first, last) = (self.labels.first().cloned(), self.labels.last().cloned());
+        let figure = |amount| Text::Quantity(amount, self.unit);
+        let description = Text::with(
+            "{0}: {1} from {2} to {3}, at most {4} in one bar",
+            [
+                self.title.clone(),
+                figure(total),
+                first.unwrap_or_default(),
+                last.unwrap_or_default(),
+                figure(self.maximum()),
+            ],
+        );
+        description.to(language).into_owned()
     }
 }
 
@@ -185,7 +201,7 @@ mod tests {
     use super::*;
 
     fn chart(values: Vec<f64>) -> BarChart {
-        let labels = (0..values.len()).map(|index| format!("day {index}")).collect();
+        let labels = (0..values.len()).map(|index| Text::Data(format!("day {index}"))).collect();
         let series = vec![ChartSeries { name: "a".into(), values }];
         BarChart { title: "Requests".into(), unit: "", labels, series }
     }
@@ -193,7 +209,7 @@ mod tests {
     #[test]
     fn bars_stay_within_the_view_box() {
         let chart = chart(vec![1.0, 0.0, 99.0, f64::NAN, f64::INFINITY, -3.0, 1e300]);
-        let segments = chart.segments();
+        let segments = chart.segments(Language::English);
         assert_eq!(segments.len(), 3);
         for segment in segments {
             let (x, y): (f64, f64) = (segment.x.parse().unwrap(), segment.y.parse().unwrap());
@@ -207,8 +223,8 @@ mod tests {
     #[test]
     fn an_empty_chart_has_axes_and_no_bars() {
         let chart = chart(Vec::new());
-        assert!(chart.segments().is_empty() && chart.ticks().is_empty());
-        assert_eq!(chart.lines().len(), 3);
+        assert!(chart.segments(Language::English).is_empty() && chart.ticks(Language::English).is_empty());
+        assert_eq!(chart.lines(Language::English).len(), 3);
     }
 
     #[test]

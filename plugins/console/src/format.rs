@@ -1,7 +1,10 @@
 //! Formats of numbers and times for people: three significant digits with a unit. Exact values are shown on hover.
 
+use crate::language::Language;
+use crate::text::Text;
 use penstock_core::calendar::format_rfc3339;
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// Significant digits of a rounded number.
 const DIGITS: i32 = 3;
@@ -41,8 +44,14 @@ fn group_thousands(whole: &str) -> String {
 /// Formats an amount with its unit, with the prefix that leaves one to three digits before the decimal point: `1.25 MWh`
 /// for 1 250 kWh.
 #[must_use]
-pub fn quantity(number: f64, unit: &str) -> String {
-    let scales: &[(f64, &str)] = match unit {
+pub fn quantity(number: f64, unit: &'static str) -> String {
+    let (text, name) = quantity_parts(number, unit);
+    if name.is_empty() { text } else { format!("{text}\u{202f}{name}") }
+}
+
+/// Number and unit of a quantity, each with the fitting prefix.
+pub(crate) fn quantity_parts(number: f64, unit: &'static str) -> (String, &'static str) {
+    let scales: &[(f64, &'static str)] = match unit {
         "kWh" => &[(1e6, "GWh"), (1e3, "MWh"), (1.0, "kWh"), (1e-3, "Wh"), (1e-6, "mWh")],
         "g" => &[(1e6, "t"), (1e3, "kg"), (1.0, "g"), (1e-3, "mg")],
         "l" => &[(1e3, "m³"), (1.0, "l"), (1e-3, "ml")],
@@ -52,17 +61,36 @@ pub fn quantity(number: f64, unit: &str) -> String {
     let scale = scales.iter().find(|(scale, _)| number.abs() >= *scale).or_else(|| {
         scales.last().filter(|_| number != 0.0).or_else(|| scales.iter().find(|(scale, _)| *scale == 1.0))
     });
-    let Some((scale, name)) = scale else { return decimal(number) };
+    let Some((scale, name)) = scale else { return (decimal(number), "") };
     let scale = if unit.is_empty() && *name == "k" { 1e3 } else { *scale };
     let name = if name.is_empty() { if scales.len() == 1 { unit } else { "" } } else { name };
-    let text = decimal(number / scale);
-    if name.is_empty() { text } else { format!("{text}\u{202f}{name}") }
+    (decimal(number / scale), name)
 }
 
-/// Formats a time in Unix seconds; a dash if there is none.
+/// Formats a time in RFC 3339; another text stays as it is.
+pub(crate) fn timestamp(text: &str, language: Language) -> Cow<'_, str> {
+    let parts = text.strip_suffix('Z').and_then(|text| text.split_once('T')).and_then(|(day, time)| {
+        let (year, rest) = day.split_once('-')?;
+        let (month, date) = rest.split_once('-')?;
+        Some((year, month, date, time))
+    });
+    match (language, parts) {
+        (Language::English, _) | (_, None) => text.into(),
+        (Language::German, Some((year, month, date, time))) => {
+            format!("{date}.{month}.{year}, {time} UTC").into()
+        }
+        (Language::French, Some((year, month, date, time))) => {
+            format!("{date}/{month}/{year} {time} UTC").into()
+        }
+    }
+}
+
+/// Time in Unix seconds as text; a dash if there is none.
 #[must_use]
-pub fn time(value: Option<&Value>) -> String {
-    value.and_then(Value::as_u64).map_or_else(|| "–".to_owned(), format_rfc3339)
+pub fn time(value: Option<&Value>) -> Text {
+    value
+        .and_then(Value::as_u64)
+        .map_or_else(|| Text::from("–"), |seconds| Text::Time(format_rfc3339(seconds)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Pages of the operators' console and of the account holders' dashboard: view models, formats of numbers and times, charts, and their HTML.
 //!
-//! A page is a list of [`Block`]s that [`Page::to_html`] writes as HTML. All text is escaped by the templates; no function
+//! A page is a list of [`Block`]s that [`Page::to_html`] writes as HTML, in the language of the page ([`Text`]). All text is escaped by the templates; no function
 //! of this crate builds HTML. The pages contain no scripts and no inline styles, so that a content security policy can
 //! forbid them.
 
@@ -9,12 +9,18 @@ mod block;
 mod chart;
 mod csv;
 mod format;
+mod language;
 mod page;
+
 pub mod pages;
+mod text;
+mod texts;
 
 pub use self::csv::{CsvColumn, CsvStyle, CsvStyleError, CsvTable, csv_record, escape_formula};
 pub use asset::{Asset, find_asset};
 pub use block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Row, Table, Tile};
 pub use chart::{BarChart, ChartSeries};
 pub use format::{decimal, quantity, time};
+pub use language::Language;
 pub use page::{NavLink, Page, SignedIn};
+pub use text::Text;

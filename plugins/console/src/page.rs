@@ -1,6 +1,9 @@
 //! Page: navigation, title and blocks, and its HTML.
 
 use crate::block::{Block, FieldKind};
+use crate::language::Language;
+use crate::text::Text;
+use crate::texts;
 use askama::Template;
 
 /// Link of the navigation.
@@ -31,14 +34,20 @@ pub struct SignedIn {
 pub struct Page {
     /// Path of the pages on their listener, with a slash at both ends.
     pub root: &'static str,
+    /// Language of its text.
+    pub language: Language,
+    /// Path of the page, which the switch of the language opens again.
+    pub address: String,
     /// Title.
-    pub title: String,
+    pub title: Text,
     /// Navigation.
     pub nav: Vec<NavLink>,
     /// Signed-in person; `None` on the page to sign in.
     pub user: Option<SignedIn>,
     /// Path that replaces the blocks every few seconds.
     pub live: Option<&'static str>,
+    /// Path of the events with the figures of the page.
+    pub events: Option<String>,
     /// Path that the browser opens at once.
     pub opens: Option<&'static str>,
     /// Blocks in order.
@@ -46,10 +55,38 @@ pub struct Page {
 }
 
 impl Page {
+    /// Creates a page for persons who are not signed in.
+    #[must_use]
+    pub fn plain(
+        root: &'static str,
+        language: Language,
+        address: &str,
+        title: &'static str,
+        blocks: Vec<Block>,
+    ) -> Self {
+        Self {
+            root,
+            language,
+            address: address.to_owned(),
+            title: title.into(),
+            nav: Vec::new(),
+            user: None,
+            live: None,
+            events: None,
+            opens: None,
+            blocks,
+        }
+    }
+
     /// Writes the page as HTML. A template with these members always succeeds.
     #[must_use]
     pub fn to_html(&self) -> String {
         self.render().unwrap_or_default()
+    }
+
+    /// Text of the table in the language of the page.
+    fn say(&self, text: &'static str) -> &'static str {
+        texts::translate(text, self.language)
     }
 
     fn form_token(&self) -> &str {
@@ -67,40 +104,53 @@ mod tests {
 
     #[test]
     fn every_text_is_escaped() {
-        let text = || ATTACK.to_owned();
-        let form = Form::new(text(), text(), text()).with(Field {
-            value: text(),
+        let data = || ATTACK.to_owned();
+        let text = || Text::Data(data());
+        let form = Form::new(data(), text(), text()).with(Field {
+            value: data(),
             error: text(),
             ..Field::new("a", "b")
         });
-        let lines = form.clone().with(Field::new("c", "d").kind(FieldKind::Lines).value(text()));
+        let lines = form.clone().with(Field::new("c", "d").kind(FieldKind::Lines).value(data()));
         let chart = BarChart {
             title: text(),
             unit: "",
             labels: vec![text()],
             series: vec![ChartSeries { name: text(), values: vec![1.0] }],
         };
-        let row = vec![Cell::text(text()).with_exact(text()), Cell::link(text(), text()), Cell::button(form)];
-        let table =
-            Table { title: text(), headings: vec!["h"], rows: vec![row], empty: "", next: Some(text()) };
+        let row = vec![Cell::text(text()).with_exact(text()), Cell::link(text(), data()), Cell::button(form)];
+        let table = Table {
+            title: text(),
+            headings: vec!["h"],
+            rows: vec![row],
+            empty: "",
+            next: Some(data()),
+            is_screen_only: true,
+        };
         let tile = Tile { label: text(), value: text(), detail: text(), state: CellState::Bad };
         let page = Page {
             root: "/console/",
+            language: Language::German,
+            address: data(),
             title: text(),
             nav: Vec::new(),
-            user: Some(SignedIn { name: text(), role: "admin", form_token: text() }),
+            user: Some(SignedIn { name: data(), role: "admin", form_token: data() }),
             live: None,
+            events: None,
             opens: None,
             blocks: vec![
                 Block::Notice(NoticeKind::Error, text()),
-                Block::Secret(text(), text()),
+                Block::Secret(text(), data()),
                 Block::Tiles(vec![tile]),
                 Block::Table(table),
                 Block::Chart(chart),
                 Block::Form(lines),
-                Block::Code(text()),
+                Block::Code(data()),
+                Block::Heading(text()),
+                Block::RunningHeader(text()),
+                Block::Prose(data()),
                 Block::Columns(vec![(text(), vec![text()])]),
-                Block::Links(vec![(text(), text())]),
+                Block::Links(vec![(data(), text())]),
             ],
         };
         let html = page.to_html();

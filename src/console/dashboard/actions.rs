@@ -25,7 +25,7 @@ pub const ACTIONS: &[ActionRow] = &[
             call(Method::PATCH, admin_key(id, ""), body)
         },
         page: |_, id| key_path(id),
-        show: |answer| done(format!("The key {} was changed.", word(answer, "name"))),
+        show: |answer| done("The key {0} was changed.", [word(answer, "name")]),
         form: Some(|_, id| key_limits_form(&Value::Null, &key_path(id))),
     },
     ActionRow {
@@ -41,7 +41,7 @@ pub const ACTIONS: &[ActionRow] = &[
         roles: HOLDERS,
         build: |_, id| call(Method::POST, admin_key(id, "/revoke"), json!({})),
         page: |_, id| key_path(id),
-        show: |answer| done(format!("The key {} was revoked.", word(answer, "id"))),
+        show: |answer| done("The key {0} was revoked.", [word(answer, "id")]),
         form: None,
     },
     ActionRow {
@@ -49,7 +49,7 @@ pub const ACTIONS: &[ActionRow] = &[
         roles: HOLDERS,
         build: |_, id| call(Method::POST, format!("/admin/batches/{}/cancel", encode(id)), json!({})),
         page: |_, _| "/dashboard/batches".into(),
-        show: |answer| done(format!("The batch {} is cancelled.", word(answer, "id"))),
+        show: |answer| done("The batch {0} is cancelled.", [word(answer, "id")]),
         form: None,
     },
     ActionRow {
@@ -57,7 +57,7 @@ pub const ACTIONS: &[ActionRow] = &[
         roles: HOLDERS,
         build: |_, id| call(Method::DELETE, format!("/admin/files/{}", encode(id)), json!({})),
         page: |_, _| "/dashboard/files".into(),
-        show: |answer| done(format!("The file {} was deleted.", word(answer, "id"))),
+        show: |answer| done("The file {0} was deleted.", [word(answer, "id")]),
         form: None,
     },
 ];

@@ -2,6 +2,7 @@
 
 mod actions;
 mod pages;
+pub mod playground;
 pub mod scope;
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,12 @@
 //! Pages and downloads of the dashboard.
 
-use super::HOLDERS;
-use crate::console::answer::ConsoleAnswer;
+use super::{HOLDERS, playground};
+use crate::console::answer::{ConsoleAnswer, refusal_notice};
 use crate::console::invoice::{self, csv_style, key_names};
 use crate::console::pages::{DownloadRow, PageContext, PageRow};
 use crate::console::usage::usage_of;
+use penstock_console::Block;
 use penstock_console::pages::{self as blocks, ACCOUNT_DIMENSIONS, UsageView, encode};
-use penstock_console::{Block, NoticeKind};
 use penstock_core::ApiError;
 use penstock_core::calendar::UtcMonth;
 use serde_json::Value;
@@ -16,6 +16,7 @@ pub const PAGES: &[PageRow] = &[
     PageRow::new("/dashboard/", "Overview", HOLDERS, |page| Box::pin(overview(page))),
     PageRow::new("/dashboard/keys", "Keys", HOLDERS, |page| Box::pin(keys(page))),
     PageRow::new("/dashboard/keys/{id}", "Key", HOLDERS, |page| Box::pin(key(page))).hidden(),
+    PageRow::new(playground::PATH, "Playground", HOLDERS, |page| Box::pin(playground::show(page))),
     PageRow::new("/dashboard/usage", "Usage", HOLDERS, |page| Box::pin(usage(page))),
     PageRow::new("/dashboard/statement", "Statement", HOLDERS, |page| Box::pin(statement(page))),
     PageRow::new("/dashboard/invoice", "Invoice", HOLDERS, |page| {
@@ -120,7 +121,7 @@ async fn statement(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
         Err(refusal) if refusal.param.is_some() => {
             let mut form = blocks::statement_form(PATH, page.request.query("month").unwrap_or_default());
             form.restore(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
-            Ok(vec![Block::Notice(NoticeKind::Error, refusal.message.to_string()), Block::Form(form)])
+            Ok(vec![refusal_notice(&refusal), Block::Form(form)])
         }
         Err(refusal) => Err(refusal),
     }

@@ -21,6 +21,7 @@ use crate::config::settings::OpenIdSettings;
 use crate::telemetry::log;
 use parking_lot::Mutex;
 use pending::{PENDING_SECONDS, PendingSignIn};
+use penstock_console::Text;
 use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_openid::AuthorizationRequest;
 use penstock_openid::OpenIdError;
@@ -105,7 +106,7 @@ impl Console {
         let settings = self.required_openid()?;
         let answer = match self.check_return(request, &settings).await {
             Ok(answer) => answer,
-            Err(refused) => self.sign_in_page(Some(&refused)),
+            Err(refused) => self.sign_in_page(request, Some(&refused)),
         };
         // The answer of a sign-in is accepted once.
         Ok(answer.with_cookie(self.pending_cookie("", 0)))
@@ -136,7 +137,7 @@ impl Console {
         self.check_role(&user)?;
         self.throttle.succeed("(openid)", &host);
         let cookie = self.begin_session(request, pending.previous, user, "user.sign_in").await?;
-        Ok(answer::opening(self.site, &settings.name).with_cookie(cookie))
+        Ok(answer::opening(self.site, request.language, &settings.name).with_cookie(cookie))
     }
 
     /// Person whom the provider names for the code of the query.
@@ -179,7 +180,7 @@ impl Console {
         &self,
         request: &ConsoleRequest,
         active: &ActiveSession,
-    ) -> Option<(String, String)> {
+    ) -> Option<(String, Text)> {
         let settings = self.openid_settings()?;
         active.user.identity.as_ref().filter(|identity| identity.issuer == *settings.issuer)?;
         let metadata = self.openid.provider(&settings).metadata(self.app.clock.steady_now()).await.ok()?;
@@ -189,7 +190,7 @@ impl Console {
         let joiner = if endpoint.contains('?') { '&' } else { '?' };
         let (client, page) = (encode(&settings.client_id), encode(&page));
         let url = format!("{endpoint}{joiner}client_id={client}&post_logout_redirect_uri={page}");
-        Some((url, format!("Sign out of {} too", settings.name)))
+        Some((url, Text::with("Sign out of {0} too", [settings.name.to_string().into()])))
     }
 
     /// Scheme and host under which the browser reaches the site.

@@ -12,7 +12,7 @@ use http::Method;
 use penstock_console::pages::{
     account_form, change_table, check_form, encode, grant_form, key_form, user_form,
 };
-use penstock_console::{Block, NoticeKind};
+use penstock_console::{Block, NoticeKind, Text};
 use penstock_core::ApiError;
 use penstock_storage::users::UserRole::{Admin, Finance, Operator};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub const ACTIONS: &[ActionRow] = &[
         roles: &[Admin],
         build: |request, _| call(Method::POST, "/admin/accounts".into(), fields(request, &["id", "name"])),
         page: |_, _| "/console/accounts".into(),
-        show: |answer| done(format!("The account {} was created.", word(answer, "id"))),
+        show: |answer| done("The account {0} was created.", [word(answer, "id")]),
         form: Some(|_, _| account_form()),
     },
     ActionRow {
@@ -49,9 +49,7 @@ pub const ACTIONS: &[ActionRow] = &[
             call(Method::POST, "/admin/credits/grant".into(), body)
         },
         page: |_, id| account_path(id),
-        show: |answer| {
-            done(format!("The credits were granted by entry {} of the ledger.", word(answer, "entry")))
-        },
+        show: |answer| done("The credits were granted by entry {0} of the ledger.", [word(answer, "entry")]),
         form: Some(|request, id| grant_form(id, request.field("id"))),
     },
     ActionRow {
@@ -65,7 +63,7 @@ pub const ACTIONS: &[ActionRow] = &[
             call(Method::POST, "/admin/invoices".into(), body)
         },
         page: |_, id| format!("{}/invoice", account_path(id)),
-        show: |answer| done(format!("The invoice {} was issued.", word(answer, "number"))),
+        show: |answer| done("The invoice {0} was issued.", [word(answer, "number")]),
         form: None,
     },
     ActionRow {
@@ -73,7 +71,7 @@ pub const ACTIONS: &[ActionRow] = &[
         roles: &[Admin],
         build: |_, id| call(Method::POST, format!("/admin/keys/{}/revoke", encode(id)), json!({})),
         page: |request, _| account_path(request.field("account")),
-        show: |answer| done(format!("The key {} was revoked.", word(answer, "id"))),
+        show: |answer| done("The key {0} was revoked.", [word(answer, "id")]),
         form: None,
     },
     ActionRow {
@@ -89,7 +87,7 @@ pub const ACTIONS: &[ActionRow] = &[
         roles: &[Admin, Operator],
         build: |_, id| call(Method::POST, format!("/admin/batches/{}/cancel", encode(id)), json!({})),
         page: |_, _| "/console/batches".into(),
-        show: |answer| done(format!("The batch {} is cancelled.", word(answer, "id"))),
+        show: |answer| done("The batch {0} is cancelled.", [word(answer, "id")]),
         form: None,
     },
     ActionRow {
@@ -98,7 +96,7 @@ pub const ACTIONS: &[ActionRow] = &[
         build: |_, _| call(Method::POST, "/admin/reload".into(), json!({})),
         page: |_, _| "/console/configuration".into(),
         show: |answer| {
-            let mut blocks = done(format!("The configuration {} is running.", word(answer, "config")));
+            let mut blocks = done("The configuration {0} is running.", [word(answer, "config")]);
             blocks.push(Block::Table(change_table(answer)));
             blocks
         },
@@ -129,7 +127,7 @@ pub const ACTIONS: &[ActionRow] = &[
             call(Method::PATCH, format!("/admin/users/{}", encode(id)), json!({ "disabled": "true" }))
         },
         page: |_, _| "/console/users".into(),
-        show: |answer| done(format!("The user {} is disabled.", word(answer, "name"))),
+        show: |answer| done("The user {0} is disabled.", [word(answer, "name")]),
         form: None,
     },
     ActionRow {
@@ -139,7 +137,7 @@ pub const ACTIONS: &[ActionRow] = &[
             call(Method::PATCH, format!("/admin/users/{}", encode(id)), json!({ "disabled": "false" }))
         },
         page: |_, _| "/console/users".into(),
-        show: |answer| done(format!("The user {} is enabled.", word(answer, "name"))),
+        show: |answer| done("The user {0} is enabled.", [word(answer, "name")]),
         form: None,
     },
 ];
@@ -168,16 +166,21 @@ pub async fn check_configuration(
                 .iter()
                 .map(|change| json!({ "key": change.key, "old": change.old, "new": change.new }))
                 .collect();
-            let mut blocks = done("The configuration is valid. Compared with the running one:".to_owned());
+            let mut blocks = done("The configuration is valid. Compared with the running one:", []);
             blocks.push(Block::Table(change_table(&json!({ "changes": changes }))));
             blocks.extend(
-                warnings.iter().map(|warning| Block::Notice(NoticeKind::Warning, warning.to_string())),
+                warnings.iter().map(|warning| Block::Notice(NoticeKind::Warning, warning.to_string().into())),
             );
             (200, blocks)
         }
         Err(report) => {
             let mistakes = report.mistakes.iter();
-            (400, mistakes.map(|mistake| Block::Notice(NoticeKind::Error, mistake.to_string())).collect())
+            (
+                400,
+                mistakes
+                    .map(|mistake| Block::Notice(NoticeKind::Error, mistake.to_string().into()))
+                    .collect(),
+            )
         }
     };
     let mut form = check_form();
@@ -191,11 +194,12 @@ fn account_path(id: &str) -> String {
 }
 
 fn shown_invitation(answer: &Value) -> Vec<Block> {
-    let (site, root) = match &*word(answer, "role") {
-        "account" => ("the dashboard", "/dashboard/"),
-        _ => ("this console", "/console/"),
+    let (label, root) = match &*word(answer, "role") {
+        "account" => {
+            ("Link for {0}, valid once and for 72 hours, after the address of the dashboard:", "/dashboard/")
+        }
+        _ => ("Link for {0}, valid once and for 72 hours, after the address of this console:", "/console/"),
     };
-    let name = word(answer, "name");
-    let label = format!("Link for {name}, valid once and for 72 hours, after the address of {site}:");
+    let label = Text::with(label, [word(answer, "name").into()]);
     vec![Block::Secret(label, format!("{root}invitation/{}", word(answer, "invitation")))]
 }

@@ -4,7 +4,7 @@ use crate::console::invoice;
 use crate::console::pages::{DownloadRow, PAGE_ROWS, PageContext, PageRow};
 use crate::console::usage::usage_of;
 use penstock_console::pages::{self as blocks, UsageView, encode};
-use penstock_console::{Block, NoticeKind};
+use penstock_console::{Block, NoticeKind, Text};
 use penstock_core::ApiError;
 use penstock_storage::users::UserRole::{self, Admin, Finance, Operator, Viewer};
 use serde_json::Value;
@@ -97,7 +97,7 @@ async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     query.extend(page.request.query("after").map(|after| ("after", after)));
     let keys = page.get("/admin/keys", &query).await?;
     let is_admin = page.has_role(&[Admin]);
-    let link = (format!("/console/accounts/{}/invoice", encode(id)), "Invoice".to_owned());
+    let link = (format!("/console/accounts/{}/invoice", encode(id)), "Invoice".into());
     let mut shown = blocks::account_blocks(&account, &balance, &keys, is_admin);
     shown.insert(1, Block::Links(vec![link]));
     if is_admin {
@@ -127,7 +127,10 @@ async fn configuration(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     Ok(vec![
         Block::Notice(
             NoticeKind::Done,
-            format!("The running configuration has the version {}.", live.settings.version.0),
+            Text::with(
+                "The running configuration has the version {0}.",
+                [live.settings.version.0.to_string().into()],
+            ),
         ),
         Block::Form(blocks::reload_form()),
         Block::Form(blocks::check_form()),

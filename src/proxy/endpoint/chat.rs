@@ -6,9 +6,10 @@ use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use async_trait::async_trait;
+use bytes::Bytes;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_core::ApiError;
+use penstock_core::{ApiError, InferenceRequest};
 
 /// Endpoint of chat completions.
 pub struct ChatCompletions;
@@ -37,7 +38,14 @@ impl Endpoint for ChatCompletions {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let body = x.json_body().await?;
-        let parse = |body, live: &ConfigSnapshot| penstock_request_validation::chat(body, &live.admission);
-        failover::run(x, RequestBody::Json(body, parse)).await
+        failover::run(x, RequestBody::Json(body, parse_chat)).await
     }
+}
+
+/// Parses the body of a chat request.
+///
+/// # Errors
+/// Returns the refusal of the body, with the field's path.
+pub fn parse_chat(body: Bytes, live: &ConfigSnapshot) -> Result<InferenceRequest, ApiError> {
+    penstock_request_validation::chat(body, &live.admission)
 }

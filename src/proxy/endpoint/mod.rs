@@ -20,6 +20,7 @@ mod unknown;
 mod url_decoding;
 mod usage;
 
+pub use chat::{ChatCompletions, parse_chat};
 pub use url_decoding::{decode_segment, query_parameters};
 
 use crate::http::route_table::{self, Route, RouteError};

@@ -203,7 +203,7 @@ async fn read_to_buffer(
     (cap, idle): (usize, Duration),
     mut permit: Option<&mut AdmissionPermit>,
 ) -> Result<Bytes, ApiError> {
-    let complete = caller.line().is_some();
+    let complete = caller.is_in_process();
     let Some(first) = with_idle_timeout(idle, caller.read_request_body()).await? else {
         return Ok(Bytes::new());
     };

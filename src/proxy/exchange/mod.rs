@@ -9,6 +9,7 @@ use crate::auth::key_cache::Principal;
 use crate::http::ConnectionReuse;
 use crate::limits::admission_control::AdmissionPermit;
 use crate::limits::rate_limit::{self, KeyLimitReservation, ProvisionalPermit, UsageProfile};
+use crate::proxy::RequestOrigin;
 use crate::proxy::downstream::Downstream;
 use crate::proxy::endpoint::{self, Endpoint};
 use crate::proxy::response::{self, cors::CrossOrigin, head::ResponseHead};
@@ -140,7 +141,9 @@ impl Exchange<'_> {
         if let Some(line) = caller.line() {
             state.work = line.work();
             state.record.line = true;
-            state.principal = line.principal().cloned().unwrap_or_else(Principal::unauthenticated);
+        }
+        if let Some(principal) = caller.origin().and_then(RequestOrigin::principal) {
+            state.principal = principal.clone();
         }
         let (keep, within) = (self.keep_alive, self.config.settings.limits.client_write);
         self.caller.set_keep_alive(keep);

@@ -346,6 +346,11 @@ impl CandidateSet {
         left.is_some()
     }
 
+    /// Returns the expected number of response tokens at the requested model.
+    pub fn expected_output(&self, live: &ConfigSnapshot, ask: &InferenceRequest, now: Duration) -> u64 {
+        expected_output(live, &self.model, ask, now)
+    }
+
     /// Returns the requested model, for its figures of the last hour.
     pub fn model(&self) -> &ModelState {
         &self.model

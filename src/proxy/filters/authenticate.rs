@@ -5,14 +5,18 @@ use crate::proxy::endpoint::Endpoint;
 use crate::proxy::exchange::Exchange;
 use penstock_core::{ApiError, ErrorCode};
 
-/// Filter that checks the API key before the body is read. A batch line has the principal of its batch.
+/// Filter that checks the API key before the body is read. A batch line has the principal of its
+/// batch, and a request of a page that of the chosen key.
 pub struct Authenticate;
 
 impl RequestFilter for Authenticate {
     const NAME: &'static str = "authenticate";
 
     fn early_check(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<(), ApiError> {
-        if x.caller.line().is_some() {
+        if x.caller.origin().is_some_and(|origin| origin.local().is_some()) {
+            x.record.key = Some(x.principal.public_id.clone());
+            x.app.key_cache.check_valid(&x.principal)?;
+        } else if x.caller.line().is_some() {
             x.record.key = Some(x.principal.public_id.clone());
             if !x.principal.is_valid_at(x.app.clock.unix_seconds()) {
                 return Err(ApiError::new(ErrorCode::InvalidKey));

@@ -27,16 +27,13 @@ impl RequestFilter for ReserveCredits {
     }
 }
 
-/// Reserves the price of the most expensive candidate.
-///
-/// # Errors
-/// Returns a refusal if the account has too few credits, or if too much of the ledger is unwritten.
-async fn reserve_credits(
+/// Returns the reservation of a request: the price of the most expensive candidate.
+pub fn highest_reservation(
     x: &Exchange<'_>,
     ask: &InferenceRequest,
     chosen: &CandidateSet,
     at: u64,
-) -> Result<Hold, ApiError> {
+) -> ReserveRequest {
     let billing = &x.config.settings.billing;
     let mut most: Option<ReserveRequest> = None;
     for offer in chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer)) {
@@ -52,7 +49,22 @@ async fn reserve_credits(
             },
         });
     }
-    let (principal, id, most) = (&x.principal, x.id.as_str(), most.unwrap_or_default());
+    most.unwrap_or_default()
+}
+
+/// Reserves the price of the most expensive candidate.
+///
+/// # Errors
+/// Returns a refusal if the account has too few credits, or if too much of the ledger is unwritten.
+async fn reserve_credits(
+    x: &Exchange<'_>,
+    ask: &InferenceRequest,
+    chosen: &CandidateSet,
+    at: u64,
+) -> Result<Hold, ApiError> {
+    let billing = &x.config.settings.billing;
+    let most = highest_reservation(x, ask, chosen, at);
+    let (principal, id) = (&x.principal, x.id.as_str());
     if billing.prepaid {
         x.app.ledger.fund(&principal.account.id, most).await?;
     }

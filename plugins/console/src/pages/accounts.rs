@@ -1,8 +1,8 @@
 //! Pages of the accounts: balances, limits and keys.
 
-use super::{encode, number, quantity_cell, rows, text, text_cell, time_cell};
+use super::{encode, exact_text, figure, number, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Field, Form, Table, Tile};
-use crate::format::quantity;
+use crate::text::Text;
 use serde_json::Value;
 
 /// Table of accounts with their balances.
@@ -25,7 +25,7 @@ pub fn accounts_blocks(accounts: &Value, balances: &Value) -> Vec<Block> {
         ]
     };
     vec![Block::Table(Table {
-        title: "Accounts".to_owned(),
+        title: "Accounts".into(),
         headings: vec![
             "Account",
             "Name",
@@ -39,16 +39,17 @@ pub fn accounts_blocks(accounts: &Value, balances: &Value) -> Vec<Block> {
         rows: rows(accounts).iter().map(row).collect(),
         empty: "There are no accounts yet.",
         next: super::next_page(accounts, "/console/accounts"),
+        is_screen_only: false,
     })]
 }
 
 fn state_cell(account: &Value) -> Cell {
     let state = text(account, "state");
     let mark = if state == "active" { CellState::Good } else { CellState::Warning };
-    Cell::text(state).with_state(mark)
+    Cell::text(Text::Word(state)).with_state(mark)
 }
 
-fn wallet_cell(balance: &Value, wallet: &str, unit: &str) -> Cell {
+fn wallet_cell(balance: &Value, wallet: &str, unit: &'static str) -> Cell {
     let available = balance.get(wallet).cloned().unwrap_or_default();
     let cell = quantity_cell(&available, "available", unit);
     let is_debt = number(&available, "available").is_some_and(|amount| amount < 0.0);
@@ -63,7 +64,7 @@ pub fn account_blocks(account: &Value, balance: &Value, keys: &Value, may_change
     vec![
         Block::Tiles(account_tiles(account, &balance)),
         Block::Table(Table {
-            title: "Keys".to_owned(),
+            title: "Keys".into(),
             headings: vec![
                 "Name",
                 "Id",
@@ -78,34 +79,34 @@ pub fn account_blocks(account: &Value, balance: &Value, keys: &Value, may_change
             rows: rows(keys).iter().map(|key| key_row(key, &id, may_change)).collect(),
             empty: "This account has no keys.",
             next: super::next_page(keys, &format!("/console/accounts/{}", encode(&id))),
+            is_screen_only: false,
         }),
     ]
 }
 
 pub(super) fn account_tiles(account: &Value, balance: &Value) -> Vec<Tile> {
     let state = text(account, "state");
-    let wallet = |name: &str, unit: &str| {
+    let wallet = |name: &str, unit: &'static str| {
         let wallet = balance.get(name).cloned().unwrap_or_default();
-        let figure = |name: &str| {
-            number(&wallet, name).map_or_else(|| "–".to_owned(), |amount| quantity(amount, unit))
-        };
-        (figure("available"), format!("{} in total, {} reserved", figure("balance"), figure("reserved")))
+        let figure = |name: &str| figure(&wallet, name, unit);
+        let detail = Text::with("{0} in total, {1} reserved", [figure("balance"), figure("reserved")]);
+        (figure("available"), detail)
     };
     let (credits, energy) = (wallet("credits", "credits"), wallet("energy_kwh", "kWh"));
     let limits = account.get("limits").cloned().unwrap_or_default();
     vec![
         Tile {
-            label: "State".to_owned(),
+            label: "State".into(),
             state: if state == "active" { CellState::Good } else { CellState::Warning },
-            value: state,
-            detail: text(account, "name"),
+            value: Text::Word(state),
+            detail: text(account, "name").into(),
         },
-        Tile { label: "Credits".to_owned(), value: credits.0, detail: credits.1, state: CellState::None },
-        Tile { label: "Energy".to_owned(), value: energy.0, detail: energy.1, state: CellState::None },
+        Tile { label: "Credits".into(), value: credits.0, detail: credits.1, state: CellState::None },
+        Tile { label: "Energy".into(), value: energy.0, detail: energy.1, state: CellState::None },
         Tile {
-            label: "Requests per minute".to_owned(),
-            value: text(&limits, "requests_per_minute"),
-            detail: format!("{} tokens per minute", text(&limits, "tokens_per_minute")),
+            label: "Requests per minute".into(),
+            value: exact_text(&limits, "requests_per_minute", ""),
+            detail: Text::with("{0} tokens per minute", [exact_text(&limits, "tokens_per_minute", "")]),
             state: CellState::None,
         },
     ]
@@ -115,7 +116,7 @@ fn key_row(key: &Value, account: &str, may_change: bool) -> Vec<Cell> {
     let id = text(key, "id");
     let is_revoked = key.get("revoked").is_some_and(|revoked| !revoked.is_null());
     let now = key.get("now").cloned().unwrap_or_default();
-    let button = |path: &str, submit: &str, is_final: bool| {
+    let button = |path: &str, submit: &'static str, is_final: bool| {
         let mut form = Form::new(format!("/console/keys/{}/{path}", encode(&id)), "", submit)
             .with(Field::hidden("account", account));
         form.is_final = is_final;

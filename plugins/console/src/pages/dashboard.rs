@@ -2,9 +2,9 @@
 
 use super::accounts::account_tiles;
 use super::usage::{UsageView, usage_chart};
-use super::{encode, number, quantity_cell, rows, text, text_cell, time_cell};
+use super::{day, encode, figure, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Table, Tile};
-use crate::format::quantity;
+use crate::text::Text;
 use serde_json::Value;
 
 /// Times for which the previous secret stays valid after a rotation.
@@ -17,8 +17,8 @@ pub fn dashboard_overview_blocks(account: &Value, balance: &Value, usage: &Value
     let balance = rows(balance).first().cloned().unwrap_or_default();
     let mut blocks = Vec::new();
     if text(account, "state") == "suspended" {
-        let text = "The account is suspended: its keys are refused.".to_owned();
-        blocks.push(Block::Notice(NoticeKind::Warning, text));
+        let text = "The account is suspended: its keys are refused.";
+        blocks.push(Block::Notice(NoticeKind::Warning, text.into()));
     }
     blocks.push(Block::Tiles(account_tiles(account, &balance)));
     blocks.push(Block::Tiles(total_tiles(usage)));
@@ -28,7 +28,7 @@ pub fn dashboard_overview_blocks(account: &Value, balance: &Value, usage: &Value
         ("Charged", "eur", "EUR"),
         ("Carbon, location-based", "carbon_g_co2", "g"),
     ] {
-        let title = format!("{title} per day by model");
+        let title = Text::with("{0} per day by {1}", [title.into(), "model".into()]);
         blocks.push(Block::Chart(usage_chart(usage, &view, member, title, unit)));
     }
     blocks
@@ -37,24 +37,22 @@ pub fn dashboard_overview_blocks(account: &Value, balance: &Value, usage: &Value
 /// Sums of all days of a usage answer.
 fn total_tiles(usage: &Value) -> Vec<Tile> {
     let total = usage.get("total").cloned().unwrap_or_default();
-    let figure = |name: &str, unit: &str| {
-        number(&total, name).map_or_else(|| "–".to_owned(), |amount| quantity(amount, unit))
-    };
-    let range = format!("{} to {}", figure("carbon_g_co2_low", "g"), figure("carbon_g_co2_high", "g"));
-    let since = format!("since {}", text(usage, "from"));
+    let figure = |name: &str, unit: &'static str| figure(&total, name, unit);
+    let range = Text::with("{0} to {1}", [figure("carbon_g_co2_low", "g"), figure("carbon_g_co2_high", "g")]);
+    let since = Text::with("since {0}", [day(usage, "from")]);
     let figures = [
         ("Charged", figure("eur", "EUR"), since),
         (
             "Requests",
             figure("requests", ""),
-            format!("{} without a charge", figure("requests_not_charged", "")),
+            Text::with("{0} without a charge", [figure("requests_not_charged", "")]),
         ),
-        ("Energy", figure("energy_kwh", "kWh"), "failed attempts included".to_owned()),
+        ("Energy", figure("energy_kwh", "kWh"), "failed attempts included".into()),
         ("Carbon, location-based", figure("carbon_g_co2", "g"), range),
-        ("Water", figure("water_liters", "l"), String::new()),
+        ("Water", figure("water_liters", "l"), Text::default()),
     ];
     figures
-        .map(|(label, value, detail)| Tile { label: label.to_owned(), value, detail, state: CellState::None })
+        .map(|(label, value, detail)| Tile { label: label.into(), value, detail, state: CellState::None })
         .into()
 }
 
@@ -89,11 +87,12 @@ pub fn dashboard_keys_blocks(keys: &Value, root: &str) -> Vec<Block> {
         ]
     };
     vec![Block::Table(Table {
-        title: "Keys".to_owned(),
+        title: "Keys".into(),
         headings: vec!["Name", "Id", "Scopes", "State", "Created", "Last used", "Spent this month"],
         rows: rows(keys).iter().map(row).collect(),
         empty: "The account has no keys.",
         next: super::next_page(keys, &format!("{root}keys")),
+        is_screen_only: false,
     })]
 }
 
@@ -119,16 +118,17 @@ pub fn dashboard_key_blocks(key: &Value, root: &str) -> Vec<Block> {
         ("Previous secret valid until", time_cell(key, "previous_good_until")),
     ];
     let mut blocks = vec![Block::Table(Table {
-        title: "Key".to_owned(),
+        title: "Key".into(),
         headings: vec!["Property", "Value"],
         rows: facts.into_iter().map(|(name, cell)| vec![Cell::text(name), cell]).collect(),
         empty: "",
         next: None,
+        is_screen_only: false,
     })];
     if key.get("revoked").is_none_or(Value::is_null) {
         blocks.push(Block::Form(key_limits_form(key, &path)));
         let overlap = Field::new("overlap_seconds", "The previous secret stays valid for")
-            .kind(FieldKind::Choice(OVERLAPS.to_vec()))
+            .kind(FieldKind::choice(&OVERLAPS))
             .value("86400");
         blocks.push(Block::Form(Form::new(format!("{path}/rotate"), "New secret", "Rotate").with(overlap)));
         let mut revoke = Form::new(format!("{path}/revoke"), "Revoke for ever", "Revoke");

@@ -73,7 +73,7 @@ pub fn grant_form(account: &str, id: &str) -> Form {
 /// Form that invites a user.
 #[must_use]
 pub fn user_form() -> Form {
-    let roles = vec![
+    let roles = [
         ("viewer", "Viewer: reads what operators see, no money"),
         ("operator", "Operator: providers, configuration, batches, files"),
         ("finance", "Finance: accounts, balances, grants"),
@@ -82,7 +82,7 @@ pub fn user_form() -> Form {
     ];
     Form::new("/console/users", "Invite a user", "Invite")
         .with(Field::new("name", "Name").required().help("Letters, digits, `.`, `_`, `-` or `@`."))
-        .with(Field::new("role", "Role").kind(FieldKind::Choice(roles)).value("viewer"))
+        .with(Field::new("role", "Role").kind(FieldKind::choice(&roles)).value("viewer"))
         .with(Field::new("account", "Account").help("Of an account holder; empty for other roles."))
 }
 

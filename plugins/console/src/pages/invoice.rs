@@ -1,8 +1,8 @@
 //! Invoice of an account: page for the screen and for print.
 
-use super::{encode, number, text};
+use super::{day, encode, exact_text, number, text};
 use crate::block::{Block, Cell, Field, FieldKind, Form, NoticeKind, Table};
-use crate::format::quantity;
+use crate::text::Text;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -34,37 +34,38 @@ pub fn issued_table(issued: &Value, path: &str) -> Table {
         let link = format!("{path}?from={}&to={}", encode(&from), encode(&to));
         vec![
             Cell::link(text(record, "number"), link),
-            Cell::text(from),
-            Cell::text(to),
-            Cell::text(text(record, "issued")),
-            Cell::number(text(record, "total_eur")),
+            Cell::text(Text::Day(from)),
+            Cell::text(Text::Day(to)),
+            Cell::text(Text::Time(text(record, "issued"))),
+            Cell::number(exact_text(record, "total_eur", "")),
         ]
     };
     Table {
-        title: "Issued invoices".to_owned(),
+        title: "Issued invoices".into(),
         headings: vec!["Number", "First day", "Last day", "Issued", "Total, EUR"],
         rows: list(issued, "data").iter().map(row).collect(),
         empty: "No invoice was issued yet.",
         next: None,
+        is_screen_only: true,
     }
 }
 
 /// Invoice with links to the downloads next to the page at `path`.
 #[must_use]
 pub fn invoice_blocks(invoice: &Value, key_names: &BTreeMap<String, String>, path: &str) -> Vec<Block> {
-    let mut blocks = Vec::new();
+    let mut blocks = vec![Block::RunningHeader(running_header(invoice))];
     if invoice.get("is_draft") != Some(&Value::Bool(false)) {
-        let text = "Draft without a number: an invoice is issued after the end of its period.".to_owned();
-        blocks.push(Block::Notice(NoticeKind::Warning, text));
+        let text = "Draft without a number: an invoice is issued after the end of its period.";
+        blocks.push(Block::Notice(NoticeKind::Warning, text.into()));
     }
     blocks.push(Block::Columns(vec![
-        ("Seller".to_owned(), party(invoice.get("seller"))),
-        ("Customer".to_owned(), party(invoice.get("customer"))),
-        ("Invoice".to_owned(), facts(invoice)),
+        ("Seller".into(), party(invoice.get("seller"))),
+        ("Customer".into(), party(invoice.get("customer"))),
+        ("Invoice".into(), facts(invoice)),
     ]));
     let range = format!("from={}&to={}", encode(&text(invoice, "from")), encode(&text(invoice, "to")));
     let link =
-        |kind: &str, style: &str, name: &str| (format!("{path}.{kind}?{range}{style}"), name.to_owned());
+        |kind: &str, style: &str, name: &'static str| (format!("{path}.{kind}?{range}{style}"), name.into());
     blocks.push(Block::Links(vec![
         link("csv", "", "CSV, decimal point"),
         link("csv", "&separator=%3B&decimal=%2C", "CSV, semicolon and decimal comma"),
@@ -73,10 +74,10 @@ pub fn invoice_blocks(invoice: &Value, key_names: &BTreeMap<String, String>, pat
     blocks.push(Block::Table(lines_table(invoice)));
     blocks.push(Block::Table(totals_table(invoice)));
     let name = |id: &str| key_label(id, key_names);
-    blocks.push(Block::Table(sums_table(invoice, "Keys", "keys", |row| name(&text(row, "key")))));
-    blocks.push(Block::Table(sums_table(invoice, "Days, UTC", "days", |row| text(row, "day"))));
+    blocks.push(Block::Table(sums_table(invoice, "Keys", "keys", |row| name(&text(row, "key")).into())));
+    blocks.push(Block::Table(sums_table(invoice, "Days, UTC", "days", |row| day(row, "day"))));
     blocks.push(Block::Table(footprint_table(invoice)));
-    blocks.push(Block::Columns(vec![("Notes".to_owned(), texts(invoice, "notes"))]));
+    blocks.push(Block::Columns(vec![("Notes".into(), notes(invoice))]));
     blocks
 }
 
@@ -88,9 +89,16 @@ fn key_label(id: &str, key_names: &BTreeMap<String, String>) -> String {
     }
 }
 
-fn texts(value: &Value, name: &str) -> Vec<String> {
-    let items = value.get(name).and_then(Value::as_array).into_iter().flatten();
-    items.filter_map(Value::as_str).map(str::to_owned).collect()
+/// Sentences below the sums, with the methods, grids and contracts in them.
+fn notes(invoice: &Value) -> Vec<Text> {
+    const SENTENCES: &[&str] = &[
+        "Carbon, location-based: lifecycle factors of the grid at each location, with low and high estimate. Method: {0}. \
+         Grid: {1}.",
+        "Carbon, market-based: power under the provider's contracts counts with 0 g, the rest with the grid's factor, as \
+         no residual mix is known; failed attempts count with the grid's. Contracts: {0}.",
+    ];
+    let items = list(invoice, "notes").iter();
+    items.filter_map(Value::as_str).map(|sentence| Text::parse(sentence, SENTENCES)).collect()
 }
 
 pub(super) fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
@@ -98,11 +106,17 @@ pub(super) fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
 }
 
 /// Lines of a seller or a customer.
-fn party(party: Option<&Value>) -> Vec<String> {
-    let Some(party) = party.filter(|party| !party.is_null()) else { return vec!["–".to_owned()] };
-    let mut lines = vec![text(party, "name")];
-    lines.extend(texts(party, "address"));
-    lines.extend(party.get("vat_id").and_then(Value::as_str).map(|id| format!("VAT id {id}")));
+fn party(party: Option<&Value>) -> Vec<Text> {
+    let Some(party) = party.filter(|party| !party.is_null()) else { return vec!["–".into()] };
+    let address = party.get("address").and_then(Value::as_array).into_iter().flatten();
+    let mut lines = vec![Text::Data(text(party, "name"))];
+    lines.extend(address.filter_map(Value::as_str).map(|line| Text::Data(line.to_owned())));
+    lines.extend(
+        party
+            .get("vat_id")
+            .and_then(Value::as_str)
+            .map(|id| Text::with("VAT id {0}", [id.to_owned().into()])),
+    );
     lines
 }
 
@@ -111,30 +125,45 @@ fn number_of(invoice: &Value) -> &str {
     invoice.get("number").and_then(Value::as_str).unwrap_or("–")
 }
 
-fn facts(invoice: &Value) -> Vec<String> {
+/// Line at the top of every printed page.
+fn running_header(invoice: &Value) -> Text {
+    let customer = invoice.get("customer").filter(|party| !party.is_null());
+    let name = customer.map_or_else(|| text(invoice, "account"), |customer| text(customer, "name"));
+    let period = [day(invoice, "from"), day(invoice, "to")];
+    let number = number_of(invoice).to_owned();
+    let [from, to] = period;
+    Text::with("Invoice {0}, {1}, {2} to {3}", [number.into(), name.into(), from, to])
+}
+
+fn facts(invoice: &Value) -> Vec<Text> {
     vec![
-        format!("Number {}", number_of(invoice)),
-        format!("Account {}", text(invoice, "account")),
-        format!("Period {} to {}", text(invoice, "from"), text(invoice, "to")),
-        format!("Created {}", text(invoice, "created")),
+        Text::with("Number {0}", [number_of(invoice).to_owned().into()]),
+        Text::with("Account {0}", [text(invoice, "account").into()]),
+        Text::with("Period {0} to {1}", [day(invoice, "from"), day(invoice, "to")]),
+        Text::with("Created {0}", [Text::Time(text(invoice, "created"))]),
     ]
 }
 
 /// Unit prices of a line, with their units.
-fn unit_prices(line: &Value) -> String {
+fn unit_prices(line: &Value) -> Text {
     const UNITS: [(&str, &str); 5] = [
-        ("input_eur_per_million_tokens", "EUR per million input tokens"),
-        ("cached_input_eur_per_million_tokens", "cached"),
-        ("output_eur_per_million_tokens", "EUR per million output tokens"),
-        ("eur_per_image", "EUR per image"),
-        ("eur_per_minute", "EUR per minute"),
+        ("input_eur_per_million_tokens", "{0} EUR per million input tokens"),
+        ("cached_input_eur_per_million_tokens", "{0} cached"),
+        ("output_eur_per_million_tokens", "{0} EUR per million output tokens"),
+        ("eur_per_image", "{0} EUR per image"),
+        ("eur_per_minute", "{0} EUR per minute"),
     ];
-    let price = |(name, unit): &(&str, &str)| Some(format!("{} {unit}", line.get(*name)?.as_str()?));
-    UNITS.iter().filter_map(price).collect::<Vec<_>>().join(", ")
+    let price = |(name, unit): &(&str, &'static str)| {
+        let amount = line.get(*name)?.as_str()?.to_owned();
+        Some(Text::with(unit, [Text::Exact(amount, "")]))
+    };
+    let mut prices = UNITS.iter().filter_map(price);
+    let first = prices.next().unwrap_or_default();
+    prices.fold(first, |list, price| Text::with("{0}, {1}", [list, price]))
 }
 
 fn amount(row: &Value) -> Cell {
-    Cell::number(text(row, "eur"))
+    Cell::number(exact_text(row, "eur", ""))
 }
 
 fn lines_table(invoice: &Value) -> Table {
@@ -142,20 +171,24 @@ fn lines_table(invoice: &Value) -> Table {
         let is_correction = line.get("is_correction") == Some(&Value::Bool(true));
         let name = text(line, "model");
         vec![
-            Cell::text(if is_correction { format!("Correction: {name}") } else { name }),
+            Cell::text(if is_correction {
+                Text::with("Correction: {0}", [name.into()])
+            } else {
+                name.into()
+            }),
             Cell::text(text(line, "location")),
             Cell::text(unit_prices(line)),
-            Cell::number(text(line, "requests")),
-            Cell::number(text(line, "input_tokens")),
-            Cell::number(text(line, "cached_input_tokens")),
-            Cell::number(text(line, "output_tokens")),
-            Cell::number(text(line, "images")),
-            Cell::number(text(line, "audio_seconds")),
+            Cell::number(exact_text(line, "requests", "")),
+            Cell::number(exact_text(line, "input_tokens", "")),
+            Cell::number(exact_text(line, "cached_input_tokens", "")),
+            Cell::number(exact_text(line, "output_tokens", "")),
+            Cell::number(exact_text(line, "images", "")),
+            Cell::number(exact_text(line, "audio_seconds", "")),
             amount(line),
         ]
     };
     Table {
-        title: "Services".to_owned(),
+        title: "Services".into(),
         headings: vec![
             "Model",
             "Location",
@@ -171,40 +204,39 @@ fn lines_table(invoice: &Value) -> Table {
         rows: list(invoice, "lines").iter().map(row).collect(),
         empty: "Nothing was charged in this period.",
         next: None,
+        is_screen_only: false,
     }
 }
 
 fn totals_table(invoice: &Value) -> Table {
-    let vat = format!("VAT, {} %", text(invoice, "vat_percent"));
-    let row = |name: String, member: &str| vec![Cell::text(name), Cell::number(text(invoice, member))];
+    let vat = Text::with("VAT, {0} %", [exact_text(invoice, "vat_percent", "")]);
+    let row =
+        |name: Text, member: &str| vec![Cell::text(name), Cell::number(exact_text(invoice, member, ""))];
     Table {
-        title: "Total".to_owned(),
+        title: "Total".into(),
         headings: vec!["Amount", "EUR"],
-        rows: vec![
-            row("Net".to_owned(), "net_eur"),
-            row(vat, "vat_eur"),
-            row("Total".to_owned(), "total_eur"),
-        ],
+        rows: vec![row("Net".into(), "net_eur"), row(vat, "vat_eur"), row("Total".into(), "total_eur")],
         empty: "",
         next: None,
+        is_screen_only: false,
     }
 }
 
-fn sums_table(invoice: &Value, title: &str, member: &str, name: impl Fn(&Value) -> String) -> Table {
+fn sums_table(invoice: &Value, title: &'static str, member: &str, name: impl Fn(&Value) -> Text) -> Table {
     let row = |row: &Value| {
         vec![
             Cell::text(name(row)),
-            Cell::number(text(row, "requests")),
-            Cell::number(text(row, "requests_not_charged")),
-            Cell::number(text(row, "input_tokens")),
-            Cell::number(text(row, "output_tokens")),
+            Cell::number(exact_text(row, "requests", "")),
+            Cell::number(exact_text(row, "requests_not_charged", "")),
+            Cell::number(exact_text(row, "input_tokens", "")),
+            Cell::number(exact_text(row, "output_tokens", "")),
             measured(row, "energy_kwh", "kWh"),
             measured(row, "carbon_location_g_co2e", "g"),
             amount(row),
         ]
     };
     Table {
-        title: title.to_owned(),
+        title: title.into(),
         headings: vec![
             "Name",
             "Requests",
@@ -218,21 +250,20 @@ fn sums_table(invoice: &Value, title: &str, member: &str, name: impl Fn(&Value) 
         rows: list(invoice, member).iter().map(row).collect(),
         empty: "There is no usage in this period.",
         next: None,
+        is_screen_only: false,
     }
 }
 
 /// Cell with a rounded figure, exact on hover.
-fn measured(row: &Value, name: &str, unit: &str) -> Cell {
+fn measured(row: &Value, name: &str, unit: &'static str) -> Cell {
     match number(row, name) {
-        Some(amount) => {
-            Cell::number(quantity(amount, unit)).with_exact(format!("{} {unit}", text(row, name)))
-        }
+        Some(amount) => Cell::number(Text::Quantity(amount, unit)).with_exact(exact_text(row, name, unit)),
         None => Cell::number("–"),
     }
 }
 
 fn footprint_table(invoice: &Value) -> Table {
-    let row = |name: String, row: &Value| {
+    let row = |name: Text, row: &Value| {
         vec![
             Cell::text(name),
             measured(row, "energy_kwh", "kWh"),
@@ -245,15 +276,15 @@ fn footprint_table(invoice: &Value) -> Table {
         ]
     };
     let name = |place: &Value| match text(place, "location") {
-        name if name.is_empty() => "not answered".to_owned(),
-        name => name,
+        name if name.is_empty() => Text::from("not answered"),
+        name => name.into(),
     };
     let mut rows: Vec<_> = list(invoice, "locations").iter().map(|place| row(name(place), place)).collect();
     if let Some(total) = invoice.get("total") {
-        rows.push(row("Total".to_owned(), total));
+        rows.push(row("Total".into(), total));
     }
     Table {
-        title: "Footprint by location".to_owned(),
+        title: "Footprint by location".into(),
         headings: vec![
             "Location",
             "Energy",
@@ -267,6 +298,7 @@ fn footprint_table(invoice: &Value) -> Table {
         rows,
         empty: "",
         next: None,
+        is_screen_only: false,
     }
 }
 
@@ -295,10 +327,13 @@ pub(super) mod tests {
         let blocks = invoice_blocks(&invoice(), &BTreeMap::new(), "/dashboard/invoice");
         let page = crate::Page {
             root: "/dashboard/",
-            title: "Invoice".to_owned(),
+            language: crate::Language::English,
+            address: "/dashboard/invoice".to_owned(),
+            title: "Invoice".into(),
             nav: Vec::new(),
             user: None,
             live: None,
+            events: None,
             opens: None,
             blocks,
         };

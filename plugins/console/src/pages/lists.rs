@@ -1,7 +1,8 @@
 //! Pages that list batches, files, users and changes.
 
-use super::{encode, next_page, quantity_cell, rows, text, text_cell, time_cell};
+use super::{encode, exact_text, next_page, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Form, NoticeKind, Table};
+use crate::text::Text;
 use serde_json::Value;
 
 /// Table of batches, below `root`; `may_change` adds the buttons.
@@ -21,7 +22,7 @@ pub fn batches_blocks(batches: &Value, root: &str, may_change: bool) -> Vec<Bloc
             text_cell(batch, "id"),
             text_cell(batch, "account"),
             text_cell(batch, "model"),
-            Cell::text(status).with_state(mark),
+            Cell::text(Text::Word(status)).with_state(mark),
             quantity_cell(&counts, "completed", ""),
             quantity_cell(&counts, "failed", ""),
             quantity_cell(&counts, "total", ""),
@@ -35,7 +36,7 @@ pub fn batches_blocks(batches: &Value, root: &str, may_change: bool) -> Vec<Bloc
         ]
     };
     vec![Block::Table(Table {
-        title: "Batches".to_owned(),
+        title: "Batches".into(),
         headings: vec![
             "Batch",
             "Account",
@@ -51,6 +52,7 @@ pub fn batches_blocks(batches: &Value, root: &str, may_change: bool) -> Vec<Bloc
         rows: rows(batches).iter().map(row).collect(),
         empty: "There are no batches.",
         next: next_page(batches, &format!("{root}batches")),
+        is_screen_only: false,
     })]
 }
 
@@ -65,7 +67,7 @@ pub fn files_blocks(files: &Value, root: &str, may_change: bool) -> Vec<Block> {
             text_cell(file, "account"),
             text_cell(file, "filename"),
             text_cell(file, "purpose"),
-            Cell::text(status).with_state(mark),
+            Cell::text(Text::Word(status)).with_state(mark),
             quantity_cell(file, "bytes", ""),
             quantity_cell(file, "lines", ""),
             time_cell(file, "created"),
@@ -81,11 +83,12 @@ pub fn files_blocks(files: &Value, root: &str, may_change: bool) -> Vec<Block> {
         vec!["File", "Account", "Name", "Purpose", "Status", "Bytes", "Lines", "Created", "Expires"];
     headings.extend(may_change.then_some("Action"));
     vec![Block::Table(Table {
-        title: "Files".to_owned(),
+        title: "Files".into(),
         headings,
         rows: rows(files).iter().map(row).collect(),
         empty: "There are no files.",
         next: next_page(files, &format!("{root}files")),
+        is_screen_only: false,
     })]
 }
 
@@ -96,18 +99,18 @@ pub fn audit_blocks(entries: &Value, check: &Value) -> Vec<Block> {
     let notice = if good {
         Block::Notice(
             NoticeKind::Done,
-            format!("The hash chain of all {} entries is intact.", text(check, "entries")),
+            Text::with("The hash chain of all {0} entries is intact.", [exact_text(check, "entries", "")]),
         )
     } else {
-        let first = text(check, "first_bad");
+        let first = exact_text(check, "first_bad", "");
         Block::Notice(
             NoticeKind::Error,
-            format!("Entry {first} does not fit the hash chain: the log was changed."),
+            Text::with("Entry {0} does not fit the hash chain: the log was changed.", [first]),
         )
     };
     let row = |entry: &Value| {
         vec![
-            Cell::number(text(entry, "number")),
+            Cell::number(exact_text(entry, "number", "")),
             time_cell(entry, "at"),
             text_cell(entry, "who"),
             text_cell(entry, "what"),
@@ -118,11 +121,12 @@ pub fn audit_blocks(entries: &Value, check: &Value) -> Vec<Block> {
     vec![
         notice,
         Block::Table(Table {
-            title: "Changes".to_owned(),
+            title: "Changes".into(),
             headings: vec!["Number", "Time", "Author", "Action", "Target", "Change"],
             rows: rows(entries).iter().rev().map(row).collect(),
             empty: "Nothing has been changed yet.",
             next: None,
+            is_screen_only: false,
         }),
     ]
 }
@@ -133,7 +137,7 @@ pub fn users_blocks(users: &Value) -> Vec<Block> {
     let row = |user: &Value| {
         let (name, state) = (text(user, "name"), text(user, "state"));
         let mark = if state == "active" { CellState::Good } else { CellState::Warning };
-        let button = |path: &str, submit: &str, is_final: bool| {
+        let button = |path: &str, submit: &'static str, is_final: bool| {
             let form = Form::new(format!("/console/users/{}/{path}", encode(&name)), "", submit);
             Cell::button(Form { is_final, ..form })
         };
@@ -146,7 +150,7 @@ pub fn users_blocks(users: &Value) -> Vec<Block> {
             Cell::text(name.clone()),
             text_cell(user, "role"),
             text_cell(user, "account"),
-            Cell::text(state).with_state(mark),
+            Cell::text(Text::Word(state)).with_state(mark),
             time_cell(user, "created"),
             time_cell(user, "invitation_expires"),
             button("invite", "Invite again", false),
@@ -154,7 +158,7 @@ pub fn users_blocks(users: &Value) -> Vec<Block> {
         ]
     };
     vec![Block::Table(Table {
-        title: "Users".to_owned(),
+        title: "Users".into(),
         headings: vec![
             "Name",
             "Role",
@@ -168,6 +172,7 @@ pub fn users_blocks(users: &Value) -> Vec<Block> {
         rows: rows(users).iter().map(row).collect(),
         empty: "There are no users.",
         next: None,
+        is_screen_only: false,
     })]
 }
 
@@ -178,10 +183,11 @@ pub fn change_table(changes: &Value) -> Table {
     let row =
         |change: &Value| vec![text_cell(change, "key"), text_cell(change, "old"), text_cell(change, "new")];
     Table {
-        title: "Changes".to_owned(),
+        title: "Changes".into(),
         headings: vec!["Key", "Before", "After"],
         rows: list.map(row).collect(),
         empty: "No value differs.",
         next: None,
+        is_screen_only: false,
     }
 }

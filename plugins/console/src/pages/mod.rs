@@ -7,6 +7,7 @@ mod invoice;
 mod invoice_csv;
 mod lists;
 mod overview;
+mod playground;
 mod providers;
 mod statement;
 mod usage;
@@ -21,13 +22,17 @@ pub use forms::{
 pub use invoice::{invoice_blocks, invoice_form, issue_form, issued_table};
 pub use invoice_csv::invoice_csv;
 pub use lists::{audit_blocks, batches_blocks, change_table, files_blocks, users_blocks};
-pub use overview::overview_blocks;
+pub use overview::{live_figures, overview_blocks};
+pub use playground::{
+    PlaygroundChoices, QUOTE_ACTION, playground_answer_blocks, playground_form, quote_blocks,
+};
 pub use providers::provider_blocks;
 pub use statement::{key_names, statement_blocks, statement_csv, statement_form};
 pub use usage::{ACCOUNT_DIMENSIONS, GATEWAY_DIMENSIONS, UsageView, usage_blocks, usage_form};
 
 use crate::block::Cell;
 use crate::format;
+use crate::text::Text;
 use serde_json::Value;
 
 /// Member as text; a dash if there is none.
@@ -54,14 +59,39 @@ fn rows(value: &Value) -> &[Value] {
     value.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
+/// Member as a quantity; a dash if there is none.
+fn figure(value: &Value, name: &str, unit: &'static str) -> Text {
+    number(value, name).map_or_else(|| "–".into(), |amount| Text::Quantity(amount, unit))
+}
+
+/// Number with all its digits, and its unit.
+fn exact(amount: f64, unit: &'static str) -> Text {
+    Text::Exact(amount.to_string(), unit)
+}
+
+/// Member as an exact number of the API, and its unit.
+fn exact_text(value: &Value, name: &str, unit: &'static str) -> Text {
+    Text::Exact(text(value, name), unit)
+}
+
+/// Member as a word of the API, such as a state.
+fn word(value: &Value, name: &str) -> Text {
+    Text::Word(text(value, name))
+}
+
+/// Member as a day.
+fn day(value: &Value, name: &str) -> Text {
+    Text::Day(text(value, name))
+}
+
 fn text_cell(value: &Value, name: &str) -> Cell {
     Cell::text(text(value, name))
 }
 
 /// Cell with a quantity, exact on hover; a dash if there is none.
-fn quantity_cell(value: &Value, name: &str, unit: &str) -> Cell {
+fn quantity_cell(value: &Value, name: &str, unit: &'static str) -> Cell {
     match number(value, name) {
-        Some(amount) => Cell::number(format::quantity(amount, unit)).with_exact(format!("{amount} {unit}")),
+        Some(amount) => Cell::number(Text::Quantity(amount, unit)).with_exact(exact(amount, unit)),
         None => Cell::number("–"),
     }
 }

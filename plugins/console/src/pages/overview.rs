@@ -1,10 +1,11 @@
 //! Overview: state of the gateway and its last day.
 
-use super::{number, rows, text};
+use super::{exact_text, number, rows, text, word};
 use crate::block::{Block, CellState, NoticeKind, Tile};
 use crate::chart::{BarChart, ChartSeries};
-use crate::format::{decimal, quantity};
-use serde_json::Value;
+use crate::language::Language;
+use crate::text::Text;
+use serde_json::{Value, json};
 
 const DAY_SECONDS: u64 = 86_400;
 const HOUR_SECONDS: u64 = 3_600;
@@ -13,18 +14,33 @@ const HOUR_SECONDS: u64 = 3_600;
 /// `now` the time in Unix seconds. `with_money` adds the revenue.
 #[must_use]
 pub fn overview_blocks(status: &Value, hours: &Value, now: u64, with_money: bool) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    for (name, kind) in [("not_ready_because", NoticeKind::Error), ("degraded_because", NoticeKind::Warning)]
-    {
-        if let Some(why) = status.get(name).and_then(Value::as_str) {
-            blocks.push(Block::Notice(kind, format!("The gateway reports: {why}.")));
-        }
-    }
+    let mut blocks: Vec<Block> = notices(status).map(|(kind, text)| Block::Notice(kind, text)).collect();
     let day = last_day(hours, now);
     blocks.push(Block::Tiles(state_tiles(status)));
     blocks.push(Block::Tiles(day_tiles(&day, with_money)));
     blocks.push(Block::Chart(request_chart(&day, now)));
     blocks
+}
+
+/// Figures of the page as JSON: `tiles` with value, detail and state in the order of the page, and `notices`.
+#[must_use]
+pub fn live_figures(status: &Value, hours: &Value, now: u64, with_money: bool, language: Language) -> String {
+    let day = last_day(hours, now);
+    let tiles = state_tiles(status).into_iter().chain(day_tiles(&day, with_money));
+    let tiles: Vec<Value> = tiles
+        .map(|tile| json!([tile.value.to(language), tile.detail.to(language), tile.state.class()]))
+        .collect();
+    let notices: Vec<String> = notices(status).map(|(_, text)| text.to(language).into_owned()).collect();
+    json!({ "tiles": tiles, "notices": notices }).to_string()
+}
+
+/// Problems that the gateway reports.
+fn notices(status: &Value) -> impl Iterator<Item = (NoticeKind, Text)> {
+    let kinds = [("not_ready_because", NoticeKind::Error), ("degraded_because", NoticeKind::Warning)];
+    kinds.into_iter().filter_map(|(name, kind)| {
+        let why = status.get(name)?.as_str()?.to_owned();
+        Some((kind, Text::with("The gateway reports: {0}.", [Text::Word(why)])))
+    })
 }
 
 /// Rows of the last 24 hours.
@@ -55,8 +71,8 @@ fn state_tiles(status: &Value) -> Vec<Tile> {
         offers.iter().filter_map(|offer| number(offer, "first_token_seconds")).collect();
     first_tokens.sort_by(f64::total_cmp);
     let median = first_tokens.get(first_tokens.len() / 2);
-    let tile = |label: &str, value: String, detail: String, state| Tile {
-        label: label.to_owned(),
+    let tile = |label: &'static str, value: Text, detail: Text, state| Tile {
+        label: label.into(),
         value,
         detail,
         state,
@@ -64,27 +80,30 @@ fn state_tiles(status: &Value) -> Vec<Tile> {
     vec![
         tile(
             "Gateway",
-            if is_ready { "ready" } else { "not ready" }.to_owned(),
-            format!("version {}", text(status, "version")),
+            if is_ready { "ready" } else { "not ready" }.into(),
+            Text::with("version {0}", [text(status, "version").into()]),
             if is_ready { CellState::Good } else { CellState::Bad },
         ),
-        tile("Requests in flight", text(status, "requests_open"), String::new(), CellState::None),
+        tile("Requests in flight", exact_text(status, "requests_open", ""), Text::default(), CellState::None),
         tile(
             "Healthy offers",
-            format!("{healthy} of {}", offers.len()),
-            String::new(),
+            Text::with("{0} of {1}", [healthy.to_string().into(), offers.len().to_string().into()]),
+            Text::default(),
             if healthy == offers.len() { CellState::Good } else { CellState::Warning },
         ),
         tile(
             "Time to first token",
-            median.map_or_else(|| "–".to_owned(), |seconds| quantity(*seconds, "s")),
-            "median of the offers".to_owned(),
+            median.map_or_else(|| "–".into(), |seconds| Text::Quantity(*seconds, "s")),
+            "median of the offers".into(),
             CellState::None,
         ),
         tile(
             "Ledger",
-            ledger_state.clone(),
-            format!("{} entries, {} open reserves", text(ledger, "entries"), text(ledger, "open_reserves")),
+            word(ledger, "state"),
+            Text::with(
+                "{0} entries, {1} open reserves",
+                [exact_text(ledger, "entries", ""), exact_text(ledger, "open_reserves", "")],
+            ),
             if ledger_state == "good" { CellState::Good } else { CellState::Bad },
         ),
     ]
@@ -100,35 +119,37 @@ fn day_tiles(day: &[&Value], with_money: bool) -> Vec<Tile> {
     let mut figures = vec![
         (
             "Requests, 24 hours",
-            quantity(requests + free, ""),
-            format!("{} % without a charge", decimal(share)),
+            Text::Quantity(requests + free, ""),
+            Text::with("{0} without a charge", [Text::Quantity(share, "%")]),
         ),
         (
             "Tokens",
-            quantity(sum(day, "input_tokens") + sum(day, "output_tokens"), ""),
-            format!("{} generated", quantity(sum(day, "output_tokens"), "")),
+            Text::Quantity(sum(day, "input_tokens") + sum(day, "output_tokens"), ""),
+            Text::with("{0} generated", [Text::Quantity(sum(day, "output_tokens"), "")]),
         ),
         (
             "Energy",
-            quantity(sum(day, "energy_kwh"), "kWh"),
-            format!("{} of failed attempts", quantity(sum(day, "failed_energy_kwh"), "kWh")),
+            Text::Quantity(sum(day, "energy_kwh"), "kWh"),
+            Text::with("{0} of failed attempts", [Text::Quantity(sum(day, "failed_energy_kwh"), "kWh")]),
         ),
         (
             "Carbon",
-            quantity(sum(day, "carbon_g_co2"), "g"),
-            format!(
-                "{} to {}",
-                quantity(sum(day, "carbon_g_co2_low"), "g"),
-                quantity(sum(day, "carbon_g_co2_high"), "g")
+            Text::Quantity(sum(day, "carbon_g_co2"), "g"),
+            Text::with(
+                "{0} to {1}",
+                [
+                    Text::Quantity(sum(day, "carbon_g_co2_low"), "g"),
+                    Text::Quantity(sum(day, "carbon_g_co2_high"), "g"),
+                ],
             ),
         ),
-        ("Water", quantity(sum(day, "water_liters"), "l"), String::new()),
+        ("Water", Text::Quantity(sum(day, "water_liters"), "l"), Text::default()),
     ];
     if with_money {
-        figures.push(("Charged", quantity(sum(day, "eur"), "EUR"), String::new()));
+        figures.push(("Charged", Text::Quantity(sum(day, "eur"), "EUR"), Text::default()));
     }
-    let tile = |(label, value, detail): (&str, String, String)| Tile {
-        label: label.to_owned(),
+    let tile = |(label, value, detail): (&'static str, Text, Text)| Tile {
+        label: label.into(),
         value,
         detail,
         state: CellState::None,
@@ -151,11 +172,13 @@ fn request_chart(day: &[&Value], now: u64) -> BarChart {
             let rows = day.iter().filter(|row| text(row, "hour") == *hour && text(row, "outcome") == outcome);
             rows.filter_map(|row| Some(number(row, "requests")? + number(row, "requests_not_charged")?)).sum()
         };
-        ChartSeries { name: name.to_owned(), values: hours.iter().map(value).collect() }
+        ChartSeries { name: name.into(), values: hours.iter().map(value).collect() }
     });
-    let labels = hours.iter().map(|hour| hour.get(11..16).unwrap_or_default().to_owned()).collect();
-    let title = "Requests per hour by outcome, UTC".to_owned();
-    let shown =
-        |series: &ChartSeries| series.name == "charged" || series.values.iter().any(|value| *value > 0.0);
+    let label = |hour: &String| Text::Data(hour.get(11..16).unwrap_or_default().to_owned());
+    let labels = hours.iter().map(label).collect();
+    let title = "Requests per hour by outcome, UTC".into();
+    let shown = |series: &ChartSeries| {
+        series.name == Text::from("charged") || series.values.iter().any(|value| *value > 0.0)
+    };
     BarChart { title, unit: "", labels, series: series.into_iter().filter(shown).collect() }
 }

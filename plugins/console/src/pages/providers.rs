@@ -1,8 +1,8 @@
 //! Page of the providers: health, circuit breakers, measured speeds and last failures.
 
-use super::{number, quantity_cell, rows, text, text_cell};
+use super::{exact, exact_text, number, quantity_cell, rows, text, text_cell, word};
 use crate::block::{Block, Cell, CellState, Table};
-use crate::format::{decimal, quantity};
+use crate::text::Text;
 use serde_json::Value;
 
 /// Blocks of the page, from the list of providers.
@@ -15,7 +15,7 @@ pub fn provider_blocks(providers: &Value) -> Vec<Block> {
     });
     vec![
         Block::Table(Table {
-            title: "Providers".to_owned(),
+            title: "Providers".into(),
             headings: vec![
                 "Provider",
                 "Operator",
@@ -28,9 +28,10 @@ pub fn provider_blocks(providers: &Value) -> Vec<Block> {
             rows: provider_rows,
             empty: "The configuration has no providers.",
             next: None,
+            is_screen_only: false,
         }),
         Block::Table(Table {
-            title: "Offers".to_owned(),
+            title: "Offers".into(),
             headings: vec![
                 "Provider",
                 "Model",
@@ -45,6 +46,7 @@ pub fn provider_blocks(providers: &Value) -> Vec<Block> {
             rows: offers.collect(),
             empty: "The providers offer no models.",
             next: None,
+            is_screen_only: false,
         }),
     ]
 }
@@ -58,7 +60,10 @@ fn provider_row(provider: &Value) -> Vec<Cell> {
     let failure = provider.get("last_error").filter(|error| !error.is_null());
     let failure = failure.map_or_else(
         || Cell::text("–"),
-        |error| Cell::text(format!("{}, {} s ago", text(error, "kind"), text(error, "seconds_ago"))),
+        |error| {
+            let parts = [word(error, "kind"), exact_text(error, "seconds_ago", "")];
+            Cell::text(Text::with("{0}, {1} s ago", parts))
+        },
     );
     vec![
         text_cell(provider, "id"),
@@ -79,15 +84,15 @@ fn offer_row(provider: &str, offer: &Value) -> Vec<Cell> {
         _ => CellState::Bad,
     };
     let seconds = |name: &str| match number(offer, name) {
-        Some(seconds) => Cell::number(quantity(seconds, "s")).with_exact(format!("{seconds} s")),
+        Some(seconds) => Cell::number(Text::Quantity(seconds, "s")).with_exact(exact(seconds, "s")),
         None => Cell::number("–"),
     };
-    let failing = number(offer, "failing")
-        .map_or_else(|| "–".to_owned(), |part| format!("{} %", decimal(part * 100.0)));
+    let failing =
+        number(offer, "failing").map_or_else(|| Text::from("–"), |part| Text::Quantity(part * 100.0, "%"));
     vec![
-        Cell::text(provider),
+        Cell::text(provider.to_owned()),
         text_cell(offer, "model"),
-        Cell::text(state).with_state(mark),
+        Cell::text(Text::Word(state)).with_state(mark),
         seconds("rests_for_seconds"),
         Cell::number(failing),
         quantity_cell(offer, "attempts", ""),

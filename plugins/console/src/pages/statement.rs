@@ -1,9 +1,9 @@
 //! Statement of a month for one account: page, form and CSV.
 
-use super::{encode, quantity_cell, rows, text};
+use super::{encode, exact_text, figure, quantity_cell, rows, text};
 use crate::block::{Block, Cell, CellState, Field, Form, Table, Tile};
 use crate::csv::{CsvColumn, CsvStyle, CsvTable};
-use crate::format::quantity;
+use crate::text::Text;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -53,10 +53,12 @@ fn account_of(statement: &Value) -> Value {
 pub fn statement_blocks(statement: &Value, key_names: &BTreeMap<String, String>, path: &str) -> Vec<Block> {
     let account = account_of(statement);
     let month = text(statement, "month");
-    let link = |kind: &str, style: &str, name: &str| {
-        (format!("{path}.{kind}?month={}{style}", encode(&month)), name.to_owned())
+    let link = |kind: &str, style: &str, name: &'static str| {
+        (format!("{path}.{kind}?month={}{style}", encode(&month)), name.into())
     };
+    let header = [month.clone().into(), text(&account, "account").into()];
     let mut blocks = vec![
+        Block::RunningHeader(Text::with("Statement {0}, account {1}", header)),
         Block::Tiles(tiles(&account)),
         Block::Links(vec![
             link("csv", "", "CSV, decimal point"),
@@ -70,13 +72,14 @@ pub fn statement_blocks(statement: &Value, key_names: &BTreeMap<String, String>,
     };
     blocks.push(Block::Table(sums_table("Keys", list(&account, "keys"), |row| name(&text(row, "key")))));
     blocks.push(Block::Table(sums_table("Models", list(&account, "models"), |row| text(row, "model"))));
-    let boundary =
-        [("boundary", ""), ("methodologies", "Methodology"), ("grid_sources", "Grid"), ("places", "Places")];
-    let notes = boundary.map(|(member, title)| match title {
-        "" => text(statement, member),
-        title => format!("{title}: {}", text(statement, member)),
-    });
-    blocks.push(Block::Code(notes.join("\n")));
+    let boundary = [
+        ("boundary", "{0}"),
+        ("methodologies", "Methodology: {0}"),
+        ("grid_sources", "Grid: {0}"),
+        ("places", "Places: {0}"),
+    ];
+    let notes = boundary.map(|(member, line)| Text::with(line, [Text::Word(text(statement, member))]));
+    blocks.push(Block::Columns(vec![("Notes".into(), notes.into())]));
     blocks
 }
 
@@ -85,34 +88,28 @@ fn list<'v>(account: &'v Value, name: &str) -> &'v [Value] {
 }
 
 fn tiles(account: &Value) -> Vec<Tile> {
-    let figure = |name: &str, unit: &str| {
-        super::number(account, name).map_or_else(|| "–".to_owned(), |amount| quantity(amount, unit))
-    };
-    let tile = |label: &str, value: String, detail: String| Tile {
-        label: label.to_owned(),
+    let figure = |name: &str, unit: &'static str| figure(account, name, unit);
+    let tile = |label: &'static str, value: Text, detail: Text| Tile {
+        label: label.into(),
         value,
         detail,
         state: CellState::None,
     };
     vec![
-        tile(
-            "Charged",
-            format!("{} EUR", text(account, "eur_rounded")),
-            format!("{} credits", text(account, "credits")),
-        ),
+        tile("Charged", exact_text(account, "eur_rounded", "EUR"), exact_text(account, "credits", "credits")),
         tile(
             "Requests",
             figure("requests", ""),
-            format!("{} without a charge", figure("requests_not_charged", "")),
+            Text::with("{0} without a charge", [figure("requests_not_charged", "")]),
         ),
-        tile("Energy", figure("energy_kwh", "kWh"), "failed attempts included".to_owned()),
-        tile("Carbon, location-based", figure("carbon_g_co2e", "g"), "CO₂ equivalent".to_owned()),
-        tile("Water", figure("water_liters", "l"), String::new()),
+        tile("Energy", figure("energy_kwh", "kWh"), "failed attempts included".into()),
+        tile("Carbon, location-based", figure("carbon_g_co2e", "g"), "CO₂ equivalent".into()),
+        tile("Water", figure("water_liters", "l"), Text::default()),
         tile("Granted", figure("granted_credits", "credits"), figure("granted_kwh", "kWh")),
     ]
 }
 
-fn sums_table(title: &str, list: &[Value], name: impl Fn(&Value) -> String) -> Table {
+fn sums_table(title: &'static str, list: &[Value], name: impl Fn(&Value) -> String) -> Table {
     let row = |row: &Value| {
         vec![
             Cell::text(name(row)),
@@ -122,12 +119,12 @@ fn sums_table(title: &str, list: &[Value], name: impl Fn(&Value) -> String) -> T
             quantity_cell(row, "energy_kwh", "kWh"),
             quantity_cell(row, "carbon_g_co2e", "g"),
             quantity_cell(row, "water_liters", "l"),
-            Cell::number(text(row, "credits")),
-            Cell::number(text(row, "eur_rounded")).with_exact(format!("{} EUR", text(row, "eur"))),
+            Cell::number(exact_text(row, "credits", "")),
+            Cell::number(exact_text(row, "eur_rounded", "")).with_exact(exact_text(row, "eur", "EUR")),
         ]
     };
     Table {
-        title: title.to_owned(),
+        title: title.into(),
         headings: vec![
             "Name",
             "Requests",
@@ -142,6 +139,7 @@ fn sums_table(title: &str, list: &[Value], name: impl Fn(&Value) -> String) -> T
         rows: list.iter().map(row).collect(),
         empty: "Nothing is recorded in this month.",
         next: None,
+        is_screen_only: false,
     }
 }
 

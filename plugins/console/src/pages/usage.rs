@@ -1,8 +1,9 @@
 //! Page of the usage: plots by day, and the same figures as a table.
 
-use super::{number, quantity_cell, rows, text};
+use super::{day, number, quantity_cell, rows, text};
 use crate::block::{Block, Cell, Field, FieldKind, Form, Table};
 use crate::chart::{BarChart, ChartSeries};
+use crate::text::Text;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,26 +43,32 @@ impl UsageView {
         if self.by == "day" { "day".to_owned() } else { format!("day,{}", self.by) }
     }
 
-    /// Name of the group of a row.
-    fn group_name(&self, row: &Value) -> String {
-        let name = text(row, &self.by);
-        match &*self.by {
-            "key" => self.key_names.get(&name).cloned().unwrap_or(name),
-            _ if name.is_empty() => "not answered".to_owned(),
-            _ => name,
-        }
+    /// Series of a row: one for all days, or one for each group.
+    fn series_of(&self, row: &Value) -> String {
+        if self.by == "day" { String::new() } else { text(row, &self.by) }
     }
 
-    /// Name of the series of a row: one for all days, or one for each group.
-    fn series_name(&self, row: &Value) -> String {
-        if self.by == "day" { "all".to_owned() } else { self.group_name(row) }
+    /// Name of a series.
+    fn series_name(&self, series: &str) -> Text {
+        if self.by == "day" { "all".into() } else { self.group_name(series) }
+    }
+
+    /// Name of a group.
+    fn group_name(&self, group: &str) -> Text {
+        match &*self.by {
+            "key" => Text::Data(self.key_names.get(group).cloned().unwrap_or_else(|| group.to_owned())),
+            "day" => Text::Day(group.to_owned()),
+            "outcome" => Text::Word(group.to_owned()),
+            _ if group.is_empty() => "not answered".into(),
+            _ => Text::Data(group.to_owned()),
+        }
     }
 }
 
 /// Form with the range of days and the dimension.
 #[must_use]
 pub fn usage_form(view: &UsageView) -> Form {
-    let dimensions = FieldKind::Choice(view.dimensions.to_vec());
+    let dimensions = FieldKind::choice(view.dimensions);
     let by = Field::new("by", "Grouped by").kind(dimensions).value(view.by.clone());
     let mut form = Form::new(view.path.clone(), "Range", "Show")
         .with(Field::new("from", "First day, UTC").kind(FieldKind::Date).value(view.from.clone()))
@@ -87,9 +94,9 @@ pub fn usage_blocks(usage: &Value, view: &UsageView) -> Vec<Block> {
     }
     for (title, member, unit) in figures {
         let title = if view.by == "day" {
-            format!("{title} per day")
+            Text::with("{0} per day", [title.into()])
         } else {
-            format!("{title} per day by {}", view.by)
+            Text::with("{0} per day by {1}", [title.into(), Text::Word(view.by.clone())])
         };
         blocks.push(Block::Chart(usage_chart(usage, view, member, title, unit)));
     }
@@ -102,13 +109,13 @@ pub(super) fn usage_chart(
     usage: &Value,
     view: &UsageView,
     member: &str,
-    title: String,
+    title: Text,
     unit: &'static str,
 ) -> BarChart {
     let days = days(usage);
     let mut totals: BTreeMap<String, f64> = BTreeMap::new();
     for row in rows(usage) {
-        *totals.entry(view.series_name(row)).or_default() += number(row, member).unwrap_or(0.0);
+        *totals.entry(view.series_of(row)).or_default() += number(row, member).unwrap_or(0.0);
     }
     let mut names: Vec<(String, f64)> = totals.into_iter().filter(|(_, total)| *total > 0.0).collect();
     names.sort_by(|one, other| other.1.total_cmp(&one.1));
@@ -116,7 +123,7 @@ pub(super) fn usage_chart(
     let values = |is_of: &dyn Fn(&str) -> bool| {
         let value = |day: &String| {
             let rows =
-                rows(usage).iter().filter(|row| text(row, "day") == *day && is_of(&view.series_name(row)));
+                rows(usage).iter().filter(|row| text(row, "day") == *day && is_of(&view.series_of(row)));
             rows.filter_map(|row| number(row, member)).sum()
         };
         days.iter().map(value).collect()
@@ -124,12 +131,12 @@ pub(super) fn usage_chart(
     let mut series: Vec<ChartSeries> = names
         .iter()
         .take(MAX_SERIES)
-        .map(|(name, _)| ChartSeries { name: name.clone(), values: values(&|of| of == name) })
+        .map(|(name, _)| ChartSeries { name: view.series_name(name), values: values(&|of| of == name) })
         .collect();
     if !rest.is_empty() {
-        series.push(ChartSeries { name: "others".to_owned(), values: values(&|of| rest.contains(of)) });
+        series.push(ChartSeries { name: "others".into(), values: values(&|of| rest.contains(of)) });
     }
-    let labels = days.iter().map(|day| day.get(5..).unwrap_or_default().to_owned()).collect();
+    let labels = days.iter().map(|day| Text::ShortDay(day.clone())).collect();
     BarChart { title, unit, labels, series }
 }
 
@@ -149,6 +156,24 @@ fn days(usage: &Value) -> Vec<String> {
     days
 }
 
+fn headings(with_money: bool) -> Vec<&'static str> {
+    let mut headings = vec![
+        "Group",
+        "Requests",
+        "Without a charge",
+        "Input tokens",
+        "Output tokens",
+        "Energy",
+        "Of failed attempts",
+        "Carbon",
+        "Water",
+    ];
+    if with_money {
+        headings.push("Charged");
+    }
+    headings
+}
+
 fn table(usage: &Value, view: &UsageView) -> Table {
     let mut groups: BTreeMap<String, BTreeMap<&str, f64>> = BTreeMap::new();
     const MEMBERS: [(&str, &str); 9] = [
@@ -163,7 +188,7 @@ fn table(usage: &Value, view: &UsageView) -> Table {
         ("eur", "EUR"),
     ];
     for row in rows(usage) {
-        let sums = groups.entry(view.group_name(row)).or_default();
+        let sums = groups.entry(text(row, &view.by)).or_default();
         for (member, _) in MEMBERS {
             *sums.entry(member).or_default() += number(row, member).unwrap_or(0.0);
         }
@@ -175,7 +200,7 @@ fn table(usage: &Value, view: &UsageView) -> Table {
         .map(|(name, sums)| {
             let sums = serde_json::json!(sums);
             let cells = MEMBERS.iter().filter(|(member, _)| shown(member));
-            std::iter::once(Cell::text(name))
+            std::iter::once(Cell::text(view.group_name(&name)))
                 .chain(cells.map(|(member, unit)| quantity_cell(&sums, member, unit)))
                 .collect()
         })
@@ -185,22 +210,18 @@ fn table(usage: &Value, view: &UsageView) -> Table {
         let cells = cells.map(|(member, unit)| quantity_cell(&total, member, unit));
         table_rows.push(std::iter::once(Cell::text("Total")).chain(cells).collect());
     }
-    let mut headings = vec![
-        "Group",
-        "Requests",
-        "Without a charge",
-        "Input tokens",
-        "Output tokens",
-        "Energy",
-        "Of failed attempts",
-        "Carbon",
-        "Water",
-    ];
-    if view.with_money {
-        headings.push("Charged");
+    let title = Text::with(
+        "Sums by {0}, {1} to {2}",
+        [Text::Word(view.by.clone()), day(usage, "from"), day(usage, "to")],
+    );
+    Table {
+        title,
+        headings: headings(view.with_money),
+        rows: table_rows,
+        empty: "There is no usage in this range.",
+        next: None,
+        is_screen_only: false,
     }
-    let title = format!("Sums by {}, {} to {}", view.by, text(usage, "from"), text(usage, "to"));
-    Table { title, headings, rows: table_rows, empty: "There is no usage in this range.", next: None }
 }
 
 #[cfg(test)]
@@ -216,10 +237,13 @@ mod tests {
             .collect();
         let usage = json!({ "from": "2026-11-01", "to": "2026-11-03", "data": rows });
         let view = UsageView { by: "model".to_owned(), ..UsageView::default() };
-        let chart = usage_chart(&usage, &view, "requests", String::new(), "");
-        assert_eq!(chart.labels, ["11-01", "11-02", "11-03"]);
+        let chart = usage_chart(&usage, &view, "requests", Text::default(), "");
+        assert_eq!(
+            chart.labels,
+            ["2026-11-01", "2026-11-02", "2026-11-03"].map(|day| Text::ShortDay(day.to_owned()))
+        );
         assert_eq!(chart.series.len(), MAX_SERIES + 1);
-        assert_eq!(chart.series[0].name, "m9");
+        assert_eq!(chart.series[0].name, Text::Data("m9".to_owned()));
         assert_eq!(chart.series[MAX_SERIES].values, [0.0, 1.0 + 2.0 + 3.0 + 4.0, 0.0]);
         let all: f64 = chart.series.iter().flat_map(|series| &series.values).sum();
         assert!((all - 45.0).abs() < 1e-9);

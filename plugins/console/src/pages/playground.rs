@@ -1,0 +1,157 @@
+//! Playground of the account holders: form, quote before a request, answer and its footprint afterwards.
+
+use super::{figure, number, rows, text, word};
+use crate::block::{Block, CellState, Field, FieldKind, Form, NoticeKind, Tile};
+use crate::text::Text;
+use serde_json::Value;
+
+/// Name of the buttons' field, and its value for a quote.
+pub const QUOTE_ACTION: (&str, &str) = ("action", "quote");
+
+/// Choices of the form.
+#[derive(Clone, Debug, Default)]
+pub struct PlaygroundChoices<'a> {
+    /// Page of the account's keys, as the admin API lists them.
+    pub keys: Value,
+    /// Ids and names of the chat models.
+    pub models: Vec<(String, String)>,
+    /// Names of the flavors.
+    pub flavors: Vec<&'a str>,
+    /// Default of the maximum number of tokens.
+    pub max_tokens: u64,
+}
+
+/// Form at `path`; `None` if the account has no valid key.
+#[must_use]
+pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Form> {
+    let is_valid = |key: &&Value| key.get("revoked").is_none_or(Value::is_null);
+    let option = |key: &Value| {
+        let id = text(key, "id");
+        let name = text(key, "name");
+        let label = if name.is_empty() { id.clone() } else { format!("{name} ({id})") };
+        (id, Text::Data(label))
+    };
+    let keys: Vec<(String, Text)> = rows(&choices.keys).iter().filter(is_valid).map(option).collect();
+    let key = keys.first()?.0.clone();
+    let model = choices.models.first().map(|(id, _)| id.clone()).unwrap_or_default();
+    let models = choices.models.iter().map(|(id, name)| (id.clone(), Text::Data(name.clone())));
+    let default = (String::new(), Text::from("Default of the model"));
+    let flavors =
+        choices.flavors.iter().map(|flavor| ((*flavor).to_owned(), Text::Data((*flavor).to_owned())));
+    let flavors = std::iter::once(default).chain(flavors).collect();
+    let form = Form::new(path, "Request", "Send")
+        .with(
+            Field::new("key", "Key")
+                .kind(FieldKind::Choice(keys))
+                .value(key)
+                .help("Its scopes, limits and budget apply, and it pays."),
+        )
+        .with(Field::new("model", "Model").kind(FieldKind::Choice(models.collect())).value(model))
+        .with(Field::new("flavor", "Flavor").kind(FieldKind::Choice(flavors)))
+        .with(
+            Field::new("prompt", "Prompt")
+                .kind(FieldKind::Lines)
+                .required()
+                .help("Prompt and answer are not stored."),
+        )
+        .with(
+            Field::new("max_tokens", "Maximum number of generated tokens")
+                .value(choices.max_tokens.to_string())
+                .required(),
+        );
+    Some(form.with_second(QUOTE_ACTION, "Show the quote"))
+}
+
+/// Tiles of a quote: members `expected` (with `environment_impact` and `billing_cost`), `expected_eur`,
+/// `output_tokens`, `highest_credits`, `highest_eur`.
+#[must_use]
+pub fn quote_blocks(quote: &Value) -> Vec<Block> {
+    let expected = quote.get("expected").cloned().unwrap_or_default();
+    let tokens = Text::with("for about {0} generated tokens", [figure(quote, "output_tokens", "")]);
+    let mut tiles = vec![
+        tile("Expected cost", figure(quote, "expected_eur", "EUR"), tokens),
+        tile("Cost at most", figure(quote, "highest_eur", "EUR"), "reserved while the request runs".into()),
+    ];
+    tiles.extend(footprint_tiles(&expected));
+    vec![Block::Heading("Quote".into()), Block::Tiles(tiles)]
+}
+
+/// Answer with its actual cost and footprint: members `text`, `finish_reason`, `usage`, `eur`, `environment_impact`,
+/// `billing_cost`.
+#[must_use]
+pub fn playground_answer_blocks(answer: &Value) -> Vec<Block> {
+    let mut blocks = vec![Block::Heading("Answer".into())];
+    if answer.get("finish_reason").and_then(Value::as_str) == Some("length") {
+        let text = "The answer ends at the maximum number of tokens.";
+        blocks.push(Block::Notice(NoticeKind::Warning, text.into()));
+    }
+    blocks.push(Block::Prose(text(answer, "text")));
+    let usage = answer.get("usage").cloned().unwrap_or_default();
+    let tokens = [figure(&usage, "prompt_tokens", ""), figure(&usage, "completion_tokens", "")];
+    let tokens = Text::with("{0} tokens of input, {1} generated", tokens);
+    let mut tiles = vec![tile("Cost", figure(answer, "eur", "EUR"), tokens)];
+    tiles.extend(footprint_tiles(answer));
+    blocks.push(Block::Tiles(tiles));
+    blocks
+}
+
+/// Tiles of `environment_impact` and of the wallet that pays.
+fn footprint_tiles(members: &Value) -> Vec<Tile> {
+    let impact = members.get("environment_impact").cloned().unwrap_or_default();
+    let cost = members.get("billing_cost").cloned().unwrap_or_default();
+    let provenance = impact.get("provenance").cloned().unwrap_or_default();
+    let low_and_high = match (number(&provenance, "energy_kwh_low"), number(&provenance, "energy_kwh_high")) {
+        (Some(low), Some(high)) => {
+            Text::with("{0} to {1}", [Text::Quantity(low, "kWh"), Text::Quantity(high, "kWh")])
+        }
+        _ => Text::default(),
+    };
+    vec![
+        tile(
+            "Credits",
+            figure(&cost, "credits", ""),
+            Text::with("paid with {0}", [word(&cost, "paid_with")]),
+        ),
+        tile("Energy", figure(&impact, "energy_kwh", "kWh"), low_and_high),
+        tile("Carbon, location-based", figure(&impact, "carbon_g_co2", "g"), "CO₂ equivalent".into()),
+        tile("Water", figure(&impact, "water_liters", "l"), Text::default()),
+        tile("Provider", text(&impact, "provider_id").into(), text(&impact, "location").into()),
+    ]
+}
+
+fn tile(label: &'static str, value: Text, detail: Text) -> Tile {
+    Tile { label: label.into(), value, detail, state: CellState::None }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_valid_keys_can_be_chosen() {
+        let keys = json!({ "data": [
+            { "id": "k1", "name": "old", "revoked": 7 },
+            { "id": "k2", "name": "ci", "revoked": null },
+        ] });
+        let choices = PlaygroundChoices { keys, ..PlaygroundChoices::default() };
+        let form = playground_form("/dashboard/playground", &choices).unwrap();
+        let key = form.fields.iter().find(|field| field.name == "key").unwrap();
+        assert_eq!(key.kind, FieldKind::Choice(vec![("k2".to_owned(), Text::Data("ci (k2)".to_owned()))]));
+        assert!(playground_form("/", &PlaygroundChoices::default()).is_none());
+    }
+
+    #[test]
+    fn a_quote_has_the_expected_and_the_highest_price() {
+        let quote = json!({
+            "expected": { "environment_impact": { "energy_kwh": 0.0012, "location": "Paris, France" },
+                "billing_cost": { "credits": "0.5", "paid_with": "credits" } },
+            "expected_eur": "0.002", "highest_eur": "0.05", "output_tokens": 256,
+        });
+        let shown = format!("{:?}", quote_blocks(&quote));
+        for text in ["(0.002, \"EUR\")", "(0.05, \"EUR\")", "(0.0012, \"kWh\")", "Paris, France", "256"] {
+            assert!(shown.contains(text), "{text} in {shown}");
+        }
+    }
+}

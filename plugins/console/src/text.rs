@@ -1,0 +1,222 @@
+//! Text of a page: of the table, or data. It has no language until it is written.
+
+use crate::format::{quantity_parts, timestamp};
+use crate::language::Language;
+use crate::texts;
+use std::borrow::Cow;
+
+/// Text, written in the language of the page.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Text {
+    /// Text of the table by its English form, and the values of its placeholders `{0}`, `{1}`.
+    Said(&'static str, Vec<Text>),
+    /// Word or sentence of the API, such as a state: translated if the table has it.
+    Word(String),
+    /// Data, such as a name; never translated.
+    Data(String),
+    /// Number with three digits, and its unit.
+    Quantity(f64, &'static str),
+    /// Exact number of the API, and its unit.
+    Exact(String, &'static str),
+    /// Time in RFC 3339.
+    Time(String),
+    /// Day, such as `2026-11-26`.
+    Day(String),
+    /// Day without its year.
+    ShortDay(String),
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self::Data(String::new())
+    }
+}
+
+impl From<&'static str> for Text {
+    fn from(text: &'static str) -> Self {
+        Self::Said(text, Vec::new())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self::Data(text)
+    }
+}
+
+impl Text {
+    /// Text of the table with the values of its placeholders.
+    #[must_use]
+    pub fn with<const N: usize>(text: &'static str, values: [Self; N]) -> Self {
+        Self::Said(text, values.into())
+    }
+
+    /// Sentence of the API: made by the first of these texts of the table that it fits, so that it can be translated with
+    /// the values in it; else a word.
+    #[must_use]
+    pub fn parse(sentence: &str, texts: &[&'static str]) -> Self {
+        let found = texts.iter().find_map(|text| Some(Self::Said(text, parse_values(text, sentence)?)));
+        found.unwrap_or_else(|| Self::Word(sentence.to_owned()))
+    }
+
+    /// Returns true if nothing is shown.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Said(text, _) => text.is_empty(),
+            Self::Word(text) | Self::Data(text) | Self::Day(text) | Self::ShortDay(text) => text.is_empty(),
+            Self::Quantity(..) | Self::Exact(..) | Self::Time(_) => false,
+        }
+    }
+
+    /// Writes the text in a language.
+    #[must_use]
+    pub fn to(&self, language: Language) -> Cow<'_, str> {
+        match self {
+            Self::Said(text, values) if values.is_empty() => texts::translate(text, language).into(),
+            Self::Said(text, values) => fill(texts::translate(text, language), values, language).into(),
+            Self::Word(text) => texts::translate(text, language).into(),
+            Self::Data(text) => text.as_str().into(),
+            Self::Quantity(number, unit) => {
+                let (number, unit) = quantity_parts(*number, unit);
+                with_unit(&number, unit, language).into()
+            }
+            Self::Exact(number, unit) => with_unit(number, unit, language).into(),
+            Self::Time(time) => timestamp(time, language),
+            Self::Day(day) => format_day(day, language, true),
+            Self::ShortDay(day) => format_day(day, language, false),
+        }
+    }
+}
+
+/// Number with the decimal mark of the language and its translated unit.
+fn with_unit(number: &str, unit: &str, language: Language) -> String {
+    let is_number = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
+    let mut out = match language.decimal_mark() {
+        '.' => number.to_owned(),
+        // Narrow spaces between thousands are not ASCII.
+        _ if !number.bytes().filter(u8::is_ascii).all(is_number) => number.to_owned(),
+        mark => number.replace('.', mark.encode_utf8(&mut [0; 4])),
+    };
+    if !unit.is_empty() {
+        out.push('\u{202f}');
+        out.push_str(texts::translate(unit, language));
+    }
+    out
+}
+
+fn format_day(day: &str, language: Language, with_year: bool) -> Cow<'_, str> {
+    let mut parts = day.split('-');
+    let (Some(year), Some(month), Some(date), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return day.into();
+    };
+    match (language, with_year) {
+        (Language::English, true) => day.into(),
+        (Language::English, false) => format!("{month}-{date}").into(),
+        (Language::German, true) => format!("{date}.{month}.{year}").into(),
+        (Language::German, false) => format!("{date}.{month}.").into(),
+        (Language::French, true) => format!("{date}/{month}/{year}").into(),
+        (Language::French, false) => format!("{date}/{month}").into(),
+    }
+}
+
+/// Values of the placeholders `{0}`, `{1}` in this order; `None` if the sentence was not made by the template.
+fn parse_values(template: &str, sentence: &str) -> Option<Vec<Text>> {
+    let (first, mut rest) = template.split_once('{')?;
+    let mut sentence = sentence.strip_prefix(first)?;
+    let mut values = Vec::new();
+    loop {
+        let (_, behind) = rest.split_once('}')?;
+        let (between, next) =
+            behind.split_once('{').map_or((behind, None), |(text, next)| (text, Some(next)));
+        let (value, after) = match next {
+            Some(_) => sentence.split_once(between)?,
+            None => (sentence.strip_suffix(between)?, ""),
+        };
+        values.push(Text::Data(value.to_owned()));
+        match next {
+            Some(next) => (rest, sentence) = (next, after),
+            None => return Some(values),
+        }
+    }
+}
+
+/// Replaces the placeholders by their values. A value is not searched for placeholders.
+fn fill(template: &str, values: &[Text], language: Language) -> String {
+    let mut out = String::with_capacity(template.len() + 16);
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        out.push_str(before);
+        let Some((index, behind)) = after.split_once('}') else { break };
+        let value = index.parse::<usize>().ok().and_then(|index| values.get(index));
+        out.push_str(&value.map(|value| value.to(language)).unwrap_or_default());
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_days_are_those_of_the_language() {
+        for (text, english, german, french) in [
+            (Text::Quantity(1250.0, "kWh"), "1.25\u{202f}MWh", "1,25\u{202f}MWh", "1,25\u{202f}MWh"),
+            (
+                Text::Quantity(12_345.6, "EUR"),
+                "12\u{202f}346\u{202f}EUR",
+                "12\u{202f}346\u{202f}EUR",
+                "12\u{202f}346\u{202f}EUR",
+            ),
+            (
+                Text::Quantity(1.5, "credits"),
+                "1.5\u{202f}credits",
+                "1,5\u{202f}Credits",
+                "1,5\u{202f}crédits",
+            ),
+            (Text::Exact("0.125".into(), ""), "0.125", "0,125", "0,125"),
+            (Text::Exact("–".into(), ""), "–", "–", "–"),
+            (Text::Exact("1.2.3 beta".into(), ""), "1.2.3 beta", "1.2.3 beta", "1.2.3 beta"),
+            (Text::Day("2026-11-05".into()), "2026-11-05", "05.11.2026", "05/11/2026"),
+            (Text::ShortDay("2026-11-05".into()), "11-05", "05.11.", "05/11"),
+            (Text::Day("soon".into()), "soon", "soon", "soon"),
+            (
+                Text::Time("2026-10-26T07:33:20Z".into()),
+                "2026-10-26T07:33:20Z",
+                "26.10.2026, 07:33:20 UTC",
+                "26/10/2026 07:33:20 UTC",
+            ),
+        ] {
+            assert_eq!(text.to(Language::English), english);
+            assert_eq!(text.to(Language::German), german);
+            assert_eq!(text.to(Language::French), french);
+        }
+    }
+
+    #[test]
+    fn a_sentence_is_translated_with_the_values_in_it() {
+        let texts = &["Period {0} to {1}", "Methodology: {0}"];
+        for (sentence, german) in [
+            ("Period a to b", "Leistungszeitraum a bis b"),
+            ("Methodology: x. y", "Methodik: x. y"),
+            ("Period a", "Period a"),
+            ("Keys", "Schlüssel"),
+            ("", ""),
+        ] {
+            assert_eq!(Text::parse(sentence, texts).to(Language::German), german);
+        }
+    }
+
+    #[test]
+    fn data_is_neither_translated_nor_searched_for_placeholders() {
+        let name = || Text::Data("Keys {1} {0}".to_owned());
+        let text = Text::with("{0} to {1}", [name(), Text::from("Keys")]);
+        assert_eq!(text.to(Language::German), "Keys {1} {0} bis Schlüssel");
+        assert_eq!(Text::Data("Keys".to_owned()).to(Language::German), "Keys");
+        assert_eq!(Text::Word("unheard of".to_owned()).to(Language::German), "unheard of");
+    }
+}

@@ -1,0 +1,34 @@
+//! Table of all texts: English, which is also their key, German and French. A text of the code or of a template that is
+//! not here is found by the tests.
+
+mod dashboard;
+mod labels;
+mod operators;
+#[cfg(test)]
+mod tests;
+mod usage;
+mod words;
+
+use crate::language::Language;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// Row of the table: English, German, French.
+pub(crate) type TextRow = (&'static str, &'static str, &'static str);
+
+const TABLES: [&[TextRow]; 5] = [labels::ROWS, usage::ROWS, dashboard::ROWS, operators::ROWS, words::ROWS];
+
+static BY_ENGLISH: LazyLock<HashMap<&'static str, &'static TextRow>> =
+    LazyLock::new(|| TABLES.into_iter().flatten().map(|row| (row.0, row)).collect());
+
+/// Returns a text in a language; the text itself if the table lacks it, as for names of units.
+pub(crate) fn translate(text: &str, language: Language) -> &str {
+    if language == Language::English {
+        return text;
+    }
+    match (BY_ENGLISH.get(text), language) {
+        (Some(row), Language::German) => row.1,
+        (Some(row), Language::French) => row.2,
+        _ => text,
+    }
+}

@@ -1,0 +1,228 @@
+//! Playground: a person asks a chat model in the name of a key of the account. The request runs in the gateway as one of
+//! that key; the browser never has the key's secret. Prompt and answer are not stored.
+
+use super::HOLDERS;
+use crate::auth::key_cache::Principal;
+use crate::console::answer::{ConsoleAnswer, refusal_notice};
+use crate::console::pages::{self, PAGE_ROWS, PageContext, forbidden};
+use crate::console::request::ConsoleRequest;
+use crate::console::session::ActiveSession;
+use crate::console::{BackendRequest, Console, ConsoleBackend};
+use crate::proxy::LocalExecutor;
+use crate::proxy::local_request::LocalResponse;
+use crate::proxy::quote::RequestQuote;
+use bytes::Bytes;
+use http::Method;
+use penstock_console::pages::{self as blocks, PlaygroundChoices, QUOTE_ACTION, encode};
+use penstock_console::{Block, NoticeKind};
+use penstock_core::{ApiError, ErrorCode, ModelKind};
+use penstock_routing::FLAVORS;
+use rust_decimal::Decimal;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Path of the page and of its form.
+pub const PATH: &str = "/dashboard/playground";
+/// Longest prompt, bytes.
+const MAX_PROMPT_BYTES: usize = 16 << 10;
+/// Greatest maximum of generated tokens, so that an answer arrives in time.
+const MAX_TOKENS: u64 = 2_048;
+/// Maximum of generated tokens that the form has at first.
+const DEFAULT_TOKENS: u64 = 512;
+/// Longest time for an answer, below that of a request to the dashboard.
+const WITHIN: Duration = Duration::from_secs(50);
+/// Maximum number of models in the form.
+const MAX_MODELS: usize = 500;
+/// Denominator of the amounts of a reservation in EUR.
+const EUR_SCALE: u32 = 8;
+
+/// Form of the page, with what was typed before.
+///
+/// # Errors
+/// Returns the refusal of the admin API.
+pub async fn show(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+    let keys = page.get("/admin/keys", &[("limit", PAGE_ROWS)]).await?;
+    Ok(form_blocks(page.console, keys, page.request, None))
+}
+
+fn form_blocks(
+    console: &Console,
+    keys: Value,
+    request: &ConsoleRequest,
+    refused: Option<&ApiError>,
+) -> Vec<Block> {
+    let live = console.app.live();
+    let chat = live.catalog.models().filter(|model| model.kind == ModelKind::Chat);
+    let choices = PlaygroundChoices {
+        keys,
+        models: chat.take(MAX_MODELS).map(|model| (model.id.clone(), model.name.clone())).collect(),
+        flavors: FLAVORS.iter().map(|flavor| flavor.name()).collect(),
+        max_tokens: DEFAULT_TOKENS,
+    };
+    let Some(mut form) = blocks::playground_form(PATH, &choices) else {
+        let text = "A request needs a key: create one on the page Keys.";
+        return vec![Block::Notice(NoticeKind::Warning, text.into())];
+    };
+    let field = refused.and_then(|refusal| Some((form_field(refusal.param.as_deref()?), &*refusal.message)));
+    form.restore(&request.form, field);
+    vec![Block::Form(form)]
+}
+
+/// Name of the form field of a member of a chat request.
+fn form_field(member: &str) -> &str {
+    match member {
+        "max_tokens" | "max_completion_tokens" => "max_tokens",
+        member if member.starts_with("messages") => "prompt",
+        member => member,
+    }
+}
+
+/// Answers the form: with a quote, or with the answer of the model and its quote.
+///
+/// # Errors
+/// Returns 403 for another role, and the refusal of the admin API.
+pub async fn answer(
+    console: &Console,
+    backend: &dyn ConsoleBackend,
+    request: &ConsoleRequest,
+    active: &ActiveSession,
+) -> Result<ConsoleAnswer, ApiError> {
+    if !HOLDERS.contains(&active.user.role) {
+        return Err(forbidden(active.user.role));
+    }
+    let actor = active.actor(&request.address);
+    let list = BackendRequest {
+        method: Method::GET,
+        path: "/admin/keys".to_owned(),
+        query: vec![("limit".to_owned(), PAGE_ROWS.to_owned())],
+        body: json!({}),
+        actor: &actor,
+    };
+    let keys = backend.call(list).await?;
+    let (status, shown) = match run(console, backend, request, &actor).await {
+        Ok(shown) => (200, shown.into_iter().chain(form_blocks(console, keys, request, None)).collect()),
+        Err(refusal) => {
+            let mut shown = vec![refusal_notice(&refusal)];
+            shown.extend(form_blocks(console, keys, request, Some(&refusal)));
+            (refusal.code.spec().status, shown)
+        }
+    };
+    pages::render_blocks(console, request, active, PATH, status, shown)
+}
+
+async fn run(
+    console: &Console,
+    backend: &dyn ConsoleBackend,
+    request: &ConsoleRequest,
+    actor: &str,
+) -> Result<Vec<Block>, ApiError> {
+    let (executor, permits) =
+        console.playground.as_ref().ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
+    let _permit = permits.try_acquire().map_err(|_| ApiError::new(ErrorCode::Overloaded).retry_after(5))?;
+    let body = chat_body(request)?;
+    let principal = chosen_key(console, backend, request.field("key"), actor).await?;
+    if request.field(QUOTE_ACTION.0) == QUOTE_ACTION.1 {
+        let quote = executor.quote(principal, body).await?;
+        return Ok(blocks::quote_blocks(&quote_value(&quote)));
+    }
+    ask(executor, principal, body).await
+}
+
+/// Sends the request. Its quote is computed before, so that both can be compared.
+async fn ask(
+    executor: &LocalExecutor,
+    principal: Arc<Principal>,
+    body: Bytes,
+) -> Result<Vec<Block>, ApiError> {
+    // A request without a quote is refused below, in the words of the API.
+    let quote = executor.quote(principal.clone(), body.clone()).await.ok();
+    let response = executor.chat(principal, body, WITHIN).await?;
+    let answer = read_response(&response)?;
+    let mut shown = blocks::playground_answer_blocks(&answer);
+    shown.extend(quote.map(|quote| blocks::quote_blocks(&quote_value(&quote))).unwrap_or_default());
+    Ok(shown)
+}
+
+/// Body of the chat request.
+fn chat_body(request: &ConsoleRequest) -> Result<Bytes, ApiError> {
+    let prompt = request.field("prompt");
+    if prompt.trim().is_empty() || prompt.len() > MAX_PROMPT_BYTES {
+        let expected = format!("prompt: expected 1 to {MAX_PROMPT_BYTES} bytes of text.");
+        return Err(ApiError::invalid("prompt", expected));
+    }
+    let max_tokens = request.field("max_tokens").trim().parse::<u64>().ok();
+    let max_tokens = max_tokens.filter(|number| (1..=MAX_TOKENS).contains(number)).ok_or_else(|| {
+        ApiError::invalid(
+            "max_tokens",
+            format!("max_tokens: expected a whole number from 1 to {MAX_TOKENS}."),
+        )
+    })?;
+    let model = match (request.field("model"), request.field("flavor")) {
+        (model, "") => model.to_owned(),
+        (model, flavor) => format!("{model}:{flavor}"),
+    };
+    let messages = [json!({ "role": "user", "content": prompt })];
+    let body = json!({ "model": model, "max_tokens": max_tokens, "messages": messages });
+    Ok(Bytes::from(body.to_string()))
+}
+
+/// Principal of a key of the person's account.
+async fn chosen_key(
+    console: &Console,
+    backend: &dyn ConsoleBackend,
+    id: &str,
+    actor: &str,
+) -> Result<Arc<Principal>, ApiError> {
+    let unknown = || {
+        let refusal = ApiError::with_message(ErrorCode::NotFound, "key: expected a key of this account.");
+        refusal.with_param("key")
+    };
+    // Refused with 404 for keys of other accounts.
+    let (method, path) = (Method::GET, format!("/admin/keys/{}", encode(id)));
+    let read = BackendRequest { method, path, query: Vec::new(), body: json!({}), actor };
+    backend.call(read).await.map_err(|refusal| match refusal.code {
+        ErrorCode::NotFound => unknown(),
+        _ => refusal,
+    })?;
+    console.app.key_cache.find_principal(id).ok_or_else(unknown)
+}
+
+fn quote_value(quote: &RequestQuote) -> Value {
+    json!({
+        "expected": quote.expected,
+        "expected_eur": quote.expected_eur.normalize().to_string(),
+        "output_tokens": quote.output_tokens,
+        "highest_eur": Decimal::new(quote.highest.eur, EUR_SCALE).normalize().to_string(),
+    })
+}
+
+/// Members of an answer that the page shows, or the refusal in it.
+fn read_response(response: &LocalResponse) -> Result<Value, ApiError> {
+    let mut body: Value =
+        serde_json::from_slice(&response.body).map_err(|_| ApiError::new(ErrorCode::Internal))?;
+    if let Some(error) = body.get("error") {
+        return Err(refusal_of(response.status, error));
+    }
+    let choice = body.pointer("/choices/0").cloned().unwrap_or_default();
+    let content = choice.pointer("/message/content").cloned().unwrap_or_default();
+    let members = body.as_object_mut().ok_or_else(|| ApiError::new(ErrorCode::Internal))?;
+    members.insert("text".to_owned(), content);
+    members.insert("finish_reason".to_owned(), choice.get("finish_reason").cloned().unwrap_or_default());
+    members.insert("eur".to_owned(), json!(response.eur.map(|eur| eur.normalize().to_string())));
+    Ok(body)
+}
+
+/// Refusal of the API: its status and its public sentence.
+fn refusal_of(status: u16, error: &Value) -> ApiError {
+    let code = ErrorCode::ALL.iter().find(|code| {
+        let spec = code.spec();
+        spec.status == status && error.get("code").and_then(Value::as_str) == Some(spec.code)
+    });
+    let message = error.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let refusal = ApiError::with_message(code.copied().unwrap_or(ErrorCode::Internal), message);
+    match error.get("param").and_then(Value::as_str) {
+        Some(param) => refusal.with_param(param.to_owned()),
+        None => refusal,
+    }
+}

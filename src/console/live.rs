@@ -1,0 +1,325 @@
+//! Live figures of the overview: one task takes a snapshot each second while somebody looks, and every open page gets the
+//! same one. Without an open page there is no task.
+
+use super::session;
+use super::{BackendRequest, ConsoleBackend};
+use crate::proxy::downstream::Downstream;
+use crate::proxy::response::head::ResponseHead;
+use crate::storage::stores::Stores;
+use crate::telemetry::request_id::RequestId;
+use crate::time::clock::SteadyClock;
+use bytes::Bytes;
+use http::Method;
+use parking_lot::Mutex;
+use penstock_console::Language;
+use penstock_console::pages::live_figures;
+use penstock_core::calendar::UtcDay;
+use penstock_core::{ApiError, ErrorCode};
+use pingora_core::protocols::http::ServerSession;
+use pingora_core::server::ShutdownWatch;
+use serde_json::{Value, json};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// Time between two snapshots.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Maximum number of open streams.
+const MAX_STREAMS: usize = 256;
+/// Number of events after which the session of a stream is checked.
+const SESSION_CHECK: u32 = 5;
+/// Longest time for which a client may accept no bytes.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Author of the reads in the admin API.
+const ACTOR: &str = "console";
+/// Seconds of a day.
+const DAY_SECONDS: u64 = 86_400;
+
+/// Status and usage at one time.
+struct LiveSnapshot {
+    status: Value,
+    hours: Value,
+    now: u64,
+    /// Events by language, without and with money; written once for all pages.
+    events: [[OnceLock<Bytes>; 2]; Language::ALL.len()],
+}
+
+impl LiveSnapshot {
+    fn new(status: Value, hours: Value, now: u64) -> Self {
+        Self { status, hours, now, events: Default::default() }
+    }
+
+    /// Event of a page.
+    fn event(&self, view: LiveView) -> Bytes {
+        let write = || {
+            let figures = live_figures(&self.status, &self.hours, self.now, view.with_money, view.language);
+            Bytes::from(format!("event: figures\ndata: {figures}\n\n"))
+        };
+        let language = Language::ALL.iter().position(|known| *known == view.language).unwrap_or(0);
+        let slot = self.events.get(language).and_then(|of| of.get(usize::from(view.with_money)));
+        slot.map_or_else(write, |slot| slot.get_or_init(write).clone())
+    }
+}
+
+/// Form in which a page shows the figures.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveView {
+    /// Language of the page.
+    pub language: Language,
+    /// True if the person sees amounts of money.
+    pub with_money: bool,
+}
+
+/// Source of the figures of one site.
+pub struct LiveFigures {
+    backend: Arc<dyn ConsoleBackend>,
+    clock: SteadyClock,
+    permits: Arc<Semaphore>,
+    /// Latest snapshot, while the task runs.
+    running: Mutex<Option<watch::Sender<Option<Arc<LiveSnapshot>>>>>,
+}
+
+impl LiveFigures {
+    /// Creates a source without a task.
+    pub fn new(backend: Arc<dyn ConsoleBackend>, clock: SteadyClock) -> Arc<Self> {
+        let permits = Arc::new(Semaphore::new(MAX_STREAMS));
+        Arc::new(Self { backend, clock, permits, running: Mutex::default() })
+    }
+
+    /// Opens a stream, and starts the task with the first one.
+    ///
+    /// # Errors
+    /// Returns 503 if there are too many streams.
+    fn subscribe(self: &Arc<Self>) -> Result<Subscription, ApiError> {
+        let permit = self.permits.clone().try_acquire_owned();
+        let permit = permit.map_err(|_| ApiError::new(ErrorCode::Overloaded).retry_after(30))?;
+        let mut running = self.running.lock();
+        let snapshots = match &*running {
+            Some(sender) => sender.subscribe(),
+            None => {
+                let (sender, snapshots) = watch::channel(None);
+                *running = Some(sender);
+                tokio::spawn(self.clone().produce());
+                snapshots
+            }
+        };
+        Ok(Subscription { snapshots, _permit: permit })
+    }
+
+    /// Takes a snapshot each second until nobody looks.
+    async fn produce(self: Arc<Self>) {
+        let mut ticks = interval(PERIOD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if self.stop_if_unused() {
+                return;
+            }
+            // A failed read is repeated in a second; meanwhile pages show the last figures.
+            let Ok(snapshot) = self.take_snapshot().await else { continue };
+            if let Some(sender) = &*self.running.lock() {
+                sender.send_replace(Some(Arc::new(snapshot)));
+            }
+        }
+    }
+
+    /// Ends the task if there is no stream. A stream that opens later finds no task and starts one.
+    fn stop_if_unused(&self) -> bool {
+        let mut running = self.running.lock();
+        let unused = running.as_ref().is_none_or(|sender| sender.receiver_count() == 0);
+        if unused {
+            *running = None;
+        }
+        unused
+    }
+
+    async fn take_snapshot(&self) -> Result<LiveSnapshot, ApiError> {
+        let now = self.clock.unix_seconds();
+        let yesterday = UtcDay::from_unix(now.saturating_sub(DAY_SECONDS)).to_string();
+        let query = vec![("from".to_owned(), yesterday), ("group_by".to_owned(), "hour,outcome".to_owned())];
+        let read = |path: &str, query| BackendRequest {
+            method: Method::GET,
+            path: path.to_owned(),
+            query,
+            body: json!({}),
+            actor: ACTOR,
+        };
+        let status = self.backend.call(read("/status", Vec::new())).await?;
+        let hours = self.backend.call(read("/admin/usage", query)).await?;
+        Ok(LiveSnapshot::new(status, hours, now))
+    }
+}
+
+/// Share of a stream in the snapshots.
+struct Subscription {
+    snapshots: watch::Receiver<Option<Arc<LiveSnapshot>>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Stream of figures to one page.
+pub struct LiveStream {
+    subscription: Subscription,
+    view: LiveView,
+    session: StreamSession,
+}
+
+/// Session to which a stream belongs.
+pub struct StreamSession {
+    /// Id of the cookie.
+    pub id: String,
+    /// Store of the sessions.
+    pub stores: Stores,
+    /// Clock of the process.
+    pub clock: SteadyClock,
+}
+
+impl std::fmt::Debug for LiveStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LiveStream").field("view", &self.view).finish_non_exhaustive()
+    }
+}
+
+impl StreamSession {
+    /// Returns true if the session is still valid. A stream does not postpone its end.
+    async fn is_valid(&self) -> bool {
+        let (stores, id, now) = (self.stores.clone(), self.id.clone(), self.clock.unix_seconds());
+        let found = session::blocking(move || session::find(&stores, &id, now, false)).await;
+        // A store that cannot be read ends no session.
+        !matches!(found, Ok(None))
+    }
+}
+
+/// Reason why a stream goes on or ends.
+enum Wake {
+    Figures,
+    Left,
+    Shutdown,
+}
+
+impl LiveStream {
+    /// Opens a stream.
+    ///
+    /// # Errors
+    /// Returns 503 if there are too many.
+    pub fn open(
+        figures: &Arc<LiveFigures>,
+        view: LiveView,
+        session: StreamSession,
+    ) -> Result<Self, ApiError> {
+        Ok(Self { subscription: figures.subscribe()?, view, session })
+    }
+
+    /// Sends events until the client leaves, the session ends or the process stops.
+    pub async fn send(mut self, head: ResponseHead, session: &mut ServerSession, shutdown: &ShutdownWatch) {
+        let mut caller = Downstream::new(session, None);
+        let mut shutdown = shutdown.clone();
+        if head.stream(&mut caller).await.is_err() {
+            return;
+        }
+        for number in 1_u32.. {
+            match self.wake(&mut caller, &mut shutdown).await {
+                Wake::Figures => {}
+                Wake::Left => return,
+                Wake::Shutdown => break,
+            }
+            let snapshot = self.subscription.snapshots.borrow_and_update().clone();
+            let Some(snapshot) = snapshot else { continue };
+            let is_over = number % SESSION_CHECK == 0 && !self.session.is_valid().await;
+            let event = if is_over {
+                Bytes::from_static(b"event: end\ndata:\n\n")
+            } else {
+                snapshot.event(self.view)
+            };
+            let written = timeout(WRITE_TIMEOUT, caller.write_response_body(event, false)).await;
+            if !matches!(written, Ok(Ok(()))) {
+                return;
+            }
+            if is_over {
+                break;
+            }
+        }
+        timeout(WRITE_TIMEOUT, caller.write_response_body(Bytes::new(), true)).await.ok();
+    }
+
+    async fn wake(&mut self, caller: &mut Downstream<'_>, shutdown: &mut ShutdownWatch) -> Wake {
+        tokio::select! {
+            biased;
+            _ = shutdown.wait_for(|stop| *stop) => Wake::Shutdown,
+            () = caller.disconnected() => Wake::Left,
+            changed = self.subscription.snapshots.changed() => match changed {
+                Ok(()) => Wake::Figures,
+                Err(_) => Wake::Shutdown,
+            },
+        }
+    }
+}
+
+/// Head of a stream.
+pub fn stream_head(id: &RequestId) -> ResponseHead {
+    super::HEADERS.iter().fold(ResponseHead::new(200, id), |head, (name, value)| head.with(*name, *value))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use async_trait::async_trait;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::time::sleep;
+
+    #[derive(Default)]
+    struct CountedBackend(AtomicUsize);
+
+    #[async_trait]
+    impl ConsoleBackend for CountedBackend {
+        async fn call(&self, request: BackendRequest<'_>) -> Result<Value, ApiError> {
+            if request.path == "/status" {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(json!({ "ready": true }))
+        }
+    }
+
+    fn figures() -> (Arc<CountedBackend>, Arc<LiveFigures>) {
+        let backend = Arc::new(CountedBackend::default());
+        (backend.clone(), LiveFigures::new(backend, SteadyClock::start()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_snapshot_a_second_is_taken_for_all_and_none_for_nobody() {
+        let (backend, figures) = figures();
+        sleep(PERIOD * 10).await;
+        assert_eq!(backend.0.load(Ordering::Relaxed), 0, "nobody looks");
+        let mut open: Vec<Subscription> = (0..100).map(|_| figures.subscribe().unwrap()).collect();
+        sleep(PERIOD * 10).await;
+        let taken = backend.0.load(Ordering::Relaxed);
+        assert!((10..=11).contains(&taken), "{taken} in ten seconds");
+        let first = open.first().unwrap().snapshots.borrow().clone().unwrap();
+        for one in &mut open {
+            let other = one.snapshots.borrow_and_update().clone().unwrap();
+            assert!(Arc::ptr_eq(&first, &other));
+        }
+        let view = LiveView { language: Language::German, with_money: true };
+        assert_eq!(first.event(view).as_ptr(), first.event(view).as_ptr(), "an event is written once");
+        drop(open);
+        sleep(PERIOD * 2).await;
+        let taken = backend.0.load(Ordering::Relaxed);
+        sleep(PERIOD * 10).await;
+        assert_eq!(backend.0.load(Ordering::Relaxed), taken, "the task has ended");
+        assert!(figures.running.lock().is_none());
+        let mut again = figures.subscribe().unwrap();
+        again.snapshots.changed().await.unwrap();
+        assert_eq!(backend.0.load(Ordering::Relaxed), taken + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn streams_are_bounded() {
+        let (_, figures) = figures();
+        let open: Vec<Subscription> = (0..MAX_STREAMS).map(|_| figures.subscribe().unwrap()).collect();
+        let refused = figures.subscribe().err().unwrap();
+        assert_eq!((refused.spec().status, refused.retry_after), (503, Some(30)));
+        drop(open);
+        assert!(figures.subscribe().is_ok());
+    }
+}

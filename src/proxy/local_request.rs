@@ -1,0 +1,159 @@
+//! Request that a page of the gateway sends in the name of a key, without a socket and without the secret. It passes the
+//! same phases as a request of a client: the key's scopes and limits, reservation, failover, charge.
+
+use super::quote::{self, RequestQuote};
+use super::{GatewayProxy, LineSession};
+use crate::auth::key_cache::Principal;
+use crate::state::AppState;
+use crate::telemetry::AccessRecord;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use penstock_core::{ApiError, ErrorCode};
+use pingora_core::apps::HttpServerApp;
+use rust_decimal::Decimal;
+use std::io::{ErrorKind, Result};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// Path of the requests.
+const CHAT_PATH: &str = "/v1/chat/completions";
+/// Longest response, bytes. A longer one ends the request like a client that disconnects.
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
+
+/// Message for a request that is given up.
+const TOO_LONG: &str = "The answer took too long, so the request was cancelled; nothing was charged.";
+
+/// Request of a page: its key, and the response that is collected.
+pub struct LocalRequest {
+    principal: Arc<Principal>,
+    cancel: CancellationToken,
+    response: Mutex<LocalResponse>,
+}
+
+/// Response to a request of a page.
+#[derive(Debug, Default)]
+pub struct LocalResponse {
+    /// HTTP status; 0 if the request ended without a response.
+    pub status: u16,
+    /// Body, as a client of the API would have received it.
+    pub body: Vec<u8>,
+    /// Charge in EUR, if there is one.
+    pub eur: Option<Decimal>,
+    /// Id of the provider that answered.
+    pub provider: Option<Box<str>>,
+}
+
+impl LocalRequest {
+    pub(super) fn new(principal: Arc<Principal>, cancel: CancellationToken) -> Arc<Self> {
+        Arc::new(Self { principal, cancel, response: Mutex::default() })
+    }
+
+    /// Returns the principal of the key.
+    #[must_use]
+    pub const fn principal(&self) -> &Arc<Principal> {
+        &self.principal
+    }
+
+    /// Waits until the person has left.
+    pub(super) async fn closed(&self) {
+        self.cancel.cancelled().await;
+    }
+
+    /// Adds a piece of the response.
+    ///
+    /// # Errors
+    /// Returns an error if the response is too long.
+    pub(super) fn push(&self, piece: &[u8]) -> Result<()> {
+        let body = &mut self.response.lock().body;
+        if body.len() + piece.len() > MAX_RESPONSE_BYTES {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
+        body.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// Sets what the record of the ended exchange says.
+    pub(super) fn set_record(&self, record: &AccessRecord) {
+        let mut response = self.response.lock();
+        response.status = record.status;
+        response.eur = record.charge.as_ref().map(|charge| charge.eur);
+        response.provider.clone_from(&record.provider);
+    }
+
+    fn take_response(&self) -> LocalResponse {
+        std::mem::take(&mut self.response.lock())
+    }
+}
+
+/// Executor of requests of pages.
+#[derive(Clone)]
+pub struct LocalExecutor {
+    app: Weak<AppState>,
+    proxy: GatewayProxy,
+}
+
+impl LocalExecutor {
+    /// Creates the executor of a process.
+    #[must_use]
+    pub fn new(app: &Arc<AppState>, proxy: &GatewayProxy) -> Self {
+        Self { app: Arc::downgrade(app), proxy: proxy.clone() }
+    }
+
+    /// Sends a chat request. When the returned future is dropped or `within` has passed, the request ends like that of a
+    /// client that disconnects.
+    ///
+    /// # Errors
+    /// Returns 503 during shutdown or if there is no response within the time, and 401 if the key ended meanwhile.
+    /// Refusals of the gateway are responses.
+    pub async fn chat(
+        &self,
+        principal: Arc<Principal>,
+        body: Bytes,
+        within: Duration,
+    ) -> std::result::Result<LocalResponse, ApiError> {
+        let app = self.app.upgrade().ok_or_else(|| ApiError::new(ErrorCode::Unavailable))?;
+        let cancel = CancellationToken::new();
+        let _cancelled_on_drop = cancel.clone().drop_guard();
+        let local = LocalRequest::new(principal.clone(), cancel.clone());
+        let session = LineSession::start_local(local.clone(), CHAT_PATH, body);
+        let session = session.map_err(|_| ApiError::new(ErrorCode::Internal))?;
+        let (proxy, owner) = (self.proxy.clone(), app.clone());
+        // A task of its own: it ends in order, with its record and its charge, when this future is dropped.
+        let mut task = tokio::spawn(async move {
+            let _in_flight = owner.track_exchange();
+            let (_stop, stopping) = watch::channel(false);
+            proxy.process_new_http(session, &stopping).await;
+        });
+        let in_time = timeout(within, &mut task).await.is_ok();
+        if !in_time {
+            cancel.cancel();
+            task.await.ok();
+        }
+        let response = local.take_response();
+        if response.status != 0 && !response.body.is_empty() {
+            return Ok(response);
+        }
+        Err(match () {
+            () if !in_time => ApiError::with_message(ErrorCode::Unavailable, TOO_LONG),
+            () if !principal.is_valid_at(app.clock.unix_seconds()) => ApiError::new(ErrorCode::InvalidKey),
+            () => ApiError::new(ErrorCode::Internal),
+        })
+    }
+
+    /// Returns the expected and the highest price of a chat request, and its expected footprint; sends nothing.
+    ///
+    /// # Errors
+    /// Returns the refusal that the request would get before its limits and its reservation.
+    pub async fn quote(
+        &self,
+        principal: Arc<Principal>,
+        body: Bytes,
+    ) -> std::result::Result<RequestQuote, ApiError> {
+        let app = self.app.upgrade().ok_or_else(|| ApiError::new(ErrorCode::Unavailable))?;
+        let local = LocalRequest::new(principal, CancellationToken::new());
+        quote::quote(&app, local, CHAT_PATH, body).await
+    }
+}

@@ -1,0 +1,99 @@
+//! Quote of a chat request: what it is expected to cost and to use at the offer that would be called first, and the
+//! reservation that it would need. The figures come from the filters, prices and factors that serve requests.
+
+use super::downstream::Downstream;
+use super::exchange::{Exchange, ExchangeState};
+use super::failover::CandidateSet;
+use super::filters::{
+    InferenceContext, Parse, RequestBody, RequestFilterChain, SelectCandidates, highest_reservation,
+};
+use super::{LineSession, LocalRequest, RequestOrigin};
+use crate::billing::ReserveRequest;
+use crate::proxy::endpoint::{ChatCompletions, Endpoint, parse_chat};
+use crate::state::AppState;
+use crate::upstream::pricing::ChargeTerms;
+use bytes::Bytes;
+use penstock_core::{ApiError, ErrorCode, InferenceRequest, TokenUsage, WorkDone};
+use penstock_pricing::PaymentSource;
+use penstock_response_metadata::AmountFormat;
+use rust_decimal::Decimal;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Filters of a quote: those of a request that come before its limits and its reservation.
+type QuoteFilters = (Parse, SelectCandidates);
+
+/// Quote of a chat request.
+#[derive(Clone, Debug)]
+pub struct RequestQuote {
+    /// `environment_impact` and `billing_cost` of the expected answer, as its response would have them.
+    pub expected: Value,
+    /// Expected charge, EUR.
+    pub expected_eur: Decimal,
+    /// Expected number of output tokens.
+    pub output_tokens: u64,
+    /// Reservation: the highest charge.
+    pub highest: ReserveRequest,
+}
+
+/// Computes the quote of a request to `path`.
+///
+/// # Errors
+/// Returns the refusal of the key, or that of a filter.
+pub(super) async fn quote(
+    app: &Arc<AppState>,
+    local: Arc<LocalRequest>,
+    path: &str,
+    body: Bytes,
+) -> Result<RequestQuote, ApiError> {
+    let session = LineSession::start_local(local.clone(), path, Bytes::new());
+    let mut session = session.map_err(|_| ApiError::new(ErrorCode::Internal))?;
+    let mut state = ExchangeState::new(app);
+    state.principal = local.principal().clone();
+    app.key_cache.check_valid(&state.principal)?;
+    state.principal.require_scope(ChatCompletions.scope())?;
+    let caller = Downstream::new(&mut session, Some(RequestOrigin::Local(local)));
+    let mut exchange = Exchange { app, caller, state: &mut state };
+    let mut request = InferenceContext::new(&mut exchange, RequestBody::Json(body, parse_chat));
+    // A quote has no filter that ends a request, and nobody who disconnects.
+    let _ = QuoteFilters::check(&mut request).await?;
+    let InferenceContext { exchange, ask: Some(ask), candidates: Some(chosen), received_at, .. } = request
+    else {
+        return Err(ApiError::new(ErrorCode::Internal));
+    };
+    price(exchange, &ask, &chosen, received_at)
+}
+
+/// Prices the expected answer of the first candidate.
+fn price(
+    x: &Exchange<'_>,
+    ask: &InferenceRequest,
+    chosen: &CandidateSet,
+    at: u64,
+) -> Result<RequestQuote, ApiError> {
+    let first = chosen.entries.first().and_then(|entry| x.config.offers.get(entry.offer));
+    let offer = first.ok_or_else(|| chosen.unavailable())?;
+    let settings = &x.config.settings;
+    let output_tokens = chosen.expected_output(&x.config, ask, x.app.clock.steady_now());
+    let usage = TokenUsage { output: output_tokens, ..ask.estimate_usage(0) };
+    let is_by_energy = offer.pricing.is_priced_by_energy(at);
+    let terms = ChargeTerms {
+        eur_per_credit: settings.billing.eur_per_credit,
+        provenance: true,
+        amounts: AmountFormat::Numbers,
+        batch: chosen.batch,
+        wallet: if is_by_energy { PaymentSource::Energy } else { PaymentSource::Credits },
+        at,
+    };
+    let done = WorkDone::Tokens(usage);
+    let priced = offer.pricing.price_answer(done, done, None, Duration::ZERO, None, terms);
+    let members = [b"{", priced.members.as_slice(), b"}"].concat();
+    let expected = serde_json::from_slice(&members).map_err(|_| ApiError::new(ErrorCode::Internal))?;
+    Ok(RequestQuote {
+        expected,
+        expected_eur: priced.charge.eur,
+        output_tokens,
+        highest: highest_reservation(x, ask, chosen, at),
+    })
+}
