@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use bytes::Bytes;
-use penstock_core::{ApiError, InferenceRequest, InferenceTask, MeteredTask, WorkDone};
+use penstock_core::{ApiError, InferenceRequest, InferenceTask, MeteredDelivery, MeteredTask, WorkDone};
 use penstock_request_validation::{RequestLimits, validate_moderation, validate_speech};
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
@@ -45,13 +45,25 @@ fn the_content_type_follows_the_format() {
 }
 
 #[test]
+fn speech_is_streamed_in_the_form_that_was_asked_for() {
+    for (format, delivery) in [
+        (Value::Null, MeteredDelivery::Bytes),
+        (json!("audio"), MeteredDelivery::Bytes),
+        (json!("sse"), MeteredDelivery::Events),
+    ] {
+        let body = json!({"model": "m", "input": "a", "stream_format": format});
+        assert_eq!(check(validate_speech, &body).unwrap().delivery, delivery, "{body}");
+    }
+}
+
+#[test]
 fn invalid_speech_is_named() {
     for (body, message) in [
         (json!({"model": "m"}), "input: "),
         (json!({"model": "m", "input": "x".repeat(100_001)}), "input: expected at most 100000 characters"),
         (json!({"model": "m", "input": "a", "speed": 0.2}), "speed: "),
         (json!({"model": "m", "input": "a", "response_format": "mid"}), "response_format: "),
-        (json!({"model": "m", "input": "a", "stream_format": "sse"}), "stream_format: "),
+        (json!({"model": "m", "input": "a", "stream_format": "mp3"}), "stream_format: "),
         (json!({"input": "a"}), "model: "),
     ] {
         let got = check(validate_speech, &body).unwrap_err();
