@@ -32,6 +32,8 @@ mod messages_messages;
 mod partial_json;
 mod pending_tool_calls;
 mod reasoning_effort;
+#[cfg(test)]
+mod request_history_tests;
 mod response_constraints;
 mod responses_any;
 mod stream_translator;

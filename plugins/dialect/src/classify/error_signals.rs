@@ -1,7 +1,7 @@
 //! Signals in an error body: its codes, and known phrases and numbers in its message.
 
 use super::phrases::{
-    CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, HISTORY_PHRASES, MAX_OUTPUT_PREFIXES,
+    CALL_PHRASES, CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, HISTORY_PHRASES, MAX_OUTPUT_PREFIXES,
     OUT_OF_MEMORY_PHRASES, OUTPUT_CAP_NAMES, OVERFLOW_PREFIXES, WINDOW_PHRASES,
 };
 use penstock_core::ExtraMembers;
@@ -57,6 +57,11 @@ impl ErrorSignals {
     /// Returns true if an engine failed because of a history or content that it cannot read.
     pub(super) fn is_history_failure(&self) -> bool {
         self.contains_any(HISTORY_PHRASES) && !self.contains_any(OUT_OF_MEMORY_PHRASES)
+    }
+
+    /// Returns true if an engine failed because of the arguments of a call.
+    pub(super) fn is_call_failure(&self) -> bool {
+        self.contains_any(CALL_PHRASES) && !self.contains_any(OUT_OF_MEMORY_PHRASES)
     }
 
     fn contains_any(&self, words: &[&str]) -> bool {

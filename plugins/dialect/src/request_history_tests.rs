@@ -1,0 +1,38 @@
+//! Tests of the translated request: calls without an input.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use crate::{find_translator, test_support};
+use penstock_core::*;
+use penstock_request_validation::{MessagesPurpose, RequestLimits, validate_messages_request};
+use serde_json::{Value, json};
+
+fn sent(ask: &InferenceRequest, provider: Dialect, parameters: &[&str]) -> Result<Value, ApiError> {
+    let abilities = OfferCapabilities {
+        parameters: parameters.iter().map(|name| (*name).into()).collect(),
+        ..OfferCapabilities::default()
+    };
+    let target = test_support::sample_target(provider, &abilities);
+    let built = find_translator(ask.dialect, provider).unwrap().build_request(ask, &target)?;
+    Ok(serde_json::from_slice(&built.concat()).unwrap())
+}
+
+#[test]
+fn a_call_without_input_reaches_every_provider_with_an_empty_one() {
+    for input in ["", r#","input":null"#, r#","input":{}"#] {
+        let body = format!(
+            r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"user","content":"Hi"}},
+            {{"role":"assistant","content":[{{"type":"tool_use","id":"t1","name":"f"{input} }}]}},
+            {{"role":"user","content":[{{"type":"tool_result","tool_use_id":"t1","content":"5"}}]}}]}}"#
+        );
+        let ask =
+            validate_messages_request(body.into(), &RequestLimits::default(), MessagesPurpose::Generate)
+                .unwrap();
+        let messages = sent(&ask, Dialect::Messages, &[]).unwrap();
+        assert_eq!(messages["messages"][1]["content"][0]["input"], json!({}), "{input}: {messages}");
+        let chat = sent(&ask, Dialect::Chat, &[]).unwrap();
+        let call = &chat["messages"][1]["tool_calls"][0];
+        assert_eq!(call["function"]["arguments"], "{}", "{input}: {chat}");
+        let responses = sent(&ask, Dialect::Responses, &[]).unwrap();
+        assert_eq!(responses["input"][1]["arguments"], "{}", "{input}: {responses}");
+    }
+}
