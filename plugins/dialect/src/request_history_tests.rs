@@ -1,4 +1,4 @@
-//! Tests of the translated request: calls without an input.
+//! Tests of the translated request: calls without an input, and a schema for the output under each of its names.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use crate::{find_translator, test_support};
@@ -34,5 +34,25 @@ fn a_call_without_input_reaches_every_provider_with_an_empty_one() {
         assert_eq!(call["function"]["arguments"], "{}", "{input}: {chat}");
         let responses = sent(&ask, Dialect::Responses, &[]).unwrap();
         assert_eq!(responses["input"][1]["arguments"], "{}", "{input}: {responses}");
+    }
+}
+
+#[test]
+fn a_schema_for_the_output_is_one_ability_under_each_of_its_names() {
+    let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    for (constraint, path) in [
+        (json!({"guided_json": schema}), "guided_json"),
+        (json!({"guided_json": schema.to_string()}), "guided_json"),
+        (json!({"structured_outputs": {"json": schema}}), "structured_outputs.json"),
+    ] {
+        let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]});
+        body.as_object_mut().unwrap().extend(constraint.as_object().unwrap().clone());
+        let ask = test_support::sample_request(Dialect::Chat, body.to_string().as_bytes());
+        for listed in [["temperature", "response_format"], ["temperature", "guided_json"]] {
+            let sent = sent(&ask, Dialect::Messages, &listed).unwrap();
+            assert_eq!(sent["output_config"]["format"]["schema"], schema, "{path} {listed:?}");
+        }
+        let refusal = sent(&ask, Dialect::Messages, &["temperature"]).unwrap_err();
+        assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::Unsupported, Some(path)));
     }
 }

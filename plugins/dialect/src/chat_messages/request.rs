@@ -167,11 +167,14 @@ fn write_sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut 
 }
 
 /// Returns the JSON schema that the client requests for the answer.
-fn response_schema(ask: &InferenceRequest) -> Result<Option<Cow<'_, [u8]>>, ApiError> {
+fn response_schema<'a>(
+    ask: &'a InferenceRequest,
+    target: &AttemptTarget<'_>,
+) -> Result<Option<Cow<'a, [u8]>>, ApiError> {
     let format = ask.member_value("response_format").unwrap_or_default();
     let kind =
         json_cursor::member_value(format, "type").and_then(json_cursor::parse_string).unwrap_or_default();
-    let engines = structured_output::requested_schema(ask)?;
+    let engines = structured_output::requested_schema(ask, target.capabilities)?;
     match &*kind {
         "" | "text" => Ok(engines),
         "json_object" => {
@@ -221,7 +224,7 @@ fn write_output_config(
     target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
-    let schema = response_schema(ask)?;
+    let schema = response_schema(ask, target)?;
     let effort = effective_effort(ask, target);
     let level = effort.level.filter(|_| effort.enabled != Some(false));
     if effort.enabled == Some(false) {
