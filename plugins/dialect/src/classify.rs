@@ -4,6 +4,8 @@
 //! request.
 
 mod error_signals;
+#[cfg(test)]
+mod named_member_tests;
 mod phrases;
 mod sanitized_message;
 #[cfg(test)]

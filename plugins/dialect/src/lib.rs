@@ -26,6 +26,8 @@ mod choices;
 mod classify;
 pub mod completions;
 mod delivered;
+#[cfg(test)]
+mod extra_member_tests;
 mod json_cursor;
 mod messages_chat;
 mod messages_messages;

@@ -33,8 +33,7 @@ pub(super) fn build_request(
     if delivered.is_some() && target.continuation().is_none() {
         return Err(ApiError::unsupported("messages", "This provider does not continue an answer."));
     }
-    let mut turns =
-        MessagesConversation::parse(ask.member_value("messages").unwrap_or_default(), target.capabilities)?;
+    let mut turns = MessagesConversation::parse(ask.member_value("messages").unwrap_or_default(), target)?;
     if let Some(delivered) = delivered {
         turns.append_delivered(delivered);
     }
@@ -231,7 +230,9 @@ fn write_output_config(
         out.push_str(r#","thinking":{"type":"disabled"}"#);
     } else if effort.enabled == Some(true) || level.is_some() {
         // Newer models hide their thinking unless the request asks for it.
-        out.push_str(r#","thinking":{"type":"adaptive","display":"summarized"}"#);
+        out.push_str(r#","thinking":{"type":"adaptive""#);
+        let is_shown = target.allows_extra(ExtraMember::ThinkingDisplay);
+        out.push_str(if is_shown { r#","display":"summarized"}"# } else { "}" });
     }
     if level.is_none() && schema.is_none() {
         return Ok(());
