@@ -1,4 +1,4 @@
-//! Tests of the translated request: calls without an input, and a schema for the output under each of its names.
+//! Tests of the translated request: calls without an input, schemas without a type, and a schema for the output under each of its names.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use crate::{find_translator, test_support};
@@ -54,5 +54,33 @@ fn a_schema_for_the_output_is_one_ability_under_each_of_its_names() {
         }
         let refusal = sent(&ask, Dialect::Messages, &["temperature"]).unwrap_err();
         assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::Unsupported, Some(path)));
+    }
+}
+
+#[test]
+fn the_schema_of_a_tool_has_a_type_at_messages_providers() {
+    for (schema, expected) in [
+        (r#"{}"#, json!({"type": "object"})),
+        (r#"{"type":null}"#, json!({"type": "object"})),
+        (
+            r#"{"type": null, "properties": {"a": {"type": null}}}"#,
+            json!({"type": "object", "properties": {"a": {"type": null}}}),
+        ),
+        (r#"{"properties":{},"typ\u0065":null}"#, json!({"type": "object", "properties": {}})),
+        (r#"{"type":"object"}"#, json!({"type": "object"})),
+        (r#"{"type":["object","null"]}"#, json!({"type": ["object", "null"]})),
+    ] {
+        let messages = r#""messages":[{"role":"user","content":"Hi"}]"#;
+        let chat = format!(
+            r#"{{"model":"m",{messages},"tools":[{{"type":"function","function":{{"name":"f","parameters":{schema}}}}}]}}"#
+        );
+        let own = format!(
+            r#"{{"model":"m","max_tokens":9,{messages},"tools":[{{"name":"f","input_schema":{schema}}}]}}"#
+        );
+        for (client, body) in [(Dialect::Chat, chat), (Dialect::Messages, own)] {
+            let ask = test_support::sample_request(client, body.as_bytes());
+            let sent = sent(&ask, Dialect::Messages, &["tools"]).unwrap();
+            assert_eq!(sent["tools"][0]["input_schema"], expected, "{client:?} {schema}");
+        }
     }
 }

@@ -11,7 +11,9 @@ use crate::reasoning_effort::ReasoningEffort;
 use crate::{parameters, response_constraints, structured_output};
 use bytes::Bytes;
 use penstock_core::{ApiError, AttemptTarget, BodyMember, BodyMembers, ExtraMember, InferenceRequest};
+use penstock_json_scan::json;
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Default of `max_tokens`, which the dialect requires, if neither client nor target sets it.
 pub const DEFAULT_MAX_TOKENS: u64 = 8192;
@@ -107,10 +109,19 @@ fn check_supported(ask: &InferenceRequest) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Writes a schema and adds the type that this dialect requires.
+/// Writes a schema and adds the type that this dialect requires, also instead of `null`.
 pub(crate) fn write_schema(schema: &[u8], out: &mut BodyBuilder<'_>) {
-    let is_typed = json_cursor::members(schema).any(|(key, _)| key == "type");
-    let rest = schema.strip_prefix(b"{").filter(|_| !is_typed);
+    let slice = |range: Range<usize>| schema.get(range).unwrap_or_default();
+    let typed = json::members(schema).find(|member| {
+        let key = json_cursor::string_body(slice(member.key.clone())).unwrap_or_default();
+        json::equals_text(key, "type")
+    });
+    if let Some(member) = typed.as_ref().filter(|member| json_cursor::is_null(slice(member.value.clone()))) {
+        out.push_source(slice(0..member.value.start));
+        out.push_str(r#""object""#);
+        return out.push_source(slice(member.value.end..schema.len()));
+    }
+    let rest = schema.strip_prefix(b"{").filter(|_| typed.is_none());
     let Some(rest) = rest else { return out.push_source(schema) };
     let is_empty = json_cursor::members(schema).next().is_none();
     out.push_str(if is_empty { r#"{"type":"object""# } else { r#"{"type":"object","# });
