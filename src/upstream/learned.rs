@@ -17,8 +17,10 @@ const NAME_REASONING: u8 = 2;
 /// Learned behavior of one offer.
 #[derive(Debug, Default)]
 pub struct LearnedBehavior {
-    /// Bits of the omitted members in the low 32 bits, expiry (seconds of the gateway clock) in the high 32. 0: none.
+    /// Bits of the omitted members. 0: none.
     members: AtomicU64,
+    /// Expiry of the members, in seconds of the gateway clock.
+    members_expiry: AtomicU64,
     /// Code of the reasoning name in the offer's answers.
     observed: AtomicU8,
     /// Code of the reasoning name that the offer accepted after it had refused the other name.
@@ -48,7 +50,11 @@ impl LearnedBehavior {
     }
 
     fn unsupported_members(&self, now: impl FnOnce() -> Duration) -> ExtraMembers {
-        ExtraMembers::from_bits(decode_unexpired(&self.members, now).unwrap_or_default())
+        match self.members.load(Ordering::Relaxed) {
+            0 => ExtraMembers::NONE,
+            _ if self.members_expiry.load(Ordering::Relaxed) <= now().as_secs() => ExtraMembers::NONE,
+            bits => ExtraMembers::from_bits(bits),
+        }
     }
 
     /// Returns the offer's limit on output tokens; `None` if no refusal has named one.
@@ -82,7 +88,8 @@ impl LearnedBehavior {
         let added = refused.difference(known);
         let all = known.union(refused).difference(renamed);
         if !all.is_empty() && !added.difference(renamed).is_empty() {
-            self.members.store(encode_expiring(all.bits(), now), Ordering::Relaxed);
+            self.members_expiry.store(now.as_secs().saturating_add(LEARNED_TTL), Ordering::Relaxed);
+            self.members.store(all.bits(), Ordering::Relaxed);
         }
         added
     }

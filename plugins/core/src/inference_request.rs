@@ -87,6 +87,8 @@ pub struct HistoryFeatures {
     pub removable_text: bool,
     /// Messages dialect: true if ids of calls have characters other than letters, digits, `_` and `-`.
     pub nonstandard_ids: bool,
+    /// Messages dialect: true if there are calls without `input`.
+    pub calls_without_input: bool,
 }
 
 /// Display of thinking in the response (messages dialect).

@@ -61,6 +61,22 @@ pub enum ExtraMember {
     Seed,
     /// `verbosity` of a preset.
     Verbosity,
+    /// `store` of a responses request.
+    Store,
+    /// `instructions` of a responses request. If it is omitted, they are the first item.
+    Instructions,
+    /// `reasoning.summary` of a responses request.
+    ReasoningSummary,
+    /// `reasoning` of a responses request, as far as it is derived.
+    ReasoningObject,
+    /// `detail` of an image in a responses request.
+    ImageDetail,
+    /// `thinking.display`, derived from another dialect.
+    ThinkingDisplay,
+    /// `signature` of replayed thinking. If it is omitted, so is the thinking.
+    Signature,
+    /// `n` or `batch_size` of 1 in a request for images.
+    ImageCount,
     /// Header `anthropic-version`.
     AnthropicVersion,
     /// Header `accept-encoding`.
@@ -80,7 +96,7 @@ pub const EXTRA_MEMBERS: &[(ExtraMember, &[&str])] = &[
     (E::CapName, &["max_tokens", "max_completion_tokens"]),
     (E::ReasoningName, &["reasoning_content", "reasoning"]),
     (E::ThinkingSwitch, &["chat_template_kwargs", "enable_thinking"]),
-    (E::Effort, &["reasoning_effort"]),
+    (E::Effort, &["reasoning_effort", "effort"]),
     (E::Thinking, &["thinking", "output_config", "effort"]),
     (E::ToolChoice, &["tool_choice"]),
     (E::ParallelTools, &["parallel_tool_calls", "disable_parallel_tool_use"]),
@@ -101,10 +117,26 @@ pub const EXTRA_MEMBERS: &[(ExtraMember, &[&str])] = &[
     (E::RepetitionPenalty, &["repetition_penalty"]),
     (E::Seed, &["seed"]),
     (E::Verbosity, &["verbosity"]),
+    (E::Store, &["store"]),
+    (E::Instructions, &["instructions"]),
+    (E::ReasoningSummary, &["summary"]),
+    (E::ReasoningObject, &["reasoning"]),
+    (E::ImageDetail, &["detail"]),
+    (E::ThinkingDisplay, &["display"]),
+    (E::Signature, &["signature"]),
+    (E::ImageCount, &["n", "batch_size"]),
     (E::AnthropicVersion, &["anthropic-version"]),
     (E::AcceptEncoding, &["accept-encoding"]),
     (E::UserAgent, &["user-agent"]),
     (E::TraceContext, &["traceparent", "tracestate"]),
+];
+
+/// Members inside others: a message about the first names the second too, in its path.
+const NARROWER: &[(ExtraMember, ExtraMember)] = &[
+    (E::ReasoningSummary, E::ReasoningObject),
+    (E::Effort, E::ReasoningObject),
+    (E::ThinkingDisplay, E::Thinking),
+    (E::Signature, E::Thinking),
 ];
 
 impl ExtraMember {
@@ -123,7 +155,7 @@ impl ExtraMember {
 
 /// Set of [`ExtraMember`]s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ExtraMembers(u32);
+pub struct ExtraMembers(u64);
 
 impl ExtraMembers {
     /// Empty set.
@@ -131,13 +163,13 @@ impl ExtraMembers {
 
     /// Set from the bits returned by [`ExtraMembers::bits`].
     #[must_use]
-    pub const fn from_bits(bits: u32) -> Self {
+    pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
     /// Bits of the set.
     #[must_use]
-    pub const fn bits(self) -> u32 {
+    pub const fn bits(self) -> u64 {
         self.0
     }
 
@@ -193,6 +225,13 @@ impl ExtraMembers {
             return Self::of(E::Reasoning);
         }
         fresh
+    }
+
+    /// Elements of which the set has no narrower one.
+    #[must_use]
+    pub fn narrowest(self) -> Self {
+        let broader = NARROWER.iter().filter(|(narrow, _)| self.contains(*narrow));
+        broader.fold(self, |rest, (_, broad)| rest.difference(Self::of(*broad)))
     }
 
     /// Header names of all elements.
@@ -288,6 +327,17 @@ mod tests {
         assert_eq!(ExtraMembers::of(E::Seed).headers().count(), 0);
         assert_eq!(ExtraMembers::from_bits(all.bits()), all);
         assert!(ExtraMembers::named_by(|_| false).is_empty());
+    }
+
+    #[test]
+    fn a_member_inside_another_is_left_out_alone() {
+        let path = ["reasoning", "summary"];
+        let named = ExtraMembers::named_by(|word| path.contains(&word));
+        assert!(named.contains(E::ReasoningObject) && named.contains(E::ReasoningSummary));
+        let rest = named.narrowest();
+        assert!(!rest.contains(E::ReasoningObject) && rest.contains(E::ReasoningSummary));
+        let object = ExtraMembers::of(E::ReasoningObject);
+        assert_eq!(object.narrowest(), object);
     }
 
     #[test]

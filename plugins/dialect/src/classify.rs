@@ -4,6 +4,8 @@
 //! request.
 
 mod error_signals;
+#[cfg(test)]
+mod named_member_tests;
 mod phrases;
 mod sanitized_message;
 #[cfg(test)]
@@ -23,7 +25,7 @@ const MAX_RETRY_AFTER_SECONDS: u64 = 3600;
 /// 401, 402, 403 and 404 are errors of the operator; 408, 409, 425, 429 and everything but 4xx are errors of the
 /// provider; any other 4xx is a client error, with a specific code for a full context window and for refused content.
 /// Client errors are also a 500 to 503 whose text is about the length of the input or about a history that the engine
-/// cannot read, and a 500 to a history with a truncated tool call.
+/// cannot read. To a history with a truncated tool call, so is any 500, and a 501 to 503 whose text is about arguments.
 #[must_use]
 pub fn classify_error(
     _provider: Dialect,
@@ -43,7 +45,8 @@ pub fn classify_error(
             if about.is_length_failure() || about.is_history_failure() {
                 return client_error(&about, status, body, model_window, request);
             }
-            if let Some(at) = truncated_calls::find_truncated_call(request).filter(|_| status == 500) {
+            let is_about_calls = status == 500 || about.is_call_failure();
+            if is_about_calls && let Some(at) = truncated_calls::find_truncated_call(request) {
                 let sentence = format!(
                     "{at}: the arguments are no JSON object, and the model's provider fails on them."
                 );

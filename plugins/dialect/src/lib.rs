@@ -27,12 +27,16 @@ mod choices;
 mod classify;
 pub mod completions;
 mod delivered;
+#[cfg(test)]
+mod extra_member_tests;
 mod json_cursor;
 mod messages_chat;
 mod messages_messages;
 mod partial_json;
 mod pending_tool_calls;
 mod reasoning_effort;
+#[cfg(test)]
+mod request_history_tests;
 mod response_constraints;
 mod responses_any;
 mod stream_translator;

@@ -94,14 +94,21 @@ pub(crate) fn write_constraints(
     Ok(())
 }
 
-/// Returns the JSON schema of a chat request, for a provider that accepts no other constraint.
+/// Returns the JSON schema of a chat request, for a provider that accepts no other constraint. An offer that does not
+/// accept `response_format` does not accept a schema under another name.
 ///
 /// # Errors
-/// Returns `Unsupported` for any other constraint.
-pub(crate) fn requested_schema(ask: &InferenceRequest) -> Result<Option<Cow<'_, [u8]>>, ApiError> {
-    let only =
-        OfferCapabilities { parameters: vec!["response_format".into()], ..OfferCapabilities::default() };
+/// Returns `Unsupported` for any other constraint, and for a schema that the offer does not accept.
+pub(crate) fn requested_schema<'a>(
+    ask: &'a InferenceRequest,
+    abilities: &OfferCapabilities,
+) -> Result<Option<Cow<'a, [u8]>>, ApiError> {
+    let only = accepts_json_schema(abilities).then(|| "response_format".into());
+    let only = OfferCapabilities { parameters: only.into_iter().collect(), ..OfferCapabilities::default() };
     let Some(said) = translate_constraints(ask, &only)? else { return Ok(None) };
+    if said.json_object && !abilities.accepts_parameter("response_format") {
+        return Err(parameters::unsupported_error(&format!("{STRUCTURED_OUTPUTS}.json_object")));
+    }
     Ok(said.response_schema.or_else(|| said.json_object.then_some(Cow::Borrowed(ANY_OBJECT))))
 }
 

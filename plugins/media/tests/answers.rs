@@ -43,6 +43,7 @@ fn speak(requested: &'static str, content_type: Option<&str>, body: &[u8]) -> Op
         texts: Vec::new(),
         max_work: WorkDone::Audio { seconds: Decimal::TEN },
         content_type: Some(requested),
+        delivery: MeteredDelivery::Complete,
     });
     translate(*shape, task, content_type, body)
 }

@@ -146,6 +146,39 @@ fn every_case_matches_its_expectation() {
 }
 
 #[test]
+fn members_that_no_client_sent_can_be_left_out() {
+    let abilities = OfferCapabilities::default();
+    for shape in form_shapes() {
+        let is_image = shape.kind() == ModelKind::Image;
+        let case = if is_image { serde_json::json!({"prompt": "p"}) } else { serde_json::json!({}) };
+        let task = task(shape.kind(), &case);
+        let ask =
+            InferenceRequest::buffered(shape.kind(), Bytes::new(), BodyMembers::default(), "m".into(), task);
+        let sent = |omitted: ExtraMembers| {
+            let target = AttemptTarget {
+                model: "m",
+                dialect: Dialect::Chat,
+                capabilities: &abilities,
+                preset: &[],
+                max_tokens: None,
+                adjustment: RequestAdjustment { omitted, ..RequestAdjustment::default() },
+                answer_model: "m",
+                id: "id",
+                created: 0,
+            };
+            let calls = shape.calls(&ask, &target).unwrap();
+            String::from_utf8(calls.iter().flat_map(wire).collect()).unwrap()
+        };
+        let names = ["response_format", "timestamp_granularities", "\"n\":", "batch_size"];
+        let whole = sent(ExtraMembers::NONE);
+        assert!(names.iter().any(|name| whole.contains(name)), "{}: {whole}", shape.name());
+        let all = ExtraMembers::of(ExtraMember::MediaFormat).union(ExtraMembers::of(ExtraMember::ImageCount));
+        let rest = sent(all);
+        assert!(names.iter().all(|name| !rest.contains(name)), "{}: {rest}", shape.name());
+    }
+}
+
+#[test]
 fn no_answer_however_broken_makes_a_shape_panic() {
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
     let abilities = OfferCapabilities::default();

@@ -69,6 +69,13 @@ pub(crate) fn string<'d>(value: JsonValue<'d>, at: &FieldPath<'_>) -> Result<Jso
     if value.is_string() { Ok(value) } else { Err(at.unexpected_type("a string", value.kind())) }
 }
 
+/// Returns true if a string holds arguments of a call; engines write a call without any in several ways.
+pub(crate) fn has_arguments(value: JsonValue<'_>) -> bool {
+    const MAX_EMPTY_BYTES: usize = 64;
+    let is_empty = || matches!(value.text().trim(), "" | "null" | r#""""#);
+    !value.is_blank() && (value.string_bytes().len() > MAX_EMPTY_BYTES || !is_empty())
+}
+
 /// Checks for a string that is not empty.
 pub(crate) fn non_empty_string<'d>(
     value: JsonValue<'d>,

@@ -77,6 +77,17 @@ fn every_block_of_the_dialect_is_taken_where_it_may_stand() {
 }
 
 #[test]
+fn a_call_without_input_is_one_with_an_empty_object() {
+    for (input, is_missing) in [("", true), (r#","input":null"#, true), (r#","input":{}"#, false)] {
+        let call = format!(
+            r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"t1","name":"f"{input}}}]}},{}"#,
+            user(RESULT)
+        );
+        assert_eq!(taken(&conversation(&call)).history.calls_without_input, is_missing, "{input}");
+    }
+}
+
+#[test]
 fn thinking_is_shown_hidden_or_off() {
     for (thinking, expected) in [
         ("null", ThinkingDisplay::Off),

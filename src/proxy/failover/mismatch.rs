@@ -135,7 +135,14 @@ impl FailoverRun<'_, '_> {
         let removable = all.filter(|extra| fresh.contains(*extra)).filter(leaves);
         let removable =
             removable.fold(ExtraMembers::NONE, |removable, extra| removable.union(ExtraMembers::of(extra)));
-        (!removable.is_empty()).then_some(removable)
+        if !removable.is_empty() {
+            return Some(removable.narrowest());
+        }
+        // In some dialects replayed reasoning has no name that could be replaced.
+        let is_replayed = named.contains(ExtraMember::ReasoningName)
+            && !known.contains(ExtraMember::Reasoning)
+            && leaves(&ExtraMember::Reasoning);
+        is_replayed.then_some(ExtraMembers::of(ExtraMember::Reasoning))
     }
 
     /// Returns true for a header that the gateway adds itself; a configured header belongs to the operator.

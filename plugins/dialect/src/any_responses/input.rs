@@ -3,27 +3,38 @@
 use crate::body_builder::BodyBuilder;
 use crate::chat_messages::parsed_message::ParsedMessage;
 use crate::json_cursor::{self, JsonCursor};
-use penstock_core::ApiError;
+use penstock_core::{ApiError, AttemptTarget, ExtraMember};
 use penstock_json_scan::json;
 
 /// Writes the conversation: a first system message of plain text as `instructions`, all others as items.
 ///
 /// # Errors
 /// Returns an error with the path of a value that cannot be translated.
-pub(super) fn write_input(messages: &[u8], out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
+pub(super) fn write_input(
+    messages: &[u8],
+    target: &AttemptTarget<'_>,
+    out: &mut BodyBuilder<'_>,
+) -> Result<(), ApiError> {
     let mut parsed = Vec::new();
     JsonCursor::new(messages).visit_elements::<ApiError>(|_, message| {
         parsed.push(ParsedMessage::parse(message));
         Ok(())
     })?;
-    let first = parsed.first().filter(|message| is_system(message) && parsed.len() > 1);
+    let has_instructions = parsed.len() > 1 && target.allows_extra(ExtraMember::Instructions);
+    let first = parsed.first().filter(|message| is_system(message) && has_instructions);
     let instructions = first.and_then(|message| json_cursor::string_body(message.content?));
     if let Some(instructions) = instructions {
         out.push_str(r#","instructions":""#);
         out.push_source(instructions);
         out.push_byte(b'"');
     }
-    let mut items = InputItems { out, count: 0, reasoning_count: 0, names_users: has_several_users(&parsed) };
+    let mut items = InputItems {
+        out,
+        count: 0,
+        reasoning_count: 0,
+        names_users: has_several_users(&parsed),
+        has_image_detail: target.allows_extra(ExtraMember::ImageDetail),
+    };
     items.out.push_str(r#","input":["#);
     for (index, message) in parsed.iter().enumerate().skip(usize::from(instructions.is_some())) {
         items.write_message(index, message)?;
@@ -49,6 +60,8 @@ struct InputItems<'o, 'b> {
     reasoning_count: u64,
     /// True if the texts of users begin with their names.
     names_users: bool,
+    /// True if images have a `detail` without one from the client.
+    has_image_detail: bool,
 }
 
 impl InputItems<'_, '_> {
@@ -188,8 +201,12 @@ impl InputItems<'_, '_> {
                     .ok_or_else(|| ApiError::invalid(at(), "An image needs a string `url`."))?;
                 self.out.push_str(r#"{"type":"input_image","image_url":""#);
                 self.out.push_source(url);
-                self.out.push_str(r#"","detail":"#);
-                self.out.push_source(json_cursor::member_value(image, "detail").unwrap_or(br#""auto""#));
+                self.out.push_byte(b'"');
+                let default = self.has_image_detail.then_some(&br#""auto""#[..]);
+                if let Some(detail) = json_cursor::member_value(image, "detail").or(default) {
+                    self.out.push_str(r#","detail":"#);
+                    self.out.push_source(detail);
+                }
                 self.out.push_byte(b'}');
             }
             "input_audio" => self.out.push_source(part),

@@ -5,7 +5,9 @@ use super::{input, tools};
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
 use bytes::Bytes;
-use penstock_core::{ApiError, AttemptTarget, InferenceRequest, ReasoningDisplay, ThinkingDisplay};
+use penstock_core::{
+    ApiError, AttemptTarget, Dialect, ExtraMember, InferenceRequest, ReasoningDisplay, ThinkingDisplay,
+};
 
 /// Converts a body; `chat` is what a chat provider would get.
 ///
@@ -40,21 +42,33 @@ pub(super) fn convert(
         out.push_byte(b':');
         out.push_source(value);
     }
-    input::write_input(found.messages, &mut out)?;
-    tools::write_tools(found.tools, found.tool_choice, &mut out)?;
-    write_reasoning(ask, found.effort, &mut out);
+    input::write_input(found.messages, target, &mut out)?;
+    tools::write_tools(found.tools, found.tool_choice, target, &mut out)?;
+    write_reasoning(ask, target, found.effort, &mut out);
     write_text(found.format, found.verbosity, &mut out);
     if found.logprobs == Some(b"true") {
         out.push_str(r#","include":["message.output_text.logprobs"]"#);
     }
-    out.push_str(r#","store":false}"#);
+    if target.allows_extra(ExtraMember::Store) {
+        out.push_str(r#","store":false"#);
+    }
+    out.push_byte(b'}');
     Ok(out.finish())
 }
 
 /// Writes the effort, and asks for a summary where the client wants to see reasoning: vendors hide it otherwise.
-fn write_reasoning(ask: &InferenceRequest, effort: Option<&[u8]>, out: &mut BodyBuilder<'_>) {
-    let summary = ask.thinking == ThinkingDisplay::Shown
+fn write_reasoning(
+    ask: &InferenceRequest,
+    target: &AttemptTarget<'_>,
+    effort: Option<&[u8]>,
+    out: &mut BodyBuilder<'_>,
+) {
+    let allows_object = target.allows_extra(ExtraMember::ReasoningObject);
+    let is_own_effort = ask.dialect != Dialect::Messages && ask.member_value("reasoning_effort").is_some();
+    let effort = effort.filter(|_| allows_object || is_own_effort);
+    let is_shown = ask.thinking == ThinkingDisplay::Shown
         || ask.responses.as_ref().is_some_and(|details| details.reasoning == ReasoningDisplay::Summary);
+    let summary = is_shown && allows_object && target.allows_extra(ExtraMember::ReasoningSummary);
     if effort.is_none() && !summary {
         return;
     }

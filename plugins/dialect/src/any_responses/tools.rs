@@ -2,7 +2,7 @@
 
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
-use penstock_core::ApiError;
+use penstock_core::{ApiError, AttemptTarget, ExtraMember};
 
 /// Schema of a function without parameters.
 const NO_PARAMETERS: &[u8] = br#"{"type":"object","properties":{}}"#;
@@ -14,6 +14,7 @@ const NO_PARAMETERS: &[u8] = br#"{"type":"object","properties":{}}"#;
 pub(super) fn write_tools(
     tools: Option<&[u8]>,
     choice: Option<&[u8]>,
+    target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
     let Some(tools) = tools else { return Ok(()) };
@@ -24,7 +25,7 @@ pub(super) fn write_tools(
             ApiError::unsupported(format!("tools[{index}].type"), sentence)
         })?;
         out.push_str(if index > 0 { "," } else { "" });
-        write_tool(function, out);
+        write_tool(function, target, out);
     }
     out.push_byte(b']');
     if let Some(choice) = choice {
@@ -34,16 +35,17 @@ pub(super) fn write_tools(
     Ok(())
 }
 
-/// Writes a function. `strict` has another default in this dialect, so that it is always written.
-fn write_tool(function: &[u8], out: &mut BodyBuilder<'_>) {
+/// Writes a function. `strict` has another default in this dialect, so that it is always written where it is accepted.
+fn write_tool(function: &[u8], target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     let member = |name| json_cursor::member_value(function, name);
+    let default_strict = target.allows_extra(ExtraMember::Strict).then_some(&b"false"[..]);
     out.push_str(r#"{"type":"function""#);
     let parameters = member("parameters").unwrap_or(NO_PARAMETERS);
     let members = [
         ("name", member("name")),
         ("description", member("description")),
         ("parameters", Some(parameters)),
-        ("strict", Some(member("strict").unwrap_or(b"false"))),
+        ("strict", member("strict").or(default_strict)),
     ];
     for (name, value) in members {
         if let Some(value) = value {

@@ -182,7 +182,10 @@ fn write_reasoning(
         (_, Some(level)) => level.chat_name(),
         (_, None) => return,
     };
-    if abilities.accepts_parameter("reasoning_effort") {
+    // An effort that the client gave in another form may be left out.
+    let is_own = ask.member_value("reasoning_effort").is_some();
+    if abilities.accepts_parameter("reasoning_effort") && (is_own || target.allows_extra(ExtraMember::Effort))
+    {
         out.push_str(r#","reasoning_effort":""#);
         out.push_str(word);
         out.push_byte(b'"');

@@ -12,7 +12,7 @@ use super::parsed_message::ParsedMessage;
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor::JsonCursor;
 use crate::pending_tool_calls::PendingToolCalls;
-use penstock_core::{ApiError, OfferCapabilities};
+use penstock_core::{ApiError, AttemptTarget, ExtraMember, OfferCapabilities};
 use penstock_json_scan::json;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,7 @@ impl<'a> OutputMessage<'a> {
 /// Turns of a request.
 pub(super) struct MessagesConversation<'a> {
     abilities: &'a OfferCapabilities,
+    replays_reasoning: bool,
     system_prompt: Vec<OutputBlock<'a>>,
     messages: Vec<OutputMessage<'a>>,
     /// Tool calls without a result so far, with their paths.
@@ -69,9 +70,12 @@ impl<'a> MessagesConversation<'a> {
     ///
     /// # Errors
     /// Returns an error with the path of a value that cannot be translated.
-    pub(super) fn parse(messages: &'a [u8], abilities: &'a OfferCapabilities) -> Result<Self, ApiError> {
+    pub(super) fn parse(messages: &'a [u8], target: &AttemptTarget<'a>) -> Result<Self, ApiError> {
         let mut turns = Self {
-            abilities,
+            abilities: target.capabilities,
+            replays_reasoning: target.replayed_reasoning_name().is_some()
+                && target.allows_extra(ExtraMember::Signature)
+                && target.allows_extra(ExtraMember::Thinking),
             system_prompt: Vec::new(),
             messages: Vec::new(),
             pending_calls: PendingToolCalls::default(),
@@ -147,8 +151,7 @@ impl<'a> MessagesConversation<'a> {
                 self.add_user(seen.name, said);
             }
             "assistant" => {
-                let thought =
-                    seen.reasoning.filter(|thought| self.abilities.replay_reasoning && !thought.is_empty());
+                let thought = seen.reasoning.filter(|thought| self.replays_reasoning && !thought.is_empty());
                 said.extend(thought.map(OutputBlock::Thinking));
                 append_blocks(seen.content, &at, &mut said)?;
                 append_text(seen.refusal.unwrap_or_default(), &mut said);

@@ -11,7 +11,9 @@ use crate::reasoning_effort::ReasoningEffort;
 use crate::{parameters, response_constraints, structured_output};
 use bytes::Bytes;
 use penstock_core::{ApiError, AttemptTarget, BodyMember, BodyMembers, ExtraMember, InferenceRequest};
+use penstock_json_scan::json;
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Default of `max_tokens`, which the dialect requires, if neither client nor target sets it.
 pub const DEFAULT_MAX_TOKENS: u64 = 8192;
@@ -33,8 +35,7 @@ pub(super) fn build_request(
     if delivered.is_some() && target.continuation().is_none() {
         return Err(ApiError::unsupported("messages", "This provider does not continue an answer."));
     }
-    let mut turns =
-        MessagesConversation::parse(ask.member_value("messages").unwrap_or_default(), target.capabilities)?;
+    let mut turns = MessagesConversation::parse(ask.member_value("messages").unwrap_or_default(), target)?;
     if let Some(delivered) = delivered {
         turns.append_delivered(delivered);
     }
@@ -108,10 +109,19 @@ fn check_supported(ask: &InferenceRequest) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Writes a schema and adds the type that this dialect requires.
+/// Writes a schema and adds the type that this dialect requires, also instead of `null`.
 pub(crate) fn write_schema(schema: &[u8], out: &mut BodyBuilder<'_>) {
-    let is_typed = json_cursor::members(schema).any(|(key, _)| key == "type");
-    let rest = schema.strip_prefix(b"{").filter(|_| !is_typed);
+    let slice = |range: Range<usize>| schema.get(range).unwrap_or_default();
+    let typed = json::members(schema).find(|member| {
+        let key = json_cursor::string_body(slice(member.key.clone())).unwrap_or_default();
+        json::equals_text(key, "type")
+    });
+    if let Some(member) = typed.as_ref().filter(|member| json_cursor::is_null(slice(member.value.clone()))) {
+        out.push_source(slice(0..member.value.start));
+        out.push_str(r#""object""#);
+        return out.push_source(slice(member.value.end..schema.len()));
+    }
+    let rest = schema.strip_prefix(b"{").filter(|_| typed.is_none());
     let Some(rest) = rest else { return out.push_source(schema) };
     let is_empty = json_cursor::members(schema).next().is_none();
     out.push_str(if is_empty { r#"{"type":"object""# } else { r#"{"type":"object","# });
@@ -167,11 +177,14 @@ fn write_sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut 
 }
 
 /// Returns the JSON schema that the client requests for the answer.
-fn response_schema(ask: &InferenceRequest) -> Result<Option<Cow<'_, [u8]>>, ApiError> {
+fn response_schema<'a>(
+    ask: &'a InferenceRequest,
+    target: &AttemptTarget<'_>,
+) -> Result<Option<Cow<'a, [u8]>>, ApiError> {
     let format = ask.member_value("response_format").unwrap_or_default();
     let kind =
         json_cursor::member_value(format, "type").and_then(json_cursor::parse_string).unwrap_or_default();
-    let engines = structured_output::requested_schema(ask)?;
+    let engines = structured_output::requested_schema(ask, target.capabilities)?;
     match &*kind {
         "" | "text" => Ok(engines),
         "json_object" => {
@@ -221,14 +234,16 @@ fn write_output_config(
     target: &AttemptTarget<'_>,
     out: &mut BodyBuilder<'_>,
 ) -> Result<(), ApiError> {
-    let schema = response_schema(ask)?;
+    let schema = response_schema(ask, target)?;
     let effort = effective_effort(ask, target);
     let level = effort.level.filter(|_| effort.enabled != Some(false));
     if effort.enabled == Some(false) {
         out.push_str(r#","thinking":{"type":"disabled"}"#);
     } else if effort.enabled == Some(true) || level.is_some() {
         // Newer models hide their thinking unless the request asks for it.
-        out.push_str(r#","thinking":{"type":"adaptive","display":"summarized"}"#);
+        out.push_str(r#","thinking":{"type":"adaptive""#);
+        let is_shown = target.allows_extra(ExtraMember::ThinkingDisplay);
+        out.push_str(if is_shown { r#","display":"summarized"}"# } else { "}" });
     }
     if level.is_none() && schema.is_none() {
         return Ok(());

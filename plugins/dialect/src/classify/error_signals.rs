@@ -1,7 +1,7 @@
 //! Signals in an error body: its codes, and known phrases and numbers in its message.
 
 use super::phrases::{
-    CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, HISTORY_PHRASES, MAX_OUTPUT_PREFIXES,
+    CALL_PHRASES, CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, HISTORY_PHRASES, MAX_OUTPUT_PREFIXES,
     OUT_OF_MEMORY_PHRASES, OUTPUT_CAP_NAMES, OVERFLOW_PREFIXES, RATE_PHRASES, WINDOW_PHRASES,
 };
 use penstock_core::ExtraMembers;
@@ -9,6 +9,9 @@ use serde_json::Value;
 
 /// Maximum bytes read of a body.
 const MAX_BODY_BYTES: usize = 64 << 10;
+
+/// Maximum depth of the strings of an error: a path is a list in an object in a list in up to three objects.
+const MAX_DEPTH: u8 = 8;
 
 /// Signals of an error body, in lower case.
 pub(super) struct ErrorSignals {
@@ -58,6 +61,11 @@ impl ErrorSignals {
     /// Returns true if an engine failed because of a history or content that it cannot read.
     pub(super) fn is_history_failure(&self) -> bool {
         self.contains_any(HISTORY_PHRASES) && !self.contains_any(OUT_OF_MEMORY_PHRASES)
+    }
+
+    /// Returns true if an engine failed because of the arguments of a call.
+    pub(super) fn is_call_failure(&self) -> bool {
+        self.contains_any(CALL_PHRASES) && !self.contains_any(OUT_OF_MEMORY_PHRASES)
     }
 
     fn contains_any(&self, words: &[&str]) -> bool {
@@ -112,10 +120,12 @@ impl ErrorSignals {
         self.param.clone().or_else(first)
     }
 
-    /// Returns the members added by the gateway that the message or the path in `param` names.
+    /// Returns the members added by the gateway that the message or the path in `param` names, also in prose: with
+    /// blanks instead of underscores.
     pub(super) fn named_extras(&self) -> ExtraMembers {
         let param = self.param.as_deref().unwrap_or_default();
-        ExtraMembers::named_by(|word| contains_word(&self.text, word) || contains_word(param, word))
+        let names = |word: &str| contains_word(&self.text, word) || contains_word(param, word);
+        ExtraMembers::named_by(|word| names(word) || word.contains('_') && names(&word.replace('_', " ")))
     }
 
     /// Returns the tokens of the context window, as the provider counts.
@@ -244,17 +254,17 @@ const CLIENT_ERROR_TYPES: [&str; 6] = [
     "validation_error",
 ];
 
-/// Collects the strings and codes of an error at any level.
+/// Collects the strings and codes of an error at any level down to [`MAX_DEPTH`].
 fn collect_strings(value: &Value, text: &mut String, depth: u8) {
     match value {
         Value::String(sentence) => {
             text.push_str(sentence);
             text.push('\n');
         }
-        Value::Object(members) if depth < 4 => {
+        Value::Object(members) if depth < MAX_DEPTH => {
             members.values().for_each(|value| collect_strings(value, text, depth + 1))
         }
-        Value::Array(items) if depth < 4 => {
+        Value::Array(items) if depth < MAX_DEPTH => {
             items.iter().for_each(|value| collect_strings(value, text, depth + 1))
         }
         _ => {}

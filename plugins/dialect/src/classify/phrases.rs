@@ -102,6 +102,29 @@ pub(super) const OUT_OF_MEMORY_PHRASES: &[&str] = &[
 /// Phrases of an overflow, before the tokens left for the answer: the window less the input.
 pub(super) const OVERFLOW_PREFIXES: &[&str] =
     &["max_tokens must be at least 1, got ", "max_new_tokens must be at least 1, got "];
+/// Phrases of engines that fail on arguments which are no JSON object.
+pub(super) const CALL_PHRASES: &[&str] = &[
+    "argument",
+    "tool call",
+    "tool_call",
+    "function call",
+    "function_call",
+    "json.decoder",
+    "jsondecodeerror",
+    "json.exception",
+    "invalid json",
+    "parse json",
+    "parsing json",
+    "unterminated string",
+    "expecting value",
+    "expecting property name",
+    "expecting ',' delimiter",
+    "expecting ':' delimiter",
+    "eof while parsing",
+    "unexpected end of",
+    "item pairs from a mapping",
+    "has no attribute 'items'",
+];
 /// Phrases of engines for a history that their template rejects, or for content that they cannot read.
 pub(super) const HISTORY_PHRASES: &[&str] = &[
     "roles must alternate",

@@ -347,6 +347,32 @@ fn a_truncated_tool_call_in_the_history_that_fails_an_engine_is_a_client_error()
         assert_eq!(fault(whole, 500).kind, UpstreamErrorKind::Status(500), "{whole}");
     }
     assert_eq!(fault("{", 503).kind, UpstreamErrorKind::Status(503));
+    for status in [500, 502, 503] {
+        for text in [
+            r#"{"error":{"message":"Internal server error: Expecting value: line 1 column 7 (char 6)"}}"#,
+            r#"{"message":"Failed to parse tool call arguments as JSON"}"#,
+            "json.decoder.JSONDecodeError: Unterminated string starting at: line 1",
+        ] {
+            let kind = |arguments: &str| {
+                let request = request(arguments);
+                let error =
+                    classify_error(Dialect::Chat, status, None, text.as_bytes(), 1, request.as_bytes());
+                error.kind
+            };
+            assert_eq!(kind("{\"a\":"), UpstreamErrorKind::Caller, "{status} {text}");
+        }
+    }
+    let kind = |status: u16, text: &str, request: &str| {
+        classify_error(Dialect::Chat, status, None, text.as_bytes(), 1, request.as_bytes()).kind
+    };
+    let memory = "CUDA error: out of memory while it read a tool call";
+    assert_eq!(kind(503, memory, &request("{")), UpstreamErrorKind::Status(503));
+    assert_eq!(kind(503, "Expecting value", &request("{}")), UpstreamErrorKind::Status(503), "a whole call");
+    let item = |arguments: &str| {
+        serde_json::json!({"input": [{"type": "function_call", "arguments": arguments}]}).to_string()
+    };
+    assert_eq!(kind(500, "It broke.", &item("{\"a\":")), UpstreamErrorKind::Caller);
+    assert_eq!(kind(500, "It broke.", &item("{}")), UpstreamErrorKind::Status(500));
 }
 
 #[test]

@@ -1,24 +1,28 @@
-//! Tool calls with truncated arguments in a conversation: engines answer them with 500.
+//! Tool calls with truncated arguments in a conversation: engines fail on them.
 
 use crate::json_cursor;
 use penstock_json_scan::json;
 
-/// Returns the path of the first tool call of a chat request whose arguments are no JSON object.
+/// Returns the path of the first tool call of a chat or responses request whose arguments are no JSON object.
 pub(super) fn find_truncated_call(request: &[u8]) -> Option<String> {
-    let messages = json_cursor::member_value(request, "messages")?;
-    for (index, message) in json_cursor::elements(messages).enumerate() {
+    let list = |name| json_cursor::elements(json_cursor::member_value(request, name).unwrap_or_default());
+    for (index, message) in list("messages").enumerate() {
         let calls = json_cursor::member_value(message, "tool_calls").unwrap_or_default();
         for (position, call) in json_cursor::elements(calls).enumerate() {
             let function = json_cursor::member_value(call, "function").unwrap_or_default();
-            if json_cursor::member_value(function, "arguments")
-                .and_then(json_cursor::parse_string)
-                .is_some_and(|said| !is_complete_object(&said))
-            {
+            if has_truncated_arguments(function) {
                 return Some(format!("messages[{index}].tool_calls[{position}].function.arguments"));
             }
         }
     }
-    None
+    let at = list("input").position(has_truncated_arguments)?;
+    Some(format!("input[{at}].arguments"))
+}
+
+fn has_truncated_arguments(call: &[u8]) -> bool {
+    json_cursor::member_value(call, "arguments")
+        .and_then(json_cursor::parse_string)
+        .is_some_and(|said| !is_complete_object(&said))
 }
 
 /// Returns true if arguments are an object or empty.

@@ -62,17 +62,20 @@ pub(super) fn append_assistant_block<'a>(
         }
         // Encrypted by another vendor: no model behind the gateway can read it.
         "redacted_thinking" => {}
-        "tool_use" => match (block.id, block.name, block.input) {
-            (Some(id), Some(name), Some(input)) if json_cursor::is_object(input) => {
-                turn.calls.push(ToolUse { id, name, input })
+        "tool_use" => {
+            let input = block.input.filter(|input| !json_cursor::is_null(input)).unwrap_or(b"{}");
+            match (block.id, block.name) {
+                (Some(id), Some(name)) if json_cursor::is_object(input) => {
+                    turn.calls.push(ToolUse { id, name, input })
+                }
+                _ => {
+                    return Err(ApiError::invalid(
+                        at(),
+                        "A `tool_use` block needs strings `id` and `name` and an object `input`.",
+                    ));
+                }
             }
-            _ => {
-                return Err(ApiError::invalid(
-                    at(),
-                    "A `tool_use` block needs strings `id` and `name` and an object `input`.",
-                ));
-            }
-        },
+        }
         _ => {
             let mut parts = Vec::new();
             block.append_parts(at, &mut parts)?;

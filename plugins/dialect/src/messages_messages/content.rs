@@ -25,6 +25,10 @@ pub(super) enum BlockEdit<'a> {
     Content(EditedContent<'a>),
     /// Id in characters that every provider accepts.
     PortableId,
+    /// Empty input of a call, instead of `null`.
+    EmptyInput,
+    /// Empty input of a call, after its other members.
+    AddedInput,
     /// System text, marked as not from the user.
     SystemMark,
 }
@@ -88,12 +92,13 @@ impl<'a> EditedContent<'a> {
     fn parse_block(&mut self, cursor: &mut JsonCursor<'a>) {
         let start = cursor.at();
         let (mut kind, mut text, mut inner) = (Cow::Borrowed(""), None, None);
-        let (mut own, mut answered) = (None, None);
+        let (mut own, mut answered, mut input) = (None, None, None);
         let Ok(()) = cursor.visit_members::<Infallible>(|key, value| {
             match key {
                 "type" => kind = json_cursor::parse_string(value.take_value()).unwrap_or_default(),
                 "text" => text = Some(value.take_value()),
                 "id" => own = Some(value.take_value()),
+                "input" => input = Some(value.take_value()),
                 "tool_use_id" => answered = Some(value.take_value()),
                 "content" if value.peek_byte() == Some(b'[') => inner = Some(Self::parse(value, false)),
                 _ => {}
@@ -108,6 +113,9 @@ impl<'a> EditedContent<'a> {
         };
         let odd = id.filter(|id| json_cursor::string_body(id).is_some_and(|id| !ids::is_portable_id(id)));
         let mut edits: Vec<_> = odd.map(|id| (id, BlockEdit::PortableId)).into_iter().collect();
+        if &*kind == "tool_use" {
+            edits.extend(missing_input(block, input));
+        }
         let inner = inner.filter(|content| &*kind == "tool_result" && content.is_changed);
         edits.extend(inner.map(|content| (content.value, BlockEdit::Content(content))));
         self.is_changed |= !edits.is_empty();
@@ -220,11 +228,25 @@ fn write_edited(block: &[u8], edits: &[(&[u8], BlockEdit<'_>)], out: &mut BodyBu
                 out.push_source(&ids::portable_id(json_cursor::string_body(part).unwrap_or_default()));
                 out.push_byte(b'"');
             }
+            BlockEdit::EmptyInput => out.push_str("{}"),
+            BlockEdit::AddedInput => out.push_str(r#","input":{}"#),
             BlockEdit::SystemMark => write_system_text(part, out),
         }
         rest = after;
     }
     out.push_source(rest);
+}
+
+/// Returns the edit of a call whose input is null or absent.
+fn missing_input<'a>(block: &'a [u8], input: Option<&'a [u8]>) -> Option<(&'a [u8], BlockEdit<'a>)> {
+    match input {
+        Some(null) if json_cursor::is_null(null) => Some((null, BlockEdit::EmptyInput)),
+        Some(_) => None,
+        None => {
+            let end = block.len().checked_sub(1)?;
+            Some((block.get(end..end)?, BlockEdit::AddedInput))
+        }
+    }
 }
 
 fn write_system_text(text: &[u8], out: &mut BodyBuilder<'_>) {

@@ -3,7 +3,7 @@
 //!
 //! - Removes texts that no provider should receive: blank ones, which clients send
 //!   back from the gateway's own answers, and the billing header of coding agents.
-//! - Rewrites foreign call ids in characters that every provider accepts.
+//! - Rewrites foreign call ids in characters that every provider accepts, and adds an empty input to calls without one.
 //! - If the provider rejects system messages, leading ones join `system`, and later
 //!   ones join an adjacent user message, after its tool results and marked as not
 //!   from the user. Later ones never move to the front: that would change the
@@ -50,7 +50,8 @@ impl<'a> RewrittenConversation<'a> {
     /// Returns the rewritten conversation; `None` if the client's members can be forwarded unchanged.
     pub(super) fn rewrite(ask: &'a InferenceRequest, target: &AttemptTarget<'_>) -> Option<Self> {
         let fold = ask.history.late_system_messages && !target.capabilities.system_anywhere;
-        if !fold && !ask.history.removable_text && !ask.history.nonstandard_ids {
+        let history = &ask.history;
+        if !fold && !history.removable_text && !history.nonstandard_ids && !history.calls_without_input {
             return None;
         }
         let system =

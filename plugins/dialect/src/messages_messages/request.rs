@@ -129,7 +129,9 @@ fn engine_parameters<'a>(
 /// Returns true if every tool schema begins with its type, as nearly all do: a fast check before parsing the tools.
 fn have_schema_types(tools: &[u8]) -> bool {
     let count = |text: &[u8]| memchr::memmem::find_iter(tools, text).count();
-    count(br#""input_schema":{"type":"#) == count(br#""input_schema""#) && count(br"\u") == 0
+    // A type is a string or a list.
+    let typed = count(br#""input_schema":{"type":""#) + count(br#""input_schema":{"type":["#);
+    typed == count(br#""input_schema""#) && count(br"\u") == 0
 }
 
 /// Writes the tools and adds a missing type to their schemas.

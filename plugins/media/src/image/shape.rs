@@ -135,6 +135,7 @@ impl ImageShape {
         }
         head.extend_from_slice(b"\"prompt\":");
         let mut tail = match self.voice {
+            _ if n == 1 && !target.allows_extra(ExtraMember::ImageCount) => String::new(),
             ImageDialect::Batch => format!(",\"batch_size\":{n}"),
             ImageDialect::Size(..) | ImageDialect::Sides => format!(",\"n\":{n}"),
         };

@@ -89,7 +89,10 @@ impl ProviderAdapter for TranscriptionShape {
                     return Err(unsupported_field("response_format", "this provider returns no segments"));
                 }
                 parts.common_fields(task);
-                parts.field("response_format", "json");
+                // It is the default.
+                if !plain {
+                    parts.field("response_format", "json");
+                }
             }
             FormDialect::Mistral => mistral(task, plain, &mut parts)?,
         }

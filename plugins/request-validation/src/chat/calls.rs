@@ -4,6 +4,7 @@ use super::ChatFindings;
 use crate::field_path::{FieldPath, quotable_name};
 use crate::read;
 use penstock_core::ApiError;
+use penstock_json_scan::json;
 use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -110,7 +111,7 @@ fn legacy_id(count: usize) -> String {
 }
 
 /// Validates `{name, arguments}` of a call; returns the name. A call without arguments gets an empty object, because
-/// engines fail without it.
+/// engines fail without it. An object is replaced by its JSON text.
 fn read_function<'d>(
     function: JsonValue<'d>,
     at: &FieldPath<'_>,
@@ -118,7 +119,12 @@ fn read_function<'d>(
 ) -> Result<JsonValue<'d>, ApiError> {
     let [name, arguments] = read::object(function, at, ["name", "arguments"])?;
     match arguments {
-        Some(arguments) if read::string(arguments, &at.key("arguments"))?.is_blank() => {
+        Some(object) if object.is_object() => {
+            let mut text = Vec::with_capacity(object.raw().len() + 16);
+            json::write_str(&mut text, object.raw());
+            found.edits.replace(object.range(), text);
+        }
+        Some(arguments) if !read::has_arguments(read::string(arguments, &at.key("arguments"))?) => {
             found.edits.replace(arguments.range(), EMPTY_ARGUMENTS);
         }
         Some(_) => {}

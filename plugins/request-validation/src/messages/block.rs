@@ -113,7 +113,7 @@ pub(super) fn validate_block<'d>(
     Ok(ParsedBlock::Content)
 }
 
-/// Validates name, input and id of a tool call; returns the id.
+/// Validates name, input and id of a tool call; returns the id. A call may have no input: clients drop an empty object.
 fn validate_tool_use<'d>(
     [name, input, id]: [Option<JsonValue<'d>>; 3],
     at: &FieldPath<'_>,
@@ -121,7 +121,8 @@ fn validate_tool_use<'d>(
 ) -> Result<JsonValue<'d>, ApiError> {
     read::required_text(name, &at.key("name"))?;
     let path = at.key("input");
-    read::check_object(read::required(input, &path, "an object")?, &path)?;
+    input.map(|input| read::check_object(input, &path)).transpose()?;
+    found.history.calls_without_input |= input.is_none();
     let id = read::required_text(id, &at.key("id"))?;
     found.history.nonstandard_ids |= !is_plain(id);
     Ok(id)

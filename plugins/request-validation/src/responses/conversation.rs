@@ -19,8 +19,12 @@ pub(super) struct EarlierCall<'d> {
 /// Arguments of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CallArguments<'d> {
+    /// No arguments.
+    Empty,
     /// String with JSON text.
     Json(JsonValue<'d>),
+    /// Object.
+    Object(JsonValue<'d>),
     /// String with the input of a custom tool.
     Input(JsonValue<'d>),
 }
@@ -153,7 +157,9 @@ fn write_call(call: &EarlierCall<'_>, out: &mut ChatBody) {
     out.write_string(&call.function_name);
     out.json(r#","arguments":"#);
     match call.arguments {
+        CallArguments::Empty => out.write_string("{}"),
         CallArguments::Json(arguments) => out.json(arguments.raw()),
+        CallArguments::Object(object) => out.write_string(object.raw()),
         CallArguments::Input(input) => {
             out.json(r#""{\""#);
             out.json(ClientTool::INPUT);

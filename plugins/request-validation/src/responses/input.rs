@@ -151,14 +151,21 @@ impl<'d> InputItem<'d, '_> {
         Ok(())
     }
 
+    /// Adds a call of a function. Arguments may be absent, or an object instead of its JSON text.
     fn push_function_call(
         &self,
         tools: &DeclaredTools<'d>,
         messages: &mut ConversationWriter<'d, '_>,
     ) -> Result<(), ApiError> {
         let path = self.path.key("arguments");
-        let arguments = read::string(read::required(self.arguments, &path, "a string")?, &path)?;
-        self.push_call(CallArguments::Json(arguments), tools, messages)
+        let arguments = match self.arguments {
+            Some(object) if object.is_object() => CallArguments::Object(object),
+            Some(arguments) if read::has_arguments(read::string(arguments, &path)?) => {
+                CallArguments::Json(arguments)
+            }
+            _ => CallArguments::Empty,
+        };
+        self.push_call(arguments, tools, messages)
     }
 
     fn push_custom_call(

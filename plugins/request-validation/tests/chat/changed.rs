@@ -136,6 +136,10 @@ fn a_call_without_arguments_is_one_with_an_empty_object_of_them() {
         r#"{"x":1,"arguments":null,"name":"f"}"#,
         r#"{"x":1,"name":"f"}"#,
         r#"{"name":"f","argum\u0065nts":""}"#,
+        r#"{"name":"f","arguments":"null"}"#,
+        r#"{"name":"f","arguments":" null\n"}"#,
+        r#"{"name":"f","arguments":"\"\""}"#,
+        r#"{"name":"f","arguments":{}}"#,
     ] {
         let call = format!(
             r#"{{"role":"assistant","tool_calls":[{{"id":"c1","type":"function","function":{function}}}]}},{{"role":"tool","tool_call_id":"c1","content":"r"}}"#
@@ -149,6 +153,15 @@ fn a_call_without_arguments_is_one_with_an_empty_object_of_them() {
             assert_eq!(*said, json!({"name": "f", "arguments": "{}"}), "{messages}");
         }
     }
+    let object = CALL.replace(r#""{}""#, r#"{"a":[1, "\u00e9\n\"b\""]}"#);
+    let sent = edited(&taken(&conversation(&format!(
+        r#"{object},{{"role":"tool","tool_call_id":"c1","content":"r"}}"#
+    ))));
+    let text = r#"{"a":[1, "\u00e9\n\"b\""]}"#;
+    assert_eq!(
+        sent["messages"][0]["tool_calls"][0]["function"]["arguments"], text,
+        "an object is its JSON text"
+    );
     let cut = CALL.replace(r#""{}""#, r#""{\"a\":""#);
     let sent = edited(&taken(&conversation(&format!(
         r#"{cut},{{"role":"tool","tool_call_id":"c1","content":"r"}}"#

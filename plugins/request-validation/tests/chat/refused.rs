@@ -117,7 +117,7 @@ fn bad_messages_are_refused_by_their_path() {
         (format!(r#"{CALL},{{"role":"tool","content":"x"}}"#), "messages[1].tool_call_id", "expected a string, but it is missing.".into()),
         (format!(r#"{CALL},{{"role":"tool","tool_call_id":"c2","content":"x"}}"#), "messages[1].tool_call_id", "expected the id of a tool call of an earlier assistant message.".into()),
         (CALL.replace(r#""c1""#, "null"), "messages[0].tool_calls[0].id", "expected a string, but it is missing.".into()),
-        (CALL.replace(r#""{}""#, "{}"), "messages[0].tool_calls[0].function.arguments", "expected a string, got an object.".into()),
+        (CALL.replace(r#""{}""#, "[]"), "messages[0].tool_calls[0].function.arguments", "expected a string, got an array.".into()),
         (CALL.replace(r#""function","function""#, r#""custom","function""#), "messages[0].tool_calls[0].type", r#"only calls of type "function" are supported, not "custom"."#.into()),
         (r#"{"role":"function","name":"f","content":"x"}"#.into(), "messages[0].name", "expected the name of a function called by an earlier assistant message.".into()),
         (r#"{"role":"assistant","content":5}"#.into(), "messages[0].content", "expected a string or an array of content parts, got a number.".into()),

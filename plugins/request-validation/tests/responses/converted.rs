@@ -43,6 +43,25 @@ fn parts_become_parts_of_chat() {
 }
 
 #[test]
+fn arguments_may_be_absent_or_an_object() {
+    for (arguments, text) in [
+        ("", "{}"),
+        (r#","arguments":null"#, "{}"),
+        (r#","arguments":"""#, "{}"),
+        (r#","arguments":"null""#, "{}"),
+        (r#","arguments":{}"#, "{}"),
+        (r#","arguments":{"a":"\"b\""}"#, r#"{"a":"\"b\""}"#),
+        (r#","arguments":"{\"a\":""#, r#"{"a":"#),
+    ] {
+        let input = format!(
+            r#""input":[{{"type":"function_call","call_id":"c","name":"f"{arguments}}},{{"type":"function_call_output","call_id":"c","output":"1"}}]"#
+        );
+        let messages = member(&accepted(&with(&input)), "messages");
+        assert_eq!(messages[0]["tool_calls"][0]["function"]["arguments"], text, "{input}");
+    }
+}
+
+#[test]
 fn items_of_one_answer_become_one_message() {
     let input = json!([
         {"role": "user", "content": "Go"},

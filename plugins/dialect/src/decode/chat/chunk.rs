@@ -82,11 +82,18 @@ impl ChunkReader {
         let mut cursor = JsonCursor::new(chunk);
         let Ok(()) = cursor.visit_members::<Infallible>(|key, value| {
             match key {
-                "choices" if finish_reason::is_null_or_empty_object(value) => choices.clear(),
+                "choices" if finish_reason::is_no_list(value) => choices.clear(),
                 "choices" => {
                     choices.clear();
                     return value.visit_elements(|_, choice| {
-                        choices.push(ChoiceMembers::parse(choice));
+                        // In a chunk with the usage alone, some engines write null for the choice.
+                        if choice.peek_byte() == Some(b'n')
+                            && json_cursor::is_null(choice.clone().take_value())
+                        {
+                            choice.take_value();
+                        } else {
+                            choices.push(ChoiceMembers::parse(choice));
+                        }
                         Ok(())
                     });
                 }

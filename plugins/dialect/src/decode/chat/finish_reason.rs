@@ -50,13 +50,15 @@ pub(super) fn parse_groq_usage(object: &[u8]) -> Option<ReportedUsage> {
     None
 }
 
-/// Returns true if the next value is `null` or an empty object, which some engines write instead of an empty list.
-pub(super) fn is_null_or_empty_object(value: &JsonCursor<'_>) -> bool {
+/// Returns true if the next value is `null`, an empty string or an empty object, which some engines write instead of an
+/// empty list.
+pub(super) fn is_no_list(value: &JsonCursor<'_>) -> bool {
     if value.peek_byte() == Some(b'[') {
         return false;
     }
     let json = value.clone().take_value();
     json_cursor::is_null(json)
+        || json == b"\"\""
         || (json_cursor::is_object(json) && json_cursor::members(json).next().is_none())
 }
 

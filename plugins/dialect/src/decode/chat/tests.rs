@@ -151,6 +151,28 @@ fn made_up_ids_differ_between_calls_and_answers() {
     assert!(id.starts_with("call_") && id.len() == 29, "{id}");
 }
 
+#[test]
+fn usage_is_read_from_a_chunk_without_a_choice_however_that_is_written() {
+    let content = r#"{"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}"#;
+    for none in ["[]", "{}", "null", r#""""#, "[null]", "[ null , null ]"] {
+        let last = format!(r#"{{"choices":{none},"usage":{{"prompt_tokens":7,"completion_tokens":3}}}}"#);
+        let stream = format!("data: {content}\n\ndata: {last}\n\ndata: [DONE]\n\n");
+        for cut in 0..stream.len() {
+            let (mut decoder, mut events) = (ChatDecoder::new("id"), Vec::new());
+            for piece in [&stream.as_bytes()[..cut], &stream.as_bytes()[cut..]] {
+                decoder.push(Bytes::copy_from_slice(piece), &mut events).unwrap();
+            }
+            let usage = events.iter().find_map(|event| match event {
+                AnswerEvent::Usage(usage) => Some((usage.input, usage.output)),
+                _ => None,
+            });
+            assert_eq!(usage, Some((Some(7), Some(3))), "{last} cut at {cut}");
+        }
+    }
+    let alone = format!("data: {}\n\n", r#"{"choices":"x"}"#);
+    assert_eq!(decode(&alone).1, Some(UpstreamErrorKind::Malformed));
+}
+
 /// Choices with a member of an invalid type, in the format of a stream and of a buffered answer.
 fn wrong_choices() -> Vec<serde_json::Value> {
     let said = |said| json!({"index": 0, "delta": said, "message": said, "finish_reason": "stop"});

@@ -1,0 +1,91 @@
+//! Tests of the members that a provider's refusal names, in the shapes of known APIs.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use super::classify_error;
+use penstock_core::{Dialect, EXTRA_MEMBERS, ExtraMember, ExtraMembers};
+use serde_json::{Value, json};
+
+fn named(status: u16, body: &Value) -> ExtraMembers {
+    classify_error(Dialect::Chat, status, None, body.to_string().as_bytes(), 1, b"{}").named_members
+}
+
+/// Refusals of a path such as `reasoning.summary` or `tools.0.strict`.
+fn refusals(path: &[&str]) -> Vec<(u16, Value)> {
+    let dotted = path.join(".");
+    let bracketed = path.iter().fold(String::new(), |all, step| match step.parse::<u32>() {
+        Ok(index) => format!("{all}[{index}]"),
+        Err(_) if all.is_empty() => (*step).to_owned(),
+        Err(_) => format!("{all}.{step}"),
+    });
+    let mut location = vec![json!("body")];
+    location.extend(
+        path.iter().map(|step| step.parse::<u32>().map_or_else(|_| json!(step), |index| json!(index))),
+    );
+    let detail = json!([{"type": "extra_forbidden", "loc": location, "msg": "Extra inputs are not permitted", "input": {}}]);
+    let unknown = |path: &str| json!({"error": {"message": format!("Unknown parameter: '{path}'."), "type": "invalid_request_error", "param": path, "code": "unknown_parameter"}});
+    vec![
+        (422, json!({"detail": detail})),
+        (
+            422,
+            json!({"object": "error", "message": {"detail": detail}, "type": "invalid_request_error", "param": null, "code": null}),
+        ),
+        (422, json!({"error": {"message": {"detail": detail}, "type": "invalid_request_error"}})),
+        (400, json!({"object": "error", "message": json!({"detail": detail}).to_string(), "code": 400})),
+        (400, unknown(&dotted)),
+        (400, unknown(&bracketed)),
+        (
+            400,
+            json!({"type": "error", "error": {"type": "invalid_request_error", "message": format!("{dotted}: Extra inputs are not permitted")}}),
+        ),
+        (
+            400,
+            json!({"error": {"message": format!("Unsupported {}", path.last().unwrap().replace('_', " "))}}),
+        ),
+    ]
+}
+
+#[test]
+fn every_member_is_found_in_every_shape_of_refusal() {
+    for (extra, words) in EXTRA_MEMBERS.iter().filter(|(extra, _)| extra.headers().is_empty()) {
+        for (status, body) in refusals(&[words[0]]) {
+            assert!(named(status, &body).contains(*extra), "{extra:?}: {body}");
+        }
+    }
+}
+
+#[test]
+fn a_path_names_the_member_at_its_end() {
+    for (path, extra) in [
+        (&["reasoning", "summary"][..], ExtraMember::ReasoningSummary),
+        (&["reasoning", "effort"], ExtraMember::Effort),
+        (&["tools", "0", "strict"], ExtraMember::Strict),
+        (&["tools", "0", "function", "strict"], ExtraMember::Strict),
+        (&["messages", "1", "assistant", "reasoning_content"], ExtraMember::ReasoningName),
+        (&["input", "0", "content", "1", "input_image", "detail"], ExtraMember::ImageDetail),
+        (&["thinking", "adaptive", "display"], ExtraMember::ThinkingDisplay),
+        (&["messages", "1", "content", "0", "thinking", "signature"], ExtraMember::Signature),
+    ] {
+        for (status, body) in refusals(path) {
+            let named = named(status, &body).narrowest();
+            assert!(named.contains(extra), "{extra:?}: {body}");
+            // The last word alone can be that of other members.
+            let is_shared = matches!(extra, ExtraMember::Effort | ExtraMember::ReasoningName);
+            let broader = [ExtraMember::ReasoningObject, ExtraMember::Thinking];
+            let is_alone = broader.iter().all(|broad| !named.contains(*broad));
+            assert!(is_shared || is_alone, "{extra:?}: {body}");
+        }
+    }
+}
+
+#[test]
+fn prose_has_blanks_instead_of_underscores() {
+    for (sentence, extra) in [
+        ("Unsupported response format: verbose_json", ExtraMember::MediaFormat),
+        ("Unsupported response format", ExtraMember::MediaFormat),
+        ("Tool choice is not supported.", ExtraMember::ToolChoice),
+        ("stream options are not supported", ExtraMember::StreamOptions),
+    ] {
+        assert!(named(400, &json!({"error": {"message": sentence}})).contains(extra), "{sentence}");
+    }
+    assert!(named(500, &json!({"error": {"message": "stream options"}})).is_empty());
+}
