@@ -234,7 +234,12 @@ async fn a_provider_that_fails_is_followed_by_the_next() {
         .await;
     let garbage = vec![ScriptStep::Head(200, Vec::new()), ScriptStep::Body(b"<html>".to_vec())];
     let gone = drawn(&[json!({"url": "/gone.png"})]);
-    let failures = [status(503), cut(), garbage, drawn(&[]), drawn(&[json!({"b64_json": "?"})]), gone];
+    let mut failures =
+        vec![status(503), cut(), garbage, drawn(&[]), drawn(&[json!({"b64_json": "?"})]), gone];
+    // Base64 of "hello world", of a page and of an SVG image, which may contain scripts.
+    for text in ["aGVsbG8gd29ybGQ=", "PGh0bWw+QmFkIGdhdGV3YXk8L2h0bWw+", "PHN2ZyB4bWxucz0iIi8+"] {
+        failures.push(drawn(&[json!({ "b64_json": text })]));
+    }
     bad.gets(status(404));
     good.always(inside(1));
     for failure in failures {
@@ -249,6 +254,14 @@ async fn a_provider_that_fails_is_followed_by_the_next() {
         );
         assert_eq!(answer.json()["billing_cost"]["credits"], json!(900), "one answer is paid, and once");
     }
+    // What the address leads to is no image.
+    bad.clear();
+    bad.always(drawn(&[json!({"url": "/files/a.png"})])).gets(vec![
+        ScriptStep::Head(200, vec![("content-type", "image/png".into())]),
+        ScriptStep::Body(b"<html>Bad gateway</html>".to_vec()),
+    ]);
+    let answer = running.client.post(PATH, &ask(&json!({"model": "d:price"}))).await;
+    assert_eq!((answer.status, answer.header("x-penstock-provider")), (200, Some("good")));
     good.always(status(500));
     bad.always(status(500));
     let refused = running.client.post(PATH, &ask(&json!({}))).await;

@@ -59,7 +59,7 @@ async fn speech_is_never_charged_beyond_what_its_text_can_be() {
     assert_eq!(header(&answer, "x-billing-cost")["credits"].as_f64(), Some(10.0));
     // What cannot be measured is estimated by the text.
     provider.clear();
-    provider.always(audio("audio/aac", vec![0xff; 1_000]));
+    provider.always(audio("audio/aac", [&[0xff, 0xf1, 0x50, 0x80][..], &[0xff; 1_000]].concat()));
     let answer = speak(&running, json!({"input": "x".repeat(150), "response_format": "aac"})).await;
     assert_eq!(header(&answer, "x-billing-cost")["credits"].as_f64(), Some(10.0));
 }
@@ -81,6 +81,27 @@ async fn an_engine_without_audio_is_replaced() {
     let answer = speak(&running, json!({"model": "m:price"})).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.header("x-penstock-provider"), Some("good"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_no_audio_is_not_charged() {
+    let provider = Provider::start().await;
+    let running = Bench::new().kind("speech").provider_with("a", &provider, "", PRICE).start().await;
+    for (content_type, body) in [
+        ("text/html", &b"<html>Bad gateway</html>"[..]),
+        ("text/plain", b"error: model not loaded"),
+        ("audio/mpeg", b"error: model not loaded"),
+        ("application/json", b"[1]"),
+        ("application/json", b"\"err\""),
+    ] {
+        for format in ["mp3", "opus", "aac", "flac", "wav", "pcm"] {
+            provider.clear();
+            provider.always(audio(content_type, body.to_vec()));
+            let answer = speak(&running, json!({"response_format": format})).await;
+            assert_eq!(answer.status, 503, "{format} {content_type}: {}", answer.text());
+            assert_eq!(answer.header("x-billing-cost"), None);
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -137,7 +137,7 @@ async fn fetch_image(
     let due = Instant::now() + timeouts.idle;
     let image = buffered::read_body(run, &mut answering, (due, timeouts.idle), remaining_bytes).await?;
     answering.exchange.release().await;
-    if image.is_empty() { Err(malformed()) } else { Ok(image) }
+    if image::is_image(&image) { Ok(image) } else { Err(malformed()) }
 }
 
 /// Returns the route to a URL, and its path, if the configuration allows the host.
