@@ -59,7 +59,6 @@ async fn members_that_steer_an_answer_elsewhere_are_refused_by_name() {
     provider.always(json_answer(200, &one_answer()));
     let running = Bench::new().more(&offer(&provider, "")).start().await;
     for (member, value) in [
-        ("response_format", json!({"type": "json_object"})),
         ("tools", json!([{"type": "function", "function": {"name": "f"}}])),
         ("previous_response_id", json!("resp_1")),
         ("conversation", json!("c")),
@@ -74,6 +73,12 @@ async fn members_that_steer_an_answer_elsewhere_are_refused_by_name() {
         assert_eq!(answer.json()["error"]["param"], member);
     }
     assert_eq!(provider.calls(), 0);
-    let body = json!({"model": "c", "prompt": "a", "max_tokens": 5, "response_format": {"type": "text"}, "tools": []});
+    let format = json!({"type": "json_object"});
+    let body = json!({"model": "c", "prompt": "a", "max_tokens": 5, "response_format": format, "tools": []});
     assert_eq!(running.client.post(PATH, &body).await.status, 200);
+    assert_eq!(provider.last().json()["response_format"], format);
+    let unlisted = offer(&provider, "supported_parameters = [\"temperature\"]");
+    let running = Bench::new().more(&unlisted).start().await;
+    let answer = running.client.post(PATH, &body).await;
+    assert_eq!((answer.status, answer.json()["error"]["param"].as_str()), (400, Some("response_format")));
 }

@@ -43,4 +43,4 @@ pub use flavor::{
 pub use latency::{HourlyRates, HourlyStats, LatencySample, LatencyStats};
 pub use plan::{Candidate, TIE_MARGIN, estimate_price, plan};
 pub use retry::{AttemptPolicy, FailedAttempt, PlannedOffer, PlannerStep, RetryPlanner};
-pub use session::{SESSION_HEADERS, session_key};
+pub use session::{RequestSession, SESSION_HEADERS, session_key};

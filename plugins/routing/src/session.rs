@@ -50,7 +50,17 @@ mod source {
     pub(super) const BEGINNING: u64 = 6;
 }
 
-/// Key of the session that a request belongs to; `None` for work without a prefix that could be cached, and for a
+/// Session that a request belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestSession {
+    /// Key of the session.
+    pub key: SessionKey,
+    /// True if the session is known by its beginning alone and the request has no more than that: no answer of the model
+    /// is part of a cached prefix yet.
+    pub is_first_turn: bool,
+}
+
+/// Session that a request belongs to; `None` for work without a prefix that could be cached, and for a
 /// conversation that nothing distinguishes.
 ///
 /// `scope` is the id of the account: equal names of two accounts are two sessions. `headers` are the fields of the
@@ -63,14 +73,14 @@ pub fn session_key<'h>(
     scope: &str,
     request: &InferenceRequest,
     headers: impl Iterator<Item = (&'h str, &'h [u8])>,
-) -> Option<SessionKey> {
+) -> Option<RequestSession> {
     if !matches!(request.task, InferenceTask::Chat) {
         return None;
     }
     let scope = stable_hash(0, scope.as_bytes());
     let named = |source: u64, name: &[u8]| {
         let name = name.get(..MAX_NAME).unwrap_or(name);
-        Some(SessionKey(stable_hash(scope ^ source, name)))
+        Some(RequestSession { key: SessionKey(stable_hash(scope ^ source, name)), is_first_turn: false })
     };
     if let Some(key) = string_member(request, "prompt_cache_key") {
         return named(source::CACHE_KEY, key);
@@ -86,12 +96,13 @@ pub fn session_key<'h>(
         return named(source::METADATA, session);
     }
     let user = user.and_then(|user| named(source::USER, user));
-    let beginning = hash_beginning(request);
-    match (user, beginning) {
-        (Some(user), Some(beginning)) => Some(SessionKey(stable_hash(user.0, &beginning.to_le_bytes()))),
-        (None, Some(beginning)) => named(source::BEGINNING, &beginning.to_le_bytes()),
-        (user, None) => user,
-    }
+    let Some((beginning, is_first_turn)) = hash_beginning(request) else { return user };
+    let beginning = beginning.to_le_bytes();
+    let session = match user {
+        Some(user) => RequestSession { key: SessionKey(stable_hash(user.key.0, &beginning)), ..user },
+        None => named(source::BEGINNING, &beginning)?,
+    };
+    Some(RequestSession { is_first_turn, ..session })
 }
 
 /// Value of the first of [`SESSION_HEADERS`] that is present and not empty. One pass over the fields costs less than a
@@ -137,25 +148,29 @@ fn metadata(request: &InferenceRequest) -> (Option<&[u8]>, Option<&[u8]>) {
     }
 }
 
-/// Hash of the instructions and of all messages up to the first of the user; `None` without such a message.
-fn hash_beginning(request: &InferenceRequest) -> Option<u64> {
+/// Hash of the instructions and of all messages up to the first of the user, and whether that is the last message; `None`
+/// without such a message.
+fn hash_beginning(request: &InferenceRequest) -> Option<(u64, bool)> {
     let instructions = INSTRUCTION_NAMES.iter().find_map(|name| request.member_value(name));
     let start = instructions.map_or(0, |value| hash_content(0, value));
     let messages = MESSAGES_NAMES.iter().find_map(|name| request.member_value(name))?;
     if string_content(messages).is_some() {
-        return Some(hash_content(start, messages));
+        return Some((hash_content(start, messages), true));
     }
-    let (mut hash, mut is_user) = (start, false);
-    json::for_each_object(messages, |event| {
+    let (mut hash, mut is_user, mut found) = (start, false, None);
+    let followed = json::for_each_object(messages, |event| {
+        if let Some(hash) = found {
+            return ControlFlow::Break((hash, false));
+        }
         match event {
             ObjectEvent::Member(b"role", value) => is_user = value == b"\"user\"",
             ObjectEvent::Member(b"content", value) => hash = hash_content(hash, value),
             ObjectEvent::Member(..) => {}
-            ObjectEvent::End if is_user => return ControlFlow::Break(hash),
-            ObjectEvent::End => {}
+            ObjectEvent::End => found = is_user.then_some(hash),
         }
         ControlFlow::Continue(())
-    })
+    });
+    followed.or(found.map(|hash| (hash, true)))
 }
 
 /// Hash of a text, or of the parts of a content. Marks of the cache move from message to message as a conversation

@@ -25,7 +25,8 @@ fn request(body: &str) -> InferenceRequest {
 }
 
 fn key(body: &str, headers: &[(&str, &'static str)]) -> Option<SessionKey> {
-    session_key("acct_1", &request(body), headers.iter().map(|(name, value)| (*name, value.as_bytes())))
+    let fields = headers.iter().map(|(name, value)| (*name, value.as_bytes()));
+    session_key("acct_1", &request(body), fields).map(|session| session.key)
 }
 
 const FIRST: &str =
@@ -130,4 +131,20 @@ fn long_texts_are_told_apart_by_their_ends() {
     assert_ne!(first, key(&body(&format!("{long}b")), &[]));
     assert_ne!(first, key(&body(&format!("{long}xa")), &[]));
     assert_eq!(first, key(&body(&format!("{long}a")), &[]));
+}
+
+#[test]
+fn a_request_with_no_more_than_the_beginning_is_a_first_turn() {
+    let is_first =
+        |body: &str| session_key("acct_1", &request(body), std::iter::empty()).unwrap().is_first_turn;
+    assert!(is_first(r#"{"messages":[{"role":"user","content":"Hi"}]}"#));
+    assert!(is_first(r#"{"messages":[{"role":"system","content":"S"},{"role":"user","content":"Hi"}]}"#));
+    assert!(is_first(r#"{"input":"Hi"}"#));
+    for later in [
+        r#"{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Yes"},{"role":"user","content":"a"}]}"#,
+        r#"{"messages":[{"role":"user","content":"Hi"},{}]}"#,
+        r#"{"prompt_cache_key":"k","messages":[{"role":"user","content":"Hi"}]}"#,
+    ] {
+        assert!(!is_first(later), "{later}");
+    }
 }

@@ -25,7 +25,7 @@ impl SettingsResolver<'_> {
             self.report_mistake(spot, why, "Write the path of a folder, or of one to be made.");
         } else if is_kernel_file_system(near) {
             let why = format!("It cannot be made: {} is a file system of the kernel.", near.display());
-            self.report_mistake(spot, why, "Write the path of a folder on a disk.");
+            self.report_warning(spot, why, "Write the path of a folder on a disk.");
         } else if let Err(error) = access(near, Access::WRITE_OK | Access::EXEC_OK) {
             let verb = if near == path { "written to" } else { "made" };
             let why = format!("It cannot be {verb} by this user: {} ({error}).", near.display());

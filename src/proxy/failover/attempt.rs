@@ -229,18 +229,23 @@ async fn read_error(
     AttemptError::Fault(fault)
 }
 
-/// Classifies an error object inside a response with status 200.
+/// Classifies an error object inside a response with status 200, unless content was sent: a provider that has begun to
+/// answer has accepted the request.
 pub fn classify_in_band_error(
     run: &FailoverRun<'_, '_>,
     offer: &OfferState,
-    fault: UpstreamError,
-) -> UpstreamError {
+    error: AttemptError,
+) -> AttemptError {
+    let fault = match error {
+        AttemptError::Fault(fault) if !run.progress.has_content() => fault,
+        error => return error,
+    };
     let window = offer.offer.context_length;
     let mut fault = penstock_dialect::classify_in_band_error(fault, window, &run.request.body);
     if let Some(refusal) = &mut fault.api_error {
         hide_secrets(&offer.offer.provider, refusal);
     }
-    fault
+    AttemptError::Fault(fault)
 }
 
 /// Removes the provider's key and the values of its configured headers from the provider's error message: some

@@ -326,13 +326,7 @@ impl FailoverRun<'_, '_> {
         } else {
             buffered::attempt_buffered(self, offer, number).await
         };
-        match done {
-            // A provider that has begun to answer has accepted the request.
-            Err(AttemptError::Fault(fault)) if !self.progress.has_content() => {
-                Err(AttemptError::Fault(attempt::classify_in_band_error(self, offer, fault)))
-            }
-            done => done,
-        }
+        done.map_err(|error| attempt::classify_in_band_error(self, offer, error))
     }
 
     /// Waits for `span`, until a provider may be called again; an error ends the request.

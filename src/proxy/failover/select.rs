@@ -15,7 +15,7 @@ use penstock_core::{
 };
 use penstock_dialect::parameters::has_constraint;
 use penstock_routing::{
-    BALANCED, BATCH, Flavor, MAX_PROMPT, PlannedOffer, SessionKey, split_flavor, stable_hash,
+    BALANCED, BATCH, Flavor, MAX_PROMPT, PlannedOffer, RequestSession, SessionKey, split_flavor, stable_hash,
 };
 use penstock_tokens::TokenCount;
 use std::sync::Arc;
@@ -154,13 +154,17 @@ impl CandidateSet {
         // Without counts and filters all offers are equal.
         let all_equal = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
         let small = is_small(ask, prompt);
-        // A session that stays where its first answer came from would keep the other offers unmeasured. The cached prefix
-        // of a small prompt is worth less than knowing them.
+        // A short prompt that comes again and again would otherwise keep to the offer of its first answer, and the others
+        // would stay unmeasured.
+        let is_first_turn =
+            small && flavor.explores() && self.session.is_some_and(|session| session.is_first_turn);
         let is_unmeasured = |one: &AbleOffer<'_>| one.offer.figures.lock().age(now).is_none();
-        let measures = small && flavor.explores();
-        let session =
-            self.planned_session(live, model, now).filter(|_| !(measures && able.iter().any(is_unmeasured)));
-        let explores = all_equal && self.entries.is_empty() && !self.batch && flavor.explores();
+        let session = self
+            .planned_session(live, model, now)
+            .filter(|_| !(is_first_turn && able.iter().any(is_unmeasured)));
+        // An exploration would give the cached prefix of a longer conversation up.
+        let is_held = !is_first_turn && session.is_some_and(|session| session.record.is_some());
+        let explores = all_equal && self.entries.is_empty() && !self.batch && flavor.explores() && !is_held;
         // The order is that of the model's offers, that is, by index.
         let offers: Vec<usize> = able.iter().map(|one| one.offer.offer.index).collect();
         let OfferPlan { mut entries, all_ejected } = model.pool.plan(

@@ -394,9 +394,11 @@ pub(crate) fn parse_stop_reason(reason: &str) -> Result<FinishReason, UpstreamEr
 /// Returns the finish event of a `stop_reason`; `None` if it is null.
 fn finish_event(data: &Bytes, of: &[u8]) -> Result<Option<AnswerEvent>, UpstreamError> {
     let Some(reason) = json_cursor::member_value(of, "stop_reason") else { return Ok(None) };
-    let reason = json_cursor::parse_string(reason).ok_or_else(malformed_error)?;
-    let reason = parse_stop_reason(&reason)?;
+    let reason = parse_stop_reason(&json_cursor::parse_string(reason).ok_or_else(malformed_error)?)?;
     let stop = event_text(data, json_cursor::member_value(of, "stop_sequence"))?;
-    let stop_sequence = Some(stop).filter(|stop| !stop.is_empty());
-    Ok(Some(AnswerEvent::Finish { choice: 0, reason, stop_sequence }))
+    Ok(Some(AnswerEvent::Finish {
+        choice: 0,
+        reason,
+        stop_sequence: Some(stop).filter(|stop| !stop.is_empty()),
+    }))
 }

@@ -1,5 +1,4 @@
-//! Repair of members in a native answer on which client libraries fail; all other bytes
-//! of the provider stay unchanged.
+//! Repair of members in a native answer on which client libraries fail; all other bytes stay unchanged.
 
 use super::hidden_thinking::is_thinking_block;
 use crate::answer::{AnswerChoice, DecodedAnswer};

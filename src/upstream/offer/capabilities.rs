@@ -1,0 +1,129 @@
+//! Abilities of an offer that a request needs.
+
+use super::OfferState;
+use crate::config::settings::OfferSettings;
+use penstock_core::{
+    ApiError, Dialect, ImageRequest, ImageSize, InferenceRequest, InferenceTask, RequiredCapabilities,
+};
+use penstock_dialect::completions;
+use penstock_media::image::steps_name;
+use std::time::Duration;
+
+impl OfferState {
+    /// Returns the error for the first part of a request that this offer does not support.
+    pub fn missing_capability(&self, ask: &InferenceRequest) -> Option<ApiError> {
+        match &ask.task {
+            InferenceTask::Embed(embed)
+                if embed.dimensions.is_some() && !self.offer.abilities.accepts_parameter("dimensions") =>
+            {
+                let sentence = "This model's vectors have one length; leave `dimensions` out.";
+                Some(ApiError::unsupported("dimensions", sentence))
+            }
+            InferenceTask::GenerateImages(draw) => {
+                unsupported_size(&self.offer.model.image_sizes, draw).or_else(|| self.unsupported_steps(ask))
+            }
+            InferenceTask::Complete(_) if !self.offer.dialects.contains(&Dialect::Chat) => {
+                let sentence = "This model has no text completions; use /v1/chat/completions.";
+                Some(ApiError::unsupported("model", sentence))
+            }
+            InferenceTask::Complete(task) => {
+                let abilities = &self.offer.abilities;
+                completions::missing_capability(task, ask, abilities)
+                    .or_else(|| missing_capability(&self.offer, &ask.required, ask.dialect))
+            }
+            _ => missing_capability(&self.offer, &ask.required, ask.dialect),
+        }
+    }
+
+    /// Returns the refusal of a number of diffusion steps that the offer does not accept.
+    fn unsupported_steps(&self, ask: &InferenceRequest) -> Option<ApiError> {
+        let name =
+            ["num_inference_steps", "steps"].into_iter().find(|name| ask.member_value(name).is_some())?;
+        let accepts =
+            self.offer.shape.is_some_and(|shape| steps_name(shape, &self.offer.abilities).is_some());
+        (!accepts).then(|| ApiError::unsupported(name, "The number of steps of this model cannot be set."))
+    }
+
+    /// Returns true if the choices of this request are requested one by one: the dialect has one choice, or the offer
+    /// is configured or has shown that it returns no more.
+    pub fn returns_single_choice(&self, ask: &InferenceRequest, now: impl FnOnce() -> Duration) -> bool {
+        ask.has_separable_choices()
+            && (self.dialect_for(ask.dialect).is_some_and(|dialect| !dialect.spec().has_choices)
+                || !self.offer.abilities.supports_choices(ask.n)
+                || self.learned.returns_single_choice(now))
+    }
+
+    /// Returns the refusal of a completion with more answers to a prompt than the offer is configured for, or has shown
+    /// to return: its choices cannot be requested one by one.
+    pub fn too_many_choices(
+        &self,
+        ask: &InferenceRequest,
+        now: impl FnOnce() -> Duration,
+    ) -> Option<ApiError> {
+        let InferenceTask::Complete(task) = &ask.task else { return None };
+        let answers = task.candidates_per_prompt;
+        let refused = answers > 1
+            && (self.offer.abilities.max_n.is_some_and(|most| answers > most)
+                || self.learned.returns_single_choice(now));
+        refused.then(|| too_few_choices(ask))
+    }
+}
+
+/// Returns the error of an image size that the model does not support.
+fn unsupported_size(sizes: &[ImageSize], draw: &ImageRequest) -> Option<ApiError> {
+    let size = draw.size.filter(|size| !sizes.is_empty() && !sizes.contains(size))?;
+    let known: Vec<String> = sizes.iter().map(ImageSize::to_string).collect();
+    let sentence = format!("size: expected one of {} for this model, got {size}.", known.join(", "));
+    Some(ApiError::invalid("size", sentence).with_detail("sizes", known))
+}
+
+/// Returns an error that names the request field with a capability that the offer does not have.
+fn missing_capability(
+    offer: &OfferSettings,
+    needs: &RequiredCapabilities,
+    client: Dialect,
+) -> Option<ApiError> {
+    let accepts = |parameter: &str| offer.abilities.accepts_parameter(parameter);
+    let reads = |kind: &str| offer.model.card.input_modalities.iter().any(|modality| modality == kind);
+    let (messages, format) = (client.spec().content_member, client.spec().format_member);
+    let missing = |param: &str, sentence: &'static str| Some(ApiError::unsupported(param, sentence));
+    if needs.tools && !accepts("tools") {
+        return missing("tools", "This model does not take tools.");
+    }
+    if needs.json_schema && !penstock_dialect::accepts_json_schema(&offer.abilities) {
+        return missing(format, "'response_format' of type 'json_schema' is not supported with this model.");
+    }
+    if needs.json_object && !accepts("response_format") {
+        return missing(format, "'response_format' of type 'json_object' is not supported with this model.");
+    }
+    if needs.images && !reads("image") {
+        return missing(messages, "This model does not read images.");
+    }
+    if needs.audio && !reads("audio") {
+        return missing(messages, "This model does not read audio.");
+    }
+    if needs.files && !reads("file") {
+        return missing(messages, "This model does not read files.");
+    }
+    if needs.logprobs && !accepts("logprobs") && !accepts("top_logprobs") {
+        return missing("logprobs", "This model does not give log probabilities.");
+    }
+    if needs.logit_bias && !accepts("logit_bias") {
+        return missing("logit_bias", "This model does not take a bias of tokens.");
+    }
+    None
+}
+
+/// Returns the refusal of a request for more choices than its provider returns.
+#[must_use]
+pub fn too_few_choices(ask: &InferenceRequest) -> ApiError {
+    match &ask.task {
+        InferenceTask::Complete(task) if task.candidates_per_prompt == 1 => {
+            ApiError::unsupported("prompt", "The providers of this model answer one prompt in a request.")
+        }
+        InferenceTask::Complete(task) if task.choices_per_prompt == 1 => {
+            ApiError::unsupported("best_of", "The providers of this model give one answer to a prompt.")
+        }
+        _ => ApiError::unsupported("n", "The providers of this model give one answer to a prompt."),
+    }
+}
