@@ -396,21 +396,3 @@ async fn an_image_can_be_fetched_for_its_lifetime_and_no_longer() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_model_of_an_image_may_be_left_out_where_one_is_configured() {
-    let server = penstock_simulator::SimulatedServer::start(penstock_simulator::SimulatorOptions::default())
-        .await
-        .unwrap();
-    let base = format!("http://{}/v1", server.address);
-    let bench = || Bench::new().kind("image").model("context_length = 512").provider_at("a", &base, "", "");
-    let with = bench().settings("[default_models]\nimages = \"m\"").start().await;
-    let without = bench().start().await;
-    for ask in [json!({"prompt": "a cat"}), json!({"model": null, "prompt": "a cat"})] {
-        let drawn = with.client.post("/v1/images/generations", &ask).await;
-        assert_eq!(drawn.status, 200, "{}", drawn.text());
-        let refused = without.client.post("/v1/images/generations", &ask).await;
-        assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("model")));
-    }
-    server.stop().await;
-}

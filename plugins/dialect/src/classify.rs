@@ -5,6 +5,8 @@
 
 mod error_signals;
 #[cfg(test)]
+mod in_band_tests;
+#[cfg(test)]
 mod named_member_tests;
 mod phrases;
 mod sanitized_message;

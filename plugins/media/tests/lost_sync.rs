@@ -7,7 +7,7 @@ mod sounds;
 use penstock_media::audio::AudioMeter;
 use proptest::prelude::*;
 use rust_decimal::Decimal;
-use sounds::{boxed, element, known, length, page};
+use sounds::{boxed, known, length, matroska, page};
 
 /// Positions at which this sequence begins.
 fn all(bytes: &[u8], sequence: &[u8]) -> Vec<usize> {
@@ -123,57 +123,6 @@ fn an_attachment_of_webm_is_no_audio() {
     let mut meter = AudioMeter::default();
     meter.push(&insert(&file, cluster, &attachment));
     assert_eq!(meter.end().unwrap().seconds.unwrap().normalize().to_string(), "2.6");
-}
-
-/// A Matroska file whose blocks are all at the time 0: of this codec, with this private data, and elements of its audio.
-fn matroska(codec: &[u8], private: &[u8], audio: &[u8], blocks: &[Vec<u8>]) -> Vec<u8> {
-    let entry = [
-        element(&[0xd7], &[1]),
-        element(&[0x83], &[2]),
-        element(&[0x86], codec),
-        element(&[0x63, 0xa2], private),
-        element(&[0xe1], audio),
-    ];
-    let mut bytes = element(&[0x1a, 0x45, 0xdf, 0xa3], &element(&[0x42, 0x82], b"matroska"));
-    bytes.extend([0x18, 0x53, 0x80, 0x67, 1, 255, 255, 255, 255, 255, 255, 255]);
-    bytes.extend(element(&[0x16, 0x54, 0xae, 0x6b], &element(&[0xae], &entry.concat())));
-    bytes.extend([0x1f, 0x43, 0xb6, 0x75, 1, 255, 255, 255, 255, 255, 255, 255]);
-    bytes.extend(element(&[0xe7], &[0]));
-    blocks.iter().for_each(|block| bytes.extend(element(&[0xa3], &[&[0x81, 0, 0][..], block].concat())));
-    bytes
-}
-
-#[test]
-fn packets_of_matroska_count_without_times() {
-    let blocks = |packet: &[u8]| vec![[&[0x80][..], packet].concat(); 101];
-    let headers = sounds::vorbis_headers();
-    let lengths = [2, headers[0].len() as u8, headers[1].len() as u8];
-    let private = [&lengths[..], &headers.concat()].concat();
-    assert_eq!(length(&matroska(b"A_VORBIS", &private, &[], &blocks(&[2; 20]))), known("6.4"));
-    // 101 · 1,024 / 16,000 seconds.
-    assert_eq!(length(&matroska(b"A_AAC", &[0x14, 8], &[], &blocks(&[2; 200]))), known("6.464"));
-    let rate = element(&[0xb5], &16_000f32.to_be_bytes());
-    assert_eq!(length(&matroska(b"A_AAC/MPEG4/LC", &[], &rate, &blocks(&[2; 200]))), known("6.464"));
-    let samples = [rate, element(&[0x9f], &[1]), element(&[0x62, 0x64], &[16])].concat();
-    assert_eq!(length(&matroska(b"A_PCM/INT/LIT", &[], &samples, &blocks(&[2; 320]))), known("1.01"));
-    let mp3 = sounds::mp3(1);
-    assert_eq!(length(&matroska(b"A_MPEG/L3", &[], &[], &blocks(&mp3))), known("2.638"));
-    assert_eq!(length(&matroska(b"A_OPUS", &[], &[], &blocks(&[0xf8; 20]))), known("2.02"));
-}
-
-#[test]
-fn packets_of_a_laced_block_count() {
-    let packet = [0xf8; 20];
-    let three = packet.repeat(3);
-    for (name, block, seconds) in [
-        ("Xiph", [&[0x82, 2, 20, 20][..], &three].concat(), "3"),
-        ("fixed", [&[0x84, 2][..], &three].concat(), "3"),
-        ("EBML", [&[0x86, 2, 0x80 | 20, 0xbf][..], &three].concat(), "3"),
-        // Three packets like the first, which begins with the wrong lengths: 120 ms each.
-        ("broken", [&[0x82, 2, 255, 255][..], &three].concat(), "18"),
-    ] {
-        assert_eq!(length(&matroska(b"A_OPUS", &[], &[], &vec![block; 50])), known(seconds), "{name}");
-    }
 }
 
 #[test]

@@ -160,58 +160,6 @@ fn an_error_inside_a_good_answer_is_the_callers_only_where_it_says_so() {
 }
 
 #[test]
-fn an_error_inside_a_good_answer_is_classified_as_the_status_that_it_states() {
-    let kind = |body: &str| {
-        let error = classify_in_band(body.as_bytes());
-        let error = classify_in_band_error(error, 8192, br#"{"messages":[]}"#);
-        (error.kind, error.api_error.map(|error| error.message.into_owned()))
-    };
-    let (found, message) = kind(
-        r#"{"error":{"message":"temperature must be between 0 and 1","type":"BadRequestError","code":400}}"#,
-    );
-    assert_eq!(found, UpstreamErrorKind::Caller);
-    assert!(message.unwrap().ends_with("temperature must be between 0 and 1"));
-    for caller in [
-        r#"{"error":{"message":"tools must be a list","code":"422"}}"#,
-        r#"{"error":{"message":"tools must be a list","type":"invalid_request_error"}}"#,
-        r#"{"error":{"message":"Conversation roles must alternate user/assistant"}}"#,
-        r#"{"error":{"message":"Conversation roles must alternate user/assistant","code":500}}"#,
-    ] {
-        assert_eq!(kind(caller).0, UpstreamErrorKind::Caller, "{caller}");
-    }
-    for provider in [
-        r#"{"error":{"message":"temperature must be between 0 and 1","code":500}}"#,
-        r#"{"error":{"message":"slow down","code":429}}"#,
-        r#"{"error":{"message":"bad key","code":401}}"#,
-        r#"{"error":"overloaded"}"#,
-        "",
-    ] {
-        assert_eq!(kind(provider).0, UpstreamErrorKind::InBandError, "{provider}");
-    }
-}
-
-#[test]
-fn a_part_of_a_word_of_the_request_is_removed_too() {
-    let request = br#"{"messages":[{"role":"user","content":"My secret is Swordfish. Schwangerschaftsdiabetes. L\u00f6sung"}]}"#;
-    let said = |text: &str| {
-        let fault = classify_error(Dialect::Chat, 400, None, text.as_bytes(), 1, request);
-        fault.api_error.unwrap().message.to_lowercase()
-    };
-    for text in [
-        "truncated at: Schwangerschaftsdiab",
-        "near 'My secret is Swordfi...' in the messages",
-        "the text xSwordfishx is invalid",
-        "the text ordfish is invalid",
-    ] {
-        let said = said(text);
-        assert!(!said.contains("schwanger") && !said.contains("ordf"), "{said}");
-    }
-    assert!(said("temperature must be less than 1.5").ends_with("temperature must be less than 1.5"));
-    let turned = said("the member tool_choice \u{202e} is bad \u{2066}now");
-    assert!(!turned.contains(['\u{202e}', '\u{2066}']), "{turned:?}");
-}
-
-#[test]
 fn a_bound_of_the_input_is_no_count_of_it() {
     let sentence = |input: u64| {
         format!(

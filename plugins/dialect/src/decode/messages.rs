@@ -24,7 +24,6 @@ use crate::json_cursor;
 use bytes::Bytes;
 use penstock_core::{Dialect, FinishReason, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::{sse, usage};
-use penstock_json_scan::json;
 use std::borrow::Cow;
 use usage_counter::UsageCounter;
 
@@ -87,7 +86,7 @@ impl MessagesDecoder {
 
     /// Decodes the data of one event.
     fn decode_data(&mut self, data: &Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
-        if json::trim(data).is_empty() {
+        if penstock_json_scan::json::trim(data).is_empty() {
             return Ok(());
         }
         self.decode_members(data, &EventMembers::parse(data), events)
@@ -396,9 +395,6 @@ fn finish_event(data: &Bytes, of: &[u8]) -> Result<Option<AnswerEvent>, Upstream
     let Some(reason) = json_cursor::member_value(of, "stop_reason") else { return Ok(None) };
     let reason = parse_stop_reason(&json_cursor::parse_string(reason).ok_or_else(malformed_error)?)?;
     let stop = event_text(data, json_cursor::member_value(of, "stop_sequence"))?;
-    Ok(Some(AnswerEvent::Finish {
-        choice: 0,
-        reason,
-        stop_sequence: Some(stop).filter(|stop| !stop.is_empty()),
-    }))
+    let stop_sequence = (!stop.is_empty()).then_some(stop);
+    Ok(Some(AnswerEvent::Finish { choice: 0, reason, stop_sequence }))
 }

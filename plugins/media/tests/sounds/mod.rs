@@ -332,3 +332,21 @@ pub fn vorbis_headers() -> [Vec<u8>; 3] {
     setup.extend(tail);
     [identification, b"\x03vorbis and comments".to_vec(), setup]
 }
+
+/// A Matroska file whose blocks are all at the time 0: of this codec, with this private data, and elements of its audio.
+pub fn matroska(codec: &[u8], private: &[u8], audio: &[u8], blocks: &[Vec<u8>]) -> Vec<u8> {
+    let entry = [
+        element(&[0xd7], &[1]),
+        element(&[0x83], &[2]),
+        element(&[0x86], codec),
+        element(&[0x63, 0xa2], private),
+        element(&[0xe1], audio),
+    ];
+    let mut bytes = element(&[0x1a, 0x45, 0xdf, 0xa3], &element(&[0x42, 0x82], b"matroska"));
+    bytes.extend([0x18, 0x53, 0x80, 0x67, 1, 255, 255, 255, 255, 255, 255, 255]);
+    bytes.extend(element(&[0x16, 0x54, 0xae, 0x6b], &element(&[0xae], &entry.concat())));
+    bytes.extend([0x1f, 0x43, 0xb6, 0x75, 1, 255, 255, 255, 255, 255, 255, 255]);
+    bytes.extend(element(&[0xe7], &[0]));
+    blocks.iter().for_each(|block| bytes.extend(element(&[0xa3], &[&[0x81, 0, 0][..], block].concat())));
+    bytes
+}
