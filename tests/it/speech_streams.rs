@@ -190,12 +190,13 @@ async fn a_silent_provider_and_an_endless_one_are_ended() {
         provider.then([chunks([&[][..]; 0]), vec![ScriptStep::Hang]].concat());
         let silent = running.client.post(SPEECH, &ask(&json!({"stream_format": format}))).await;
         assert_eq!(silent.status, 503, "{}", silent.text());
-        provider.then([chunks([&[7_u8; 5_000][..]]), vec![ScriptStep::Hang]].concat());
+        let sound = sounds::wav(1_000);
+        provider.then([chunks([&sound[..5_000]]), vec![ScriptStep::Hang]].concat());
         let stalled = running.client.post(SPEECH, &ask(&json!({"stream_format": format}))).await;
         assert_eq!((stalled.status, stalled.whole), (200, format == "sse"));
         // More than any speech of this text has.
         let flood = vec![7_u8; 1 << 20];
-        provider.then(ended(chunks(std::iter::repeat_n(&*flood, 24))));
+        provider.then(ended(chunks(std::iter::once(&*sound).chain(std::iter::repeat_n(&*flood, 24)))));
         let endless = running.client.post(SPEECH, &ask(&json!({"stream_format": format}))).await;
         assert!(endless.body.len() < 40 << 20 && endless.whole == (format == "sse"));
     }

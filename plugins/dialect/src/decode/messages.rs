@@ -24,7 +24,6 @@ use crate::json_cursor;
 use bytes::Bytes;
 use penstock_core::{Dialect, FinishReason, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::{sse, usage};
-use std::borrow::Cow;
 use usage_counter::UsageCounter;
 
 /// Decoder of a streamed message.
@@ -337,7 +336,7 @@ fn event_text(data: &Bytes, value: Option<&[u8]>) -> Result<EscapedText, Upstrea
 }
 
 /// Returns the type of a content block.
-fn block_type(block: &[u8]) -> Result<Cow<'_, str>, UpstreamError> {
+fn block_type(block: &[u8]) -> Result<std::borrow::Cow<'_, str>, UpstreamError> {
     json_cursor::member_value(block, "type").and_then(json_cursor::parse_string).ok_or_else(malformed_error)
 }
 

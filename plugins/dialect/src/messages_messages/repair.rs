@@ -373,10 +373,10 @@ pub(super) fn with_index(data: &Bytes, index: usize) -> Vec<u8> {
 
 /// Builds the delta with the tool input of a start event.
 pub(super) fn make_input_delta(index: usize, input: &[u8]) -> Vec<u8> {
-    let head = format!(
+    let mut data = format!(
         r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"input_json_delta","partial_json":""#
-    );
-    let mut data = head.into_bytes();
+    )
+    .into_bytes();
     write_escaped_json(input, &mut data);
     data.extend_from_slice(br#""}}"#);
     data
@@ -393,8 +393,7 @@ pub(super) fn make_text_delta(index: usize, name: &str, words: &[u8]) -> Vec<u8>
 /// Builds a signature delta for a thinking block without a signature. The value proves nothing and is never verified.
 pub(super) fn make_signature_delta(index: usize, id: &str) -> Vec<u8> {
     let seal = messages::signature_or_default(None, fnv1a_update(FNV_OFFSET_BASIS, id.as_bytes()));
-    let head = format!(
-        r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"signature_delta","signature":""#
-    );
+    let delta = r#""delta":{"type":"signature_delta","signature":""#;
+    let head = format!(r#"{{"type":"content_block_delta","index":{index},{delta}"#);
     [head.as_bytes(), seal.escaped(), br#""}}"#].concat()
 }
