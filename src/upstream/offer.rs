@@ -19,6 +19,7 @@ use super::tokenize::TokenizeEndpoint;
 use crate::config::settings::{BillingSettings, OfferSettings};
 use parking_lot::Mutex;
 use penstock_core::{Dialect, OfferFacts};
+use penstock_dialect::completions::COMPLETIONS_PATH;
 use penstock_routing::{
     AttemptOutcome, BreakerClient, Candidate, CircuitBreaker, LatencySample, LatencyStats, PlannedOffer,
     estimate_price,
@@ -107,7 +108,7 @@ impl OfferState {
             .map_err(header_error)?;
         let chat_head = |path| build_request_head(&offer, Dialect::Chat, path).map_err(header_error);
         let shaped = offer.shape.map(|shape| chat_head(shape.path())).transpose()?;
-        let completes = offer.abilities.completions.then_some(completions::COMPLETIONS_PATH);
+        let completes = offer.abilities.completions.then_some(COMPLETIONS_PATH);
         let completions_head = completes.map(chat_head).transpose()?;
         Ok(Self {
             price: {

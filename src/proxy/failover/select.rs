@@ -51,7 +51,7 @@ pub struct CandidateSet {
     lowered_caps: Vec<(usize, u64)>,
     preset: Option<Box<str>>,
     /// Session of the request, unless offers are chosen without regard to it.
-    pub session: Option<SessionKey>,
+    pub session: Option<RequestSession>,
     /// True if the client chose a flavor other than `:balanced`.
     is_narrow_flavor: bool,
 }
@@ -206,7 +206,7 @@ impl CandidateSet {
         now: Duration,
     ) -> Option<PlannedSession> {
         let session = self.session.filter(|_| model.model.affinity && model.offers.len() > 1)?;
-        let key = SessionKey(stable_hash(session.0, model.model.card.id.as_bytes()));
+        let key = SessionKey(stable_hash(session.key.0, model.model.card.id.as_bytes()));
         let record = live.sessions.get(key, now, live.settings.routing.session_lifetime);
         Some(PlannedSession { key, record })
     }
