@@ -12,7 +12,7 @@ use bytes::Bytes;
 use penstock::admin::keys;
 use penstock::app::gateway::RunningGateway;
 use penstock::app::startup::fixed_source;
-use penstock::batch::{LineAsk, LineDone};
+use penstock::batch::{LineAsk, LineClass, LineDone};
 use penstock::billing::MAX_OUTCOMES;
 use penstock::config::{ResolveEnv, load_text};
 use penstock::state::AppState;
@@ -150,6 +150,7 @@ async fn lines(app: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 {
                     path: PATH,
                     body: Bytes::from_static(ASK.as_bytes()),
                     cancel,
+                    class: LineClass::Batch,
                 };
                 let executor = app.batch.executor.get().unwrap();
                 done.send(executor.execute(ask).await).await.ok();

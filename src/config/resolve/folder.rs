@@ -9,8 +9,7 @@ use std::path::Path;
 const KERNEL_FILE_SYSTEMS: [i64; 2] = [0x9fa0, 0x6265_6572];
 
 fn is_kernel_file_system(path: &Path) -> bool {
-    statfs(path)
-        .is_ok_and(|found| i64::try_from(found.f_type).is_ok_and(|kind| KERNEL_FILE_SYSTEMS.contains(&kind)))
+    statfs(path).is_ok_and(|found| KERNEL_FILE_SYSTEMS.contains(&found.f_type))
 }
 
 impl SettingsResolver<'_> {
