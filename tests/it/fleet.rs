@@ -31,6 +31,19 @@ async fn a_key_and_a_balance_are_known_at_every_gateway_and_a_revocation_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn gateways_that_start_at_once_on_an_empty_database_are_one_fleet() {
+    let mut fleet = Fleet::start(0).await;
+    fleet.add_at_once(3).await;
+    fleet.grant(0, "10").await;
+    let (key, _) = fleet.key(1, json!({})).await;
+    fleet.until_everywhere(&key, 200).await;
+    for gateway in 0..3 {
+        until_status(&fleet.at(gateway, &key), 200, &[402, 503]).await;
+    }
+    fleet.verify().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_with_another_configuration_is_named_with_the_sections_that_differ() {
     let fleet = Fleet::start(2).await;
     let path = fleet.homes[1].config();

@@ -61,13 +61,7 @@ impl Fleet {
             lines,
         };
         for _ in 0..count {
-            let home = fleet.home();
-            fleet.homes.push(home);
-        }
-        // All at once, on an empty database.
-        let starts: Vec<Process> = fleet.homes.iter().map(Home::spawn).collect();
-        for (home, process) in fleet.homes.iter().zip(starts) {
-            fleet.gateways.push(home.until_ready(process).await);
+            fleet.add().await;
         }
         fleet.until_all_are_known().await;
         fleet
@@ -84,6 +78,17 @@ impl Fleet {
             };
             until_answered("the members to know each other", is_known).await;
         }
+    }
+
+    /// Starts gateways at the same moment.
+    pub async fn add_at_once(&mut self, count: usize) {
+        let homes: Vec<Home> = (0..count).map(|_| self.home()).collect();
+        let starts: Vec<Process> = homes.iter().map(Home::spawn).collect();
+        for (home, process) in homes.into_iter().zip(starts) {
+            self.gateways.push(home.until_ready(process).await);
+            self.homes.push(home);
+        }
+        self.until_all_are_known().await;
     }
 
     /// Starts one more gateway in a folder of its own.
