@@ -39,6 +39,22 @@ async fn a_provider_that_ignores_n_is_not_blamed_and_the_client_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_usage_of_one_of_several_answers_does_not_refuse_the_next_request() {
+    let provider = Provider::start().await;
+    let choice =
+        |index: u32| json!({"index": index, "text": "Hello there ".repeat(20), "finish_reason": "stop"});
+    let mut answer = one_answer();
+    answer["choices"] = json!([choice(0), choice(1)]);
+    provider.always(json_answer(200, &answer));
+    let running = Bench::new().more(&offer(&provider, "")).start().await;
+    for _ in 0..3 {
+        let body = json!({"model": "c", "prompt": "a", "n": 2, "max_tokens": 500});
+        let answer = running.client.post(PATH, &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_number_of_answers_above_max_n_is_refused_without_a_call() {
     let provider = Provider::start().await;
     provider.always(json_answer(200, &one_answer()));

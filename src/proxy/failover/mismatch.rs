@@ -185,7 +185,8 @@ impl FailoverRun<'_, '_> {
     /// Stores the abilities of the offer that a response has shown.
     pub(super) fn record_abilities(&self, offer: &OfferState, observation: OfferObservation) {
         offer.learned.record_observation(observation);
-        if observation.is_miscounted {
+        // A usage that covers one choice is corrected; only choices that can be requested one by one are, from then on.
+        if observation.is_miscounted && self.request.has_separable_choices() {
             self.mark_single_choice(offer);
         }
     }
