@@ -152,8 +152,10 @@ async fn a_providers_address_leads_nowhere_but_where_it_may() {
     let running = Bench::new().settings(settings).more(&toml).start().await;
     let draw = json!({"model": "d", "prompt": "a cat", "response_format": "b64_json"});
     let path = "/v1/images/generations";
-    let picture = ScriptStep::Head(200, vec![("content-type", "image/png".into())]);
-    allowed.always(vec![picture, ScriptStep::Body(b"\x89PNG\r\n\x1a\n".to_vec())]);
+    let head = ScriptStep::Head(200, vec![("content-type", "image/png".into())]);
+    let picture = vec![head, ScriptStep::Body(b"\x89PNG\r\n\x1a\n".to_vec())];
+    provider.gets(picture.clone());
+    allowed.gets(picture);
     // Where it may lead is followed, so that the rest shows something.
     draws(&provider, &format!("http://{}/fine.png", allowed.address));
     assert_eq!(running.client.post(path, &draw).await.status, 200);
