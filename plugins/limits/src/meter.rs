@@ -2,7 +2,7 @@
 
 use crate::limit_status::LimitStatus;
 use crate::output_length_stats::OutputLengthStats;
-use crate::peers::{PeerUsage, SharedAmounts, SharedState, UsageTotals};
+use crate::peers::{PeerUsage, SharedAmounts, SharedState, SharingPhase, UsageTotals};
 use crate::spend::{BudgetPeriod, SpendTotals};
 use crate::token_bucket::{RetryAfter, TokenBucket};
 use penstock_core::MicroCredits;
@@ -312,6 +312,7 @@ impl UsageMeter {
     pub fn begin_sharing(&mut self, limits: &UsageLimits, members: u32, now: Duration) {
         if self.shared.is_none() {
             self.exchange(limits, &PeerUsage { members, ..PeerUsage::default() }, now);
+            self.shared.get_or_insert_default().phase = SharingPhase::Begun;
         }
     }
 

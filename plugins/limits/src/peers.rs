@@ -8,7 +8,9 @@
 //! part      = level · max(own demand / total demand, 1 / 4n)        n gateways; level / n without any demand
 //! allowance = min(part, level − announced allowances of the others − level / 4n for each that is silent)
 //! ```
-//! A gateway is silent about a key that was not used there. Demand that moves to another gateway between two exchanges can
+//! A gateway is silent about a key that was not used there. At its first use it may have an equal part of the limit, so the
+//! first exchange after that leaves an equal part to each silent gateway: the key may be in use there since a moment ago.
+//! Demand that moves to another gateway between two exchanges can
 //! exceed the limit once, by the part that it left behind; that becomes debt of every bucket.
 
 use crate::token_bucket::{RetryAfter, TokenBucket};
@@ -68,9 +70,20 @@ pub struct PeerUsage {
     pub allowed: SharedAmounts,
 }
 
+/// Knowledge of the use of a key at the other gateways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SharingPhase {
+    /// No exchange since the first use here: silent gateways may have begun at the same time.
+    Begun,
+    /// Silent gateways know of the use here.
+    #[default]
+    Established,
+}
+
 /// State of a meter whose limits are shared.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedState {
+    pub(crate) phase: SharingPhase,
     /// Demand at the last exchange.
     wanted: (u64, u64),
     /// Amounts that may be used until the next exchange.
@@ -91,16 +104,27 @@ struct SharedDemand {
     announced: u64,
 }
 
-/// Returns the part of a level that this gateway may use until the next exchange.
-fn allowance(level: u64, demand: SharedDemand, members: u32, silent: u32) -> u64 {
+impl SharingPhase {
+    /// Returns the amount of a limit with this level that is left to each silent gateway.
+    fn left_to_silent(self, limit: u64, level: u64, members: u32) -> u64 {
+        let members = u64::from(members.max(1));
+        match self {
+            Self::Begun => limit.div_ceil(members),
+            Self::Established => level / 4 / members,
+        }
+    }
+}
+
+/// Returns the part of a level that this gateway may use until the next exchange; `silent` is what is left to the gateways
+/// that announced nothing.
+fn allowance(level: u64, demand: SharedDemand, members: u32, silent: u64) -> u64 {
     let members = members.max(1);
     let least = level / 4 / u64::from(members);
     let total = u128::from(demand.own) + u128::from(demand.peers);
     let part = (u128::from(level) * u128::from(demand.own)).checked_div(total);
     let part = part.map(|part| u64::try_from(part).unwrap_or(u64::MAX).max(least));
     let part = part.unwrap_or_else(|| level.div_ceil(u64::from(members)));
-    let others = demand.announced.saturating_add(least.saturating_mul(u64::from(silent)));
-    part.min(level.saturating_sub(others))
+    part.min(level.saturating_sub(demand.announced.saturating_add(silent)))
 }
 
 impl SharedState {
@@ -125,20 +149,24 @@ impl SharedState {
         };
         self.wanted = (own.wanted_requests, own.wanted_tokens);
         self.used = (own.requests, own.tokens);
-        let allow = |level, demand| allowance(level, demand, peers.members, peers.silent);
+        let phase = std::mem::take(&mut self.phase);
+        let allow = |limit: u64, level: u64, demand| {
+            let each = phase.left_to_silent(limit, level, peers.members);
+            allowance(level, demand, peers.members, each.saturating_mul(u64::from(peers.silent)))
+        };
         if let Some(limit) = limits.requests {
             requests.settle(limit, 0, peers.requests, now);
-            self.allowed.requests = allow(requests.status(limit, now).remaining, of_requests);
+            self.allowed.requests = allow(limit.get(), requests.status(limit, now).remaining, of_requests);
         }
         if let Some(limit) = limits.tokens {
             let (back, used) = split_sign(peers.tokens);
             tokens.settle(limit, back, used, now);
-            self.allowed.tokens = allow(tokens.status(limit, now).remaining, of_tokens);
+            self.allowed.tokens = allow(limit.get(), tokens.status(limit, now).remaining, of_tokens);
         }
         if let Some(limit) = limits.concurrent {
             let spare = u64::from(limit.get().saturating_sub(own.in_flight).saturating_sub(peers.in_flight));
             let demand = SharedDemand { announced: peers.allowed.in_flight, ..of_requests };
-            self.allowed.in_flight = allow(spare, demand);
+            self.allowed.in_flight = allow(limit.get().into(), spare, demand);
             let left = u32::try_from(spare - self.allowed.in_flight).unwrap_or(u32::MAX);
             self.in_flight = peers.in_flight.saturating_add(left);
         }
@@ -192,12 +220,13 @@ mod tests {
             (120, 9, 1, 119, 3, 0, 1),
             (1, 0, 0, 0, 3, 2, 1),
             (0, 1, 1, 0, 3, 0, 0),
-            (u64::MAX, u64::MAX, u64::MAX, u64::MAX, u32::MAX, u32::MAX, 0),
+            (u64::MAX, u64::MAX, u64::MAX, u64::MAX, u32::MAX, u64::MAX, 0),
             (u64::MAX, u64::MAX, 0, 0, 1, 0, u64::MAX),
             (90, 3, 3, 0, 0, 0, 45),
         ] {
             let demand = SharedDemand { own, peers, announced };
-            let allowed = allowance(level, demand, members, silent);
+            let each = SharingPhase::Established.left_to_silent(u64::MAX, level, members);
+            let allowed = allowance(level, demand, members, each.saturating_mul(silent));
             assert_eq!(allowed, expected, "{level} {own} {peers} {announced} {members} {silent}");
         }
     }
@@ -291,6 +320,36 @@ mod tests {
     }
 
     #[test]
+    fn gateways_where_a_key_is_first_used_at_once_admit_no_more_than_its_limit() {
+        let (limits, nothing, now) = (limits(60), CostEstimate::default(), Duration::from_secs(9));
+        let mut meters = vec![UsageMeter::default(); 3];
+        let admit = |meters: &mut [UsageMeter]| {
+            for meter in meters {
+                while meter.check(&limits, &nothing, WorkClass::Request, now).is_ok() {
+                    let held = meter.reserve(&limits, &nothing, WorkClass::Request, now);
+                    meter.void(held, &limits, now);
+                }
+                meter.record_refusal(&nothing);
+            }
+        };
+        meters.iter_mut().for_each(|meter| meter.begin_sharing(&limits, 3, now));
+        admit(&mut meters);
+        // All exchange at the same moment: nobody has read a report of another.
+        let unheard = PeerUsage { members: 3, silent: 2, ..PeerUsage::default() };
+        meters.iter_mut().for_each(|meter| meter.exchange(&limits, &unheard, now));
+        admit(&mut meters);
+        assert_eq!(meters.iter().map(|meter| meter.totals().requests).sum::<u64>(), 60);
+        // A client of one gateway has the rest after the second exchange.
+        let mut alone = UsageMeter::default();
+        alone.begin_sharing(&limits, 3, now);
+        for expected in [20, 20, 54] {
+            admit(std::slice::from_mut(&mut alone));
+            assert_eq!(alone.totals().requests, expected);
+            alone.exchange(&limits, &unheard, now);
+        }
+    }
+
+    #[test]
     fn requests_in_flight_elsewhere_count() {
         let limits = UsageLimits { concurrent: NonZeroU32::new(10), ..UsageLimits::default() };
         let (mut meter, nothing, now) =
@@ -340,6 +399,12 @@ mod tests {
         let most = CostEstimate { input: 10, output: 990, ..CostEstimate::default() };
         meter.begin_sharing(&limits, 3, now);
         assert!(meter.check(&limits, &most, WorkClass::Request, now).is_err(), "a third");
+        meter.record_refusal(&most);
+        meter.exchange(&limits, &PeerUsage { members: 3, silent: 2, ..PeerUsage::default() }, now);
+        assert!(
+            meter.check(&limits, &most, WorkClass::Request, now).is_err(),
+            "the others may have begun too"
+        );
         meter.record_refusal(&most);
         meter.exchange(&limits, &PeerUsage { members: 3, silent: 2, ..PeerUsage::default() }, now);
         assert_eq!(meter.check(&limits, &most, WorkClass::Request, now), Ok(()));
