@@ -1,4 +1,4 @@
-//! Run of one background response: waits for its turn, asks as a request of the key, and retries like a line of a batch.
+//! Run of one background response: waits for a permit, sends the request in the name of the key, and retries like a line of a batch.
 
 use super::BatchChannels;
 use super::background_watch::{Interruption, ResponseWatch};
@@ -56,9 +56,9 @@ enum RunOutcome {
 /// Phase of a run in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunPhase {
-    /// Waits for its turn.
+    /// Not started yet.
     Waiting,
-    /// Its start is counted.
+    /// Start committed, which counts towards the maximum of starts.
     Started,
 }
 

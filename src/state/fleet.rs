@@ -36,7 +36,7 @@ pub struct FleetWork {
 /// Configuration of another member, as far as it differs.
 #[derive(Debug, PartialEq, Eq)]
 struct ConfigDifference {
-    /// Its version.
+    /// Version of the configuration.
     config: String,
     /// Names of the sections that differ, separated by commas; empty if that member does not report its sections.
     sections: String,

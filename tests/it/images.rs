@@ -254,7 +254,7 @@ async fn a_provider_that_fails_is_followed_by_the_next() {
         );
         assert_eq!(answer.json()["billing_cost"]["credits"], json!(900), "one answer is paid, and once");
     }
-    // What the address leads to is no image.
+    // The address leads to something that is no image.
     bad.clear();
     bad.always(drawn(&[json!({"url": "/files/a.png"})])).gets(vec![
         ScriptStep::Head(200, vec![("content-type", "image/png".into())]),

@@ -66,7 +66,7 @@ async fn every_page_is_in_the_language_of_the_browser() {
         assert!(!invoice.contains(english), "{english} in {invoice}");
     }
     assert!(!statement.contains("Operational energy"), "{statement}");
-    // What machines read has no language.
+    // Formats for machines have no language.
     let csv = get(&ada, "/dashboard/statement.csv", "de").await.text();
     assert!(csv.starts_with("month,of,account,") && csv.contains(",0.000025,"), "{csv}");
 }

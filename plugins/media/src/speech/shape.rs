@@ -89,7 +89,7 @@ impl ProviderAdapter for TranscriptionShape {
                     return Err(unsupported_field("response_format", "this provider returns no segments"));
                 }
                 parts.common_fields(task);
-                // It is the default.
+                // `json` is the default of the others.
                 if !plain {
                     parts.field("response_format", "json");
                 }
