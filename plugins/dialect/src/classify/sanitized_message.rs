@@ -5,6 +5,7 @@
 
 use penstock_json_scan::json;
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// Maximum bytes read of a body.
 const MAX_BODY_BYTES: usize = 64 << 10;
@@ -36,6 +37,7 @@ const NEUTRAL_WORDS: &str = " a about accept accepted actual after all allowed a
 pub(super) fn sanitize(body: &[u8], request: &[u8]) -> Option<String> {
     let said = provider_message(body)?;
     let texts = request_texts(request)?;
+    let texts = RequestTexts::new(&texts);
     let mut words: Vec<&str> = Vec::new();
     let flat = without_brackets(&said);
     for word in flat.split_whitespace() {
@@ -184,14 +186,14 @@ fn request_texts(request: &[u8]) -> Option<String> {
 }
 
 /// Returns true if a word of the message may be passed on.
-fn is_safe_word(word: &str, texts: &str) -> bool {
+fn is_safe_word(word: &str, texts: &RequestTexts<'_>) -> bool {
     let core = word.trim_matches(|letter: char| !letter.is_alphanumeric());
     if core.is_empty() {
         return word.chars().count() <= 3 && !word.contains('/');
     }
     let lower = core.to_lowercase();
     let named = super::error_signals::is_field(core) || crate::parameters::is_known(core);
-    is_plain_word(word, core) && (named || is_neutral(&lower) || !occurs_in(&lower, texts))
+    is_plain_word(word, core) && (named || is_neutral(&lower) || !texts.contain(&lower))
 }
 
 fn is_neutral(word: &str) -> bool {
@@ -217,36 +219,46 @@ fn is_plain_word(word: &str, core: &str) -> bool {
     field || !(odd || address || host || dotted || mixed || length > 32)
 }
 
-/// Returns true if a word repeats the texts: as a whole word, as a part of a longer word, or with a word of them inside
-/// (each of at least [`MIN_PART_LETTERS`] letters); in scripts without spaces, if any three of its letters occur.
-fn occurs_in(word: &str, texts: &str) -> bool {
-    if !word.is_ascii() {
-        let letters: Vec<char> = word.chars().collect();
-        let mut parts = letters.windows(3.min(letters.len()));
-        return parts.any(|part| texts.contains(&part.iter().collect::<String>()));
-    }
-    if word.len() >= MIN_PART_LETTERS {
-        return word
-            .as_bytes()
-            .windows(MIN_PART_LETTERS)
-            .filter(|part| part.iter().all(u8::is_ascii_alphanumeric))
-            .any(|part| std::str::from_utf8(part).is_ok_and(|part| texts.contains(part)))
-            && (texts.contains(word) || contains_word_of(word, texts));
-    }
-    let edge = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_alphanumeric());
-    texts.match_indices(word).any(|(at, _)| {
-        let before = texts.get(..at).and_then(|text| text.chars().next_back());
-        let after = texts.get(at + word.len()..).and_then(|text| text.chars().next());
-        edge(before) && edge(after)
-    })
+/// Texts of a request, in lower case.
+struct RequestTexts<'t> {
+    text: &'t str,
+    /// Words of at least [`MIN_PART_LETTERS`] bytes, so that each word of a message costs no pass over the text.
+    words: HashSet<&'t str>,
 }
 
-/// Minimum letters of a part of a word that is compared.
+/// Minimum bytes of a part of a word that is compared.
 const MIN_PART_LETTERS: usize = 4;
 
-/// Returns true if a long enough word of the texts is a part of this one.
-fn contains_word_of(word: &str, texts: &str) -> bool {
-    texts
-        .split(|letter: char| !letter.is_alphanumeric())
-        .any(|known| known.len() >= MIN_PART_LETTERS && word.contains(known))
+impl<'t> RequestTexts<'t> {
+    fn new(text: &'t str) -> Self {
+        let words = text.split(|letter: char| !letter.is_alphanumeric());
+        Self { text, words: words.filter(|word| word.len() >= MIN_PART_LETTERS).collect() }
+    }
+
+    /// Returns true if a word repeats the texts: as a whole word, as a part of a longer word, or with a word of them
+    /// inside, each of at least [`MIN_PART_LETTERS`] bytes; in scripts without spaces, if any three of its letters occur.
+    fn contain(&self, word: &str) -> bool {
+        if !word.is_ascii() {
+            let letters: Vec<char> = word.chars().collect();
+            let mut parts = letters.windows(3.min(letters.len()));
+            return parts.any(|part| self.text.contains(&part.iter().collect::<String>()));
+        }
+        if word.len() >= MIN_PART_LETTERS {
+            return self.text.contains(word) || self.has_word_inside(word);
+        }
+        let edge = |letter: Option<char>| letter.is_none_or(|letter| !letter.is_alphanumeric());
+        self.text.match_indices(word).any(|(at, _)| {
+            let before = self.text.get(..at).and_then(|text| text.chars().next_back());
+            let after = self.text.get(at + word.len()..).and_then(|text| text.chars().next());
+            edge(before) && edge(after)
+        })
+    }
+
+    /// Returns true if a word of the texts is a part of this one.
+    fn has_word_inside(&self, word: &str) -> bool {
+        let ends = |start: usize| start + MIN_PART_LETTERS..=word.len();
+        (0..word.len())
+            .flat_map(|start| ends(start).map(move |end| start..end))
+            .any(|part| word.get(part).is_some_and(|part| self.words.contains(part)))
+    }
 }
