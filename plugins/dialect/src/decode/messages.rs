@@ -5,6 +5,7 @@
 
 mod buffered;
 mod event_members;
+mod stop_reason;
 mod usage_counter;
 
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod tests;
 
 pub use buffered::decode_message;
 pub(crate) use event_members::EventMembers;
+pub(crate) use stop_reason::parse_stop_reason;
 
 use super::chat::generate_call_id;
 use super::{FormatDetector, as_truncated};
@@ -22,8 +24,9 @@ use crate::classify;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
 use bytes::Bytes;
-use penstock_core::{Dialect, FinishReason, UpstreamError, UpstreamErrorKind};
+use penstock_core::{Dialect, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::{sse, usage};
+use stop_reason::finish_event;
 use usage_counter::UsageCounter;
 
 /// Decoder of a streamed message.
@@ -348,20 +351,26 @@ fn push_text(text: EscapedText, events: &mut Vec<AnswerEvent>) {
 
 /// Returns the id and the name of tool call number `tool`, both not empty and of limited length. An id that is absent or
 /// empty is generated.
+///
+/// # Errors
+/// Returns `ModelOutput` if the model gave no name or one that is too long, `Malformed` for an id that is too long and
+/// for values that are no strings.
 fn tool_id_and_name(
     data: &Bytes,
     block: &[u8],
     seed: &str,
     tool: u32,
 ) -> Result<(EscapedText, EscapedText), UpstreamError> {
-    let sound = |text: &EscapedText| !text.is_empty() && text.escaped().len() <= super::MAX_NAME;
     let id = event_text(data, json_cursor::member_value(block, "id"))?;
     let id = if id.is_empty() { EscapedText::new(&generate_call_id(seed, 0, tool)) } else { id };
     let name = event_text(data, json_cursor::member_value(block, "name"))?;
     if name.is_empty() || name.escaped().len() > super::MAX_NAME {
         return Err(UpstreamError::model_output());
     }
-    if sound(&id) && sound(&name) { Ok((id, name)) } else { Err(malformed_error()) }
+    if id.escaped().len() > super::MAX_NAME {
+        return Err(malformed_error());
+    }
+    Ok((id, name))
 }
 
 /// Returns the input object of a tool call as escaped text.
@@ -369,31 +378,4 @@ fn input_as_text(input: &[u8]) -> Result<EscapedText, UpstreamError> {
     let mut escaped = Vec::with_capacity(input.len() + 16);
     write_escaped_json(input, &mut escaped);
     EscapedText::from_json(Bytes::from(escaped)).ok_or_else(malformed_error)
-}
-
-/// Parses a `stop_reason`, including the spellings of engines: a truncated answer must not look complete.
-///
-/// # Errors
-/// Returns `InBandError` if the engine reports that it aborted.
-pub(crate) fn parse_stop_reason(reason: &str) -> Result<FinishReason, UpstreamError> {
-    Ok(match reason {
-        "max_tokens" | "length" | "max_length" => FinishReason::Length,
-        "model_context_window_exceeded" | "model_length" => FinishReason::ContextWindow,
-        "tool_use" | "tool_calls" | "tool_call" | "function_call" => FinishReason::ToolCalls,
-        "refusal" | "content_filter" | "safety" | "sensitive" => FinishReason::ContentFilter,
-        "error" | "abort" | "aborted" | "cancelled" | "network_error" => {
-            return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
-        }
-        // end_turn, stop_sequence, pause_turn, stop, eos, and unknown values.
-        _ => FinishReason::Stop,
-    })
-}
-
-/// Returns the finish event of a `stop_reason`; `None` if it is null.
-fn finish_event(data: &Bytes, of: &[u8]) -> Result<Option<AnswerEvent>, UpstreamError> {
-    let Some(reason) = json_cursor::member_value(of, "stop_reason") else { return Ok(None) };
-    let reason = parse_stop_reason(&json_cursor::parse_string(reason).ok_or_else(malformed_error)?)?;
-    let stop = event_text(data, json_cursor::member_value(of, "stop_sequence"))?;
-    let stop_sequence = (!stop.is_empty()).then_some(stop);
-    Ok(Some(AnswerEvent::Finish { choice: 0, reason, stop_sequence }))
 }

@@ -117,15 +117,18 @@ fn calls_without_an_id_get_one() {
 }
 
 #[test]
-fn a_call_with_an_id_that_is_no_text_or_without_a_name_is_malformed() {
+fn a_call_with_an_id_that_is_no_text_is_malformed_and_one_without_a_name_is_the_models_fault() {
     let start = r#"data: {"type":"message_start","message":{}}"#;
-    for block in [json!({"id": 5, "name": "f"}), json!({"id": "a"}), json!({"id": "a", "name": ""})] {
-        let mut block = block;
+    for (mut block, kind) in [
+        (json!({"id": 5, "name": "f"}), UpstreamErrorKind::Malformed),
+        (json!({"id": "a"}), UpstreamErrorKind::ModelOutput),
+        (json!({"id": "a", "name": ""}), UpstreamErrorKind::ModelOutput),
+    ] {
         block["type"] = json!("tool_use");
         let event = json!({"type": "content_block_start", "index": 0, "content_block": block});
         let stream = format!("{start}\n\ndata: {event}\n\n");
         let mut decoder = crate::decode::new_decoder(Dialect::Messages, "id");
         let error = decoder.push(Bytes::from(stream), &mut Vec::new()).unwrap_err();
-        assert_eq!(error.kind, UpstreamErrorKind::Malformed, "{block}");
+        assert_eq!(error.kind, kind, "{block}");
     }
 }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::decode::DialectDecoder as _;
-use penstock_core::{Dialect, ReportedUsage};
+use penstock_core::{Dialect, FinishReason, ReportedUsage};
 use serde_json::{Value, json};
 
 const STREAM: &str = r#"event: message_start
@@ -140,7 +140,7 @@ fn invalid_syntax_is_malformed_and_an_error_event_is_in_band() {
                 start,
                 r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":""}}"#,
             ],
-            UpstreamErrorKind::Malformed,
+            UpstreamErrorKind::ModelOutput,
         ),
         (
             &[start, r#"{"type":"error","error":{"type":"overloaded_error","message":"busy"}}"#],
