@@ -3,7 +3,9 @@
 use crate::harness::{Bench, Provider};
 use penstock_core::Dialect;
 use penstock_dialect::parameters::{ENGINE_PARAMETERS, ParameterEffect};
-use penstock_request_validation::members::{KNOWN_MEMBERS, MemberTreatment, RefusedValues};
+use penstock_request_validation::members::{
+    KNOWN_MEMBERS, MemberTreatment, REFUSED_COMPLETION_MEMBERS, REFUSED_IMAGE_MEMBERS, RefusedValues,
+};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -114,6 +116,14 @@ fn page() -> String {
                 MemberTreatment::Refused(RefusedValues::Present | RefusedValues::NonEmpty) => "refused",
             };
             writeln!(page, "| `{}` | {happens} | {} |", member.name, member.description).unwrap();
+        }
+    }
+    for (rows, title) in
+        [(REFUSED_COMPLETION_MEMBERS, "Text completions"), (REFUSED_IMAGE_MEMBERS, "Image generations")]
+    {
+        write!(page, "\n## {title}\n\n| Refused member | Why |\n|---|---|\n").unwrap();
+        for (name, _, about) in rows {
+            writeln!(page, "| `{name}` | {about} |").unwrap();
         }
     }
     page.push_str("\n## Parameters of engines\n");

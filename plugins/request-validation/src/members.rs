@@ -244,8 +244,11 @@ fn refuse_members<'t>(
     found.map_or(Ok(()), Err)
 }
 
+/// Refused member of an endpoint without a row in [`KNOWN_MEMBERS`]: name, refused values, end of the sentence.
+pub type RefusedMember = (&'static str, RefusedValues, &'static str);
+
 /// Members that steer the answer at other endpoints and that `/v1/completions` does not have.
-const REFUSED_COMPLETION_MEMBERS: &[(&str, RefusedValues, &str)] = &[
+pub const REFUSED_COMPLETION_MEMBERS: &[RefusedMember] = &[
     ("background", NonEmpty, "background responses are not supported; use a batch"),
     ("chat_template_kwargs", NonEmpty, "a completion has no chat template; use /v1/chat/completions"),
     ("container", Present, "the gateway has no containers"),
@@ -271,14 +274,11 @@ const REFUSED_COMPLETION_MEMBERS: &[(&str, RefusedValues, &str)] = &[
 /// # Errors
 /// Returns `Unsupported` with the member's name.
 pub(crate) fn refuse_for_completion(top: &RootObject<'_>) -> Result<(), ApiError> {
-    refuse_members(top, |name| {
-        let (_, asks, about) = REFUSED_COMPLETION_MEMBERS.iter().find(|(known, ..)| *known == name)?;
-        Some((*asks, *about))
-    })
+    refuse_members(top, |name| find_refused(REFUSED_COMPLETION_MEMBERS, name))
 }
 
 /// Members that steer an image and that no provider's format has.
-const REFUSED_IMAGE_MEMBERS: &[(&str, RefusedValues, &str)] = &[
+pub const REFUSED_IMAGE_MEMBERS: &[RefusedMember] = &[
     ("guidance_scale", Present, "the guidance of an image cannot be set"),
     ("image", Present, "images are generated from a text alone"),
     ("images", NonEmpty, "images are generated from a text alone"),
@@ -292,10 +292,11 @@ const REFUSED_IMAGE_MEMBERS: &[(&str, RefusedValues, &str)] = &[
 /// # Errors
 /// Returns `Unsupported` with the member's name.
 pub(crate) fn refuse_for_image(top: &RootObject<'_>) -> Result<(), ApiError> {
-    refuse_members(top, |name| {
-        let (_, asks, about) = REFUSED_IMAGE_MEMBERS.iter().find(|(known, ..)| *known == name)?;
-        Some((*asks, *about))
-    })
+    refuse_members(top, |name| find_refused(REFUSED_IMAGE_MEMBERS, name))
+}
+
+fn find_refused(rows: &[RefusedMember], name: &str) -> Option<(RefusedValues, &'static str)> {
+    rows.iter().find(|(known, ..)| *known == name).map(|(_, asks, about)| (*asks, *about))
 }
 
 /// Error for `thread`. The client library recognises it by `error_code` and `unsupported`, and then sends the complete
