@@ -39,7 +39,7 @@ fn every_field_is_read() {
 #[test]
 fn null_and_parameters_of_other_services_change_nothing() {
     let body = r#"{"model":"m","prompt":"p","n":null,"size":"auto","response_format":null,"stream":false,
-        "quality":"hd","style":"vivid","background":"auto","output_format":"webp","user":"u","moderation":"low"}"#;
+        "quality":"hd","style":"vivid","background":"auto","output_format":"png","user":"u","moderation":"low"}"#;
     assert_eq!(draw(body), draw(r#"{"model":"m","prompt":"p"}"#));
 }
 
@@ -71,6 +71,11 @@ fn each_invalid_field_is_named() {
             r#"{"model":"m","prompt":"p","response_format":"png"}"#,
             "response_format",
             "expected \"url\" or \"b64_json\", got another string.",
+        ),
+        (
+            r#"{"model":"m","prompt":"p","output_format":"webp"}"#,
+            "output_format",
+            "expected \"png\", got another string.",
         ),
         (r#"{"model":"m","prompt":"p","stream":true}"#, "stream", "images are not streamed."),
         (r#"{"model":"m","prompt":"p","n":1,"n":2}"#, "n", "the key occurs more than once."),

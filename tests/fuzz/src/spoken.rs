@@ -81,8 +81,7 @@ impl Spoken {
     fn item(&mut self, item: &Value) {
         match (item["type"].as_str(), item["role"].as_str()) {
             (Some("function_call"), _) => {
-                let arguments = text(&item["arguments"]);
-                self.calls.push((text(&item["name"]), serde_json::from_str(&arguments).ok()));
+                self.calls.push((text(&item["name"]), arguments_of(&item["arguments"])));
             }
             (Some("function_call_output"), _) => texts(&item["output"], &mut self.others),
             (_, Some("assistant")) => texts(&item["content"], &mut self.assistant),
@@ -111,14 +110,13 @@ impl Spoken {
     fn call(&mut self, dialect: Dialect, message: &Value) {
         if dialect == Dialect::Messages {
             let calls = list(&message["content"]).iter().filter(|block| block["type"] == "tool_use");
-            self.calls.extend(calls.map(|block| (text(&block["name"]), Some(block["input"].clone()))));
+            let input = |block: &Value| Some(object_or_empty(block["input"].clone()));
+            self.calls.extend(calls.map(|block| (text(&block["name"]), input(block))));
             return;
         }
         let calls = list(&message["tool_calls"]).iter().map(|call| &call["function"]);
         for call in calls.chain(message.get("function_call").filter(|call| call.is_object())) {
-            let arguments = text(&call["arguments"]);
-            let arguments = if arguments.trim().is_empty() { "{}" } else { &arguments };
-            self.calls.push((text(&call["name"]), serde_json::from_str(arguments).ok()));
+            self.calls.push((text(&call["name"]), arguments_of(&call["arguments"])));
         }
     }
 
@@ -143,6 +141,17 @@ impl Spoken {
         alike(&self.calls, &sent.calls);
         alike(&self.tools, &sent.tools);
     }
+}
+
+/// Parses the arguments of a call, which are a JSON text; empty ones and `null` are an empty object.
+fn arguments_of(value: &Value) -> Option<Value> {
+    let arguments = text(value);
+    let arguments = if arguments.trim().is_empty() { "{}" } else { &arguments };
+    serde_json::from_str(arguments).ok().map(object_or_empty)
+}
+
+fn object_or_empty(arguments: Value) -> Value {
+    if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments }
 }
 
 /// The same tools in the same order; names as far as both dialects have room for them.
