@@ -39,8 +39,8 @@ const STORE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Interval of the heartbeats of a fleet member.
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
-/// Interval at which a fleet member reads the changes of keys.
-const FEED_INTERVAL: Duration = Duration::from_millis(500);
+/// Time after each heartbeat at which a fleet member reads the changes of keys once more.
+const FEED_DELAY: Duration = Duration::from_millis(500);
 /// Interval of the comparison with the system clock.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -83,9 +83,12 @@ fn start_others(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
             }
         }),
         spawn_periodic(SPEND_INTERVAL, stop, app, |app| async move {
-            // Charges of this process are counted by the process that has the store.
+            // Charges of this process are counted by the process that has the store, and those of a fleet member are
+            // written with its heartbeats.
             let work = move || {
-                app.flush_spends();
+                if !app.stores.fleet.is_shared() {
+                    app.flush_spends();
+                }
                 app.drop_retired();
             };
             tokio::task::spawn_blocking(work).await.ok();
@@ -113,7 +116,7 @@ fn start_others(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
                 tokio::task::spawn_blocking(move || app.beat()).await.ok();
             }
         }),
-        spawn_periodic(FEED_INTERVAL, stop, app, |app| async move {
+        spawn_delayed(FEED_DELAY, BEAT_INTERVAL, stop, app, |app| async move {
             if app.stores.fleet.is_shared() {
                 tokio::task::spawn_blocking(move || app.follow_changes()).await.ok();
             }
@@ -242,8 +245,22 @@ async fn stop_requested(stop: &mut watch::Receiver<bool>) {
     stop.wait_for(|stop| *stop).await.ok();
 }
 
-/// Runs a task at an interval until the stop signal.
+/// Runs a task now and at an interval until the stop signal.
 fn spawn_periodic<F>(
+    pause: Duration,
+    stop: &watch::Receiver<bool>,
+    app: &Arc<AppState>,
+    work: impl Fn(Arc<AppState>) -> F + Send + 'static,
+) -> JoinHandle<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    spawn_delayed(Duration::ZERO, pause, stop, app, work)
+}
+
+/// Runs a task after a delay and then at an interval until the stop signal.
+fn spawn_delayed<F>(
+    delay: Duration,
     pause: Duration,
     stop: &watch::Receiver<bool>,
     app: &Arc<AppState>,
@@ -254,7 +271,7 @@ where
 {
     let (mut stop, app) = (stop.clone(), app.clone());
     tokio::spawn(async move {
-        let mut ticks = tokio::time::interval(pause);
+        let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + delay, pause);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {

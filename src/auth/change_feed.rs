@@ -7,10 +7,10 @@
 use crate::auth::key_cache::KeyCache;
 use crate::storage::stores::Stores;
 use parking_lot::Mutex;
-use penstock_storage::StoreError;
 use penstock_storage::accounts::AccountStore;
-use penstock_storage::audit::AuditLog;
+use penstock_storage::audit::{AuditLog, AuditPage};
 use penstock_storage::keys::KeyStore;
+use penstock_storage::{RowScan, StoreError};
 
 /// Number of entries read at once.
 const PAGE_ENTRIES: usize = 500;
@@ -55,9 +55,28 @@ impl ChangeFeed {
         write_lock: &Mutex<()>,
         notify: impl Fn(ChangedRecord<'_>),
     ) -> Result<u64, StoreError> {
+        self.apply_page(self.audit.list(self.last, PAGE_ENTRIES)?, cache, write_lock, notify)
+    }
+
+    /// Returns the scan of the next changes, whose page is passed to [`Self::apply_page`] while this feed stays locked.
+    #[must_use]
+    pub fn next_scan(&self) -> RowScan {
+        AuditLog::scan_after(self.last, PAGE_ENTRIES)
+    }
+
+    /// Applies a page of changes after the last one, and those that follow it, as [`Self::apply_new`].
+    ///
+    /// # Errors
+    /// Returns the error of the store; the next call continues there.
+    pub fn apply_page(
+        &mut self,
+        mut page: AuditPage,
+        cache: &KeyCache,
+        write_lock: &Mutex<()>,
+        notify: impl Fn(ChangedRecord<'_>),
+    ) -> Result<u64, StoreError> {
         let first = self.last;
         loop {
-            let page = self.audit.list(self.last, PAGE_ENTRIES)?;
             for entry in page.entries {
                 let target = entry.description.target.as_str();
                 match entry.description.what.split_once('.') {
@@ -82,6 +101,7 @@ impl ChangeFeed {
             if page.next.is_none() {
                 return Ok(self.last - first);
             }
+            page = self.audit.list(self.last, PAGE_ENTRIES)?;
         }
     }
 }

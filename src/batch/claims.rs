@@ -10,8 +10,8 @@ use super::{BatchCommand, BatchManager};
 use crate::storage::stores::run_blocking;
 use crate::telemetry::log;
 use parking_lot::Mutex;
-use penstock_storage::StoreError;
-use penstock_storage::batches::{BatchClaim, BatchRecord, ClaimState};
+use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, ClaimState};
+use penstock_storage::{RowPage, StoreError};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,8 +21,6 @@ use tokio::sync::Notify;
 
 /// Interval of the reads of the claims and end requests of running batches.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// Number of checks for each search of batches to claim.
-const CHECKS_PER_SEARCH: u32 = 2;
 
 /// Claim of a running batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,18 +102,26 @@ impl BatchManager {
         let context = context.clone();
         let mut stop = context.batches.stop_signal();
         tokio::spawn(async move {
-            for round in 1_u32.. {
-                let is_asked = tokio::select! {
+            loop {
+                let is_search_due = tokio::select! {
                     _ = stop.wait_for(|stop| *stop) => return,
                     () = tokio::time::sleep(CHECK_INTERVAL) => false,
                     () = context.batches.claims.search.notified() => true,
                 };
                 context.batches.check_claims().await;
-                if is_asked || round % CHECKS_PER_SEARCH == 0 {
+                if is_search_due {
                     Self::claim_batches(&context, false).await.ok();
                 }
             }
         });
+    }
+
+    /// Starts the search for batches to claim if a page of the unfinished ones has a batch that this member does not run.
+    pub fn note_unfinished(&self, page: &RowPage) {
+        let running = self.running.lock();
+        if page.more || BatchStore::unfinished_ids_of(page).any(|id| !running.contains_key(id.as_str())) {
+            self.claims.search.notify_one();
+        }
     }
 
     /// Reads the claims and end requests of the running batches, and tells the batches what has changed.

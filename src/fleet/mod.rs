@@ -18,11 +18,11 @@ use crate::config::settings::FleetSettings;
 use join::IdentityFile;
 use parking_lot::Mutex;
 use penstock_storage::fleet::{
-    Fleet, FleetError, LeaseTerm, PeerStrand, PeerWatch, PoolAmount, PoolRequest, SharedFleet, Strand,
-    StrandReport,
+    Fleet, FleetError, LeaseTerm, ObservedFleet, PeerStrand, PeerWatch, PoolAmount, PoolRequest, SharedFleet,
+    Strand, StrandReport,
 };
 use penstock_storage::ledger::RowFence;
-use penstock_storage::{StoreError, Transaction};
+use penstock_storage::{RowScan, StoreError, Transaction};
 pub use report::{KeyUsageReport, MemberReport};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -217,27 +217,48 @@ impl FleetMember {
         result
     }
 
-    /// Reads the beats of all members, buries those that are dead at `now`, and returns the reports of the other live
-    /// ones. Nothing alone. Blocks.
+    /// Reads the beats and reports of all members, and the pages of further scans with the same call of the store. Nothing
+    /// alone. Blocks.
+    ///
+    /// # Errors
+    /// Returns the errors of the store.
+    pub fn read(&self, further: &[RowScan]) -> Result<ObservedFleet, StoreError> {
+        let Some(member) = &self.0 else { return Ok(ObservedFleet::default()) };
+        let observed = member.fleet.observe(further);
+        if observed.is_err() {
+            member.observed.lock().reset();
+        }
+        observed
+    }
+
+    /// Reads and follows the members at `now`, see [`FleetMember::read`] and [`FleetMember::follow`]. Blocks.
     ///
     /// # Errors
     /// Returns the errors of the store.
     pub fn observe(&self, now: Instant) -> Result<Vec<(u32, MemberReport)>, StoreError> {
+        self.follow(self.read(&[])?, now)
+    }
+
+    /// Notes the beats as read at `now`, buries the members that are dead, and returns the reports of the other live ones.
+    /// Nothing alone. Blocks.
+    ///
+    /// # Errors
+    /// Returns the errors of the store.
+    pub fn follow(
+        &self,
+        observed: ObservedFleet,
+        now: Instant,
+    ) -> Result<Vec<(u32, MemberReport)>, StoreError> {
         let Some(member) = &self.0 else { return Ok(Vec::new()) };
-        let read = member.read_peers(member.elapsed(now));
-        if read.is_err() {
-            member.observed.lock().reset();
-        }
-        let (live, dead) = read?;
+        let (live, dead) = member.sort_peers(&observed.peers, member.elapsed(now));
         *member.live.lock() = live.clone();
         for peer in dead {
             if member.fleet.bury(&peer).map_err(store_error)? {
                 member.burials.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let reports = member.fleet.reports()?;
         let is_other = |strand: u32| strand != member.id && live.contains(&strand);
-        let others = reports.into_iter().filter(|report| is_other(report.strand));
+        let others = observed.reports.into_iter().filter(|report| is_other(report.strand));
         let parsed = others.map(|stored| (stored.strand, MemberReport::from_rows(&stored.rows)));
         Ok(parsed.filter_map(|(id, report)| Some((id, report?))).collect())
     }
@@ -296,11 +317,10 @@ impl SharedMember {
     }
 
     /// Returns the live members, and those to bury.
-    fn read_peers(&self, now: Duration) -> Result<(Arc<[u32]>, Vec<PeerStrand>), StoreError> {
-        let peers = self.fleet.peers().map_err(store_error)?;
+    fn sort_peers(&self, peers: &[PeerStrand], now: Duration) -> (Arc<[u32]>, Vec<PeerStrand>) {
         let mut observed = self.observed.lock();
-        let silent = observed.claims.observe(self.id, &peers, now);
-        let dead = observed.leases.observe(self.id, &peers, now);
+        let silent = observed.claims.observe(self.id, peers, now);
+        let dead = observed.leases.observe(self.id, peers, now);
         let is_silent = |peer: &PeerStrand| silent.iter().any(|silent| silent.id == peer.id);
         let live = peers.iter().filter(|peer| peer.name.is_some() && !is_silent(peer));
         let mut live: Vec<u32> = live.map(|peer| peer.id).collect();
@@ -309,7 +329,7 @@ impl SharedMember {
             live.push(self.id);
         }
         live.sort_unstable();
-        Ok((live.into(), dead))
+        (live.into(), dead)
     }
 }
 

@@ -9,10 +9,12 @@ use crate::telemetry::fleet_metrics::FleetStatus;
 use crate::telemetry::log;
 use parking_lot::Mutex;
 use penstock_storage::StoreError;
-use penstock_storage::fleet::FleetError;
+use penstock_storage::audit::AuditPage;
+use penstock_storage::batches::BatchStore;
+use penstock_storage::fleet::{FleetError, ObservedFleet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Difference of two members' clocks in seconds above which it is logged; reports are at most a few seconds old.
 const MAX_CLOCK_DIFFERENCE: u64 = 60;
@@ -69,17 +71,44 @@ impl AppState {
     /// Applies changes of keys and accounts that other members made. Blocks.
     pub fn follow_changes(&self) {
         let Some(work) = self.fleet_work.as_ref().filter(|_| !self.is_store_handed_over()) else { return };
+        let mut feed = work.feed.lock();
         let (read_at, steady) = (Instant::now(), self.clock.steady_now());
-        let notify = |change: ChangedRecord<'_>| match change {
+        let notify = |change: ChangedRecord<'_>| self.notify_changed(change);
+        if feed.apply_new(&self.key_cache, &self.key_write_lock, notify).is_ok() {
+            self.note_changes_read(work, read_at, steady);
+        }
+    }
+
+    fn notify_changed(&self, change: ChangedRecord<'_>) {
+        match change {
             ChangedRecord::Key(id) => self.notify_key_changed(id),
             ChangedRecord::Account(id) => self.notify_account_changed(id),
-        };
-        let applied = work.feed.lock().apply_new(&self.key_cache, &self.key_write_lock, notify);
-        if applied.is_ok() {
-            *work.fed_at.lock() = read_at;
-            let stale = self.stores.fleet.settings().and_then(|settings| settings.stale);
-            self.key_cache.set_valid_until(stale.map(|stale| steady.saturating_add(stale)));
         }
+    }
+
+    fn note_changes_read(&self, work: &FleetWork, read_at: Instant, steady: Duration) {
+        *work.fed_at.lock() = read_at;
+        let stale = self.stores.fleet.settings().and_then(|settings| settings.stale);
+        self.key_cache.set_valid_until(stale.map(|stale| steady.saturating_add(stale)));
+    }
+
+    /// Reads what other members wrote with one call of the store: beats and reports, which are returned, and the changes of
+    /// keys and the unfinished batches, which are applied. Blocks.
+    fn read_fleet(&self, work: &FleetWork) -> Result<ObservedFleet, StoreError> {
+        let mut feed = work.feed.lock();
+        let (read_at, steady) = (Instant::now(), self.clock.steady_now());
+        let further = [feed.next_scan(), BatchStore::unfinished_scan()];
+        let observed = self.stores.fleet.read(&further)?;
+        let [changes, unfinished] = observed.further_pages.as_slice() else { return Ok(observed) };
+        let notify = |change: ChangedRecord<'_>| self.notify_changed(change);
+        // A damaged entry must not end the heartbeats; the age of the feed shows it.
+        let applied = AuditPage::from_rows(changes)
+            .and_then(|page| feed.apply_page(page, &self.key_cache, &self.key_write_lock, notify));
+        if applied.is_ok() {
+            self.note_changes_read(work, read_at, steady);
+        }
+        self.batches.note_unfinished(unfinished);
+        Ok(observed)
     }
 
     /// Raises the beat of this member, exchanges the use of limits, and adjusts leases; once a second. Blocks.
@@ -106,7 +135,8 @@ impl AppState {
         let member = &self.stores.fleet;
         let now = self.clock.calendar_now();
         let before = self.stores.fleet.snapshot(Instant::now()).map_or(0, |figures| figures.burials);
-        let reports = member.observe(Instant::now())?;
+        let observed = self.read_fleet(work)?;
+        let reports = member.follow(observed, Instant::now())?;
         let mut exchange = work.exchange.lock();
         // The report announces what this exchange allows.
         exchange.apply(&self.key_cache, member.live().len(), &reports, now);

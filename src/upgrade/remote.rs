@@ -3,8 +3,8 @@
 use crate::upgrade::control_channel::ControlChannel;
 use parking_lot::RwLock;
 use penstock_storage::{
-    RowOperation, RowPage, RowSum, SnapshotRow, Store, StoreError, StoreHealth, StoreTable, StoredRow,
-    Transaction, TransactionOp, VerifyOutcome,
+    RowOperation, RowPage, RowScan, RowSum, SnapshotRow, Store, StoreError, StoreHealth, StoreTable,
+    StoredRow, Transaction, TransactionOp, VerifyOutcome,
 };
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
@@ -160,6 +160,14 @@ impl Store for HandoverStore {
     ) -> Result<RowPage, StoreError> {
         let call = || StoreRequest::Scan(space.tag(), prefix.to_vec(), after.map(<[u8]>::to_vec), limit);
         self.dispatch(|store| store.scan(space, prefix, after, limit), call, to_page)
+    }
+
+    fn scan_many(&self, scans: &[RowScan]) -> Result<Vec<RowPage>, StoreError> {
+        if let StoreLocation::Local(store) = &*self.0.read() {
+            return store.scan_many(scans);
+        }
+        let page = |scan: &RowScan| self.scan(scan.table, &scan.prefix, scan.after.as_deref(), scan.limit);
+        scans.iter().map(page).collect()
     }
 
     fn scan_back(

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::export::hex;
 use crate::versioned_json::{self, MAX_ATTEMPTS};
-use crate::{Store, StoreError, StoreTable, Transaction};
+use crate::{RowPage, RowScan, Store, StoreError, StoreTable, Transaction};
 
 /// Key of the head row, which names the last entry; entries have the key `e` and their number, big-endian.
 const HEAD_KEY: &[u8] = b"head";
@@ -56,6 +56,19 @@ pub struct AuditPage {
     pub entries: Vec<AuditEntry>,
     /// Number to pass as `after` for the next page; `None` on the last page.
     pub next: Option<u64>,
+}
+
+impl AuditPage {
+    /// Parses the page of a scan as by [`AuditLog::scan_after`].
+    ///
+    /// # Errors
+    /// Returns `Corrupt` if an entry is damaged.
+    pub fn from_rows(page: &RowPage) -> Result<AuditPage, StoreError> {
+        let entries = page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value));
+        let entries: Vec<AuditEntry> = entries.collect::<Result<_, _>>()?;
+        let next = if page.more { entries.last().map(|entry| entry.number) } else { None };
+        Ok(AuditPage { entries, next })
+    }
 }
 
 /// Audit log of a store.
@@ -114,11 +127,15 @@ impl AuditLog {
     /// # Errors
     /// Same as [`Store::scan`].
     pub fn list(&self, after: u64, limit: usize) -> Result<AuditPage, StoreError> {
-        let page = self.store.scan(StoreTable::Audit, &[ENTRY_TAG], Some(&entry_key(after)), limit)?;
-        let entries: Vec<AuditEntry> =
-            page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value)).collect::<Result<_, _>>()?;
-        let next = if page.more { entries.last().map(|entry| entry.number) } else { None };
-        Ok(AuditPage { entries, next })
+        let scan = AuditLog::scan_after(after, limit);
+        AuditPage::from_rows(&self.store.scan(scan.table, &scan.prefix, scan.after.as_deref(), limit)?)
+    }
+
+    /// Returns the scan of at most `limit` entries after the number `after`, for [`Store::scan_many`].
+    #[must_use]
+    pub fn scan_after(after: u64, limit: usize) -> RowScan {
+        let after = Some(entry_key(after).to_vec());
+        RowScan { table: StoreTable::Audit, prefix: vec![ENTRY_TAG], after, limit }
     }
 
     /// Returns the number of the last entry; 0 if there is none.

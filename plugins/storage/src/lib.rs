@@ -51,7 +51,8 @@ pub use postgres::{
 };
 pub use row_sum::RowSum;
 pub use store::{
-    MAX_PAGE_BYTES, MAX_PAGE_ROWS, RowPage, SnapshotRow, Store, StoreHealth, StoredRow, VerifyOutcome,
+    MAX_PAGE_BYTES, MAX_PAGE_ROWS, RowPage, RowScan, SnapshotRow, Store, StoreHealth, StoredRow,
+    VerifyOutcome,
 };
 pub use table::StoreTable;
 pub use transaction::{

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::versioned_json;
+use crate::versioned_json::{self, MAX_ATTEMPTS};
 use crate::{MAX_OPERATIONS, RowSum, Store, StoreError, StoreTable, Transaction, counter_row, parse_counter};
 
 const WHAT: &str = "a spend";
@@ -88,7 +88,9 @@ pub struct SpendStore {
 
 #[derive(Debug, Default)]
 struct PendingAdditions {
-    /// Number of the first addition, once it was tried.
+    /// Number of the last applied addition, while it is known: this store alone writes it.
+    last: Option<i64>,
+    /// Number of the addition before the first pending one, once that was tried.
     tried: Option<i64>,
     additions: VecDeque<Vec<(SpendOwner, SpendRecord)>>,
 }
@@ -115,6 +117,9 @@ impl SpendStore {
     /// # Errors
     /// Same as [`Store::get`].
     pub fn get_many(&self, owners: &[SpendOwner]) -> Result<Vec<Option<SpendRecord>>, StoreError> {
+        if owners.is_empty() {
+            return Ok(Vec::new());
+        }
         let keys: Vec<Vec<u8>> = owners.iter().map(spend_key).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let rows = self.store.get_many(StoreTable::Spend, &keys)?.into_iter();
@@ -145,26 +150,44 @@ impl SpendStore {
     }
 
     fn apply_pending(&self, pending: &mut PendingAdditions) -> Result<(), StoreError> {
+        let mut attempts = MAX_ATTEMPTS;
         while let Some(addition) = pending.additions.front() {
-            let row = self.store.get(StoreTable::Meta, &self.number_key)?;
-            let last = parse_counter(row.as_deref())?;
+            let last = match pending.last.take() {
+                Some(last) => last,
+                None => parse_counter(self.store.get(StoreTable::Meta, &self.number_key)?.as_deref())?,
+            };
+            let mut applied = last;
             // Another number than before means that the earlier try was applied.
             if pending.tried.is_none_or(|before| before == last) {
-                pending.tried = Some(last);
-                let mut batch = match row {
-                    Some(row) => Transaction::new().require_value(StoreTable::Meta, &*self.number_key, row),
-                    None => Transaction::new().require_absent(StoreTable::Meta, &*self.number_key),
-                };
-                batch = batch.put(StoreTable::Meta, &*self.number_key, counter_row(last.wrapping_add(1)));
-                for (owner, spend) in addition {
-                    batch = batch.sum(StoreTable::Spend, spend_key(owner), RowSum::Spend(*spend));
+                let is_first_try = pending.tried.replace(last).is_none();
+                applied = last.wrapping_add(1);
+                match self.store.apply(self.addition(last, applied, addition)) {
+                    // Another process of the same number wrote meanwhile, and nothing of this try.
+                    Err(StoreError::Guard { .. }) if is_first_try && attempts > 0 => {
+                        attempts -= 1;
+                        pending.tried = None;
+                        continue;
+                    }
+                    outcome => outcome?,
                 }
-                self.store.apply(batch)?;
             }
-            pending.tried = None;
+            (pending.last, pending.tried) = (Some(applied), None);
             pending.additions.pop_front();
         }
         Ok(())
+    }
+
+    /// Returns the operations that apply an addition as number `applied`, after number `last`.
+    fn addition(&self, last: i64, applied: i64, addition: &[(SpendOwner, SpendRecord)]) -> Transaction {
+        let (table, key) = (StoreTable::Meta, &*self.number_key);
+        let numbered = match last {
+            0 => Transaction::new().require_absent(table, key),
+            _ => Transaction::new().require_value(table, key, counter_row(last)),
+        };
+        let numbered = numbered.put(table, key, counter_row(applied));
+        addition.iter().fold(numbered, |batch, (owner, spend)| {
+            batch.sum(StoreTable::Spend, spend_key(owner), RowSum::Spend(*spend))
+        })
     }
 
     /// Passes every spending record to `each`.

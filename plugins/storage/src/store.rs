@@ -26,6 +26,27 @@ pub struct RowPage {
     pub more: bool,
 }
 
+/// Arguments of a [`Store::scan`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowScan {
+    /// Table of the rows.
+    pub table: StoreTable,
+    /// Prefix of the keys.
+    pub prefix: Vec<u8>,
+    /// Last key of the previous page, if any.
+    pub after: Option<Vec<u8>>,
+    /// Maximum number of rows.
+    pub limit: usize,
+}
+
+impl RowScan {
+    /// Creates the scan of the first page of the rows under a prefix.
+    #[must_use]
+    pub fn of_prefix(table: StoreTable, prefix: &[u8]) -> RowScan {
+        RowScan { table, prefix: prefix.to_vec(), after: None, limit: MAX_PAGE_ROWS }
+    }
+}
+
 /// Health of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreHealth {
@@ -106,6 +127,16 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<RowPage, StoreError>;
+
+    /// Returns the pages of several scans, in their order. An engine with a network round trip per call needs one for all of
+    /// them.
+    ///
+    /// # Errors
+    /// Same as `get`.
+    fn scan_many(&self, scans: &[RowScan]) -> Result<Vec<RowPage>, StoreError> {
+        let page = |scan: &RowScan| self.scan(scan.table, &scan.prefix, scan.after.as_deref(), scan.limit);
+        scans.iter().map(page).collect()
+    }
 
     /// Returns the rows whose key starts with `prefix` and is less than `before`, in descending key order, with the
     /// limits of `scan`.

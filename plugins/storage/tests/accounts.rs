@@ -172,11 +172,18 @@ fn spends_add_up_within_their_day_and_month() {
         one.add(&[(acme.clone(), of(5, DAY)), (many[4].0.clone(), of(6, 40 * DAY))]).unwrap();
         // A writer whose clock is behind adds to the month, not to the day that has begun.
         other.add(&[(acme.clone(), of(7, DAY - 1)), (many[4].0.clone(), of(9, 9))]).unwrap();
+        // Writes of the other store in between make the remembered number of each stale.
+        for n in 1..=6 {
+            let writer = if n % 2 == 0 { &one } else { &other };
+            writer.add(&[(many[7].0.clone(), of(n, 9))]).unwrap();
+            writer.flush().unwrap();
+        }
         let mut found = std::collections::BTreeMap::new();
         one.for_each(|spender, spend| assert_eq!(found.insert(spender, spend), None)).unwrap();
         assert_eq!((found.len(), found[&many[3].0], found[&many[9].0]), (5_501, of(80, 10), of(9, 9)));
         assert_eq!(found[&acme], SpendRecord { day: 5, month: 26, at: DAY });
         assert_eq!(found[&many[4].0], of(6, 40 * DAY));
+        assert_eq!(found[&many[7].0], of(7 + 21, 9));
     });
 }
 

@@ -11,7 +11,7 @@
 
 use super::{BatchRecord, BatchStore, OPEN_PREFIX, account_key, open_key, record_key};
 use crate::ledger::{RowFence, RowWrite};
-use crate::{StoreError, StoreTable, Transaction, parse_counter, versioned_json};
+use crate::{RowPage, RowScan, StoreError, StoreTable, Transaction, parse_counter, versioned_json};
 
 const CLAIM_PREFIX: &[u8] = b"c/";
 const END_PREFIX: &[u8] = b"x/";
@@ -150,13 +150,24 @@ impl BatchStore {
         loop {
             let (table, limit) = (StoreTable::Batches, crate::MAX_PAGE_ROWS);
             let page = self.store.scan(table, OPEN_PREFIX, after.as_deref(), limit)?;
-            let keys = page.rows.iter().filter_map(|row| row.key.get(OPEN_PREFIX.len()..));
-            ids.extend(keys.map(|id| String::from_utf8_lossy(id).into_owned()));
+            ids.extend(BatchStore::unfinished_ids_of(&page));
             match page.rows.into_iter().next_back() {
                 Some(row) if page.more => after = Some(row.key),
                 _ => return Ok(ids),
             }
         }
+    }
+
+    /// Returns the scan of the unfinished batches, for [`crate::Store::scan_many`].
+    #[must_use]
+    pub fn unfinished_scan() -> RowScan {
+        RowScan::of_prefix(StoreTable::Batches, OPEN_PREFIX)
+    }
+
+    /// Returns the ids of a page of the unfinished batches.
+    pub fn unfinished_ids_of(page: &RowPage) -> impl Iterator<Item = String> {
+        let keys = page.rows.iter().filter_map(|row| row.key.get(OPEN_PREFIX.len()..));
+        keys.map(|id| String::from_utf8_lossy(id).into_owned())
     }
 
     /// Returns the records of several batches; those that do not exist are left out.

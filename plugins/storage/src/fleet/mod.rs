@@ -25,7 +25,7 @@ use crate::{StoreError, Transaction};
 
 pub use alone::Alone;
 pub use pools::{PoolState, credit_pool_name, energy_pool_name};
-pub use shared::{SharedFleet, StoredReport};
+pub use shared::{ObservedFleet, SharedFleet, StoredReport};
 pub use watch::{LeaseTerm, PeerWatch};
 
 /// Maximum number of pools of one turn.

@@ -1,5 +1,6 @@
 //! Fleet whose processes share a store.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::rows::{self, LAST_KEY, LIVE_PREFIX, REPORT_PREFIX, STRAND_PREFIX};
@@ -8,7 +9,8 @@ use super::{
     drawn_amount,
 };
 use crate::{
-    MAX_PAGE_ROWS, RowSum, Store, StoreError, StoreTable, StoredRow, Transaction, counter_row, parse_counter,
+    MAX_PAGE_ROWS, RowPage, RowScan, RowSum, Store, StoreError, StoreTable, StoredRow, Transaction,
+    counter_row, parse_counter,
 };
 
 const META: StoreTable = StoreTable::Meta;
@@ -24,6 +26,17 @@ pub struct StoredReport {
     pub strand: u32,
     /// Rows in order; those after the report's own remain of an earlier one.
     pub rows: Vec<Vec<u8>>,
+}
+
+/// Strands of a fleet as read at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObservedFleet {
+    /// All strands, the reader's own included.
+    pub peers: Vec<PeerStrand>,
+    /// Rows of the latest report of each strand that has one.
+    pub reports: Vec<StoredReport>,
+    /// Pages of the further scans, in their order.
+    pub further_pages: Vec<RowPage>,
 }
 
 /// Fleet in a store that other processes use too, or that several users of one process share.
@@ -90,21 +103,40 @@ impl SharedFleet {
         rows.fold(Transaction::new(), |batch, (n, row)| batch.put(META, rows::report_key(strand, n), row))
     }
 
-    /// Returns the rows of the latest report of each strand that has one, in order.
+    /// Reads all strands with the rows of their latest reports, and the pages of further scans, with one call of the store
+    /// unless a page is full.
     ///
     /// # Errors
     /// Same as [`Store::scan`].
-    pub fn reports(&self) -> Result<Vec<StoredReport>, StoreError> {
-        let mut reports: Vec<StoredReport> = Vec::new();
-        self.for_each_row(REPORT_PREFIX, |row| {
-            let strand = rows::strand_of_report(&row.key)?;
-            match reports.last_mut() {
-                Some(last) if last.strand == strand => last.rows.push(row.value),
-                _ => reports.push(StoredReport { strand, rows: vec![row.value] }),
-            }
-            Ok(())
-        })?;
-        Ok(reports)
+    pub fn observe(&self, further: &[RowScan]) -> Result<ObservedFleet, StoreError> {
+        let own = [STRAND_PREFIX, LIVE_PREFIX, REPORT_PREFIX].map(|prefix| RowScan::of_prefix(META, prefix));
+        let mut pages = self.store.scan_many(&[&own, further].concat())?.into_iter();
+        let mut next_page = || pages.next().unwrap_or_default();
+        let (strands, mut live, reports) = (next_page(), next_page(), next_page());
+        if strands.more {
+            // The names are read after the beats.
+            live = RowPage { rows: Vec::new(), more: true };
+        }
+        let strands = self.complete_rows(STRAND_PREFIX, strands)?;
+        let live = self.complete_rows(LIVE_PREFIX, live)?;
+        let reports = self.complete_rows(REPORT_PREFIX, reports)?;
+        Ok(ObservedFleet {
+            peers: parse_peers(strands, live)?,
+            reports: parse_reports(reports)?,
+            further_pages: pages.collect(),
+        })
+    }
+
+    /// Returns the rows under a prefix, of which the first page is given.
+    fn complete_rows(&self, prefix: &[u8], first: RowPage) -> Result<Vec<StoredRow>, StoreError> {
+        let RowPage { mut rows, mut more } = first;
+        while more {
+            let after = rows.last().map(|row| row.key.clone());
+            let page = self.store.scan(META, prefix, after.as_deref(), MAX_PAGE_ROWS)?;
+            rows.extend(page.rows);
+            more = page.more;
+        }
+        Ok(rows)
     }
 
     pub(super) const fn store(&self) -> &Arc<dyn Store> {
@@ -154,6 +186,34 @@ impl SharedFleet {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Parses the rows of the beats and those of the names, which were read at the same time or later: a strand without a name
+/// is one that was buried, not one that joined meanwhile.
+fn parse_peers(strands: Vec<StoredRow>, live: Vec<StoredRow>) -> Result<Vec<PeerStrand>, StoreError> {
+    let mut names = HashMap::with_capacity(live.len());
+    for row in live {
+        let name = String::from_utf8_lossy(&row.value).into_owned();
+        names.insert(rows::strand_of(LIVE_PREFIX, &row.key)?, name);
+    }
+    let strands = strands.into_iter().map(|row| {
+        let id = rows::strand_of(STRAND_PREFIX, &row.key)?;
+        Ok(PeerStrand { id, beat: parse_counter(Some(&row.value))?, name: names.remove(&id) })
+    });
+    strands.collect()
+}
+
+/// Groups the rows of reports, in the order of their keys, by strand.
+fn parse_reports(rows: Vec<StoredRow>) -> Result<Vec<StoredReport>, StoreError> {
+    let mut reports: Vec<StoredReport> = Vec::new();
+    for row in rows {
+        let strand = rows::strand_of_report(&row.key)?;
+        match reports.last_mut() {
+            Some(last) if last.strand == strand => last.rows.push(row.value),
+            _ => reports.push(StoredReport { strand, rows: vec![row.value] }),
+        }
+    }
+    Ok(reports)
 }
 
 /// Returns the guard by which a strand proves that it is alive.
@@ -253,21 +313,7 @@ impl Fleet for SharedFleet {
     }
 
     fn peers(&self) -> Result<Vec<PeerStrand>, FleetError> {
-        let mut peers = Vec::new();
-        self.for_each_row(STRAND_PREFIX, |row| {
-            let id = rows::strand_of(STRAND_PREFIX, &row.key)?;
-            peers.push(PeerStrand { id, beat: parse_counter(Some(&row.value))?, name: None });
-            Ok(())
-        })?;
-        // Read after the beats: a strand without a name is one that was buried, not one that joined meanwhile.
-        self.for_each_row(LIVE_PREFIX, |row| {
-            let id = rows::strand_of(LIVE_PREFIX, &row.key)?;
-            if let Some(peer) = peers.iter_mut().find(|peer| peer.id == id) {
-                peer.name = Some(String::from_utf8_lossy(&row.value).into_owned());
-            }
-            Ok(())
-        })?;
-        Ok(peers)
+        Ok(self.observe(&[])?.peers)
     }
 
     fn bury(&self, peer: &PeerStrand) -> Result<bool, FleetError> {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
-use crate::open_in_memory;
+use crate::{MAX_PAGE_ROWS, RowScan, StoreTable, Transaction, open_in_memory};
 use std::time::Duration;
 
 const fn seconds(seconds: u64) -> Duration {
@@ -104,4 +104,24 @@ fn a_turn_over_its_limits_is_refused_and_changes_nothing() {
     };
     assert!(matches!(fleet.turn(strand, &more), Err(FleetError::Store(StoreError::Guard { .. }))));
     assert_eq!((fleet.parts(strand), fleet.available("a")), (Ok(vec![]), Ok(0)));
+}
+
+#[test]
+fn an_observation_has_all_strands_their_reports_and_the_further_pages() {
+    let store = open_in_memory();
+    let fleet = SharedFleet::new(store.clone());
+    // More than one page of strands.
+    let strands: Vec<Strand> = (0..=MAX_PAGE_ROWS).map(|n| fleet.join(&format!("m{n}")).unwrap()).collect();
+    let with = SharedFleet::report(strands[1].id, vec![b"one".to_vec(), b"two".to_vec()]);
+    fleet.turn(strands[1], &StrandReport { with, ..StrandReport::default() }).unwrap();
+    let further = RowScan::of_prefix(StoreTable::Batches, b"o/");
+    store.apply(Transaction::new().put(StoreTable::Batches, b"o/a", b"")).unwrap();
+    let observed = fleet.observe(std::slice::from_ref(&further)).unwrap();
+    assert_eq!(observed.peers.len(), strands.len());
+    assert!(observed.peers.iter().zip(&strands).all(|(peer, strand)| peer.id == strand.id));
+    let names = observed.peers.iter().map(|peer| peer.name.clone().unwrap());
+    assert!(names.eq((0..strands.len()).map(|n| format!("m{n}"))));
+    let report = StoredReport { strand: strands[1].id, rows: vec![b"one".to_vec(), b"two".to_vec()] };
+    assert_eq!(observed.reports, [report]);
+    assert_eq!(observed.further_pages, [store.scan(further.table, b"o/", None, 10).unwrap()]);
 }

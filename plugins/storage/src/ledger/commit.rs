@@ -1,7 +1,9 @@
 //! Commit to the ledger: entries and what is written with them, as one guarded transaction.
 
 use super::key::{block_key, journal_key, month_key, name_key, tip_key};
-use super::{BalanceRecord, CounterChange, JournalPosition, LedgerStore, LedgerTip, compression};
+use super::{
+    BalanceRecord, CounterChange, JournalPosition, LedgerStore, LedgerTip, MonthLength, compression,
+};
 use crate::fleet::{PoolAmount, SharedFleet};
 use crate::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RowSum, StoreError, StoreTable, Transaction};
 
@@ -137,7 +139,28 @@ impl LedgerStore {
         Ok(if fallen.is_empty() { CommitConflict::Passed } else { CommitConflict::Fences(fallen) })
     }
 
-    pub(super) fn to_transaction(&self, group: &LedgerCommit) -> Result<Transaction, StoreError> {
+    /// Returns the lengths of the months of new blocks after their commit, in order.
+    pub(super) fn next_lengths(&self, blocks: &[EntryBlock]) -> Result<Vec<MonthLength>, StoreError> {
+        let mut lengths: Vec<MonthLength> = Vec::new();
+        for block in blocks {
+            let bytes = block.text.len() as u64;
+            match lengths.iter_mut().find(|length| length.month == block.month) {
+                Some(length) => length.bytes += bytes,
+                None => {
+                    let before = self.month_bytes(&block.month)?;
+                    lengths.push(MonthLength { month: block.month.clone(), bytes: before + bytes });
+                }
+            }
+        }
+        Ok(lengths)
+    }
+
+    /// Returns the operations of a commit, after which the months of its blocks have `lengths`.
+    pub(super) fn to_transaction(
+        &self,
+        group: &LedgerCommit,
+        lengths: &[MonthLength],
+    ) -> Result<Transaction, StoreError> {
         if group.blocks.is_empty() && !group.balance_changes.is_empty() {
             return Err(StoreError::corrupt("a commit changes balances without an entry"));
         }
@@ -163,7 +186,7 @@ impl LedgerStore {
                 None => batch.require_absent(fence.table, fence.key.as_slice()),
             };
         }
-        batch = self.add_blocks(batch, &group.blocks)?;
+        batch = self.add_blocks(batch, &group.blocks, lengths)?;
         for (account, change) in &group.balance_changes {
             batch = batch.sum(StoreTable::Balances, account.as_bytes(), RowSum::Balance(*change));
         }
@@ -185,22 +208,18 @@ impl LedgerStore {
         add_rows(batch, group)
     }
 
-    fn add_blocks(&self, mut batch: Transaction, blocks: &[EntryBlock]) -> Result<Transaction, StoreError> {
-        let mut months: Vec<(&str, u64)> = Vec::new();
-        for sheet in blocks {
-            batch = batch.put(
-                StoreTable::Ledger,
-                block_key(&sheet.month, sheet.last)?,
-                compression::compress(&sheet.text),
-            );
-            let bytes = sheet.text.len() as u64;
-            match months.iter_mut().find(|(month, _)| *month == sheet.month) {
-                Some((_, length)) => *length += bytes,
-                None => months.push((&sheet.month, self.month_bytes(&sheet.month)? + bytes)),
-            }
+    fn add_blocks(
+        &self,
+        mut batch: Transaction,
+        blocks: &[EntryBlock],
+        lengths: &[MonthLength],
+    ) -> Result<Transaction, StoreError> {
+        for block in blocks {
+            let text = compression::compress(&block.text);
+            batch = batch.put(StoreTable::Ledger, block_key(&block.month, block.last)?, text);
         }
-        for (month, length) in months {
-            batch = batch.put(StoreTable::Meta, month_key(self.chain, month), length.to_le_bytes());
+        for MonthLength { month, bytes } in lengths {
+            batch = batch.put(StoreTable::Meta, month_key(self.chain, month), bytes.to_le_bytes());
         }
         Ok(batch)
     }

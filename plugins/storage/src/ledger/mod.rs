@@ -75,6 +75,15 @@ pub struct LedgerStore {
     claim: Option<ChainClaim>,
     replica: Option<Mutex<LedgerReplica>>,
     replica_dir: Option<PathBuf>,
+    /// Length of the last written month after the last commit; `None` while it is not known.
+    last_length: Mutex<Option<MonthLength>>,
+}
+
+/// Bytes of a month's blocks of a chain, uncompressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct MonthLength {
+    month: String,
+    bytes: u64,
 }
 
 impl LedgerStore {
@@ -138,8 +147,13 @@ impl LedgerStore {
     ) -> Result<LedgerStore, StoreError> {
         let folder = copies.map(Path::to_owned);
         let copies = copies.map(|folder| LedgerReplica::open(folder, chain)).transpose()?;
-        let ledger =
-            LedgerStore { store, chain, claim, replica: copies.map(Mutex::new), replica_dir: folder };
+        let ledger = LedgerStore {
+            chain,
+            claim,
+            replica: copies.map(Mutex::new),
+            replica_dir: folder,
+            ..LedgerStore::open_read_only(store)
+        };
         ledger.update_replica()?;
         Ok(ledger)
     }
@@ -147,7 +161,14 @@ impl LedgerStore {
     /// Opens the ledger in `store` for reading, without a replica.
     #[must_use]
     pub fn open_read_only(store: Arc<dyn Store>) -> LedgerStore {
-        LedgerStore { store, chain: 0, claim: None, replica: None, replica_dir: None }
+        LedgerStore {
+            store,
+            chain: 0,
+            claim: None,
+            replica: None,
+            replica_dir: None,
+            last_length: Mutex::default(),
+        }
     }
 
     /// Opens the ledger in `store` for reading and for comparison with the replica in the directory `copies`; writes to
@@ -186,6 +207,7 @@ impl LedgerStore {
     /// # Errors
     /// Same as [`LedgerStore::open`].
     pub fn update_replica(&self) -> Result<(), StoreError> {
+        *self.last_length.lock() = None;
         self.replica.as_ref().map_or(Ok(()), |copies| copies.lock().catch_up(self))
     }
 
@@ -196,10 +218,14 @@ impl LedgerStore {
     /// Returns `Guard` if the ledger has another tip, a name is in use, a fence does not hold or the claim is lost, see
     /// [`LedgerStore::conflict_of`]; `TooLarge`, and the errors of [`Store::apply`].
     pub fn append(&self, group: &LedgerCommit) -> Result<AppendOutcome, StoreError> {
-        let batch = self.to_transaction(group)?;
+        let mut lengths = self.next_lengths(&group.blocks)?;
+        let batch = self.to_transaction(group, &lengths)?;
+        let known = self.last_length.lock().take();
         match self.store.apply(batch) {
+            // The lengths may have been read after an earlier try.
             Err(StoreError::Guard { step }) if self.is_applied(group, step)? => {}
-            applied => applied?,
+            Ok(()) => *self.last_length.lock() = lengths.pop().or(known),
+            Err(error) => return Err(error),
         }
         let copied = self.replica.as_ref().is_none_or(|copies| copies.lock().append(self, group));
         Ok(AppendOutcome { copied })

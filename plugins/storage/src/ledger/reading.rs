@@ -12,6 +12,9 @@ impl LedgerStore {
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get).
     pub fn month_bytes(&self, month: &str) -> Result<u64, StoreError> {
+        if let Some(last) = self.last_length.lock().as_ref().filter(|last| last.month == month) {
+            return Ok(last.bytes);
+        }
         self.chain_month_bytes(self.chain, month)
     }
 

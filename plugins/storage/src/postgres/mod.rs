@@ -30,7 +30,8 @@ use self::rows::ScanFrom;
 use self::status::DatabaseStatus;
 use self::writer::WriteJob;
 use crate::{
-    RowPage, SnapshotRow, Store, StoreError, StoreHealth, StoreTable, StoredRow, Transaction, VerifyOutcome,
+    RowPage, RowScan, SnapshotRow, Store, StoreError, StoreHealth, StoreTable, StoredRow, Transaction,
+    VerifyOutcome,
 };
 
 pub use self::open::{
@@ -163,6 +164,14 @@ impl Store for PostgresStore {
         limit: usize,
     ) -> Result<RowPage, StoreError> {
         self.scan_from(space, prefix, ScanFrom::After(after.map(<[u8]>::to_vec)), limit)
+    }
+
+    fn scan_many(&self, scans: &[RowScan]) -> Result<Vec<RowPage>, StoreError> {
+        let (names, scans) = (self.reader.names.clone(), scans.to_vec());
+        self.read(move |client| {
+            let (names, scans) = (names.clone(), scans.clone());
+            async move { rows::scan_many(&client, &names, &scans).await }
+        })
     }
 
     fn scan_back(

@@ -6,7 +6,7 @@ use tokio_postgres::{Client, Row};
 use super::connection::DatabaseError;
 use super::schema::TableNames;
 use crate::store::{PageBuilder, prefix_end};
-use crate::{MAX_PAGE_ROWS, RowPage, StoreError, StoreTable, row};
+use crate::{MAX_PAGE_ROWS, RowPage, RowScan, StoreError, StoreTable, row};
 
 /// Direction of a scan with its exclusive start: the last key of the previous page.
 #[derive(Clone, Debug)]
@@ -69,15 +69,39 @@ pub(super) async fn scan(
     limit: usize,
 ) -> Result<RowPage, DatabaseError> {
     let rows = scan_rows(client, names, table, prefix, from, limit).await?;
-    let mut page = PageBuilder::new(limit);
-    for found in &rows {
-        let (key, value) = unpack_row(table, found).map_err(DatabaseError::Permanent)?;
-        if !page.has_capacity() {
-            break;
-        }
-        page.push(key, value);
+    build_page(table, limit, &rows).map_err(DatabaseError::Permanent)
+}
+
+/// Reads the pages of several scans with one statement, which is one transaction of the server.
+pub(super) async fn scan_many(
+    client: &Client,
+    names: &TableNames,
+    scans: &[RowScan],
+) -> Result<Vec<RowPage>, DatabaseError> {
+    let selections: Vec<Selection<'_>> = scans
+        .iter()
+        .map(|scan| Selection::new(&scan.prefix, ScanFrom::After(scan.after.clone()), scan.limit))
+        .collect();
+    let (mut parts, mut parameters) = (Vec::new(), Vec::new());
+    for (number, (selection, scan)) in selections.iter().zip(scans).enumerate() {
+        let query = selection.query(names, scan.table, &mut parameters);
+        parts.push(format!("(select *, {number} from ({query}) as scan_{number})"));
     }
-    Ok(page.finish())
+    let mut rows: Vec<Vec<Row>> = scans.iter().map(|_| Vec::new()).collect();
+    if !parts.is_empty() {
+        for row in client.query_typed(&parts.join(" union all "), &parameters).await? {
+            let number = usize::try_from(row.try_get::<_, i32>(3)?).ok();
+            if let Some(rows) = number.and_then(|number| rows.get_mut(number)) {
+                rows.push(row);
+            }
+        }
+    }
+    let pages = scans.iter().zip(&mut rows).map(|(scan, rows)| {
+        // The server need not keep the order of the parts of a union.
+        rows.sort_by_cached_key(|row| row.try_get::<_, Vec<u8>>(0).unwrap_or_default());
+        build_page(scan.table, scan.limit, rows)
+    });
+    pages.collect::<Result<_, _>>().map_err(DatabaseError::Permanent)
 }
 
 /// Reads the rows of a page and one more, unchecked.
@@ -89,23 +113,66 @@ pub(super) async fn scan_rows(
     from: ScanFrom,
     limit: usize,
 ) -> Result<Vec<Row>, DatabaseError> {
-    let past = prefix_end(prefix);
-    let (lower, upper, order) = match from {
-        ScanFrom::After(after) => (after, past, "asc"),
-        ScanFrom::Before(before) => (None, before.into_iter().chain(past).min(), "desc"),
-    };
-    let limit = i64::try_from(limit.clamp(1, MAX_PAGE_ROWS) + 1).unwrap_or(i64::MAX);
-    let mut parameters: Vec<(&(dyn ToSql + Sync), Type)> = vec![(&prefix, Type::BYTEA), (&limit, Type::INT8)];
-    let mut condition = "key >= $1".to_owned();
-    for (bound, operator) in [(&lower, ">"), (&upper, "<")] {
-        if let Some(bound) = bound {
-            parameters.push((bound, Type::BYTEA));
-            condition += &format!(" and key {operator} ${}", parameters.len());
-        }
-    }
-    let statement = format!(
-        "select key, value, sum from {} where {condition} order by key {order} limit $2",
-        names.rows(table)
-    );
+    let (selection, mut parameters) = (Selection::new(prefix, from, limit), Vec::new());
+    let statement = selection.query(names, table, &mut parameters);
     Ok(client.query_typed(&statement, &parameters).await?)
+}
+
+/// Parameter of a statement with its type.
+type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// Bounds of the rows of a page and one more.
+struct Selection<'a> {
+    prefix: &'a [u8],
+    lower: Option<Vec<u8>>,
+    upper: Option<Vec<u8>>,
+    order: &'static str,
+    limit: i64,
+}
+
+impl<'a> Selection<'a> {
+    fn new(prefix: &'a [u8], from: ScanFrom, limit: usize) -> Selection<'a> {
+        let past = prefix_end(prefix);
+        let (lower, upper, order) = match from {
+            ScanFrom::After(after) => (after, past, "asc"),
+            ScanFrom::Before(before) => (None, before.into_iter().chain(past).min(), "desc"),
+        };
+        let limit = i64::try_from(limit.clamp(1, MAX_PAGE_ROWS) + 1).unwrap_or(i64::MAX);
+        Selection { prefix, lower, upper, order, limit }
+    }
+
+    /// Returns the query of the rows, and appends its parameters to those of the statement.
+    fn query<'s>(
+        &'s self,
+        names: &TableNames,
+        table: StoreTable,
+        parameters: &mut Vec<Parameter<'s>>,
+    ) -> String {
+        let mut parameter = |value: &'s (dyn ToSql + Sync), of_type| {
+            parameters.push((value, of_type));
+            parameters.len()
+        };
+        let mut condition = format!("key >= ${}", parameter(&self.prefix, Type::BYTEA));
+        for (bound, operator) in [(&self.lower, ">"), (&self.upper, "<")] {
+            if let Some(bound) = bound {
+                condition += &format!(" and key {operator} ${}", parameter(bound, Type::BYTEA));
+            }
+        }
+        let limit = parameter(&self.limit, Type::INT8);
+        let (rows, order) = (names.rows(table), self.order);
+        format!("select key, value, sum from {rows} where {condition} order by key {order} limit ${limit}")
+    }
+}
+
+/// Builds a page of rows after checking their checksums.
+fn build_page(table: StoreTable, limit: usize, rows: &[Row]) -> Result<RowPage, StoreError> {
+    let mut page = PageBuilder::new(limit);
+    for found in rows {
+        let (key, value) = unpack_row(table, found)?;
+        if !page.has_capacity() {
+            break;
+        }
+        page.push(key, value);
+    }
+    Ok(page.finish())
 }

@@ -1,7 +1,7 @@
 //! Pages of rows: ascending and descending order, prefixes, limits, and every row exactly once.
 
 use crate::each_engine;
-use penstock_storage::{MAX_OPERATIONS, MAX_PAGE_ROWS, MAX_VALUE_BYTES, StoreTable, Transaction};
+use penstock_storage::{MAX_OPERATIONS, MAX_PAGE_ROWS, MAX_VALUE_BYTES, RowScan, StoreTable, Transaction};
 
 #[test]
 fn a_scan_gives_the_rows_of_a_prefix_in_order_after_a_key_up_to_a_limit() {
@@ -26,6 +26,38 @@ fn a_scan_gives_the_rows_of_a_prefix_in_order_after_a_key_up_to_a_limit() {
         assert_eq!(scan(b"", None, 3), ("a a/1 a/2".to_owned(), true));
         assert_eq!(scan(b"c", None, 3), (String::new(), false));
         assert!(!scan(b"", None, 7).1, "a page that ends with the last row is the last");
+    });
+}
+
+#[test]
+fn several_scans_give_the_pages_of_each_alone() {
+    each_engine(|store| {
+        let mut batch = Transaction::new();
+        for key in [&b"b"[..], b"a/3", b"a/1", b"a/2", b"a/\xff", b"\xff"] {
+            batch = batch.put(StoreTable::Files, key, [key, b"!"].concat());
+        }
+        store.apply(batch.put(StoreTable::Meta, b"a/9", b"9")).unwrap();
+        let scan = |table, prefix: &[u8], after: Option<&[u8]>, limit| RowScan {
+            table,
+            prefix: prefix.to_vec(),
+            after: after.map(<[u8]>::to_vec),
+            limit,
+        };
+        let scans = [
+            scan(StoreTable::Files, b"a/", None, 2),
+            scan(StoreTable::Meta, b"a/", Some(b"a/8"), 10),
+            scan(StoreTable::Files, b"c", None, 10),
+            scan(StoreTable::Files, b"a/", Some(b"a/2"), 10),
+            scan(StoreTable::Files, b"\xff", None, 0),
+            RowScan::of_prefix(StoreTable::Files, b""),
+        ];
+        let alone =
+            |scan: &RowScan| store.scan(scan.table, &scan.prefix, scan.after.as_deref(), scan.limit).unwrap();
+        let pages = store.scan_many(&scans).unwrap();
+        assert_eq!(pages, scans.iter().map(alone).collect::<Vec<_>>());
+        assert_eq!(pages.iter().map(|page| page.rows.len()).collect::<Vec<_>>(), [2, 1, 0, 2, 1, 6]);
+        assert!(pages[0].more && !pages[3].more);
+        assert!(store.scan_many(&[]).unwrap().is_empty());
     });
 }
 
