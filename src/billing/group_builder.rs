@@ -77,7 +77,7 @@ impl GroupBuilder {
     }
 
     /// Returns true if all of an operation fits; operations are never split.
-    pub(super) fn has_room_for(&self, op: &WriteOp) -> bool {
+    pub(super) fn can_fit(&self, op: &WriteOp) -> bool {
         let (bytes, rows, row_bytes) = max_size(op);
         let own = self.blocks.len()
             + self.balance_changes.len()

@@ -11,7 +11,7 @@ impl LedgerWriter {
             WriteOp::Fenced(lines) => return self.write_fenced(*lines),
             op => op,
         };
-        if !self.draft.has_room_for(&op) && !self.commit() {
+        if !self.draft.can_fit(&op) && !self.commit() {
             return false;
         }
         self.draft.queued_bytes += op.size_estimate();
