@@ -339,7 +339,7 @@ fn money(c: &mut Criterion) {
                 }
                 took += begun.elapsed();
                 // Keeps the queue as short as it is between requests.
-                while ledger.state().waiting > 0 {
+                while ledger.durability_snapshot().waiting > 0 {
                     std::thread::yield_now();
                 }
             }

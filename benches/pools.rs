@@ -118,7 +118,8 @@ fn plan(c: &mut Criterion) {
                 bencher.iter_custom(|rounds| {
                     timed(rounds, || {
                         seed += 1;
-                        let plan = model.pool.plan(*flavor, &PlanRequest { seed, ..black_box(request) });
+                        let plan =
+                            model.pool.plan_candidates(*flavor, &PlanRequest { seed, ..black_box(request) });
                         assert_eq!(plan.entries.len(), providers, "no offer is dropped");
                         plan
                     })
@@ -130,12 +131,14 @@ fn plan(c: &mut Criterion) {
                 timed(rounds, || {
                     seed += 1;
                     let exploration = ExplorationMode::Allowed { seed };
-                    model.pool.plan(SPEED, &PlanRequest { seed, exploration, ..black_box(request) })
+                    model
+                        .pool
+                        .plan_candidates(SPEED, &PlanRequest { seed, exploration, ..black_box(request) })
                 })
             });
         });
         // A session that an offer has answered is the dearest case: the offers are scored with and without its saving.
-        let offer = live.offers.first().unwrap().cache.identity();
+        let offer = live.offers.first().unwrap().cache.identity_hash();
         for record in [None, Some(SessionRecord { offer, tokens: 400 })] {
             let name = if record.is_some() { "known" } else { "new" };
             group.bench_function(format!("{providers} offers, speed, {name} session"), |bencher| {
@@ -143,7 +146,9 @@ fn plan(c: &mut Criterion) {
                     timed(rounds, || {
                         seed += 1;
                         let session = Some(PlannedSession { key: SessionKey(seed), record });
-                        model.pool.plan(SPEED, &PlanRequest { seed, session, ..black_box(request) })
+                        model
+                            .pool
+                            .plan_candidates(SPEED, &PlanRequest { seed, session, ..black_box(request) })
                     })
                 });
             });

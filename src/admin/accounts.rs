@@ -24,13 +24,13 @@ const ID: usize = 64;
 /// Routes of accounts.
 pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::get("/admin/accounts", "listAccounts", "Lists accounts", RouteHandler::Store(list))
-        .query(&LIST_QUERY)
-        .answers(200, || page_schema(schema_ref("Account"))),
+        .with_query_parameters(&LIST_QUERY)
+        .with_response(200, || page_schema(schema_ref("Account"))),
     AdminRoute::post("/admin/accounts", "createAccount", "Creates an account", RouteHandler::Store(create))
         .body(&CREATE, &["id"])
-        .answers(201, || schema_ref("Account")),
+        .with_response(201, || schema_ref("Account")),
     AdminRoute::get("/admin/accounts/{id}", "getAccount", "Shows an account", RouteHandler::Store(get))
-        .answers(200, || schema_ref("Account")),
+        .with_response(200, || schema_ref("Account")),
     AdminRoute::patch(
         "/admin/accounts/{id}",
         "changeAccount",
@@ -38,7 +38,7 @@ pub const ROUTES: &[AdminRoute] = &[
         RouteHandler::Store(change),
     )
     .body(&CHANGE, &[])
-    .answers(200, || schema_ref("Account")),
+    .with_response(200, || schema_ref("Account")),
 ];
 
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
@@ -50,13 +50,13 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
 
 fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CREATE)?;
-    let id = fields.text("id")?.into_option().filter(|id| is_valid_id(id)).ok_or_else(|| {
+    let id = fields.text_value("id")?.into_option().filter(|id| is_valid_id(id)).ok_or_else(|| {
         let wanted = format!("1 to {ID} letters, digits, `.`, `_` or `-`, the first a letter or a digit");
         ApiError::invalid("id", format!("id has to be {wanted}."))
     })?;
     let mut limits = KeyLimits::default();
-    fields.limits(&mut limits)?;
-    let name = fields.text("name")?.into_option().unwrap_or_else(|| id.clone());
+    fields.apply_limits(&mut limits)?;
+    let name = fields.text_value("name")?.into_option().unwrap_or_else(|| id.clone());
     let account = AccountRecord { id, name, created: asked.now, state: AccountState::Active, limits };
     insert(vault, asked, &account)?;
     Ok(AdminResponse {
@@ -128,11 +128,11 @@ fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> 
 
 fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CHANGE)?;
-    let (name, state) = (fields.text("name")?, fields.word("state", &STATES)?);
+    let (name, state) = (fields.text_value("name")?, fields.choice("state", &STATES)?);
     if state == PatchValue::Null {
         return Err(ApiError::invalid("state", "state has to be active or suspended."));
     }
-    fields.limits(&mut KeyLimits::default())?;
+    fields.apply_limits(&mut KeyLimits::default())?;
     let changed = vault.accounts.change(&asked.id, |account| {
         let before = account_to_json(account);
         match &name {
@@ -144,7 +144,7 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
             account.state = state;
         }
         // The limits were validated above.
-        fields.limits(&mut account.limits).ok();
+        fields.apply_limits(&mut account.limits).ok();
         let after = account_to_json(account);
         (before != after)
             .then(|| asked.audit_entry("account.change", &account.id, changed_fields(&before, &after)))

@@ -28,7 +28,7 @@ pub const ROUTES: &[AdminRoute] = &[
         RouteHandler::Ledger(|vault, ledger, asked| Box::pin(handle_grant(vault, ledger, asked))),
     )
     .body(&GRANT, &["account"])
-    .answers(201, || schema_ref("Granted")),
+    .with_response(201, || schema_ref("Granted")),
     AdminRoute::post(
         "/admin/credits/correct",
         "correct",
@@ -36,7 +36,7 @@ pub const ROUTES: &[AdminRoute] = &[
         RouteHandler::Ledger(|_, ledger, asked| Box::pin(handle_correct(ledger, asked))),
     )
     .body(&CORRECT, &["entry"])
-    .answers(201, || schema_ref("Granted")),
+    .with_response(201, || schema_ref("Granted")),
 ];
 
 /// Parsed request for a grant.
@@ -56,7 +56,7 @@ impl GrantRequest {
     /// Returns 400 with the invalid field.
     fn read(body: &Value) -> Result<Self, ApiError> {
         let fields = RequestFields::parse(body, &GRANT)?;
-        let account = fields.text("account")?.into_option().filter(|name| !name.is_empty());
+        let account = fields.text_value("account")?.into_option().filter(|name| !name.is_empty());
         let account =
             account.ok_or_else(|| ApiError::invalid("account", "account has to be the id of an account."))?;
         let (field, wallet, amount) = parse_amount(body)?;
@@ -64,8 +64,14 @@ impl GrantRequest {
             let sentence = format!("{field} has to be more than 0; use a correction to take back a grant.");
             return Err(ApiError::invalid(field, sentence));
         }
-        let id = fields.text("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
-        Ok(Self { account, id, wallet, amount, note: fields.text("note")?.into_option().unwrap_or_default() })
+        let id = fields.text_value("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
+        Ok(Self {
+            account,
+            id,
+            wallet,
+            amount,
+            note: fields.text_value("note")?.into_option().unwrap_or_default(),
+        })
     }
 }
 
@@ -91,8 +97,14 @@ impl CorrectionRequest {
             ApiError::invalid("entry", "entry has to be the number of a charge or a grant.")
         })?;
         let (_, wallet, instead) = parse_amount(body)?;
-        let id = fields.text("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
-        Ok(Self { entry, id, wallet, instead, note: fields.text("note")?.into_option().unwrap_or_default() })
+        let id = fields.text_value("id")?.into_option().filter(|id| !id.is_empty()).unwrap_or_else(random_id);
+        Ok(Self {
+            entry,
+            id,
+            wallet,
+            instead,
+            note: fields.text_value("note")?.into_option().unwrap_or_default(),
+        })
     }
 }
 
@@ -172,7 +184,7 @@ async fn existing_entry(
     wanted: &LedgerAdjustment,
 ) -> Result<u64, ApiError> {
     let book = ledger.store.clone();
-    let found = run_blocking(move || report::find(&book, entry)).await?;
+    let found = run_blocking(move || report::find_entry(&book, entry)).await?;
     let Some(before) = found.as_ref().and_then(LedgerAdjustment::of) else {
         return Err(adjustment_refusal(AdjustmentError::Duplicate(entry)).with_detail("id", id));
     };
@@ -227,7 +239,7 @@ async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerR
     let wanted = CorrectionRequest::read(&asked.body)?;
     let (book, number) = (ledger.store.clone(), wanted.entry);
     let found = run_blocking(move || {
-        let found = report::find(&book, number)?;
+        let found = report::find_entry(&book, number)?;
         // The EUR value of a part of a charge follows from its price. A free charge has no price, so its tariff is
         // read.
         let unit = match found.as_ref().map(|entry| &entry.kind) {

@@ -21,15 +21,15 @@ pub const ROUTES: &[AdminRoute] = &[
         "Lists changes with author and time",
         RouteHandler::Store(list),
     )
-    .query(&LIST_QUERY)
-    .answers(200, || page_schema(answer_schema(&["number", "at", "who", "what", "target", "change"]))),
+    .with_query_parameters(&LIST_QUERY)
+    .with_response(200, || page_schema(answer_schema(&["number", "at", "who", "what", "target", "change"]))),
     AdminRoute::get(
         "/admin/audit/verify",
         "verifyAudit",
         "Verifies the hash chain of the audit log",
         RouteHandler::Store(|vault, _| verify(vault)),
     )
-    .answers(200, || answer_schema(&["good", "entries", "first_bad"])),
+    .with_response(200, || answer_schema(&["good", "entries", "first_bad"])),
 ];
 
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {

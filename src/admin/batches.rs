@@ -48,17 +48,17 @@ pub const ROUTES: &[AdminRoute] = &[
         "Lists the batches of all accounts",
         RouteHandler::Store(list),
     )
-    .query(&LIST_QUERY)
-    .answers(200, || page_schema(schema_ref("Batch"))),
+    .with_query_parameters(&LIST_QUERY)
+    .with_response(200, || page_schema(schema_ref("Batch"))),
     AdminRoute::get("/admin/batches/{id}", "getBatch", "Shows a batch", RouteHandler::Store(get))
-        .answers(200, || schema_ref("Batch")),
+        .with_response(200, || schema_ref("Batch")),
     AdminRoute::post(
         "/admin/batches/{id}/cancel",
         "cancelBatch",
         "Cancels a batch; its finished results stay readable",
         RouteHandler::Runtime(|app, _, asked| Box::pin(cancel(app, asked))),
     )
-    .answers(200, || schema_ref("Batch")),
+    .with_response(200, || schema_ref("Batch")),
 ];
 
 /// A page of batches: of all accounts in the order of their ids, or of one account, the newest first. Rows that the
@@ -76,8 +76,9 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
             store.list(account, after.as_ref(), limit).map_err(store_refusal)?
         }
     };
-    let wanted =
-        |record: &&BatchRecord| state.is_none_or(|state| api_object::state(record.state).name() == state);
+    let wanted = |record: &&BatchRecord| {
+        state.is_none_or(|state| api_object::lifecycle_state(record.state).name() == state)
+    };
     let data: Vec<Value> = found.batches.iter().filter(wanted).map(batch_json).collect();
     let next = found.batches.last().filter(|_| found.more).map(|record| record.id.as_str());
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": found.more, "next": next })))

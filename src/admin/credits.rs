@@ -41,7 +41,7 @@ pub(super) async fn requested_account(
 ///
 /// # Errors
 /// Returns 503 if the database of a fleet does not answer.
-pub async fn balances(ledger: &Ledger, account: Option<&str>) -> Result<Value, ApiError> {
+pub async fn balances_json(ledger: &Ledger, account: Option<&str>) -> Result<Value, ApiError> {
     let balances = match account {
         None => ledger.current_balances().await?,
         Some(name) => vec![(name.into(), ledger.current_balance(name).await?)],
@@ -52,7 +52,7 @@ pub async fn balances(ledger: &Ledger, account: Option<&str>) -> Result<Value, A
 
 /// Statement of a month with its sums.
 #[must_use]
-pub fn statement(monthly: &MonthlyStatement) -> Value {
+pub fn statement_json(monthly: &MonthlyStatement) -> Value {
     let texts = |name: &str| -> BTreeSet<String> {
         let each = monthly.terms.values().filter_map(|terms| terms.pointer(name).and_then(Value::as_str));
         each.map(str::to_owned).collect()
@@ -118,7 +118,7 @@ fn sums_json(of: &StatementSums) -> Map<String, Value> {
 ///
 /// # Errors
 /// Returns 400 if the text is not a month.
-pub fn month(text: Option<&str>, now: u64) -> Result<UtcMonth, ApiError> {
+pub fn parse_month(text: Option<&str>, now: u64) -> Result<UtcMonth, ApiError> {
     let wrong = || ApiError::invalid("month", "month has to be a month such as 2026-11.");
     text.map_or_else(|| Ok(UtcMonth::from_unix(now)), |text| UtcMonth::parse(text).ok_or_else(wrong))
 }
@@ -127,7 +127,7 @@ pub fn month(text: Option<&str>, now: u64) -> Result<UtcMonth, ApiError> {
 ///
 /// # Errors
 /// Returns 400 if the text is not a day.
-pub fn day(text: Option<&str>, now: u64) -> Result<UtcDay, ApiError> {
+pub fn parse_day(text: Option<&str>, now: u64) -> Result<UtcDay, ApiError> {
     let wrong = || ApiError::invalid("day", "day has to be a day such as 2026-11-22.");
     text.map_or_else(|| Ok(UtcDay::from_unix(now)), |text| UtcDay::parse(text).ok_or_else(wrong))
 }
@@ -158,44 +158,44 @@ pub const ROUTES: &[AdminRoute] = &[
         "Lists the balances of accounts: total, reserved and available",
         RouteHandler::Ledger(|vault, ledger, asked| Box::pin(list(vault, ledger, asked))),
     )
-    .query(&BALANCES)
-    .answers(200, || openapi::list_schema(schema_ref("Balance"))),
+    .with_query_parameters(&BALANCES)
+    .with_response(200, || openapi::list_schema(schema_ref("Balance"))),
     AdminRoute::get(
         "/admin/credits/verify",
         "verifyLedger",
         "Recomputes the ledger, and names the first incorrect entry",
         RouteHandler::Ledger(|_, ledger, _| Box::pin(verify(ledger))),
     )
-    .answers(200, || answer_schema(&PROOF)),
+    .with_response(200, || answer_schema(&PROOF)),
     AdminRoute::get(
         "/admin/credits/rerate",
         "rerateDay",
         "Recomputes every charge of a day from its usage and its terms",
         RouteHandler::Ledger(|_, ledger, asked| Box::pin(rerate_day(ledger, asked))),
     )
-    .query(&RERATE)
-    .answers(200, || answer_schema(&RERATED)),
+    .with_query_parameters(&RERATE)
+    .with_response(200, || answer_schema(&RERATED)),
     AdminRoute::get(
         "/admin/ledger",
         "readLedger",
         "Lists ledger lines after an entry; empty at the end",
         RouteHandler::Ledger(|_, ledger, asked| Box::pin(lines(ledger, asked))),
     )
-    .query(&READ)
-    .answers(200, || json!({ "type": "string", "description": "JSON lines, one for each entry." })),
+    .with_query_parameters(&READ)
+    .with_response(200, || json!({ "type": "string", "description": "JSON lines, one for each entry." })),
     AdminRoute::get(
         "/admin/statement",
         "statement",
         "Adds a month up: requests, tokens, energy, carbon, water, EUR, by account and key",
         RouteHandler::Ledger(|vault, ledger, asked| Box::pin(monthly(vault, ledger, asked))),
     )
-    .query(&STATEMENT)
-    .answers(200, || answer_schema(&MONTHLY)),
+    .with_query_parameters(&STATEMENT)
+    .with_response(200, || answer_schema(&MONTHLY)),
 ];
 
 async fn list(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let account = requested_account(vault, ledger, asked, &BALANCES).await?;
-    Ok(LedgerReply::Json(200, balances(ledger, account.as_deref()).await?))
+    Ok(LedgerReply::Json(200, balances_json(ledger, account.as_deref()).await?))
 }
 
 async fn verify(ledger: &Ledger) -> Result<LedgerReply, ApiError> {
@@ -205,7 +205,7 @@ async fn verify(ledger: &Ledger) -> Result<LedgerReply, ApiError> {
 
 async fn rerate_day(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
-    let day = day(asked.query("day", &RERATE)?, asked.now)?;
+    let day = parse_day(asked.query("day", &RERATE)?, asked.now)?;
     Ok(LedgerReply::Json(200, run_blocking(move || recalculate_day(&store, day)).await?.to_json(day)))
 }
 
@@ -225,10 +225,10 @@ async fn lines(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Api
 
 async fn monthly(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
-    let month = month(asked.query("month", &STATEMENT)?, asked.now)?;
+    let month = parse_month(asked.query("month", &STATEMENT)?, asked.now)?;
     let account = requested_account(vault, ledger, asked, &STATEMENT).await?;
     let monthly = run_blocking(move || report::monthly_statement(&store, month, account.as_deref())).await?;
-    Ok(LedgerReply::Json(200, statement(&monthly)))
+    Ok(LedgerReply::Json(200, statement_json(&monthly)))
 }
 
 pub(super) async fn run_blocking<T: Send + 'static>(

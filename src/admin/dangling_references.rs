@@ -23,7 +23,7 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
     "Lists limits and permissions that match nothing",
     RouteHandler::Runtime(|app, _, _| Box::pin(handle_list(app.clone()))),
 )
-.answers(200, || openapi::list_schema(answer_schema(&["key", "account", "name", "warnings"])))];
+.with_response(200, || openapi::list_schema(answer_schema(&["key", "account", "name", "warnings"])))];
 
 /// Warnings about a key. `model` classifies a model name by the catalogue, if the catalogue is known.
 pub fn key_warnings(
@@ -81,7 +81,7 @@ pub enum ModelMatch {
 }
 
 /// Classifies a model name by the catalogue.
-pub fn model(catalog: &Catalog, name: &str) -> ModelMatch {
+pub fn classify_model(catalog: &Catalog, name: &str) -> ModelMatch {
     match catalog.resolve(name) {
         None => ModelMatch::Unknown,
         Some(card) if card.id == name => ModelMatch::Known,
@@ -112,10 +112,12 @@ async fn handle_list(app: Arc<AppState>) -> Result<Value, ApiError> {
 /// # Errors
 /// Returns the error of the store.
 fn list_unmatched(app: &AppState, vault: &Stores) -> Result<Value, ApiError> {
-    let known = |name: &str| model(&app.live().catalog, name);
+    let known = |name: &str| classify_model(&app.config_snapshot().catalog, name);
     let passed = |whose: WarningOwner, id: &str| match whose {
-        WarningOwner::Key => app.key_cache.find_principal(id).map(|grant| grant.limiter().passed()),
-        WarningOwner::Account => app.key_cache.account(id).map(|account| account.limiter.passed()),
+        WarningOwner::Key => {
+            app.key_cache.find_principal(id).map(|grant| grant.key_usage().admitted_requests())
+        }
+        WarningOwner::Account => app.key_cache.account(id).map(|account| account.limiter.admitted_requests()),
     };
     let passed = |whose: WarningOwner, id: &str| Some(passed(whose, id).unwrap_or(0));
     let found = collect_warnings(&vault.keys, &vault.accounts, app.clock.unix_seconds(), &known, &passed)
@@ -137,7 +139,7 @@ pub fn store_warnings(
     now: u64,
 ) -> Result<Vec<String>, StoreError> {
     let (keys, accounts) = (KeyStore::new(store.clone()), AccountStore::new(store.clone()));
-    let found = collect_warnings(&keys, &accounts, now, &|name| model(catalog, name), &|_, _| None)?;
+    let found = collect_warnings(&keys, &accounts, now, &|name| classify_model(catalog, name), &|_, _| None)?;
     let told = |found: &OwnerWarnings| {
         let whose = if found.owner == WarningOwner::Key { "Key" } else { "Account" };
         let told = |warning: &String| format!("{whose} {}: {warning}", found.id);
@@ -261,7 +263,11 @@ pub fn change_warnings(app: &AppState, vault: &Stores, effect: &request::CacheUp
     match effect {
         request::CacheUpdate::Key(key, _) => {
             let account = vault.accounts.get(&key.account).ok().flatten();
-            key_warnings(key, account.as_ref(), Some(&|name| model(&app.live().catalog, name)))
+            key_warnings(
+                key,
+                account.as_ref(),
+                Some(&|name| classify_model(&app.config_snapshot().catalog, name)),
+            )
         }
         request::CacheUpdate::Account(_) | request::CacheUpdate::None => Vec::new(),
     }

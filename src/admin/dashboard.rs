@@ -74,7 +74,7 @@ impl HttpServerApp for DashboardListener {
         timeout(READ_TIMEOUT, session.read_request()).await.ok()?.ok()?.then_some(())?;
         session.set_keepalive(None);
         let _served = AdminRequestGuard::new(&api.app);
-        let live = api.app.live();
+        let live = api.app.config_snapshot();
         let host = check_host(&live.settings.console.hosts, "console.hosts", session.req_header());
         let answer = async {
             pages::answer(console, api, host, &mut session, &RequestId::random()).await;

@@ -27,22 +27,22 @@ pub const ROUTES: &[AdminRoute] = &[
         "Lists the files of all accounts, the oldest first",
         RouteHandler::Store(list),
     )
-    .query(&LIST_QUERY)
-    .answers(200, || page_schema(schema_ref("File"))),
+    .with_query_parameters(&LIST_QUERY)
+    .with_response(200, || page_schema(schema_ref("File"))),
     AdminRoute::get(
         "/admin/files/{id}",
         "getFile",
         "Shows a file, without its contents",
         RouteHandler::Store(get),
     )
-    .answers(200, || schema_ref("File")),
+    .with_response(200, || schema_ref("File")),
     AdminRoute::delete(
         "/admin/files/{id}",
         "deleteFile",
         "Deletes a file; a batch that reads it is cancelled first",
         RouteHandler::Runtime(|app, _, asked| Box::pin(delete(app, asked))),
     )
-    .answers(200, || answer_schema(&["id", "deleted"])),
+    .with_response(200, || answer_schema(&["id", "deleted"])),
 ];
 
 /// A page of files in the order of their ids. Rows that the filter by purpose leaves out count towards the limit of the

@@ -97,7 +97,7 @@ impl<'b> RequestFields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is not a text or too long.
-    pub fn text(&self, name: &str) -> Result<PatchValue<String>, ApiError> {
+    pub fn text_value(&self, name: &str) -> Result<PatchValue<String>, ApiError> {
         let fits = |text: &&str| text.len() <= NAME && !text.chars().any(char::is_control);
         self.read_field(name, &format!("a text of at most {NAME} bytes on one line"), |value| {
             value.as_str().filter(fits).map(str::to_owned)
@@ -108,7 +108,7 @@ impl<'b> RequestFields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is not a list of names or too long.
-    pub fn texts(&self, name: &str) -> Result<PatchValue<Vec<String>>, ApiError> {
+    pub fn text_list(&self, name: &str) -> Result<PatchValue<Vec<String>>, ApiError> {
         let fits =
             |text: &&str| !text.is_empty() && text.len() <= NAME && !text.chars().any(char::is_control);
         let wanted = format!("a list of at most {ENTRIES} names, {LIST_BYTES} bytes together");
@@ -124,7 +124,7 @@ impl<'b> RequestFields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is none of them.
-    pub fn word<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<PatchValue<T>, ApiError> {
+    pub fn choice<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<PatchValue<T>, ApiError> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         self.read_field(name, &names.join(" or "), |value| {
             let text = value.as_str()?;
@@ -144,7 +144,7 @@ impl<'b> RequestFields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is not an integer or out of range.
-    pub fn number(&self, name: &str, least: u64, most: u64) -> Result<PatchValue<u64>, ApiError> {
+    pub fn number_in_range(&self, name: &str, least: u64, most: u64) -> Result<PatchValue<u64>, ApiError> {
         self.read_field(name, &format!("a whole number from {least} to {most}"), |value| {
             value.as_u64().filter(|number| (least..=most).contains(number))
         })
@@ -154,7 +154,7 @@ impl<'b> RequestFields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is not a time or in the past.
-    pub fn future(&self, name: &str, now: u64) -> Result<PatchValue<u64>, ApiError> {
+    pub fn future_time(&self, name: &str, now: u64) -> Result<PatchValue<u64>, ApiError> {
         self.read_field(name, "a future Unix time in seconds", |value| {
             value.as_u64().filter(|at| *at > now && *at <= LAST)
         })
@@ -192,7 +192,7 @@ impl<'b> RequestFields<'b> {
     ///
     /// # Errors
     /// Returns 400 if a limit is invalid.
-    pub fn limits(&self, onto: &mut KeyLimits) -> Result<(), ApiError> {
+    pub fn apply_limits(&self, onto: &mut KeyLimits) -> Result<(), ApiError> {
         let members = match self.members.get("limits") {
             None => return Ok(()),
             Some(Value::Null) => {

@@ -49,8 +49,8 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
     "Invoices an account for a period: unit prices, VAT, and sums by key, day and location",
     RouteHandler::Runtime(|app, _, asked| Box::pin(invoice(app, asked))),
 )
-.query(&QUERY)
-.answers(200, || answer_schema(&INVOICE))];
+.with_query_parameters(&QUERY)
+.with_response(200, || answer_schema(&INVOICE))];
 
 /// Account and period of an invoice.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ pub(super) fn preview(app: &AppState, period: &InvoicePeriod, now: u64) -> Resul
     })?;
     let record = app.stores.accounts.get(account).map_err(store_refusal)?;
     let name = record.map_or_else(|| account.clone(), |record| record.name);
-    let live = app.live();
+    let live = app.config_snapshot();
     Ok(invoice_json(&live.settings.invoice, (account, &name), *range, &figures, now))
 }
 
@@ -119,7 +119,7 @@ fn invoice_json(
     let customer = settings.customer(account);
     let vat_percent = customer.and_then(|customer| customer.vat_percent).unwrap_or(settings.vat_percent);
     let note = customer.and_then(|customer| customer.note.as_deref()).or(settings.note.as_deref());
-    let totals = InvoiceTotals::of(figures.total.usage.billed.eur, vat_percent);
+    let totals = InvoiceTotals::from_net_amount(figures.total.usage.billed.eur, vat_percent);
     let can_issue = issued_invoices::has_settled(range.to, now) && settings.seller.is_some();
     let bought_by = customer.map(|customer| customer.party.clone()).unwrap_or_default();
     let bought_by = InvoiceParty {

@@ -36,8 +36,8 @@ pub const ROUTES: &[AdminRoute] = &[
         "Lists the issued invoices of an account, or of all",
         RouteHandler::Runtime(|app, _, asked| Box::pin(list(app, asked))),
     )
-    .query(&QUERY)
-    .answers(200, || list_schema(answer_schema(&ROW))),
+    .with_query_parameters(&QUERY)
+    .with_response(200, || list_schema(answer_schema(&ROW))),
     AdminRoute::post(
         "/admin/invoices",
         "issueInvoice",
@@ -45,7 +45,7 @@ pub const ROUTES: &[AdminRoute] = &[
         RouteHandler::Runtime(|app, _, asked| Box::pin(issue(app, asked))),
     )
     .body(&ISSUE, &ISSUE)
-    .answers(200, || answer_schema(&invoice::INVOICE)),
+    .with_response(200, || answer_schema(&invoice::INVOICE)),
 ];
 
 async fn blocking<T: Send + 'static>(
@@ -84,7 +84,7 @@ fn row_json(record: &InvoiceRecord) -> Value {
 async fn issue(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
     let fields = RequestFields::parse(&asked.body, &ISSUE)?;
     let required = |name: &'static str, expected: &'static str| {
-        let given = fields.text(name)?.into_option();
+        let given = fields.text_value(name)?.into_option();
         given.ok_or_else(|| ApiError::invalid(name, expected))
     };
     let account = required("account", "account: expected the id of an account")?;
@@ -105,7 +105,7 @@ fn issue_blocking(app: &AppState, period: &InvoicePeriod, asked: &AdminRequest) 
     if let Some(stored) = read_issued(app, &period.account, &from, &to)? {
         return Ok(stored);
     }
-    let live = app.live();
+    let live = app.config_snapshot();
     let settings = &live.settings.invoice;
     let Some(seller) = &settings.seller else {
         let message = "An invoice needs a seller: write `seller` in [invoice] of the configuration.";

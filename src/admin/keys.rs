@@ -30,8 +30,8 @@ pub const OVERLAP: (u64, u64) = (86_400, 7 * 86_400);
 /// Routes of keys.
 pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::get("/admin/keys", "listKeys", "Lists keys", RouteHandler::Store(list))
-        .query(&LIST_QUERY)
-        .answers(200, || page_schema(schema_ref("Key"))),
+        .with_query_parameters(&LIST_QUERY)
+        .with_response(200, || page_schema(schema_ref("Key"))),
     AdminRoute::post(
         "/admin/keys",
         "createKey",
@@ -39,14 +39,14 @@ pub const ROUTES: &[AdminRoute] = &[
         RouteHandler::Store(create),
     )
     .optional_body(&CREATE)
-    .answers(201, || schema_ref("NewKey")),
+    .with_response(201, || schema_ref("NewKey")),
     AdminRoute::get(
         "/admin/keys/{id}",
         "getKey",
         "Shows a key, without its secret",
         RouteHandler::Store(get),
     )
-    .answers(200, || schema_ref("Key")),
+    .with_response(200, || schema_ref("Key")),
     AdminRoute::patch(
         "/admin/keys/{id}",
         "changeKey",
@@ -54,14 +54,14 @@ pub const ROUTES: &[AdminRoute] = &[
         RouteHandler::Store(change),
     )
     .body(&CHANGE, &[])
-    .answers(200, || schema_ref("Key")),
+    .with_response(200, || schema_ref("Key")),
     AdminRoute::post(
         "/admin/keys/{id}/revoke",
         "revokeKey",
         "Revokes a key at once, and closes its open streams",
         RouteHandler::Store(revoke),
     )
-    .answers(200, || answer_schema(&["id", "revoked", "already"])),
+    .with_response(200, || answer_schema(&["id", "revoked", "already"])),
     AdminRoute::post(
         "/admin/keys/{id}/rotate",
         "rotateKey",
@@ -69,7 +69,7 @@ pub const ROUTES: &[AdminRoute] = &[
         RouteHandler::Store(rotate),
     )
     .optional_body(&ROTATE)
-    .answers(200, || schema_ref("NewKey")),
+    .with_response(200, || schema_ref("NewKey")),
 ];
 
 /// Requested properties of a new or changed key.
@@ -86,11 +86,11 @@ impl<'b> KeyPatch<'b> {
     fn parse(asked: &'b AdminRequest, known: &[&str]) -> Result<Self, ApiError> {
         let fields = RequestFields::parse(&asked.body, known)?;
         let wanted = Self {
-            name: fields.text("name")?,
-            scopes: fields.texts("scopes")?,
-            models: fields.texts("models")?,
+            name: fields.text_value("name")?,
+            scopes: fields.text_list("scopes")?,
+            models: fields.text_list("models")?,
             store_responses: fields.bool("store_responses")?,
-            expires: fields.future("expires", asked.now)?,
+            expires: fields.future_time("expires", asked.now)?,
             fields,
         };
         if let PatchValue::Some(scopes) = &wanted.scopes {
@@ -98,7 +98,7 @@ impl<'b> KeyPatch<'b> {
                 |unknown: penstock_auth::UnknownScopes| ApiError::invalid("scopes", format!("{unknown}."));
             KeyScopes::parse(scopes).map_err(unknown)?;
         }
-        wanted.fields.limits(&mut KeyLimits::default())?;
+        wanted.fields.apply_limits(&mut KeyLimits::default())?;
         Ok(wanted)
     }
 
@@ -122,7 +122,7 @@ impl<'b> KeyPatch<'b> {
         }
         self.expires.clone().apply_to(&mut key.expires);
         // The limits were validated in `read`.
-        self.fields.limits(&mut key.limits).ok();
+        self.fields.apply_limits(&mut key.limits).ok();
     }
 }
 
@@ -136,8 +136,11 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
 
 fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let wanted = KeyPatch::parse(asked, &CREATE)?;
-    let account =
-        wanted.fields.text("account")?.into_option().unwrap_or_else(|| account_json::DEFAULT.to_owned());
+    let account = wanted
+        .fields
+        .text_value("account")?
+        .into_option()
+        .unwrap_or_else(|| account_json::DEFAULT.to_owned());
     let (account, made) = accounts::find_or_create(vault, asked, &account)?;
     let key = ApiKey::generate(&mut fill_random);
     let mut record = KeyRecord {
@@ -202,7 +205,7 @@ fn revoke(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
 
 fn rotate(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &ROTATE)?;
-    let overlap = fields.number("overlap_seconds", 0, OVERLAP.1)?.into_option().unwrap_or(OVERLAP.0);
+    let overlap = fields.number_in_range("overlap_seconds", 0, OVERLAP.1)?.into_option().unwrap_or(OVERLAP.0);
     let key = ApiKey::with_new_secret(&asked.id, &mut fill_random).ok_or_else(key_not_found)?;
     let digest = KeyDigest(penstock_auth::key_digest(&vault.pepper.0, &key));
     let over =

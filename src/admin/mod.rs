@@ -117,7 +117,7 @@ impl HttpServerApp for AdminListener {
         let id = RequestId::random();
         let accepts = accepts_gzip(session.get_header_bytes(header::ACCEPT_ENCODING));
         if self.console.has_path(session.req_header().uri.path()) {
-            let live = self.api.app.live();
+            let live = self.api.app.config_snapshot();
             let host = check_host(&live.settings.listen.hosts, "listen.hosts", session.req_header());
             let stream = pages::answer(&self.console, &self.api, host, &mut session, &id).await;
             if let Some(stream) = stream {
@@ -161,7 +161,7 @@ impl HttpServerApp for AdminListener {
 impl AdminListener {
     async fn answer(&self, session: &mut ServerSession) -> Result<HttpAnswer, ApiError> {
         let head = session.req_header();
-        let live = self.api.app.live();
+        let live = self.api.app.config_snapshot();
         check_host(&live.settings.listen.hosts, "listen.hosts", head)?;
         let (method, path) = (head.method.clone(), head.uri.path().to_owned());
         match (&method, path.as_str()) {
@@ -180,7 +180,8 @@ impl AdminListener {
     /// Readiness: the gateway is not draining, and its store works. Other problems are reported in the text, but do not
     /// take the gateway out of a load balancer.
     fn readiness(&self) -> HttpAnswer {
-        let (status, text) = match (status::not_ready(&self.api.app), status::degraded(&self.api.app)) {
+        let (status, text) = match (status::not_ready(&self.api.app), status::degraded_reason(&self.api.app))
+        {
             (Some(why), _) => (503, format!("{why}\n")),
             (None, Some(why)) => (200, format!("ready, but {why}\n")),
             (None, None) => (200, "ready\n".to_owned()),

@@ -17,7 +17,7 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::post(
     "Reloads the configuration from its files",
     RouteHandler::Runtime(|app, source, _| Box::pin(handle_reload(app, source))),
 )
-.answers(200, || answer_schema(&["config", "changes", "more_changes", "next_start", "warnings"]))];
+.with_response(200, || answer_schema(&["config", "changes", "more_changes", "next_start", "warnings"]))];
 
 /// Maximum number of changes in an answer; the rest are only counted.
 const MAX_LISTED: usize = 200;
@@ -71,10 +71,10 @@ pub async fn reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<Reload
     };
     let swapped =
         tokio::task::spawn_blocking(swap).await.unwrap_or_else(|_| Err("The reload ended early.".to_owned()));
-    app.metrics.reloaded(swapped.is_ok());
+    app.metrics.count_reload(swapped.is_ok());
     match swapped {
         Ok((changes, warnings)) => {
-            let live = app.live();
+            let live = app.config_snapshot();
             log::configure(live.settings.log);
             let version = live.settings.version.0.to_string();
             log::event(log::info(), "reloaded", &[("config", &version), ("changes", &log_text(&changes))]);

@@ -111,7 +111,7 @@ impl AdminRoute {
     }
 
     /// Adds query parameters.
-    pub(super) const fn query(mut self, names: &'static [&'static str]) -> Self {
+    pub(super) const fn with_query_parameters(mut self, names: &'static [&'static str]) -> Self {
         self.query = names;
         self
     }
@@ -133,7 +133,7 @@ impl AdminRoute {
     }
 
     /// Sets the status and schema of a successful answer.
-    pub(super) const fn answers(mut self, status: u16, schema: fn() -> Value) -> Self {
+    pub(super) const fn with_response(mut self, status: u16, schema: fn() -> Value) -> Self {
         self.answer = (status, schema);
         self
     }

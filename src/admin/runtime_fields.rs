@@ -18,7 +18,7 @@ pub fn add_runtime_fields(app: &AppState, answer: &mut Value) {
             if let Some(used) = grant.last_used() {
                 members.insert("last_used".to_owned(), used.into());
             }
-            usage_figures(grant.limiter(), now)
+            usage_figures(grant.key_usage(), now)
         } else if members.contains_key("state") {
             let Some(account) = app.key_cache.account(&id) else { return };
             usage_figures(&account.limiter, now)

@@ -25,14 +25,14 @@ pub const ROUTES: &[AdminRoute] = &[
         "Lists the catalogue",
         RouteHandler::Runtime(|app, _, _| Box::pin(ready(Ok(list_models(app))))),
     )
-    .answers(200, || openapi::list_schema(json!({ "type": "object" }))),
+    .with_response(200, || openapi::list_schema(json!({ "type": "object" }))),
     AdminRoute::get(
         "/admin/providers",
         "listProviders",
         "Lists providers and their state",
         RouteHandler::Runtime(|app, _, _| Box::pin(ready(Ok(list_providers(app))))),
     )
-    .answers(200, || openapi::list_schema(json!({ "type": "object" }))),
+    .with_response(200, || openapi::list_schema(json!({ "type": "object" }))),
 ];
 
 /// Returns the reason why the gateway takes no requests, if there is one. Unhealthy providers are no reason: all
@@ -56,14 +56,14 @@ pub fn not_ready(app: &AppState) -> Option<&'static str> {
     if !app.key_cache.is_valid() {
         return Some("the database has been away for longer than fleet.stale, so no API key is accepted");
     }
-    if app.ledger.state().exhausted {
+    if app.ledger.durability_snapshot().exhausted {
         return Some("charges cannot be written, and no more may wait");
     }
     None
 }
 
 /// Returns a problem that exists although requests are taken, if there is one.
-pub fn degraded(app: &AppState) -> Option<Cow<'static, str>> {
+pub fn degraded_reason(app: &AppState) -> Option<Cow<'static, str>> {
     if app.fleet_status().is_some_and(|fleet| !fleet.is_current) {
         return Some(
             "the database has been away for so long that leased credits are not spent any more".into(),
@@ -76,7 +76,7 @@ pub fn degraded(app: &AppState) -> Option<Cow<'static, str>> {
         return Some("charges cannot be written at the moment".into());
     }
     let now = app.clock.steady_now();
-    let live = app.live();
+    let live = app.config_snapshot();
     // A provider on cooldown after a 429 or a `Retry-After` still counts as healthy.
     let mut offers = live.offers.iter();
     let ejected = offers.all(|offer| matches!(offer.breaker.lock().health(now), OfferHealth::Ejected { .. }));
@@ -96,14 +96,14 @@ fn is_suspect(provider: &&Arc<ProviderState>) -> bool {
 
 /// Status document.
 pub fn status(app: &AppState) -> Value {
-    let live = app.live();
+    let live = app.config_snapshot();
     let why = not_ready(app);
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "config": live.settings.version.0,
         "ready": why.is_none(),
         "not_ready_because": why,
-        "degraded_because": degraded(app),
+        "degraded_because": degraded_reason(app),
         "requests_open": app.in_flight_exchanges(),
         "fleet": app.fleet_status().map(|fleet| fleet_json(app, &fleet)),
         "ledger": ledger_json(app),
@@ -115,7 +115,7 @@ pub fn status(app: &AppState) -> Value {
 fn fleet_json(app: &AppState, fleet: &FleetStatus) -> Value {
     json!({
         "member": app.stores.fleet.strand(),
-        "members": &*app.stores.fleet.live(),
+        "members": &*app.stores.fleet.live_members(),
         "leader": app.stores.fleet.is_leader(),
         "current": fleet.is_current,
         "config_differs": fleet.differing,
@@ -123,7 +123,7 @@ fn fleet_json(app: &AppState, fleet: &FleetStatus) -> Value {
 }
 
 fn ledger_json(app: &AppState) -> Value {
-    let state = app.ledger.state();
+    let state = app.ledger.durability_snapshot();
     json!({
         "state": match (state.exhausted, state.failing, state.copied) {
             (true, ..) => "exhausted",
@@ -140,12 +140,12 @@ fn ledger_json(app: &AppState) -> Value {
 
 /// `GET /admin/providers`.
 fn list_providers(app: &AppState) -> Value {
-    json!({ "data": providers_json(app, &app.live()) })
+    json!({ "data": providers_json(app, &app.config_snapshot()) })
 }
 
 /// `GET /admin/models`.
 fn list_models(app: &AppState) -> Value {
-    let live = app.live();
+    let live = app.config_snapshot();
     let each = live.settings.models.iter().map(|model| {
         let offers = live.offers.iter().filter(|offer| offer.offer.model.card.id == model.card.id);
         json!({

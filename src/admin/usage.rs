@@ -25,15 +25,15 @@ pub const ROUTES: &[AdminRoute] = &[
         "Adds up usage by day, model, key and other dimensions, of all accounts or of one",
         RouteHandler::Ledger(|vault, ledger, asked| Box::pin(usage(vault, ledger, asked))),
     )
-    .query(&USAGE)
-    .answers(200, || answer_schema(&USAGE_ANSWER)),
+    .with_query_parameters(&USAGE)
+    .with_response(200, || answer_schema(&USAGE_ANSWER)),
     AdminRoute::get(
         "/admin/usage/verify",
         "verifyUsage",
         "Compares the usage rollups with the ledger",
         RouteHandler::Ledger(|_, ledger, _| Box::pin(verify(ledger))),
     )
-    .answers(200, || answer_schema(&CHECKED)),
+    .with_response(200, || answer_schema(&CHECKED)),
 ];
 
 async fn usage(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {

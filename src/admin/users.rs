@@ -37,7 +37,7 @@ const INVITATION_SECONDS: u64 = 72 * 3_600;
 /// Routes of users.
 pub const ROUTES: &[AdminRoute] = &[
     AdminRoute::get("/admin/users", "listUsers", "Lists the users of the console", RouteHandler::Store(list))
-        .answers(200, || list_schema(schema_ref("User"))),
+        .with_response(200, || list_schema(schema_ref("User"))),
     AdminRoute::post(
         "/admin/users",
         "createUser",
@@ -45,7 +45,7 @@ pub const ROUTES: &[AdminRoute] = &[
         RouteHandler::Store(create),
     )
     .body(&CREATE, &["name"])
-    .answers(201, || schema_ref("InvitedUser")),
+    .with_response(201, || schema_ref("InvitedUser")),
     AdminRoute::patch(
         "/admin/users/{id}",
         "changeUser",
@@ -53,14 +53,14 @@ pub const ROUTES: &[AdminRoute] = &[
         RouteHandler::Store(change),
     )
     .body(&CHANGE, &[])
-    .answers(200, || schema_ref("User")),
+    .with_response(200, || schema_ref("User")),
     AdminRoute::post(
         "/admin/users/{id}/invite",
         "inviteUser",
         "Invites a user to choose a new password; the old one and all sessions stay valid until then",
         RouteHandler::Store(invite),
     )
-    .answers(200, || schema_ref("InvitedUser")),
+    .with_response(200, || schema_ref("InvitedUser")),
 ];
 
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
@@ -72,15 +72,15 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
 
 fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CREATE)?;
-    let name = fields.text("name")?.into_option().filter(|name| is_valid_user_name(name)).ok_or_else(|| {
+    let name = fields.text_value("name")?.into_option().filter(|name| is_valid_user_name(name)).ok_or_else(|| {
         let expected = format!(
             "name: expected 1 to {MAX_USER_NAME_BYTES} letters, digits, `.`, `_`, `-` or `@`, the first a letter or a digit"
         );
         ApiError::invalid("name", expected)
     })?;
-    let role = fields.word("role", &ROLES)?.into_option().unwrap_or(UserRole::Viewer);
-    let account = user_account(vault, role, fields.text("account")?.into_option())?;
-    let chosen = fields.text("password")?.into_option();
+    let role = fields.choice("role", &ROLES)?.into_option().unwrap_or(UserRole::Viewer);
+    let account = user_account(vault, role, fields.text_value("account")?.into_option())?;
+    let chosen = fields.text_value("password")?.into_option();
     let hashed = chosen.as_deref().map(password::hash).transpose()?;
     let (token, invitation) = new_invitation(asked.now);
     let user = UserRecord {
@@ -126,8 +126,8 @@ fn user_account(vault: &Stores, role: UserRole, account: Option<String>) -> Resu
 
 fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let fields = RequestFields::parse(&asked.body, &CHANGE)?;
-    let role = fields.word("role", &ROLES)?.into_option();
-    let disabled = fields.word("disabled", &[("true", true), ("false", false)])?;
+    let role = fields.choice("role", &ROLES)?.into_option();
+    let disabled = fields.choice("disabled", &[("true", true), ("false", false)])?;
     let is_other_kind = |user: &UserRecord| {
         role.is_some_and(|role| (role == UserRole::Account) != (user.role == UserRole::Account))
     };

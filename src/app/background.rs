@@ -192,7 +192,7 @@ async fn sweep_bucket(app: &Arc<AppState>) {
         let due = state.files.bucket().filter(|bucket| {
             bucket.is_sweep_due(state.clock.steady_now(), is_ready) && state.stores.fleet.is_leader()
         });
-        due.map_or(Ok(0), |bucket| bucket.sweep(state.files.store()))
+        due.map_or(Ok(0), |bucket| bucket.sweep(state.files.record_store()))
     });
     match swept.await {
         Ok(Ok(0)) | Err(_) => {}
@@ -222,7 +222,7 @@ async fn delete_expired_responses(app: &Arc<AppState>) {
 
 /// Resolves the names of all providers, and publishes the addresses to the pools and health checks.
 pub async fn resolve_providers(app: &AppState) {
-    let live = app.live();
+    let live = app.config_snapshot();
     resolve_all(live.providers.iter()).await;
     live.publish().await;
     app.health_checks.publish(&live).await;
@@ -230,8 +230,9 @@ pub async fn resolve_providers(app: &AppState) {
 
 /// Resolves the names of all providers again, and publishes the addresses if one has changed.
 async fn resolve_changed(app: &AppState) {
-    let live = app.live();
-    let addresses = || live.providers.iter().map(|provider| provider.route.address()).collect::<Vec<_>>();
+    let live = app.config_snapshot();
+    let addresses =
+        || live.providers.iter().map(|provider| provider.route.first_address()).collect::<Vec<_>>();
     let before = addresses();
     resolve_all(live.providers.iter()).await;
     if addresses() != before {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Makes a backup if one is due.
 pub async fn export_if_due(app: &Arc<AppState>) {
     let now = app.clock.unix_seconds();
-    let every = app.live().settings.exports.every;
+    let every = app.config_snapshot().settings.exports.every;
     // One gateway of a fleet makes the archives.
     if app.is_draining()
         || !app.stores.fleet.is_leader()
@@ -25,7 +25,7 @@ pub async fn export_if_due(app: &Arc<AppState>) {
 }
 
 fn run_export(app: &AppState) -> Result<BackupReport, String> {
-    let live = app.live();
+    let live = app.config_snapshot();
     let settings = &live.settings;
     ExportJob {
         place: app.backup_schedule.place.clone(),

@@ -22,8 +22,8 @@ const BUSIEST: f64 = 6.0;
 const TOKENS_PER_SECOND: u64 = 90;
 
 /// Records a week of simulated charges of the demo's account in a ledger without entries; otherwise does nothing.
-pub async fn record(app: &Arc<AppState>, key: &Arc<str>) {
-    let charges = charges(&app.live(), app.clock.unix_seconds());
+pub async fn record_demo_history(app: &Arc<AppState>, key: &Arc<str>) {
+    let charges = charges(&app.config_snapshot(), app.clock.unix_seconds());
     app.ledger.record_history(DEFAULT_ACCOUNT, key, charges).await;
 }
 

@@ -24,7 +24,7 @@ pub fn start(app: &Arc<AppState>, source: &ConfigLoader, stop: &watch::Receiver<
         let (mut known, mut told) = (read_state(&app).await.ok(), false);
         loop {
             let reloaded = app.reloaded.notified();
-            let pause = app.live().settings.watch_interval;
+            let pause = app.config_snapshot().settings.watch_interval;
             tokio::select! {
                 () = sleep_or_never(pause) => {}
                 // The reload may have changed the interval.
@@ -63,7 +63,7 @@ async fn sleep_or_never(pause: Duration) {
 
 /// Files that the configuration in use names, with their contents or the error of reading them.
 async fn read_state(app: &AppState) -> Result<(Vec<PathBuf>, [u8; 32]), String> {
-    let paths = app.live().settings.watched_files.clone();
+    let paths = app.config_snapshot().settings.watched_files.clone();
     let look = move || digest_files(&paths).map(|contents| (paths, contents));
     spawn_blocking(look).await.map_err(|error| error.to_string())?
 }

@@ -137,7 +137,7 @@ impl RunningGateway {
     /// # Errors
     /// Returns a sentence that says why this process goes on.
     pub async fn upgrade(&mut self, program: &LaunchCommand) -> Result<u32, String> {
-        if !self.app.live().settings.simulators.is_empty() {
+        if !self.app.config_snapshot().settings.simulators.is_empty() {
             return Err("A gateway with simulated providers cannot be upgraded.".to_owned());
         }
         let sockets = self.sockets.iter().map(TcpListener::try_clone).collect::<Result<Vec<_>, _>>();
@@ -240,7 +240,7 @@ impl RunningGateway {
             app.ledger.close();
             // The next process of the folder replays what could not be written, under the same membership.
             if !app.is_store_handed_over() && app.ledger.is_written() {
-                app.stores.fleet.leave();
+                app.stores.fleet.leave_fleet();
             }
             if let Some(link) = link {
                 link.close();
@@ -255,7 +255,7 @@ impl RunningGateway {
     /// of the last one.
     async fn drained(&self) {
         loop {
-            self.app.drained().await;
+            self.app.wait_until_drained().await;
             let idle = Instant::now() + DRAIN_IDLE + KEEPALIVE_GRACE;
             while self.threads.open_connections() > 0
                 && Instant::now() < idle

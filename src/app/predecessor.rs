@@ -67,7 +67,7 @@ fn serve(
                 let (app, out, handle) = (app.clone(), out.clone(), runtime.clone());
                 runtime.spawn_blocking(move || {
                     let of_batches = call.writes_batches();
-                    let answer = call.answer(&*app.stores.store);
+                    let answer = call.execute(&*app.stores.store);
                     messages::write(&mut *out.lock(), &NewToOld::Answer(number, answer)).ok();
                     if of_batches && handle.block_on(BatchManager::resume(&app.batch)).is_err() {
                         log::event(log::error(), "batches_not_resumed", &[]);

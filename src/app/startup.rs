@@ -41,7 +41,7 @@ pub fn run(settings: Settings, source: ConfigLoader) -> Result<(), String> {
         let arrival = InheritedState::from_environment()?;
         let mut gateway = RunningGateway::start_or_take_over(settings, source.clone(), arrival).await?;
         log_listening(&gateway);
-        fd_limit::log_if_insufficient(&gateway.app.live().settings);
+        fd_limit::log_if_insufficient(&gateway.app.config_snapshot().settings);
         sd_notify::notify_ready();
         while signals.next_action(&gateway, &source).await == SignalAction::Upgrade {
             match gateway.upgrade(&program).await {
@@ -77,12 +77,12 @@ pub fn run_demo(settings: Settings, source: ConfigLoader) -> Result<(), String> 
         let model = settings.models.first().map(|model| model.card.id.clone()).unwrap_or_default();
         let mut signals = ProcessSignals::register()?;
         let gateway = RunningGateway::start(settings, source.clone()).await?;
-        fd_limit::log_if_insufficient(&gateway.app.live().settings);
+        fd_limit::log_if_insufficient(&gateway.app.config_snapshot().settings);
         let (key_id, key) = admin::keys::create_demo(&gateway.app).await?;
-        demo_history::record(&gateway.app, &key_id).await;
+        demo_history::record_demo_history(&gateway.app, &key_id).await;
         admin::adjustments::grant_demo(&gateway.app.ledger).await?;
         let invitation = invite_demo_admin(&gateway.app).await?;
-        mark_demo_folder(&gateway.app.live().settings.storage.path)?;
+        mark_demo_folder(&gateway.app.config_snapshot().settings.storage.path)?;
         print_demo_help(&gateway, &key, &model, &invitation)?;
         while signals.next_action(&gateway, &source).await == SignalAction::Upgrade {
             log::event(log::error(), "upgrade_failed", &[("why", "The demo cannot be upgraded.")]);
@@ -207,7 +207,7 @@ fn log_listening(gateway: &RunningGateway) {
             ("dashboard", &list(&gateway.dashboard)),
             ("process", &std::process::id().to_string()),
             ("version", env!("CARGO_PKG_VERSION")),
-            ("config", &gateway.app.live().settings.version.0),
+            ("config", &gateway.app.config_snapshot().settings.version.0),
         ],
     );
 }

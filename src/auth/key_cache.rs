@@ -62,7 +62,7 @@ enum UsageOwner {
 impl UsageOwner {
     fn usage(&self) -> &KeyUsage {
         match self {
-            Self::Key(principal) => principal.limiter(),
+            Self::Key(principal) => principal.key_usage(),
             Self::Account(account) => &account.limiter,
         }
     }
@@ -256,7 +256,7 @@ impl KeyCache {
                 ..KeyState::default()
             })
         });
-        live.limiter.set(&record.limits);
+        live.limiter.replace_limits(&record.limits);
         if record.revoked.is_some() {
             live.revoked.store(true, Ordering::Release);
             live.ended.notify_waiters();
@@ -276,7 +276,7 @@ impl KeyCache {
     /// Stores an account that was created, changed, suspended or reactivated.
     pub fn set_account(&self, record: &AccountRecord) {
         let account = self.account_or_insert(&record.id);
-        account.limiter.set(&record.limits);
+        account.limiter.replace_limits(&record.limits);
         let suspended = record.state == AccountState::Suspended;
         account.suspended.store(suspended, Ordering::Release);
         if suspended {
@@ -298,9 +298,9 @@ impl KeyCache {
         if !principal.live.active.load(Ordering::Relaxed)
             && !principal.live.active.swap(true, Ordering::AcqRel)
         {
-            let members = u32::try_from(member.live().len()).unwrap_or(u32::MAX);
+            let members = u32::try_from(member.live_members().len()).unwrap_or(u32::MAX);
             let now = self.clock.calendar_now();
-            principal.limiter().begin_sharing(members, now);
+            principal.key_usage().begin_sharing(members, now);
             principal.account.limiter.begin_sharing(members, now);
             self.active_principals.lock().push(principal.clone());
         }
@@ -315,7 +315,7 @@ impl KeyCache {
 
     /// Writes the spends since the last call; blocks.
     pub fn flush_spends(&self, spends: &SpendStore) {
-        self.write(self.take_spends(), spends);
+        self.write_spends(self.take_spends(), spends);
     }
 
     /// Takes the spends since the last call, which have to be written.
@@ -345,7 +345,7 @@ impl KeyCache {
 
     /// Writes spends, and what earlier calls could not write; blocks. Returns false if something could not be written: it
     /// is written by the next call.
-    pub fn write(&self, spent: SpendDelta, spends: &SpendStore) -> bool {
+    pub fn write_spends(&self, spent: SpendDelta, spends: &SpendStore) -> bool {
         let added = if spent.rows.is_empty() { Ok(()) } else { spends.add(&spent.rows) };
         if added.is_err() {
             spent.before.iter().for_each(|(owner, before)| owner.usage().put_back_spend(*before));

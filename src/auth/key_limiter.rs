@@ -35,7 +35,7 @@ impl KeyUsage {
     }
 
     /// Replaces the limits; the recorded usage stays.
-    pub fn set(&self, limits: &KeyLimits) {
+    pub fn replace_limits(&self, limits: &KeyLimits) {
         self.0.lock().limits = limits_of(limits);
     }
 
@@ -81,7 +81,7 @@ impl KeyUsage {
 
     /// Returns this process's own totals of usage, to be sent to the other members of a fleet.
     #[must_use]
-    pub fn totals(&self) -> UsageTotals {
+    pub fn usage_totals(&self) -> UsageTotals {
         self.0.lock().meter.totals()
     }
 
@@ -92,7 +92,7 @@ impl KeyUsage {
     }
 
     /// Applies the usage of the other members of a fleet.
-    pub fn exchange(&self, peers: &PeerUsage, now: Duration) {
+    pub fn apply_peer_usage(&self, peers: &PeerUsage, now: Duration) {
         let LimiterState { limits, meter, .. } = &mut *self.0.lock();
         meter.exchange(limits, peers, now);
     }
@@ -114,7 +114,7 @@ impl KeyUsage {
 
     /// Returns the number of admitted requests since startup.
     #[must_use]
-    pub fn passed(&self) -> u64 {
+    pub fn admitted_requests(&self) -> u64 {
         self.0.lock().meter.passed()
     }
 

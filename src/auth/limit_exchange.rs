@@ -28,7 +28,7 @@ pub(super) enum LimitedOwner {
 impl LimitedOwner {
     fn usage(&self) -> &KeyUsage {
         match self {
-            Self::Key(principal) => principal.limiter(),
+            Self::Key(principal) => principal.key_usage(),
             Self::Account(account) => &account.limiter,
         }
     }
@@ -87,7 +87,7 @@ pub struct LimitExchange {
 
 impl LimitExchange {
     /// Returns the use of all limits that were used lately; `now` is a steady time.
-    pub fn report(&mut self, cache: &KeyCache, now: Duration) -> Vec<KeyUsageReport> {
+    pub fn collect_usage(&mut self, cache: &KeyCache, now: Duration) -> Vec<KeyUsageReport> {
         for principal in cache.take_active() {
             let account = LimitedOwner::Account(principal.account.clone());
             for owner in [LimitedOwner::Key(principal), account] {
@@ -102,7 +102,7 @@ impl LimitExchange {
         }
         let bases = &mut self.bases;
         self.reported.retain(|name, reported| {
-            let totals = reported.owner.usage().totals();
+            let totals = reported.owner.usage().usage_totals();
             if totals.wanted_requests != reported.last.wanted_requests {
                 reported.used_at = now;
             }
@@ -117,7 +117,7 @@ impl LimitExchange {
     }
 
     /// Applies the reports of the peers to the limits of this member; `now` is a calendar time.
-    pub fn apply(
+    pub fn apply_reports(
         &mut self,
         cache: &KeyCache,
         members: usize,
@@ -153,11 +153,11 @@ impl LimitExchange {
         };
         for (name, reported) in &self.reported {
             let peers = sums.remove(name.as_str()).unwrap_or_default();
-            reported.owner.usage().exchange(&complete(peers), now);
+            reported.owner.usage().apply_peer_usage(&complete(peers), now);
         }
         for (name, peers) in sums {
             if let Some(owner) = LimitedOwner::find(cache, name).filter(|owner| owner.usage().is_limited()) {
-                owner.usage().exchange(&complete(peers), now);
+                owner.usage().apply_peer_usage(&complete(peers), now);
             }
         }
     }

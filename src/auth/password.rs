@@ -16,7 +16,7 @@ const SALT_BYTES: usize = 16;
 ///
 /// # Errors
 /// Returns 400 that names the field `password`.
-pub fn check(password: &str) -> Result<(), ApiError> {
+pub fn check_length(password: &str) -> Result<(), ApiError> {
     if password.chars().count() < MIN_CHARS || password.len() > MAX_BYTES {
         let expected =
             format!("password: expected {MIN_CHARS} characters or more, and {MAX_BYTES} bytes or fewer");
@@ -30,7 +30,7 @@ pub fn check(password: &str) -> Result<(), ApiError> {
 /// # Errors
 /// Returns 400 if the password has a wrong length, 500 if it cannot be hashed.
 pub fn hash(password: &str) -> Result<String, ApiError> {
-    check(password)?;
+    check_length(password)?;
     let mut salt = [0; SALT_BYTES];
     rand::fill(&mut salt);
     let failed = |_| ApiError::new(penstock_core::ErrorCode::Internal);
@@ -80,6 +80,6 @@ mod tests {
         for refused in ["", "short", &"x".repeat(1_025)] {
             assert_eq!(hash(refused).unwrap_err().param.as_deref(), Some("password"));
         }
-        assert!(check(&"é".repeat(12)).is_ok());
+        assert!(check_length(&"é".repeat(12)).is_ok());
     }
 }

@@ -117,7 +117,7 @@ impl Principal {
 
     /// Returns the limits of the key and their usage.
     #[must_use]
-    pub fn limiter(&self) -> &KeyUsage {
+    pub fn key_usage(&self) -> &KeyUsage {
         &self.live.limiter
     }
 
@@ -178,7 +178,7 @@ impl Principal {
     }
 
     /// Waits until the key is revoked or its account is suspended.
-    pub async fn ended(&self) {
+    pub async fn wait_until_revoked(&self) {
         let (key, account) = (self.live.ended.notified(), self.account.ended.notified());
         tokio::pin!(key, account);
         key.as_mut().enable();

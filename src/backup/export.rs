@@ -94,7 +94,7 @@ impl ArchiveWriter<'_, '_> {
         let months = file_copy::file_names(&self.data_paths.ledger_path()).map_err(failed)?;
         let months: Vec<String> = months.into_iter().filter(|name| name.ends_with(".jsonl")).collect();
         let bytes = file_copy::total_size(months.iter().map(|name| self.data_paths.ledger_path().join(name)));
-        self.progress.begin("Ledger", ProgressUnit::Bytes, Some(bytes));
+        self.progress.begin_stage("Ledger", ProgressUnit::Bytes, Some(bytes));
         // The ledger files come before the rows: a replica may lag behind its store, and is then repaired, but
         // must not be ahead of it.
         if self.data_paths.storage.pepper.is_none() && self.data_paths.pepper_path().exists() {
@@ -103,20 +103,20 @@ impl ArchiveWriter<'_, '_> {
         for name in months {
             self.add_file(&self.data_paths.ledger_path().join(&name), format!("{LEDGER_FOLDER}/{name}"))?;
         }
-        self.progress.begin("Rows", ProgressUnit::Bytes, None);
+        self.progress.begin_stage("Rows", ProgressUnit::Bytes, None);
         let rows = self.write_rows(store)?;
         // The file records come after the rows: contents that the rows refer to exist now, or were deleted since.
         let mut records = Vec::new();
         for_each_file(&FileStore::new(store.clone()), |record| records.push(record.clone())).map_err(said)?;
         let bytes = records.iter().map(|record| record.bytes).sum();
-        self.progress.begin("File contents", ProgressUnit::Bytes, Some(bytes));
+        self.progress.begin_stage("File contents", ProgressUnit::Bytes, Some(bytes));
         for record in &records {
             self.add_contents(record)?;
         }
         for folder in [LEDGER_FOLDER, FILES_FOLDER] {
             file_copy::sync_dir(&to.join(folder)).map_err(failed)?;
         }
-        self.progress.finish();
+        self.progress.finish_stage();
         manifest::write(to, &self.files).map_err(failed)?;
         Ok(backup_report(rows, &self.files))
     }

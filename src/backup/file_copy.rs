@@ -93,7 +93,7 @@ fn copy_bytes(from: &mut impl Read, to: &mut impl Write, brake: &mut Throttle<'_
             return Ok(());
         }
         to.write_all(piece.get(..read).unwrap_or_default())?;
-        brake.spend(read as u64)?;
+        brake.throttle_bytes(read as u64)?;
     }
 }
 

@@ -50,7 +50,7 @@ pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Re
     }
     let missing = || plain().filter(|(_, _, to)| !to.exists());
     let bytes = missing().map(|(_, sum, _)| sum.bytes).sum();
-    progress.begin("Files", ProgressUnit::Bytes, Some(bytes));
+    progress.begin_stage("Files", ProgressUnit::Bytes, Some(bytes));
     for (name, _, to) in plain() {
         if !to.exists() {
             file_copy::copy(&from.join(name), &to, &mut brake).map_err(failed)?;
@@ -61,11 +61,11 @@ pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Re
     }
     let import = TargetStore::open(place)?;
     let rows = from.join(manifest::ROWS_FILE);
-    progress.begin("Rows", ProgressUnit::Bytes, Some(file_copy::total_size([&rows])));
+    progress.begin_stage("Rows", ProgressUnit::Bytes, Some(file_copy::total_size([&rows])));
     let rows = ProgressReader { inner: File::open(rows).map_err(failed)?, progress };
     let mut rows = BufReader::with_capacity(READ_BUFFER, rows);
     let rows = penstock_storage::import(&*import.store, &mut rows).map_err(said)?;
-    progress.finish();
+    progress.finish_stage();
     let contents = place.open_contents(&import.store)?;
     let records = FileStore::new(import.store.clone());
     let gone = delete_missing(&records, &files, &contents)?;
@@ -129,7 +129,7 @@ where
 {
     let present = file_copy::total_size(files().map(|(_, _, to)| to));
     if present > 0 {
-        progress.begin("Files that are there", ProgressUnit::Bytes, Some(present));
+        progress.begin_stage("Files that are there", ProgressUnit::Bytes, Some(present));
     }
     for (name, sum, to) in files() {
         match file_copy::digest_file(&to, brake) {

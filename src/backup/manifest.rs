@@ -85,7 +85,7 @@ pub fn read(folder: &Path, progress: &Progress) -> Result<Vec<(String, FileDiges
         _ => return Err(damaged()),
     }
     let bytes = files.iter().fold(0, |all: u64, (_, sum)| all.saturating_add(sum.bytes));
-    progress.begin("Check of the archive", ProgressUnit::Bytes, Some(bytes));
+    progress.begin_stage("Check of the archive", ProgressUnit::Bytes, Some(bytes));
     let mut brake = Throttle::with_progress(progress);
     let mut there = Vec::with_capacity(files.len());
     for (file, sum) in files {

@@ -87,8 +87,8 @@ impl Progress {
     }
 
     /// Begins a stage, and ends the one before it.
-    pub fn begin(&self, name: &'static str, unit: ProgressUnit, total: Option<u64>) {
-        self.finish();
+    pub fn begin_stage(&self, name: &'static str, unit: ProgressUnit, total: Option<u64>) {
+        self.finish_stage();
         let Some(display) = &self.0 else { return };
         let mut display = display.borrow_mut();
         let now = (display.clock)();
@@ -120,7 +120,7 @@ impl Progress {
     }
 
     /// Ends the stage: clears the bar, or prints a summary line.
-    pub fn finish(&self) {
+    pub fn finish_stage(&self) {
         let Some(display) = &self.0 else { return };
         let mut display = display.borrow_mut();
         let Some(stage) = display.stage.take() else { return };
@@ -137,7 +137,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.finish();
+        self.finish_stage();
     }
 }
 

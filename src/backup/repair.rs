@@ -43,7 +43,7 @@ pub fn repair_store(place: &DataPaths, to: &Path, progress: &Progress) -> Result
     for folder in [to.to_owned(), new.ledger_path(), new.files.clone()] {
         file_copy::create_private_dir(&folder).map_err(failed)?;
     }
-    progress.begin("Rows", ProgressUnit::Rows, None);
+    progress.begin_stage("Rows", ProgressUnit::Rows, None);
     let mut read = |rows| progress.advance(rows);
     let rows = penstock_storage::repair_with(
         &place.store_path(),
@@ -55,7 +55,7 @@ pub fn repair_store(place: &DataPaths, to: &Path, progress: &Progress) -> Result
     let mut brake = Throttle::with_progress(progress);
     let months = file_copy::file_names(&place.ledger_path()).map_err(failed)?;
     let bytes = file_copy::total_size(months.iter().map(|name| place.ledger_path().join(name)));
-    progress.begin("Ledger", ProgressUnit::Bytes, Some(bytes));
+    progress.begin_stage("Ledger", ProgressUnit::Bytes, Some(bytes));
     if place.pepper_path().exists() {
         file_copy::copy(&place.pepper_path(), &new.pepper_path(), &mut Throttle::unlimited())
             .map_err(failed)?;
@@ -69,13 +69,13 @@ pub fn repair_store(place: &DataPaths, to: &Path, progress: &Progress) -> Result
     for_each_file(&FileStore::new(store.clone()), |record| contents.push(record.id.clone()))
         .map_err(|error: StoreError| store_error_message(&error))?;
     let bytes = file_copy::total_size(contents.iter().map(|id| place.files.join(id)));
-    progress.begin("File contents", ProgressUnit::Bytes, Some(bytes));
+    progress.begin_stage("File contents", ProgressUnit::Bytes, Some(bytes));
     for id in contents {
         // Damaged contents are copied too: they are never served, but may be all that remains.
         file_copy::copy(&place.files.join(&id), &new.files.join(&id), &mut brake).ok();
     }
     file_copy::sync_dir(&new.ledger_path()).and_then(|()| file_copy::sync_dir(&new.files)).map_err(failed)?;
-    progress.finish();
+    progress.finish_stage();
     let (rebuilt, ledger) = repair_ledger(&store, &new.ledger_path());
     drop(store);
     let verdict = verify(&new, progress)?;

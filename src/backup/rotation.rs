@@ -98,7 +98,7 @@ pub fn list_archives(folder: &Path) -> Result<Vec<String>> {
 
 /// Time at which the last archive was finished, in Unix seconds; `None` if there is none.
 #[must_use]
-pub fn last(folder: &Path) -> Option<u64> {
+pub fn last_archive_time(folder: &Path) -> Option<u64> {
     let name = list_archives(folder).ok()?.pop()?;
     modified_at(&folder.join(name).join(manifest::MANIFEST))
 }

@@ -2,7 +2,7 @@
 //! however often the gateway restarts. A failed backup is logged and retried later; requests never wait for it.
 
 use crate::backup::DataPaths;
-use crate::backup::rotation::{last, modified_at};
+use crate::backup::rotation::{last_archive_time, modified_at};
 use crate::config::settings::Settings;
 use crate::storage::stores::ADMIN_TOKEN_FILE;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub struct Exports {
 impl Exports {
     /// Reads the times of existing backups.
     pub fn open(settings: &Settings, now: u64) -> Self {
-        let last = last(&settings.exports.path).map(|at| at.min(now));
+        let last = last_archive_time(&settings.exports.path).map(|at| at.min(now));
         let made =
             || modified_at(&settings.storage.path.join(ADMIN_TOKEN_FILE)).map_or(now, |at| at.min(now));
         let since = AtomicU64::new(last.unwrap_or_else(made));
@@ -47,7 +47,7 @@ impl Exports {
     }
 
     /// Returns the end of the last backup; 0 if there is none.
-    pub fn last(&self) -> u64 {
+    pub fn last_backup_time(&self) -> u64 {
         self.last.load(Ordering::Relaxed)
     }
 

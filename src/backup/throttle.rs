@@ -53,7 +53,7 @@ impl<'a> Throttle<'a> {
     ///
     /// # Errors
     /// Returns `Interrupted` if the work must stop, and `StorageFull` if too little disk space would remain.
-    pub fn spend(&mut self, bytes: u64) -> Result<()> {
+    pub fn throttle_bytes(&mut self, bytes: u64) -> Result<()> {
         self.bytes += bytes;
         if let Some(progress) = self.progress {
             progress.advance(bytes);
@@ -95,7 +95,7 @@ pub struct ThrottledWriter<'a, 'b, W> {
 impl<W: Write> Write for ThrottledWriter<'_, '_, W> {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         let written = self.inner.write(bytes)?;
-        self.throttle.spend(written as u64)?;
+        self.throttle.throttle_bytes(written as u64)?;
         Ok(written)
     }
 
@@ -116,14 +116,14 @@ mod tests {
         let mut brake = Throttle::new(bounds(0, &go));
         let begun = Instant::now();
         for _ in 0..10 {
-            brake.spend(CHECK_BYTES).unwrap();
+            brake.throttle_bytes(CHECK_BYTES).unwrap();
         }
         assert!(begun.elapsed() >= Duration::from_millis(90), "{:?}", begun.elapsed());
         let halt = || true;
-        let stopped = Throttle::new(bounds(0, &halt)).spend(CHECK_BYTES);
+        let stopped = Throttle::new(bounds(0, &halt)).throttle_bytes(CHECK_BYTES);
         assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Interrupted);
-        let full = Throttle::new(bounds(u64::MAX, &go)).spend(CHECK_BYTES);
+        let full = Throttle::new(bounds(u64::MAX, &go)).throttle_bytes(CHECK_BYTES);
         assert_eq!(full.unwrap_err().kind(), ErrorKind::StorageFull);
-        Throttle::unlimited().spend(u64::MAX).unwrap();
+        Throttle::unlimited().throttle_bytes(u64::MAX).unwrap();
     }
 }

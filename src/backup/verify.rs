@@ -82,7 +82,7 @@ pub fn verify(place: &DataPaths, progress: &Progress) -> Result<VerifyReport, St
     let store = place.open_store()?;
     let mut verdict = VerifyReport::default();
     let said = |error: StoreError| store_error_message(&error);
-    progress.begin("Rows", ProgressUnit::Rows, None);
+    progress.begin_stage("Rows", ProgressUnit::Rows, None);
     let rows = store.verify_with(&mut |rows| progress.advance(rows)).map_err(said)?;
     verdict.rows = rows.rows;
     rows.findings.iter().for_each(|finding| verdict.add_finding(format!("rows: {finding}")));
@@ -97,10 +97,10 @@ pub fn verify(place: &DataPaths, progress: &Progress) -> Result<VerifyReport, St
     let files = FileStore::new(store.clone());
     let mut bytes = 0;
     for_each_file(&files, |record| bytes += record.bytes).map_err(said)?;
-    progress.begin("File contents", ProgressUnit::Bytes, Some(bytes));
+    progress.begin_stage("File contents", ProgressUnit::Bytes, Some(bytes));
     let contents = place.open_contents(&store)?;
     for_each_file(&files, |record| verdict.verify_file(&contents, record, progress)).map_err(said)?;
-    progress.begin("Batches", ProgressUnit::Batches, None);
+    progress.begin_stage("Batches", ProgressUnit::Batches, None);
     let batch_store = BatchStore::new(store);
     let known = batches::BatchReferences { files: &files, batches: &batch_store, contents: &contents };
     let check = |batch: &BatchRecord| {
@@ -109,7 +109,7 @@ pub fn verify(place: &DataPaths, progress: &Progress) -> Result<VerifyReport, St
         Ok(())
     };
     batch_store.for_each(check).map_err(said)?;
-    progress.finish();
+    progress.finish_stage();
     Ok(verdict)
 }
 
@@ -119,7 +119,7 @@ fn verify_ledger(
     verdict: &mut VerifyReport,
     progress: &Progress,
 ) -> Result<(), String> {
-    progress.begin("Ledger", ProgressUnit::Entries, None);
+    progress.begin_stage("Ledger", ProgressUnit::Entries, None);
     // A writable open would repair what is to be reported.
     let book = LedgerStore::open_with_replica(store.clone(), &place.ledger_path());
     let proof =

@@ -45,7 +45,7 @@ impl BatchManager {
             state: BatchState::Validating,
             ..BatchRecord::default()
         };
-        let most = context.live().settings.batches.open;
+        let most = context.config_snapshot().settings.batches.open;
         if batches.fleet.is_shared() {
             let record = Self::insert_in_fleet(context, record, most).await?;
             log_creation(&record);
@@ -142,7 +142,7 @@ impl BatchManager {
         match record.state {
             BatchState::Cancelled => Ok(record),
             BatchState::Completed | BatchState::Failed => {
-                let state = api_object::state(record.state).name();
+                let state = api_object::lifecycle_state(record.state).name();
                 let message = format!("This batch has ended and cannot be cancelled: it is {state}.");
                 Err(ApiError::with_message(ErrorCode::Conflict, message).with_detail("status", state))
             }

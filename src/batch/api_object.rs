@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 pub fn lifecycle_of(record: &BatchRecord) -> BatchLifecycle {
     let counts = &record.counts;
     BatchLifecycle {
-        state: state(record.state),
+        state: lifecycle_state(record.state),
         counts: LineCounts {
             total: counts.total,
             completed: counts.completed,
@@ -49,7 +49,7 @@ pub fn store_lifecycle(record: &mut BatchRecord, life: &BatchLifecycle) {
 }
 
 /// Converts the state of a record.
-pub const fn state(state: BatchState) -> LifecycleState {
+pub const fn lifecycle_state(state: BatchState) -> LifecycleState {
     match state {
         BatchState::Validating => LifecycleState::Validating,
         BatchState::InProgress => LifecycleState::InProgress,
@@ -75,7 +75,7 @@ pub fn batch_object(record: &BatchRecord) -> Value {
         "errors": errors_json(record),
         "input_file_id": record.input,
         "completion_window": record.window,
-        "status": state(record.state).name(),
+        "status": lifecycle_state(record.state).name(),
         "output_file_id": record.output,
         "error_file_id": null,
         "created_at": record.created_ms / 1_000,

@@ -53,7 +53,7 @@ impl BatchManager {
             ErrorCode::Unavailable => response_not_writable(),
             _ => refusal,
         })?;
-        let settings = context.live().settings.responses.background;
+        let settings = context.config_snapshot().settings.responses.background;
         let record = BatchRecord {
             id: new.id,
             key: principal.public_id.to_string(),
@@ -139,7 +139,7 @@ fn insert_response(
         },
     )?;
     let store = &context.batches.store;
-    let most = context.live().settings.responses.background.open;
+    let most = context.config_snapshot().settings.responses.background.open;
     let inserted = match context.batches.fleet.is_shared() {
         true => store.insert_in_fleet(record, &guards, most),
         false => store.insert(record, guards).map(|()| FleetInsertion::Inserted),

@@ -1,7 +1,7 @@
 //! End of a background response: its document on the disk, then one commit with the charge; or its release to another
 //! process.
 
-use super::background_run::{ResponseEnd, ResponseRun, RunPhase, failed};
+use super::background_run::{ResponseEnd, ResponseRun, RunPhase, failed_response};
 use super::background_watch::{Interruption, ResponseWatch};
 use super::claimed_commit;
 use super::claims::HeldClaim;
@@ -81,7 +81,7 @@ impl ResponseRun {
             }
             pause *= 2;
         }
-        Ok(failed(ResponseFailure::of_server(NOT_STORED)))
+        Ok(failed_response(ResponseFailure::of_server(NOT_STORED)))
     }
 
     async fn write_end(&self, end: &ResponseEnd) -> std::io::Result<()> {

@@ -104,11 +104,11 @@ pub(super) async fn run_response(
 
 impl ResponseRun {
     async fn execute(&mut self, watch: &mut ResponseWatch) -> RunOutcome {
-        let entry = self.app.batches.response_scheduler.place(&self.record.account);
+        let entry = self.app.batches.response_scheduler.register_batch(&self.record.account);
         loop {
             let permit = tokio::select! {
                 biased;
-                why = watch.interrupted() => return interruption_outcome(why),
+                why = watch.wait_for_interruption() => return interruption_outcome(why),
                 permit = self.acquire(&entry) => permit,
             };
             if self.phase == RunPhase::Waiting
@@ -124,7 +124,7 @@ impl ResponseRun {
             };
             tokio::select! {
                 biased;
-                why = watch.interrupted() => return interruption_outcome(why),
+                why = watch.wait_for_interruption() => return interruption_outcome(why),
                 () = sleep(pause) => {}
             }
         }
@@ -134,7 +134,7 @@ impl ResponseRun {
     async fn acquire(&self, entry: &SchedulerEntry) -> RunPermit {
         loop {
             if self.may_start() {
-                let most = self.app.live().settings.responses.background.concurrency;
+                let most = self.app.config_snapshot().settings.responses.background.concurrency;
                 if let Some(permit) = entry.try_acquire(most, false) {
                     return permit;
                 }
@@ -142,7 +142,7 @@ impl ResponseRun {
                 entry.leave_queue();
             }
             tokio::select! {
-                () = entry.granted() => {}
+                () = entry.wait_for_grant() => {}
                 () = sleep(TICK) => {}
             }
         }
@@ -161,7 +161,7 @@ impl ResponseRun {
     async fn begin(&mut self) -> Option<RunOutcome> {
         let background = self.record.background.get_or_insert_default();
         if background.starts >= MAX_STARTS {
-            return Some(RunOutcome::Ended(failed(ResponseFailure::of_server(STOPPED_OFTEN))));
+            return Some(RunOutcome::Ended(failed_response(ResponseFailure::of_server(STOPPED_OFTEN))));
         }
         background.starts += 1;
         self.phase = RunPhase::Started;
@@ -182,7 +182,7 @@ impl ResponseRun {
     ) -> Result<AttemptResult, Interruption> {
         let (body, memory) = match self.load_request().await {
             Ok(Some(loaded)) => loaded,
-            Ok(None) => return Ok(AttemptResult::Ended(failed(ResponseFailure::of_server(LOST)))),
+            Ok(None) => return Ok(AttemptResult::Ended(failed_response(ResponseFailure::of_server(LOST)))),
             Err(pause) => return Ok(AttemptResult::Retry(pause)),
         };
         let cancel = CancellationToken::new();
@@ -192,7 +192,7 @@ impl ResponseRun {
         let why = tokio::select! {
             biased;
             done = &mut done => return Ok(self.on_done(done.ok())),
-            why = watch.interrupted() => why,
+            why = watch.wait_for_interruption() => why,
         };
         if matches!(why, Interruption::Stopping)
             && let Ok(done) = timeout(GRACE_PERIOD, &mut done).await
@@ -232,7 +232,7 @@ impl ResponseRun {
     async fn load_request(&self) -> Result<Option<(Bytes, AdmissionPermit)>, Duration> {
         let document = self.load_document().await.map_err(|_| Duration::from_secs(1))?;
         let Some(request) = document.as_deref().and_then(pending_request) else { return Ok(None) };
-        let mut memory = self.app.overload.line();
+        let mut memory = self.app.overload.acquire_for_batch_line();
         memory.reserve_bytes(request.len()).map_err(|_| Duration::from_secs(1))?;
         Ok(Some((Bytes::copy_from_slice(request), memory)))
     }
@@ -241,7 +241,7 @@ impl ResponseRun {
     pub(super) async fn load_document(&self) -> std::io::Result<Option<Vec<u8>>> {
         let (app, key, id) = (self.app.clone(), self.record.key.clone(), self.record.id.clone());
         let read = move || {
-            let retention = app.live().settings.responses.retention;
+            let retention = app.config_snapshot().settings.responses.retention;
             app.responses.get(&key, &id, app.clock.unix_seconds(), retention)
         };
         match spawn_blocking(read).await.unwrap_or_else(|_| Err(ErrorKind::Other.into())) {
@@ -278,15 +278,15 @@ impl ResponseRun {
             return AttemptResult::Ended(ResponseEnd::Answered(body, done.end));
         }
         self.void(done.end);
-        AttemptResult::Ended(failed(failure_of_refusal(done.status, &body)))
+        AttemptResult::Ended(failed_response(failure_of_refusal(done.status, &body)))
     }
 
     fn retry_or_fail(&self, wanted: Duration, status: u16, refusal: &[u8]) -> AttemptResult {
         let left = Duration::from_secs(self.record.expires).saturating_sub(self.app.clock.calendar_now());
-        let policy = self.app.live().settings.batches.retry;
+        let policy = self.app.config_snapshot().settings.batches.retry;
         match policy.next_delay(self.attempts, wanted, rand::random(), left) {
             Some(pause) => AttemptResult::Retry(pause),
-            None => AttemptResult::Ended(failed(failure_of_refusal(status, refusal))),
+            None => AttemptResult::Ended(failed_response(failure_of_refusal(status, refusal))),
         }
     }
 
@@ -298,7 +298,7 @@ impl ResponseRun {
     }
 }
 
-pub(super) const fn failed(failure: ResponseFailure<'static>) -> ResponseEnd {
+pub(super) const fn failed_response(failure: ResponseFailure<'static>) -> ResponseEnd {
     ResponseEnd::Unanswered(UnansweredState::Failed(failure))
 }
 

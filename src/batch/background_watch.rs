@@ -51,7 +51,7 @@ impl ResponseWatch {
     }
 
     /// Waits for a reason to interrupt the response.
-    pub(super) async fn interrupted(&mut self) -> Interruption {
+    pub(super) async fn wait_for_interruption(&mut self) -> Interruption {
         loop {
             tokio::select! {
                 biased;
@@ -73,7 +73,7 @@ impl ResponseWatch {
     /// Waits for a reason to leave a finished response to another process.
     pub(super) async fn claim_lost_or_stop(&mut self) -> Interruption {
         loop {
-            match self.interrupted().await {
+            match self.wait_for_interruption().await {
                 // The response has ended anyway: only another process or a stop counts.
                 Interruption::Ended(_) => sleep(TICK).await,
                 why => return why,

@@ -186,7 +186,7 @@ impl BatchManager {
 
     /// Takes the claims of all batches that this member may take. Blocks.
     fn take_claims(&self, is_start: bool) -> Result<Vec<(BatchRecord, HeldClaim)>, StoreError> {
-        let (live, own, alive) = (self.fleet.live(), self.fleet.strand(), self.fleet.fence());
+        let (live, own, alive) = (self.fleet.live_members(), self.fleet.strand(), self.fleet.fence());
         let mut ids = self.store.unfinished_ids()?;
         {
             let running = self.running.lock();

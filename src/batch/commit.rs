@@ -73,7 +73,7 @@ pub(super) enum CommitEnd {
 
 impl BatchRunner {
     /// Starts writing the next group, if there is one and no write is in flight.
-    pub(super) fn commit(&mut self) {
+    pub(super) fn start_next_write(&mut self) {
         if self.disk.writing || self.lifecycle.state.is_final() {
             return;
         }
@@ -121,7 +121,7 @@ impl BatchRunner {
         for line in group.lines {
             // A line is counted once, even if it is reported twice.
             if self.completed.mark_finished(line.index) && self.lifecycle.finish_line(line.succeeded, now) {
-                self.app.metrics.batches.line(if line.succeeded { "completed" } else { "failed" });
+                self.app.metrics.batches.count_line(if line.succeeded { "completed" } else { "failed" });
             }
             if let Some(usage) = line.usage {
                 let sum = &mut self.record.usage;
@@ -263,7 +263,7 @@ impl ResultWriteJob {
     fn write(self, files: &Arc<FileManager>, group: &ResultGroup) -> io::Result<OutputUpdate> {
         let nothing = || Ok(OutputUpdate::default());
         if self.damaged {
-            let known = self.output_id.and_then(|id| files.store().get(&id).ok().flatten());
+            let known = self.output_id.and_then(|id| files.record_store().get(&id).ok().flatten());
             let results = known.map(|record| FileRecord {
                 status: FileStatus::Error,
                 finished_at: Some(self.now.as_secs()),
@@ -274,7 +274,7 @@ impl ResultWriteJob {
         }
         let known = match (self.results, self.output_id) {
             (None, Some(id)) => {
-                files.store().get(&id).map_err(|error| io::Error::other(error.to_string()))?
+                files.record_store().get(&id).map_err(|error| io::Error::other(error.to_string()))?
             }
             (results, _) => results,
         };

@@ -118,14 +118,14 @@ pub struct BatchContext {
 
 impl BatchContext {
     /// Returns the configuration snapshot in use.
-    pub fn live(&self) -> Arc<ConfigSnapshot> {
+    pub fn config_snapshot(&self) -> Arc<ConfigSnapshot> {
         self.live.load_full()
     }
 
     /// Returns the limits of stored responses.
     #[must_use]
     pub fn response_limits(&self) -> ResponseLimits {
-        let live = self.live();
+        let live = self.config_snapshot();
         ResponseLimits { settings: live.settings.responses, keep_free: live.settings.files.keep_free }
     }
 }

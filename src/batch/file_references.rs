@@ -81,13 +81,13 @@ mod tests {
             store: None,
         };
         let files = FileManager::open(&settings, FileStore::new(store.clone()), false).unwrap();
-        let batches = Arc::new(BatchManager::new(store.clone(), FleetMember::alone()));
+        let batches = Arc::new(BatchManager::new(store.clone(), FleetMember::without_fleet()));
         files.set_users(batches.clone());
         let owner = FileOwner { key: "k", account: "a" };
         let old = || {
             let name = "in.jsonl".to_owned();
             let file = files.new_output(owner, name, "/v1/rerank", Duration::from_secs(1)).unwrap();
-            files.store().add(&FileRecord { status: FileStatus::Processed, ..file }).unwrap();
+            files.record_store().add(&FileRecord { status: FileStatus::Processed, ..file }).unwrap();
         };
         let swept = || files.delete_expired(ExpiryCheck { now: 1_000, retention: Some(10) }).unwrap();
         old();

@@ -136,14 +136,14 @@ impl Pair {
 
     /// Lets both members see each other.
     fn observe(&self, at: StdInstant) {
-        self.members.iter().for_each(|member| drop(member.fleet.observe(at).unwrap()));
+        self.members.iter().for_each(|member| drop(member.fleet.read_heartbeats(at).unwrap()));
     }
 
     /// Lets the second member believe that the first is dead.
     fn silence_first(&self) {
         let later = StdInstant::now() + Duration::from_secs(60);
-        self.members[1].fleet.observe(later).unwrap();
-        assert_eq!(self.members[1].fleet.live().len(), 1);
+        self.members[1].fleet.read_heartbeats(later).unwrap();
+        assert_eq!(self.members[1].fleet.live_members().len(), 1);
     }
 
     fn upload(&self, member: usize, count: usize) -> Result<String, crate::storage::files::FileError> {
@@ -202,10 +202,10 @@ impl Pair {
     async fn assert_exactly_once(&self, id: &str, count: usize) {
         let record = self.record(id);
         assert_eq!((record.state, record.counts.completed as usize), (BatchState::Completed, count));
-        until("the ledger to be written", || self.app.ledger.state().waiting == 0).await;
+        until("the ledger to be written", || self.app.ledger.durability_snapshot().waiting == 0).await;
         let output = record.output.unwrap();
         let files = &self.members[1].context.files;
-        let contents = files.contents(&files.store().get(&output).unwrap().unwrap()).unwrap();
+        let contents = files.contents(&files.record_store().get(&output).unwrap().unwrap()).unwrap();
         let text = contents.read(0, 1 << 20).unwrap();
         let mut results = BTreeMap::new();
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -224,14 +224,14 @@ impl Pair {
         assert_eq!(self.app.ledger.balance(ACCOUNT).credits.amount, -charged, "in memory too");
         let rows = self.app.ledger.store.balance(ACCOUNT).unwrap().unwrap();
         assert_eq!(rows.credits, -charged);
-        let folder = self.app.live().settings.files.path.clone();
+        let folder = self.app.config_snapshot().settings.files.path.clone();
         until("the former output file to be removed", || {
             let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
             names.filter(|name| name.to_string_lossy().starts_with("file-")).count() == 2
         })
         .await;
-        let used = files.store().used_bytes(&self.principal.public_id).unwrap();
-        let records = files.store().all(None, 100).unwrap().files;
+        let used = files.record_store().used_bytes(&self.principal.public_id).unwrap();
+        let records = files.record_store().all(None, 100).unwrap().files;
         assert_eq!((used.all, used.key), (records.iter().map(|file| file.bytes).sum(), used.all));
     }
 
@@ -281,7 +281,8 @@ impl Member {
         let fleet =
             FleetMember::join(SharedFleet::new(store.clone()), &settings, &folder.join(name)).unwrap();
         let files =
-            FileManager::open_shared(&app.live().settings.files, FileStore::new(store.clone())).unwrap();
+            FileManager::open_shared(&app.config_snapshot().settings.files, FileStore::new(store.clone()))
+                .unwrap();
         let (files, batches) = (Arc::new(files), Arc::new(BatchManager::new(store, fleet.clone())));
         files.set_users(batches.clone());
         let executor = Arc::new(GatedExecutor {

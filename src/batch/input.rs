@@ -81,7 +81,7 @@ impl BatchInput {
     ///
     /// # Errors
     /// Returns `InvalidData` if a line is damaged, and any I/O error.
-    pub fn read(&mut self, done: &CompletionBitmap, most: usize) -> Result<Vec<PendingLine>> {
+    pub fn read_pending_lines(&mut self, done: &CompletionBitmap, most: usize) -> Result<Vec<PendingLine>> {
         if let Some(error) = self.deferred_error.take() {
             return Err(error);
         }
@@ -203,12 +203,15 @@ mod tests {
         let (whole, done) = (fs::read(&path).unwrap(), CompletionBitmap::with_lines(400));
         // The second read of the file fails for a while.
         fs::write(&path, whole.get(..256 << 10).unwrap()).unwrap();
-        let mut all = input.read(&done, usize::MAX).unwrap();
+        let mut all = input.read_pending_lines(&done, usize::MAX).unwrap();
         assert!(!all.is_empty() && all.len() < 100, "{}", all.len());
-        assert!(input.read(&done, usize::MAX).is_err() && input.read(&done, usize::MAX).is_err());
+        assert!(
+            input.read_pending_lines(&done, usize::MAX).is_err()
+                && input.read_pending_lines(&done, usize::MAX).is_err()
+        );
         fs::write(&path, whole).unwrap();
         while !input.at_end {
-            all.extend(input.read(&done, usize::MAX).unwrap());
+            all.extend(input.read_pending_lines(&done, usize::MAX).unwrap());
         }
         assert!(all.iter().map(|line| line.index).eq(0..400));
     }

@@ -60,14 +60,14 @@ pub(super) async fn load_body(
         LineBody::InMemory(body) => return Some((body, None)),
         LineBody::InFile { offset, length } => (offset, length),
     };
-    let most = context.live().settings.batches.memory;
+    let most = context.config_snapshot().settings.batches.memory;
     let permit = tokio::select! {
         permit = context.batches.large_lines.acquire(&from.account, length, most) => permit?,
         () = cancel.cancelled() => return None,
     };
     let (files, input) = (context.files.clone(), from.input.clone());
     let read = move || -> Result<Bytes> {
-        let record = files.store().get(&input).map_err(|error| Error::other(error.to_string()))?;
+        let record = files.record_store().get(&input).map_err(|error| Error::other(error.to_string()))?;
         let record = record.ok_or(Error::from(ErrorKind::NotFound))?;
         let body = files.contents(&record)?.read(offset, length)?;
         if body.len() == length { Ok(body) } else { Err(Error::from(ErrorKind::UnexpectedEof)) }
@@ -88,7 +88,7 @@ pub(super) async fn load_body(
 
 impl LargeLineMemory {
     /// Returns the lock for reading a large line.
-    pub(super) fn gate(&self) -> LargeLineLock {
+    pub(super) fn large_line_lock(&self) -> LargeLineLock {
         self.read_lock.clone()
     }
 

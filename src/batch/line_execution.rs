@@ -31,7 +31,7 @@ impl BatchRunner {
             && self.app.batches.holds_claims();
         while due && self.funds.may_start() && self.has_capacity() {
             let Some(asked) = self.next_line() else { break };
-            let most = self.app.live().settings.batches.concurrency;
+            let most = self.app.config_snapshot().settings.batches.concurrency;
             match self.scheduler_entry.try_acquire(most, self.has_no_permits()) {
                 Some(turn) => self.start_line(asked, turn),
                 None => {
@@ -51,13 +51,13 @@ impl BatchRunner {
             return self.pending.lines.len() < share.max_results;
         }
         let expected = self.pending.bytes + self.in_flight.lines * self.pending.average_size;
-        let fits =
-            self.in_flight.bytes + self.retries.bytes() <= share.in_flight && expected <= share.result_bytes;
+        let fits = self.in_flight.bytes + self.retries.body_bytes() <= share.in_flight
+            && expected <= share.result_bytes;
         fits && !self.app.overload.is_almost_full()
     }
 
     fn next_line(&mut self) -> Option<PendingLine> {
-        if let Some(again) = self.retries.pop(Instant::now()) {
+        if let Some(again) = self.retries.pop_due_line(Instant::now()) {
             return Some(again);
         }
         let line = if self.retries.is_full() { None } else { self.prefetched.lines.pop_front() };
@@ -142,7 +142,7 @@ impl BatchRunner {
         if done.ending == LineEnding::FundsHeld {
             // Put first in the queue: it starts as soon as earlier lines end, however much credit it needs.
             self.funds.on_refused();
-            self.app.metrics.batches.line("retried");
+            self.app.metrics.batches.count_line("retried");
             return self.requeue_line(asked);
         }
         let retry = match done.ending {
@@ -153,7 +153,7 @@ impl BatchRunner {
         if let Some((wanted, waived)) = retry {
             asked.attempts += u32::from(!waived);
             if waived || self.may_retry(&asked) {
-                self.app.metrics.batches.line("retried");
+                self.app.metrics.batches.count_line("retried");
                 self.void_line(done.end.take());
                 return self.schedule_retry(asked, wanted, waived);
             }
@@ -166,7 +166,7 @@ impl BatchRunner {
         let good = (200..300).contains(&done.status);
         let mut text = Vec::with_capacity(128 + done.body.iter().map(Bytes::len).sum::<usize>());
         let id = format!("batch_{}", done.request.as_str());
-        let form = match self.app.live().settings.compatibility.batch_results {
+        let form = match self.app.config_snapshot().settings.compatibility.batch_results {
             BatchResultFormat::Flat => result_line::ResultFormat::Flat,
             BatchResultFormat::Nested => result_line::ResultFormat::Nested,
         };
@@ -190,13 +190,13 @@ impl BatchRunner {
     }
 
     fn may_retry(&self, asked: &PendingLine) -> bool {
-        let again = self.app.live().settings.batches.retry;
+        let again = self.app.config_snapshot().settings.batches.retry;
         again.next_delay(asked.attempts, Duration::ZERO, 0, self.time_left()).is_some()
     }
 
     /// Schedules a retry; without backoff if the line only yielded to online requests.
     fn schedule_retry(&mut self, asked: PendingLine, wanted: Duration, waived: bool) {
-        let again = self.app.live().settings.batches.retry;
+        let again = self.app.config_snapshot().settings.batches.retry;
         let pause = again.next_delay(asked.attempts, wanted, rand::random(), self.time_left());
         let pause = match pause {
             _ if waived => wanted.max(YIELD_PAUSE),

@@ -48,7 +48,7 @@ pub(super) struct MemoryBudgets(Mutex<HashMap<Box<str>, usize>>);
 
 impl MemoryBudgets {
     /// Adds a batch of this account.
-    pub(super) fn add(&self, account: &str) {
+    pub(super) fn add_batch(&self, account: &str) {
         *self.0.lock().entry(account.into()).or_default() += 1;
     }
 
@@ -64,7 +64,7 @@ impl MemoryBudgets {
     }
 
     /// Returns the limits of a batch of this account.
-    pub(super) fn budget(&self, memory: usize, account: &str) -> MemoryBudget {
+    pub(super) fn batch_budget(&self, memory: usize, account: &str) -> MemoryBudget {
         let all = self.0.lock();
         MemoryBudget::for_batch(memory, all.len(), all.get(account).copied().unwrap_or_default())
     }
@@ -86,10 +86,10 @@ mod tests {
         ] {
             let sharers = MemoryBudgets::default();
             for (number, batches) in accounts.iter().enumerate() {
-                (0..*batches).for_each(|_| sharers.add(&number.to_string()));
+                (0..*batches).for_each(|_| sharers.add_batch(&number.to_string()));
             }
             let held = |(number, batches): (usize, &usize)| {
-                let share = sharers.budget(memory, &number.to_string());
+                let share = sharers.batch_budget(memory, &number.to_string());
                 let own = share.prefetch
                     + share.in_flight
                     + share.result_bytes
@@ -114,16 +114,16 @@ mod tests {
     #[test]
     fn an_account_with_many_batches_does_not_starve_one_with_a_single_batch() {
         let (sharers, memory) = (MemoryBudgets::default(), 32 << 20);
-        sharers.add("b");
-        let alone = sharers.budget(memory, "b");
-        (0..100).for_each(|_| sharers.add("a"));
-        let beside = sharers.budget(memory, "b");
+        sharers.add_batch("b");
+        let alone = sharers.batch_budget(memory, "b");
+        (0..100).for_each(|_| sharers.add_batch("a"));
+        let beside = sharers.batch_budget(memory, "b");
         assert!(
             beside.in_flight >= alone.in_flight / 2 && beside.max_results >= alone.max_results / 2,
             "{beside:?}"
         );
         (0..100).for_each(|_| sharers.remove("a"));
-        assert_eq!(sharers.budget(memory, "b"), alone);
+        assert_eq!(sharers.batch_budget(memory, "b"), alone);
         sharers.remove("b");
         assert!(sharers.0.lock().is_empty());
     }

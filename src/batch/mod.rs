@@ -160,7 +160,7 @@ impl BatchManager {
 
     fn start_threads(context: &Arc<BatchContext>) -> Result<(), String> {
         let batches = &context.batches;
-        let threads = WorkerThreads::start(context.live().settings.threads)
+        let threads = WorkerThreads::start(context.config_snapshot().settings.threads)
             .map_err(|error| format!("The threads for batches cannot be started: {error}."))?;
         *batches.threads.lock() = Some(threads);
         batches.runtime.set(Handle::current()).ok();
@@ -273,7 +273,7 @@ impl BatchManager {
             claim,
         };
         if !running.parked {
-            self.budgets.add(&running.account);
+            self.budgets.add_batch(&running.account);
         }
         all.insert(record.id.as_str().into(), running);
         Some((told, sender))
@@ -299,7 +299,7 @@ impl BatchManager {
 
     /// Memory limits of a batch of this account.
     fn memory_budget(&self, context: &BatchContext, account: &str) -> MemoryBudget {
-        self.budgets.budget(context.live().settings.batches.memory, account)
+        self.budgets.batch_budget(context.config_snapshot().settings.batches.memory, account)
     }
 
     /// Marks a batch as parked, which frees its memory share, or as active again.
@@ -310,7 +310,7 @@ impl BatchManager {
             running.parked = parked;
             match parked {
                 true => self.budgets.remove(&running.account),
-                false => self.budgets.add(&running.account),
+                false => self.budgets.add_batch(&running.account),
             }
         }
     }

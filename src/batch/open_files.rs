@@ -30,13 +30,14 @@ pub(super) fn open_batch(
     is_output_shared: bool,
 ) -> Result<OpenedBatch> {
     let files = &context.files;
-    let file = files.store().get(&record.input).map_err(io_error)?.ok_or(Error::from(ErrorKind::NotFound))?;
+    let file =
+        files.record_store().get(&record.input).map_err(io_error)?.ok_or(Error::from(ErrorKind::NotFound))?;
     let reader = files.read_lines(&file).map_err(|error| match error.kind() {
         // The record exists and the contents do not.
         ErrorKind::NotFound => Error::from(ErrorKind::InvalidData),
         _ => error,
     })?;
-    let mut input = BatchInput::new(reader, context.batches.large_lines.gate());
+    let mut input = BatchInput::new(reader, context.batches.large_lines.large_line_lock());
     let done = match record.state {
         BatchState::Validating => CompletionBitmap::with_lines(file.lines),
         _ => match context.batches.store.finished_line_bitmap(&record.id).map_err(io_error)? {
@@ -50,7 +51,7 @@ pub(super) fn open_batch(
         // Copied with the first results.
         Some(_) if is_output_shared => None,
         Some(id) => {
-            let results = files.store().get(id).map_err(io_error)?.ok_or(()).map_err(lost)?;
+            let results = files.record_store().get(id).map_err(io_error)?.ok_or(()).map_err(lost)?;
             let output = files.open_output(&results).map_err(|error| match error.kind() {
                 ErrorKind::NotFound | ErrorKind::InvalidData => Error::from(ErrorKind::UnexpectedEof),
                 _ => error,
@@ -58,7 +59,8 @@ pub(super) fn open_batch(
             Some((output, results))
         }
     };
-    let first = input.read(&done, context.batches.memory_budget(context, &record.account).prefetch)?;
+    let first =
+        input.read_pending_lines(&done, context.batches.memory_budget(context, &record.account).prefetch)?;
     Ok(OpenedBatch { input, first_lines: first, input_record: file, output, done })
 }
 

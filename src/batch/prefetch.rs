@@ -42,7 +42,7 @@ impl BatchRunner {
         self.disk.reading = true;
         let (done, tell, most) = (self.completed.clone(), self.events.clone(), self.budget.prefetch);
         tokio::task::spawn_blocking(move || {
-            let read = input.read(&done, most);
+            let read = input.read_pending_lines(&done, most);
             tell.send(BatchEvent::LinesRead(input, read))
         });
     }
@@ -69,7 +69,12 @@ impl BatchRunner {
             self.completed = CompletionBitmap::with_lines(file.lines);
             let clock = self.app.clock;
             self.lifecycle.start(file.lines, clock.unix_seconds());
-            let plan = carbon_schedule::plan_batch_start(&self.app.live(), &self.record, file.lines, clock);
+            let plan = carbon_schedule::plan_batch_start(
+                &self.app.config_snapshot(),
+                &self.record,
+                file.lines,
+                clock,
+            );
             self.record.scheduled = plan.map(|plan| plan.start);
             self.commit_record();
         }

@@ -28,7 +28,7 @@ impl RetryQueue {
     }
 
     /// Removes and returns a line that is due.
-    pub fn pop(&mut self, now: Instant) -> Option<PendingLine> {
+    pub fn pop_due_line(&mut self, now: Instant) -> Option<PendingLine> {
         let due = self.lines.peek().is_some_and(|entry| entry.due <= now);
         let asked = due.then(|| self.lines.pop()).flatten()?.line;
         self.bytes = self.bytes.saturating_sub(asked.body.len());
@@ -46,7 +46,7 @@ impl RetryQueue {
     }
 
     /// Bytes of the queued bodies.
-    pub const fn bytes(&self) -> usize {
+    pub const fn body_bytes(&self) -> usize {
         self.bytes
     }
 }

@@ -107,7 +107,7 @@ pub(super) async fn run_batch(
                     work.on_event(event);
                 }
             }
-            () = work.scheduler_entry.granted() => {}
+            () = work.scheduler_entry.wait_for_grant() => {}
             () = tokio::time::sleep_until(wake) => {}
         }
         if Instant::now() >= look {
@@ -127,7 +127,7 @@ impl BatchRunner {
         events: mpsc::UnboundedSender<BatchEvent>,
         seen: watch::Sender<Arc<BatchRecord>>,
     ) -> Self {
-        let scheduler_entry = app.batches.scheduler.place(&record.account);
+        let scheduler_entry = app.batches.scheduler.register_batch(&record.account);
         let budget = app.batches.memory_budget(&app, &record.account);
         let is_suspended =
             app.keyring.find_principal(&record.key).is_some_and(|principal| principal.is_suspended());
@@ -182,7 +182,7 @@ impl BatchRunner {
             self.scheduler_entry.leave_queue();
         }
         if !rests {
-            self.commit();
+            self.start_next_write();
         }
     }
 

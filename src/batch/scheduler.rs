@@ -48,7 +48,7 @@ pub struct RunPermit(FairScheduler);
 
 impl FairScheduler {
     /// Returns an entry for a batch of this account.
-    pub fn place(&self, account: &str) -> SchedulerEntry {
+    pub fn register_batch(&self, account: &str) -> SchedulerEntry {
         SchedulerEntry { scheduler: self.clone(), account: account.into(), waiter: Arc::default() }
     }
 
@@ -121,7 +121,7 @@ impl SchedulerEntry {
     }
 
     /// Waits until a permit was granted, now or since the last call.
-    pub async fn granted(&self) {
+    pub async fn wait_for_grant(&self) {
         self.waiter.granted.notified().await;
     }
 
@@ -198,7 +198,12 @@ mod tests {
     #[test]
     fn accounts_share_alike_however_many_batches_they_have() {
         let turns = FairScheduler::default();
-        let places = [turns.place("a"), turns.place("a"), turns.place("a"), turns.place("b")];
+        let places = [
+            turns.register_batch("a"),
+            turns.register_batch("a"),
+            turns.register_batch("a"),
+            turns.register_batch("b"),
+        ];
         let shares = end_lines(&turns, &places, 24, 200);
         assert_eq!(shares.iter().sum::<usize>(), 24);
         let (a, b) = (shares[..3].iter().sum::<usize>(), shares[3]);
@@ -209,10 +214,10 @@ mod tests {
     #[test]
     fn a_single_account_has_all_capacity_and_yields_half_to_a_second() {
         let turns = FairScheduler::default();
-        let first = turns.place("a");
+        let first = turns.register_batch("a");
         let mut held: VecDeque<RunPermit> = std::iter::from_fn(|| first.try_acquire(8, false)).collect();
         assert_eq!(held.len(), 8);
-        let second = turns.place("b");
+        let second = turns.register_batch("b");
         let own = second.try_acquire(8, true).unwrap();
         assert_eq!(turns.in_flight(), 9, "the first line of a batch waits for nobody");
         let mut theirs = 0;
@@ -231,7 +236,7 @@ mod tests {
     #[test]
     fn a_disconnect_ends_the_wait_and_releases_the_permits() {
         let turns = FairScheduler::default();
-        let (one, two) = (turns.place("a"), turns.place("b"));
+        let (one, two) = (turns.register_batch("a"), turns.register_batch("b"));
         let held = one.try_acquire(1, false).unwrap();
         assert!(two.try_acquire(1, false).is_none());
         drop(held);
@@ -245,11 +250,11 @@ mod tests {
     #[tokio::test]
     async fn a_waiting_batch_is_notified() {
         let turns = FairScheduler::default();
-        let (one, two) = (turns.place("a"), turns.place("b"));
+        let (one, two) = (turns.register_batch("a"), turns.register_batch("b"));
         let held = one.try_acquire(1, false).unwrap();
         assert!(two.try_acquire(1, false).is_none());
         drop(held);
-        two.granted().await;
+        two.wait_for_grant().await;
         assert!(two.try_acquire(1, false).is_some());
     }
 }

@@ -44,9 +44,9 @@ impl BatchManager {
 
     /// Logs the end of a batch and counts it.
     pub(super) fn log_end(&self, context: &BatchContext, record: &BatchRecord) {
-        let state = api_object::state(record.state).name();
+        let state = api_object::lifecycle_state(record.state).name();
         let counts = &record.counts;
-        context.metrics.batches.ended(state, counts.cancelled, counts.expired);
+        context.metrics.batches.count_ended_batch(state, counts.cancelled, counts.expired);
         let number = |count: u32| count.to_string();
         let why = record.errors.first().map_or("", |error| error.code.as_str());
         log::event(
@@ -66,7 +66,7 @@ impl BatchManager {
 
     /// Logs the end of a background response and counts it.
     pub(super) fn log_response_end(&self, context: &BatchContext, record: &BatchRecord) {
-        let state = api_object::state(record.state).name();
+        let state = api_object::lifecycle_state(record.state).name();
         context.metrics.batches.response_ended(state);
         let members = [("id", &*record.id), ("key", &*record.key), ("status", state)];
         log::event(log::info(), "background_response_ended", &members);

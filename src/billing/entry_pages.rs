@@ -1,7 +1,7 @@
 //! Pages of the ledger's entries: the entries of all chains in the order of time. All calls block.
 
 use super::entry_merge::EntryMerge;
-use super::report::{ReportError, find};
+use super::report::{ReportError, find_entry};
 use penstock_core::entry_number::{chain_of, chain_start};
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
 
@@ -51,7 +51,7 @@ fn page_starts(store: &LedgerStore, position: &[u64]) -> Result<Vec<u64>, Report
         return Ok(chains.into_iter().map(start).collect());
     }
     // An unknown number is behind all entries.
-    let time = find(store, *number)?.map_or((u64::MAX, u64::MAX), |entry| (entry.at, entry.seq));
+    let time = find_entry(store, *number)?.map_or((u64::MAX, u64::MAX), |entry| (entry.at, entry.seq));
     chains
         .into_iter()
         .map(
@@ -67,7 +67,7 @@ fn last_until(store: &LedgerStore, chain: u32, tip: u64, until: (u64, u64)) -> R
     let (mut low, mut high) = (chain_start(chain), tip);
     while low < high {
         let middle = low + (high - low).div_ceil(2);
-        match find(store, middle)? {
+        match find_entry(store, middle)? {
             Some(entry) if (entry.at, entry.seq) <= until => low = middle,
             _ => high = middle - 1,
         }

@@ -45,7 +45,7 @@ pub(super) struct FencedOutcomes {
 
 impl FencedOutcomes {
     /// Gives charges back that were voided.
-    pub(super) fn refund(charges: Vec<(Arc<AccountBalance>, Wallet, i64)>) {
+    pub(super) fn refund_voided_charges(charges: Vec<(Arc<AccountBalance>, Wallet, i64)>) {
         for (balance, wallet, amount) in charges {
             balance.release(wallet, 0, amount.saturating_neg());
         }
@@ -54,7 +54,7 @@ impl FencedOutcomes {
     /// Gives the charges back, and returns the actions that end the reservations without them.
     pub(super) fn into_voids(self) -> Vec<LedgerAction> {
         let Self { outcomes, charges, reply, .. } = self;
-        Self::refund(charges);
+        Self::refund_voided_charges(charges);
         reply.send(false).ok();
         let voided = |action: LedgerAction| {
             let act = replacement_void(&action.act, "claim_lost").unwrap_or(action.act);

@@ -77,14 +77,14 @@ impl GroupBuilder {
     }
 
     /// Returns true if all of an operation fits; operations are never split.
-    pub(super) fn fits(&self, op: &WriteOp) -> bool {
+    pub(super) fn can_fit(&self, op: &WriteOp) -> bool {
         let (bytes, rows, row_bytes) = max_size(op);
         let own = self.blocks.len()
             + self.balance_changes.len()
             + self.names.len()
             + self.rows.len()
             + self.rollups
-            + self.pools.operations();
+            + self.pools.max_operations();
         // A block ends one maximum line before its limit, and a last block is started.
         let blocks = SMALL_BLOCKS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
         self.bytes + bytes <= MAX_COMMIT_BYTES

@@ -178,7 +178,7 @@ impl Ledger {
     ) -> Result<(), String> {
         let queue = self.queue.clone();
         let forward = move || {
-            while let Some(DrainedOps { ops, last, .. }) = queue.collect(MAX_ACTIONS, None) {
+            while let Some(DrainedOps { ops, last, .. }) = queue.take_operations(MAX_ACTIONS, None) {
                 if ops.is_empty() {
                     continue;
                 }
@@ -200,7 +200,7 @@ impl Ledger {
                 queue.on_committed(&CommittedGroup { bytes, exposed, copied: true, open, entries });
                 queue.set_written(last);
             }
-            queue.over();
+            queue.mark_writer_ended();
         };
         let started = std::thread::Builder::new().name("ledger".to_owned()).spawn(forward);
         let thread = started.map_err(|error| format!("The ledger's thread cannot be started: {error}."))?;

@@ -215,7 +215,7 @@ pub struct InvoiceTotals {
 impl InvoiceTotals {
     /// Computes the totals of an exact net amount at a VAT rate in percent.
     #[must_use]
-    pub fn of(exact: Decimal, vat_percent: Decimal) -> Self {
+    pub fn from_net_amount(exact: Decimal, vat_percent: Decimal) -> Self {
         let cents = |amount: Decimal| {
             let mut cents = amount.round_dp(2);
             cents.rescale(2);
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn the_net_amount_and_the_vat_are_rounded_once() {
-        let totals = |exact, percent| InvoiceTotals::of(decimal(exact), decimal(percent));
+        let totals = |exact, percent| InvoiceTotals::from_net_amount(decimal(exact), decimal(percent));
         let expected =
             |net, vat, gross| InvoiceTotals { net: decimal(net), vat: decimal(vat), gross: decimal(gross) };
         assert_eq!(totals("100.005", "19"), expected("100.00", "19.00", "119.00"));

@@ -140,9 +140,9 @@ impl Leases {
     }
 
     /// Reads what the previous process of this member had leased, as balances by account. Blocks.
-    pub(super) fn restore(&self) -> Result<Vec<(String, BalanceRecord)>, StoreError> {
+    pub(super) fn restore_balances(&self) -> Result<Vec<(String, BalanceRecord)>, StoreError> {
         let mut balances: HashMap<String, BalanceRecord> = HashMap::new();
-        for PoolAmount { pool, amount } in self.member.parts()? {
+        for PoolAmount { pool, amount } in self.member.leased_amounts()? {
             let Some((wallet, account)) = split_pool_name(&pool) else { continue };
             let balance = balances.entry(account.to_owned()).or_default();
             match wallet {
@@ -176,7 +176,7 @@ impl Leases {
         least: i64,
     ) -> Result<i64, FleetError> {
         let request = PoolRequest { pool: pool_name(&balance.name, wallet), wanted, least };
-        let drawn = self.member.draw(&request);
+        let drawn = self.member.draw_from_pool(&request);
         let mut accounts = self.accounts.lock();
         let state = accounts.entry((balance.name.clone(), wallet)).or_default();
         state.uncertain |= drawn.is_err();
@@ -203,7 +203,7 @@ impl Leases {
             uncertain.map(|(key, _)| (key.clone(), total(key))).collect::<Vec<_>>()
         };
         let before = totals(&self.accounts.lock());
-        let parts = self.member.parts()?;
+        let parts = self.member.leased_amounts()?;
         let mut accounts = self.accounts.lock();
         if !is_written() || totals(&accounts) != before {
             return Ok(());
@@ -244,7 +244,7 @@ impl Leases {
 
     /// Returns the amounts that go back to the pools with the next beat. They stay until [`Leases::on_returned`].
     #[must_use]
-    pub fn returning(&self) -> Vec<PoolAmount> {
+    pub fn returning_amounts(&self) -> Vec<PoolAmount> {
         self.returning.lock().clone()
     }
 

@@ -150,7 +150,7 @@ impl Ledger {
 
     /// Returns the status of the ledger.
     #[must_use]
-    pub fn state(&self) -> DurabilitySnapshot {
+    pub fn durability_snapshot(&self) -> DurabilitySnapshot {
         DurabilitySnapshot {
             failing: self.is_failing(),
             exhausted: self.is_exhausted()
@@ -179,7 +179,7 @@ impl Ledger {
 
     /// Returns the figures of the journal; `None` without a fleet.
     #[must_use]
-    pub fn journal(&self) -> Option<JournalSnapshot> {
+    pub fn journal_snapshot(&self) -> Option<JournalSnapshot> {
         self.journal.read().as_ref().map(|journal| journal.snapshot())
     }
 

@@ -33,7 +33,7 @@ impl PoolChanges {
     }
 
     /// Maximum number of operations for the changes.
-    pub(super) fn operations(&self) -> usize {
+    pub(super) fn max_operations(&self) -> usize {
         2 * self.0.len()
     }
 

@@ -92,7 +92,7 @@ impl Ledger {
         let balances = store.balances().map_err(to_message)?;
         let purses = RwLock::new(match &leases {
             None => balances_in_memory(&balances),
-            Some(leases) => balances_in_memory(&leases.restore().map_err(to_message)?),
+            Some(leases) => balances_in_memory(&leases.restore_balances().map_err(to_message)?),
         });
         let open = open_reservations(&store).map_err(to_message)?;
         let queue = Arc::new(WriteQueue::new(settings.window, tip.map_or(0, |tip| sequence_of(tip.seq))));

@@ -27,7 +27,7 @@ impl From<StoreError> for ReportError {
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
-pub fn find(store: &LedgerStore, number: u64) -> Result<Option<LedgerEntry>, ReportError> {
+pub fn find_entry(store: &LedgerStore, number: u64) -> Result<Option<LedgerEntry>, ReportError> {
     if sequence_of(number) == 0 {
         return Ok(None);
     }
@@ -65,7 +65,7 @@ pub(super) fn for_each_entry(
 /// Returns the model of the charge that an entry corrects.
 fn corrected_model(store: &LedgerStore, entry: &LedgerEntry) -> Result<Option<Arc<str>>, ReportError> {
     let EntryKind::Correct { of, .. } = &entry.kind else { return Ok(None) };
-    Ok(find(store, *of)?.and_then(|found| match found.kind {
+    Ok(find_entry(store, *of)?.and_then(|found| match found.kind {
         EntryKind::Settle { sale, .. } => Some(sale.model),
         _ => None,
     }))

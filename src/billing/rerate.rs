@@ -1,7 +1,7 @@
 //! Recalculation of a day's charges from the usage and the terms that the ledger stores with them. All calls block.
 
-use super::report::{ReportError, find, for_each_entry};
-use super::sale::eur8;
+use super::report::{ReportError, find_entry, for_each_entry};
+use super::sale::to_debt_units;
 use penstock_core::WorkDone;
 use penstock_ledger::{EntryKind, UtcDay, UtcMonth, Wallet};
 use penstock_pricing::{BilledWork, BillingUnit, PaymentSource, Tariff, compute_charge};
@@ -93,7 +93,9 @@ pub fn recalculate_day(store: &LedgerStore, day: UtcDay) -> Result<RecalculatedD
                 again.energy.0
             }
         };
-        if (computed != *amount || eur8(again.eur) != eur8(sale.eur)) && sums.first_difference.is_none() {
+        if (computed != *amount || to_debt_units(again.eur) != to_debt_units(sale.eur))
+            && sums.first_difference.is_none()
+        {
             sums.first_difference = Some(entry.seq);
         }
         Ok(())
@@ -146,7 +148,7 @@ fn missing_terms(id: &str) -> ReportError {
 pub(super) fn load_terms_text(store: &LedgerStore, id: &str) -> Result<Arc<str>, ReportError> {
     let missing = || missing_terms(id);
     let number = store.entry_number(&format!("terms {id}"))?.ok_or_else(missing)?;
-    match find(store, number)?.ok_or_else(missing)?.kind {
+    match find_entry(store, number)?.ok_or_else(missing)?.kind {
         EntryKind::Terms { terms, .. } => Ok(terms),
         _ => Err(missing()),
     }

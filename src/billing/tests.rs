@@ -78,7 +78,7 @@ fn grant(ledger: &Ledger, id: &str, amount: i64) -> Result<u64, AdjustmentError>
 
 /// Checks that all operations are in the store, and that the ledger is valid.
 fn settled(ledger: &Ledger) -> report::LedgerVerification {
-    until("the queue to be written", || ledger.state().waiting == 0);
+    until("the queue to be written", || ledger.durability_snapshot().waiting == 0);
     let proof = report::verify(&ledger.store).unwrap();
     assert!(proof.is_intact(), "{proof:?}");
     proof
@@ -142,14 +142,14 @@ fn while_the_store_is_full_requests_continue_up_to_the_debt_limit_and_grants_are
     };
     assert_eq!((refused.code, refused.retry_after), (ErrorCode::Unavailable, Some(5)));
     assert!(served <= 100_000 && served + 1_000 > 100_000, "{served} of 100000");
-    let state = ledger.state();
+    let state = ledger.durability_snapshot();
     assert!(state.failing && state.exhausted && state.exposed == served, "{state:?}");
     // Charges from the time of the full disk are written later, each once.
     store.full.store(false, Ordering::Release);
     until("the store to be back", || !ledger.is_failing());
     settled(&ledger);
     assert_eq!(ledger.balance("acme").credits.amount, 10_000_000 - served);
-    assert_eq!(ledger.state().exposed, 0);
+    assert_eq!(ledger.durability_snapshot().exposed, 0);
     assert!(reserve(&ledger, "later", 1_000).is_ok());
     assert!(grant(&ledger, "g2", 5).is_ok());
 }
@@ -181,14 +181,14 @@ fn a_commit_whose_answer_is_lost_is_not_written_twice() {
     store.lies.store(3, Ordering::Release);
     for n in 0..20 {
         reserve(&ledger, &format!("r{n}"), 10).unwrap().settle(charge(10));
-        until("it to be written", || ledger.state().waiting == 0);
+        until("it to be written", || ledger.durability_snapshot().waiting == 0);
     }
     settled(&ledger);
     assert_eq!(ledger.balance("acme").credits.amount, 1_000_000 - 200);
     // A grant with a lost response is unknown to its caller, and recorded once.
     store.lies.store(1, Ordering::Release);
     assert_eq!(grant(&ledger, "g2", 7), Err(AdjustmentError::OutcomeUnknown));
-    until("it to be written", || ledger.state().waiting == 0 && !ledger.is_failing());
+    until("it to be written", || ledger.durability_snapshot().waiting == 0 && !ledger.is_failing());
     assert!(matches!(grant(&ledger, "g2", 7), Err(AdjustmentError::Duplicate(_))));
     assert_eq!(ledger.balance("acme").credits.amount, 1_000_000 - 200 + 7);
     settled(&ledger);
@@ -263,7 +263,7 @@ fn a_charge_that_overflows_the_balance_ends_its_reservation_without_a_charge() {
     });
     assert!(charges[0] < charges[1]);
     let proof = settled(&ledger);
-    assert_eq!((proof.open, ledger.state().open), (0, 0));
+    assert_eq!((proof.open, ledger.durability_snapshot().open), (0, 0));
     let (text, _) = report::page_text(&ledger.store, &[]).unwrap().unwrap();
     let text = String::from_utf8(text).unwrap();
     let of = |act: &str| text.lines().filter(|line| line.contains(&format!("\"act\":\"{act}\""))).count();

@@ -142,7 +142,7 @@ impl WriteQueue {
 
     /// Takes the next operations, at most `most`. They are empty if the current group ends without more, or if
     /// nothing arrives for `patience`; `None` after the queue is closed.
-    pub(super) fn collect(&self, most: usize, patience: Option<Duration>) -> Option<DrainedOps> {
+    pub(super) fn take_operations(&self, most: usize, patience: Option<Duration>) -> Option<DrainedOps> {
         let mut state = self.state.lock();
         while state.until.is_none() && (state.ops.is_empty() || state.handing_over) {
             if state.closing || state.handing_over {
@@ -216,7 +216,7 @@ impl WriteQueue {
     }
 
     /// Waits before the next try. Returns false if the queue is closed.
-    pub(super) fn pause(&self, pause: Duration) -> bool {
+    pub(super) fn wait_before_retry(&self, pause: Duration) -> bool {
         let mut state = self.state.lock();
         if !state.closing {
             self.pause_end.wait_for(&mut state, pause);
@@ -238,7 +238,7 @@ impl WriteQueue {
 
     /// Number of operations of a group whose writer waits for more.
     #[cfg(test)]
-    pub(super) fn gathered(&self) -> Option<usize> {
+    pub(super) fn gathered_operations(&self) -> Option<usize> {
         let state = self.state.lock();
         state.gathering.then_some(state.taken)
     }
@@ -315,7 +315,7 @@ impl WriteQueue {
     }
 
     /// Records that the writer has ended and none replaces it.
-    pub(super) fn over(&self) {
+    pub(super) fn mark_writer_ended(&self) {
         if self.state.lock().handing_over {
             return;
         }

@@ -100,7 +100,7 @@ struct LedgerWriter {
 impl LedgerWriter {
     fn run(mut self) {
         self.write_groups();
-        self.queue.over();
+        self.queue.mark_writer_ended();
     }
 
     fn write_groups(&mut self) {

@@ -152,7 +152,7 @@ fn check(backend: &AdminBackend, output: OutputArgs) -> Result<(), String> {
             rows.push(vec![kind.to_owned(), id.clone(), finding.to_owned()]);
         }
     }
-    if rows.is_empty() && output.format() == OutputFormat::Table {
+    if rows.is_empty() && output.output_format() == OutputFormat::Table {
         return print_stdout("All limits, scopes and models of keys and accounts match something.\n");
     }
     let count = rows.len();

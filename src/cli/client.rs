@@ -82,7 +82,7 @@ impl Client {
     ///
     /// # Errors
     /// Same as [`Client::send`].
-    pub fn text(&self, path: &str) -> Result<Vec<u8>, AdminClientError> {
+    pub fn get_bytes(&self, path: &str) -> Result<Vec<u8>, AdminClientError> {
         self.send_bytes("GET", path, None)
     }
 

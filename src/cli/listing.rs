@@ -34,7 +34,7 @@ pub struct OutputArgs {
 impl OutputArgs {
     /// The chosen format.
     #[must_use]
-    pub fn format(self) -> OutputFormat {
+    pub fn output_format(self) -> OutputFormat {
         if self.json { OutputFormat::Json } else { self.format }
     }
 
@@ -43,7 +43,7 @@ impl OutputArgs {
     /// # Errors
     /// Returns an error if standard output cannot be written to.
     pub fn print(self, listing: &Listing, json: impl FnOnce() -> Value) -> Result<(), String> {
-        match self.format() {
+        match self.output_format() {
             OutputFormat::Table => print_stdout(&listing.table()),
             OutputFormat::Csv => print_stdout(&listing.csv()),
             OutputFormat::Json => print_json(&json()),
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn json_is_a_format_under_either_name() {
-        let args = |format, json| OutputArgs { format, json }.format();
+        let args = |format, json| OutputArgs { format, json }.output_format();
         assert_eq!(args(OutputFormat::Table, true), OutputFormat::Json);
         assert_eq!(args(OutputFormat::Csv, false), OutputFormat::Csv);
     }

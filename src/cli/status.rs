@@ -20,7 +20,7 @@ pub fn models(source: &ConfigSource, output: OutputArgs) -> Result<(), String> {
 pub fn providers(source: &ConfigSource, output: OutputArgs) -> Result<(), String> {
     let answer = ask(source, "GET", "/admin/providers")?;
     // The table shows the provider once above its offers; CSV repeats it in each row.
-    let every_row = output.format() == OutputFormat::Csv;
+    let every_row = output.output_format() == OutputFormat::Csv;
     let mut rows = Vec::new();
     for provider in answer_rows(&answer) {
         let place = format!("{}, {}", table_cell(provider, "city"), table_cell(provider, "country"));

@@ -57,7 +57,7 @@ impl ConfigSource {
 /// Same as [`ConfigSource::load`].
 pub fn load_text(name: &str, text: &str, around: ResolveEnv<'_>) -> Result<LoadedConfig, Diagnostics> {
     let mut report = Diagnostics::default();
-    let root = read::text(name, text, &mut report.mistakes);
+    let root = read::parse_text(name, text, &mut report.mistakes);
     resolve_document(root, around, report)
 }
 
@@ -118,7 +118,7 @@ impl ConfigSource {
 
     fn read_document(&self, report: &mut Diagnostics) -> Option<SpannedValue> {
         match self {
-            Self::Demo => read::text("demo.toml", DEMO_CONFIG, &mut report.mistakes),
+            Self::Demo => read::parse_text("demo.toml", DEMO_CONFIG, &mut report.mistakes),
             Self::File(path) => read::file(path, &mut report.mistakes),
         }
     }

@@ -18,7 +18,7 @@ pub fn file(path: &Path, mistakes: &mut Vec<Diagnostic>) -> Option<SpannedValue>
 }
 
 /// Parses a text; `name` stands for the file name in mistakes.
-pub fn text(name: &str, text: &str, mistakes: &mut Vec<Diagnostic>) -> Option<SpannedValue> {
+pub fn parse_text(name: &str, text: &str, mistakes: &mut Vec<Diagnostic>) -> Option<SpannedValue> {
     parse(&Arc::from(name), text, mistakes)
 }
 

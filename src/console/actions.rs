@@ -36,7 +36,7 @@ pub struct AdminCall {
 }
 
 /// Creates a request of the admin API.
-pub fn call(method: Method, path: String, body: Value) -> AdminCall {
+pub fn admin_call(method: Method, path: String, body: Value) -> AdminCall {
     AdminCall { method, path, body }
 }
 
@@ -57,7 +57,7 @@ pub async fn answer(
     }
     let id = crate::proxy::endpoint::decode_segment(id);
     let AdminCall { method, path, body } = (row.build)(request, &id);
-    let actor = active.actor(&request.address);
+    let actor = active.audit_actor(&request.address);
     let called = backend.call(BackendRequest { method, path, query: Vec::new(), body, actor: &actor }).await;
     let (status, blocks) = match called {
         Ok(value) => (200, (row.show)(&value)),
@@ -86,7 +86,7 @@ fn form_field(member: &str) -> &str {
 }
 
 /// JSON object of the form fields that are not empty.
-pub fn fields(request: &ConsoleRequest, names: &[&str]) -> Value {
+pub fn fields_json(request: &ConsoleRequest, names: &[&str]) -> Value {
     let filled =
         names.iter().map(|name| (*name, request.field(name).trim())).filter(|(_, value)| !value.is_empty());
     Value::Object(filled.map(|(name, value)| (name.to_owned(), value.into())).collect())
@@ -94,7 +94,7 @@ pub fn fields(request: &ConsoleRequest, names: &[&str]) -> Value {
 
 /// Limits of a key from its form. An empty field is `null`, no limit; what is no number is refused by the admin API,
 /// which names the field.
-pub fn limits(request: &ConsoleRequest) -> Value {
+pub fn limits_json(request: &ConsoleRequest) -> Value {
     let value = |name: &str| request.field(name).trim();
     let number = |name| match value(name) {
         "" => Value::Null,
@@ -119,11 +119,11 @@ pub fn new_key(request: &ConsoleRequest, account: &str) -> Value {
     let list = |name: &str| -> Vec<&str> {
         request.field(name).split(',').map(str::trim).filter(|item| !item.is_empty()).collect()
     };
-    let mut body = fields(request, &["name"]);
+    let mut body = fields_json(request, &["name"]);
     if let Some(members) = body.as_object_mut() {
         members.insert("account".to_owned(), account.into());
         members.insert("scopes".to_owned(), list("scopes").into());
-        members.insert("limits".to_owned(), limits(request));
+        members.insert("limits".to_owned(), limits_json(request));
         let models = list("models");
         if !models.is_empty() {
             members.insert("models".to_owned(), models.into());
@@ -139,7 +139,7 @@ pub fn new_key(request: &ConsoleRequest, account: &str) -> Value {
 }
 
 /// Member as text; empty if it is absent.
-pub fn word(value: &Value, name: &str) -> String {
+pub fn member_text(value: &Value, name: &str) -> String {
     match value.get(name) {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
@@ -148,11 +148,11 @@ pub fn word(value: &Value, name: &str) -> String {
 }
 
 /// Message about a completed action, with the values of its placeholders.
-pub fn done<const N: usize>(text: &'static str, values: [String; N]) -> Vec<Block> {
+pub fn completion_message<const N: usize>(text: &'static str, values: [String; N]) -> Vec<Block> {
     vec![Block::Notice(NoticeKind::Done, Text::with(text, values.map(Text::Data)))]
 }
 
 /// Secret of a new key.
 pub fn shown_key(answer: &Value, label: &'static str) -> Vec<Block> {
-    vec![Block::Secret(label.into(), word(answer, "key"))]
+    vec![Block::Secret(label.into(), member_text(answer, "key"))]
 }

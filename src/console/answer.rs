@@ -50,7 +50,7 @@ impl ConsoleAnswer {
 
     /// Creates a file to save. Its name has no quotes.
     #[must_use]
-    pub fn file(kind: &'static str, file_name: String, body: Vec<u8>) -> Self {
+    pub fn file_answer(kind: &'static str, file_name: String, body: Vec<u8>) -> Self {
         Self { file_name: Some(file_name), ..Self::new(200, kind, body) }
     }
 
@@ -63,27 +63,27 @@ impl ConsoleAnswer {
 }
 
 /// Page with its status.
-pub fn page(status: u16, page: &Page) -> ConsoleAnswer {
+pub fn page_answer(status: u16, page: &Page) -> ConsoleAnswer {
     ConsoleAnswer::new(status, HTML, page.to_html().into_bytes())
 }
 
 /// Redirect with GET to a path of the site.
-pub fn redirect(path: &str) -> ConsoleAnswer {
+pub fn redirect_answer(path: &str) -> ConsoleAnswer {
     ConsoleAnswer { location: Some(path.to_owned()), ..ConsoleAnswer::new(303, HTML, Vec::new()) }
 }
 
 /// Stream of events.
-pub fn stream(stream: LiveStream) -> ConsoleAnswer {
+pub fn stream_answer(stream: LiveStream) -> ConsoleAnswer {
     ConsoleAnswer { stream: Some(stream), ..ConsoleAnswer::new(200, HTML, Vec::new()) }
 }
 
 /// Page that opens the first page of the site by itself, with a link for browsers that do not.
-pub fn opening(site: &ConsoleSite, language: Language, provider: &str) -> ConsoleAnswer {
+pub fn self_redirecting_page(site: &ConsoleSite, language: Language, provider: &str) -> ConsoleAnswer {
     let link = (site.root.to_owned(), "Continue".into());
     let text = Text::with("You signed in with {0}.", [provider.to_owned().into()]);
     let blocks = vec![Block::Notice(NoticeKind::Done, text), Block::Links(vec![link])];
     let of = Page::plain(site.root, language, site.root, site.title, blocks);
-    page(200, &Page { opens: Some(site.root), ..of })
+    page_answer(200, &Page { opens: Some(site.root), ..of })
 }
 
 /// Page after a sign-out, with the link to the provider's own.
@@ -91,7 +91,7 @@ pub fn signed_out(site: &ConsoleSite, language: Language, link: (String, Text)) 
     let notice = Block::Notice(NoticeKind::Done, "You are signed out here.".into());
     let sign_in = site.path("sign-in");
     let blocks = vec![notice, Block::Links(vec![link, (sign_in.clone(), "Sign in again".into())])];
-    page(200, &Page::plain(site.root, language, &sign_in, site.title, blocks))
+    page_answer(200, &Page::plain(site.root, language, &sign_in, site.title, blocks))
 }
 
 /// Message of a refusal: in the language of the page if the table of texts has it.
@@ -103,7 +103,7 @@ pub fn refusal_notice(refusal: &ApiError) -> Block {
 ///
 /// # Errors
 /// Returns 404 if there is no file of this name.
-pub fn asset(name: &str) -> Result<ConsoleAnswer, ApiError> {
+pub fn asset_answer(name: &str) -> Result<ConsoleAnswer, ApiError> {
     let asset = penstock_console::find_asset(name).ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
     let answer = ConsoleAnswer::new(200, asset.kind, asset.body.to_vec());
     Ok(ConsoleAnswer { cache: "public, max-age=300", ..answer })
@@ -116,5 +116,5 @@ pub fn plain_refusal(site: &ConsoleSite, language: Language, refusal: &ApiError)
         _ => "Refused",
     };
     let of = Page::plain(site.root, language, site.root, title, vec![refusal_notice(refusal)]);
-    page(refusal.code.spec().status, &of)
+    page_answer(refusal.code.spec().status, &of)
 }

@@ -66,7 +66,7 @@ async fn read(page: &PageContext<'_>, account: &str) -> Result<Value, ApiError> 
 ///
 /// # Errors
 /// Returns the refusal of the admin API if it is not about a field of the form.
-pub async fn show(page: &PageContext<'_>, account: &str, path: &str) -> Result<Vec<Block>, ApiError> {
+pub async fn invoice_page(page: &PageContext<'_>, account: &str, path: &str) -> Result<Vec<Block>, ApiError> {
     let (from, to) = period(page);
     let mut form = blocks::invoice_form(path, &from, &to);
     match read(page, account).await {
@@ -95,21 +95,21 @@ pub async fn show(page: &PageContext<'_>, account: &str, path: &str) -> Result<V
 ///
 /// # Errors
 /// Returns 400 if the style is invalid, or the refusal of the admin API.
-pub async fn csv(page: &PageContext<'_>, account: &str) -> Result<ConsoleAnswer, ApiError> {
+pub async fn invoice_csv(page: &PageContext<'_>, account: &str) -> Result<ConsoleAnswer, ApiError> {
     let style = csv_style(page)?;
     let invoice = read(page, account).await?;
     let text = blocks::invoice_csv(&invoice, &key_names(page, account).await?, style);
-    Ok(ConsoleAnswer::file("text/csv; charset=utf-8", file_name(&invoice, "csv"), text.into_bytes()))
+    Ok(ConsoleAnswer::file_answer("text/csv; charset=utf-8", file_name(&invoice, "csv"), text.into_bytes()))
 }
 
 /// JSON of the invoice.
 ///
 /// # Errors
 /// Returns the refusal of the admin API.
-pub async fn json(page: &PageContext<'_>, account: &str) -> Result<ConsoleAnswer, ApiError> {
+pub async fn invoice_json(page: &PageContext<'_>, account: &str) -> Result<ConsoleAnswer, ApiError> {
     let invoice = read(page, account).await?;
     let text = serde_json::to_vec_pretty(&invoice).unwrap_or_default();
-    Ok(ConsoleAnswer::file("application/json", file_name(&invoice, "json"), text))
+    Ok(ConsoleAnswer::file_answer("application/json", file_name(&invoice, "json"), text))
 }
 
 /// Name of a file: the days, which the admin API has parsed.

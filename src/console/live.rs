@@ -184,7 +184,7 @@ impl StreamSession {
     /// Returns true if the session is still valid. A stream does not postpone its end.
     async fn is_valid(&self) -> bool {
         let (stores, id, now) = (self.stores.clone(), self.id.clone(), self.clock.unix_seconds());
-        let found = session::blocking(move || session::find(&stores, &id, now, false)).await;
+        let found = session::run_blocking(move || session::find_session(&stores, &id, now, false)).await;
         // A store that cannot be read ends no session.
         !matches!(found, Ok(None))
     }
@@ -246,7 +246,7 @@ impl LiveStream {
         tokio::select! {
             biased;
             _ = shutdown.wait_for(|stop| *stop) => Wake::Shutdown,
-            () = caller.disconnected() => Wake::Left,
+            () = caller.wait_for_disconnect() => Wake::Left,
             changed = self.subscription.snapshots.changed() => match changed {
                 Ok(()) => Wake::Figures,
                 Err(_) => Wake::Shutdown,

@@ -132,7 +132,7 @@ impl Console {
         let session = StreamSession { id, stores: self.app.stores.clone(), clock: self.app.clock };
         let with_money = pages::sees_money(active.user.role);
         let view = LiveView { language: request.language, with_money };
-        Ok(answer::stream(LiveStream::open(figures, view, session)?))
+        Ok(answer::stream_answer(LiveStream::open(figures, view, session)?))
     }
 
     /// Returns true if a path belongs to the site.
@@ -154,7 +154,7 @@ impl Console {
         let is_of_page = |address: &&str| address.split('?').next() == Some(page);
         let back = request.referring_page().filter(is_of_page).unwrap_or(page);
         let is_own = back.starts_with(self.site.root) && back.bytes().all(|byte| byte.is_ascii_graphic());
-        let answer = answer::redirect(if is_own { back } else { self.site.root });
+        let answer = answer::redirect_answer(if is_own { back } else { self.site.root });
         let Some(language) = Language::from_code(request.field("language")) else { return answer };
         let (path, secure) = (self.site.root.trim_end_matches('/'), self.is_secure());
         let secure = if secure { "; Secure" } else { "" };
@@ -166,7 +166,7 @@ impl Console {
 
     /// Returns true if browsers reach the site by TLS only.
     fn is_secure(&self) -> bool {
-        let live = self.app.live();
+        let live = self.app.config_snapshot();
         let console = &live.settings.console;
         if self.is_dashboard() {
             return self.app.dashboard_tls().is_some() || console.has_https_url();
@@ -205,14 +205,14 @@ impl Console {
         request: &ConsoleRequest,
     ) -> Result<ConsoleAnswer, ApiError> {
         let Some(path) = request.path.strip_prefix(self.site.root) else {
-            return Ok(answer::redirect(self.site.root));
+            return Ok(answer::redirect_answer(self.site.root));
         };
         let is_post = request.method == Method::POST;
         if !is_post && request.method != Method::GET && request.method != Method::HEAD {
             return Err(ApiError::new(ErrorCode::MethodNotAllowed));
         }
         if let Some(name) = path.strip_prefix("assets/") {
-            return answer::asset(name);
+            return answer::asset_answer(name);
         }
         if is_post {
             request.check_origin()?;
@@ -229,7 +229,7 @@ impl Console {
             return self.invitation(request, token).await;
         }
         let Some(active) = self.active_session(request).await? else {
-            return Ok(answer::redirect(&self.site.path("sign-in")));
+            return Ok(answer::redirect_answer(&self.site.path("sign-in")));
         };
         if is_post {
             request.check_form_token(&active.record.form_token)?;
@@ -269,7 +269,7 @@ impl Console {
         let Some(id) = request.session_id() else { return Ok(None) };
         let (stores, now) = (self.app.stores.clone(), self.app.clock.unix_seconds());
         let extends = !request.is_update;
-        let found = session::blocking(move || session::find(&stores, &id, now, extends)).await?;
+        let found = session::run_blocking(move || session::find_session(&stores, &id, now, extends)).await?;
         let is_admitted = |user: &UserRecord| {
             self.site.roles.contains(&user.role) && (user.role == UserRole::Account) == user.account.is_some()
         };

@@ -70,13 +70,13 @@ impl PageRow {
     }
 
     /// Updates the page every few seconds.
-    pub const fn live(mut self) -> Self {
+    pub const fn with_live_updates(mut self) -> Self {
         self.is_live = true;
         self
     }
 
     /// Leaves the page out of the navigation.
-    pub const fn hidden(mut self) -> Self {
+    pub const fn hidden_in_navigation(mut self) -> Self {
         self.in_nav = false;
         self
     }
@@ -200,7 +200,7 @@ fn answer_with(
         events: console.events_path(row.path).filter(|_| status == 200),
         blocks,
     };
-    answer::page(status, &page)
+    answer::page_answer(status, &page)
 }
 
 /// Refusal for a role that may not see or do something.
@@ -222,7 +222,7 @@ impl PageContext<'_> {
     /// Returns its refusal.
     pub async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, ApiError> {
         let query = query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let actor = self.active.actor(&self.request.address);
+        let actor = self.active.audit_actor(&self.request.address);
         let (method, path) = (Method::GET, path.to_owned());
         self.backend.call(BackendRequest { method, path, query, body: json!({}), actor: &actor }).await
     }
@@ -231,7 +231,7 @@ impl PageContext<'_> {
     ///
     /// # Errors
     /// Returns the refusal of the admin API.
-    pub async fn list(&self, path: &str) -> Result<Value, ApiError> {
+    pub async fn read_list(&self, path: &str) -> Result<Value, ApiError> {
         let mut query = vec![("limit", PAGE_ROWS)];
         query.extend(self.request.query("after").map(|after| ("after", after)));
         self.get(path, &query).await

@@ -1,4 +1,4 @@
-//! Sessions of signed-in persons. All functions but [`blocking`] block.
+//! Sessions of signed-in persons. All functions but [`run_blocking`] block.
 
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode, hex};
@@ -32,7 +32,7 @@ pub struct ActiveSession {
 
 impl ActiveSession {
     /// Author of changes in the audit log.
-    pub fn actor(&self, address: &str) -> String {
+    pub fn audit_actor(&self, address: &str) -> String {
         format!("{} from {address}", self.user.name)
     }
 }
@@ -46,7 +46,12 @@ pub fn is_over(session: &SessionRecord, now: u64) -> bool {
 ///
 /// # Errors
 /// Returns the error of the store.
-pub fn find(stores: &Stores, id: &str, now: u64, extends: bool) -> Result<Option<ActiveSession>, ApiError> {
+pub fn find_session(
+    stores: &Stores,
+    id: &str,
+    now: u64,
+    extends: bool,
+) -> Result<Option<ActiveSession>, ApiError> {
     let digest: [u8; 32] = Sha256::digest(id.as_bytes()).into();
     let Some(mut record) = stores.sessions.get(&digest).map_err(store_refusal)? else { return Ok(None) };
     let user = stores.users.get(&record.user).map_err(store_refusal)?;
@@ -117,7 +122,7 @@ pub fn store_refusal(error: StoreError) -> ApiError {
 ///
 /// # Errors
 /// Returns the error of the call.
-pub async fn blocking<T: Send + 'static>(
+pub async fn run_blocking<T: Send + 'static>(
     call: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(call).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))

@@ -4,7 +4,7 @@ use super::Console;
 use super::answer::{self, ConsoleAnswer};
 use super::openid::START_PATH;
 use super::request::ConsoleRequest;
-use super::session::{self, ActiveSession, blocking};
+use super::session::{self, ActiveSession, run_blocking};
 use super::site::ConsoleSite;
 use crate::auth::password;
 use crate::storage::stores::Stores;
@@ -61,22 +61,22 @@ impl Console {
         let notice = refused.map(answer::refusal_notice);
         let blocks = notice.into_iter().chain([Block::Form(form)]).chain(link).collect();
         let page = Page::plain(site.root, language, address, site.title, blocks);
-        answer::page(refused.map_or(200, |refusal| refusal.code.spec().status), &page)
+        answer::page_answer(refused.map_or(200, |refusal| refusal.code.spec().status), &page)
     }
 
     /// Signs a person in. A session that the browser had before ends.
     pub(super) async fn sign_in(&self, request: &ConsoleRequest) -> Result<ConsoleAnswer, ApiError> {
         let (name, given) = (request.field("name").to_owned(), request.field("password").to_owned());
         let host = client_host(&request.address);
-        if let Err(refusal) = self.throttle.attempt(&name, &host, self.app.clock.steady_now()) {
+        if let Err(refusal) = self.throttle.acquire_attempt(&name, &host, self.app.clock.steady_now()) {
             return Ok(self.sign_in_page(request, Some(&refusal)));
         }
         let (stores, lookup) = (self.app.stores.clone(), name.clone());
-        let user = blocking(move || stores.users.get(&lookup).map_err(session::store_refusal)).await?;
+        let user = run_blocking(move || stores.users.get(&lookup).map_err(session::store_refusal)).await?;
         let user = user.filter(|user| user.disabled.is_none());
         let known = user.as_ref().and_then(|user| user.password.clone());
         let _permit = self.hashes.acquire().await;
-        let matches = blocking(move || Ok(password::verify(&given, known.as_deref()))).await?;
+        let matches = run_blocking(move || Ok(password::verify(&given, known.as_deref()))).await?;
         let Some(user) = user.filter(|_| matches) else {
             let message = "This name and this password do not belong together.";
             let refusal = ApiError::with_message(ErrorCode::InvalidKey, message);
@@ -85,7 +85,7 @@ impl Console {
         if let Err(refusal) = self.check_role(&user) {
             return Ok(self.sign_in_page(request, Some(&refusal)));
         }
-        self.throttle.succeed(&name, &host);
+        self.throttle.record_success(&name, &host);
         self.start_session(request, user, "user.sign_in").await
     }
 
@@ -107,7 +107,7 @@ impl Console {
         what: &'static str,
     ) -> Result<ConsoleAnswer, ApiError> {
         let cookie = self.begin_session(request, request.session_id(), user, what).await?;
-        Ok(answer::redirect(self.site.root).with_cookie(cookie))
+        Ok(answer::redirect_answer(self.site.root).with_cookie(cookie))
     }
 
     /// Starts a session with a new id and returns its cookie. The session `previous` ends.
@@ -120,7 +120,7 @@ impl Console {
     ) -> Result<String, ApiError> {
         let (stores, now) = (self.app.stores.clone(), self.app.clock.unix_seconds());
         let entry = audit_entry(&user, &request.address, now, what);
-        let id = blocking(move || {
+        let id = run_blocking(move || {
             if let Some(previous) = previous {
                 let digest = Sha256::digest(previous.as_bytes()).into();
                 stores.sessions.remove(&digest).map_err(session::store_refusal)?;
@@ -143,7 +143,7 @@ impl Console {
         let now = self.app.clock.unix_seconds();
         let digest = digest_text(token);
         let (stores, wanted) = (self.app.stores.clone(), digest.clone());
-        let Some(user) = blocking(move || find_invited(&stores, &wanted, now)).await? else {
+        let Some(user) = run_blocking(move || find_invited(&stores, &wanted, now)).await? else {
             let message = "This invitation was used, has expired or never existed; ask for a new one.";
             return Err(ApiError::with_message(ErrorCode::NotFound, message));
         };
@@ -159,7 +159,7 @@ impl Console {
             ));
         }
         let chosen = request.field("password").to_owned();
-        let checked = password::check(&chosen).and_then(|()| {
+        let checked = password::check_length(&chosen).and_then(|()| {
             let expected = "again: expected the same password";
             if request.field("again") == chosen { Ok(()) } else { Err(ApiError::invalid("again", expected)) }
         });
@@ -172,7 +172,7 @@ impl Console {
         let _permit = self.hashes.acquire().await;
         let entry = audit_entry(&user, &request.address, now, "user.password");
         let stores = self.app.stores.clone();
-        let saved = blocking(move || {
+        let saved = run_blocking(move || {
             let hashed = password::hash(&chosen)?;
             let changed = stores.users.change(&user.name, |user| {
                 let invitation = user.invitation.as_ref()?;
@@ -200,10 +200,10 @@ impl Console {
         active: &ActiveSession,
     ) -> Result<ConsoleAnswer, ApiError> {
         let (stores, digest) = (self.app.stores.clone(), active.digest);
-        blocking(move || stores.sessions.remove(&digest).map_err(session::store_refusal)).await?;
+        run_blocking(move || stores.sessions.remove(&digest).map_err(session::store_refusal)).await?;
         let answer = match self.provider_sign_out(request, active).await {
             Some(link) => answer::signed_out(self.site, request.language, link),
-            None => answer::redirect(&self.site.path("sign-in")),
+            None => answer::redirect_answer(&self.site.path("sign-in")),
         };
         Ok(answer.with_cookie(cookie(self.site, self.is_secure(), "", 0)))
     }

@@ -33,11 +33,11 @@ impl SignInThrottle {
         Self { buckets: Mutex::default(), for_all }
     }
 
-    /// Takes one attempt, before its password is checked; [`SignInThrottle::succeed`] gives it back.
+    /// Takes one attempt, before its password is checked; [`SignInThrottle::record_success`] gives it back.
     ///
     /// # Errors
     /// Returns 429 with the time to wait.
-    pub fn attempt(&self, name: &str, address: &str, now: Duration) -> Result<(), ApiError> {
+    pub fn acquire_attempt(&self, name: &str, address: &str, now: Duration) -> Result<(), ApiError> {
         let mut buckets = self.buckets.lock();
         // The oldest names are not known: after a flood of names only the limit for all counts.
         if buckets.by_name.len() >= MAX_NAMES {
@@ -58,7 +58,7 @@ impl SignInThrottle {
     }
 
     /// Forgets the failed attempts of a name that has signed in.
-    pub fn succeed(&self, name: &str, address: &str) {
+    pub fn record_success(&self, name: &str, address: &str) {
         self.buckets.lock().by_name.remove(&(name.to_owned(), address.to_owned()));
     }
 }

@@ -37,12 +37,12 @@ impl IdentityFile {
         Ok(Self { file, previous: text.trim().parse().ok() })
     }
 
-    pub(super) const fn previous(&self) -> Option<u32> {
+    pub(super) const fn previous_strand(&self) -> Option<u32> {
         self.previous
     }
 
     /// Writes the number of this process's strand. Without it the next process joins anew, and others bury the strand.
-    pub(super) fn write(&mut self, strand: u32) -> Result<(), String> {
+    pub(super) fn write_strand(&mut self, strand: u32) -> Result<(), String> {
         let written = self
             .file
             .rewind()

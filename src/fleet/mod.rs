@@ -2,8 +2,8 @@
 //!
 //! Each member raises its beat every second. Two times tell whether another member is alive, each by the observer's own
 //! monotonic clock:
-//! - after `fleet.claim` without a beat it is no longer in [`FleetMember::live`]: others take over its batches, whose
-//!   rows carry fences of their own;
+//! - after `fleet.claim` without a beat it is no longer in [`FleetMember::live_members`]: others take over
+//!   its batches, whose rows carry fences of their own;
 //! - after `fleet.lease` without a beat it is buried: its credits return to their pools, and nothing that it still
 //!   commits is accepted. A member that cannot reach the database therefore serves what it has leased until then.
 //!
@@ -81,7 +81,7 @@ pub struct FleetSnapshot {
 impl FleetMember {
     /// Creates the membership of a gateway that shares its store with no other.
     #[must_use]
-    pub fn alone() -> Arc<Self> {
+    pub fn without_fleet() -> Arc<Self> {
         Arc::new(Self(None))
     }
 
@@ -98,8 +98,8 @@ impl FleetMember {
         let start = Instant::now();
         let name = settings.name.clone().unwrap_or_else(join::process_name);
         let mut file = IdentityFile::open(identity)?;
-        let strand = join::join(&fleet, file.previous(), &name)?;
-        file.write(strand.id)?;
+        let strand = join::join(&fleet, file.previous_strand(), &name)?;
+        file.write_strand(strand.id)?;
         join::wait_for_pools(&fleet, strand.id, settings.claim)?;
         let mut term = LeaseTerm::new(settings.lease);
         term.renew(Duration::ZERO);
@@ -123,7 +123,9 @@ impl FleetMember {
             beat_micros: AtomicU64::new(0),
         };
         let member = Arc::new(Self(Some(member)));
-        member.observe(Instant::now()).map_err(|error| format!("The fleet cannot be joined: {error}."))?;
+        member
+            .read_heartbeats(Instant::now())
+            .map_err(|error| format!("The fleet cannot be joined: {error}."))?;
         Ok(member)
     }
 
@@ -162,7 +164,7 @@ impl FleetMember {
     /// Returns the live members in ascending order, this one included; 0 alone. A member that is missing here may still
     /// write until it is buried: whoever takes over its work needs a fence of its own.
     #[must_use]
-    pub fn live(&self) -> Arc<[u32]> {
+    pub fn live_members(&self) -> Arc<[u32]> {
         self.0.as_ref().map_or_else(|| Arc::from([0]), |member| member.live.lock().clone())
     }
 
@@ -197,7 +199,7 @@ impl FleetMember {
     ///
     /// # Errors
     /// Returns `Buried` if other members buried this one, which is final, and the errors of the store.
-    pub fn beat(
+    pub fn write_heartbeat(
         &self,
         report: &MemberReport,
         returned: Vec<PoolAmount>,
@@ -222,7 +224,7 @@ impl FleetMember {
     ///
     /// # Errors
     /// Returns the errors of the store.
-    pub fn read(&self, further: &[RowScan]) -> Result<ObservedFleet, StoreError> {
+    pub fn read_rows(&self, further: &[RowScan]) -> Result<ObservedFleet, StoreError> {
         let Some(member) = &self.0 else { return Ok(ObservedFleet::default()) };
         let observed = member.fleet.observe(further);
         if observed.is_err() {
@@ -231,12 +233,12 @@ impl FleetMember {
         observed
     }
 
-    /// Reads and follows the members at `now`, see [`FleetMember::read`] and [`FleetMember::follow`]. Blocks.
+    /// Reads and notes the heartbeats of the members at `now`, see [`FleetMember::read_rows`] and [`FleetMember::note_heartbeats`]. Blocks.
     ///
     /// # Errors
     /// Returns the errors of the store.
-    pub fn observe(&self, now: Instant) -> Result<Vec<(u32, MemberReport)>, StoreError> {
-        self.follow(self.read(&[])?, now)
+    pub fn read_heartbeats(&self, now: Instant) -> Result<Vec<(u32, MemberReport)>, StoreError> {
+        self.note_heartbeats(self.read_rows(&[])?, now)
     }
 
     /// Notes the beats as read at `now`, buries the members that are dead, and returns the reports of the other live ones.
@@ -244,7 +246,7 @@ impl FleetMember {
     ///
     /// # Errors
     /// Returns the errors of the store.
-    pub fn follow(
+    pub fn note_heartbeats(
         &self,
         observed: ObservedFleet,
         now: Instant,
@@ -266,8 +268,8 @@ impl FleetMember {
     /// Draws from a pool for this member; 0 if the pool is empty. Grants everything alone. Blocks.
     ///
     /// # Errors
-    /// Same as [`FleetMember::beat`].
-    pub fn draw(&self, request: &PoolRequest) -> Result<i64, FleetError> {
+    /// Same as [`FleetMember::write_heartbeat`].
+    pub fn draw_from_pool(&self, request: &PoolRequest) -> Result<i64, FleetError> {
         let Some(member) = &self.0 else { return Ok(request.wanted.max(0)) };
         let strand = *member.strand.lock();
         let drawn = member.fleet.draw(strand, request);
@@ -281,14 +283,14 @@ impl FleetMember {
     ///
     /// # Errors
     /// Returns the errors of the store.
-    pub fn parts(&self) -> Result<Vec<PoolAmount>, StoreError> {
+    pub fn leased_amounts(&self) -> Result<Vec<PoolAmount>, StoreError> {
         let Some(member) = &self.0 else { return Ok(Vec::new()) };
         let strand = *member.strand.lock();
         member.fleet.parts(strand).map_err(store_error)
     }
 
     /// Ends the membership in an orderly way: the leases return to their pools at once. Blocks.
-    pub fn leave(&self) {
+    pub fn leave_fleet(&self) {
         let Some(member) = &self.0 else { return };
         let Strand { id, beat } = *member.strand.lock();
         member.buried.store(true, Ordering::Release);

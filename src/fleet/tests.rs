@@ -28,7 +28,7 @@ fn folders() -> Folders {
 }
 
 fn beat(member: &FleetMember, at: Instant) {
-    member.beat(&MemberReport::default(), Vec::new(), at).unwrap();
+    member.write_heartbeat(&MemberReport::default(), Vec::new(), at).unwrap();
 }
 
 #[test]
@@ -36,17 +36,17 @@ fn the_member_with_the_lowest_number_leads_and_another_follows_once_it_is_silent
     let (store, folders, start) = (open_in_memory(), folders(), Instant::now());
     let (first, second) = (folders.join(&store, "1"), folders.join(&store, "2"));
     let at = |seconds| start + Duration::from_secs(seconds);
-    first.observe(at(1)).unwrap();
-    assert_eq!((first.live(), second.live()), (Arc::from([1, 2]), Arc::from([1, 2])));
+    first.read_heartbeats(at(1)).unwrap();
+    assert_eq!((first.live_members(), second.live_members()), (Arc::from([1, 2]), Arc::from([1, 2])));
     assert!(first.is_leader() && !second.is_leader());
     for seconds in 1..=30 {
         beat(&second, at(seconds));
-        second.observe(at(seconds)).unwrap();
+        second.read_heartbeats(at(seconds)).unwrap();
     }
-    assert!(second.is_leader(), "{:?}", second.live());
+    assert!(second.is_leader(), "{:?}", second.live_members());
     assert!(first.fence().is_some_and(|fence| store.get(fence.table, &fence.key).unwrap() == fence.value));
     beat(&first, at(31));
-    second.observe(at(31)).unwrap();
+    second.read_heartbeats(at(31)).unwrap();
     assert!(!second.is_leader(), "the first was only slow");
 }
 
@@ -57,17 +57,17 @@ fn a_buried_member_is_told_by_its_next_beat_and_its_credits_return() {
     let grant = PoolAmount { pool: credit_pool_name("acme"), amount: 1_000 };
     store.apply(credit_pools(&[grant])).unwrap();
     let request = PoolRequest { pool: credit_pool_name("acme"), wanted: 200, least: 1 };
-    assert_eq!(first.draw(&request), Ok(200));
-    assert_eq!(first.parts().unwrap(), [PoolAmount { pool: credit_pool_name("acme"), amount: 200 }]);
+    assert_eq!(first.draw_from_pool(&request), Ok(200));
+    assert_eq!(first.leased_amounts().unwrap(), [PoolAmount { pool: credit_pool_name("acme"), amount: 200 }]);
     let fleet = SharedFleet::new(store.clone());
     assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(800));
-    second.observe(start + Duration::from_secs(1)).unwrap();
-    second.observe(start + Duration::from_secs(602)).unwrap();
+    second.read_heartbeats(start + Duration::from_secs(1)).unwrap();
+    second.read_heartbeats(start + Duration::from_secs(602)).unwrap();
     assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(1_000));
     let fence = first.fence().unwrap();
     assert_eq!(store.get(fence.table, &fence.key), Ok(None));
     assert!(first.is_current(start));
-    assert_eq!(first.beat(&MemberReport::default(), Vec::new(), start), Err(FleetError::Buried));
+    assert_eq!(first.write_heartbeat(&MemberReport::default(), Vec::new(), start), Err(FleetError::Buried));
     assert!(!first.is_current(start));
     assert_eq!(second.snapshot(start).map(|figures| (figures.burials, figures.members)), Some((1, 1)));
 }
@@ -90,7 +90,7 @@ fn a_process_continues_the_membership_of_its_folder_and_a_departed_one_is_gone()
     assert_eq!(folders.join(&store, "1").strand(), before, "a crash");
     let member = folders.join(&store, "1");
     beat(&member, Instant::now());
-    member.leave();
+    member.leave_fleet();
     assert_ne!(folders.join(&store, "1").strand(), before);
     let fence = member.fence().unwrap();
     assert_eq!(store.get(fence.table, &fence.key), Ok(None));
@@ -101,9 +101,9 @@ fn reports_reach_the_other_members_only() {
     let (store, folders) = (open_in_memory(), folders());
     let (first, second) = (folders.join(&store, "1"), folders.join(&store, "2"));
     let report = MemberReport { start: 9, config: "c".to_owned(), ..MemberReport::default() };
-    first.beat(&report, Vec::new(), Instant::now()).unwrap();
-    assert_eq!(second.observe(Instant::now()).unwrap(), [(first.strand(), report)]);
-    assert_eq!(first.observe(Instant::now()).unwrap(), []);
+    first.write_heartbeat(&report, Vec::new(), Instant::now()).unwrap();
+    assert_eq!(second.read_heartbeats(Instant::now()).unwrap(), [(first.strand(), report)]);
+    assert_eq!(first.read_heartbeats(Instant::now()).unwrap(), []);
 }
 
 #[test]

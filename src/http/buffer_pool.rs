@@ -34,7 +34,7 @@ pub struct PooledBuffer {
 impl BufferPool {
     /// Returns an empty buffer with this capacity.
     #[must_use]
-    pub fn take(self: &Arc<Self>, capacity: usize) -> PooledBuffer {
+    pub fn take_buffer(self: &Arc<Self>, capacity: usize) -> PooledBuffer {
         if capacity < MIN_POOLED_BYTES {
             return PooledBuffer { bytes: BytesMut::with_capacity(capacity), pool: None };
         }
@@ -114,7 +114,7 @@ mod tests {
 
     /// Returns a body of this length, and the address of its buffer.
     fn body(buffers: &Arc<BufferPool>, length: usize) -> (Bytes, *const u8) {
-        let mut buffer = buffers.take(length);
+        let mut buffer = buffers.take_buffer(length);
         assert!(buffer.is_empty() && buffer.capacity() >= length);
         buffer.resize(length, b'x');
         let body = buffer.freeze();

@@ -22,7 +22,7 @@ pub struct WindowReservation {
 impl WindowBudget {
     /// Returns the number of bodies being read.
     #[must_use]
-    pub fn count(&self) -> usize {
+    pub fn open_bodies(&self) -> usize {
         self.read.load(Ordering::Acquire)
     }
 
@@ -32,7 +32,7 @@ impl WindowBudget {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if self.count() != count {
+            if self.open_bodies() != count {
                 return;
             }
             changed.await;
@@ -79,7 +79,7 @@ mod tests {
         one.set_reading(true);
         two.set_reading(true);
         bodies.wait_for_other_readers(0).await;
-        assert_eq!(bodies.count(), 2);
+        assert_eq!(bodies.open_bodies(), 2);
         two.set_reading(false);
         let fewer = tokio::spawn({
             let bodies = bodies.clone();
@@ -88,6 +88,6 @@ mod tests {
         tokio::task::yield_now().await;
         drop(one);
         assert!(fewer.await.is_ok());
-        assert_eq!(bodies.count(), 0);
+        assert_eq!(bodies.open_bodies(), 0);
     }
 }

@@ -121,7 +121,7 @@ impl AdmissionControl {
 
     /// Acquires a permit for a line of a batch, which holds bytes only.
     #[must_use]
-    pub fn line(self: &Arc<Self>) -> AdmissionPermit {
+    pub fn acquire_for_batch_line(self: &Arc<Self>) -> AdmissionPermit {
         AdmissionPermit { admission: self.clone(), account: None, bytes: 0 }
     }
 
@@ -139,7 +139,7 @@ impl AdmissionControl {
     }
 
     /// Counts a refusal.
-    pub fn refused(&self, why: ShedReason) {
+    pub fn count_refusal(&self, why: ShedReason) {
         if let Some(count) = self.refused.get(why as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -155,7 +155,7 @@ impl AdmissionControl {
 
     /// Refuses a request, and counts that.
     pub fn refuse(&self, why: ShedReason) -> ApiError {
-        self.refused(why);
+        self.count_refusal(why);
         // Spread, so that requests that are refused together do not retry together.
         ApiError::new(ErrorCode::Overloaded).retry_after(rand::random_range(1..=3))
     }
@@ -199,7 +199,7 @@ impl AdmissionPermit {
 
     /// Returns the bytes held by the request.
     #[must_use]
-    pub const fn bytes(&self) -> usize {
+    pub const fn held_bytes(&self) -> usize {
         self.bytes
     }
 }
@@ -292,8 +292,8 @@ mod tests {
         );
         let mut permit = next.await.unwrap().0.unwrap();
         assert!(permit.reserve_bytes(4 << 20).is_err() && permit.reserve_bytes(1 << 20).is_ok());
-        assert_eq!(permit.bytes(), (1 << 20) + 5);
-        let mut line = control.line();
+        assert_eq!(permit.held_bytes(), (1 << 20) + 5);
+        let mut line = control.acquire_for_batch_line();
         line.reserve_bytes(1 << 20).unwrap();
         drop((permit, line));
         assert_eq!(control.load_status(), AdmissionSnapshot { requests: 0, bytes: 0, waiting: 0 });

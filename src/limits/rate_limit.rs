@@ -181,7 +181,7 @@ pub fn limit_status(principal: &Principal, now: Duration) -> LimitStatus {
 /// Takes both locks, always in this order.
 fn lock_meters(principal: &Principal) -> (MutexGuard<'_, LimiterState>, MutexGuard<'_, LimiterState>) {
     let account = principal.account.limiter.0.lock();
-    (account, principal.limiter().0.lock())
+    (account, principal.key_usage().0.lock())
 }
 
 impl KeyLimitReservation {

@@ -60,13 +60,13 @@ impl Lifecycle {
         self.in_flight.load(Ordering::Acquire)
     }
 
-    /// Returns the signal for the end of the last exchange in flight and for [`Lifecycle::notify`].
-    pub const fn changed(&self) -> &Notify {
+    /// Returns the signal for the end of the last exchange in flight and for [`Lifecycle::notify_waiters`].
+    pub const fn change_signal(&self) -> &Notify {
         &self.changed
     }
 
-    /// Wakes all tasks that wait for [`Lifecycle::changed`].
-    pub fn notify(&self) {
+    /// Wakes all tasks that wait for [`Lifecycle::change_signal`].
+    pub fn notify_waiters(&self) {
         self.changed.notify_waiters();
     }
 }
@@ -74,7 +74,7 @@ impl Lifecycle {
 impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
         if self.lifecycle.in_flight.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.lifecycle.notify();
+            self.lifecycle.notify_waiters();
         }
     }
 }

@@ -238,7 +238,7 @@ pub fn remaining_tokens(window: u64, count: &TokenCount, wanted: u64) -> Option<
 /// # Errors
 /// Returns a refusal if the body is not a conversation, if the prompt is so far beyond the window that counting was
 /// stopped, if too many other counts are waiting, or on an internal error.
-pub async fn count(
+pub async fn count_prompt_tokens(
     counting: &TokenCountQueue,
     model: &Arc<ModelState>,
     ask: &InferenceRequest,

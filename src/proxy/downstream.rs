@@ -47,8 +47,8 @@ impl<'a> Downstream<'a> {
 impl Downstream<'_> {
     /// Returns the batch line, or the choice of a request for several choices.
     #[must_use]
-    pub fn line(&self) -> Option<&Arc<LineDownstream>> {
-        self.origin.as_ref().and_then(RequestOrigin::line)
+    pub fn batch_line(&self) -> Option<&Arc<LineDownstream>> {
+        self.origin.as_ref().and_then(RequestOrigin::batch_line)
     }
 
     /// Returns true for a request without a socket, whose complete body is there from the start.
@@ -94,12 +94,12 @@ impl Downstream<'_> {
 
     /// Returns the first header field with this name, which is in lower case.
     #[must_use]
-    pub fn field(&self, name: impl AsHeaderName) -> Option<&[u8]> {
+    pub fn header_field(&self, name: impl AsHeaderName) -> Option<&[u8]> {
         self.session.req_header().headers.get(name).map(HeaderValue::as_bytes)
     }
 
     /// Iterates over the header fields; names are in lower case.
-    pub fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
+    pub fn header_fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.session.req_header().headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()))
     }
 
@@ -161,7 +161,7 @@ impl Downstream<'_> {
     }
 
     /// Waits until the client disconnects or the batch line is ended.
-    pub async fn disconnected(&mut self) {
+    pub async fn wait_for_disconnect(&mut self) {
         // While an HTTP/1.1 body is unread, a disconnect cannot be seen behind it.
         if !self.session.is_body_done() && !self.session.is_http2() {
             return pending().await;
@@ -172,7 +172,7 @@ impl Downstream<'_> {
     /// Returns the signal that asks a line to give up its permit to an interactive request.
     #[must_use]
     pub fn recall_token(&self) -> Option<CancellationToken> {
-        self.line().and_then(|line| line.asked_back())
+        self.batch_line().and_then(|line| line.asked_back())
     }
 
     /// Sends `100 Continue`. HTTP/1.0 has no interim responses (RFC 9110 §10.1.1).
@@ -300,7 +300,7 @@ impl Downstream<'_> {
 
     /// Stores the usage of one choice for the request for all choices; returns it if this request is not a choice.
     pub(crate) fn store_part(&mut self, part: Part) -> std::result::Result<(), Part> {
-        match self.line() {
+        match self.batch_line() {
             Some(line) => line.store_part(part),
             None => Err(part),
         }
@@ -308,21 +308,21 @@ impl Downstream<'_> {
 
     /// Records the provider that sends the first content of a choice, and the number of its attempt.
     pub(crate) fn note_provider(&mut self, provider: &str, number: u32) {
-        if let Some(line) = self.line() {
+        if let Some(line) = self.batch_line() {
             line.note_provider(provider, number);
         }
     }
 
     /// Records the finish reason of a choice.
     pub(crate) fn note_finish(&mut self, finish: Option<FinishReason>) {
-        if let Some(line) = self.line() {
+        if let Some(line) = self.batch_line() {
             line.note_finish(finish);
         }
     }
 
     /// Returns true if there is a response head, sent or not.
     #[must_use]
-    pub fn answered(&self) -> bool {
+    pub fn has_response_head(&self) -> bool {
         let written = self.session.response_written();
         self.head.is_some() || written.is_some_and(|head| !head.status.is_informational())
     }

@@ -145,8 +145,8 @@ impl ProxyHttp for Gateway {
         // The handler's resources are dropped before the response to a panic is written.
         let served = panics::catch_panic(pin!(exchange.handle_route(route))).await;
         let served = served.unwrap_or_else(|| Err(exchange.record_panic()));
-        let answered = exchange.caller.answered();
-        let line = exchange.caller.line().cloned();
+        let answered = exchange.caller.has_response_head();
+        let line = exchange.caller.batch_line().cloned();
         match served {
             Ok(WriteOutcome::Complete) => {
                 let after = exchange.connection_action(WriteOutcome::Complete);
@@ -162,7 +162,7 @@ impl ProxyHttp for Gateway {
             }
             Err(refusal) if answered => {
                 // A stream that has begun is cut: a refusal can no longer be sent.
-                ctx.state.record.refused(&refusal);
+                ctx.state.record.record_refusal(&refusal);
                 ctx.refusal = Some(refusal);
                 Err(ctx.disconnected())
             }
@@ -239,9 +239,9 @@ impl ProxyHttp for Gateway {
             Some(RequestOrigin::Http2(stream)) => stream.set_reset_by_client(is_reset(session).await),
             Some(RequestOrigin::Http1(_)) | None => {}
         }
-        ctx.state.record.end(left, session.body_bytes_sent());
+        ctx.state.record.record_end(left, session.body_bytes_sent());
         ctx.app.record_exchange(&ctx.state.record, ctx.state.started);
-        if let Some(local) = ctx.origin.as_ref().and_then(RequestOrigin::local) {
+        if let Some(local) = ctx.origin.as_ref().and_then(RequestOrigin::local_request) {
             local.set_record(&ctx.state.record);
         }
     }

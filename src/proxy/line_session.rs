@@ -34,8 +34,8 @@ impl ResponseSink {
     /// Waits until the batch or an interactive request ends the line, or the person has left.
     async fn closed(&self) {
         match self {
-            Self::Line(line) => line.closed().await,
-            Self::Local(local) => local.closed().await,
+            Self::Line(line) => line.wait_until_closed().await,
+            Self::Local(local) => local.wait_until_closed().await,
         }
     }
 }

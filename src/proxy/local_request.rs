@@ -58,7 +58,7 @@ impl LocalRequest {
     }
 
     /// Waits until the person has left.
-    pub(super) async fn closed(&self) {
+    pub(super) async fn wait_until_closed(&self) {
         self.cancel.cancelled().await;
     }
 
@@ -108,7 +108,7 @@ impl LocalExecutor {
     /// # Errors
     /// Returns 503 during shutdown or if there is no response within the time, and 401 if the key ended meanwhile.
     /// Refusals of the gateway are responses.
-    pub async fn chat(
+    pub async fn send_chat(
         &self,
         principal: Arc<Principal>,
         body: Bytes,
@@ -147,7 +147,7 @@ impl LocalExecutor {
     ///
     /// # Errors
     /// Returns the refusal that the request would get before its limits and its reservation.
-    pub async fn quote(
+    pub async fn quote_chat(
         &self,
         principal: Arc<Principal>,
         body: Bytes,

@@ -3,7 +3,7 @@
 
 use crate::http::STREAM_WINDOW;
 use crate::proxy::exchange::{Exchange, body_read_refusal, body_too_large};
-use crate::storage::files::disk;
+use crate::storage::files::disk_error;
 use crate::storage::spool::SpooledData;
 use bytes::Bytes;
 use http::header;
@@ -19,7 +19,7 @@ impl Exchange<'_> {
     /// Returns a refusal if the body is not a form, too large, too slow or truncated, or if a part is invalid.
     pub async fn read_audio_form(&mut self) -> Result<(Box<str>, InferenceTask, SpooledData), ApiError> {
         self.require_identity_encoding()?;
-        let kind = self.caller.field(header::CONTENT_TYPE).unwrap_or_default();
+        let kind = self.caller.header_field(header::CONTENT_TYPE).unwrap_or_default();
         let upload = TranscriptionUpload::new(std::str::from_utf8(kind).unwrap_or_default())?;
         let limits = &self.config.settings.limits;
         let (cap, within) = (limits.audio_body, limits.upload);
@@ -42,11 +42,11 @@ impl Exchange<'_> {
         while let Some(piece) = self.next_chunk(cap).await? {
             upload.push(piece, &mut sound)?;
             for piece in sound.drain(..) {
-                spool.push(&piece).await.map_err(|error| disk(&error))?;
+                spool.push(&piece).await.map_err(|error| disk_error(&error))?;
             }
         }
         let (model, task) = upload.end()?;
-        let sound = spool.seal().await.map_err(|error| disk(&error))?;
+        let sound = spool.seal().await.map_err(|error| disk_error(&error))?;
         Ok((model, InferenceTask::Transcribe(task), sound))
     }
 

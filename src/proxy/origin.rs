@@ -68,7 +68,7 @@ impl RequestOrigin {
 
     /// Returns the batch line, or the choice of a request for several.
     #[must_use]
-    pub const fn line(&self) -> Option<&Arc<LineDownstream>> {
+    pub const fn batch_line(&self) -> Option<&Arc<LineDownstream>> {
         match self {
             Self::Line(line) => Some(line),
             Self::Http1(_) | Self::Http2(_) | Self::Local(_) => None,
@@ -77,7 +77,7 @@ impl RequestOrigin {
 
     /// Returns the request of a page.
     #[must_use]
-    pub const fn local(&self) -> Option<&Arc<LocalRequest>> {
+    pub const fn local_request(&self) -> Option<&Arc<LocalRequest>> {
         match self {
             Self::Local(local) => Some(local),
             Self::Http1(_) | Self::Http2(_) | Self::Line(_) => None,

@@ -20,7 +20,7 @@ pub(super) async fn refuse_head(
     error: Option<HeadError>,
 ) {
     let (started, id) = (Instant::now(), RequestId::random());
-    let limits = server.limits();
+    let limits = server.limit_settings();
     let late = error.is_none();
     let refusal =
         error.map_or_else(|| ApiError::new(ErrorCode::RequestTimeout), |error| api_error(error, &limits));
@@ -41,8 +41,8 @@ pub(super) async fn refuse_head(
     });
     let disconnected = !matches!(written.await, Ok(Ok(())));
     let mut record = AccessRecord::new(id, dialect);
-    record.refused(&refusal);
-    record.end(disconnected, if disconnected { 0 } else { body.len() });
+    record.record_refusal(&refusal);
+    record.record_end(disconnected, if disconnected { 0 } else { body.len() });
     server.app.record_exchange(&record, started);
     if !disconnected {
         linger_close(stream, late).await;
@@ -53,8 +53,8 @@ pub(super) async fn refuse_head(
 pub(super) fn record_malformed(server: &PublicServer) {
     let mut record = AccessRecord::new(RequestId::random(), Dialect::Chat);
     let message = "The request's head is not valid HTTP/2.";
-    record.refused(&ApiError::with_message(ErrorCode::InvalidRequest, message));
-    record.end(false, 0);
+    record.record_refusal(&ApiError::with_message(ErrorCode::InvalidRequest, message));
+    record.record_end(false, 0);
     server.app.record_exchange(&record, Instant::now());
 }
 

@@ -43,7 +43,7 @@ pub(super) async fn serve(server: &Arc<PublicServer>, mut stream: Stream, mut st
     let mut buffer = BytesMut::new();
     let mut reused = false;
     loop {
-        let limits = server.limits();
+        let limits = server.limit_settings();
         let framing = match read_head(&mut stream, &mut buffer, &limits, reused, &mut stop).await {
             HeadRead::Complete(framing) => framing,
             HeadRead::Closed => return,

@@ -140,7 +140,7 @@ impl Drop for OpenStream {
 }
 
 pub(super) async fn serve(server: &Arc<PublicServer>, stream: Stream, mut stop: ShutdownWatch) {
-    let limits = server.limits();
+    let limits = server.limit_settings();
     let digest = Arc::new(Digest {
         ssl_digest: stream.get_ssl_digest(),
         timing_digest: stream.get_timing_digest(),
@@ -168,7 +168,7 @@ pub(super) async fn serve(server: &Arc<PublicServer>, stream: Stream, mut stop: 
                 continue;
             }
             () = bodies.wait_for_other_readers(read) => {
-                read = bodies.count();
+                read = bodies.open_bodies();
                 connection.set_target_window_size(window_size(read));
                 continue;
             }
@@ -239,7 +239,7 @@ impl PublicServer {
         if streams.open() == 0 {
             return Some(OpenStream::new(streams, None));
         }
-        let live = self.app.live();
+        let live = self.app.config_snapshot();
         let weight = header_budget::header_cost(session.req_header(), live.settings.limits.head);
         let held = self.header_budget.try_reserve(weight, header_budget::budget_limit(&live.settings))?;
         Some(OpenStream::new(streams, Some(held)))
@@ -293,7 +293,7 @@ async fn serve_stream(
         return open.0.stream_ended(true);
     }
     let _counted = server.app.track_exchange();
-    let refusal = malformed_request(&session, &server.limits());
+    let refusal = malformed_request(&session, &server.limit_settings());
     let link = Http2Stream::new(body, refusal);
     let mut session = ServerSession::new_http2(session);
     session.req_header_mut().extensions_mut().insert(RequestOrigin::Http2(link.clone()));

@@ -173,7 +173,7 @@ impl PublicListeners {
         proxy: &GatewayProxy,
         stop: &watch::Receiver<bool>,
     ) -> Result<(Vec<JoinHandle<()>>, Arc<WorkerThreads>), String> {
-        let threads = WorkerThreads::start(app.live().settings.threads)
+        let threads = WorkerThreads::start(app.config_snapshot().settings.threads)
             .map_err(|error| format!("The threads for requests cannot be started: {error}."))?;
         let (threads, server) = (Arc::new(threads), Arc::new(PublicServer::new(app.clone(), proxy.clone())));
         let mut listeners = Vec::new();
@@ -214,7 +214,7 @@ impl AcceptLoop {
             let probed = accepted.and_then(|(socket, client)| {
                 // A client without a connection permit gets no answer: the socket closes here.
                 let Some(permit) = self.server.admit_connection(client.ip()) else { return Ok(None) };
-                let patience = self.server.limits().client_write;
+                let patience = self.server.limit_settings().client_write;
                 // Image generation may take a minute in which nothing is sent: probes keep the connection open. A
                 // client that does not acknowledge sent data within `patience` counts as gone.
                 set_tcp_keepalive(&socket, &client_keepalive(patience)).ok();
@@ -256,7 +256,10 @@ impl AcceptLoop {
         let Ok(socket) = BufferedSocket::new(socket, self.tls, patience) else { return };
         let stream: Stream = if self.tls {
             // The handshake gets the same time as a request head.
-            let (within, Some(tls)) = (self.server.limits().request_head, self.state.tls()) else { return };
+            let (within, Some(tls)) = (self.server.limit_settings().request_head, self.state.tls_config())
+            else {
+                return;
+            };
             let Ok(Ok(stream)) = timeout(within, Box::pin(tls.acceptor.tls_handshake(socket))).await else {
                 return;
             };

@@ -53,7 +53,7 @@ impl PublicServer {
     /// Returns a permit for a connection from this address, if its limits allow one.
     #[must_use]
     pub fn admit_connection(&self, client: IpAddr) -> Option<ConnectionPermit> {
-        let live = self.app.live();
+        let live = self.app.config_snapshot();
         let limits = &live.settings.limits;
         match self.connection_limit.try_acquire(client, limits.connections, limits.connections_per_client) {
             Ok(permit) => Some(permit),
@@ -66,8 +66,8 @@ impl PublicServer {
 
     /// Returns the limits of clients.
     #[must_use]
-    pub fn limits(&self) -> LimitSettings {
-        self.app.live().settings.limits.clone()
+    pub fn limit_settings(&self) -> LimitSettings {
+        self.app.config_snapshot().settings.limits.clone()
     }
 
     /// Serves one connection until it closes.

@@ -98,7 +98,7 @@ impl AppState {
         let mut feed = work.feed.lock();
         let (read_at, steady) = (Instant::now(), self.clock.steady_now());
         let further = [feed.next_scan(), BatchStore::unfinished_scan()];
-        let observed = self.stores.fleet.read(&further)?;
+        let observed = self.stores.fleet.read_rows(&further)?;
         let [changes, unfinished] = observed.further_pages.as_slice() else { return Ok(observed) };
         let notify = |change: ChangedRecord<'_>| self.notify_changed(change);
         // A damaged entry must not end the heartbeats; the age of the feed shows it.
@@ -136,21 +136,21 @@ impl AppState {
         let now = self.clock.calendar_now();
         let before = self.stores.fleet.snapshot(Instant::now()).map_or(0, |figures| figures.burials);
         let observed = self.read_fleet(work)?;
-        let reports = member.follow(observed, Instant::now())?;
+        let reports = member.note_heartbeats(observed, Instant::now())?;
         let mut exchange = work.exchange.lock();
         // The report announces what this exchange allows.
-        exchange.apply(&self.key_cache, member.live().len(), &reports, now);
-        let shared = &self.live().settings.shared;
+        exchange.apply_reports(&self.key_cache, member.live_members().len(), &reports, now);
+        let shared = &self.config_snapshot().settings.shared;
         let report = MemberReport {
             start: work.start,
             at: self.clock.unix_seconds(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: shared.all.0.to_string(),
             sections: shared.sections.clone(),
-            keys: exchange.report(&self.key_cache, self.clock.steady_now()),
+            keys: exchange.collect_usage(&self.key_cache, self.clock.steady_now()),
         };
-        let returned = self.ledger.leases().map(|leases| leases.returning()).unwrap_or_default();
-        let beaten = member.beat(&report, returned, Instant::now());
+        let returned = self.ledger.leases().map(|leases| leases.returning_amounts()).unwrap_or_default();
+        let beaten = member.write_heartbeat(&report, returned, Instant::now());
         if matches!(beaten, Err(FleetError::Store(StoreError::Guard { .. }))) {
             self.ledger.keep_returns();
         }
@@ -180,7 +180,7 @@ impl AppState {
     pub fn fleet_status(&self) -> Option<FleetStatus> {
         let (work, now) = (self.fleet_work.as_ref()?, Instant::now());
         let figures = self.stores.fleet.snapshot(now)?;
-        let journal = self.ledger.journal();
+        let journal = self.ledger.journal_snapshot();
         Some(FleetStatus {
             members: figures.members,
             is_current: figures.is_current,

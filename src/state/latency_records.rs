@@ -135,7 +135,7 @@ fn read_rows<T: DeserializeOwned>(
 
 /// Writes all figures that changed since they were last written; blocks.
 pub fn flush_figures(app: &AppState, extent: FlushExtent) {
-    let live = app.live();
+    let live = app.config_snapshot();
     let most = match extent {
         FlushExtent::Round => ROUND_ROWS,
         FlushExtent::Everything => usize::MAX,

@@ -201,18 +201,18 @@ impl AppState {
     }
 
     /// Returns the configuration snapshot in use.
-    pub fn live(&self) -> Arc<ConfigSnapshot> {
+    pub fn config_snapshot(&self) -> Arc<ConfigSnapshot> {
         self.live.load_full()
     }
 
     /// Returns the limits of stored responses.
     pub fn response_limits(&self) -> ResponseLimits {
-        let live = self.live();
+        let live = self.config_snapshot();
         ResponseLimits { settings: live.settings.responses, keep_free: live.settings.files.keep_free }
     }
 
     /// Returns the TLS configuration of the public listener in use.
-    pub fn tls(&self) -> Option<Arc<TlsConfig>> {
+    pub fn tls_config(&self) -> Option<Arc<TlsConfig>> {
         self.tls.load().public.clone()
     }
 
@@ -223,7 +223,10 @@ impl AppState {
 
     /// Returns the present time and the retention of files, for checks of their expiry.
     pub fn expiry_check(&self) -> ExpiryCheck {
-        ExpiryCheck { now: self.clock.unix_seconds(), retention: self.live().settings.files.retention }
+        ExpiryCheck {
+            now: self.clock.unix_seconds(),
+            retention: self.config_snapshot().settings.files.retention,
+        }
     }
 
     /// Replaces the configuration snapshot after host names that are new in it were resolved. Returns the changes.
@@ -241,7 +244,7 @@ impl AppState {
         self.drop_retired();
         let settings = read()?;
         let tls = load_tls(&settings, self.clock)?;
-        let old = self.live();
+        let old = self.config_snapshot();
         let fresh =
             ConfigSnapshot::build(settings, Some(&old), &self.connection_pools, self.clock.unix_seconds())?;
         let unknown = |provider: &&Arc<ProviderState>| provider.routes().any(|route| !route.is_resolved());
@@ -259,7 +262,7 @@ impl AppState {
         self.admission.configure(&fresh.settings.overload);
         self.tokenizer_permits.configure(fresh.settings.overload.counting);
         self.live.store(Arc::new(fresh));
-        runtime.block_on(self.health_checks.publish(&self.live()));
+        runtime.block_on(self.health_checks.publish(&self.config_snapshot()));
         // Dropping thousands of offers takes a while; a background task does it.
         self.retired_snapshots.lock().push(old);
         // A listener that is not in the new configuration stays until the next start, with its TLS configuration.
@@ -331,23 +334,23 @@ impl AppState {
     /// Removes a process before this one that has ended.
     pub fn remove_predecessor(&self, predecessor: &Predecessor) {
         self.predecessors.lock().retain(|known| !known.is_same(predecessor));
-        self.lifecycle.notify();
+        self.lifecycle.notify_waiters();
     }
 
     /// Reports a changed key to the processes that still drain.
     pub fn notify_key_changed(&self, id: &str) {
-        self.predecessors.lock().iter().for_each(|predecessor| predecessor.key(id));
+        self.predecessors.lock().iter().for_each(|predecessor| predecessor.report_key_change(id));
     }
 
     /// Reports a changed account to the processes that still drain.
     pub fn notify_account_changed(&self, id: &str) {
-        self.predecessors.lock().iter().for_each(|predecessor| predecessor.account(id));
+        self.predecessors.lock().iter().for_each(|predecessor| predecessor.report_account_change(id));
     }
 
     /// Waits until the last exchange and every process before this one have ended.
-    pub async fn drained(&self) {
+    pub async fn wait_until_drained(&self) {
         loop {
-            let emptied = self.lifecycle.changed().notified();
+            let emptied = self.lifecycle.change_signal().notified();
             tokio::pin!(emptied);
             emptied.as_mut().enable();
             if self.in_flight_exchanges() == 0 && self.predecessors.lock().is_empty() {

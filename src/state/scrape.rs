@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 impl AppState {
     /// Renders all metrics in Prometheus' text format.
     pub fn metrics_text(&self) -> Vec<u8> {
-        let (now, live) = (self.clock.steady_now(), self.live());
+        let (now, live) = (self.clock.steady_now(), self.config_snapshot());
         let offers = live.offers.iter().map(|offer| {
             let labels = [&*offer.offer.provider.id, offer.offer.model.card.id.as_str()];
             let asked = offer.attempts.load(Ordering::Relaxed) > 0;
@@ -23,9 +23,9 @@ impl AppState {
             providers: providers().map(|known| (&*known.provider.id, known.in_flight())).collect(),
             exchanges: self.in_flight_exchanges(),
             retries_left: self.retry_budget.lock().left(now),
-            certificate_expires: self.tls().map(|tls| tls.expires),
-            ledger: self.ledger.state(),
-            last_export: self.backup_schedule.last(),
+            certificate_expires: self.tls_config().map(|tls| tls.expires),
+            ledger: self.ledger.durability_snapshot(),
+            last_export: self.backup_schedule.last_backup_time(),
             admission: self.admission.load_status(),
             waiting_at_providers: providers().map(|known| known.concurrency.waiting()).sum(),
             refusals: self.admission.shed_totals().collect(),
@@ -41,7 +41,7 @@ impl AppState {
 
     /// Measures the sizes of stored data for the metrics; blocks.
     pub fn measure_disk(&self) {
-        let live = self.live();
+        let live = self.config_snapshot();
         let settings = &live.settings;
         let files = (self.files.used_bytes(), settings.files.path.as_path());
         let folders = [STORE_FOLDER, LEDGER_FOLDER, RESPONSES_FOLDER];

@@ -23,7 +23,7 @@ impl AppState {
             let _still = self.charge_lock.write();
             (self.key_cache.take_spends(), self.ledger.current_ticket())
         };
-        if self.key_cache.write(spent, &self.stores.spends) { upto } else { 0 }
+        if self.key_cache.write_spends(spent, &self.stores.spends) { upto } else { 0 }
     }
 
     /// Counts a charge of a draining process in the budgets of this one.
@@ -32,7 +32,7 @@ impl AppState {
         let money = match charged.wallet {
             Wallet::Credits => MicroCredits(charged.amount),
             Wallet::Energy => {
-                let rate = self.live().settings.billing.eur_per_credit;
+                let rate = self.config_snapshot().settings.billing.eur_per_credit;
                 let credits = charged.eur.checked_div(rate).and_then(MicroCredits::from_credits);
                 credits.unwrap_or_default()
             }

@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(shelf.get(&name, now).unwrap().image.read(0).await.unwrap(), "an image");
         assert!(shelf.get(&name[1..], now).is_none());
         assert!(shelf.get(&name, now + LIFE).is_none());
-        assert_eq!((shelf.len(), spools.used()), (1, 5), "its room is given back");
+        assert_eq!((shelf.len(), spools.used_bytes()), (1, 5), "its room is given back");
     }
 
     #[tokio::test]
@@ -216,7 +216,7 @@ mod tests {
         for _ in 0..5 {
             shelf.insert(&narrow, &[7; 40], of("a", LIFE), 100).await.unwrap();
         }
-        assert_eq!((shelf.len(), narrow.used()), (2, 80));
+        assert_eq!((shelf.len(), narrow.used_bytes()), (2, 80));
         // An image above the limit is cached nevertheless.
         let (large, _) = shelf.insert(&spools, &[7; 400], of("a", LIFE), 100).await.unwrap();
         assert!(shelf.get(&large, LIFE).is_some() && shelf.len() == 1);

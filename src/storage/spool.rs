@@ -49,7 +49,7 @@ impl SpoolFactory {
 
     /// Bytes in files now.
     #[must_use]
-    pub fn used(&self) -> u64 {
+    pub fn used_bytes(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 }
@@ -266,18 +266,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let spools = SpoolFactory::new(folder.path().join("spool"), 10, 1 << 20);
         let few = filled(&spools, &[b"0123", b"456789"]).await.unwrap();
-        assert!(!few.is_file() && spools.used() == 0 && !folder.path().join("spool").exists());
+        assert!(!few.is_file() && spools.used_bytes() == 0 && !folder.path().join("spool").exists());
         let long = vec![7; READ_SIZE];
         let many = filled(&spools, &[b"0123", b"456789", b"a", &long, b"z"]).await.unwrap();
         assert!(many.is_file());
-        assert_eq!(spools.used(), many.len());
+        assert_eq!(spools.used_bytes(), many.len());
         assert_eq!(std::fs::read_dir(folder.path().join("spool")).unwrap().count(), 0);
         assert_eq!(all(&few).await, b"0123456789");
         let read = all(&many).await;
         assert_eq!(read, [b"0123456789a", &long[..], b"z"].concat());
         assert_eq!(all(&many.clone()).await, read, "again for the next reader");
         drop(many);
-        assert_eq!(spools.used(), 0, "the room is given back");
+        assert_eq!(spools.used_bytes(), 0, "the room is given back");
     }
 
     #[tokio::test]

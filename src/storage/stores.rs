@@ -148,7 +148,7 @@ fn join_fleet(storage: &StorageSettings, store: &Arc<dyn Store>) -> Result<Arc<F
     let fleet = SharedFleet::new(store.clone());
     let Some(settings) = &storage.fleet else {
         fleet.dissolve().map_err(|error| to_sentence(&error.to_string()))?;
-        return Ok(FleetMember::alone());
+        return Ok(FleetMember::without_fleet());
     };
     let member = FleetMember::join(fleet, settings, &storage.path.join(MEMBER_FILE))?;
     member.start_heartbeat()?;

@@ -192,7 +192,7 @@ impl AccessRecord {
     }
 
     /// Records a refusal.
-    pub fn refused(&mut self, refusal: &ApiError) {
+    pub fn record_refusal(&mut self, refusal: &ApiError) {
         let row = refusal.spec();
         self.status = row.status;
         self.code = Some(row.code);
@@ -206,7 +206,7 @@ impl AccessRecord {
     }
 
     /// Records the end of the exchange.
-    pub fn end(&mut self, left: bool, bytes_out: usize) {
+    pub fn record_end(&mut self, left: bool, bytes_out: usize) {
         self.bytes_out = bytes_out;
         if left && self.outcome == ExchangeOutcome::Ok {
             self.outcome = ExchangeOutcome::Left;

@@ -82,12 +82,12 @@ impl BatchMetrics {
     }
 
     /// Counts a line.
-    pub fn line(&self, outcome: &str) {
+    pub fn count_line(&self, outcome: &str) {
         self.lines.with_label_values(&[outcome]).inc();
     }
 
     /// Counts an ended batch, and its lines without a result.
-    pub fn ended(&self, state: &str, cancelled: u32, expired: u32) {
+    pub fn count_ended_batch(&self, state: &str, cancelled: u32, expired: u32) {
         self.ended.with_label_values(&[state]).inc();
         self.lines.with_label_values(&["cancelled"]).inc_by(cancelled.into());
         self.lines.with_label_values(&["expired"]).inc_by(expired.into());

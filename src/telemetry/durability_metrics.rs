@@ -53,7 +53,7 @@ impl DurabilityMetrics {
         Ok(kept)
     }
 
-    pub(super) fn exported(&self, good: bool) {
+    pub(super) fn count_export(&self, good: bool) {
         self.exports.with_label_values(&[if good { "ok" } else { "failed" }]).inc();
     }
 

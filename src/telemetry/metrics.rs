@@ -158,7 +158,7 @@ impl MetricsRegistry {
 
     /// Counts an ended exchange.
     pub fn record_exchange(&self, record: &AccessRecord, took: Duration) {
-        self.requests.ended(record, took);
+        self.requests.count_ended_exchange(record, took);
         let series: std::sync::Arc<MetricSeries> = self.series_cache.series_for(record);
         // The queue time of batch work is no figure of a model.
         series.observe(&self.series_cache, record, took.saturating_sub(record.queued));
@@ -170,13 +170,13 @@ impl MetricsRegistry {
     }
 
     /// Counts a reload.
-    pub fn reloaded(&self, good: bool) {
+    pub fn count_reload(&self, good: bool) {
         self.reloads.with_label_values(&[if good { "ok" } else { "refused" }]).inc();
     }
 
     /// Counts a request that a limit or a budget refused.
-    pub fn limited(&self, limit: &str, of: &str) {
-        self.requests.limited(limit, of);
+    pub fn count_limited(&self, limit: &str, of: &str) {
+        self.requests.count_limited(limit, of);
     }
 
     /// Counts the wait of a request for a permit.
@@ -185,12 +185,12 @@ impl MetricsRegistry {
     }
 
     /// Counts a request that ended in a panic.
-    pub fn panicked(&self) {
+    pub fn count_panic(&self) {
         self.overload.record_panic();
     }
 
     /// Counts an answer whose provider reported impossible tokens or energy.
-    pub fn overstated(&self, provider: &str, model: &str, figure: &str) {
+    pub fn count_overstated_usage(&self, provider: &str, model: &str, figure: &str) {
         self.record_overstated_usage.with_label_values(&[provider, model, figure]).inc();
     }
 
@@ -201,7 +201,7 @@ impl MetricsRegistry {
 
     /// Counts a backup.
     pub fn backup_finished(&self, good: bool) {
-        self.durability.exported(good);
+        self.durability.count_export(good);
     }
 
     /// Measures the sizes of stored data; blocks. See [`ProcessMetrics::measure_disk`].

@@ -34,7 +34,7 @@ pub async fn off_thread<T: Send + 'static>(
     spawn_blocking(work).await.map_err(|error| {
         // Otherwise the runtime shuts down, and the work never began.
         if error.is_panic() {
-            handles.metrics.panicked();
+            handles.metrics.count_panic();
         }
         ApiError::new(ErrorCode::Internal)
     })

@@ -62,7 +62,7 @@ impl RequestMetrics {
         })
     }
 
-    pub(super) fn ended(&self, record: &AccessRecord, took: Duration) {
+    pub(super) fn count_ended_exchange(&self, record: &AccessRecord, took: Duration) {
         let mut status = itoa::Buffer::new();
         let work = if record.line { "batch" } else { "request" };
         let model = record.model.as_deref().unwrap_or(NO_VALUE);
@@ -81,7 +81,7 @@ impl RequestMetrics {
         }
     }
 
-    pub(super) fn limited(&self, limit: &str, of: &str) {
+    pub(super) fn count_limited(&self, limit: &str, of: &str) {
         self.limited.with_label_values(&[limit, of]).inc();
     }
 

@@ -47,7 +47,7 @@ pub fn format_duration(span: Duration) -> String {
 /// Returns the whole seconds from `now`, a time since 1970, until an HTTP date (RFC 9110 §5.6.7), rounded up; 0 for a
 /// date in the past, `None` if it is not a date.
 #[must_use]
-pub fn until(date: &str, now: Duration) -> Option<u64> {
+pub fn seconds_until(date: &str, now: Duration) -> Option<u64> {
     let date = httpdate::parse_http_date(date).ok()?.duration_since(UNIX_EPOCH).ok()?;
     let left = date.saturating_sub(now);
     Some(left.as_secs() + u64::from(left.subsec_nanos() > 0))
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_time_to_a_date_is_whole_seconds_and_never_negative() {
-        let left = |date: &str, now| until(date, Duration::from_millis(now));
+        let left = |date: &str, now| seconds_until(date, Duration::from_millis(now));
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
         assert_eq!(left(date, 784_111_770_000), Some(7));
         assert_eq!(left(date, 784_111_770_001), Some(7));

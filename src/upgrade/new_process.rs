@@ -75,12 +75,12 @@ impl Predecessor {
     }
 
     /// Reports a change of a key.
-    pub fn key(&self, id: &str) {
+    pub fn report_key_change(&self, id: &str) {
         messages::write(&mut *self.out.lock(), &NewToOld::Key(id.to_owned())).ok();
     }
 
     /// Reports a change of an account.
-    pub fn account(&self, id: &str) {
+    pub fn report_account_change(&self, id: &str) {
         messages::write(&mut *self.out.lock(), &NewToOld::Account(id.to_owned())).ok();
     }
 

@@ -274,7 +274,7 @@ impl StoreRequest {
 
     /// Executes the request.
     #[must_use]
-    pub fn answer(self, store: &dyn Store) -> StoreResponse {
+    pub fn execute(self, store: &dyn Store) -> StoreResponse {
         self.try_execute(store).unwrap_or_else(|error| match error {
             Some(StoreError::Guard { step }) => StoreResponse::Guard(step),
             Some(StoreError::Full) => StoreResponse::Full,

@@ -58,13 +58,13 @@ impl CacheAffinity {
     }
 
     /// Takes over what the same offer of an earlier configuration has shown.
-    pub fn inherit(&mut self, known: &Self) {
+    pub fn inherit_observations(&mut self, known: &Self) {
         self.hit_ratio = known.hit_ratio.clone();
     }
 
     /// Hash of the offer's identity.
     #[must_use]
-    pub const fn identity(&self) -> u64 {
+    pub const fn identity_hash(&self) -> u64 {
         self.identity
     }
 

@@ -83,7 +83,7 @@ impl ConfigSnapshot {
         let cards = settings.models.iter().map(|model| with_creation_time(model.card(), old, now)).collect();
         let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
         let batch_lines = settings.routing.batch_lines;
-        let before = PreviousState::of(old.map_or(&[][..], |old| &old.providers));
+        let before = PreviousState::from_providers(old.map_or(&[][..], |old| &old.providers));
         let providers: Vec<Arc<ProviderState>> = settings
             .providers
             .iter()
@@ -162,7 +162,7 @@ impl ConfigSnapshot {
             provider.concurrency.configure(provider.provider.max_in_flight, routing.batch_lines);
         }
         for offer in &self.offers {
-            offer.breaker.lock().configure(routing.breaker.settings());
+            offer.breaker.lock().configure(routing.breaker.breaker_settings());
         }
     }
 
@@ -184,7 +184,7 @@ fn build_offers(
         let provider = providers
             .get(offer.provider.index)
             .ok_or_else(|| format!("The provider {} of an offer is unknown.", offer.provider.id))?;
-        let breaker = CircuitBreaker::new(settings.routing.breaker.settings());
+        let breaker = CircuitBreaker::new(settings.routing.breaker.breaker_settings());
         let fresh = OfferState::new(offer.clone(), provider.clone(), breaker, &settings.billing)?;
         Ok(Arc::new(match known.get(&identity(offer)) {
             Some(known) => fresh.with_state_of(known),

@@ -111,7 +111,7 @@ impl UpstreamRoute {
     /// Creates a route to another host of the same provider.
     #[must_use]
     pub fn with_base_url(base: &BaseUrl, provider: &Provider, pools: &ConnectionPools) -> Self {
-        let pool = pools.of(provider);
+        let pool = pools.pool_for(provider);
         let route = Self {
             base: base.clone(),
             pool,
@@ -126,12 +126,12 @@ impl UpstreamRoute {
 
     /// Returns the base URL.
     #[must_use]
-    pub const fn base(&self) -> &BaseUrl {
+    pub const fn base_url(&self) -> &BaseUrl {
         &self.base
     }
 
     /// Looks the host name up again. The old addresses stay if the lookup fails or times out.
-    pub async fn resolve(&self, provider: &Provider) {
+    pub async fn refresh_addresses(&self, provider: &Provider) {
         if self.base.host.parse::<std::net::IpAddr>().is_ok() {
             return;
         }
@@ -160,7 +160,7 @@ impl UpstreamRoute {
 
     /// Returns the first address.
     #[must_use]
-    pub fn address(&self) -> Option<SocketAddr> {
+    pub fn first_address(&self) -> Option<SocketAddr> {
         self.peers.read().first().map(|peer| peer.address)
     }
 
@@ -231,12 +231,12 @@ impl UpstreamRoute {
         if !peer.is_http1_only() {
             return Box::pin(connect_with_alpn(peer, pool)).await;
         }
-        if let Some((stream, owner)) = pool.take(&peer) {
+        if let Some((stream, owner)) = pool.take_idle(&peer) {
             return Ok(UpstreamExchange::http1(stream, true, owner, peer, pool));
         }
         // Boxed like the other branch: a new connection is rare, and its state would enlarge every request's future.
         let stream = Box::pin(peer.connect(&pool)).await?;
-        Ok(UpstreamExchange::http1(stream, false, ThreadPoolIndex::current(), peer, pool))
+        Ok(UpstreamExchange::http1(stream, false, ThreadPoolIndex::of_current_thread(), peer, pool))
     }
 }
 
@@ -251,7 +251,7 @@ async fn connect_with_alpn(
         return Ok(UpstreamExchange::with_session(HttpSession::H2(session), true, peer, pool));
     }
     let only_h2 = peer.peer.options.alpn.get_min_http_version() == 2;
-    if !only_h2 && let Some((stream, owner)) = pool.take(&peer) {
+    if !only_h2 && let Some((stream, owner)) = pool.take_idle(&peer) {
         return Ok(UpstreamExchange::http1(stream, true, owner, peer, pool));
     }
     let stream = pool.streams.new_stream(&peer.peer).await.map_err(failed)?;
@@ -259,7 +259,15 @@ async fn connect_with_alpn(
     match stream.selected_alpn_proto() {
         Some(ALPN::H2) => {}
         None if only_h2 && !peer.peer.is_tls() => {}
-        _ => return Ok(UpstreamExchange::http1(stream, false, ThreadPoolIndex::current(), peer, pool)),
+        _ => {
+            return Ok(UpstreamExchange::http1(
+                stream,
+                false,
+                ThreadPoolIndex::of_current_thread(),
+                peer,
+                pool,
+            ));
+        }
     }
     // The HTTP/2 handshake writes a few bytes; its timeout is that of the whole connection.
     let opened = timeout(peer.connect * 2, pool.open_h2(&peer, stream)).await;

@@ -70,12 +70,12 @@ impl ConnectionPool {
     }
 
     /// Takes an idle HTTP/1.1 connection to this peer, with the pool index of the thread that polls it.
-    pub(super) fn take(&self, peer: &ResolvedPeer) -> Option<(Stream, ThreadPoolIndex)> {
+    pub(super) fn take_idle(&self, peer: &ResolvedPeer) -> Option<(Stream, ThreadPoolIndex)> {
         self.idle.take(peer.key)
     }
 
     /// Stores an idle HTTP/1.1 connection.
-    pub(super) fn put(&self, peer: &ResolvedPeer, stream: Stream, owner: ThreadPoolIndex) {
+    pub(super) fn put_idle(&self, peer: &ResolvedPeer, stream: Stream, owner: ThreadPoolIndex) {
         self.idle.put(peer.key, stream, owner);
     }
 
@@ -122,7 +122,7 @@ impl Default for ConnectionPools {
 impl ConnectionPools {
     /// Returns the pool for this provider's trust settings; the system pool if it has none. Its files were validated
     /// before.
-    pub fn of(&self, provider: &Provider) -> Arc<ConnectionPool> {
+    pub fn pool_for(&self, provider: &Provider) -> Arc<ConnectionPool> {
         if provider.ca.is_none() && provider.client.is_none() && provider.min_tls == TlsVersion::default() {
             return self.system.clone();
         }

@@ -38,7 +38,7 @@ pub struct ThreadPoolIndex(usize);
 
 impl ThreadPoolIndex {
     /// Returns the index of the current thread's pool.
-    pub fn current() -> Self {
+    pub fn of_current_thread() -> Self {
         Self(own_pool_index())
     }
 }
@@ -161,7 +161,7 @@ mod tests {
     /// Stores an idle connection in the current thread's pool. Returns the provider's end.
     fn put_idle(idle: &IdlePool, key: u64) -> DuplexStream {
         let (gateway_end, provider_end) = duplex(64);
-        idle.put(key, Box::new(gateway_end), ThreadPoolIndex::current());
+        idle.put(key, Box::new(gateway_end), ThreadPoolIndex::of_current_thread());
         provider_end
     }
 
@@ -211,9 +211,9 @@ mod tests {
     async fn borrowed_connections_return_to_their_thread_and_borrowing_is_bounded() {
         let idle = IdlePool::new(8, LONG);
         let (_provider_end, owner) = std::thread::scope(|scope| {
-            scope.spawn(|| (put_idle(&idle, 1), ThreadPoolIndex::current())).join().unwrap()
+            scope.spawn(|| (put_idle(&idle, 1), ThreadPoolIndex::of_current_thread())).join().unwrap()
         });
-        assert_ne!(owner, ThreadPoolIndex::current());
+        assert_ne!(owner, ThreadPoolIndex::of_current_thread());
         for _ in 0..MAX_FOREIGN_TAKES {
             let (stream, from) = idle.take(1).unwrap();
             assert_eq!(from, owner);
@@ -221,7 +221,7 @@ mod tests {
         }
         assert!(idle.take(1).is_none(), "the thread has to open a connection");
         let _own = put_idle(&idle, 1);
-        assert_eq!(idle.take(1).unwrap().1, ThreadPoolIndex::current());
+        assert_eq!(idle.take(1).unwrap().1, ThreadPoolIndex::of_current_thread());
         assert_eq!(idle.take(1).unwrap().1, owner);
     }
 }

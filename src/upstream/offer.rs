@@ -146,7 +146,7 @@ impl OfferState {
         self.breaker = known.breaker.clone();
         self.memberships = known.memberships.clone();
         self.engine = known.engine.clone();
-        self.cache.inherit(&known.cache);
+        self.cache.inherit_observations(&known.cache);
         self.attempts = known.attempts.clone();
         self.in_flight = known.in_flight.clone();
         self
@@ -221,7 +221,7 @@ impl OfferState {
     }
 
     /// Returns the facts that filters compare, for a request at this Unix second. `batch` selects the batch price.
-    pub fn facts(&self, now: Duration, at: u64, batch: bool) -> OfferFacts<'_> {
+    pub fn filter_facts(&self, now: Duration, at: u64, batch: bool) -> OfferFacts<'_> {
         let site = &self.offer.provider.place;
         let halved = |cost: Decimal| if batch { cost / Decimal::TWO } else { cost };
         OfferFacts {

@@ -1,7 +1,7 @@
 //! Prices and footprint of an offer's answers. They are prepared once per configuration, so that a request only
 //! multiplies and rounds.
 
-use crate::billing::sale::{billed_work, eur8};
+use crate::billing::sale::{billed_work, to_debt_units};
 use crate::billing::{ReserveRequest, Settlement, TermsText};
 use crate::config::settings::{BillingSettings as Money, OfferSettings};
 use crate::upstream::tariff_version::TariffVersion;
@@ -132,7 +132,7 @@ impl OfferPricing {
         ReserveRequest {
             credits: credits.credits.0,
             energy: (rate.tariff.billing == BillingUnit::Energy).then_some(energy.energy.0),
-            eur: eur8(credits.eur.max(energy.eur)),
+            eur: to_debt_units(credits.eur.max(energy.eur)),
         }
     }
 
@@ -281,7 +281,7 @@ impl OfferPricing {
                 PaymentSource::Credits => charge.credits.0,
                 PaymentSource::Energy => charge.energy.0,
             },
-            eur: eur8(charge.eur),
+            eur: to_debt_units(charge.eur),
             sale: SaleDetails {
                 model: self.model.clone(),
                 provider: self.provider.clone(),

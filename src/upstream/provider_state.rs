@@ -23,11 +23,11 @@ pub struct PreviousState<'a> {
 impl<'a> PreviousState<'a> {
     /// Indexes these providers.
     #[must_use]
-    pub fn of(providers: &'a [Arc<ProviderState>]) -> Self {
+    pub fn from_providers(providers: &'a [Arc<ProviderState>]) -> Self {
         let routes =
             providers.iter().flat_map(|provider| provider.routes()).filter(|route| route.is_resolved());
         Self {
-            routes: routes.map(|route| ((&*route.base().host, route.base().port), route)).collect(),
+            routes: routes.map(|route| ((&*route.base_url().host, route.base_url().port), route)).collect(),
             // Of several providers with one id the first is used.
             providers: providers.iter().rev().map(|provider| (&*provider.provider.id, &**provider)).collect(),
         }
@@ -87,7 +87,7 @@ impl ProviderState {
             provider,
         };
         for route in fresh.routes() {
-            if let Some(old) = old.routes.get(&(&*route.base().host, route.base().port)) {
+            if let Some(old) = old.routes.get(&(&*route.base_url().host, route.base_url().port)) {
                 route.inherit_addresses(&fresh.provider, old);
             }
         }
@@ -102,7 +102,7 @@ impl ProviderState {
     /// Resolves the host names of its routes.
     pub async fn resolve(&self) {
         for route in self.routes() {
-            route.resolve(&self.provider).await;
+            route.refresh_addresses(&self.provider).await;
         }
     }
 

@@ -49,7 +49,7 @@ impl SessionTable {
     }
 
     /// Records the last answer of a session.
-    pub fn put(&self, session: SessionKey, record: SessionRecord, now: Duration) {
+    pub fn record_answer(&self, session: SessionKey, record: SessionRecord, now: Duration) {
         let buckets =
             self.buckets.get_or_init(|| (0..BUCKETS).map(|_| Mutex::new([Entry::default(); WAYS])).collect());
         let Some(bucket) = buckets.get(bucket(session)) else { return };
@@ -87,12 +87,12 @@ mod tests {
         let table = SessionTable::default();
         let (key, record) = (SessionKey(7 << 40), SessionRecord { offer: 3, tokens: 9 });
         assert_eq!(table.get(key, at(0), LIFETIME), None);
-        table.put(key, record, at(100));
+        table.record_answer(key, record, at(100));
         assert_eq!(table.get(key, at(700), LIFETIME), Some(record));
         assert_eq!(table.get(key, at(701), LIFETIME), None);
         assert_eq!(table.get(SessionKey(8 << 40), at(100), LIFETIME), None);
         let moved = SessionRecord { offer: 4, tokens: 12 };
-        table.put(key, moved, at(701));
+        table.record_answer(key, moved, at(701));
         assert_eq!(table.get(key, at(702), LIFETIME), Some(moved));
     }
 
@@ -102,7 +102,7 @@ mod tests {
         // Keys of one bucket.
         let key = |number: u64| SessionKey(number);
         for number in 0..9 {
-            table.put(key(number), SessionRecord { offer: number, tokens: 1 }, at(number));
+            table.record_answer(key(number), SessionRecord { offer: number, tokens: 1 }, at(number));
         }
         assert_eq!(table.get(key(0), at(9), LIFETIME), None);
         for number in 1..9 {
@@ -115,7 +115,7 @@ mod tests {
         let table = SessionTable::default();
         for number in 0..1_000_000_u64 {
             let key = SessionKey(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            table.put(key, SessionRecord::default(), at(number / 1000));
+            table.record_answer(key, SessionRecord::default(), at(number / 1000));
         }
         let entries = table.buckets.get().map_or(0, |buckets| buckets.len() * WAYS);
         assert_eq!(entries, 65_536);

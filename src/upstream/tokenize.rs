@@ -170,7 +170,7 @@ async fn call(
         }
         answer.extend_from_slice(&piece);
     }
-    upstream.release().await;
+    upstream.return_to_pool().await;
     match engine::parse(shape, status, &answer) {
         Ok(progress) => Ok(Some(progress)),
         // The engine refused this prompt only, so a caller cannot make it unavailable to others.

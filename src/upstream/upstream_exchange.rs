@@ -79,7 +79,7 @@ impl UpstreamExchange {
         Self {
             session,
             reused,
-            owner: ThreadPoolIndex::current(),
+            owner: ThreadPoolIndex::of_current_thread(),
             is_response_complete: true,
             since: clock::cached_now(),
             peer,
@@ -236,14 +236,14 @@ impl UpstreamExchange {
     }
 
     /// Returns the connection to its pool after a complete answer.
-    pub async fn release(self) {
+    pub async fn return_to_pool(self) {
         if !self.is_response_complete {
             return;
         }
         match self.session {
             UpstreamSession::Http1(http1) => {
                 if let Some(stream) = http1.into_stream() {
-                    self.pool.put(&self.peer, stream, self.owner);
+                    self.pool.put_idle(&self.peer, stream, self.owner);
                 }
             }
             UpstreamSession::Http2(session) => self.pool.put_session(&self.peer, *session),
@@ -263,7 +263,7 @@ impl UpstreamExchange {
                 Ok::<_, TransportError>(false)
             });
             if matches!(over.await, Ok(Ok(true))) {
-                self.release().await;
+                self.return_to_pool().await;
             }
         });
     }

@@ -42,7 +42,7 @@ impl WireFormat {
 
     /// Returns the prepared head of requests in this format.
     #[must_use]
-    pub fn head(self, offer: &OfferState) -> Option<&RequestHead> {
+    pub fn request_head(self, offer: &OfferState) -> Option<&RequestHead> {
         match self {
             Self::Dialects(translator) if translator.path() == COMPLETIONS_PATH => offer.completions_head(),
             Self::Dialects(translator) => offer.request_head(translator.provider()),
@@ -54,7 +54,7 @@ impl WireFormat {
     ///
     /// # Errors
     /// Returns an error if the request cannot be expressed.
-    pub fn calls(
+    pub fn build_requests(
         self,
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
@@ -83,7 +83,7 @@ impl WireFormat {
             id: "",
             created: 0,
         };
-        wire_format.calls(ask, &target).err().filter(penstock_dialect::parameters::names_constraint)
+        wire_format.build_requests(ask, &target).err().filter(penstock_dialect::parameters::names_constraint)
     }
 
     /// Returns the translation of a streamed answer; `None` if there is none in this format.

@@ -126,7 +126,7 @@ async fn a_rotated_key_has_two_secrets_for_a_while() {
     // The limits are the key's, whichever secret it shows.
     assert_eq!(new.post(CHAT, &running.ask()).await.header("x-ratelimit-limit-requests"), Some("400"));
     let grant = running.gateway.app.key_cache.find_principal(rotated["id"].as_str().unwrap()).unwrap();
-    assert_eq!(grant.limiter().passed(), 4);
+    assert_eq!(grant.key_usage().admitted_requests(), 4);
     // Without an overlap the old secret ends at once, and the one before it too.
     let (newest, _) =
         client(&running, &admin.post(&format!("{path}/rotate"), &json!({"overlap_seconds": 0})).await.json());
@@ -393,6 +393,6 @@ async fn keys_of_earlier_versions_work_and_their_accounts_are_made() {
     let (grant, account) = loaded.await.unwrap();
     let now = running.gateway.app.clock.steady_now();
     assert_eq!((&*grant.account.id, account.name.as_str()), ("le gacy", "le gacy"));
-    assert_eq!(grant.limiter().now(now).2.requests.unwrap().limit, 5);
+    assert_eq!(grant.key_usage().now(now).2.requests.unwrap().limit, 5);
     assert_eq!(running.admin().get("/admin/accounts/le%20gacy").await.status, 200);
 }

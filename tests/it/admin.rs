@@ -64,8 +64,10 @@ async fn a_failing_check_says_so_at_once_and_a_passing_one_ends_an_outage() {
     let checked = |good: bool| {
         let app = app.clone();
         async move {
-            crate::harness::until("the check", || *app.live().providers[0].checked.lock() == Some(good))
-                .await;
+            crate::harness::until("the check", || {
+                *app.config_snapshot().providers[0].checked.lock() == Some(good)
+            })
+            .await;
         }
     };
     checked(false).await;
@@ -86,7 +88,7 @@ async fn a_failing_check_says_so_at_once_and_a_passing_one_ends_an_outage() {
     assert_eq!(offer().await["state"], "open");
     assert!(!healthy().await);
     provider.gets(plain("ok"));
-    app.live().providers[0].checked.lock().take();
+    app.config_snapshot().providers[0].checked.lock().take();
     running.reload(bench().load(running.storage())).await;
     checked(true).await;
     crate::harness::within("the metric", async {

@@ -55,7 +55,7 @@ async fn retried(running: &Running) -> u64 {
 async fn charges(running: &Running) -> usize {
     let ledger = &running.gateway.app.ledger;
     until("the ledger to be written", || {
-        let state = ledger.state();
+        let state = ledger.durability_snapshot();
         running.gateway.app.in_flight_exchanges() == 0 && state.waiting == 0 && state.open == 0
     })
     .await;

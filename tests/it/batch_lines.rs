@@ -179,7 +179,7 @@ async fn a_charge_and_its_row_are_there_together_and_not_before() {
     // Another, never entered: nothing is charged for what nobody keeps.
     drop(ask(&running, &running.ask()).await);
     assert_eq!(balance(&running), (-1_250, 0));
-    until("the ledger to be written", || app.ledger.state().waiting == 0).await;
+    until("the ledger to be written", || app.ledger.durability_snapshot().waiting == 0).await;
     let proof = report::verify(&app.stores.ledger).unwrap();
     assert!(proof.is_intact() && proof.open == 0, "{proof:?}");
 }

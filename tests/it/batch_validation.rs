@@ -222,9 +222,9 @@ async fn a_line_with_an_endless_model_name_affects_no_other() {
         assert_eq!(end["request_counts"]["completed"], 1);
         assert_eq!(end["request_counts"]["failed"], 1);
         // Whoever else asks is charged, on the disk.
-        let before = running.gateway.app.ledger.state().entries;
+        let before = running.gateway.app.ledger.durability_snapshot().entries;
         assert_eq!(running.chat().await.status, 200);
-        until("a charge", || running.gateway.app.ledger.state().entries >= before + 2).await;
+        until("a charge", || running.gateway.app.ledger.durability_snapshot().entries >= before + 2).await;
         assert!(!running.gateway.app.ledger.is_failing(), "{number}");
     }
     let again = bench().restart(running.halt().await).await;

@@ -22,7 +22,7 @@ const CHAT: &str = "/v1/chat/completions";
 pub async fn entries(running: &Running) -> Vec<Value> {
     let ledger = &running.gateway.app.ledger;
     until("the ledger to be written", || {
-        let state = ledger.state();
+        let state = ledger.durability_snapshot();
         running.gateway.app.in_flight_exchanges() == 0 && state.waiting == 0 && state.open == 0
     })
     .await;

@@ -103,7 +103,7 @@ async fn an_address_is_the_gateways_own_and_needs_no_key() {
     // When its time is over it is gone, and its room is given back.
     running.gateway.app.image_cache.remove_expired(Duration::MAX);
     error(&nobody.get(&path).await, 404, "RESOURCE_5001");
-    assert_eq!(running.gateway.app.spools.used(), 0);
+    assert_eq!(running.gateway.app.spools.used_bytes(), 0);
     error(&nobody.get("/v1/images/content/0123456789abcdef0123456789abcdef").await, 404, "RESOURCE_5001");
 }
 

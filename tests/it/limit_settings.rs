@@ -65,7 +65,7 @@ async fn requests_are_taken_until_so_much_is_unwritten_and_again_when_it_is_writ
     let app = &running.gateway.app;
     let mut answered = 0;
     let last = loop {
-        let waiting = app.ledger.state().waiting;
+        let waiting = app.ledger.durability_snapshot().waiting;
         let answer = running.chat().await;
         if answer.status != 200 {
             assert!(waiting > BACKLOG, "refused where {waiting} bytes wait");
@@ -82,7 +82,7 @@ async fn requests_are_taken_until_so_much_is_unwritten_and_again_when_it_is_writ
     let grant = json!({"account": "default", "credits": "1"});
     let granted = running.admin().post("/admin/credits/grant", &grant).await;
     assert_eq!(granted.status, 201, "{}", granted.text());
-    until("the charges to be written", || app.ledger.state().waiting == 0).await;
+    until("the charges to be written", || app.ledger.durability_snapshot().waiting == 0).await;
     assert_eq!(running.chat().await.status, 200);
     assert_eq!(provider.calls(), answered + 1, "who was refused was asked of nobody");
 }

@@ -72,7 +72,7 @@ async fn speeds_and_the_last_hour_outlive_reload_and_restart() {
     let speeds = |running: &Running| {
         let app = &running.gateway.app;
         let now = app.clock.steady_now();
-        let live = app.live();
+        let live = app.config_snapshot();
         let text = |number: f64| format!("{number:.3}");
         let each = live.offers.iter().map(|offer| offer.figures.lock().tokens_per_second(now).map(text));
         let rates = live.model("m").unwrap().hour.lock().rates(now);
@@ -138,7 +138,10 @@ async fn damaged_rows_are_no_reason_not_to_start() {
     }
     let again = Bench::new().provider("a", &provider).restart((folder, key)).await;
     let app = &again.gateway.app;
-    assert_eq!(app.live().offers[0].figures.lock().tokens_per_second(app.clock.steady_now()), None);
+    assert_eq!(
+        app.config_snapshot().offers[0].figures.lock().tokens_per_second(app.clock.steady_now()),
+        None
+    );
     assert!(app.stores.store.scan(StoreTable::Figures, b"", None, 100).unwrap().rows.is_empty());
     asked(&again, "m", 1).await;
 }

@@ -21,7 +21,7 @@ async fn cheapest(running: &Running) -> Option<String> {
 
 /// Readiness of a provider's offer of the model `m`.
 fn is_ready(running: &Running, provider: &str) -> bool {
-    let live = running.gateway.app.live();
+    let live = running.gateway.app.config_snapshot();
     let offer = live.offers.iter().find(|offer| &*offer.offer.provider.id == provider).unwrap();
     live.model("m").unwrap().pool.is_ready(offer.offer.index)
 }

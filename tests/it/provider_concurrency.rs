@@ -165,7 +165,7 @@ async fn a_waiter_calls_no_provider_during_its_cooldown() {
             let (client, ask) = (running.client.clone(), ask.clone());
             tasks.spawn(async move { client.post("/v1/chat/completions", &ask).await });
         }
-        let live = running.gateway.app.live();
+        let live = running.gateway.app.config_snapshot();
         let seats = &live.offers[0].provider.concurrency;
         let working = if model == "m" { 5 } else { 4 };
         until("all to wait", || seats.in_flight() == working && seats.waiting() == 40 - working).await;
@@ -189,7 +189,7 @@ async fn batch_requests_of_one_account_do_not_hold_up_those_of_another() {
         let (client, ask) = (client.clone(), ask.clone());
         tokio::spawn(async move { client.post("/v1/chat/completions", &ask).await.status })
     };
-    let live = running.gateway.app.live();
+    let live = running.gateway.app.config_snapshot();
     let seats = &live.offers[0].provider.concurrency;
     let many: Vec<_> = (0..40).map(|_| send(&running.client)).collect();
     until("all to wait", || seats.waiting() == 39).await;

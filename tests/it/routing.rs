@@ -133,7 +133,7 @@ async fn active_checks_eject_a_provider_without_risking_a_request() {
     let app = running.gateway.app.clone();
     until("the ejection", || {
         let now = app.clock.steady_now();
-        let live = app.live();
+        let live = app.config_snapshot();
         live.offers.iter().any(|offer| {
             &*offer.offer.provider.id == "dead"
                 && offer.breaker.lock().state(now) != penstock_routing::BreakerState::Closed
@@ -208,7 +208,7 @@ async fn failed_connections_count_for_every_offer_of_the_provider() {
     let running = two_models(bench, nobody).start().await;
     let state = |model: &str| {
         let app = &running.gateway.app;
-        let live = app.live();
+        let live = app.config_snapshot();
         let offer = live.offers.iter().find(|offer| offer.offer.model.card.id == model).unwrap();
         offer.breaker.lock().state(app.clock.steady_now())
     };
@@ -251,7 +251,7 @@ async fn repeated_failures_of_one_client_eject_the_provider_for_no_other() {
         assert_eq!(running.chat().await.status, 503);
     }
     let app = &running.gateway.app;
-    let state = || app.live().offers[0].breaker.lock().state(app.clock.steady_now());
+    let state = || app.config_snapshot().offers[0].breaker.lock().state(app.clock.steady_now());
     assert_eq!(state(), penstock_routing::BreakerState::Closed);
     provider.then(status(503));
     assert_eq!(other.post("/v1/chat/completions", &running.ask()).await.status, 503);

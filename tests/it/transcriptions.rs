@@ -83,7 +83,7 @@ fn error(answer: &Answer, status: u16, code: &str) -> Value {
 
 /// Asserts that nothing of an upload is left: no quota used, no name in the folder.
 pub async fn nothing_is_left(running: &Running) {
-    until("the spool to be empty", || running.gateway.app.spools.used() == 0).await;
+    until("the spool to be empty", || running.gateway.app.spools.used_bytes() == 0).await;
     let folder = running.storage().join("spool");
     assert!(!folder.exists() || std::fs::read_dir(folder).unwrap().count() == 0);
 }

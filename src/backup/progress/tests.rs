@@ -47,7 +47,7 @@ impl Trial {
 #[test]
 fn lines_come_every_five_seconds_and_at_the_end_of_a_stage() {
     let trial = Trial::new(ProgressForm::Lines);
-    trial.progress.begin("File contents", ProgressUnit::Bytes, Some(3 << 30));
+    trial.progress.begin_stage("File contents", ProgressUnit::Bytes, Some(3 << 30));
     for _ in 0..150 {
         trial.pass(100);
         trial.progress.advance(10 << 20);
@@ -57,9 +57,9 @@ fn lines_come_every_five_seconds_and_at_the_end_of_a_stage() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3, "15 s of 150 steps: {lines:?}");
     assert_eq!(lines.get(1), Some(&second));
-    trial.progress.begin("Rows", ProgressUnit::Rows, None);
+    trial.progress.begin_stage("Rows", ProgressUnit::Rows, None);
     trial.progress.advance(7);
-    trial.progress.finish();
+    trial.progress.finish_stage();
     let ends = "File contents: 1.5 GiB of 3.0 GiB (48 %) in 15.0 s.\nRows: 7 rows in 0.0 s.\n";
     assert_eq!(trial.text(), ends);
     drop(trial.progress);
@@ -69,7 +69,7 @@ fn lines_come_every_five_seconds_and_at_the_end_of_a_stage() {
 #[test]
 fn a_bar_is_drawn_ten_times_a_second_and_leaves_an_empty_line() {
     let trial = Trial::new(ProgressForm::Bar);
-    trial.progress.begin("Files", ProgressUnit::Bytes, Some(100 << 20));
+    trial.progress.begin_stage("Files", ProgressUnit::Bytes, Some(100 << 20));
     for _ in 0..200 {
         trial.pass(10);
         trial.progress.advance(256 << 10);
@@ -118,8 +118,8 @@ fn amounts_carry_their_units() {
 #[test]
 fn hidden_progress_counts_nothing() {
     let progress = Progress::hidden();
-    progress.begin("Rows", ProgressUnit::Rows, Some(1));
+    progress.begin_stage("Rows", ProgressUnit::Rows, Some(1));
     progress.advance(1);
-    progress.finish();
+    progress.finish_stage();
     assert!(progress.0.is_none());
 }

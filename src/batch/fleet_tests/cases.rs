@@ -97,7 +97,7 @@ async fn a_batch_is_seen_and_cancelled_through_the_other_gateway() {
     assert_eq!(cancelled.counts.completed as usize, CONCURRENCY);
     assert_eq!(first.executor.started.load(Ordering::Acquire), 2 * CONCURRENCY);
     assert_eq!(second.context.batches.cancel(ACCOUNT, &id).await.unwrap(), cancelled, "it stays so");
-    until("the ledger to be written", || pair.app.ledger.state().waiting == 0).await;
+    until("the ledger to be written", || pair.app.ledger.durability_snapshot().waiting == 0).await;
     let charged = pair.entries().into_iter().filter_map(settled_request).count();
     assert_eq!(charged, CONCURRENCY);
     pair.stop().await;

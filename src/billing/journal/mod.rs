@@ -148,7 +148,7 @@ impl JournalWriter {
     }
 
     fn run(mut self) {
-        while let Some(mut piece) = self.queue.collect(MAX_OPS, None) {
+        while let Some(mut piece) = self.queue.take_operations(MAX_OPS, None) {
             piece.ops.iter_mut().for_each(|op| self.encode(op));
             let (last, is_complete) = (piece.last, piece.is_complete);
             // The database is not waited for, nor does it wait for the file.

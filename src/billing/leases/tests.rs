@@ -142,7 +142,13 @@ async fn what_is_not_needed_returns_to_the_pool() {
     for _ in 0..200 {
         ledger.adjust_leases();
         let leases = ledger.leases().unwrap();
-        member.beat(&crate::fleet::MemberReport::default(), leases.returning(), Instant::now()).unwrap();
+        member
+            .write_heartbeat(
+                &crate::fleet::MemberReport::default(),
+                leases.returning_amounts(),
+                Instant::now(),
+            )
+            .unwrap();
         leases.on_returned();
     }
     assert_eq!(gateways.pool("acme"), 100_000 - 60, "all but the charge");
@@ -184,7 +190,7 @@ async fn a_draw_with_an_unknown_outcome_is_found_in_the_store() {
     assert!(serve(&ledger, "r", 100, 60).await);
     // The store applied it, and its answer was lost.
     let request = PoolRequest { pool: credit_pool_name("acme"), wanted: 500, least: 1 };
-    assert_eq!(member.draw(&request), Ok(500));
+    assert_eq!(member.draw_from_pool(&request), Ok(500));
     let leases = ledger.leases().unwrap();
     leases.accounts.lock().values_mut().for_each(|state| state.uncertain = true);
     leases.resolve_uncertain(|account| ledger.account_balance(account), || true).unwrap();

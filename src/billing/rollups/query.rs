@@ -50,7 +50,7 @@ fn unreadable(error: &penstock_usage::RowError) -> ReportError {
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
-pub fn accounts(store: &LedgerStore) -> Result<Vec<Arc<str>>, ReportError> {
+pub fn account_names(store: &LedgerStore) -> Result<Vec<Arc<str>>, ReportError> {
     let mut names = Vec::new();
     // Behind all rows of the whole gateway.
     let mut after = b"\x01".to_vec();
@@ -78,7 +78,7 @@ pub fn monthly_statement(
     );
     let names = match account {
         Some(name) => vec![Arc::from(name)],
-        None => accounts(store)?,
+        None => account_names(store)?,
     };
     let mut statement = Statement::default();
     for name in names {

@@ -1,7 +1,7 @@
 //! Rebuild of the rollups from the ledger, and their comparison with it. All calls block.
 
 use crate::billing::entry_merge::EntryMerge;
-use crate::billing::report::{ReportError, find};
+use crate::billing::report::{ReportError, find_entry};
 use crate::billing::rerate::load_terms_text;
 use penstock_core::entry_number::{chain_of, chain_start};
 use penstock_ledger::EntryKind;
@@ -62,7 +62,7 @@ type HourCells = BTreeMap<Vec<u8>, (RollupCell, UsageSums)>;
 /// Returns an error if the store cannot be read.
 pub fn corrected_work(store: &LedgerStore, kind: &EntryKind) -> Result<Option<SoldWork>, ReportError> {
     let EntryKind::Correct { of, .. } = kind else { return Ok(None) };
-    Ok(find(store, *of)?.and_then(|found| match found.kind {
+    Ok(find_entry(store, *of)?.and_then(|found| match found.kind {
         EntryKind::Settle { sale, .. } => Some(SoldWork::from(&*sale)),
         _ => None,
     }))

@@ -175,7 +175,7 @@ fn a_name_that_another_member_used_meanwhile_leaves_the_rest_of_the_group() {
         assert_eq!(results, [Err(AdjustmentError::Duplicate(made)); 2]);
         assert!(own.join().unwrap().is_ok());
     });
-    assert_eq!((one.ledger.state().open, one.ledger.is_failing()), (1, false));
+    assert_eq!((one.ledger.durability_snapshot().open, one.ledger.is_failing()), (1, false));
     still_open.settle(charge(40));
     one.ledger.close();
     other.ledger.close();
@@ -228,7 +228,7 @@ fn a_fenced_member_writes_nothing_more() {
     grant(&one.ledger, "g1", 1_000).unwrap();
     lease(&one, 500);
     let hold = reserve(&one.ledger, "r1", 100).unwrap();
-    until("it to be written", || one.ledger.state().waiting == 0);
+    until("it to be written", || one.ledger.durability_snapshot().waiting == 0);
     let tip = one.ledger.store.tip().unwrap();
     bury(&store, one.strand);
     let ticket = hold.settle(charge(60));
@@ -238,7 +238,7 @@ fn a_fenced_member_writes_nothing_more() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert!(!runtime.block_on(one.ledger.wait_durable(ticket)), "it never will be");
     assert_eq!(grant(&one.ledger, "g2", 5), Err(AdjustmentError::StoreFailing));
-    assert!(one.ledger.state().exhausted && one.ledger.is_failing());
+    assert!(one.ledger.durability_snapshot().exhausted && one.ledger.is_failing());
     assert_eq!((one.ledger.store.tip().unwrap(), stored_balance(&store)), (tip, 1_000));
     // The chain's next writer voids the reservation, and nothing of the first follows.
     let next = join(&store, QUICK);
@@ -277,7 +277,9 @@ fn a_claimed_chain_continues_after_a_crash_and_its_reservations_are_voided_once(
     }
     let of_one: Vec<Hold> = (0..5).map(|n| reserve(&one.ledger, &format!("a{n}"), 100).unwrap()).collect();
     let of_other = reserve(&other.ledger, "b", 100).unwrap();
-    until("all to be written", || one.ledger.state().waiting == 0 && other.ledger.state().waiting == 0);
+    until("all to be written", || {
+        one.ledger.durability_snapshot().waiting == 0 && other.ledger.durability_snapshot().waiting == 0
+    });
     one.ledger.close();
     drop(of_one);
     let third = join(&store, QUICK);
@@ -286,7 +288,9 @@ fn a_claimed_chain_continues_after_a_crash_and_its_reservations_are_voided_once(
     bury(&store, one.strand);
     let next = join(&store, QUICK);
     assert_eq!(next.ledger.store.chain(), 0);
-    until("them to be voided", || next.ledger.state().open == 0 && next.ledger.state().waiting == 0);
+    until("them to be voided", || {
+        next.ledger.durability_snapshot().open == 0 && next.ledger.durability_snapshot().waiting == 0
+    });
     let proof = assert_whole(&store);
     assert_eq!(proof.open, 1, "that of the living member");
     of_other.settle(charge(40));
@@ -305,7 +309,7 @@ fn reservations_of_a_dead_member_are_voided_by_another_one_in_their_chain() {
     grant(&one.ledger, "g", 1_000).unwrap();
     lease(&one, 500);
     let holds: Vec<Hold> = (0..3).map(|n| reserve(&one.ledger, &format!("a{n}"), 100).unwrap()).collect();
-    until("them to be written", || one.ledger.state().waiting == 0);
+    until("them to be written", || one.ledger.durability_snapshot().waiting == 0);
     one.ledger.close();
     drop(holds);
     assert_eq!(other.ledger.void_abandoned(), Ok(0), "their member lives");
@@ -329,7 +333,7 @@ fn a_start_alone_voids_the_reservations_of_every_chain_and_writes_the_first() {
     for (number, member) in members.iter().enumerate() {
         lease(member, 100);
         open_ones.push(reserve(&member.ledger, &format!("r{number}"), 10).unwrap());
-        until("it to be written", || member.ledger.state().waiting == 0);
+        until("it to be written", || member.ledger.durability_snapshot().waiting == 0);
         member.ledger.close();
     }
     drop(open_ones);
@@ -367,7 +371,7 @@ fn an_unreadable_rollup_keeps_no_charge_of_a_member_from_being_written() {
     }
     members.iter().for_each(|member| member.ledger.close());
     let book = LedgerStore::open_read_only(store.clone());
-    assert!(members.iter().all(|member| member.ledger.state().waiting == 0));
+    assert!(members.iter().all(|member| member.ledger.durability_snapshot().waiting == 0));
     assert!(report::verify(&book).unwrap().is_intact());
     assert!(!rebuild::verify(&book).unwrap().is_intact());
     assert!(!book.has_complete_rollups().unwrap(), "statements are read from the entries");

@@ -58,7 +58,7 @@ fn the_charges_of_a_lost_claim_are_voids_and_its_rows_are_not_written() {
     assert_eq!(proof.open, 0);
     assert_eq!(ledger.balance("acme").credits, penstock_ledger::WalletBalance { amount: 966, held: 0 });
     assert_eq!(ledger.store.balance("acme").unwrap().unwrap().credits, 966);
-    assert_eq!(ledger.state().exposed, 0);
+    assert_eq!(ledger.durability_snapshot().exposed, 0);
     assert_eq!(done(&store), (Some(b"1".to_vec()), 0));
 }
 
@@ -75,7 +75,7 @@ fn a_commit_whose_outcome_is_unknown_counts_once() {
             reserve(&ledger, &name, 100).unwrap().settle_later(charge(10))
         });
         let ends: Vec<HoldEnd> = ends.collect();
-        until("the reserves to be written", || ledger.state().waiting == 0);
+        until("the reserves to be written", || ledger.durability_snapshot().waiting == 0);
         store.lies.store(3, Ordering::Release);
         assert_eq!(record(&ledger, ends, held, b"x"), FencedResult::Recorded, "{charges}");
         store.lies.store(0, Ordering::Release);
@@ -122,7 +122,7 @@ fn a_second_draft_because_of_used_names_needs_the_claim_too() {
     grant(&ledger, "g1", 1_000).unwrap();
     set_claim(&store, claim(1, 1));
     let end = reserve(&ledger, "r1", 100).unwrap().settle_later(charge(10));
-    until("the reserve to be written", || ledger.state().waiting == 0);
+    until("the reserve to be written", || ledger.durability_snapshot().waiting == 0);
     store.stalls.store(true, Ordering::Release);
     let begun = store.begun.load(Ordering::Acquire);
     let (rows, with) = fenced(claim(1, 1), b"1");

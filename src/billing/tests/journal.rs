@@ -56,7 +56,7 @@ impl Folder {
     /// Rest of the pool and all parts: what the balance has to be.
     fn pool_and_parts(&self, process: &Process) -> i64 {
         let rest = SharedFleet::new(self.database.clone()).available(&credit_pool_name("acme")).unwrap();
-        rest + process.member.parts().unwrap().iter().map(|part| part.amount).sum::<i64>()
+        rest + process.member.leased_amounts().unwrap().iter().map(|part| part.amount).sum::<i64>()
     }
 }
 
@@ -111,7 +111,7 @@ fn the_next_process_writes_what_an_outage_left_and_the_one_after_it_nothing() {
     first.end();
     assert_eq!(folder.balance(), 1_000_000 - 500);
     let second = folder.start();
-    assert_eq!(second.ledger.journal().unwrap().replayed, 20);
+    assert_eq!(second.ledger.journal_snapshot().unwrap().replayed, 20);
     assert_eq!(
         second.ledger.balance("acme").credits.amount,
         lease,
@@ -125,7 +125,7 @@ fn the_next_process_writes_what_an_outage_left_and_the_one_after_it_nothing() {
     second.serve("after", 3, 10);
     second.ledger.close();
     let third = folder.start();
-    assert_eq!(third.ledger.journal().unwrap().replayed, 0);
+    assert_eq!(third.ledger.journal_snapshot().unwrap().replayed, 0);
     assert_eq!(settled(&third.ledger).open, 0);
     assert_eq!(folder.balance(), 1_000_000 - 730);
 }
@@ -165,14 +165,14 @@ fn files_of_a_backup_are_not_replayed_again() {
     let after = folder.balance();
     copy(&backup, &folder.journal());
     let third = folder.start();
-    assert_eq!(third.ledger.journal().unwrap().replayed, 0);
+    assert_eq!(third.ledger.journal_snapshot().unwrap().replayed, 0);
     third.serve("third", 1, 10);
     third.ledger.close();
     assert_eq!(folder.balance(), after - 10);
     drop(third);
     // Numbers went on from those of the database.
     let fourth = folder.start();
-    assert_eq!(fourth.ledger.journal().unwrap().replayed, 0);
+    assert_eq!(fourth.ledger.journal_snapshot().unwrap().replayed, 0);
     settled(&fourth.ledger);
     assert_eq!(folder.balance(), after - 10);
 }
@@ -190,7 +190,7 @@ fn charges_of_a_buried_member_are_put_aside() {
     let peer = fleet.peers().unwrap().into_iter().find(|peer| peer.id == strand).unwrap();
     assert!(fleet.bury(&peer).unwrap());
     let second = folder.start();
-    assert_eq!(second.ledger.journal().unwrap().replayed, 0);
+    assert_eq!(second.ledger.journal_snapshot().unwrap().replayed, 0);
     second.ledger.void_abandoned().unwrap();
     second.serve("second", 1, 10);
     assert_eq!(settled(&second.ledger).open, 0);
@@ -210,10 +210,10 @@ fn a_full_disk_of_the_journal_stops_no_request_while_the_database_answers() {
     // A limit below the size of a group stands for a full disk.
     process.ledger.journal.read().as_ref().unwrap().set_limit(0);
     process.serve("full", 3, 10);
-    until("the failure to show", || process.ledger.journal().unwrap().is_failing);
+    until("the failure to show", || process.ledger.journal_snapshot().unwrap().is_failing);
     process.ledger.journal.read().as_ref().unwrap().set_limit(u64::MAX);
     process.serve("again", 3, 10);
-    until("the journal to be written", || !process.ledger.journal().unwrap().is_failing);
+    until("the journal to be written", || !process.ledger.journal_snapshot().unwrap().is_failing);
     process.ledger.close();
     assert_eq!(folder.balance(), 1_000_000 - 60);
 }
@@ -222,6 +222,6 @@ fn a_full_disk_of_the_journal_stops_no_request_while_the_database_answers() {
 fn a_gateway_without_a_fleet_has_no_journal() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, QUICK);
-    assert_eq!(ledger.journal(), None);
+    assert_eq!(ledger.journal_snapshot(), None);
     assert_eq!(ledger.threads.lock().len(), 1);
 }

@@ -122,7 +122,7 @@ fn rejected_rows_delay_no_other_charge() {
     reserve(&ledger, "r3", 100).unwrap().settle(charge(10));
     let last = push(end("r4"), vec![row("behind", Some(b"1"))]);
     store.stalls.store(false, Ordering::Release);
-    until("the queue to be written", || ledger.state().waiting == 0);
+    until("the queue to be written", || ledger.durability_snapshot().waiting == 0);
     assert!(kept(&ledger, last));
     assert_eq!((settled(&ledger).open, ledger.is_failing()), (0, false));
     assert_eq!(ledger.balance("acme").credits.amount, 10_000 - 4 * 10);

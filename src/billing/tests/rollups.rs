@@ -135,7 +135,7 @@ impl Operations {
 
     fn charge_to_correct(&mut self, ledger: &Ledger) -> Option<(u64, Arc<str>, Wallet, i64)> {
         let last = ledger.store.tip().unwrap()?.seq;
-        let entry = report::find(&ledger.store, self.random.random_range(1..=last)).unwrap()?;
+        let entry = report::find_entry(&ledger.store, self.random.random_range(1..=last)).unwrap()?;
         let EntryKind::Settle { key, wallet, amount, .. } = entry.kind else { return None };
         (&*entry.account == "acme").then_some((entry.seq, key, wallet, amount))
     }
@@ -179,7 +179,7 @@ fn assert_invoices_equal_ledger(store: &LedgerStore) {
         let lines = sum(figures.lines.values().collect()).usage.billed;
         assert_eq!((lines.eur, lines.credits, lines.requests), (ledger.eur, ledger.credits, ledger.requests));
         assert!(total.market_g <= ledger.carbon_g && !total.market_g.is_sign_negative(), "{account}");
-        let totals = InvoiceTotals::of(ledger.eur, Decimal::from(19));
+        let totals = InvoiceTotals::from_net_amount(ledger.eur, Decimal::from(19));
         assert_eq!((totals.net, totals.net + totals.vat), (ledger.rounded_eur(), totals.gross));
     }
 }
@@ -212,7 +212,7 @@ pub(super) fn assert_equal_to_ledger(store: &LedgerStore) {
         read_usage(store, account, &UsageQuery::parse(value, START).unwrap()).unwrap()
     };
     let mut all = penstock_usage::UsageSums::default();
-    for account in query::accounts(store).unwrap() {
+    for account in query::account_names(store).unwrap() {
         let of_account = days(&account);
         let mut groups = penstock_usage::UsageSums::default();
         of_account.groups().for_each(|group| groups.add(&group.sums));
@@ -232,7 +232,7 @@ fn rollups_are_equal_to_the_ledger_after_any_operations_and_restarts() {
             for _ in 0..operations.random.random_range(1..40) {
                 operations.push_request(&ledger);
                 if operations.random.random_bool(0.2) {
-                    until("the queue to be written", || ledger.state().waiting == 0);
+                    until("the queue to be written", || ledger.durability_snapshot().waiting == 0);
                     operations.adjust(&ledger);
                 }
             }
@@ -305,7 +305,7 @@ fn an_unreadable_row_keeps_no_charge_from_being_written() {
     let ledger = open(&store, QUICK);
     (0..200).for_each(|_| operations.push_request(&ledger));
     ledger.close();
-    assert_eq!(ledger.state().waiting, 0);
+    assert_eq!(ledger.durability_snapshot().waiting, 0);
     let book = LedgerStore::open_read_only(store.clone());
     assert!(report::verify(&book).unwrap().is_intact());
     assert!(!rebuild::verify(&book).unwrap().is_intact());
@@ -323,7 +323,7 @@ fn a_commit_of_a_process_alone_reads_no_rollup_again() {
         (0..20).for_each(|n| {
             reserve(&ledger, &format!("{name}{n}"), 0).unwrap().settle(charge(0));
         });
-        until("all to be written", || ledger.state().waiting == 0);
+        until("all to be written", || ledger.durability_snapshot().waiting == 0);
     };
     push("first");
     let before = (store.reads.load(Ordering::Acquire), store.kept.lock().len());

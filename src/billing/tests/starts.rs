@@ -9,12 +9,14 @@ fn reserves_left_open_by_a_crash_are_voided_and_charge_nothing() {
     grant(&ledger, "g1", 1_000).unwrap();
     reserve(&ledger, "paid", 100).unwrap().settle(charge(40));
     let open_ones: Vec<Hold> = (0..5).map(|n| reserve(&ledger, &format!("open{n}"), 100).unwrap()).collect();
-    until("it to be written", || ledger.state().waiting == 0);
+    until("it to be written", || ledger.durability_snapshot().waiting == 0);
     // The process has ended: nothing of it reaches the store.
     ledger.close();
     drop(open_ones);
     let next = open(&store, QUICK);
-    until("them to be voided", || next.state().open == 0 && next.state().waiting == 0);
+    until("them to be voided", || {
+        next.durability_snapshot().open == 0 && next.durability_snapshot().waiting == 0
+    });
     let proof = settled(&next);
     assert_eq!((proof.open, next.balance("acme").credits.amount), (0, 960));
     assert_eq!(reserve(&next, "after", 960).map(drop).err(), None);

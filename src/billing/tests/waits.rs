@@ -14,10 +14,10 @@ fn rows_without_a_waiter_are_written_with_later_ones() {
     let groups = store.kept.lock().len();
     let tickets: Vec<u64> =
         (0..50).map(|n| reserve(&ledger, &format!("r{n}"), 10).unwrap().settle(charge(10))).collect();
-    assert!(ledger.state().waiting > 0);
+    assert!(ledger.durability_snapshot().waiting > 0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(ledger.wait_written(tickets[49]));
-    assert_eq!(ledger.state().waiting, 0, "somebody waits, and it was not written");
+    assert_eq!(ledger.durability_snapshot().waiting, 0, "somebody waits, and it was not written");
     assert_eq!(store.kept.lock().len(), groups + 1, "all of it is one write");
     assert_eq!(settled(&ledger).entries, 1 + 1 + 2 * 50);
 }
@@ -29,8 +29,8 @@ fn rows_gathered_in_pieces_are_one_write() {
     // Two each, and a piece is 256.
     let tickets: Vec<u64> =
         (0..500).map(|n| reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0))).collect();
-    until("most were taken", || ledger.queue.gathered().is_some_and(|taken| taken > 2 * 256));
-    assert_eq!((ledger.state().entries, store.kept.lock().len()), (0, 0), "nobody waits");
+    until("most were taken", || ledger.queue.gathered_operations().is_some_and(|taken| taken > 2 * 256));
+    assert_eq!((ledger.durability_snapshot().entries, store.kept.lock().len()), (0, 0), "nobody waits");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(ledger.wait_written(tickets[499]));
     assert_eq!(store.kept.lock().len(), 1, "all of it is one write");
@@ -44,7 +44,7 @@ fn waiting_for_rows_already_taken_wakes_the_writer() {
     // Two each: all of them are one piece.
     let tickets: Vec<u64> =
         (0..128).map(|n| reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0))).collect();
-    until("all were taken", || ledger.queue.gathered() == Some(256));
+    until("all were taken", || ledger.queue.gathered_operations() == Some(256));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let kept =
         async { tokio::time::timeout(Duration::from_secs(30), ledger.wait_durable(tickets[127])).await };
@@ -61,7 +61,7 @@ fn a_batch_line_does_not_wait_for_the_window() {
         let ticket = ledger.record_outcomes(vec![end], Vec::new()).map_err(|_| "too much").unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         assert!(runtime.block_on(ledger.wait_durable(ticket)));
-        assert_eq!(ledger.state().waiting, 0);
+        assert_eq!(ledger.durability_snapshot().waiting, 0);
     }
 }
 
@@ -100,8 +100,12 @@ fn a_group_never_exceeds_its_limit() {
             queue.push(WriteOp::Outcomes(BatchOutcomes { actions: Vec::new(), rows: Vec::new() }));
         });
     };
-    let collect =
-        || queue.collect(10_000, None).map(|piece| (piece.ops.len(), piece.last, piece.is_complete)).unwrap();
+    let collect = || {
+        queue
+            .take_operations(10_000, None)
+            .map(|piece| (piece.ops.len(), piece.last, piece.is_complete))
+            .unwrap()
+    };
     push(3_840);
     assert_eq!(collect(), (3_840, 3_840, false));
     push(5_000);
@@ -118,10 +122,10 @@ fn two_thousand_slow_clients_block_no_other() {
         reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0));
     });
     let last = reserve(&ledger, "last", 0).unwrap();
-    assert!(ledger.state().waiting > 0);
-    assert_eq!(ledger.state().entries, 0);
+    assert!(ledger.durability_snapshot().waiting > 0);
+    assert_eq!(ledger.durability_snapshot().entries, 0);
     last.settle(charge(0));
-    until("all are written", || ledger.state().waiting == 0);
+    until("all are written", || ledger.durability_snapshot().waiting == 0);
 }
 
 /// Requests the same grant twice during a write, so that both are in one commit.

@@ -140,7 +140,7 @@ impl LedgerWriter {
                 log::event(log::error(), "ledger_not_written", &[("why", &why)]);
                 logged = true;
             }
-            if !self.queue.pause(RETRY_PAUSE) {
+            if !self.queue.wait_before_retry(RETRY_PAUSE) {
                 tries -= 1;
                 std::thread::sleep(RETRY_PAUSE);
                 if tries == 0 {

@@ -11,7 +11,7 @@ impl LedgerWriter {
             WriteOp::Fenced(lines) => return self.write_fenced(*lines),
             op => op,
         };
-        if !self.draft.fits(&op) && !self.commit() {
+        if !self.draft.can_fit(&op) && !self.commit() {
             return false;
         }
         self.draft.queued_bytes += op.size_estimate();
@@ -34,7 +34,7 @@ impl LedgerWriter {
             return false;
         }
         if self.is_fence_lost {
-            FencedOutcomes::refund(charges);
+            FencedOutcomes::refund_voided_charges(charges);
         }
         reply.send(!self.is_fence_lost).ok();
         true

@@ -45,7 +45,7 @@ pub(super) fn collect(
     patience: Option<Duration>,
 ) -> Option<DrainedOps> {
     match journaled {
-        None => queue.collect(MAX_OPS, patience),
+        None => queue.take_operations(MAX_OPS, patience),
         Some(journaled) => journaled.collect(patience),
     }
 }

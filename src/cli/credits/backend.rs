@@ -84,7 +84,7 @@ impl LedgerBackend {
         let path = "/admin/ledger";
         let query = [("after", after)];
         match self {
-            Self::Gateway(client) => Ok(client.text(&format!("{path}{}", query_string(&query)))?),
+            Self::Gateway(client) => Ok(client.get_bytes(&format!("{path}{}", query_string(&query)))?),
             Self::Store(..) => match self.call_store("GET", path, &query, None)? {
                 LedgerReply::Lines(lines) => Ok(lines),
                 LedgerReply::Json(..) => Err("This request has no ledger lines as its answer.".to_owned()),

@@ -64,7 +64,9 @@ impl SettingsResolver<'_> {
                         );
                         self.report_mistake(&at, why, "Take it out of one of the two.");
                     }
-                    None => drop(seen.insert(comparison_key(name), (at.path().to_owned(), at.place()))),
+                    None => {
+                        drop(seen.insert(comparison_key(name), (at.path().to_owned(), at.file_and_line())))
+                    }
                 }
             }
         }

@@ -13,9 +13,10 @@ impl SettingsResolver<'_> {
         files: Option<&FileSettings>,
     ) -> Option<ExportSettings> {
         let (export, storage) = (&raw.storage.export, top.key("storage"));
-        let (store, spot) = (storage.key("path").file(&raw.storage.path), storage.key("export").key("path"));
+        let (store, spot) =
+            (storage.key("path").resolve_file_path(&raw.storage.path), storage.key("export").key("path"));
         let path = match &export.path {
-            Some(path) => spot.file(path),
+            Some(path) => spot.resolve_file_path(path),
             None => store.join("exports"),
         };
         let other = "Write the path of another folder, best on another disk.";

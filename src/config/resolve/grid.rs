@@ -53,7 +53,7 @@ impl SettingsResolver<'_> {
         spot: &KeyPath<'_>,
         places: &mut BTreeMap<String, GridZone>,
     ) {
-        let text = match std::fs::read_to_string(spot.file(path)) {
+        let text = match std::fs::read_to_string(spot.resolve_file_path(path)) {
             Ok(text) => text,
             Err(error) => {
                 let why = format!("The file cannot be read: {error}.");

@@ -42,12 +42,12 @@ impl<'a> KeyPath<'a> {
     }
 
     /// Location as `file:line`.
-    pub fn place(&self) -> String {
+    pub fn file_and_line(&self) -> String {
         format!("{}:{}", self.nearest_node.place.file, self.nearest_node.place.line)
     }
 
     /// Resolves a file path relative to the configuration file that contains it.
-    pub fn file(&self, written: &str) -> PathBuf {
+    pub fn resolve_file_path(&self, written: &str) -> PathBuf {
         let from = self.nearest_node.place.file.to_string();
         Path::new(&from).parent().unwrap_or(Path::new("")).join(written)
     }

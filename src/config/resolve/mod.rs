@@ -186,7 +186,7 @@ pub fn resolve_admin_target(
     let files = proof.files(&raw, &top);
     let store_mistakes = std::mem::take(&mut proof.report.mistakes);
     let admin = proof.parse_address(&raw.listen.admin, &top.key("listen").key("admin"));
-    let folder = top.key("storage").key("path").file(&raw.storage.path);
+    let folder = top.key("storage").key("path").resolve_file_path(&raw.storage.path);
     match admin {
         Some(admin) => {
             let dashboard = dashboard_url(&raw);

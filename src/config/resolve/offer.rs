@@ -68,7 +68,7 @@ impl SettingsResolver<'_> {
         offer: &'r raw::OfferConfig,
         spot: &KeyPath<'_>,
     ) {
-        if let Some(place) = seen.insert((&offer.model, offer.name.as_deref()), spot.place()) {
+        if let Some(place) = seen.insert((&offer.model, offer.name.as_deref()), spot.file_and_line()) {
             self.report_mistake(
                 &spot.key("model"),
                 format!("This provider offers the model already, under the same name, at {place}."),

@@ -43,8 +43,10 @@ impl SettingsResolver<'_> {
             let spot = list.element(index);
             let first = *seen.entry(&provider.id).or_insert(index);
             if first < index {
-                let why =
-                    format!("There is a provider of this name already, at {}.", list.element(first).place());
+                let why = format!(
+                    "There is a provider of this name already, at {}.",
+                    list.element(first).file_and_line()
+                );
                 self.report_mistake(&spot.key("id"), why, "Give each provider its own id.");
             }
             found.push(self.resolve_provider(provider, index, &spot).map(Arc::new));

@@ -32,7 +32,7 @@ impl SettingsResolver<'_> {
             },
             (None, Some(file)) => {
                 let at = spot.key("file");
-                let path = at.file(file);
+                let path = at.resolve_file_path(file);
                 self.watched_files.push(path.clone());
                 match read_text(&path, MAX_SECRET_BYTES) {
                     Ok(text) => text,
@@ -77,7 +77,7 @@ impl SettingsResolver<'_> {
 
     /// Returns the path of a PEM file that contains such a section.
     pub fn check_pem_file(&mut self, written: &str, part: &str, spot: &KeyPath<'_>) -> Option<PathBuf> {
-        let path = spot.file(written);
+        let path = spot.resolve_file_path(written);
         self.watched_files.push(path.clone());
         match read_text(&path, MAX_PEM_BYTES) {
             Err(why) => {
@@ -98,8 +98,8 @@ impl SettingsResolver<'_> {
     }
 
     /// Reads a tokenizer file.
-    pub fn bytes(&mut self, written: &str, spot: &KeyPath<'_>) -> Option<Vec<u8>> {
-        let path = spot.file(written);
+    pub fn read_tokenizer_file(&mut self, written: &str, spot: &KeyPath<'_>) -> Option<Vec<u8>> {
+        let path = spot.resolve_file_path(written);
         let mut bytes = Vec::new();
         let read = |file: File| {
             file.take(MAX_TOKENIZER_BYTES).read_to_end(&mut bytes).map_err(|error| describe_io_error(&error))

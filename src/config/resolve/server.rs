@@ -213,8 +213,8 @@ impl SettingsResolver<'_> {
     ) -> Option<PathBuf> {
         let spot = top.key(section).key("path");
         let path = match written {
-            Some(path) => spot.file(path),
-            None => top.key("storage").key("path").file(&raw.storage.path).join(section),
+            Some(path) => spot.resolve_file_path(path),
+            None => top.key("storage").key("path").resolve_file_path(&raw.storage.path).join(section),
         };
         if path.exists() && !path.is_dir() {
             let fix = "Write the path of a folder, or of one to be made.";
@@ -238,7 +238,7 @@ impl SettingsResolver<'_> {
             {
                 let why = format!(
                     "There is a simulated provider of this name already, at {}.",
-                    list.element(first).place()
+                    list.element(first).file_and_line()
                 );
                 self.report_mistake(&spot.key("name"), why, "Give each its own name.");
             }

@@ -8,7 +8,7 @@ use super::key_path::KeyPath;
 impl SettingsResolver<'_> {
     pub fn storage(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<StorageSettings> {
         let spot = top.key("storage");
-        let path = spot.key("path").file(&raw.storage.path);
+        let path = spot.key("path").resolve_file_path(&raw.storage.path);
         if path.exists() && !path.is_dir() {
             self.report_mistake(
                 &spot.key("path"),
@@ -73,7 +73,7 @@ impl SettingsResolver<'_> {
                     None => Some(None),
                     Some(reference) => self.read_secret(reference, &at).map(|text| {
                         Some(match &reference.file {
-                            Some(file) => DatabasePassword::File(at.key("file").file(file)),
+                            Some(file) => DatabasePassword::File(at.key("file").resolve_file_path(file)),
                             None => DatabasePassword::Text(text),
                         })
                     }),

@@ -46,10 +46,10 @@ impl SettingsResolver<'_> {
         raw: &raw::TokenizerConfig,
         spot: &KeyPath<'_>,
     ) -> Option<TokenCounter> {
-        let tokenizer = self.bytes(file, &spot.key("file"));
+        let tokenizer = self.read_tokenizer_file(file, &spot.key("file"));
         let mut whole = true;
         let mut optional = |written: &Option<String>, key: &str| {
-            let bytes = written.as_ref().map(|written| self.bytes(written, &spot.key(key)));
+            let bytes = written.as_ref().map(|written| self.read_tokenizer_file(written, &spot.key(key)));
             whole &= bytes.as_ref().is_none_or(Option::is_some);
             bytes.flatten()
         };

@@ -68,7 +68,7 @@ pub struct OpenIdSettings {
 impl OpenIdSettings {
     /// Role of a person whose roles' claim has these values.
     #[must_use]
-    pub fn role(&self, given: &[&str]) -> Option<UserRole> {
+    pub fn role_from_claim(&self, given: &[&str]) -> Option<UserRole> {
         let has = |names: &[Box<str>]| names.iter().any(|name| given.contains(&&**name));
         self.roles.iter().find(|(_, names)| has(names)).map(|(role, _)| *role)
     }

@@ -43,7 +43,7 @@ pub struct CircuitBreakerSettings {
 impl CircuitBreakerSettings {
     /// Converts to the settings of the routing crate.
     #[must_use]
-    pub fn settings(&self) -> penstock_routing::breaker::BreakerSettings {
+    pub fn breaker_settings(&self) -> penstock_routing::breaker::BreakerSettings {
         penstock_routing::breaker::BreakerSettings {
             consecutive_failures: self.consecutive,
             failure_ratio: self.error_rate,

@@ -1,7 +1,9 @@
 //! Forms of the dashboard.
 
 use super::HOLDERS;
-use crate::console::actions::{ActionRow, call, done, limits, new_key, shown_key, word};
+use crate::console::actions::{
+    ActionRow, admin_call, completion_message, limits_json, member_text, new_key, shown_key,
+};
 use crate::console::request::ConsoleRequest;
 use http::Method;
 use penstock_console::pages::{encode, key_form, key_limits_form};
@@ -12,7 +14,7 @@ pub const ACTIONS: &[ActionRow] = &[
     ActionRow {
         path: "/dashboard/keys",
         roles: HOLDERS,
-        build: |request, _| call(Method::POST, "/admin/keys".into(), new_key(request, "")),
+        build: |request, _| admin_call(Method::POST, "/admin/keys".into(), new_key(request, "")),
         page: |_, _| "/dashboard/keys".into(),
         show: |answer| shown_key(answer, "The new key, shown only now:"),
         form: Some(|_, _| key_form("/dashboard/keys")),
@@ -21,17 +23,17 @@ pub const ACTIONS: &[ActionRow] = &[
         path: "/dashboard/keys/{id}/limits",
         roles: HOLDERS,
         build: |request, id| {
-            let body = json!({ "name": request.field("name").trim(), "limits": limits(request) });
-            call(Method::PATCH, admin_key(id, ""), body)
+            let body = json!({ "name": request.field("name").trim(), "limits": limits_json(request) });
+            admin_call(Method::PATCH, admin_key(id, ""), body)
         },
         page: |_, id| key_path(id),
-        show: |answer| done("The key {0} was changed.", [word(answer, "name")]),
+        show: |answer| completion_message("The key {0} was changed.", [member_text(answer, "name")]),
         form: Some(|_, id| key_limits_form(&Value::Null, &key_path(id))),
     },
     ActionRow {
         path: "/dashboard/keys/{id}/rotate",
         roles: HOLDERS,
-        build: |request, id| call(Method::POST, admin_key(id, "/rotate"), overlap(request)),
+        build: |request, id| admin_call(Method::POST, admin_key(id, "/rotate"), overlap(request)),
         page: |_, id| key_path(id),
         show: |answer| shown_key(answer, "The new secret, shown only now:"),
         form: None,
@@ -39,25 +41,25 @@ pub const ACTIONS: &[ActionRow] = &[
     ActionRow {
         path: "/dashboard/keys/{id}/revoke",
         roles: HOLDERS,
-        build: |_, id| call(Method::POST, admin_key(id, "/revoke"), json!({})),
+        build: |_, id| admin_call(Method::POST, admin_key(id, "/revoke"), json!({})),
         page: |_, id| key_path(id),
-        show: |answer| done("The key {0} was revoked.", [word(answer, "id")]),
+        show: |answer| completion_message("The key {0} was revoked.", [member_text(answer, "id")]),
         form: None,
     },
     ActionRow {
         path: "/dashboard/batches/{id}/cancel",
         roles: HOLDERS,
-        build: |_, id| call(Method::POST, format!("/admin/batches/{}/cancel", encode(id)), json!({})),
+        build: |_, id| admin_call(Method::POST, format!("/admin/batches/{}/cancel", encode(id)), json!({})),
         page: |_, _| "/dashboard/batches".into(),
-        show: |answer| done("The batch {0} is cancelled.", [word(answer, "id")]),
+        show: |answer| completion_message("The batch {0} is cancelled.", [member_text(answer, "id")]),
         form: None,
     },
     ActionRow {
         path: "/dashboard/files/{id}/delete",
         roles: HOLDERS,
-        build: |_, id| call(Method::DELETE, format!("/admin/files/{}", encode(id)), json!({})),
+        build: |_, id| admin_call(Method::DELETE, format!("/admin/files/{}", encode(id)), json!({})),
         page: |_, _| "/dashboard/files".into(),
-        show: |answer| done("The file {0} was deleted.", [word(answer, "id")]),
+        show: |answer| completion_message("The file {0} was deleted.", [member_text(answer, "id")]),
         form: None,
     },
 ];

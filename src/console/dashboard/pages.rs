@@ -15,12 +15,12 @@ use serde_json::Value;
 pub const PAGES: &[PageRow] = &[
     PageRow::new("/dashboard/", "Overview", HOLDERS, |page| Box::pin(overview(page))),
     PageRow::new("/dashboard/keys", "Keys", HOLDERS, |page| Box::pin(keys(page))),
-    PageRow::new("/dashboard/keys/{id}", "Key", HOLDERS, |page| Box::pin(key(page))).hidden(),
-    PageRow::new(playground::PATH, "Playground", HOLDERS, |page| Box::pin(playground::show(page))),
+    PageRow::new("/dashboard/keys/{id}", "Key", HOLDERS, |page| Box::pin(key(page))).hidden_in_navigation(),
+    PageRow::new(playground::PATH, "Playground", HOLDERS, |page| Box::pin(playground::playground_page(page))),
     PageRow::new("/dashboard/usage", "Usage", HOLDERS, |page| Box::pin(usage(page))),
     PageRow::new("/dashboard/statement", "Statement", HOLDERS, |page| Box::pin(statement(page))),
     PageRow::new("/dashboard/invoice", "Invoice", HOLDERS, |page| {
-        Box::pin(invoice::show(page, account(page), "/dashboard/invoice"))
+        Box::pin(invoice::invoice_page(page, account(page), "/dashboard/invoice"))
     }),
     PageRow::new("/dashboard/batches", "Batches", HOLDERS, |page| Box::pin(batches(page))),
     PageRow::new("/dashboard/files", "Files", HOLDERS, |page| Box::pin(files(page))),
@@ -41,12 +41,12 @@ pub const DOWNLOADS: &[DownloadRow] = &[
     DownloadRow {
         path: "/dashboard/invoice.csv",
         roles: HOLDERS,
-        load: |page| Box::pin(invoice::csv(page, account(page))),
+        load: |page| Box::pin(invoice::invoice_csv(page, account(page))),
     },
     DownloadRow {
         path: "/dashboard/invoice.json",
         roles: HOLDERS,
-        load: |page| Box::pin(invoice::json(page, account(page))),
+        load: |page| Box::pin(invoice::invoice_json(page, account(page))),
     },
 ];
 
@@ -58,7 +58,7 @@ async fn overview(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 }
 
 async fn keys(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let mut shown = blocks::dashboard_keys_blocks(&page.list("/admin/keys").await?, "/dashboard/");
+    let mut shown = blocks::dashboard_keys_blocks(&page.read_list("/admin/keys").await?, "/dashboard/");
     shown.push(Block::Form(blocks::key_form("/dashboard/keys")));
     Ok(shown)
 }
@@ -89,11 +89,11 @@ async fn usage(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 }
 
 async fn batches(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    Ok(blocks::batches_blocks(&page.list("/admin/batches").await?, "/dashboard/", true))
+    Ok(blocks::batches_blocks(&page.read_list("/admin/batches").await?, "/dashboard/", true))
 }
 
 async fn files(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    Ok(blocks::files_blocks(&page.list("/admin/files").await?, "/dashboard/", true))
+    Ok(blocks::files_blocks(&page.read_list("/admin/files").await?, "/dashboard/", true))
 }
 
 /// Account of the person.
@@ -131,11 +131,15 @@ async fn statement_csv(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiError
     let style = csv_style(page)?;
     let (month, statement) = read_statement(page).await?;
     let text = blocks::statement_csv(&statement, Some(&key_names(page, account(page)).await?), style);
-    Ok(ConsoleAnswer::file("text/csv; charset=utf-8", format!("statement-{month}.csv"), text.into_bytes()))
+    Ok(ConsoleAnswer::file_answer(
+        "text/csv; charset=utf-8",
+        format!("statement-{month}.csv"),
+        text.into_bytes(),
+    ))
 }
 
 async fn statement_json(page: &PageContext<'_>) -> Result<ConsoleAnswer, ApiError> {
     let (month, statement) = read_statement(page).await?;
     let text = serde_json::to_vec_pretty(&statement).unwrap_or_default();
-    Ok(ConsoleAnswer::file("application/json", format!("statement-{month}.json"), text))
+    Ok(ConsoleAnswer::file_answer("application/json", format!("statement-{month}.json"), text))
 }

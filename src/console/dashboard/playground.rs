@@ -41,7 +41,7 @@ const EUR_SCALE: u32 = 8;
 ///
 /// # Errors
 /// Returns the refusal of the admin API.
-pub async fn show(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
+pub async fn playground_page(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let keys = page.get("/admin/keys", &[("limit", PAGE_ROWS)]).await?;
     Ok(form_blocks(page.console, keys, page.request, None))
 }
@@ -52,7 +52,7 @@ fn form_blocks(
     request: &ConsoleRequest,
     refused: Option<&ApiError>,
 ) -> Vec<Block> {
-    let live = console.app.live();
+    let live = console.app.config_snapshot();
     let chat = live.catalog.models().filter(|model| model.kind == ModelKind::Chat);
     let choices = PlaygroundChoices {
         keys,
@@ -91,7 +91,7 @@ pub async fn answer(
     if !HOLDERS.contains(&active.user.role) {
         return Err(forbidden(active.user.role));
     }
-    let actor = active.actor(&request.address);
+    let actor = active.audit_actor(&request.address);
     let list = BackendRequest {
         method: Method::GET,
         path: "/admin/keys".to_owned(),
@@ -123,7 +123,7 @@ async fn run(
     let body = chat_body(request)?;
     let principal = chosen_key(console, backend, request.field("key"), actor).await?;
     if request.field(QUOTE_ACTION.0) == QUOTE_ACTION.1 {
-        let quote = executor.quote(principal, body).await?;
+        let quote = executor.quote_chat(principal, body).await?;
         return Ok(blocks::quote_blocks(&quote_value(&quote)));
     }
     ask(executor, principal, body).await
@@ -136,8 +136,8 @@ async fn ask(
     body: Bytes,
 ) -> Result<Vec<Block>, ApiError> {
     // A request without a quote is refused below, in the words of the API.
-    let quote = executor.quote(principal.clone(), body.clone()).await.ok();
-    let response = executor.chat(principal, body, WITHIN).await?;
+    let quote = executor.quote_chat(principal.clone(), body.clone()).await.ok();
+    let response = executor.send_chat(principal, body, WITHIN).await?;
     let answer = read_response(&response)?;
     let mut shown = blocks::playground_answer_blocks(&answer);
     shown.extend(quote.map(|quote| blocks::quote_blocks(&quote_value(&quote))).unwrap_or_default());

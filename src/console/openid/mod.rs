@@ -15,7 +15,7 @@ mod provider;
 use super::Console;
 use super::answer::{self, ConsoleAnswer};
 use super::request::ConsoleRequest;
-use super::session::{ActiveSession, blocking};
+use super::session::{ActiveSession, run_blocking};
 use super::sign_in::digest_text;
 use crate::config::settings::OpenIdSettings;
 use crate::telemetry::log;
@@ -66,7 +66,7 @@ impl OpenIdState {
 impl Console {
     /// Settings of the provider, if there is one.
     pub(super) fn openid_settings(&self) -> Option<OpenIdSettings> {
-        self.app.live().settings.console.openid.clone()
+        self.app.config_snapshot().settings.console.openid.clone()
     }
 
     fn required_openid(&self) -> Result<OpenIdSettings, ApiError> {
@@ -98,7 +98,7 @@ impl Console {
         let url = url.url(&metadata.authorization_endpoint);
         let sealed = pending.seal(&self.app.stores.pepper, self.site.root);
         let sealed = sealed.ok_or_else(|| ApiError::new(ErrorCode::TargetTooLong))?;
-        Ok(answer::redirect(&url).with_cookie(self.pending_cookie(&sealed, PENDING_SECONDS)))
+        Ok(answer::redirect_answer(&url).with_cookie(self.pending_cookie(&sealed, PENDING_SECONDS)))
     }
 
     /// Ends a sign-in: checks the provider's answer and starts a session.
@@ -129,15 +129,15 @@ impl Console {
             ApiError::with_message(ErrorCode::InvalidRequest, message)
         })?;
         let host = super::sign_in::client_host(&request.address);
-        self.throttle.attempt("(openid)", &host, self.app.clock.steady_now())?;
+        self.throttle.acquire_attempt("(openid)", &host, self.app.clock.steady_now())?;
         let person = self.verify_return(request, settings, &pending).await?;
         let (stores, address) = (self.app.stores.clone(), request.address.clone());
         let context = SignInContext { address, now, invitation: pending.invitation };
-        let user = blocking(move || person.admit(&stores, &context)).await?;
+        let user = run_blocking(move || person.update_user(&stores, &context)).await?;
         self.check_role(&user)?;
-        self.throttle.succeed("(openid)", &host);
+        self.throttle.record_success("(openid)", &host);
         let cookie = self.begin_session(request, pending.previous, user, "user.sign_in").await?;
-        Ok(answer::opening(self.site, request.language, &settings.name).with_cookie(cookie))
+        Ok(answer::self_redirecting_page(self.site, request.language, &settings.name).with_cookie(cookie))
     }
 
     /// Person whom the provider names for the code of the query.
@@ -171,7 +171,7 @@ impl Console {
             verifier: &pending.verifier,
             nonce: &pending.nonce,
         };
-        let token = provider.exchange(code, &expected, now, unix).await.map_err(refusal)?;
+        let token = provider.exchange_code(code, &expected, now, unix).await.map_err(refusal)?;
         Ok(OpenIdPerson::new(&token, settings))
     }
 
@@ -195,7 +195,7 @@ impl Console {
 
     /// Scheme and host under which the browser reaches the site.
     fn base_url(&self, request: &ConsoleRequest, settings: &OpenIdSettings) -> String {
-        let live = self.app.live();
+        let live = self.app.config_snapshot();
         let console = &live.settings.console;
         let (fixed, has_tls) = if self.is_dashboard() {
             (&console.public_url, self.app.dashboard_tls().is_some())

@@ -39,7 +39,7 @@ impl OpenIdPerson {
             issuer: settings.issuer.to_string(),
             subject: token.subject.clone(),
             name: first(&settings.name_claim).filter(|name| is_valid_user_name(name)),
-            role: settings.role(&claim_texts(&token.claims, &settings.roles_claim)),
+            role: settings.role_from_claim(&claim_texts(&token.claims, &settings.roles_claim)),
             account: settings.account_claim.as_deref().and_then(first),
         }
     }
@@ -57,7 +57,7 @@ impl OpenIdPerson {
     ///
     /// # Errors
     /// Returns 403 if the person may not sign in, 409 if the name belongs to another user.
-    pub fn admit(&self, stores: &Stores, context: &SignInContext) -> Result<UserRecord, ApiError> {
+    pub fn update_user(&self, stores: &Stores, context: &SignInContext) -> Result<UserRecord, ApiError> {
         let users = stores.users.list().map_err(store_refusal)?;
         match (users.into_iter().find(|user| self.is(user)), &context.invitation) {
             (Some(user), _) if user.disabled.is_some() => Err(refused("This user is disabled.")),

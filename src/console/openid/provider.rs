@@ -147,7 +147,7 @@ impl OpenIdProvider {
     ///
     /// # Errors
     /// Returns the failure of the provider, or the rule that its token breaks.
-    pub async fn exchange(
+    pub async fn exchange_code(
         &self,
         code: &str,
         request: &SignInRequest<'_>,

@@ -1,12 +1,14 @@
 //! Forms of the operators' console.
 
 use crate::config::{ResolveEnv, diff_settings, load_text};
-use crate::console::actions::{ActionRow, call, done, fields, new_key, shown_key, word};
+use crate::console::actions::{
+    ActionRow, admin_call, completion_message, fields_json, member_text, new_key, shown_key,
+};
 use crate::console::answer::ConsoleAnswer;
 use crate::console::invoice::ISSUERS;
 use crate::console::pages::{self, forbidden};
 use crate::console::request::ConsoleRequest;
-use crate::console::session::{ActiveSession, blocking};
+use crate::console::session::{ActiveSession, run_blocking};
 use crate::console::{Console, ConsoleBackend};
 use http::Method;
 use penstock_console::pages::{
@@ -25,15 +27,17 @@ pub const ACTIONS: &[ActionRow] = &[
     ActionRow {
         path: "/console/accounts",
         roles: &[Admin],
-        build: |request, _| call(Method::POST, "/admin/accounts".into(), fields(request, &["id", "name"])),
+        build: |request, _| {
+            admin_call(Method::POST, "/admin/accounts".into(), fields_json(request, &["id", "name"]))
+        },
         page: |_, _| "/console/accounts".into(),
-        show: |answer| done("The account {0} was created.", [word(answer, "id")]),
+        show: |answer| completion_message("The account {0} was created.", [member_text(answer, "id")]),
         form: Some(|_, _| account_form()),
     },
     ActionRow {
         path: "/console/accounts/{id}/keys",
         roles: &[Admin],
-        build: |request, id| call(Method::POST, "/admin/keys".into(), new_key(request, id)),
+        build: |request, id| admin_call(Method::POST, "/admin/keys".into(), new_key(request, id)),
         page: |_, id| account_path(id),
         show: |answer| shown_key(answer, "The new key, shown only now:"),
         form: Some(|_, id| key_form(&format!("/console/accounts/{}/keys", encode(id)))),
@@ -42,42 +46,47 @@ pub const ACTIONS: &[ActionRow] = &[
         path: "/console/accounts/{id}/grant",
         roles: &[Admin, Finance],
         build: |request, id| {
-            let mut body = fields(request, &["credits", "id", "note"]);
+            let mut body = fields_json(request, &["credits", "id", "note"]);
             if let Some(members) = body.as_object_mut() {
                 members.insert("account".to_owned(), id.into());
             }
-            call(Method::POST, "/admin/credits/grant".into(), body)
+            admin_call(Method::POST, "/admin/credits/grant".into(), body)
         },
         page: |_, id| account_path(id),
-        show: |answer| done("The credits were granted by entry {0} of the ledger.", [word(answer, "entry")]),
+        show: |answer| {
+            completion_message(
+                "The credits were granted by entry {0} of the ledger.",
+                [member_text(answer, "entry")],
+            )
+        },
         form: Some(|request, id| grant_form(id, request.field("id"))),
     },
     ActionRow {
         path: "/console/accounts/{id}/invoice",
         roles: ISSUERS,
         build: |request, id| {
-            let mut body = fields(request, &["from", "to"]);
+            let mut body = fields_json(request, &["from", "to"]);
             if let Some(members) = body.as_object_mut() {
                 members.insert("account".to_owned(), id.into());
             }
-            call(Method::POST, "/admin/invoices".into(), body)
+            admin_call(Method::POST, "/admin/invoices".into(), body)
         },
         page: |_, id| format!("{}/invoice", account_path(id)),
-        show: |answer| done("The invoice {0} was issued.", [word(answer, "number")]),
+        show: |answer| completion_message("The invoice {0} was issued.", [member_text(answer, "number")]),
         form: None,
     },
     ActionRow {
         path: "/console/keys/{id}/revoke",
         roles: &[Admin],
-        build: |_, id| call(Method::POST, format!("/admin/keys/{}/revoke", encode(id)), json!({})),
+        build: |_, id| admin_call(Method::POST, format!("/admin/keys/{}/revoke", encode(id)), json!({})),
         page: |request, _| account_path(request.field("account")),
-        show: |answer| done("The key {0} was revoked.", [word(answer, "id")]),
+        show: |answer| completion_message("The key {0} was revoked.", [member_text(answer, "id")]),
         form: None,
     },
     ActionRow {
         path: "/console/keys/{id}/rotate",
         roles: &[Admin],
-        build: |_, id| call(Method::POST, format!("/admin/keys/{}/rotate", encode(id)), json!({})),
+        build: |_, id| admin_call(Method::POST, format!("/admin/keys/{}/rotate", encode(id)), json!({})),
         page: |request, _| account_path(request.field("account")),
         show: |answer| shown_key(answer, "The new secret, shown only now; the old one is valid for a day:"),
         form: None,
@@ -85,18 +94,19 @@ pub const ACTIONS: &[ActionRow] = &[
     ActionRow {
         path: "/console/batches/{id}/cancel",
         roles: &[Admin, Operator],
-        build: |_, id| call(Method::POST, format!("/admin/batches/{}/cancel", encode(id)), json!({})),
+        build: |_, id| admin_call(Method::POST, format!("/admin/batches/{}/cancel", encode(id)), json!({})),
         page: |_, _| "/console/batches".into(),
-        show: |answer| done("The batch {0} is cancelled.", [word(answer, "id")]),
+        show: |answer| completion_message("The batch {0} is cancelled.", [member_text(answer, "id")]),
         form: None,
     },
     ActionRow {
         path: "/console/configuration/reload",
         roles: &[Admin, Operator],
-        build: |_, _| call(Method::POST, "/admin/reload".into(), json!({})),
+        build: |_, _| admin_call(Method::POST, "/admin/reload".into(), json!({})),
         page: |_, _| "/console/configuration".into(),
         show: |answer| {
-            let mut blocks = done("The configuration {0} is running.", [word(answer, "config")]);
+            let mut blocks =
+                completion_message("The configuration {0} is running.", [member_text(answer, "config")]);
             blocks.push(Block::Table(change_table(answer)));
             blocks
         },
@@ -106,7 +116,11 @@ pub const ACTIONS: &[ActionRow] = &[
         path: "/console/users",
         roles: &[Admin],
         build: |request, _| {
-            call(Method::POST, "/admin/users".into(), fields(request, &["name", "role", "account"]))
+            admin_call(
+                Method::POST,
+                "/admin/users".into(),
+                fields_json(request, &["name", "role", "account"]),
+            )
         },
         page: |_, _| "/console/users".into(),
         show: shown_invitation,
@@ -115,7 +129,7 @@ pub const ACTIONS: &[ActionRow] = &[
     ActionRow {
         path: "/console/users/{id}/invite",
         roles: &[Admin],
-        build: |_, id| call(Method::POST, format!("/admin/users/{}/invite", encode(id)), json!({})),
+        build: |_, id| admin_call(Method::POST, format!("/admin/users/{}/invite", encode(id)), json!({})),
         page: |_, _| "/console/users".into(),
         show: shown_invitation,
         form: None,
@@ -124,20 +138,20 @@ pub const ACTIONS: &[ActionRow] = &[
         path: "/console/users/{id}/disable",
         roles: &[Admin],
         build: |_, id| {
-            call(Method::PATCH, format!("/admin/users/{}", encode(id)), json!({ "disabled": "true" }))
+            admin_call(Method::PATCH, format!("/admin/users/{}", encode(id)), json!({ "disabled": "true" }))
         },
         page: |_, _| "/console/users".into(),
-        show: |answer| done("The user {0} is disabled.", [word(answer, "name")]),
+        show: |answer| completion_message("The user {0} is disabled.", [member_text(answer, "name")]),
         form: None,
     },
     ActionRow {
         path: "/console/users/{id}/enable",
         roles: &[Admin],
         build: |_, id| {
-            call(Method::PATCH, format!("/admin/users/{}", encode(id)), json!({ "disabled": "false" }))
+            admin_call(Method::PATCH, format!("/admin/users/{}", encode(id)), json!({ "disabled": "false" }))
         },
         page: |_, _| "/console/users".into(),
-        show: |answer| done("The user {0} is enabled.", [word(answer, "name")]),
+        show: |answer| completion_message("The user {0} is enabled.", [member_text(answer, "name")]),
         form: None,
     },
 ];
@@ -155,8 +169,8 @@ pub async fn check_configuration(
     if ![Admin, Operator].contains(&active.user.role) {
         return Err(forbidden(active.user.role));
     }
-    let (text, live) = (request.field("text").to_owned(), console.app.live());
-    let checked = blocking(move || {
+    let (text, live) = (request.field("text").to_owned(), console.app.config_snapshot());
+    let checked = run_blocking(move || {
         let loaded = load_text("pasted", &text, ResolveEnv { env: &|name| std::env::var(name).ok() });
         Ok(loaded.map(|loaded| (diff_settings(&live.settings, &loaded.settings), loaded.warnings)))
     });
@@ -166,7 +180,8 @@ pub async fn check_configuration(
                 .iter()
                 .map(|change| json!({ "key": change.key, "old": change.old, "new": change.new }))
                 .collect();
-            let mut blocks = done("The configuration is valid. Compared with the running one:", []);
+            let mut blocks =
+                completion_message("The configuration is valid. Compared with the running one:", []);
             blocks.push(Block::Table(change_table(&json!({ "changes": changes }))));
             blocks.extend(
                 warnings.iter().map(|warning| Block::Notice(NoticeKind::Warning, warning.to_string().into())),
@@ -194,12 +209,12 @@ fn account_path(id: &str) -> String {
 }
 
 fn shown_invitation(answer: &Value) -> Vec<Block> {
-    let (label, root) = match &*word(answer, "role") {
+    let (label, root) = match &*member_text(answer, "role") {
         "account" => {
             ("Link for {0}, valid once and for 72 hours, after the address of the dashboard:", "/dashboard/")
         }
         _ => ("Link for {0}, valid once and for 72 hours, after the address of this console:", "/console/"),
     };
-    let label = Text::with(label, [word(answer, "name").into()]);
-    vec![Block::Secret(label, format!("{root}invitation/{}", word(answer, "invitation")))]
+    let label = Text::with(label, [member_text(answer, "name").into()]);
+    vec![Block::Secret(label, format!("{root}invitation/{}", member_text(answer, "invitation")))]
 }

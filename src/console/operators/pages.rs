@@ -18,15 +18,17 @@ const OPERATION: &[UserRole] = &[Admin, Operator, Viewer];
 
 /// Every page.
 pub const PAGES: &[PageRow] = &[
-    PageRow::new("/console/", "Overview", EVERYONE, |page| Box::pin(overview(page))).live(),
-    PageRow::new("/console/providers", "Providers", EVERYONE, |page| Box::pin(providers(page))).live(),
+    PageRow::new("/console/", "Overview", EVERYONE, |page| Box::pin(overview(page))).with_live_updates(),
+    PageRow::new("/console/providers", "Providers", EVERYONE, |page| Box::pin(providers(page)))
+        .with_live_updates(),
     PageRow::new("/console/usage", "Usage", EVERYONE, |page| Box::pin(usage(page))),
     PageRow::new("/console/accounts", "Accounts", MONEY, |page| Box::pin(accounts(page))),
-    PageRow::new("/console/accounts/{id}", "Account", MONEY, |page| Box::pin(account(page))).hidden(),
+    PageRow::new("/console/accounts/{id}", "Account", MONEY, |page| Box::pin(account(page)))
+        .hidden_in_navigation(),
     PageRow::new("/console/accounts/{id}/invoice", "Invoice of", MONEY, |page| {
         Box::pin(account_invoice(page))
     })
-    .hidden(),
+    .hidden_in_navigation(),
     PageRow::new("/console/batches", "Batches", OPERATION, |page| Box::pin(batches(page))),
     PageRow::new("/console/files", "Files", OPERATION, |page| Box::pin(files(page))),
     PageRow::new("/console/configuration", "Configuration", &[Admin, Operator], |page| {
@@ -41,17 +43,17 @@ pub const DOWNLOADS: &[DownloadRow] = &[
     DownloadRow {
         path: "/console/accounts/{id}/invoice.csv",
         roles: MONEY,
-        load: |page| Box::pin(invoice::csv(page, &page.id)),
+        load: |page| Box::pin(invoice::invoice_csv(page, &page.id)),
     },
     DownloadRow {
         path: "/console/accounts/{id}/invoice.json",
         roles: MONEY,
-        load: |page| Box::pin(invoice::json(page, &page.id)),
+        load: |page| Box::pin(invoice::invoice_json(page, &page.id)),
     },
 ];
 
 async fn account_invoice(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    invoice::show(page, &page.id, &format!("/console/accounts/{}/invoice", encode(&page.id))).await
+    invoice::invoice_page(page, &page.id, &format!("/console/accounts/{}/invoice", encode(&page.id))).await
 }
 
 async fn overview(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
@@ -81,7 +83,8 @@ async fn usage_of_gateway(
 }
 
 async fn accounts(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let (accounts, balances) = (page.list("/admin/accounts").await?, page.get("/admin/credits", &[]).await?);
+    let (accounts, balances) =
+        (page.read_list("/admin/accounts").await?, page.get("/admin/credits", &[]).await?);
     let mut shown = blocks::accounts_blocks(&accounts, &balances);
     if page.has_role(&[Admin]) {
         shown.push(Block::Form(blocks::account_form()));
@@ -114,15 +117,15 @@ async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 
 async fn batches(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let may_cancel = page.has_role(&[Admin, Operator]);
-    Ok(blocks::batches_blocks(&page.list("/admin/batches").await?, "/console/", may_cancel))
+    Ok(blocks::batches_blocks(&page.read_list("/admin/batches").await?, "/console/", may_cancel))
 }
 
 async fn files(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    Ok(blocks::files_blocks(&page.list("/admin/files").await?, "/console/", false))
+    Ok(blocks::files_blocks(&page.read_list("/admin/files").await?, "/console/", false))
 }
 
 async fn configuration(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let live = page.console.app.live();
+    let live = page.console.app.config_snapshot();
     let effective = live.settings.document.pretty_text();
     Ok(vec![
         Block::Notice(

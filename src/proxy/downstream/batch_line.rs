@@ -76,7 +76,7 @@ impl LineDownstream {
 
     /// Returns the class of work, which selects limits and prices.
     #[must_use]
-    pub const fn work(&self) -> WorkClass {
+    pub const fn work_class(&self) -> WorkClass {
         match self.identity {
             None => WorkClass::BatchLine,
             Some(_) => WorkClass::Request,
@@ -85,7 +85,7 @@ impl LineDownstream {
 
     /// Returns the identity of the answer of a background response.
     #[must_use]
-    pub const fn identity(&self) -> Option<&AnswerIdentity> {
+    pub const fn answer_identity(&self) -> Option<&AnswerIdentity> {
         self.identity.as_ref()
     }
 
@@ -130,7 +130,7 @@ impl LineDownstream {
     }
 
     /// Waits until the line is cancelled or asked to give up its permit.
-    pub async fn closed(&self) {
+    pub async fn wait_until_closed(&self) {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => {}

@@ -267,7 +267,7 @@ async fn bytes_of_the_next_request_are_retained_at_every_split() {
         let mut read = BytesMut::new();
         let mut caller = request.caller();
         while caller.read_into(&mut read).await.unwrap() > 0 {}
-        assert!(!over(caller.disconnected()).await);
+        assert!(!over(caller.wait_for_disconnect()).await);
         assert_eq!(&read[..], body, "{cut}");
         drop(request.session);
         let returned = request.connection.take_returned().unwrap();
@@ -313,21 +313,21 @@ async fn over(work: impl Future<Output = ()>) -> bool {
 #[tokio::test]
 async fn pipelined_bytes_are_no_disconnect_and_a_close_is_one() {
     let mut request = Request::of("POST / HTTP/1.1", "").await;
-    assert!(!over(request.caller().disconnected()).await);
+    assert!(!over(request.caller().wait_for_disconnect()).await);
     request.client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
-    assert!(!over(request.caller().disconnected()).await);
+    assert!(!over(request.caller().wait_for_disconnect()).await);
     request.client.shutdown().await.unwrap();
-    assert!(over(request.caller().disconnected()).await);
+    assert!(over(request.caller().wait_for_disconnect()).await);
 
     let mut request = Request::of("POST / HTTP/1.1", "").await;
     request.client.write_all(&[b'x'; 600_000]).await.unwrap();
-    assert!(!over(request.caller().disconnected()).await);
+    assert!(!over(request.caller().wait_for_disconnect()).await);
     let more = async { request.client.write_all(&[b'y'; 500_000]).await.unwrap() };
     assert!(over(more).await, "the pipe of 1 MiB has room again");
     let mut caller = Downstream::new(&mut request.session, None);
-    assert!(!over(caller.disconnected()).await);
+    assert!(!over(caller.wait_for_disconnect()).await);
     request.client.shutdown().await.unwrap();
-    assert!(over(caller.disconnected()).await, "its end is noticed behind all of it");
+    assert!(over(caller.wait_for_disconnect()).await, "its end is noticed behind all of it");
     drop(request.session);
     let ReturnedStream { prefetched, reusable, .. } = request.connection.take_returned().unwrap();
     assert!(!reusable && prefetched.len() <= 33 << 10, "the beginning alone is kept: {}", prefetched.len());
@@ -338,7 +338,7 @@ async fn an_unread_body_is_not_discarded() {
     let mut request = Request::of("POST / HTTP/1.1", "Content-Length: 600000\r\n").await;
     request.client.write_all(&[b'x'; 600_000]).await.unwrap();
     let mut caller = request.caller();
-    assert!(!over(caller.disconnected()).await);
+    assert!(!over(caller.wait_for_disconnect()).await);
     let mut read = 0;
     while let Some(piece) = caller.read_request_body().await.unwrap() {
         read += piece.len();
@@ -351,7 +351,7 @@ async fn a_stored_head_is_sent_with_the_body_or_when_flushed() {
     let mut request = Request::of("POST / HTTP/1.1", "").await;
     let mut caller = request.caller();
     caller.write_response_header(head(200).event_stream(true)).await.unwrap();
-    assert!(caller.answered());
+    assert!(caller.has_response_head());
     caller.flush().await.unwrap();
     let mut bytes = [0; 4096];
     let read = request.client.read(&mut bytes).await.unwrap();

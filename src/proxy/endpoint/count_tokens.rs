@@ -59,11 +59,11 @@ pub(super) async fn count_prompt(
     let (name, _) = penstock_routing::split_flavor(&ask.model);
     let model = model_for_request(x, ask, name)?;
     x.reserve_limits(entry, &CostEstimate::default())?;
-    let counting = x.counting();
+    let counting = x.token_count_queue();
     tokio::select! {
         biased;
-        count = context_window::count(&counting, &model, ask) => count.map(Some),
-        () = x.caller.disconnected() => Ok(None),
+        count = context_window::count_prompt_tokens(&counting, &model, ask) => count.map(Some),
+        () = x.caller.wait_for_disconnect() => Ok(None),
     }
 }
 

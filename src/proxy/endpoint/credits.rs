@@ -35,6 +35,6 @@ impl Endpoint for GetCredits {
         if let Some(members) = answer.as_object_mut() {
             members.insert("object".to_owned(), "balance".into());
         }
-        Ok(x.answer(200, answer.to_string().into_bytes()).await)
+        Ok(x.send_json(200, answer.to_string().into_bytes()).await)
     }
 }

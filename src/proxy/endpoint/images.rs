@@ -92,7 +92,7 @@ impl Endpoint for GetImage {
         };
         let stored = x.app.image_cache.get(tail, now).ok_or_else(not_found)?;
         // Read before the response head is sent, so that a disk error is an error and not a truncated image.
-        let first = stored.image.read(0).await.map_err(|error| crate::storage::files::disk(&error))?;
+        let first = stored.image.read(0).await.map_err(|error| crate::storage::files::disk_error(&error))?;
         x.reserve_memory(first.len())?;
         x.record.status = 200;
         let remaining = stored.until.saturating_sub(now);

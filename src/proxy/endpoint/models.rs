@@ -45,7 +45,7 @@ impl Endpoint for ListModels {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         let mut query = CatalogQuery::parse(x.caller.query().unwrap_or_default())?;
-        if x.caller.field("anthropic-version").is_some() {
+        if x.caller.header_field("anthropic-version").is_some() {
             // Anthropic clients only show model names of their own family, which are the aliases.
             query = query.with_aliases();
         }
@@ -63,7 +63,7 @@ impl Endpoint for ListModels {
         };
         let principal = x.principal.clone();
         let page = live.catalog.page(&query, &|model| may_list(&principal, model), &figures)?;
-        Ok(x.answer(200, page).await)
+        Ok(x.send_json(200, page).await)
     }
 }
 
@@ -95,6 +95,6 @@ impl Endpoint for GetModel {
         let found = x.config.catalog.resolve(name).filter(|card| may_list(&x.principal, card));
         let card = found.ok_or_else(|| unknown_model(&x.config, name))?;
         let item = penstock_catalog::one(card, name, detail);
-        Ok(x.answer(200, item).await)
+        Ok(x.send_json(200, item).await)
     }
 }

@@ -47,7 +47,7 @@ impl Endpoint for RootEndpoint {
             "documentation": documentation.unwrap_or(openapi::PATH),
             "health": "/health",
         });
-        Ok(x.answer(200, page.to_string().into_bytes()).await)
+        Ok(x.send_json(200, page.to_string().into_bytes()).await)
     }
 }
 

@@ -49,6 +49,6 @@ impl Endpoint for GetUsage {
             ErrorCode::Internal => ApiError::new(ErrorCode::Internal),
             _ => refusal,
         })?;
-        Ok(x.answer(200, answer.to_string().into_bytes()).await)
+        Ok(x.send_json(200, answer.to_string().into_bytes()).await)
     }
 }

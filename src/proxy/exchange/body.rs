@@ -71,7 +71,8 @@ impl Exchange<'_> {
             held.map_or(announced.unwrap_or(0), |held| announced.map_or(held, |length| length.min(held)));
         self.acquire_admission(held).await?;
         self.caller.set_reading(announced.is_none_or(|length| length > MAX_BRIEF_BODY));
-        if self.caller.field(header::EXPECT).unwrap_or_default().eq_ignore_ascii_case(b"100-continue") {
+        if self.caller.header_field(header::EXPECT).unwrap_or_default().eq_ignore_ascii_case(b"100-continue")
+        {
             self.caller.write_continue_response().await;
         }
         Ok(announced)
@@ -98,12 +99,12 @@ impl Exchange<'_> {
     /// Returns a 503 if all requests together hold too much memory.
     pub fn reserve_memory(&mut self, bytes: usize) -> Result<(), ApiError> {
         let overload = &self.app.admission;
-        self.admission_permit.get_or_insert_with(|| overload.line()).reserve_bytes(bytes)
+        self.admission_permit.get_or_insert_with(|| overload.acquire_for_batch_line()).reserve_bytes(bytes)
     }
 
     /// Records a panic: the connection, whose state is unknown, serves no other request.
     pub(crate) fn record_panic(&mut self) -> ApiError {
-        self.app.metrics.panicked();
+        self.app.metrics.count_panic();
         self.keep_alive = false;
         ApiError::new(ErrorCode::Internal)
     }
@@ -119,7 +120,7 @@ impl Exchange<'_> {
     }
 
     pub(crate) fn require_identity_encoding(&self) -> Result<(), ApiError> {
-        let encoding = self.caller.field(header::CONTENT_ENCODING).unwrap_or_default();
+        let encoding = self.caller.header_field(header::CONTENT_ENCODING).unwrap_or_default();
         if encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity") {
             return Ok(());
         }
@@ -131,7 +132,7 @@ impl Exchange<'_> {
 
     fn require_json(&self) -> Result<(), ApiError> {
         self.require_identity_encoding()?;
-        let kind = self.caller.field(header::CONTENT_TYPE).unwrap_or_default();
+        let kind = self.caller.header_field(header::CONTENT_TYPE).unwrap_or_default();
         let essence = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         if essence.is_empty() || essence.eq_ignore_ascii_case(b"application/json") {
             return Ok(());
@@ -143,7 +144,7 @@ impl Exchange<'_> {
     }
 
     fn content_length(&self) -> Result<Option<usize>, ApiError> {
-        let value = self.caller.field(header::CONTENT_LENGTH).unwrap_or_default();
+        let value = self.caller.header_field(header::CONTENT_LENGTH).unwrap_or_default();
         if value.is_empty() {
             return Ok(None);
         }
@@ -155,7 +156,7 @@ impl Exchange<'_> {
     /// Reads the rest of a short body: a connection that is closed with unread bytes is reset, and the client may lose
     /// the refusal.
     pub(super) async fn drain_body(&mut self) {
-        let awaits = !self.caller.field(header::EXPECT).unwrap_or_default().is_empty();
+        let awaits = !self.caller.header_field(header::EXPECT).unwrap_or_default().is_empty();
         let short = self.content_length().ok().flatten().is_some_and(|length| length <= MAX_DRAINED_BODY);
         if short && !awaits && !self.caller.is_body_done() {
             let rest = async { while let Ok(Some(_)) = self.caller.read_request_body().await {} };
@@ -210,7 +211,7 @@ async fn read_to_buffer(
     if announced == Some(first.len()) || (complete && first.len() <= cap) {
         return Ok(first);
     }
-    let mut body = buffers.take(announced.unwrap_or(first.len() * 2).min(cap));
+    let mut body = buffers.take_buffer(announced.unwrap_or(first.len() * 2).min(cap));
     body.extend_from_slice(&first);
     let mut read = first.len();
     drop(first);

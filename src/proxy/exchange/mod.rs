@@ -96,7 +96,7 @@ impl ExchangeState {
     pub fn new(app: &AppState) -> Self {
         let id = RequestId::random();
         Self {
-            config: app.live(),
+            config: app.config_snapshot(),
             id,
             started: Instant::now(),
             dialect: Dialect::Chat,
@@ -129,17 +129,20 @@ impl Exchange<'_> {
     /// Reads the request head: the dialect of errors, the origin of a web page, the client's trace ids.
     pub(crate) fn read_head(&mut self) {
         let caller = &self.caller;
-        let dialect = endpoint::error_dialect(caller.path(), caller.field("anthropic-version").is_some());
+        let dialect =
+            endpoint::error_dialect(caller.path(), caller.header_field("anthropic-version").is_some());
         let state = &mut *self.state;
-        state.origin =
-            CrossOrigin::from_request(caller.field(header::ORIGIN), &state.config.settings.listen.cors);
+        state.origin = CrossOrigin::from_request(
+            caller.header_field(header::ORIGIN),
+            &state.config.settings.listen.cors,
+        );
         // Bytes after a refused CONNECT may be meant for a tunnel.
         state.keep_alive = caller.may_keep() && caller.method() != http::Method::CONNECT;
         state.dialect = dialect;
         state.record.dialect = dialect;
-        state.record.trace = TraceContext::from_headers(|name| caller.field(name));
-        if let Some(line) = caller.line() {
-            state.work = line.work();
+        state.record.trace = TraceContext::from_headers(|name| caller.header_field(name));
+        if let Some(line) = caller.batch_line() {
+            state.work = line.work_class();
             state.record.line = true;
         }
         if let Some(principal) = caller.origin().and_then(RequestOrigin::principal) {
@@ -204,7 +207,7 @@ impl Exchange<'_> {
     /// Returns a refusal if the API key is missing or invalid.
     pub(crate) fn authenticate(&self) -> Result<Arc<Principal>, ApiError> {
         let (authorization, api_key) =
-            (self.caller.field(header::AUTHORIZATION), self.caller.field("x-api-key"));
+            (self.caller.header_field(header::AUTHORIZATION), self.caller.header_field("x-api-key"));
         self.app.key_cache.authenticate(authorization, api_key)
     }
 
@@ -235,7 +238,7 @@ impl Exchange<'_> {
     }
 
     fn limit_refusal(&self, (hit, refusal): (rate_limit::LimitViolation, ApiError)) -> ApiError {
-        self.app.metrics.limited(hit.limit.name(), hit.owner.name());
+        self.app.metrics.count_limited(hit.limit.name(), hit.owner.name());
         refusal
     }
 
@@ -249,7 +252,7 @@ impl Exchange<'_> {
     }
 
     /// Returns the permits and handles that counting tokens for this exchange needs.
-    pub(crate) fn counting(&self) -> TokenCountQueue {
+    pub(crate) fn token_count_queue(&self) -> TokenCountQueue {
         let wait = match self.work {
             WorkClass::Request => Some(self.config.settings.overload.wait),
             WorkClass::BatchLine => None,
@@ -301,7 +304,7 @@ impl Exchange<'_> {
     }
 
     /// Sends a JSON body of the gateway itself. A long one counts as memory until the client has read it.
-    pub async fn answer(&mut self, status: u16, body: Vec<u8>) -> WriteOutcome {
+    pub async fn send_json(&mut self, status: u16, body: Vec<u8>) -> WriteOutcome {
         if body.len() > UNCOUNTED_RESPONSE
             && let Err(refusal) = self.reserve_memory(body.len())
         {
@@ -314,8 +317,8 @@ impl Exchange<'_> {
 
     /// Writes a refusal, unless a response has begun.
     pub(crate) async fn write_error(&mut self, refusal: &ApiError) -> WriteOutcome {
-        self.record.refused(refusal);
-        if self.caller.answered() {
+        self.record.record_refusal(refusal);
+        if self.caller.has_response_head() {
             return WriteOutcome::Disconnected;
         }
         if refusal.spec().status != REQUEST_TIMEOUT_STATUS {
@@ -341,7 +344,7 @@ impl Exchange<'_> {
     async fn write_preflight(&mut self) -> WriteOutcome {
         self.record.endpoint = "preflight";
         self.record.status = 204;
-        let asked = self.caller.field(header::ACCESS_CONTROL_REQUEST_HEADERS);
+        let asked = self.caller.header_field(header::ACCESS_CONTROL_REQUEST_HEADERS);
         let head = ResponseHead::new(204, &self.id).preflight_headers(&self.origin, asked);
         ended(head.json(&mut self.caller, Vec::new()).await)
     }

@@ -93,7 +93,7 @@ impl FailoverRun<'_, '_> {
             .filter_map(|index| self.exchange.config.offers.get(index).cloned());
         let waiting = OfferWaiters::enqueue(offers, &self.exchange.principal.account.id, overload.queue);
         let Some(waiting) = waiting else {
-            self.exchange.app.admission.refused(ShedReason::QueueFull);
+            self.exchange.app.admission.count_refusal(ShedReason::QueueFull);
             return Ok(None);
         };
         let began = Instant::now();
@@ -103,7 +103,7 @@ impl FailoverRun<'_, '_> {
         self.exchange.app.metrics.record_wait("provider", waited);
         let permit = permit?;
         if permit.is_none() {
-            self.exchange.app.admission.refused(ShedReason::Provider);
+            self.exchange.app.admission.count_refusal(ShedReason::Provider);
         }
         Ok(permit)
     }
@@ -143,7 +143,7 @@ impl FailoverRun<'_, '_> {
         let blocks_requests = self.candidates.batch && self.exchange.work == WorkClass::Request;
         loop {
             if blocks_requests && self.exchange.app.admission.is_almost_full() {
-                self.exchange.app.admission.refused(ShedReason::Batch);
+                self.exchange.app.admission.count_refusal(ShedReason::Batch);
                 return Ok(None);
             }
             let end = wait_deadline.unwrap_or_else(|| Instant::now() + UNBOUNDED_WAIT);

@@ -72,12 +72,12 @@ pub fn translation_target<'t>(
     dialect: Dialect,
     created: u64,
 ) -> AttemptTarget<'t> {
-    let announced = run.exchange.caller.line().and_then(|line| line.identity());
+    let announced = run.exchange.caller.batch_line().and_then(|line| line.answer_identity());
     AttemptTarget {
         model: &offer.offer.name,
         dialect,
         capabilities: &offer.offer.abilities,
-        preset: run.candidates.preset(offer),
+        preset: run.candidates.preset_parameters(offer),
         max_tokens: run.max_tokens(offer),
         adjustment: run.adjust(offer),
         answer_model: run.candidates.answer_model(offer),
@@ -161,14 +161,14 @@ async fn send(
     (upload, trace): (Option<&SpooledData>, Option<&TraceContext>),
 ) -> Result<(UpstreamExchange, u16), (UpstreamError, usize)> {
     let reset = |retries| (UpstreamError::new(UpstreamErrorKind::Reset), retries);
-    let head = wire_format.head(offer).ok_or_else(|| reset(0))?;
+    let head = wire_format.request_head(offer).ok_or_else(|| reset(0))?;
     let shortened = (without.headers().next().is_some()).then(|| head.without(without.headers()));
     let written = match upstream.send(shortened.as_ref().unwrap_or(head), call, upload, trace).await {
         Ok(()) => true,
         Err(SendError::NotSent) => return Err(reset(upstream.stale_retries(TransportError::NotSent))),
         Err(SendError::Stopped) => false,
         Err(SendError::Unread(error)) => {
-            return Err((UpstreamError::caller(crate::storage::files::disk(&error)), 0));
+            return Err((UpstreamError::caller(crate::storage::files::disk_error(&error)), 0));
         }
     };
     match upstream.read_head().await {
@@ -191,7 +191,7 @@ async fn read_error(
 ) -> AttemptError {
     let retry_after = upstream
         .header("retry-after")
-        .and_then(text)
+        .and_then(header_text)
         .map(|said| retry_after_seconds(said, run.exchange.app.clock.calendar_now()));
     let mut body = BytesMut::new();
     let alarm = clock::cached_now() + ERROR_BODY_TIMEOUT;
@@ -217,7 +217,7 @@ async fn read_error(
         }
     };
     if whole {
-        upstream.release().await;
+        upstream.return_to_pool().await;
     }
     let window = offer.offer.context_length;
     let (dialect, request) = (wire_format.dialect(), &run.request.body);
@@ -275,16 +275,16 @@ pub fn log_provider_refusal(run: &FailoverRun<'_, '_>, offer: &OfferState, refus
 
 /// Returns a `Retry-After` in seconds: a date is converted to the time until then, since the plugins have no clock.
 fn retry_after_seconds(said: String, now: Duration) -> String {
-    format::until(&said, now).map_or(said, |seconds| seconds.to_string())
+    format::seconds_until(&said, now).map_or(said, |seconds| seconds.to_string())
 }
 
 /// Returns the value of a header field, if it is text.
-pub fn text(value: &[u8]) -> Option<String> {
+pub fn header_text(value: &[u8]) -> Option<String> {
     std::str::from_utf8(value).ok().map(|value| value.trim().to_owned())
 }
 
 /// Reads the next bytes of a response body, at most until `alarm`; `None` at its end.
-pub async fn read(
+pub async fn read_body(
     run: &mut FailoverRun<'_, '_>,
     answering: &mut UpstreamResponse,
     alarm: Instant,

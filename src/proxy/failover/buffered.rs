@@ -36,7 +36,7 @@ pub async fn attempt_buffered(
     let created = run.received_at;
     let wire_format = attempt::wire_format(run, offer)?;
     let target = attempt::translation_target(run, offer, wire_format.dialect(), created);
-    let calls = wire_format.calls(run.request, &target).map_err(AttemptError::Incompatible)?;
+    let calls = wire_format.build_requests(run.request, &target).map_err(AttemptError::Incompatible)?;
     let answers = call_provider(run, offer, wire_format, &calls).await?;
     deliver(run, offer, wire_format, (asked, number), answers).await
 }
@@ -55,7 +55,7 @@ pub async fn deliver_complete(
     let due = clock::cached_now() + timeouts.first_token;
     let body = read_body(run, &mut answering, (due, timeouts.idle), cap).await?;
     let headers = response_headers(&answering, wire_format);
-    answering.exchange.release().await;
+    answering.exchange.return_to_pool().await;
     deliver(run, offer, wire_format, (asked, number), vec![UpstreamAnswer { body, headers }]).await
 }
 
@@ -79,11 +79,11 @@ async fn deliver(
         store_response::store_response(run, input, &body.downstream).await;
     }
     let kind = content_type(run);
-    Ok(send(run, head, kind.unwrap_or("application/json"), body.downstream).await)
+    Ok(send_buffered_response(run, head, kind.unwrap_or("application/json"), body.downstream).await)
 }
 
 /// Sends a buffered response to the client.
-pub async fn send(
+pub async fn send_buffered_response(
     run: &mut FailoverRun<'_, '_>,
     mut head: ResponseHead,
     kind: &str,
@@ -129,7 +129,7 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
         let created = run.received_at;
         let mut whole = translate(run, offer, self.wire_format, created, upstream).await?;
         if let InferenceTask::GenerateImages(draw) = &run.request.task {
-            whole.work = Some(settle::image_work(images::count(&whole), draw, run.request, offer));
+            whole.work = Some(settle::image_work(images::count_images(&whole), draw, run.request, offer));
             let pictures = std::mem::take(&mut whole.images);
             whole.body = images::build_response(run, offer, draw, pictures, created).await?;
         }
@@ -168,7 +168,7 @@ async fn call_provider(
         let body = read_body(run, &mut answering, (due, timeouts.idle), remaining_bytes).await?;
         remaining_bytes = remaining_bytes.saturating_sub(body.len());
         let headers = response_headers(&answering, wire_format);
-        answering.exchange.release().await;
+        answering.exchange.return_to_pool().await;
         answers.push(UpstreamAnswer { body, headers });
     }
     Ok(answers)
@@ -176,7 +176,7 @@ async fn call_provider(
 
 /// Returns the response headers that the translation needs.
 fn response_headers(answering: &UpstreamResponse, wire_format: WireFormat) -> Vec<Option<Box<str>>> {
-    let value = |name: &&str| answering.exchange.header(name).and_then(attempt::text).map(Into::into);
+    let value = |name: &&str| answering.exchange.header(name).and_then(attempt::header_text).map(Into::into);
     wire_format.response_headers().iter().map(value).collect()
 }
 
@@ -195,7 +195,8 @@ pub async fn read_body(
     let due = due.max(alarm);
     loop {
         let until = if begun { alarm } else { alarm.min(due) };
-        let Some(piece) = attempt::read(run, answering, until, UpstreamErrorKind::IdleTimeout).await? else {
+        let Some(piece) = attempt::read_body(run, answering, until, UpstreamErrorKind::IdleTimeout).await?
+        else {
             break;
         };
         let says = piece.iter().any(|byte| !byte.is_ascii_whitespace());
@@ -206,7 +207,7 @@ pub async fn read_body(
         if body.len() + only.as_ref().map_or(0, Bytes::len) + piece.len() > cap {
             return Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Malformed)));
         }
-        run.memory.add(run.exchange, piece.len())?;
+        run.memory.add_bytes(run.exchange, piece.len())?;
         // A body that arrives in one piece is not copied.
         match only.take() {
             None if body.is_empty() => only = Some(piece),

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 pub const CONTENT: &str = "/v1/images/content/";
 
 /// Returns the number of images.
-pub fn count(whole: &BufferedResponse) -> u32 {
+pub fn count_images(whole: &BufferedResponse) -> u32 {
     u32::try_from(whole.images.len()).unwrap_or(u32::MAX)
 }
 
@@ -92,8 +92,9 @@ async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<Deli
     let label = ImageMetadata { account, kind, now: app.clock.steady_now(), lifetime: images.lifetime };
     let stored = app.image_cache.insert(&app.spools, image, label, images.keep).await;
     // A full disk is not the provider's fault, and another provider would not help.
-    let (name, gone) = stored
-        .map_err(|error| AttemptError::Fault(UpstreamError::caller(crate::storage::files::disk(&error))))?;
+    let (name, gone) = stored.map_err(|error| {
+        AttemptError::Fault(UpstreamError::caller(crate::storage::files::disk_error(&error)))
+    })?;
     app.metrics.record_dropped_images(gone);
     Ok(DeliveredImage::Url(format!("{}{CONTENT}{name}", run.exchange.public_url())))
 }
@@ -109,7 +110,7 @@ async fn fetch_image(
     let (route, path) = route(&provider.route, &provider.image_routes, url).ok_or_else(malformed)?;
     let own = std::ptr::eq(route, &provider.route);
     let head =
-        image_request(route.base(), &path, own.then_some(&provider.provider)).map_err(|_| malformed())?;
+        image_request(route.base_url(), &path, own.then_some(&provider.provider)).map_err(|_| malformed())?;
     let timeouts = provider.provider.timeouts;
     let until = run.deadline.min(Instant::now() + timeouts.total);
     let mut stale_retries = 0;
@@ -136,7 +137,7 @@ async fn fetch_image(
     let mut answering = UpstreamResponse { until, ..answering };
     let due = Instant::now() + timeouts.idle;
     let image = buffered::read_body(run, &mut answering, (due, timeouts.idle), remaining_bytes).await?;
-    answering.exchange.release().await;
+    answering.exchange.return_to_pool().await;
     if image::is_image(&image) { Ok(image) } else { Err(malformed()) }
 }
 
@@ -160,7 +161,7 @@ fn route<'r>(
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
     let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
     let leads = |route: &&UpstreamRoute| {
-        let base = route.base();
+        let base = route.base_url();
         base.tls == tls && base.port == port && base.host.eq_ignore_ascii_case(host)
     };
     let plain = authority.as_str().find('@').is_none();

@@ -155,7 +155,8 @@ impl FailoverRun<'_, '_> {
                 .as_deref()
                 .is_some_and(|trace| trace.headers().next().is_some());
         }
-        let Ok(Some(head)) = attempt::wire_format(self, offer).map(|wire_format| wire_format.head(offer))
+        let Ok(Some(head)) =
+            attempt::wire_format(self, offer).map(|wire_format| wire_format.request_head(offer))
         else {
             return false;
         };
@@ -171,7 +172,7 @@ impl FailoverRun<'_, '_> {
         let wire_format = attempt::wire_format(self, offer).map_err(|_| unsupported())?;
         let mut target = attempt::translation_target(self, offer, wire_format.dialect(), self.received_at);
         target.adjustment.omitted = target.adjustment.omitted.union(without);
-        wire_format.calls(self.request, &target)
+        wire_format.build_requests(self.request, &target)
     }
 
     /// Stores the members without which the offer has answered.

@@ -350,7 +350,7 @@ impl FailoverRun<'_, '_> {
     /// received.
     fn client_disconnected(&mut self) -> WriteOutcome {
         settle::settle_disconnected(self);
-        settle::void(self, "left");
+        settle::void_reservation(self, "left");
         WriteOutcome::Disconnected
     }
 
@@ -361,7 +361,7 @@ impl FailoverRun<'_, '_> {
         retry_after: u32,
     ) -> Result<WriteOutcome, ApiError> {
         // The delivered part of a broken response is not charged either.
-        settle::void(self, "failed");
+        settle::void_reservation(self, "failed");
         self.had_unavailable |= course.has_alternatives();
         self.all_full = course.was_permit_limited();
         let incompatible = self.incompatible.take().filter(|_| !self.had_unavailable);
@@ -370,7 +370,7 @@ impl FailoverRun<'_, '_> {
             let name = |index: usize| providers.get(index).map_or("", |provider| &*provider.provider.id);
             let refusal = match course.was_permit_limited() {
                 true => ApiError::with_message(ErrorCode::Unavailable, FULL_MESSAGE),
-                false => self.candidates.unavailable(),
+                false => self.candidates.unavailable_error(),
             };
             refusal.with_detail("attempts", course.attempt_details(name)).retry_after(retry_after)
         });

@@ -30,7 +30,7 @@ impl ResponseMemory {
     ///
     /// # Errors
     /// Returns an error if all requests together hold too many bytes.
-    pub fn add(&mut self, x: &mut Exchange<'_>, bytes: usize) -> Result<(), UpstreamError> {
+    pub fn add_bytes(&mut self, x: &mut Exchange<'_>, bytes: usize) -> Result<(), UpstreamError> {
         self.set_total(x, self.now.saturating_add(bytes))
     }
 

@@ -167,7 +167,7 @@ impl CandidateSet {
         let explores = all_equal && self.entries.is_empty() && !self.batch && flavor.explores() && !is_held;
         // The order is that of the model's offers, that is, by index.
         let offers: Vec<usize> = able.iter().map(|one| one.offer.offer.index).collect();
-        let OfferPlan { mut entries, all_ejected } = model.pool.plan(
+        let OfferPlan { mut entries, all_ejected } = model.pool.plan_candidates(
             flavor,
             &PlanRequest {
                 now,
@@ -223,14 +223,14 @@ impl CandidateSet {
         let PlannedSession { key, record } = self.planned_session(live, model, now)?;
         let outcome = match record {
             None => SessionOutcome::New,
-            Some(record) if record.offer == offer.cache.identity() => {
+            Some(record) if record.offer == offer.cache.identity_hash() => {
                 offer.cache.learn(record, usage);
                 SessionOutcome::Stayed
             }
             Some(_) => SessionOutcome::Moved,
         };
         let tokens = u32::try_from(usage.input.saturating_add(usage.output)).unwrap_or(u32::MAX);
-        live.sessions.put(key, SessionRecord { offer: offer.cache.identity(), tokens }, now);
+        live.sessions.record_answer(key, SessionRecord { offer: offer.cache.identity_hash(), tokens }, now);
         Some(outcome)
     }
 
@@ -263,7 +263,7 @@ impl CandidateSet {
             }
         }
         if able.is_empty() {
-            return Err(lacks.unwrap_or_else(|| self.unavailable().retry_after(5)));
+            return Err(lacks.unwrap_or_else(|| self.unavailable_error().retry_after(5)));
         }
         if let Some(filters) = &ask.filters {
             self.apply_filters(filters, &mut able, moment)?;
@@ -279,7 +279,7 @@ impl CandidateSet {
         moment: SelectionTime,
     ) -> Result<(), ApiError> {
         let facts: Vec<OfferFacts<'_>> =
-            able.iter().map(|one| one.offer.facts(moment.now, moment.at, self.batch)).collect();
+            able.iter().map(|one| one.offer.filter_facts(moment.now, moment.at, self.batch)).collect();
         if !facts.iter().any(|facts| filters.meets_all(facts)) {
             return Err(filtered::no_offer_meets(filters, &facts));
         }
@@ -292,7 +292,7 @@ impl CandidateSet {
     }
 
     /// Returns the refusal if no provider can answer now.
-    pub fn unavailable(&self) -> ApiError {
+    pub fn unavailable_error(&self) -> ApiError {
         let refusal = ApiError::new(ErrorCode::Unavailable);
         if !self.is_narrow_flavor {
             return refusal;
@@ -308,7 +308,7 @@ impl CandidateSet {
     }
 
     /// Returns the sampling parameters of the request's preset.
-    pub fn preset<'s>(&self, offer: &'s OfferState) -> &'s [(Box<str>, Box<str>)] {
+    pub fn preset_parameters<'s>(&self, offer: &'s OfferState) -> &'s [(Box<str>, Box<str>)] {
         let Some(name) = &self.preset else { return &[] };
         offer.offer.model.presets.get(name).map_or(&[], Vec::as_slice)
     }

@@ -51,7 +51,7 @@ impl FailedAttemptUsage {
     }
 
     /// Adds the energy of a failed attempt: that of the prompt, and of the output that the provider sent.
-    pub fn failed(
+    pub fn add_failed_attempt(
         &mut self,
         offer: &OfferState,
         ask: &InferenceRequest,
@@ -180,7 +180,7 @@ pub fn settle_usage(
     run.exchange.settle_limits(&ActualCost { input, output, money });
     if let Some(hold) = run.hold.take() {
         let charge = offer.pricing.settlement(&settled, &done, terms.batch);
-        match run.exchange.caller.line() {
+        match run.exchange.caller.batch_line() {
             None => run.ledger_ticket = Some(hold.settle(charge)),
             Some(line) => line.set_end(hold.settle_later(charge)),
         }
@@ -216,7 +216,7 @@ fn charge_terms(run: &FailoverRun<'_, '_>) -> ChargeTerms {
 fn report_overstated(run: &FailoverRun<'_, '_>, offer: &OfferState, figure: &'static str) {
     static LINES: ThrottledLog = ThrottledLog::new();
     let (provider, model) = (&*offer.offer.provider.id, offer.offer.model.card.id.as_str());
-    run.exchange.app.metrics.overstated(provider, model, figure);
+    run.exchange.app.metrics.count_overstated_usage(provider, model, figure);
     LINES.log(clock::cached_now(), |times| {
         let members = [("provider", provider), ("model", model), ("figure", figure), ("times", times)];
         log::event(log::warn(), "usage_overstated", &members);
@@ -263,7 +263,7 @@ pub fn count_broken(run: &mut FailoverRun<'_, '_>) {
 }
 
 /// Voids the reservation, if the request has not been settled: nothing is charged.
-pub fn void(run: &mut FailoverRun<'_, '_>, why: &'static str) {
+pub fn void_reservation(run: &mut FailoverRun<'_, '_>, why: &'static str) {
     if let Some(hold) = run.hold.take() {
         let footprint = run.failed_usage.0.as_ref().map(AttemptEnergy::footprint);
         // All of its energy is of failed attempts, which a void does not repeat.
@@ -271,7 +271,7 @@ pub fn void(run: &mut FailoverRun<'_, '_>, why: &'static str) {
             failed_kwh: Decimal::ZERO,
             ..footprint.as_ref().map(request_footprint).unwrap_or_default()
         };
-        match run.exchange.caller.line() {
+        match run.exchange.caller.batch_line() {
             None => hold.void(why, footprint),
             Some(line) => line.set_end(hold.void_later(why, footprint)),
         }

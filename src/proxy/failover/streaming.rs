@@ -97,7 +97,7 @@ fn build_call(
             translator.build_continuation(run.request, target, text).map(UpstreamRequest::json)
         }
         _ => wire_format
-            .calls(run.request, target)
+            .build_requests(run.request, target)
             .and_then(|calls| calls.into_iter().next().ok_or_else(|| ApiError::new(ErrorCode::Internal))),
     };
     call.map_err(AttemptError::Incompatible)
@@ -106,7 +106,7 @@ fn build_call(
 /// Returns true if the provider announces the length of an answer that is passed as bytes: the answer is complete, and is
 /// sent with its length and with the objects of its settlement in the head.
 fn is_complete(run: &FailoverRun<'_, '_>, answering: &UpstreamResponse) -> bool {
-    let length = answering.exchange.header("content-length").and_then(attempt::text);
+    let length = answering.exchange.header("content-length").and_then(attempt::header_text);
     let length = length.and_then(|length| length.parse::<usize>().ok());
     run.request.streamed_content_type().is_some()
         && length.is_some_and(|length| length <= run.exchange.config.settings.limits.response_buffer)

@@ -41,7 +41,7 @@ pub struct ClientWatch {
 impl ClientWatch {
     /// Creates the watch over a key.
     pub fn new(principal: Arc<Principal>, heartbeat: Option<Duration>) -> Self {
-        let revoked = Box::pin(async move { principal.ended().await });
+        let revoked = Box::pin(async move { principal.wait_until_revoked().await });
         Self { timer: None, armed: clock::cached_now(), revoked, heartbeat, record_write: None }
     }
 
@@ -75,7 +75,7 @@ impl ClientWatch {
             let timer = arm_timer(&mut self.timer, &mut self.armed, next);
             tokio::select! {
                 biased;
-                () = caller.disconnected() => return WaitOutcome::Disconnected,
+                () = caller.wait_for_disconnect() => return WaitOutcome::Disconnected,
                 () = self.revoked.as_mut() => return WaitOutcome::Revoked,
                 done = work.as_mut() => return WaitOutcome::Ready(done),
                 () = ready(()), if late => return WaitOutcome::Deadline,

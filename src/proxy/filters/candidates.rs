@@ -49,7 +49,7 @@ pub(super) async fn select(
     x: &mut Exchange<'_>,
     ask: &InferenceRequest,
 ) -> Result<Option<CandidateSet>, ApiError> {
-    let counting = x.counting();
+    let counting = x.token_count_queue();
     let live = &counting.live;
     let (name, flavor) = split_flavor(&ask.model);
     let model = model_for_request(x, ask, name)?;
@@ -63,7 +63,7 @@ pub(super) async fn select(
     x.record.flavor = Some(flavor.name());
     let mut selection = CandidateSet::new(model.clone(), ask, flavor, line, given);
     if model.model.affinity && !line {
-        selection.session = session_key(&x.principal.account.id, ask, x.caller.fields());
+        selection.session = session_key(&x.principal.account.id, ask, x.caller.header_fields());
     }
     let moment = SelectionTime { now: x.app.clock.steady_now(), at: x.app.clock.unix_seconds() };
     let mut refusal = None;
@@ -75,7 +75,7 @@ pub(super) async fn select(
         let fits = tokio::select! {
             biased;
             fits = context_window::check_window(&counting, &candidate, ask) => fits,
-            () = x.caller.disconnected() => return Ok(None),
+            () = x.caller.wait_for_disconnect() => return Ok(None),
         };
         match fits {
             Ok(count) => {
@@ -96,7 +96,7 @@ pub(super) async fn select(
         }
     }
     if selection.entries.is_empty() {
-        return Err(refusal.unwrap_or_else(|| selection.unavailable().retry_after(5)));
+        return Err(refusal.unwrap_or_else(|| selection.unavailable_error().retry_after(5)));
     }
     Ok(Some(selection))
 }

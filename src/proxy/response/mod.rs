@@ -84,7 +84,7 @@ impl ResponseHead {
 /// Writes pieces as one body: small neighbours are joined, and long pieces are sliced. A batch line receives them
 /// unchanged.
 async fn write_pieces(caller: &mut Downstream<'_>, body: Vec<Bytes>) -> Result<()> {
-    if caller.line().is_some() {
+    if caller.batch_line().is_some() {
         for piece in body {
             caller.write_response_body(piece, false).await?;
         }

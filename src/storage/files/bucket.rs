@@ -240,7 +240,7 @@ impl FileBucket {
     ///
     /// # Errors
     /// Returns any I/O error.
-    pub(super) fn require(&self) -> Result<()> {
+    pub(super) fn check_usable(&self) -> Result<()> {
         self.contents().map(|_| ())
     }
 
@@ -261,7 +261,7 @@ impl FileBucket {
     ///
     /// # Errors
     /// Returns `AlreadyExists` if they are stored already, and any I/O error.
-    pub(super) fn adopt(&self, record: &FileRecord, source: TempPath) -> Result<()> {
+    pub(super) fn store_folder_contents(&self, record: &FileRecord, source: TempPath) -> Result<()> {
         match object_name(record) {
             Some(name) => self.contents()?.create(&name, source),
             None => store_committed(&**self.contents()?, record, source),

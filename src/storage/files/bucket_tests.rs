@@ -175,9 +175,9 @@ fn another_gateway_continues_results_from_the_last_commit() {
     assert_eq!(read(&one, &whole).unwrap(), b"a\nbb\nccc\ndddd\nend\n");
     assert_eq!((shared.names("files").len(), shared.names("parts").len()), (2, 5));
     let bucket = one.bucket().unwrap();
-    assert_eq!(bucket.sweep(one.store()).unwrap(), 0, "all are young");
+    assert_eq!(bucket.sweep(one.record_store()).unwrap(), 0, "all are young");
     shared.age();
-    assert_eq!(bucket.sweep(one.store()).unwrap(), 6);
+    assert_eq!(bucket.sweep(one.record_store()).unwrap(), 6);
     assert_eq!(read(&two, &whole).unwrap(), b"a\nbb\nccc\ndddd\nend\n");
     assert_eq!(files_in(&one.upload_folder) + files_in(&two.upload_folder), 0);
 }
@@ -195,7 +195,7 @@ fn a_repeated_end_is_the_same_object() {
     let first = seal();
     assert_eq!(seal(), first, "after a crash before the commit");
     shared.age();
-    files.bucket().unwrap().sweep(files.store()).unwrap();
+    files.bucket().unwrap().sweep(files.record_store()).unwrap();
     shared.commit(&record, &first);
     assert_eq!(
         read(&files, &first).unwrap(),
@@ -245,10 +245,10 @@ fn the_sweep_removes_old_objects_without_a_record_and_nothing_else() {
     output.append(b"x\n").unwrap();
     output.sync().unwrap();
     let lost = upload(&files, &lines(4)).unwrap();
-    files.store().delete(&lost).unwrap();
+    files.record_store().delete(&lost).unwrap();
     fs::write(shared.bucket_path().join("files/README"), "an operator's own").unwrap();
     shared.age();
-    assert_eq!(files.bucket().unwrap().sweep(files.store()).unwrap(), 1);
+    assert_eq!(files.bucket().unwrap().sweep(files.record_store()).unwrap(), 1);
     assert!(read(&files, &record).is_ok() && read(&files, &output.updated_record(&growing)).is_ok());
     assert_eq!(shared.names("files").len(), 2);
 }
@@ -262,7 +262,7 @@ fn a_bucket_of_another_store_is_not_used() {
     let foreign = other.gateway("two");
     let failed = upload(&foreign, &lines(3)).unwrap_err().to_api_error();
     assert_eq!((failed.code, failed.retry_after), (ErrorCode::Unavailable, Some(5)));
-    assert!(foreign.bucket().unwrap().sweep(foreign.store()).is_err());
+    assert!(foreign.bucket().unwrap().sweep(foreign.record_store()).is_err());
     FileStore::new(other.store.clone()).choose_directory_id("0123").unwrap();
     let third = other.gateway("three");
     assert!(upload(&third, &lines(3)).is_err() && !third.bucket().unwrap().is_available());
@@ -343,5 +343,5 @@ fn a_bucket_that_is_away_is_503_and_damages_nothing() {
     assert_eq!(files_in(&away.upload_folder), 0);
     assert!(away.delete_record(&record).unwrap(), "the sweep deletes its object");
     shared.age();
-    assert_eq!(sound.bucket().unwrap().sweep(sound.store()).unwrap(), 1);
+    assert_eq!(sound.bucket().unwrap().sweep(sound.record_store()).unwrap(), 1);
 }

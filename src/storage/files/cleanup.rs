@@ -50,7 +50,7 @@ impl FileManager {
         let mut after: Option<String> = None;
         loop {
             let page = self.store.all(after.as_deref(), PAGE_SIZE)?;
-            page.files.iter().for_each(|file| self.quota.add(&file.key, file.bytes));
+            page.files.iter().for_each(|file| self.quota.add_bytes(&file.key, file.bytes));
             after = page.files.last().map(|file| file.id.clone());
             if !page.more || after.is_none() {
                 return Ok(());
@@ -101,7 +101,7 @@ impl FileManager {
         if gone {
             self.remove_contents(file);
             if self.shared.is_none() {
-                self.quota.release(&file.key, file.bytes);
+                self.quota.release_bytes(&file.key, file.bytes);
             }
         }
         Ok(gone)

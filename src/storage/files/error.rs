@@ -34,7 +34,7 @@ impl FileError {
                 ErrorCode::Internal,
                 "The contents of this file are damaged, and damaged bytes are not served.",
             ),
-            Self::Disk(error) => disk(error),
+            Self::Disk(error) => disk_error(error),
             Self::Store(StoreError::Full) => ApiError::new(ErrorCode::StorageFull),
             Self::Store(StoreError::Io { .. } | StoreError::Stuck | StoreError::Unreachable { .. }) => {
                 store_unavailable()
@@ -74,7 +74,7 @@ impl From<StoreError> for FileError {
 }
 
 /// Converts an error of the disk to that of a client.
-pub fn disk(error: &std::io::Error) -> ApiError {
+pub fn disk_error(error: &std::io::Error) -> ApiError {
     ApiError::new(match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::StorageFull,
         _ => ErrorCode::Internal,

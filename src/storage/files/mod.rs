@@ -29,7 +29,7 @@ mod upload;
 
 pub use bucket::{FileBucket, check_bucket};
 pub use contents::{FileContents, FileLine, LineReader, NextLine};
-pub use error::{FileError, disk};
+pub use error::{FileError, disk_error};
 pub use expiry::ExpiryCheck;
 pub use output::OutputFile;
 pub use shared_folder::LEFTOVER_AGE;
@@ -181,7 +181,7 @@ impl FileManager {
 
     /// Store of the records.
     #[must_use]
-    pub const fn store(&self) -> &FileStore {
+    pub const fn record_store(&self) -> &FileStore {
         &self.store
     }
 
@@ -294,7 +294,7 @@ impl FileManager {
         if self.shared.is_some() {
             return FileStore::usage_changes(key, i64::try_from(bytes).unwrap_or(i64::MAX));
         }
-        self.quota.add(key, bytes);
+        self.quota.add_bytes(key, bytes);
         Vec::new()
     }
 

@@ -58,7 +58,7 @@ struct QuotaUsage {
 
 impl DiskQuota {
     /// Counts existing bytes, whatever the limits are.
-    pub fn add(&self, key: &str, bytes: u64) {
+    pub fn add_bytes(&self, key: &str, bytes: u64) {
         let mut inner = self.0.lock();
         inner.all += bytes;
         match inner.keys.get_mut(key) {
@@ -70,7 +70,7 @@ impl DiskQuota {
     }
 
     /// Subtracts deleted bytes.
-    pub fn release(&self, key: &str, bytes: u64) {
+    pub fn release_bytes(&self, key: &str, bytes: u64) {
         let mut inner = self.0.lock();
         inner.all = inner.all.saturating_sub(bytes);
         if let Some(own) = inner.keys.get_mut(key) {
@@ -104,7 +104,7 @@ impl DiskQuota {
             return Err(QuotaExceeded::Gateway);
         }
         drop(inner);
-        self.add(key, bytes);
+        self.add_bytes(key, bytes);
         Ok(())
     }
 }
@@ -154,7 +154,7 @@ impl QuotaReservation {
 impl Drop for QuotaReservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.quota.release(&self.key, self.bytes);
+            self.quota.release_bytes(&self.key, self.bytes);
         }
     }
 }
@@ -176,7 +176,7 @@ mod tests {
     fn keys_have_their_own_bound_and_all_have_one() {
         let bounds = QuotaLimits { all: 100, key: 60, free: 0, line: 100 };
         let room = Arc::new(DiskQuota::default());
-        room.add("a", 50);
+        room.add_bytes("a", 50);
         let mut mine = QuotaReservation::new(room.clone(), "a");
         mine.grow(10, &bounds).unwrap();
         assert_eq!(mine.grow(1, &bounds), Err(QuotaExceeded::Key(60)));
@@ -186,8 +186,8 @@ mod tests {
         other.commit();
         drop(mine);
         assert_eq!(room.used_bytes(), 90, "what was kept stays, what was dropped is given back");
-        room.release("b", 40);
-        room.release("a", 50);
+        room.release_bytes("b", 40);
+        room.release_bytes("a", 50);
         assert_eq!((room.used_bytes(), room.0.lock().keys.len()), (0, 0));
     }
 

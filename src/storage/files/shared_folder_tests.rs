@@ -96,7 +96,7 @@ fn a_start_beside_others_deletes_nothing_and_a_sweep_only_what_is_old_and_seen_t
     let late = orphan(HOUR * 2);
     other.delete_old_leftovers(HOUR).unwrap();
     let id = late.file_name().unwrap().to_str().unwrap().to_owned();
-    one.store().add(&FileRecord { id, ..record }).unwrap();
+    one.record_store().add(&FileRecord { id, ..record }).unwrap();
     assert_eq!(other.delete_old_leftovers(HOUR).unwrap(), 0);
     assert!(late.exists(), "it was recorded after all");
 }

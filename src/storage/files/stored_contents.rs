@@ -28,7 +28,9 @@ impl StoredContents {
         let bucket = bucket.map(|settings| FileBucket::open(settings, store, std::env::temp_dir()));
         let bucket = bucket.transpose()?;
         if let Some(bucket) = &bucket {
-            bucket.require().map_err(|error| format!("The contents of files cannot be read: {error}."))?;
+            bucket
+                .check_usable()
+                .map_err(|error| format!("The contents of files cannot be read: {error}."))?;
         }
         Ok(Self { folder, bucket })
     }
@@ -83,7 +85,7 @@ impl StoredContents {
         // The upload deletes a temporary file, and the contents must outlive a failed one.
         let copy = tempfile::NamedTempFile::new_in(&self.folder)?.into_temp_path();
         fs::copy(&path, &copy)?;
-        match bucket.adopt(record, copy) {
+        match bucket.store_folder_contents(record, copy) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
             _ => fs::remove_file(path),
         }

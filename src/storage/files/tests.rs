@@ -180,7 +180,7 @@ fn an_incomplete_upload_leaves_no_file() {
     let no_room = files.start_upload("k1", QuotaLimits { free: u64::MAX, ..BOUNDS }).err().unwrap();
     assert_eq!(no_room.to_api_error().code, ErrorCode::StorageFull);
     assert_eq!((files.used_bytes(), place.names().len()), (0, 0));
-    assert!(files.store().all(None, 10).unwrap().files.is_empty());
+    assert!(files.record_store().all(None, 10).unwrap().files.is_empty());
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn results_grow_and_are_truncated_to_committed_lines() {
     output.sync().unwrap();
     let was = record.clone();
     record = output.updated_record(&was);
-    assert!(files.store().compare_and_swap(&was, &record).unwrap());
+    assert!(files.record_store().compare_and_swap(&was, &record).unwrap());
     output.append(b"two, never counted\n").unwrap();
     assert_eq!(files.contents(&record).unwrap().read(0, 100).unwrap(), b"one\n"[..], "what counts, no more");
     drop(output);
@@ -275,7 +275,7 @@ fn results_grow_and_are_truncated_to_committed_lines() {
     let mut output = files.open_output(&record).unwrap();
     output.append(b"2\n").unwrap();
     assert_eq!(output.seal(&record, NOW).unwrap(), whole);
-    assert!(files.store().compare_and_swap(&record, &whole).unwrap());
+    assert!(files.record_store().compare_and_swap(&record, &whole).unwrap());
     assert_eq!(files.contents(&whole).unwrap().read(0, 100).unwrap(), b"one\n2\n"[..]);
     assert_eq!(place.open().names_of_records(), [whole.id]);
 }
@@ -389,10 +389,10 @@ fn results_are_retained_from_their_last_line_on() {
     // The batch took longer than the retention period.
     let (end, kept) = (NOW.as_secs() + 90_000, 3_600);
     let whole = files.open_output(&record).unwrap().seal(&record, Duration::from_secs(end)).unwrap();
-    assert!(files.store().compare_and_swap(&record, &whole).unwrap());
+    assert!(files.record_store().compare_and_swap(&record, &whole).unwrap());
     let when = |now| ExpiryCheck { now, retention: Some(kept) };
     assert_eq!(when(end).expires_at(&whole), Some(end + kept));
     assert_eq!(files.delete_expired(when(end + kept - 1)).unwrap(), 0);
-    assert!(files.store().get(&whole.id).unwrap().is_some_and(|there| !when(end).is_expired(&there)));
+    assert!(files.record_store().get(&whole.id).unwrap().is_some_and(|there| !when(end).is_expired(&there)));
     assert_eq!(files.delete_expired(when(end + kept)).unwrap(), 1);
 }

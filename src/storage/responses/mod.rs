@@ -94,7 +94,7 @@ impl ResponseStore {
             written = self.write_file(&folder, &path, &sealed, created);
         }
         written?;
-        self.usage.add(key, bytes);
+        self.usage.add_bytes(key, bytes);
         self.evict(key, settings)
     }
 
@@ -157,7 +157,7 @@ impl ResponseStore {
     /// Returns the bytes of all stored responses.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
-        self.usage.all()
+        self.usage.total_bytes()
     }
 
     /// Removes a file and its bytes from the usage; returns false if it does not exist.
@@ -165,7 +165,7 @@ impl ResponseStore {
         let bytes = fs::metadata(path).map(|file| file.len()).unwrap_or_default();
         match fs::remove_file(path) {
             Ok(()) => {
-                self.usage.release(key, bytes);
+                self.usage.release_bytes(key, bytes);
                 Ok(true)
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),

@@ -28,7 +28,7 @@ impl ResponseStore {
             let files = stored_files(&folder)?;
             let (expired, others): (Vec<_>, Vec<_>) =
                 files.into_iter().partition(|file| is_expired(file.created, now, settings.retention));
-            self.usage.set(&key, others.iter().map(|file| file.bytes).sum());
+            self.usage.set_bytes(&key, others.iter().map(|file| file.bytes).sum());
             for file in &expired {
                 removed += u64::from(remove_if_present(&file.path)?);
             }
@@ -56,7 +56,7 @@ impl ResponseStore {
                     bytes += file.bytes;
                 }
             }
-            self.usage.set(&key, bytes);
+            self.usage.set_bytes(&key, bytes);
         }
         Ok(())
     }
@@ -68,12 +68,12 @@ impl ResponseStore {
         if used > settings.per_key {
             self.evict_oldest(key, used - settings.per_key / 10 * 9)?;
         }
-        while self.usage.all() > settings.disk {
+        while self.usage.total_bytes() > settings.disk {
             let Some(largest) = self.usage.largest_key() else { break };
-            let excess = self.usage.all() - settings.disk / 10 * 9;
+            let excess = self.usage.total_bytes() - settings.disk / 10 * 9;
             if self.evict_oldest(&largest, excess.min(self.usage.of_key(&largest) / 10 + 1))? == 0 {
                 // Files that vanished by themselves are no longer counted.
-                self.usage.set(&largest, 0);
+                self.usage.set_bytes(&largest, 0);
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ type BytesByKey = HashMap<Box<str>, u64, ahash::RandomState>;
 pub(super) struct ResponseUsage(Mutex<BytesByKey>);
 
 impl ResponseUsage {
-    pub(super) fn add(&self, key: &str, bytes: u64) {
+    pub(super) fn add_bytes(&self, key: &str, bytes: u64) {
         let mut keys = self.0.lock();
         match keys.get_mut(key) {
             Some(used) => *used += bytes,
@@ -20,7 +20,7 @@ impl ResponseUsage {
         }
     }
 
-    pub(super) fn release(&self, key: &str, bytes: u64) {
+    pub(super) fn release_bytes(&self, key: &str, bytes: u64) {
         let mut keys = self.0.lock();
         if let Some(used) = keys.get_mut(key) {
             *used = used.saturating_sub(bytes);
@@ -31,7 +31,7 @@ impl ResponseUsage {
     }
 
     /// Sets the bytes of a key to those of its files.
-    pub(super) fn set(&self, key: &str, bytes: u64) {
+    pub(super) fn set_bytes(&self, key: &str, bytes: u64) {
         let mut keys = self.0.lock();
         if bytes == 0 {
             keys.remove(key);
@@ -44,7 +44,7 @@ impl ResponseUsage {
         self.0.lock().get(key).copied().unwrap_or_default()
     }
 
-    pub(super) fn all(&self) -> u64 {
+    pub(super) fn total_bytes(&self) -> u64 {
         self.0.lock().values().sum()
     }
 

@@ -77,8 +77,8 @@ fn backend(provider: &ProviderState, weight: usize, ext: impl Clone + Send + Syn
     extensions.insert(ext);
     // An unresolved host has no address: the offer is in the plan all the same, and attempts at it fail.
     let unresolved =
-        || std::net::SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), provider.route.base().port);
-    let address = provider.route.address().unwrap_or_else(unresolved);
+        || std::net::SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), provider.route.base_url().port);
+    let address = provider.route.first_address().unwrap_or_else(unresolved);
     Backend { addr: SocketAddr::Inet(address), weight, ext: extensions }
 }
 

@@ -203,7 +203,7 @@ async fn probe(provider: &ProviderState, health: &HealthCheckSettings) -> Result
         }
     }
     if found.is_ok() {
-        upstream.release().await;
+        upstream.return_to_pool().await;
     }
     found
 }

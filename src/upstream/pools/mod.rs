@@ -23,7 +23,7 @@ use penstock_routing::{
 };
 use pingora_core::services::ServiceReadyNotifier;
 use pingora_load_balancing::{Backend, Backends, LoadBalancerGroup};
-use selection::{FlavorConfig, FlavorSelection, entries};
+use selection::{FlavorConfig, FlavorSelection, planned_offers};
 use std::cell::OnceCell;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -84,11 +84,11 @@ impl ModelPool {
 
     /// Orders the candidates of a request.
     #[must_use]
-    pub fn plan(&self, flavor: &'static dyn Flavor, request: &PlanRequest<'_>) -> OfferPlan {
+    pub fn plan_candidates(&self, flavor: &'static dyn Flavor, request: &PlanRequest<'_>) -> OfferPlan {
         let selector = FLAVORS.iter().position(|known| *known == flavor).unwrap_or(0);
         let order = OnceCell::new();
         let accept = |backend: &Backend, ready: bool| {
-            if let Some(entries) = entries(backend) {
+            if let Some(entries) = planned_offers(backend) {
                 order.get_or_init(|| entries.clone());
             }
             ready || self.offer(backend).is_some_and(|offer| is_probed(offer, request.now))

@@ -216,6 +216,6 @@ impl BackendIter for OfferOrder {
 }
 
 /// Returns the entries of the complete order from the first backend of a selection.
-pub(super) fn entries(backend: &Backend) -> Option<&Arc<[PlannedOffer]>> {
+pub(super) fn planned_offers(backend: &Backend) -> Option<&Arc<[PlannedOffer]>> {
     backend.ext.get()
 }

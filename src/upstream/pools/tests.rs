@@ -40,7 +40,7 @@ fn request(offers: &[usize], seed: u64) -> PlanRequest<'_> {
 }
 
 fn order(pool: &ModelPool, flavor: &'static dyn Flavor, request: &PlanRequest<'_>) -> Vec<usize> {
-    pool.plan(flavor, request).entries.iter().map(|entry| entry.offer).collect()
+    pool.plan_candidates(flavor, request).entries.iter().map(|entry| entry.offer).collect()
 }
 
 fn fail(offer: &OfferState, times: usize) {
@@ -81,7 +81,7 @@ async fn a_plan_is_that_of_the_routing_rules_and_drops_no_candidate() {
                 let candidates: Vec<Candidate> =
                     offers.iter().map(|at| live.offers[*at].candidate(NOW, 500, 200, None).0).collect();
                 let expected = penstock_routing::plan(flavor, &candidates, seed);
-                let plan = pool.plan(flavor, &request(&offers, seed));
+                let plan = pool.plan_candidates(flavor, &request(&offers, seed));
                 let found: Vec<usize> = plan.entries.iter().map(|entry| entry.offer).collect();
                 assert_eq!(found, expected, "{state}, {}, seed {seed}", flavor.name());
                 let ejected = |one: &Candidate| matches!(one.health, OfferHealth::Ejected { .. });
@@ -114,7 +114,7 @@ async fn an_ejection_disables_the_offer_in_old_and_new_pools_until_the_breaker_c
     let later = NOW + Duration::from_secs(3600);
     let pool = &newest.model("m").unwrap().pool;
     for _ in 0..2 {
-        let half_open_plan = || pool.plan(ECO, &PlanRequest { now: later, ..request(&[1], 1) });
+        let half_open_plan = || pool.plan_candidates(ECO, &PlanRequest { now: later, ..request(&[1], 1) });
         assert!(!pool.is_ready(1) && !half_open_plan().all_ejected, "half-open: a probe is accepted");
         assert!(newest.offers[1].breaker.lock().try_probe(later));
         assert!(half_open_plan().all_ejected, "the only probe is taken");

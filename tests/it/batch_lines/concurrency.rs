@@ -13,7 +13,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 fn waiting(running: &Running) -> u32 {
-    running.gateway.app.live().providers.iter().map(|provider| provider.concurrency.waiting()).sum()
+    running
+        .gateway
+        .app
+        .config_snapshot()
+        .providers
+        .iter()
+        .map(|provider| provider.concurrency.waiting())
+        .sum()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -42,7 +49,8 @@ async fn the_youngest_line_releases_its_slot_to_a_request_at_once() {
     assert_eq!(ask(&running, &running.ask()).await.status, 200);
     cancel.cancel();
     assert_eq!(within("the older line", old).await.unwrap().ending, LineEnding::Cancelled);
-    until("all slots to be free", || running.gateway.app.live().providers[0].in_flight() == 0).await;
+    until("all slots to be free", || running.gateway.app.config_snapshot().providers[0].in_flight() == 0)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

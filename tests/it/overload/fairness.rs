@@ -79,7 +79,7 @@ async fn nine_accounts_hardly_notice_a_tenth_that_takes_all_it_can() {
         flood.join_all().await;
         number
     });
-    let provider = running.gateway.app.live().providers[0].clone();
+    let provider = running.gateway.app.config_snapshot().providers[0].clone();
     crate::harness::until("the flood to queue", || provider.concurrency.waiting() > 5).await;
     let mut beside = paced(&modest, pace, lasts).await;
     stop.store(true, Ordering::Relaxed);
@@ -113,7 +113,7 @@ async fn a_backlog_of_batches_is_not_felt_by_requests_at_once() {
     let running = in_front_of(server.address).await;
     let mut alone = first_tokens(&running.client, count).await;
     let batch = batch_jobs::batch(&running.client, &batch_jobs::lines(lines)).await;
-    let provider = running.gateway.app.live().providers[0].clone();
+    let provider = running.gateway.app.config_snapshot().providers[0].clone();
     crate::harness::until("the batch to have its slots", || provider.concurrency.waiting() > 5).await;
     let mut beside = first_tokens(&running.client, count).await;
     let now = batch_jobs::retrieve(&running.client, &batch).await;

@@ -66,7 +66,7 @@ pub async fn until_empty(running: &Running) {
     crate::harness::until("no request to be in flight", || {
         let standing = app.admission.load_status();
         let seats: u32 = app
-            .live()
+            .config_snapshot()
             .providers
             .iter()
             .map(|one| one.concurrency.in_flight() + one.concurrency.waiting())
@@ -74,7 +74,7 @@ pub async fn until_empty(running: &Running) {
         app.in_flight_exchanges() == 0
             && (standing.requests, standing.bytes, standing.waiting) == (0, 0, 0)
             && seats == 0
-            && app.ledger.state().open == 0
+            && app.ledger.durability_snapshot().open == 0
     })
     .await;
 }

@@ -126,7 +126,8 @@ async fn a_dead_provider_is_left_alone_at_once_and_found_again() {
     }
 
     dead.always(cut());
-    let (offer, calls, died) = (running.gateway.app.live().offers[0].clone(), dead.calls(), Instant::now());
+    let (offer, calls, died) =
+        (running.gateway.app.config_snapshot().offers[0].clone(), dead.calls(), Instant::now());
     let now = || running.gateway.app.clock.steady_now();
     let open = || !matches!(offer.breaker.lock().state(now()), penstock_routing::BreakerState::Closed);
     while !open() {

@@ -174,7 +174,7 @@ async fn a_client_that_leaves_leaves_nothing_behind() {
     let open = running.client.open("POST", PATH, &headers, &body[..body.len() / 2]).await;
     let folder = running.storage().join("spool");
     let names = || std::fs::read_dir(&folder).map_or(1, Iterator::count);
-    let half = || running.gateway.app.spools.used() > 100_000 && names() == 0;
+    let half = || running.gateway.app.spools.used_bytes() > 100_000 && names() == 0;
     until("half of it to be in a file without a name", half).await;
     drop(open);
     nothing_is_left(&running).await;

@@ -175,5 +175,5 @@ impl Endpoint for CancelBatch {
 }
 
 async fn respond(x: &mut Exchange<'_>, body: &Value) -> WriteOutcome {
-    x.answer(200, body.to_string().into_bytes()).await
+    x.send_json(200, body.to_string().into_bytes()).await
 }

@@ -75,11 +75,11 @@ impl Endpoint for DownloadFile {
 
 /// Evaluates `Range`; it is ignored if `If-Range` names other contents.
 fn requested_range(x: &Exchange<'_>, etag: &str, bytes: u64) -> RangeRequest {
-    let only = x.caller.field(header::IF_RANGE).unwrap_or_default();
+    let only = x.caller.header_field(header::IF_RANGE).unwrap_or_default();
     if !only.is_empty() && only != etag.as_bytes() {
         return RangeRequest::Full;
     }
-    parse_range(x.caller.field(header::RANGE).unwrap_or_default(), bytes)
+    parse_range(x.caller.header_field(header::RANGE).unwrap_or_default(), bytes)
 }
 
 /// Returns the ETag: the SHA-256 of a complete file; the ID and size of a growing one.

@@ -50,7 +50,7 @@ impl Endpoint for ListFiles {
             "last_id": id(page.files.last()),
             "has_more": page.more,
         });
-        Ok(x.answer(200, body.to_string().into_bytes()).await)
+        Ok(x.send_json(200, body.to_string().into_bytes()).await)
     }
 }
 

@@ -34,7 +34,7 @@ impl Endpoint for GetFile {
         let at = x.app.expiry_check();
         let file = x.app.files.get(&x.principal.public_id, &decode_segment(tail), at).await?;
         let body = file_object(&file, at).to_string();
-        Ok(x.answer(200, body.into_bytes()).await)
+        Ok(x.send_json(200, body.into_bytes()).await)
     }
 }
 
@@ -64,6 +64,6 @@ impl Endpoint for DeleteFile {
         let (id, at) = (decode_segment(tail), x.app.expiry_check());
         x.app.files.delete(&x.principal.public_id, &id, at).await?;
         let body = json!({"id": id, "object": "file", "deleted": true}).to_string();
-        Ok(x.answer(200, body.into_bytes()).await)
+        Ok(x.send_json(200, body.into_bytes()).await)
     }
 }

@@ -56,7 +56,7 @@ impl Endpoint for UploadFile {
 
     async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
         x.require_identity_encoding()?;
-        let kind = x.caller.field(header::CONTENT_TYPE).unwrap_or_default();
+        let kind = x.caller.header_field(header::CONTENT_TYPE).unwrap_or_default();
         let form = UploadParser::new(std::str::from_utf8(kind).unwrap_or_default())?;
         let largest = x.config.settings.files.upload;
         let cap = usize::try_from(largest.saturating_add(FORM_OVERHEAD)).unwrap_or(usize::MAX);
@@ -69,7 +69,7 @@ impl Endpoint for UploadFile {
         let (writer, said) = read?;
         let record = store_file(x, writer, said).await?;
         let body = file_object(&record, x.app.expiry_check()).to_string();
-        Ok(x.answer(200, body.into_bytes()).await)
+        Ok(x.send_json(200, body.into_bytes()).await)
     }
 }
 

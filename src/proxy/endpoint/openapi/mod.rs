@@ -4,7 +4,7 @@
 mod operations;
 
 use super::{ENDPOINTS, Endpoint, error_dialect};
-use operations::{OPERATIONS, OperationRow, codes, parameter};
+use operations::{OPERATIONS, OperationRow, error_codes, parameter};
 use penstock_core::ErrorCode;
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
@@ -122,7 +122,7 @@ fn responses(
         responses.insert(status.to_string(), answer);
     }
     let schema = error_schema(path);
-    let mut codes = codes(row, endpoint.is_public(), path.contains("{id}"));
+    let mut codes = error_codes(row, endpoint.is_public(), path.contains("{id}"));
     codes.reverse();
     while let Some(code) = codes.pop() {
         let status = code.spec().status;

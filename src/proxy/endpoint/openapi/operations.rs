@@ -132,7 +132,7 @@ pub fn parameter(written: &str) -> Value {
 }
 
 /// Error codes that an endpoint may return.
-pub fn codes(row: &OperationRow, open: bool, has_id: bool) -> Vec<ErrorCode> {
+pub fn error_codes(row: &OperationRow, open: bool, has_id: bool) -> Vec<ErrorCode> {
     let mut codes = vec![
         ErrorCode::InvalidRequest,
         ErrorCode::MethodNotAllowed,

@@ -42,7 +42,7 @@ pub(super) fn asks_for_background(body: &[u8]) -> bool {
 /// # Errors
 /// Returns the refusal of an invalid request, of an unknown model, or of the store.
 pub(super) async fn create(x: &mut Exchange<'_>, body: Bytes) -> Result<WriteOutcome, ApiError> {
-    let resolved = references::resolve(x, body.clone()).await?;
+    let resolved = references::resolve_references(x, body.clone()).await?;
     let storage = previous::response_storage(x, &resolved).await?;
     let ask = validate_stored_response(resolved, &x.config.admission, ResponsesPurpose::Generate, &storage)?;
     let name = split_flavor(&ask.model).0;
@@ -63,7 +63,7 @@ pub(super) async fn create(x: &mut Exchange<'_>, body: Bytes) -> Result<WriteOut
     let document = build_pending_document(input, &response, &unique, &body);
     let new = NewResponse { id: format!("{RESPONSE_ID_PREFIX}{unique}"), document, created };
     BatchManager::create_response(&x.app.batch, &x.principal, new).await?;
-    Ok(x.answer(200, response).await)
+    Ok(x.send_json(200, response).await)
 }
 
 /// Returns the response of a document as its client sees it now.

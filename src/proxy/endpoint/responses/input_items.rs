@@ -43,7 +43,7 @@ impl Endpoint for ListInputItems {
         let page = page.ok_or_else(|| {
             ApiError::invalid("after", "after: expected the id of an item of this response.")
         })?;
-        Ok(x.answer(200, list_object(&page)).await)
+        Ok(x.send_json(200, list_object(&page)).await)
     }
 }
 

@@ -51,10 +51,10 @@ impl Endpoint for CreateResponse {
         let body = x.json_body().await?;
         if x.principal.stores_responses {
             // A request without a socket is a line of a batch, or a background response that runs.
-            if x.caller.line().is_none() && background::asks_for_background(&body) {
+            if x.caller.batch_line().is_none() && background::asks_for_background(&body) {
                 return background::create(x, body).await;
             }
-            let body = references::resolve(x, body).await?;
+            let body = references::resolve_references(x, body).await?;
             let storage = previous::response_storage(x, &body).await?;
             return failover::run(x, RequestBody::StoredResponse(body, Box::new(storage))).await;
         }
@@ -90,7 +90,7 @@ impl Endpoint for CountInputTokens {
         let mut body = x.json_body().await?;
         let mut storage = ResponseStorage::default();
         if x.principal.stores_responses {
-            body = references::resolve(x, body).await?;
+            body = references::resolve_references(x, body).await?;
             storage = previous::response_storage(x, &body).await?;
         }
         let default = x.config.settings.default_models.count_tokens.as_deref();

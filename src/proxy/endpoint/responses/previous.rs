@@ -17,9 +17,9 @@ const MEMBER: &str = "previous_response_id";
 /// # Errors
 /// Returns a refusal if the disk fails, or if there is no memory for the conversation.
 pub(super) async fn response_storage(x: &mut Exchange<'_>, body: &[u8]) -> Result<ResponseStorage, ApiError> {
-    let access = match x.caller.line() {
+    let access = match x.caller.batch_line() {
         None => StoreAccess::Allowed,
-        Some(line) if line.identity().is_some() => StoreAccess::BackgroundRun,
+        Some(line) if line.answer_identity().is_some() => StoreAccess::BackgroundRun,
         Some(_) => StoreAccess::BatchLine,
     };
     let previous = match previous_response_id(body) {

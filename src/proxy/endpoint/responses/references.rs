@@ -16,7 +16,7 @@ const MAX_RESPONSES: usize = 64;
 ///
 /// # Errors
 /// Returns a refusal that names the first item that is not stored; also if the disk fails, or if there is no memory.
-pub(super) async fn resolve(x: &mut Exchange<'_>, body: Bytes) -> Result<Bytes, ApiError> {
+pub(super) async fn resolve_references(x: &mut Exchange<'_>, body: Bytes) -> Result<Bytes, ApiError> {
     let references = find_references(&body);
     if references.is_empty() {
         return Ok(body);

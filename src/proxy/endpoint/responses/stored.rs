@@ -3,7 +3,7 @@
 use super::background;
 use crate::proxy::endpoint::{Endpoint, decode_segment, query_parameters};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
-use crate::storage::files::disk;
+use crate::storage::files::disk_error;
 use crate::telemetry::log;
 use async_trait::async_trait;
 use http::Method;
@@ -46,7 +46,7 @@ impl Endpoint for GetResponse {
         let document = find_response(x, &id).await?;
         let response = background::current_response(x, &id, &document).await?;
         drop(document);
-        Ok(x.answer(200, response).await)
+        Ok(x.send_json(200, response).await)
     }
 }
 
@@ -77,11 +77,11 @@ impl Endpoint for DeleteResponse {
         let (app, key, name) = (x.app.clone(), x.principal.public_id.clone(), id.clone());
         let removed = spawn_blocking(move || app.responses.delete(&key, &name)).await;
         let removed = removed.map_err(|_| ApiError::new(ErrorCode::Internal))?;
-        if !removed.map_err(|error| disk(&error))? {
+        if !removed.map_err(|error| disk_error(&error))? {
             return Err(response_not_found());
         }
         let body = json!({"id": id, "object": "response", "deleted": true}).to_string();
-        Ok(x.answer(200, body.into_bytes()).await)
+        Ok(x.send_json(200, body.into_bytes()).await)
     }
 }
 
@@ -108,7 +108,7 @@ impl Endpoint for CancelResponse {
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
         let response = background::cancel(x, &decode_segment(tail)).await?;
-        Ok(x.answer(200, response).await)
+        Ok(x.send_json(200, response).await)
     }
 }
 
@@ -128,7 +128,7 @@ pub(super) async fn find_response(x: &mut Exchange<'_>, id: &str) -> Result<Vec<
 pub(super) async fn load_response(x: &mut Exchange<'_>, id: &str) -> Result<Option<Vec<u8>>, ApiError> {
     let (app, key, name) = (x.app.clone(), x.principal.public_id.clone(), id.to_owned());
     let size = spawn_blocking(move || app.responses.size(&key, &name)).await;
-    let size = size.map_err(|_| ApiError::new(ErrorCode::Internal))?.map_err(|error| disk(&error))?;
+    let size = size.map_err(|_| ApiError::new(ErrorCode::Internal))?.map_err(|error| disk_error(&error))?;
     let Some(bytes) = size else { return Ok(None) };
     x.reserve_memory(usize::try_from(bytes).unwrap_or(usize::MAX))?;
     let (app, key, id) = (x.app.clone(), x.principal.public_id.clone(), id.to_owned());
@@ -143,7 +143,7 @@ pub(super) async fn load_response(x: &mut Exchange<'_>, id: &str) -> Result<Opti
             log::event(log::error(), "stored_response_unreadable", &members);
             Ok(None)
         }
-        Err(error) => Err(disk(&error)),
+        Err(error) => Err(disk_error(&error)),
     }
 }
 

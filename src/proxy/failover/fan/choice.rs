@@ -67,7 +67,7 @@ pub(super) struct ChoiceOutcome {
 
 impl<'a> ChoiceContext<'a> {
     /// Creates the shared state of a request's choices, without the offers that failed.
-    pub(super) fn of(run: &FailoverRun<'_, 'a>, failed: impl Fn(usize) -> bool) -> Self {
+    pub(super) fn from_run(run: &FailoverRun<'_, 'a>, failed: impl Fn(usize) -> bool) -> Self {
         let mut chosen = run.candidates.clone();
         chosen.entries.retain(|entry| !failed(entry.offer));
         let x = &*run.exchange;

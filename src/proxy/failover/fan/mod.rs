@@ -77,7 +77,7 @@ pub(super) async fn run(
     course: &RetryPlanner,
 ) -> Result<WriteOutcome, ApiError> {
     let failed = |offer: usize| course.failed_attempts().iter().any(|attempt| attempt.offer == offer);
-    let seed = ChoiceContext::of(run, failed);
+    let seed = ChoiceContext::from_run(run, failed);
     let mut parts: Vec<Part> =
         run.translation.as_deref().and_then(|reply| Part::start(run, reply)).into_iter().collect();
     if !run.progress.has_content() {
@@ -103,7 +103,7 @@ pub(super) async fn run(
             if run.progress.has_content() && !parts.is_empty() {
                 sum::settle_choices(run, parts);
             }
-            settle::void(run, "left");
+            settle::void_reservation(run, "left");
             Ok(WriteOutcome::Disconnected)
         }
         Some(StopReason::Refused(refusal)) => fail_choices(run, parts, refusal).await,
@@ -133,7 +133,7 @@ async fn run_choices(
             biased;
             Some(piece) = pieces.recv() => ChoiceEvent::Piece(piece),
             end = next_end(&mut active) => ChoiceEvent::End(Box::new(end)),
-            () = run.exchange.caller.disconnected(), if halt.is_none() => ChoiceEvent::Disconnected,
+            () = run.exchange.caller.wait_for_disconnect(), if halt.is_none() => ChoiceEvent::Disconnected,
         };
         match event {
             ChoiceEvent::Piece(_) if halt.is_some() => {}
@@ -258,7 +258,7 @@ async fn finish_choices(
         seed.earlier_attempts + seed.first_provider.get().map_or(1, |(_, number)| u64::from(*number));
     let head = settle::inference_head(run, &primary, u32::try_from(number).unwrap_or(u32::MAX));
     settle::wait_for_ledger(run).await;
-    Ok(buffered::send(run, head, "application/json", body.downstream).await)
+    Ok(buffered::send_buffered_response(run, head, "application/json", body.downstream).await)
 }
 
 /// Ends a stream: the finish reasons of all choices, usage, both objects, the last event.
@@ -294,7 +294,7 @@ async fn fail_choices(
 ) -> Result<WriteOutcome, ApiError> {
     let total = sum::total_usage(&parts);
     parts.iter().for_each(|part| run.failed_usage.add_part(part));
-    settle::void(run, "failed");
+    settle::void_reservation(run, "failed");
     if !run.progress.has_head() {
         return Err(refusal);
     }
