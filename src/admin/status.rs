@@ -107,11 +107,12 @@ pub fn status(app: &AppState) -> Value {
         "requests_open": app.in_flight_exchanges(),
         "fleet": app.fleet_status().map(|fleet| fleet_json(app, &fleet)),
         "ledger": ledger_json(app),
+        "backup": backup_json(app),
         "providers": providers_json(app, &live),
     })
 }
 
-/// State of the ledger's writes to the disk.
+/// Membership in the fleet.
 fn fleet_json(app: &AppState, fleet: &FleetStatus) -> Value {
     json!({
         "member": app.stores.fleet.strand(),
@@ -122,6 +123,23 @@ fn fleet_json(app: &AppState, fleet: &FleetStatus) -> Value {
     })
 }
 
+/// Scheduled backups of this gateway.
+fn backup_json(app: &AppState) -> Value {
+    let interval = app.config_snapshot().settings.exports.every;
+    let last = Some(app.backup_schedule.last_backup_time()).filter(|last| *last > 0);
+    json!({
+        "state": match (interval, app.backup_schedule.has_failed(), last) {
+            (None, ..) => "off",
+            (_, true, _) => "failed",
+            (_, _, None) => "not yet",
+            _ => "good",
+        },
+        "interval_seconds": interval.map(|interval| interval.as_secs()),
+        "seconds_ago": last.map(|last| app.clock.unix_seconds().saturating_sub(last)),
+    })
+}
+
+/// State of the ledger's writes to the disk.
 fn ledger_json(app: &AppState) -> Value {
     let state = app.ledger.durability_snapshot();
     json!({

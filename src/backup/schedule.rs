@@ -51,6 +51,12 @@ impl Exports {
         self.last.load(Ordering::Relaxed)
     }
 
+    /// Returns true if no backup has succeeded since the last failure.
+    pub fn has_failed(&self) -> bool {
+        let failed = self.failed.load(Ordering::Relaxed);
+        failed > 0 && failed >= self.last.load(Ordering::Relaxed)
+    }
+
     /// Returns true if an archive is due.
     pub fn is_due(&self, now: u64, every: Duration) -> bool {
         let rest = every.min(AGAIN).as_secs();

@@ -86,6 +86,9 @@ async fn a_gateway_archives_itself_while_it_runs_and_continues_from_the_archive(
     assert!(kept <= 3, "{kept} archives, one of which may be about to go");
     let metrics = home.admin().get("/metrics").await.text();
     assert!(metrics.contains("penstock_exports_total{result=\"ok\"}"), "{metrics}");
+    let backup = &home.admin().get("/status").await.json()["backup"];
+    assert_eq!((&backup["state"], &backup["interval_seconds"]), (&json!("good"), &json!(1)), "{backup}");
+    assert!(backup["seconds_ago"].as_u64().is_some_and(|seconds| seconds < 60), "{backup}");
     let elsewhere = Home::new();
     elsewhere.write(&format!("{}{}", every(0, ""), catalogue(&provider, "")));
     // Copied first: an archive goes when its time has come.
@@ -156,6 +159,8 @@ async fn a_failed_archive_is_reported_and_is_no_outage() {
     assert_eq!(home.admin().get("/readyz").await.status, 200);
     let metrics = home.admin().get("/metrics").await.text();
     assert!(metrics.contains("penstock_exports_total{result=\"failed\"}"), "{metrics}");
+    let backup = &home.admin().get("/status").await.json()["backup"];
+    assert_eq!((&backup["state"], &backup["seconds_ago"]), (&json!("failed"), &Value::Null), "{backup}");
     stopped(process).await;
 }
 

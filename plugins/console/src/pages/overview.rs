@@ -106,7 +106,20 @@ fn state_tiles(status: &Value) -> Vec<Tile> {
             ),
             if ledger_state == "good" { CellState::Good } else { CellState::Bad },
         ),
+        backup_tile(status.get("backup").unwrap_or(&empty)),
     ]
+}
+
+/// State of the scheduled backups, and the age of the last one.
+fn backup_tile(backup: &Value) -> Tile {
+    let state = match text(backup, "state").as_str() {
+        "good" => CellState::Good,
+        "failed" => CellState::Bad,
+        _ => CellState::None,
+    };
+    let hours = number(backup, "seconds_ago").map(|seconds| seconds / 3_600.0);
+    let detail = hours.map(|hours| Text::with("the last one {0} ago", [Text::Quantity(hours, "h")]));
+    Tile { label: "Backups".into(), value: word(backup, "state"), detail: detail.unwrap_or_default(), state }
 }
 
 fn sum(day: &[&Value], name: &str) -> f64 {
