@@ -136,8 +136,8 @@ fn start_others(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
 /// Milliseconds after which a stuck or unreachable store is logged. A slow disk may take some seconds.
 const STUCK_MILLIS: u64 = 30_000;
 
-/// Logs once that the store is stuck or unreachable, and once that it answers again. The process goes on: requests are
-/// served within the limit of unwritten charges, and what is in memory would be lost with it.
+/// Logs once that the store is stuck or unreachable, and once that it answers again. The process continues: it serves
+/// requests within the limit of unwritten charges, and its end would lose the charges in memory.
 fn log_store_outage(app: &AppState, is_logged: &AtomicBool) {
     let (name, milliseconds) = match app.stores.store.health() {
         StoreHealth::Stuck { milliseconds } => ("store_stuck", milliseconds),

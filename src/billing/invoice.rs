@@ -65,7 +65,7 @@ pub struct InvoiceFigures {
     pub keys: BTreeMap<Arc<str>, InvoiceSums>,
     /// Sums by day.
     pub days: BTreeMap<String, InvoiceSums>,
-    /// Sums by location; requests that nothing answered have none.
+    /// Sums by location; requests without an answer have none.
     pub locations: BTreeMap<Arc<str>, InvoiceSums>,
     /// Methods of the footprint.
     pub methods: BTreeSet<String>,

@@ -63,8 +63,8 @@ pub(super) fn join(fleet: &SharedFleet, previous: Option<u32>, name: &str) -> Re
     }
 }
 
-/// Fills the pools from the balances, or waits until another member has done so; continues the work of one that has not
-/// beaten for `dead_after`.
+/// Fills the pools from the balances, or waits until another member has done so; continues the work of a member without
+/// a beat for `dead_after`.
 pub(super) fn wait_for_pools(fleet: &SharedFleet, own: u32, dead_after: Duration) -> Result<(), String> {
     let failed = |error: StoreError| format!("The fleet cannot be joined: {error}.");
     let (started, mut watch, mut abandoned_by) = (Instant::now(), PeerWatch::new(dead_after), None);

@@ -15,7 +15,7 @@ const KEYS_PER_ROW: usize = 200;
 /// Report of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberReport {
-    /// Random number of the process start: the totals begin anew with another one.
+    /// Random number of the process start: the totals restart with a new number.
     pub start: u64,
     /// Time of the report by the member's clock, Unix seconds.
     pub at: u64,

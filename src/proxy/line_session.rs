@@ -31,7 +31,7 @@ impl ResponseSink {
         }
     }
 
-    /// Waits until the batch or an interactive request ends the line, or the person has left.
+    /// Waits until the batch or an interactive request ends the line, or the user of the page has left.
     async fn closed(&self) {
         match self {
             Self::Line(line) => line.wait_until_closed().await,

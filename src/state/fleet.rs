@@ -168,7 +168,7 @@ impl AppState {
         Ok(())
     }
 
-    /// Voids what dead members left open.
+    /// Voids the reservations that dead members left open.
     fn void_abandoned(&self) {
         match self.ledger.void_abandoned() {
             Ok(count) => log::event(log::warn(), "fleet_member_buried", &[("voided", &count.to_string())]),
@@ -195,7 +195,7 @@ impl AppState {
         })
     }
 
-    /// Returns true if other members took this one for dead: it has to be restarted.
+    /// Returns true if other members declared this one dead: it has to be restarted.
     pub fn is_buried(&self) -> bool {
         self.stores.fleet.snapshot(Instant::now()).is_some_and(|figures| figures.is_buried)
     }

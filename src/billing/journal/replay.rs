@@ -67,7 +67,8 @@ fn open(store: &LedgerStore, folder: &Path) -> Result<OpenedJournal, StoreError>
     Ok(OpenedJournal { journal, state, last_number, pending })
 }
 
-/// Returns the actions after the position, with their terms; and after what the journal itself knows to be committed.
+/// Returns the actions after both the position and the last number that the journal records as committed, with their
+/// terms.
 fn pending_actions(stored: &StoredJournal, position: u64) -> Vec<LedgerAction> {
     let mut terms: HashMap<Arc<str>, Arc<TermsText>> = HashMap::new();
     let mut actions = Vec::new();

@@ -52,7 +52,7 @@ fn unreadable(error: &penstock_usage::RowError) -> ReportError {
 /// Returns an error if the store cannot be read.
 pub fn account_names(store: &LedgerStore) -> Result<Vec<Arc<str>>, ReportError> {
     let mut names = Vec::new();
-    // Behind all rows of the whole gateway.
+    // Position after all rows of the whole gateway.
     let mut after = b"\x01".to_vec();
     loop {
         let page = store.rollup_page(b"", Some(&after), 1)?;

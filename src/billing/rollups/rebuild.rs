@@ -162,7 +162,7 @@ pub fn verify(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
         compare_hour(store, &cells, check)
     })?;
     let (before, within) = count_rows(store, current)?;
-    // The late hours count if no entry came meanwhile.
+    // The last hours are compared too if no entry was written meanwhile.
     let is_stable = store.chains()? == tips;
     let (mut expected, mut found) = (check.rollups, before);
     if is_stable {

@@ -31,7 +31,7 @@ enum CommitOutcome {
     Lost,
 }
 
-/// Reason for another attempt, and for none.
+/// Reason why an attempt failed, which decides on another attempt.
 enum FailedAttempt {
     Retry(String),
     Repeat,
@@ -196,7 +196,7 @@ impl LedgerWriter {
         }
     }
 
-    /// Ends the writing, because other gateways took this one for dead and may have its chain.
+    /// Ends the writing, because other gateways declared this one dead and may have its chain.
     fn fence(&self) -> CommitOutcome {
         self.queue.set_fenced();
         log::event(log::error(), "ledger_fenced", &[]);

@@ -44,7 +44,7 @@ impl Endpoint for GetUsage {
         let work = move || read_usage(&store, &account, &query).map(|report| usage_json(&query, &report));
         let answer = tokio::task::spawn_blocking(work).await;
         let answer = answer.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)));
-        // The reason of a failing store is the operator's.
+        // The cause of a store failure is not sent to the client.
         let answer = answer.map_err(|refusal| match refusal.code {
             ErrorCode::Internal => ApiError::new(ErrorCode::Internal),
             _ => refusal,

@@ -66,7 +66,7 @@ pub async fn attempt_stream(
     let timeouts = offer.offer.provider.timeouts;
     let first_byte = match wire_format {
         WireFormat::Dialects(_) => timeouts.first_byte,
-        // Some engines send the head when the answer is complete.
+        // Some engines send the head only when the answer is complete.
         WireFormat::Shape(_) => timeouts.plain,
     };
     let opened = attempt::open_response(run, offer, wire_format, &call, first_byte).await;
@@ -197,7 +197,7 @@ async fn read_event(
     };
     match woken {
         WaitOutcome::Ready(Ok(piece)) => decode_piece(answering, piece),
-        // A stream with a finish reason needs no proper end.
+        // A stream that has a finish reason is complete without a proper end.
         WaitOutcome::Ready(Err(_)) | WaitOutcome::Deadline if progress == StreamProgress::Finished => {
             Ok(None)
         }
