@@ -51,8 +51,8 @@ pub fn start(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandl
     tasks
 }
 
-/// Starts the deletion of stored data that has expired or was left behind. What all gateways of a fleet share is deleted by
-/// one of them.
+/// Starts the deletion of stored data that has expired or was left behind. What all gateways of a fleet share is
+/// deleted by one of them.
 fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     vec![
         spawn_periodic(FILE_SWEEP_INTERVAL, stop, app, |app| async move {

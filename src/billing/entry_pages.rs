@@ -62,7 +62,8 @@ fn page_starts(store: &LedgerStore, position: &[u64]) -> Result<Vec<u64>, Report
         .collect()
 }
 
-/// Returns the number of the last entry of a chain that is not after a time and number; times never decrease in a chain.
+/// Returns the number of the last entry of a chain that is not after a time and number; times never decrease in a
+/// chain.
 fn last_until(store: &LedgerStore, chain: u32, tip: u64, until: (u64, u64)) -> Result<u64, ReportError> {
     let (mut low, mut high) = (chain_start(chain), tip);
     while low < high {

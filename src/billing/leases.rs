@@ -1,8 +1,8 @@
 //! Leases of a fleet member: the part of each prepaid balance that this gateway may spend without the database.
 //!
-//! In a fleet, the balance of an account in memory is what this gateway has leased, see [`crate::fleet`]. A request whose
-//! price is not covered by it draws from the account's pool once, for at most three seconds. From then on the lease is
-//! filled each second to the spending of `fleet.ahead`, and what is not needed any more returns to the pool.
+//! In a fleet, the balance of an account in memory is what this gateway has leased, see [`crate::fleet`]. A request
+//! whose price is not covered by it draws from the account's pool once, for at most three seconds. From then on the
+//! lease is filled each second to the spending of `fleet.ahead`, and what is not needed any more returns to the pool.
 //!
 //! ```text
 //! spent by this member ≤ leased + the excess of requests without max_tokens
@@ -125,7 +125,7 @@ fn split_pool_name(pool: &str) -> Option<(Wallet, &str)> {
 }
 
 impl Leases {
-    /// Creates the leases of a member; `None` for a gateway that is alone.
+    /// Creates the leases of a member; `None` without a fleet.
     #[must_use]
     pub fn of_member(member: &Arc<FleetMember>) -> Option<Self> {
         let settings = member.settings()?;

@@ -1,5 +1,6 @@
 //! Rebuild of the store's ledger from its replica files, for a store that lost entries or was lost. The files are
-//! verified first and never changed. A ledger that a fleet has written needs the files of all its gateways in one folder.
+//! verified first and never changed. A ledger that a fleet has written needs the files of all its gateways in one
+//! folder.
 
 use super::entry_effects::balance_change;
 use super::report::ReportError;

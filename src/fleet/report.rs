@@ -1,7 +1,7 @@
 //! Report of a member to the others: what it runs, and the use of the limits that they share.
 //!
-//! Numbers are totals since the start of the process, so that a report that another member missed is not lost. A report is
-//! several rows of at most 64 KiB: a header as JSON, then groups of keys.
+//! Numbers are totals since the start of the process, so that a report that another member missed is not lost. A report
+//! is several rows of at most 64 KiB: a header as JSON, then groups of keys.
 
 use penstock_limits::{SharedAmounts, UsageTotals};
 use serde::{Deserialize, Serialize};
@@ -110,8 +110,8 @@ impl MemberReport {
         Some(Self { start, at, version, config, sections, keys })
     }
 
-    /// Returns the names of the sections whose configuration differs from the other member's. A section that only one of
-    /// them knows differs, as members of two versions may have.
+    /// Returns the names of the sections whose configuration differs from the other member's. A section that only one
+    /// of them knows differs, as members of two versions may have.
     #[must_use]
     pub fn differing_sections<'r>(&'r self, other: &'r Self) -> Vec<&'r str> {
         if other.sections.is_empty() {

@@ -1,6 +1,6 @@
 //! Admission control: number of concurrent requests and bytes that they hold. A request that finds the process full
-//! waits for a moment, in turns by account, and is then refused with a time to retry. A request takes one short lock at
-//! its start and one at its end.
+//! waits for a moment, round-robin by account, and is then refused with a time to retry. A request takes one short lock
+//! at its start and one at its end.
 
 use crate::config::settings;
 use crate::telemetry::overload::AdmissionSnapshot;

@@ -1,5 +1,5 @@
-//! Pingora session of a request without a socket, such as a batch line: the body is known from the start, and the response
-//! is stored instead of sent.
+//! Pingora session of a request without a socket, such as a batch line: the body is known from the start, and the
+//! response is stored instead of sent.
 
 use super::{LocalRequest, RequestOrigin};
 use crate::proxy::downstream::LineDownstream;

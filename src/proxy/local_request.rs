@@ -1,5 +1,5 @@
-//! Request that a page of the gateway sends in the name of a key, without a socket and without the secret. It passes the
-//! same phases as a request of a client: the key's scopes and limits, reservation, failover, charge.
+//! Request that a page of the gateway sends in the name of a key, without a socket and without the secret. It passes
+//! the same phases as a request of a client: the key's scopes and limits, reservation, failover, charge.
 
 use super::quote::{self, RequestQuote};
 use super::{GatewayProxy, LineSession};
@@ -102,8 +102,8 @@ impl LocalExecutor {
         Self { app: Arc::downgrade(app), proxy: proxy.clone() }
     }
 
-    /// Sends a chat request. When the returned future is dropped or `within` has passed, the request ends like that of a
-    /// client that disconnects.
+    /// Sends a chat request. When the returned future is dropped or `within` has passed, the request ends like that of
+    /// a client that disconnects.
     ///
     /// # Errors
     /// Returns 503 during shutdown or if there is no response within the time, and 401 if the key is no longer valid. A

@@ -90,7 +90,7 @@ pub struct AppState {
     pub blocking: BlockingHandles,
     /// Handles for batches.
     pub batch: Arc<BatchContext>,
-    /// Work of a fleet member; `None` for a gateway that is alone.
+    /// Work of a fleet member; `None` without a fleet.
     fleet_work: Option<FleetWork>,
     /// Schedule of backups.
     pub backup_schedule: Exports,

@@ -140,7 +140,7 @@ impl Stores {
     }
 }
 
-/// Joins the configured fleet, or ends one of which no gateway is alive.
+/// Joins the configured fleet, or ends a fleet that has no live gateway.
 ///
 /// # Errors
 /// Returns a sentence for the operator.

@@ -5,9 +5,9 @@
 //! request ─▶ queue ─▶ journal thread ─▶ writer ─▶ database, with the number of the last operation
 //!                          └─▶ file, synced once for each group of `ledger.window`
 //! ```
-//! Operations get ascending numbers. A commit writes the number of its last operation in the same transaction, so the next
-//! process of the folder replays exactly those that the database lacks, see [`replay`]. A gateway without a fleet has no
-//! journal and no thread for it.
+//! Operations get ascending numbers. A commit writes the number of its last operation in the same transaction, so the
+//! next process of the folder replays exactly those that the database lacks, see [`replay`]. A gateway without a fleet
+//! has no journal and no thread for it.
 
 mod record;
 pub(super) mod replay;

@@ -1,8 +1,8 @@
 //! Replay of the journal of this folder's last process: actions that the database lacks are committed first, each once.
 //!
-//! A journal is replayed into the chain that it was written for, while the same strand has it. If the other members have
-//! buried that strand, its leases went back to the accounts and its reservations are voided, so its charges are not made:
-//! the files are put aside and the loss is logged.
+//! A journal is replayed into the chain that it was written for, while the same strand has it. If the other members
+//! have buried that strand, its leases went back to the accounts and its reservations are voided, so its charges are
+//! not made: the files are put aside and the loss is logged.
 
 use super::super::handover::ChargeEvent;
 use super::super::write_op::{LedgerAction, TermsText};

@@ -49,8 +49,8 @@ impl Ledger {
         Err(insufficient_credits(need, BalanceRecord { credits, energy }, held))
     }
 
-    /// Draws in a thread of its own, since the store blocks; returns true if the amount is covered now. One request draws
-    /// for all that wait for the same pool.
+    /// Draws in a thread of its own, since the store blocks; returns true if the amount is covered now. One request
+    /// draws for all that wait for the same pool.
     async fn draw_for_request(
         self: &Arc<Self>,
         leases: &Leases,

@@ -10,8 +10,8 @@ use penstock_usage::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Calls `take` for each rollup of an account from the first hour up to the second, which is excluded. The empty account
-/// is the whole gateway.
+/// Calls `take` for each rollup of an account from the first hour up to the second, which is excluded. The empty
+/// account is the whole gateway.
 ///
 /// # Errors
 /// Returns the error of `take`, or an error if the store cannot be read.

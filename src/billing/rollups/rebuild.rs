@@ -104,7 +104,8 @@ fn for_each_hour(
     Ok(entries)
 }
 
-/// Learns the location of the terms of an entry. Another chain may record them with a later time than their first charge.
+/// Learns the location of the terms of an entry. Another chain may record them with a later time than their first
+/// charge.
 fn learn_location(
     store: &LedgerStore,
     kind: &EntryKind,
@@ -177,8 +178,8 @@ pub fn verify(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
     Ok(check)
 }
 
-/// Returns the first hour that an entry may still be added to: that of the last entry of each chain in use. A chain whose
-/// last entry is a day older than that of another is not in use.
+/// Returns the first hour that an entry may still be added to: that of the last entry of each chain in use. A chain
+/// whose last entry is a day older than that of another is not in use.
 fn first_open_hour(tips: &[(u32, LedgerTip)]) -> UsageHour {
     let newest = tips.iter().map(|(_, tip)| tip.at).max().unwrap_or(0);
     let in_use = tips.iter().map(|(_, tip)| tip.at).filter(|at| at + DAY_SECONDS > newest);

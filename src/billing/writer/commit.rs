@@ -153,7 +153,8 @@ impl LedgerWriter {
         }
     }
 
-    /// Adds the changed rollups to a group: as new values for a process that writes alone, as changes for one of several.
+    /// Adds the changed rollups to a group: as new values for a process that writes alone, as changes for one of
+    /// several.
     fn add_rollups(&mut self, group: &mut LedgerCommit) -> Result<(), StoreError> {
         if self.store.claim().is_some() {
             let changes = self.rollups.changes(&self.store)?;
@@ -210,7 +211,8 @@ fn drop_reply(adjustment: &mut AdminAdjustment) {
     std::mem::replace(&mut adjustment.reply, dropped_reply).send(Err(AdjustmentError::OutcomeUnknown)).ok();
 }
 
-/// Applies the committed adjustments of a draft, unless their amounts are in the pools of a fleet, and answers their callers.
+/// Applies the committed adjustments of a draft, unless their amounts are in the pools of a fleet, and answers their
+/// callers.
 fn reply_to_all(draft: GroupBuilder, in_fleet: bool) {
     for DraftedAdjustment { adjustment, seq, .. } in draft.adjustments {
         if !in_fleet {

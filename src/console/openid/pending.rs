@@ -30,7 +30,7 @@ pub struct PendingSignIn {
     pub created: u64,
     /// SHA-256 of the invitation's token, if the person was invited.
     pub invitation: Option<String>,
-    /// Session of the browser before, which ends.
+    /// Earlier session of the browser, which ends.
     pub previous: Option<String>,
 }
 

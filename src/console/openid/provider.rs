@@ -55,7 +55,8 @@ struct ProviderCache {
     failure: Option<(Duration, ProviderFailure)>,
 }
 
-/// Published documents, with the times at which they were read, and the keys because of an unknown key.
+/// Published documents, with the times at which they were read, and at which the keys were read because of an unknown
+/// key.
 #[derive(Clone)]
 struct KnownProvider {
     metadata: Arc<ProviderMetadata>,

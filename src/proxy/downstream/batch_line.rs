@@ -1,5 +1,5 @@
-//! Downstream of a batch line, of a background response, or of one choice of a request for several: without a socket and
-//! without headers.
+//! Downstream of a batch line, of a background response, or of one choice of a request for several: without a socket
+//! and without headers.
 
 use crate::auth::key_cache::Principal;
 use crate::batch::{AnswerIdentity, LineClass, LineEnding};

@@ -1,5 +1,5 @@
-//! `GET /v1/usage`: usage of the account by day, model, key and other dimensions, from the hourly rollups. The key needs
-//! the scope `account.read`.
+//! `GET /v1/usage`: usage of the account by day, model, key and other dimensions, from the hourly rollups. The key
+//! needs the scope `account.read`.
 
 use super::{Endpoint, query_parameters};
 use crate::billing::rollups::answer::{UsageQuery, read_usage, usage_json};

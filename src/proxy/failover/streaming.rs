@@ -1,6 +1,6 @@
-//! Streamed response: events, or the bytes of audio, are sent to the client as they arrive. The head is sent with the first
-//! content token; from then on a broken stream is rescued, ends with an error event or is cut, never with an end that looks
-//! like success.
+//! Streamed response: events, or the bytes of audio, are sent to the client as they arrive. The head is sent with the
+//! first content token; from then on a broken stream is rescued, ends with an error event or is cut, never with an end
+//! that looks like success.
 
 mod times;
 
@@ -103,8 +103,8 @@ fn build_call(
     call.map_err(AttemptError::Incompatible)
 }
 
-/// Returns true if the provider announces the length of an answer that is passed as bytes: the answer is complete, and is
-/// sent with its length and with the objects of its settlement in the head.
+/// Returns true if the provider announces the length of an answer that is passed as bytes: the answer is complete, and
+/// is sent with its length and with the objects of its settlement in the head.
 fn is_complete(run: &FailoverRun<'_, '_>, answering: &UpstreamResponse) -> bool {
     let length = answering.exchange.header("content-length").and_then(attempt::header_text);
     let length = length.and_then(|length| length.parse::<usize>().ok());
