@@ -97,7 +97,7 @@ impl KeyUsage {
         meter.exchange(limits, peers, now);
     }
 
-    /// Replaces the written spending by that of all members of a fleet; what is not written yet is added.
+    /// Replaces the written spending by that of all members of a fleet; the spending that is not written yet is added.
     pub fn replace_written_spend(&self, written: SpendRecord, now: Duration) {
         let mut inner = self.0.lock();
         let within = |period| inner.meter.spend().spent_in(period, now);

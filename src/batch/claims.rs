@@ -35,7 +35,7 @@ pub(super) struct HeldClaim {
 /// Relation of a claim to the former holder of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takeover {
-    /// Claim without a former holder that may still write: nobody else changes the output file.
+    /// Claim without a former holder that may still write: no other process changes the output file.
     Orderly,
     /// Claim whose former holder is declared dead and may still write to the output file, which is therefore copied.
     Forced,
@@ -203,7 +203,7 @@ impl BatchManager {
             let seen = row.claim.as_ref();
             let Some(takeover) = takeover(id, seen, &live, own, is_start) else { continue };
             let Some(claim) = self.store.take_claim(id, seen, own, alive.as_ref())? else { continue };
-            // Read after the claim was taken: nobody else changes the record any more.
+            // Read after the claim was taken: no other process changes the record any more.
             if let Some(record) = self.store.get(id)? {
                 taken.push((record, HeldClaim { claim, takeover }));
             }

@@ -37,7 +37,7 @@ impl InvoiceSums {
     }
 }
 
-/// Unit of a line: what was sold, where, and at which prices, as the terms have them.
+/// Unit of a line: the model, its location and its prices, as the terms have them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InvoiceUnit {
     /// Catalogue id of the model; empty for corrections of unknown charges.

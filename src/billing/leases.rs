@@ -1,8 +1,8 @@
 //! Leases of a fleet member: the part of each prepaid balance that this gateway may spend without the database.
 //!
-//! In a fleet, the balance of an account in memory is what this gateway has leased, see [`crate::fleet`]. A request
-//! whose price is not covered by it draws from the account's pool once, for at most three seconds. From then on the
-//! lease is filled each second to the spending of `fleet.ahead`, and what is not needed any more returns to the pool.
+//! In a fleet, the balance of an account in memory is the lease of this gateway, see [`crate::fleet`]. A request whose
+//! price is not covered by it draws from the account's pool once, for at most three seconds. From then on the lease is
+//! filled each second to the spending of `fleet.ahead`, and an amount that is no longer needed returns to the pool.
 //!
 //! ```text
 //! spent by this member ≤ leased + the excess of requests without max_tokens
@@ -139,7 +139,7 @@ impl Leases {
         })
     }
 
-    /// Reads what the previous process of this member had leased, as balances by account. Blocks.
+    /// Reads the leases of the previous process of this member, as balances by account. Blocks.
     pub(super) fn restore_balances(&self) -> Result<Vec<(String, BalanceRecord)>, StoreError> {
         let mut balances: HashMap<String, BalanceRecord> = HashMap::new();
         for PoolAmount { pool, amount } in self.member.leased_amounts()? {

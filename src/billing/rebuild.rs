@@ -44,7 +44,7 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Repo
     let ledger = LedgerStore::open_read_only(store.clone());
     check_chains(&ledger, &files)?;
     LedgerStore::clear(&**store)?;
-    // The pools of a fleet are filled anew from the balances when its first gateway starts.
+    // The pools of a fleet are filled again from the balances when its first gateway starts.
     SharedFleet::new(store.clone()).dissolve()?;
     let (mut entries, mut terms) = (0, HashSet::new());
     for (chain, months) in &files {

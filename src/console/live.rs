@@ -190,7 +190,7 @@ impl StreamSession {
     }
 }
 
-/// Reason why a stream goes on or ends.
+/// Reason why a stream continues or ends.
 enum Wake {
     Figures,
     Left,

@@ -7,8 +7,8 @@
 //! request ─▶ session of the cookie ─▶ row of the site's tables ─▶ role ─▶ scope of the account ─▶ admin API ─▶ HTML
 //! ```
 //! - Sessions are on the server: the cookie holds a random id, the store its SHA-256 ([`session`]).
-//! - A form is accepted from the site's own pages only: by `Sec-Fetch-Site`, or `Origin` where the browser does not send
-//!   it, and by the token of the session ([`request`]).
+//! - A form is accepted from the site's own pages only: by `Sec-Fetch-Site`, or `Origin` where the browser does not
+//!   send it, and by the token of the session ([`request`]).
 //! - The content security policy allows files of this listener and nothing inline ([`answer`]).
 
 mod actions;

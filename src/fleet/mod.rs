@@ -8,7 +8,7 @@
 //!   commits is accepted. A member that cannot reach the database therefore serves what it has leased until then.
 //!
 //! A process continues the membership of the previous process of its folder, which has ended, so its leases and its
-//! ledger chain are at hand at once.
+//! ledger chain are available at once.
 
 mod join;
 mod report;

@@ -1,4 +1,4 @@
-//! Report of a member to the others: what it runs, and the use of the limits that they share.
+//! Report of a member to the others: its version and configuration, and its use of the limits that they share.
 //!
 //! Numbers are totals since the start of the process, so that a report that another member missed is not lost. A report
 //! is several rows of at most 64 KiB: a header as JSON, then groups of keys.

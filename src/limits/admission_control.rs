@@ -308,7 +308,7 @@ mod tests {
             let waiter = control.acquire(&account, 0, WAIT);
             tokio::pin!(waiter);
             assert!(timeout(Duration::from_millis(1), waiter.as_mut()).await.is_err());
-            // Sent, and never received.
+            // The permit is sent, and the waiter never receives it.
             drop(first);
             assert_eq!(control.load_status().requests, 1);
         }

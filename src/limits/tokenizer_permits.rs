@@ -285,7 +285,7 @@ mod tests {
         let (gone, line) = (wanted(&permits, "b", WAIT), wanted(&permits, "c", None));
         until_waiting(&permits, 2).await;
         drop(first);
-        // Sent, and never received.
+        // The permit is sent, and the waiting task never receives it.
         gone.abort();
         drop(line.await.unwrap().unwrap());
         assert!(gone.await.is_err());

@@ -1,4 +1,4 @@
-//! Quote of a chat request: what it is expected to cost and to use at the offer that would be called first, and the
+//! Quote of a chat request: its expected price and footprint at the offer that would be called first, and the
 //! reservation that it would need. The figures come from the filters, prices and factors that serve requests.
 
 use super::downstream::Downstream;

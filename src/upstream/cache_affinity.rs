@@ -17,7 +17,7 @@ const INITIAL_HIT_RATIO: f32 = 0.5;
 /// Weight of the latest answer in the hit ratio.
 const HIT_RATIO_WEIGHT: f32 = 0.2;
 
-/// Session of a request, with what is known of it.
+/// Session of a request, with its last known answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedSession {
     /// Key of the session at this model.

@@ -109,7 +109,7 @@ impl OpenIdProvider {
         Ok(fresh)
     }
 
-    /// Reads everything; what was known before stays in use if that fails.
+    /// Reads all documents; the documents that were known before stay in use if that fails.
     async fn read_again(
         &self,
         now: Duration,
