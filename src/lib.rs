@@ -14,7 +14,7 @@
 //! | [`proxy`] | phases of Pingora's proxy: filters, endpoints, exchange, failover driver |
 //! | [`state`] | state of the process that requests share; reload |
 //! | [`batch`] | batches: scheduling, execution and commit of lines |
-//! | [`upstream`] | providers: pools on Pingora's load balancer, connections, health checks, circuit breakers, permits |
+//! | [`upstream`] | providers: load balancer pools, connections, health checks, circuit breakers, permits |
 //! | [`backup`] | backup, restore, verification and repair of stored data |
 //! | [`billing`] | ledger: reserve, settle and void, write queue, recovery |
 //! | [`limits`] | rate limits and budgets, admission control, permits to count tokens |
@@ -28,8 +28,8 @@
 //! | [`net`] | sockets, threads, lifecycle of the process |
 //! | [`time`] | clocks and formats of time |
 //!
-//! Crates under `plugins/` are pure: values in, values out. Only this crate opens sockets, reads clocks and names threads,
-//! the command line and Prometheus.
+//! Crates under `plugins/` are pure: values in, values out. Only this crate opens sockets, reads clocks, starts
+//! threads, and uses the command line and Prometheus.
 //!
 //! # Invariants
 //! 1. Only this crate opens sockets.
@@ -37,8 +37,8 @@
 //! 3. No floating point in money, and none in billed energy.
 //! 4. `Usage.input` includes cached tokens.
 //! 5. Same dialect: bytes pass unchanged and are not serialized again.
-//! 6. A reserve ends exactly once: settled with its response or at the client's disconnection, else voided. Reservations
-//!    of limits end with the exchange, however that ends.
+//! 6. A reserve ends exactly once: settled with its response or at the client's disconnection, else voided.
+//!    Reservations of limits end with the exchange, however that ends.
 //! 7. Every buffer has a cap in bytes from the configuration.
 //! 8. Every error is sent in the caller's dialect, without internal causes.
 //! 9. Secrets have no `Display`, and print as `***`.

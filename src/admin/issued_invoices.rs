@@ -22,8 +22,8 @@ const QUERY: [&str; 1] = ["account"];
 const ISSUE: [&str; 3] = ["account", "from", "to"];
 /// Answer members of a row of the list.
 const ROW: [&str; 8] = ["number", "account", "from", "to", "issued", "net_eur", "vat_eur", "total_eur"];
-/// Time after the end of a period until its last charges are recorded, in seconds. Charges that a fleet member writes from
-/// its journal later than that, after a longer outage, are in no invoice.
+/// Time after the end of a period until its last charges are recorded, in seconds. Charges that a fleet member writes
+/// from its journal later than that, after a longer outage, are in no invoice.
 const SETTLING_SECONDS: u64 = 3_600;
 /// Hexadecimal digits of a series' id.
 const SERIES_DIGITS: usize = 32;

@@ -190,7 +190,7 @@ impl AdminListener {
     }
 
     /// Checks the admin token in constant time. Failed attempts have a rate limit of their own, which never delays the
-    /// right token.
+    /// valid token.
     fn authorise(&self, session: &ServerSession) -> Result<(), ApiError> {
         let given = session.get_header_bytes(header::AUTHORIZATION);
         if has_token(given, &self.api.app.stores.admin_token) {

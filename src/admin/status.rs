@@ -45,7 +45,7 @@ pub fn not_ready(app: &AppState) -> Option<&'static str> {
         return Some("starting");
     }
     match app.stores.store.health() {
-        // Every gateway of a database would leave its load balancer at once, while requests can go on.
+        // Otherwise every gateway of a database would leave its load balancer at once, although it can serve requests.
         StoreHealth::Ready | StoreHealth::Full | StoreHealth::Unreachable { .. } => {}
         StoreHealth::Stuck { .. } => return Some("the store is stuck"),
         StoreHealth::Failed => return Some("the store failed"),
@@ -112,7 +112,7 @@ pub fn status(app: &AppState) -> Value {
     })
 }
 
-/// Membership in the fleet.
+/// State of the fleet as seen by this member.
 fn fleet_json(app: &AppState, fleet: &FleetStatus) -> Value {
     json!({
         "member": app.stores.fleet.strand(),

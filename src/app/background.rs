@@ -51,8 +51,8 @@ pub fn start(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandl
     tasks
 }
 
-/// Starts the deletion of stored data that has expired or was left behind. What all gateways of a fleet share is deleted by
-/// one of them.
+/// Starts the deletion of stored data that has expired or was left behind. What all gateways of a fleet share is
+/// deleted by one of them.
 fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     vec![
         spawn_periodic(FILE_SWEEP_INTERVAL, stop, app, |app| async move {
@@ -136,8 +136,8 @@ fn start_others(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
 /// Milliseconds after which a stuck or unreachable store is logged. A slow disk may take some seconds.
 const STUCK_MILLIS: u64 = 30_000;
 
-/// Logs once that the store is stuck or unreachable, and once that it answers again. The process goes on: requests are
-/// served within the limit of unwritten charges, and what is in memory would be lost with it.
+/// Logs once that the store is stuck or unreachable, and once that it answers again. The process continues: it serves
+/// requests within the limit of unwritten charges, and its end would lose the charges in memory.
 fn log_store_outage(app: &AppState, is_logged: &AtomicBool) {
     let (name, milliseconds) = match app.stores.store.health() {
         StoreHealth::Stuck { milliseconds } => ("store_stuck", milliseconds),

@@ -29,7 +29,6 @@ impl SimulatedProviders {
 /// one need its port.
 ///
 /// # Errors
-/// Returns a sentence on the first one that cannot be started; those before it end.
 /// Returns one sentence on the first server that cannot be started; those before it are stopped.
 pub async fn start(settings: &mut Settings) -> Result<SimulatedProviders, String> {
     let (stop, stopped) = watch::channel(false);

@@ -131,11 +131,11 @@ impl RunningGateway {
         })
     }
 
-    /// Starts the program again and hands everything over to it. Afterwards this process only has to [`RunningGateway::stop`].
-    /// Returns the process id of the new process.
+    /// Starts the program again and hands everything over to it. Afterwards this process only has to
+    /// [`RunningGateway::stop`]. Returns the process id of the new process.
     ///
     /// # Errors
-    /// Returns a sentence that says why this process goes on.
+    /// Returns a sentence that states why this process continues.
     pub async fn upgrade(&mut self, program: &LaunchCommand) -> Result<u32, String> {
         if !self.app.config_snapshot().settings.simulators.is_empty() {
             return Err("A gateway with simulated providers cannot be upgraded.".to_owned());
@@ -219,7 +219,7 @@ impl RunningGateway {
         let emptied = tokio::time::timeout(within, self.drained());
         tokio::join!(emptied, self.app.batches.close()).0.ok();
         let cut = self.app.in_flight_exchanges();
-        // Reported draining until now.
+        // The admin listener reported the draining state until now.
         self.admin_stop.send_replace(true);
         for task in self.tasks.into_iter().chain(self.admin_tasks) {
             task.abort();

@@ -1,4 +1,5 @@
-//! Service for the process before this one while it drains: this process has the store, and the other sends its acts.
+//! Service for the process before this one while it drains: this process has the store, and the other sends its
+//! actions.
 
 use crate::batch::BatchManager;
 use crate::billing::handover::InheritedHolds;
@@ -14,7 +15,7 @@ use tokio::runtime::Handle;
 /// Reports this process as ready, and serves the store to the process before it from now on.
 ///
 /// # Errors
-/// Returns a sentence that names the cause; the process before this one goes on.
+/// Returns a sentence that names the cause; the process before this one continues.
 pub fn serve_predecessor(
     arrival: InheritedState,
     app: &Arc<AppState>,

@@ -1,8 +1,8 @@
 //! Changes of keys and accounts by other processes of the store.
 //!
-//! Each change is in the audit log, in the same commit and with the next number, so that a process that follows the numbers
-//! misses none. The changed key or account is read and set again: an entry that was applied before, or that this process
-//! wrote itself, changes nothing.
+//! Each change is in the audit log, in the same commit and with the next number, so that a process that follows the
+//! numbers misses no change. The changed key or account is read and set again: an entry that was applied before, or
+//! that this process wrote itself, changes nothing.
 
 use crate::auth::key_cache::KeyCache;
 use crate::storage::stores::Stores;
@@ -44,8 +44,8 @@ impl ChangeFeed {
         Ok(Self { audit, keys, accounts, last })
     }
 
-    /// Applies the changes since the last call to `cache`, and passes each to `notify`; returns the number of entries. `write_lock` orders the changes of
-    /// this process, each of which is also read and set under it. Blocks.
+    /// Applies the changes since the last call to `cache`, and passes each to `notify`; returns the number of entries.
+    /// `write_lock` orders the changes of this process, each of which is also read and set under it. Blocks.
     ///
     /// # Errors
     /// Returns the error of the store; the rest is applied by the next call.

@@ -39,7 +39,7 @@ pub struct KeyCache {
     budgeted_principals: Mutex<Vec<Arc<Principal>>>,
     /// Keys used since the last exchange of limits in a fleet.
     active_principals: Mutex<Vec<Arc<Principal>>>,
-    /// Steady time in milliseconds until which the keys count as known: longer ago, another gateway may have revoked one.
+    /// Steady time in milliseconds until which the keys count as known; after it, another gateway may have revoked one.
     valid_until: AtomicU64,
     pepper: Pepper,
     clock: SteadyClock,
@@ -343,8 +343,8 @@ impl KeyCache {
         SpendDelta { due, rows, before }
     }
 
-    /// Writes spends, and what earlier calls could not write; blocks. Returns false if something could not be written: it
-    /// is written by the next call.
+    /// Writes spends, and what earlier calls could not write; blocks. Returns false if something could not be written:
+    /// it is written by the next call.
     pub fn write_spends(&self, spent: SpendDelta, spends: &SpendStore) -> bool {
         let added = if spent.rows.is_empty() { Ok(()) } else { spends.add(&spent.rows) };
         if added.is_err() {

@@ -85,7 +85,7 @@ impl KeyUsage {
         self.0.lock().meter.totals()
     }
 
-    /// Leaves the equal parts of the other members of a fleet to them until the first exchange.
+    /// Reserves an equal part of the limits for each other member of a fleet until the first exchange.
     pub fn begin_sharing(&self, members: u32, now: Duration) {
         let LimiterState { limits, meter, .. } = &mut *self.0.lock();
         meter.begin_sharing(limits, members, now);
@@ -97,7 +97,7 @@ impl KeyUsage {
         meter.exchange(limits, peers, now);
     }
 
-    /// Replaces the written spending by that of all members of a fleet; what is not written yet is added.
+    /// Replaces the written spending by that of all members of a fleet; the spending that is not written yet is added.
     pub fn replace_written_spend(&self, written: SpendRecord, now: Duration) {
         let mut inner = self.0.lock();
         let within = |period| inner.meter.spend().spent_in(period, now);

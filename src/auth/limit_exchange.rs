@@ -1,8 +1,8 @@
 //! Exchange of the use of limits between the members of a fleet, once a second.
 //!
-//! A member reports its keys and accounts that were used in the last [`REPORTED_FOR`]: totals since they were last left
-//! out. What the others report is subtracted from the own buckets, also of keys that are not used here, since their
-//! clients may come here next.
+//! A member reports the keys and accounts that were used within the last [`REPORTED_FOR`]: totals since they were last
+//! left out of a report. The reports of the others are subtracted from the own buckets, also for keys that are not used
+//! here, since their clients may connect here next.
 
 use super::key_cache::KeyCache;
 use super::key_limiter::KeyUsage;
@@ -196,7 +196,7 @@ impl ReportedOwner {
     }
 }
 
-/// Adds what a peer used since its totals were `before`. Totals that went back began anew.
+/// Adds the usage of a peer since its totals were `before`. Lower totals than before started again from zero.
 fn add_usage(sum: &mut PeerUsage, totals: &UsageTotals, before: Option<UsageTotals>) {
     let before = before.filter(|before| {
         before.requests <= totals.requests && before.wanted_requests <= totals.wanted_requests

@@ -41,7 +41,7 @@ pub fn hash(password: &str) -> Result<String, ApiError> {
 }
 
 /// Returns true if a password matches a hash. Without a hash it takes as long and returns false, so that the time does
-/// not tell whether a user exists.
+/// not reveal if a user exists.
 #[must_use]
 pub fn verify(password: &str, hash: Option<&str>) -> bool {
     if password.len() > MAX_BYTES {

@@ -41,11 +41,11 @@ pub fn export_archive(place: &DataPaths, to: &Path, progress: &Progress) -> Resu
     Ok(BackupReport { repaired, ..report })
 }
 
-/// Exports while the gateway runs. Contents that the earlier archive `last` has too are hard-linked, not copied; contents
-/// in a bucket are left out.
+/// Exports while the gateway runs. Contents that the earlier archive `last` has too are hard-linked, not copied;
+/// contents in a bucket are left out.
 ///
 /// # Errors
-/// The same as those of [`export`].
+/// The same as those of [`export_archive`].
 pub fn export_live(
     place: &DataPaths,
     store: &Arc<dyn Store>,

@@ -120,7 +120,7 @@ fn verify_ledger(
     progress: &Progress,
 ) -> Result<(), String> {
     progress.begin_stage("Ledger", ProgressUnit::Entries, None);
-    // A writable open would repair what is to be reported.
+    // A writable open would repair the differences that have to be reported.
     let book = LedgerStore::open_with_replica(store.clone(), &place.ledger_path());
     let proof =
         report::verify_with(&book, &mut |entries| progress.advance(entries)).map_err(|failed| failed.0)?;

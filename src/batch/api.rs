@@ -51,8 +51,8 @@ impl BatchManager {
             log_creation(&record);
             return Ok(record);
         }
-        // Registered before the insert, so that a concurrent deletion of the input finds the batch,
-        // or the batch finds it.
+        // Registered before the insert, so that a concurrent deletion of the input finds the batch, or the batch finds
+        // the deletion.
         let (told, seen) = batches.register(&record, most, None).ok_or_else(|| too_many_batches(most))?;
         if batches.is_deleting(&record.input) {
             batches.unregister(&record.id);
@@ -150,8 +150,8 @@ impl BatchManager {
         }
     }
 
-    /// Asks for the end of a batch or a background response, and waits for it; returns the last record, which is not final
-    /// if the end takes too long, or `None` if there is none any more.
+    /// Asks for the end of a batch or a background response, and waits for it; returns the last record, which is not
+    /// final if the end takes too long, or `None` if the record no longer exists.
     ///
     /// # Errors
     /// Returns a 503 if the batch does not end in time, or if the store cannot be read.

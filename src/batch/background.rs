@@ -1,5 +1,6 @@
-//! Background responses: requests of `/v1/responses` that run behind their answer. Each is a batch of one request: it has
-//! the record, the claim and the charge of a batch, while request and answer are with the stored responses.
+//! Background responses: requests of `/v1/responses` that run after their answer was sent. Each is a batch of one
+//! request: it has the record, the claim and the charge of a batch, while request and answer are with the stored
+//! responses.
 //!
 //! ```text
 //! POST ─▶ queued ─▶ in_progress ─▶ completed | incomplete | failed | cancelled
@@ -110,7 +111,8 @@ impl BatchManager {
         Ok(self.find_record(id).await?.filter(is_unfinished))
     }
 
-    /// Cancels a background response of this key, unless it has ended. When it returns, no provider is being asked for it.
+    /// Cancels a background response of this key, unless it has ended. When it returns, no provider is called for the
+    /// response.
     ///
     /// # Errors
     /// Returns a 503 if the response did not end in time, or if the store cannot be read.

@@ -52,8 +52,8 @@ impl ResponseRun {
         }
     }
 
-    /// Writes the document of the end. An answer that cannot be written becomes a failure, which voids its reserve; that of
-    /// a failure may be missing, since a response without a record has failed.
+    /// Writes the document of the end. An answer that cannot be written becomes a failure, which voids its reserve. The
+    /// document of a failure may be missing, since a response without a record has failed.
     async fn store_end(
         &self,
         end: ResponseEnd,

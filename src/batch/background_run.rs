@@ -1,4 +1,5 @@
-//! Run of one background response: waits for a permit, sends the request in the name of the key, and retries like a line of a batch.
+//! Run of one background response: waits for a permit, sends the request in the name of the key, and retries like a
+//! line of a batch.
 
 use super::BatchChannels;
 use super::background_watch::{Interruption, ResponseWatch};
@@ -28,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Time that a request gets to end when the gateway stops, and again after its cancellation.
 const GRACE_PERIOD: Duration = Duration::from_secs(3);
-/// Pause before a request that gave way to others is sent again.
+/// Pause before a request that yielded to others is sent again.
 const YIELD_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of starts: a request that ends the process must not do so forever.
 const MAX_STARTS: u32 = 3;
@@ -221,7 +222,7 @@ impl ResponseRun {
         let ask = LineAsk { principal, path, body, cancel: cancel.clone(), class };
         let (tell, done) = oneshot::channel();
         self.app.batches.spawn_line(async move {
-            // Memory and turn are held until the request has ended.
+            // The memory and the run permit are held until the request has ended.
             let _held = held;
             tell.send(executor.execute(ask).await).ok();
         });

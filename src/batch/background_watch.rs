@@ -106,7 +106,7 @@ impl ResponseWatch {
         }
     }
 
-    /// Tells the requests that wait for the end.
+    /// Sends the last record to the requests that wait for the end.
     pub(super) fn report_end(self, record: &Arc<BatchRecord>) {
         for waiter in self.waiters {
             waiter.send(record.clone()).ok();

@@ -86,7 +86,8 @@ impl BatchRunner {
         self.claim.is_some_and(|held| held.takeover == Takeover::Forced)
     }
 
-    /// Stops at once: another gateway runs the batch. Results that are not committed are dropped, which voids their charges.
+    /// Stops at once, because another gateway runs the batch. Results that are not committed are dropped, which voids
+    /// their charges.
     pub(super) fn on_claim_lost(&mut self) {
         if self.shutdown.is_finished() {
             return;

@@ -1,8 +1,9 @@
-//! Claims of batches in a fleet: each unfinished batch is run by one member, which every commit of the batch proves.
+//! Claims of batches in a fleet: each unfinished batch is run by one member, and every commit of the batch requires the
+//! claim.
 //!
 //! The owner of a batch without a holder is the live member with the highest hash of the batch and the member, so that
-//! members agree without talking. A batch stays with its holder while that lives. The holder starts lines only while it
-//! has read its claims recently enough that no other member can have taken them, see [`ClaimWatch`].
+//! members agree without messages. A batch stays with its holder while the holder is alive. The holder starts lines
+//! only if it has read its claims so recently that no other member can have taken them, see [`ClaimWatch`].
 
 use super::context::BatchContext;
 use super::runner::BatchStart;
@@ -34,9 +35,9 @@ pub(super) struct HeldClaim {
 /// Relation of a claim to the former holder of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takeover {
-    /// Claim without a former holder that may still write: nobody else changes the output file.
+    /// Claim without a former holder that may still write: no other process changes the output file.
     Orderly,
-    /// Claim whose former holder is thought dead and may still write to the output file, which is therefore copied.
+    /// Claim whose former holder is declared dead and may still write to the output file, which is therefore copied.
     Forced,
 }
 
@@ -49,8 +50,8 @@ pub(super) struct ClaimWatch {
 }
 
 impl ClaimWatch {
-    /// Returns true if the claims were read so recently that no other member has taken them, given the time after which a
-    /// silent member counts as dead.
+    /// Returns true if the claims were read so recently that no other member has taken them. `dead_after` is the time
+    /// after which a silent member counts as dead.
     fn is_fresh(&self, now: Instant, dead_after: Duration) -> bool {
         let term = dead_after.saturating_sub(dead_after / 4);
         self.checked.lock().is_some_and(|checked| now.saturating_duration_since(checked) < term)
@@ -65,7 +66,7 @@ fn owner_of(id: &str, members: impl Iterator<Item = u32>) -> Option<u32> {
     })
 }
 
-/// Returns how member `own` may take a batch that it does not run, if it may.
+/// Returns the kind of takeover by which member `own` may claim a batch that it does not run; `None` if it may not.
 fn takeover(
     id: &str,
     claim: Option<&BatchClaim>,
@@ -116,7 +117,8 @@ impl BatchManager {
         });
     }
 
-    /// Starts the search for batches to claim if a page of the unfinished ones has a batch that this member does not run.
+    /// Starts the search for batches to claim if a page of the unfinished ones has a batch that this member does not
+    /// run.
     pub fn note_unfinished(&self, page: &RowPage) {
         let running = self.running.lock();
         if page.more || BatchStore::unfinished_ids_of(page).any(|id| !running.contains_key(id.as_str())) {
@@ -124,7 +126,7 @@ impl BatchManager {
         }
     }
 
-    /// Reads the claims and end requests of the running batches, and tells the batches what has changed.
+    /// Reads the claims and end requests of the running batches, and informs the batches of changes.
     pub(super) async fn check_claims(&self) {
         let held: Vec<(String, BatchClaim)> = {
             let running = self.running.lock();
@@ -201,7 +203,7 @@ impl BatchManager {
             let seen = row.claim.as_ref();
             let Some(takeover) = takeover(id, seen, &live, own, is_start) else { continue };
             let Some(claim) = self.store.take_claim(id, seen, own, alive.as_ref())? else { continue };
-            // Read after the claim was taken: nobody else changes the record any more.
+            // Read after the claim was taken: no other process changes the record any more.
             if let Some(record) = self.store.get(id)? {
                 taken.push((record, HeldClaim { claim, takeover }));
             }
@@ -253,7 +255,7 @@ mod tests {
             let own = ids.iter().filter(|id| takers(id, None, &LIVE) == [member]).count();
             assert!((70..130).contains(&own), "{member}: {own}");
         }
-        // A member that leaves gives its own batches away and moves no other.
+        // If a member leaves, its own batches move to other members, and no other batch moves.
         for id in &ids {
             let before = takers(id, None, &LIVE);
             let after = takers(id, None, &LIVE[..2]);

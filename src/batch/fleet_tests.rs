@@ -101,7 +101,7 @@ struct Member {
     executor: Arc<GatedExecutor>,
 }
 
-/// Two gateways, and what they share.
+/// Two gateways, and the stores and files that they share.
 struct Pair {
     app: Arc<AppState>,
     principal: Arc<Principal>,

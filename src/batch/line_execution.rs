@@ -134,7 +134,7 @@ impl BatchRunner {
         let is_cancelled = done.ending == LineEnding::Cancelled;
         if is_cancelled || keyless || (done.ending != LineEnding::Final && ends) {
             if !ends {
-                // The key is suspended, or will soon be found revoked.
+                // The key is suspended, or its revocation will be detected soon.
                 self.retries.push(asked, Instant::now() + TICK * 2);
             }
             return self.void_line(done.end.take());

@@ -91,7 +91,7 @@ impl BatchRunner {
         match kind {
             ErrorKind::NotFound => self.end_with(EndReason::InputDeleted),
             ErrorKind::InvalidData => self.end_with(EndReason::Invalid),
-            // Sent by `open` only: the results file is shorter than the committed size.
+            // Returned by `open_batch` only: the results file is shorter than the committed size.
             ErrorKind::UnexpectedEof => self.end_with(EndReason::OutputDamaged),
             kind => {
                 let why = kind.to_string();

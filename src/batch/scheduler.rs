@@ -89,7 +89,7 @@ impl SchedulerState {
 }
 
 impl SchedulerEntry {
-    /// Returns a permit if it is this batch's turn; otherwise queues the batch. At most `most` permits are in use in
+    /// Returns a permit if this batch is the next one; otherwise queues the batch. At most `most` permits are in use in
     /// the gateway. `idle` states that the batch has no lines in flight.
     pub fn try_acquire(&self, most: usize, idle: bool) -> Option<RunPermit> {
         let mut inner = self.scheduler.0.lock();

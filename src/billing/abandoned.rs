@@ -1,6 +1,6 @@
-//! Reservations that the writer of another chain left open: they are voided in their own chain, so that each chain is whole
-//! by itself. A process that writes alone does it for all chains at its start; a member of a fleet for the chains of
-//! dead members.
+//! Reservations that the writer of another chain left open: they are voided in their own chain, so that each chain is
+//! complete without the others. A process that writes alone voids them for all chains at its start; a member of a fleet
+//! voids them for the chains of dead members.
 
 use super::Ledger;
 use super::recovery::{open_reservations, push_voids};
@@ -46,7 +46,7 @@ impl Ledger {
             let claim = ChainClaim::take_abandoned(self.store.store(), chain, own.strand());
             let Some(claim) = claim.map_err(to_message)? else { continue };
             let ended = void_open(Arc::new(self.store.abandoned_chain(claim)), self.clock);
-            // Also after a failure: whoever claims the chain next ends the rest.
+            // Released after a failure too: the process that claims the chain next voids the rest.
             let released = claim.release(self.store.store());
             voided += ended?;
             released.map_err(to_message)?;

@@ -72,7 +72,7 @@ impl AccountBalance {
         self.wallet_balance(wallet).balance.load(Ordering::Acquire)
     }
 
-    /// Takes an amount away, if it is available; returns true if so.
+    /// Subtracts an amount if it is available; returns true if it was.
     pub(super) fn take_available(&self, wallet: Wallet, amount: i64) -> bool {
         let taken = self.hold(wallet, amount, true).is_ok();
         if taken {

@@ -1,5 +1,5 @@
-//! Balances for display. Alone they are those in memory. In a fleet the memory has only what this member has leased, so
-//! the store is read: its balances lack the charges of the last `ledger.window`.
+//! Balances for display. Without a fleet they are the balances in memory. In a fleet the memory has only the leases of
+//! this member, so the balances are read from the store; they lack the charges of the last `ledger.window`.
 
 use super::Ledger;
 use crate::storage::stores::run_blocking;

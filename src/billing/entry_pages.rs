@@ -20,9 +20,9 @@ pub fn parse_position(text: &str) -> Option<Vec<u64>> {
 
 /// Reads a page of the ledger's text after a position, and the number of its last entry; `None` at the end.
 ///
-/// A position is one number: that of an entry, and the page continues in the order of time. Or it is several, with 0 for no
-/// entry: the page has of each chain what follows the highest number of that chain, so that no entry is missed that a
-/// gateway records with an earlier time than the entries of another.
+/// A position of one number is an entry, after which the page continues in the order of time. A position of several
+/// numbers (0 for no entry) continues each chain after the highest number of that chain, so that no entry is missed
+/// that a gateway records with an earlier time than the entries of another.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
@@ -50,7 +50,7 @@ fn page_starts(store: &LedgerStore, position: &[u64]) -> Result<Vec<u64>, Report
         let start = |(chain, _): (u32, LedgerTip)| chain_start(chain).max(*number);
         return Ok(chains.into_iter().map(start).collect());
     }
-    // An unknown number is behind all entries.
+    // An unknown number is a position after all entries.
     let time = find_entry(store, *number)?.map_or((u64::MAX, u64::MAX), |entry| (entry.at, entry.seq));
     chains
         .into_iter()
@@ -62,7 +62,8 @@ fn page_starts(store: &LedgerStore, position: &[u64]) -> Result<Vec<u64>, Report
         .collect()
 }
 
-/// Returns the number of the last entry of a chain that is not after a time and number; times never decrease in a chain.
+/// Returns the number of the last entry of a chain that is not after a time and number; times never decrease in a
+/// chain.
 fn last_until(store: &LedgerStore, chain: u32, tip: u64, until: (u64, u64)) -> Result<u64, ReportError> {
     let (mut low, mut high) = (chain_start(chain), tip);
     while low < high {

@@ -44,14 +44,14 @@ pub(super) struct FencedOutcomes {
 }
 
 impl FencedOutcomes {
-    /// Gives charges back that were voided.
+    /// Adds voided charges back to their balances.
     pub(super) fn refund_voided_charges(charges: Vec<(Arc<AccountBalance>, Wallet, i64)>) {
         for (balance, wallet, amount) in charges {
             balance.release(wallet, 0, amount.saturating_neg());
         }
     }
 
-    /// Gives the charges back, and returns the actions that end the reservations without them.
+    /// Adds the charges back to their balances, and returns the actions that end the reservations without charges.
     pub(super) fn into_voids(self) -> Vec<LedgerAction> {
         let Self { outcomes, charges, reply, .. } = self;
         Self::refund_voided_charges(charges);

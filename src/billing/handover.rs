@@ -55,7 +55,7 @@ impl InheritedHolds {
     }
 }
 
-/// If this process fails before it has taken over, it leaves the reservations to the one that continues.
+/// If this process fails before it has taken over, it leaves the reservations to the process that continues.
 impl Drop for InheritedHolds {
     fn drop(&mut self) {
         self.0.drain().for_each(|(_, hold)| hold.release_unrecorded());

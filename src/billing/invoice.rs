@@ -37,7 +37,7 @@ impl InvoiceSums {
     }
 }
 
-/// Unit of a line: what was sold, where, and at which prices, as the terms have them.
+/// Unit of a line: the model, its location and its prices, as the terms have them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InvoiceUnit {
     /// Catalogue id of the model; empty for corrections of unknown charges.
@@ -65,7 +65,7 @@ pub struct InvoiceFigures {
     pub keys: BTreeMap<Arc<str>, InvoiceSums>,
     /// Sums by day.
     pub days: BTreeMap<String, InvoiceSums>,
-    /// Sums by location; requests that nothing answered have none.
+    /// Sums by location; requests without an answer have none.
     pub locations: BTreeMap<Arc<str>, InvoiceSums>,
     /// Methods of the footprint.
     pub methods: BTreeSet<String>,

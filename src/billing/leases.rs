@@ -1,8 +1,8 @@
 //! Leases of a fleet member: the part of each prepaid balance that this gateway may spend without the database.
 //!
-//! In a fleet, the balance of an account in memory is what this gateway has leased, see [`crate::fleet`]. A request whose
+//! In a fleet, the balance of an account in memory is the lease of this gateway, see [`crate::fleet`]. A request whose
 //! price is not covered by it draws from the account's pool once, for at most three seconds. From then on the lease is
-//! filled each second to the spending of `fleet.ahead`, and what is not needed any more returns to the pool.
+//! filled each second to the spending of `fleet.ahead`, and an amount that is no longer needed returns to the pool.
 //!
 //! ```text
 //! spent by this member ≤ leased + the excess of requests without max_tokens
@@ -40,7 +40,7 @@ pub struct Leases {
     member: Arc<FleetMember>,
     advance_seconds: i64,
     accounts: Mutex<HashMap<(Arc<str>, Wallet), LeaseState>>,
-    /// Amounts on their way back to the pools: repeated until the store has taken them.
+    /// Amounts that return to the pools: sent again until the store has accepted them.
     returning: Mutex<Vec<PoolAmount>>,
     /// Number of requests that had to draw.
     dry_draws: AtomicU64,
@@ -51,11 +51,11 @@ pub struct Leases {
 /// Lease of one wallet.
 #[derive(Debug, Default)]
 struct LeaseState {
-    /// Amount drawn since the start, less what was returned.
+    /// Amount drawn since the start, minus the returned amount.
     drawn: i64,
-    /// Part of it that was spent by the last look.
+    /// Part of the drawn amount that was spent at the last check.
     spent: i64,
-    /// Spending in an eighth of the unit a second, smoothed.
+    /// Smoothed spending per second, in eighths of the unit.
     rate: i64,
     /// Time at which the pool was last found empty.
     empty_at: Option<Instant>,
@@ -88,7 +88,7 @@ impl LeaseState {
     }
 }
 
-/// Outcome of the look at one lease.
+/// Result of the check of one lease.
 #[derive(Debug, PartialEq, Eq)]
 enum LeaseChange {
     Nothing,
@@ -96,7 +96,7 @@ enum LeaseChange {
     Return(i64),
 }
 
-/// Decides about a lease: half of the wanted amount is the time to draw, twice of it the time to return.
+/// Decides about a lease: it draws below half of the wanted amount, and returns above twice that amount.
 const fn lease_change(available: i64, wanted: i64) -> LeaseChange {
     if available < wanted / 2 {
         return LeaseChange::Draw(wanted.saturating_sub(available));
@@ -125,7 +125,7 @@ fn split_pool_name(pool: &str) -> Option<(Wallet, &str)> {
 }
 
 impl Leases {
-    /// Creates the leases of a member; `None` for a gateway that is alone.
+    /// Creates the leases of a member; `None` without a fleet.
     #[must_use]
     pub fn of_member(member: &Arc<FleetMember>) -> Option<Self> {
         let settings = member.settings()?;
@@ -139,7 +139,7 @@ impl Leases {
         })
     }
 
-    /// Reads what the previous process of this member had leased, as balances by account. Blocks.
+    /// Reads the leases of the previous process of this member, as balances by account. Blocks.
     pub(super) fn restore_balances(&self) -> Result<Vec<(String, BalanceRecord)>, StoreError> {
         let mut balances: HashMap<String, BalanceRecord> = HashMap::new();
         for PoolAmount { pool, amount } in self.member.leased_amounts()? {
@@ -187,8 +187,8 @@ impl Leases {
         Ok(drawn)
     }
 
-    /// Adds amounts that were drawn although the outcome was unknown: what the store has of a lease beyond the memory, at
-    /// a moment at which all charges are written. `is_written` tells whether that is so. Blocks.
+    /// Adds amounts whose draw succeeded with an unknown outcome: the excess of a lease in the store over the memory,
+    /// at a time when all charges are written. `is_written` returns true at such a time. Blocks.
     fn resolve_uncertain(
         &self,
         balance: impl Fn(&str) -> Arc<AccountBalance>,
@@ -248,7 +248,8 @@ impl Leases {
         self.returning.lock().clone()
     }
 
-    /// Takes back the amounts that the store refuses for good, so that they do not block the heartbeats.
+    /// Adds the amounts that the store refuses permanently back to the balances, so that they do not block the
+    /// heartbeats.
     fn take_back_returns(&self, balance: impl Fn(&str) -> Arc<AccountBalance>) {
         let refused = std::mem::take(&mut *self.returning.lock());
         for PoolAmount { pool, amount } in refused {
@@ -260,7 +261,7 @@ impl Leases {
         }
     }
 
-    /// Forgets the amounts that the store has taken.
+    /// Removes the amounts that the store has accepted.
     pub fn on_returned(&self) {
         self.returning.lock().clear();
     }
@@ -273,7 +274,7 @@ impl Leases {
 }
 
 impl Ledger {
-    /// Fills the leases that are used, and takes back from those that are not; once a second. Blocks.
+    /// Fills the leases that are used, and returns unused amounts; called once a second. Blocks.
     pub fn adjust_leases(&self) {
         let Some(leases) = &self.leases else { return };
         let is_written = || self.queue.waiting() == 0 && leases.returning.lock().is_empty();
@@ -310,7 +311,7 @@ impl Ledger {
         }
     }
 
-    /// Keeps the amounts that should have gone back to their pools, because the store refuses them.
+    /// Adds the amounts that cannot return to their pools back to the balances, because the store refuses them.
     pub fn keep_returns(&self) {
         if let Some(leases) = &self.leases {
             leases.take_back_returns(|account| self.account_balance(account));

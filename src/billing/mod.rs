@@ -98,7 +98,7 @@ pub struct Ledger {
     /// True if the last request was refused because of the unwritten amount: the remaining limit is less than one
     /// request.
     refused_last: AtomicBool,
-    /// Leases of a fleet member; `None` for a gateway that is alone.
+    /// Leases of a fleet member; `None` without a fleet.
     leases: Option<Leases>,
     /// State of the journal of a fleet member.
     journal: RwLock<Option<Arc<JournalState>>>,

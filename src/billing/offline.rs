@@ -18,7 +18,8 @@ pub fn rebuild(storage: &StorageSettings) -> Result<u64, String> {
     Ok(entries)
 }
 
-/// Recomputes the usage rollups of a store from its ledger, writes them, and compares the stored rollups with the ledger.
+/// Recomputes the usage rollups of a store from its ledger, writes them, and compares the stored rollups with the
+/// ledger.
 ///
 /// # Errors
 /// Returns one sentence with the cause.

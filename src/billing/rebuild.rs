@@ -1,5 +1,6 @@
 //! Rebuild of the store's ledger from its replica files, for a store that lost entries or was lost. The files are
-//! verified first and never changed. A ledger that a fleet has written needs the files of all its gateways in one folder.
+//! verified first and never changed. A ledger that a fleet has written needs the files of all its gateways in one
+//! folder.
 
 use super::entry_effects::balance_change;
 use super::report::ReportError;
@@ -43,7 +44,7 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Repo
     let ledger = LedgerStore::open_read_only(store.clone());
     check_chains(&ledger, &files)?;
     LedgerStore::clear(&**store)?;
-    // The pools of a fleet are filled anew from the balances when its first gateway starts.
+    // The pools of a fleet are filled again from the balances when its first gateway starts.
     SharedFleet::new(store.clone()).dissolve()?;
     let (mut entries, mut terms) = (0, HashSet::new());
     for (chain, months) in &files {

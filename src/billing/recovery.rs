@@ -77,7 +77,7 @@ impl Ledger {
         leases: Option<Leases>,
     ) -> Result<(Arc<Self>, OpenReserves), String> {
         let to_message = |error: StoreError| format!("The ledger cannot be used: {error}.");
-        // In a fleet another gateway may have written the chain until now, so gaps of the copy are expected.
+        // In a fleet another gateway may have written the chain until now, so gaps in the replica are expected.
         let chains = store.chains().map_err(to_message)?.len();
         let level = if store.claim().is_some() || chains > 1 { log::info() } else { log::error() };
         for what in store.take_repairs() {
@@ -165,8 +165,8 @@ pub(super) fn push_voids(queue: &WriteQueue, open: &OpenReserves, clock: SteadyC
     }
 }
 
-/// Adds the usage rollups up from the ledger if they are incomplete, which those of a version without rollups are. While
-/// other processes write, they stay incomplete.
+/// Computes the usage rollups from the ledger if they are incomplete, for instance after a version without rollups.
+/// They stay incomplete while other processes write.
 fn complete_rollups(store: &LedgerStore, tip: Option<LedgerTip>) -> Result<Option<LedgerTip>, String> {
     let to_message = |error: StoreError| format!("The ledger cannot be used: {error}.");
     if store.has_complete_rollups().map_err(to_message)? {

@@ -1,4 +1,4 @@
-//! Additional rows in a ledger commit. A row that the store rejects for good must not block the charges of others:
+//! Additional rows in a ledger commit. A row that the store rejects permanently must not block the charges of others:
 //! its operation is committed without its rows. Ledger entries are never dropped.
 
 use penstock_storage::StoreError;

@@ -1,5 +1,5 @@
-//! Verification of the ledger: the entries of each chain, the balances and the replica. A reserve ends in its own chain, a
-//! balance is the sum over all chains. All calls block.
+//! Verification of the ledger: the entries of each chain, the balances and the replica. A reserve ends in its own
+//! chain, a balance is the sum over all chains. All calls block.
 
 use super::report::ReportError;
 use penstock_core::entry_number::{chain_of, sequence_of};

@@ -1,7 +1,7 @@
 //! Writer thread of the ledger: operations become entries, entries become blocks, and a group of blocks is one commit
 //! ([`commit`]). A group that the store rejects is retried with the same bytes until it is known to be committed: so no
-//! entry is written twice or out of order. There are two exceptions: rows that the store never accepts (`side_rows`), and
-//! names that another gateway has used meanwhile ([`redraft`]), which prove that the group was not committed.
+//! entry is written twice or out of order. There are two exceptions: rows that the store never accepts (`side_rows`),
+//! and names that another gateway has used meanwhile ([`redraft`]), which prove that the group was not committed.
 
 mod commit;
 mod fenced;

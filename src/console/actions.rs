@@ -92,8 +92,8 @@ pub fn fields_json(request: &ConsoleRequest, names: &[&str]) -> Value {
     Value::Object(filled.map(|(name, value)| (name.to_owned(), value.into())).collect())
 }
 
-/// Limits of a key from its form. An empty field is `null`, no limit; what is no number is refused by the admin API,
-/// which names the field.
+/// Limits of a key from its form. An empty field is `null`, no limit; a value that is not a number is refused by the
+/// admin API, which names the field.
 pub fn limits_json(request: &ConsoleRequest) -> Value {
     let value = |name: &str| request.field(name).trim();
     let number = |name| match value(name) {

@@ -1,5 +1,5 @@
-//! Live figures of the overview: one task takes a snapshot each second while somebody looks, and every open page gets the
-//! same one. Without an open page there is no task.
+//! Live figures of the overview: one task takes a snapshot each second while a page is open, and every open page gets
+//! the same snapshot. Without an open page there is no task.
 
 use super::session;
 use super::{BackendRequest, ConsoleBackend};
@@ -107,7 +107,7 @@ impl LiveFigures {
         Ok(Subscription { snapshots, _permit: permit })
     }
 
-    /// Takes a snapshot each second until nobody looks.
+    /// Takes a snapshot each second until no stream is open.
     async fn produce(self: Arc<Self>) {
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -190,7 +190,7 @@ impl StreamSession {
     }
 }
 
-/// Reason why a stream goes on or ends.
+/// Reason why a stream continues or ends.
 enum Wake {
     Figures,
     Left,

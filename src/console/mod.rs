@@ -1,14 +1,14 @@
 //! Pages for persons who sign in: the operators' console on the admin listener, and the account holders' dashboard on a
-//! listener of its own. Both are a [`ConsoleSite`]. Every page and every form uses the admin API ([`ConsoleBackend`]), so
-//! that all validate, audit and answer alike; the person is the author in the audit log. What a person of an account
-//! asks passes [`dashboard::scope`], which admits only what belongs to the account.
+//! listener of its own. Both are a [`ConsoleSite`]. Every page and every form uses the admin API ([`ConsoleBackend`]),
+//! so that all validate, audit and answer alike; the person is the author in the audit log. Requests of an account
+//! holder pass [`dashboard::scope`], which admits only objects of the account.
 //!
 //! ```text
 //! request ─▶ session of the cookie ─▶ row of the site's tables ─▶ role ─▶ scope of the account ─▶ admin API ─▶ HTML
 //! ```
 //! - Sessions are on the server: the cookie holds a random id, the store its SHA-256 ([`session`]).
-//! - A form is accepted from the site's own pages only: by `Sec-Fetch-Site`, or `Origin` where the browser does not send
-//!   it, and by the token of the session ([`request`]).
+//! - A form is accepted from the site's own pages only: by `Sec-Fetch-Site`, or `Origin` where the browser does not
+//!   send it, and by the token of the session ([`request`]).
 //! - The content security policy allows files of this listener and nothing inline ([`answer`]).
 
 mod actions;
@@ -150,7 +150,7 @@ impl Console {
     /// Remembers the language of the form, and opens the page again from which it was sent.
     fn choose_language(&self, request: &ConsoleRequest) -> ConsoleAnswer {
         let page = request.field("back");
-        // The form has the path of its page only; the browser says its query.
+        // The form has only the path of its page; the query of the page comes from the browser's `Referer` header.
         let is_of_page = |address: &&str| address.split('?').next() == Some(page);
         let back = request.referring_page().filter(is_of_page).unwrap_or(page);
         let is_own = back.starts_with(self.site.root) && back.bytes().all(|byte| byte.is_ascii_graphic());
@@ -190,7 +190,7 @@ impl Console {
             tokio::select! {
                 biased;
                 answered = routed => answered,
-                // The request of a person who leaves is cancelled. The answer below reaches nobody.
+                // The request of a person who leaves is cancelled. No client receives the answer below.
                 _ = session.read_body_or_idle(true) => Err(ApiError::new(ErrorCode::RequestTimeout)),
             }
         } else {

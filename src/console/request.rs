@@ -1,4 +1,5 @@
-//! Request for a page or with a form: path, query, cookie and form; and the checks that it comes from the console's own pages.
+//! Request for a page or with a form: path, query, cookie and form; and the checks that it comes from the console's own
+//! pages.
 
 use crate::proxy::endpoint::query_parameters;
 use bytes::BytesMut;
@@ -32,7 +33,7 @@ pub struct ConsoleRequest {
     pub form: Vec<(String, String)>,
     /// Address of the client.
     pub address: String,
-    /// True if a page updates itself: nobody did anything, so the session is not extended.
+    /// True if a page updates itself: the person did nothing, so the session is not extended.
     pub is_update: bool,
     cookie: Option<String>,
     /// Names and values of all cookies.

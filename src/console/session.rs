@@ -16,7 +16,7 @@ pub const MAX_SECONDS: u64 = 12 * 3_600;
 const SEEN_SECONDS: u64 = 60;
 /// Maximum number of sessions of all persons.
 const MAX_SESSIONS: usize = 10_000;
-/// Maximum number of sessions of one person: nobody can use up those of the others.
+/// Maximum number of sessions of one person, so that no person can use up the sessions of the others.
 pub const MAX_USER_SESSIONS: usize = 20;
 
 /// Valid session and its person.

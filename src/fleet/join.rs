@@ -41,7 +41,8 @@ impl IdentityFile {
         self.previous
     }
 
-    /// Writes the number of this process's strand. Without it the next process joins anew, and others bury the strand.
+    /// Writes the number of this process's strand. Without it the next process joins as a new member, and others bury
+    /// the strand.
     pub(super) fn write_strand(&mut self, strand: u32) -> Result<(), String> {
         let written = self
             .file
@@ -53,7 +54,7 @@ impl IdentityFile {
     }
 }
 
-/// Continues the strand of the folder's previous process, or joins anew.
+/// Continues the strand of the folder's previous process, or joins as a new member.
 pub(super) fn join(fleet: &SharedFleet, previous: Option<u32>, name: &str) -> Result<Strand, String> {
     let failed = |error: FleetError| format!("The fleet cannot be joined: {error}.");
     let adopted = previous.map(|id| fleet.adopt(id, name)).transpose();
@@ -63,8 +64,8 @@ pub(super) fn join(fleet: &SharedFleet, previous: Option<u32>, name: &str) -> Re
     }
 }
 
-/// Fills the pools from the balances, or waits until another member has done so; continues the work of one that has not
-/// beaten for `dead_after`.
+/// Fills the pools from the balances, or waits until another member has done so; continues the work of a member without
+/// a beat for `dead_after`.
 pub(super) fn wait_for_pools(fleet: &SharedFleet, own: u32, dead_after: Duration) -> Result<(), String> {
     let failed = |error: StoreError| format!("The fleet cannot be joined: {error}.");
     let (started, mut watch, mut abandoned_by) = (Instant::now(), PeerWatch::new(dead_after), None);

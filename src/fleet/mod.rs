@@ -1,14 +1,14 @@
 //! Membership of this process in a fleet: several gateways that share a database.
 //!
-//! Each member raises its beat every second. Two times tell whether another member is alive, each by the observer's own
-//! monotonic clock:
+//! Each member raises its beat every second. Two timeouts decide on the state of another member, each measured by the
+//! observer's own monotonic clock:
 //! - after `fleet.claim` without a beat it is no longer in [`FleetMember::live_members`]: others take over
 //!   its batches, whose rows carry fences of their own;
 //! - after `fleet.lease` without a beat it is buried: its credits return to their pools, and nothing that it still
 //!   commits is accepted. A member that cannot reach the database therefore serves what it has leased until then.
 //!
 //! A process continues the membership of the previous process of its folder, which has ended, so its leases and its
-//! ledger chain are at hand at once.
+//! ledger chain are available at once.
 
 mod join;
 mod report;
@@ -135,25 +135,26 @@ impl FleetMember {
         self.0.is_some()
     }
 
-    /// Returns the number of this member's strand; 0 alone.
+    /// Returns the number of this member's strand; 0 without a fleet.
     #[must_use]
     pub fn strand(&self) -> u32 {
         self.0.as_ref().map_or(0, |member| member.id)
     }
 
-    /// Returns the settings of the fleet; `None` alone.
+    /// Returns the settings of the fleet; `None` without a fleet.
     #[must_use]
     pub fn settings(&self) -> Option<&FleetSettings> {
         self.0.as_ref().map(|member| &member.settings)
     }
 
-    /// Returns the folder of the ledger's journal; `None` alone.
+    /// Returns the folder of the ledger's journal; `None` without a fleet.
     #[must_use]
     pub fn journal_folder(&self) -> Option<&std::path::Path> {
         self.0.as_ref().map(|member| member.journal.as_path())
     }
 
-    /// Returns the row that exists until this member is buried, which every commit of a member requires; `None` alone.
+    /// Returns the row that exists until this member is buried, which every commit of a member requires; `None` without
+    /// a fleet.
     #[must_use]
     pub fn fence(&self) -> Option<RowFence> {
         let member = self.0.as_ref()?;
@@ -161,8 +162,8 @@ impl FleetMember {
         Some(RowFence { table, key, value: Some(member.name.clone().into_bytes()) })
     }
 
-    /// Returns the live members in ascending order, this one included; 0 alone. A member that is missing here may still
-    /// write until it is buried: whoever takes over its work needs a fence of its own.
+    /// Returns the live members in ascending order, this one included; `[0]` without a fleet. A member that is missing
+    /// here may still write until it is buried: a process that takes over its work needs a fence of its own.
     #[must_use]
     pub fn live_members(&self) -> Arc<[u32]> {
         self.0.as_ref().map_or_else(|| Arc::from([0]), |member| member.live.lock().clone())
@@ -181,7 +182,7 @@ impl FleetMember {
         !member.buried.load(Ordering::Acquire) && member.term.lock().is_valid(member.elapsed(now))
     }
 
-    /// Returns the figures of the membership; `None` alone.
+    /// Returns the figures of the membership; `None` without a fleet.
     #[must_use]
     pub fn snapshot(&self, now: Instant) -> Option<FleetSnapshot> {
         let member = self.0.as_ref()?;
@@ -194,8 +195,8 @@ impl FleetMember {
         })
     }
 
-    /// Raises the beat, and replaces the report to the peers in the same transaction; returns the amounts back to their
-    /// pools. `sent` is the time before the call. Does nothing alone. Blocks.
+    /// Raises the beat, and replaces the report to the peers in the same transaction; returns amounts to their pools.
+    /// `sent` is the time before the call. Does nothing without a fleet. Blocks.
     ///
     /// # Errors
     /// Returns `Buried` if other members buried this one, which is final, and the errors of the store.
@@ -219,8 +220,8 @@ impl FleetMember {
         result
     }
 
-    /// Reads the beats and reports of all members, and the pages of further scans with the same call of the store. Nothing
-    /// alone. Blocks.
+    /// Reads the beats and reports of all members, and the pages of further scans with the same call of the store.
+    /// Returns nothing without a fleet. Blocks.
     ///
     /// # Errors
     /// Returns the errors of the store.
@@ -233,7 +234,8 @@ impl FleetMember {
         observed
     }
 
-    /// Reads and notes the heartbeats of the members at `now`, see [`FleetMember::read_rows`] and [`FleetMember::note_heartbeats`]. Blocks.
+    /// Reads and notes the heartbeats of the members at `now`, see [`FleetMember::read_rows`] and
+    /// [`FleetMember::note_heartbeats`]. Blocks.
     ///
     /// # Errors
     /// Returns the errors of the store.
@@ -241,8 +243,8 @@ impl FleetMember {
         self.note_heartbeats(self.read_rows(&[])?, now)
     }
 
-    /// Notes the beats as read at `now`, buries the members that are dead, and returns the reports of the other live ones.
-    /// Nothing alone. Blocks.
+    /// Notes the beats as read at `now`, buries the members that are dead, and returns the reports of the other live
+    /// ones. Returns nothing without a fleet. Blocks.
     ///
     /// # Errors
     /// Returns the errors of the store.
@@ -265,7 +267,7 @@ impl FleetMember {
         Ok(parsed.filter_map(|(id, report)| Some((id, report?))).collect())
     }
 
-    /// Draws from a pool for this member; 0 if the pool is empty. Grants everything alone. Blocks.
+    /// Draws from a pool for this member; 0 if the pool is empty. Grants everything without a fleet. Blocks.
     ///
     /// # Errors
     /// Same as [`FleetMember::write_heartbeat`].
@@ -294,7 +296,7 @@ impl FleetMember {
         let Some(member) = &self.0 else { return };
         let Strand { id, beat } = *member.strand.lock();
         member.buried.store(true, Ordering::Release);
-        // A failure is repaired by the other members after the time of the lease.
+        // If this fails, the other members bury this one after `fleet.lease`.
         member.fleet.bury(&PeerStrand { id, beat, name: Some(member.name.clone()) }).ok();
     }
 }
@@ -326,7 +328,7 @@ impl SharedMember {
         let is_silent = |peer: &PeerStrand| silent.iter().any(|silent| silent.id == peer.id);
         let live = peers.iter().filter(|peer| peer.name.is_some() && !is_silent(peer));
         let mut live: Vec<u32> = live.map(|peer| peer.id).collect();
-        // A member that was buried meanwhile takes part in nothing.
+        // A member that was buried meanwhile is not added.
         if !self.buried.load(Ordering::Acquire) && !live.contains(&self.id) {
             live.push(self.id);
         }
@@ -344,7 +346,7 @@ pub fn credit_pools(changes: &[PoolAmount]) -> Transaction {
 fn store_error(error: FleetError) -> StoreError {
     match error {
         FleetError::Store(error) => error,
-        // Only turns and draws find out.
+        // Only heartbeats and draws return this error.
         FleetError::Buried => StoreError::Guard { step: 0 },
     }
 }

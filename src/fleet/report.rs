@@ -1,7 +1,7 @@
-//! Report of a member to the others: what it runs, and the use of the limits that they share.
+//! Report of a member to the others: its version and configuration, and its use of the limits that they share.
 //!
-//! Numbers are totals since the start of the process, so that a report that another member missed is not lost. A report is
-//! several rows of at most 64 KiB: a header as JSON, then groups of keys.
+//! Numbers are totals since the start of the process, so that a report that another member missed is not lost. A report
+//! is several rows of at most 64 KiB: a header as JSON, then groups of keys.
 
 use penstock_limits::{SharedAmounts, UsageTotals};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ const KEYS_PER_ROW: usize = 200;
 /// Report of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberReport {
-    /// Random number of the process start: the totals begin anew with another one.
+    /// Random number of the process start: the totals restart with a new number.
     pub start: u64,
     /// Time of the report by the member's clock, Unix seconds.
     pub at: u64,
@@ -110,8 +110,8 @@ impl MemberReport {
         Some(Self { start, at, version, config, sections, keys })
     }
 
-    /// Returns the names of the sections whose configuration differs from the other member's. A section that only one of
-    /// them knows differs, as members of two versions may have.
+    /// Returns the names of the sections whose configuration differs from the other member's. A section that only one
+    /// of them knows differs, as members of two versions may have.
     #[must_use]
     pub fn differing_sections<'r>(&'r self, other: &'r Self) -> Vec<&'r str> {
         if other.sections.is_empty() {

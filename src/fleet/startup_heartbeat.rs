@@ -1,5 +1,5 @@
-//! Heartbeats from the join on until the background tasks of the process send them: a start may take long, and the other
-//! members must not bury this one meanwhile. A command on the store needs them for as long as it runs.
+//! Heartbeats from the join on until the background tasks of the process send them: a start may take long, and the
+//! other members must not bury this one meanwhile. A command on the store needs them for as long as it runs.
 
 use super::FleetMember;
 use penstock_storage::fleet::{FleetError, StrandReport};
@@ -27,7 +27,7 @@ impl FleetMember {
     }
 }
 
-/// Sends heartbeats until the background tasks do, the member is buried, or nobody uses it any more.
+/// Sends heartbeats until the background tasks do, the member is buried, or the member is dropped.
 fn send_heartbeats(member: &Weak<FleetMember>) {
     loop {
         std::thread::sleep(INTERVAL);
@@ -41,7 +41,7 @@ fn send_heartbeats(member: &Weak<FleetMember>) {
         match shared.turn(StrandReport::default()) {
             Ok(()) => shared.term.lock().renew(shared.elapsed(sent)),
             Err(FleetError::Buried) => shared.buried.store(true, Ordering::Release),
-            // The next one tells whether the store answers again.
+            // The next heartbeat shows if the store answers again.
             Err(FleetError::Store(_)) => {}
         }
     }

@@ -60,8 +60,9 @@ pub(crate) struct RequestFraming {
 #[derive(Debug)]
 enum ClientSide {
     Open,
-    /// Half-closed connection: the client has ended its sending side, and was sent an interim response if it knows them. Its system
-    /// replies with a reset if the client has closed the connection; `look` is the timer of the next check for one.
+    /// Half-closed connection: the client has ended its sending side, and was sent an interim response if it knows
+    /// them. Its system replies with a reset if the client has closed the connection; `look` is the timer of the next
+    /// check for a reset.
     HalfClosed {
         look: Pin<Box<Sleep>>,
         pause: Duration,
@@ -71,9 +72,9 @@ enum ClientSide {
 /// Interim response that distinguishes a half-closed connection from a closed one. Clients must accept any number of
 /// unrequested interim responses (RFC 9110 §15.2).
 const INTERIM: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-/// Pause before the first check of a half-closed connection; each further pause doubles …
+/// Pause before the first check of a half-closed connection. Each further pause is twice as long, up to [`LAST_LOOK`].
 const FIRST_LOOK: Duration = Duration::from_millis(1);
-/// … up to this maximum.
+/// Maximum pause between two checks of a half-closed connection.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// Use of an interim response to a client that ends its sending side.
@@ -81,7 +82,8 @@ const LAST_LOOK: Duration = Duration::from_secs(1);
 enum InterimProbe {
     /// May be sent: none was sent yet, and no byte of the response.
     Allowed,
-    /// May not be sent, because the client knows none: it is answered unless its connection was reset.
+    /// May not be sent, because an HTTP/1.0 client knows no interim responses: the client is answered unless its
+    /// connection was reset.
     Unknown,
     /// May not be sent any more.
     Spent,

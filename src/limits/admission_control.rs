@@ -1,6 +1,6 @@
 //! Admission control: number of concurrent requests and bytes that they hold. A request that finds the process full
-//! waits for a moment, in turns by account, and is then refused with a time to retry. A request takes one short lock at
-//! its start and one at its end.
+//! waits for a moment, round-robin by account, and is then refused with a time to retry. A request takes one short lock
+//! at its start and one at its end.
 
 use crate::config::settings;
 use crate::telemetry::overload::AdmissionSnapshot;
@@ -308,7 +308,7 @@ mod tests {
             let waiter = control.acquire(&account, 0, WAIT);
             tokio::pin!(waiter);
             assert!(timeout(Duration::from_millis(1), waiter.as_mut()).await.is_err());
-            // Sent, and never received.
+            // The permit is sent, and the waiter never receives it.
             drop(first);
             assert_eq!(control.load_status().requests, 1);
         }

@@ -117,8 +117,8 @@ pub fn apply_charge(principal: &Principal, money: MicroCredits, clock: SteadyClo
     }
 }
 
-/// Acquires a provisional permit, or refuses what no request could pass, so that a key beyond its limits costs little.
-/// Returns the usage of the key too.
+/// Acquires a provisional permit, or refuses if no request could pass, so that a key beyond its limits costs little.
+/// Also returns the usage of the key.
 ///
 /// # Errors
 /// Same as for [`reserve_limits`].

@@ -1,7 +1,7 @@
 //! Permits to count the tokens of long prompts: limits concurrent counts, and allows one per account.
 //!
-//! Requests wait in turns by account, lines of batches behind all requests. A released permit goes to the next waiting
-//! request whose account has none.
+//! Requests wait round-robin by account; lines of batches wait behind all requests. A released permit goes to the next
+//! waiting request whose account has none.
 
 use crate::limits::admission_control::ShedReason;
 use parking_lot::Mutex;
@@ -69,7 +69,7 @@ impl TokenizerPermits {
         })))
     }
 
-    /// Changes the number of permits; running counts go on.
+    /// Changes the number of permits; running counts continue.
     pub fn configure(self: &Arc<Self>, limit: usize) {
         let handed = {
             let mut queue = self.0.lock();
@@ -162,8 +162,8 @@ impl TokenizerPermits {
 }
 
 impl PermitQueue {
-    /// Returns true if a new request of the account may count at once. Waiting requests could not, each because of its
-    /// own account.
+    /// Returns true if a new request of the account may count at once. If a permit is free, each waiting request waits
+    /// only because its own account holds a permit.
     fn may_start(&self, account: &Arc<str>) -> bool {
         self.holders.len() < self.limit && !self.holders.contains(account)
     }
@@ -285,7 +285,7 @@ mod tests {
         let (gone, line) = (wanted(&permits, "b", WAIT), wanted(&permits, "c", None));
         until_waiting(&permits, 2).await;
         drop(first);
-        // Sent, and never received.
+        // The permit is sent, and the waiting task never receives it.
         gone.abort();
         drop(line.await.unwrap().unwrap());
         assert!(gone.await.is_err());

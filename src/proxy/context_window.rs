@@ -20,8 +20,8 @@ use std::sync::atomic::AtomicBool;
 
 /// Maximum number of tokens of one image without an image rule.
 const MAX_IMAGE_TOKENS: u64 = 16_384;
-/// Number of tokens that are always counted, so that a refusal at a small window states the exact number: tens of
-/// milliseconds of work at most. A count ends at the larger of this number and the window.
+/// Number of tokens up to which a count is always exact, so that the refusal of a small window states the exact number.
+/// Such a count takes tens of milliseconds at most. A count stops at the larger of this number and the window.
 const MIN_EXACT_TOKENS: u64 = 32_768;
 
 /// Number of tokens that a context window leaves for the answer.
@@ -47,7 +47,7 @@ pub enum WindowFit {
 /// Checks a request against the windows of a model's offers. Returns the token count of the prompt if it may not fit
 /// all of them with the answer length requested.
 ///
-/// An estimate never refuses a request, because it may be too high, and the provider knows better.
+/// An estimate never refuses a request, because the estimate may be too high; the provider decides.
 ///
 /// # Errors
 /// Returns a refusal if the input alone fits no window, if too many other counts are waiting, or on an internal error.
@@ -62,7 +62,7 @@ pub async fn check_window(
             Box::pin(check_texts(counting, model, ask)).await.map(|()| None)
         }
         // The engine truncates an image prompt that is too long; audio has no window.
-        // The provider of a text completion knows better: a prompt may be token ids.
+        // The provider of a text completion decides, because its prompt may be token ids.
         InferenceTask::Complete(_)
         | InferenceTask::GenerateImages(_)
         | InferenceTask::Transcribe(_)
@@ -116,7 +116,8 @@ fn context_exceeded(window: u64, tokens: u64) -> ApiError {
     if tokens > exact_limit(window) { refusal.with_detail("input_tokens_at_least", true) } else { refusal }
 }
 
-/// Returns the tokens of the longest text among those that might not fit; the first that does not fit ends the count.
+/// Returns the tokens of the longest text among those that might not fit; the count stops at the first text that does
+/// not fit.
 fn longest_token_count(counter: &TokenCounter, task: &InferenceTask, window: u64, stop: &AtomicBool) -> u64 {
     let budget = CountBudget { max_tokens: exact_limit(window), stop };
     let count = |json: &Bytes| {
@@ -165,7 +166,7 @@ async fn check_conversation(
     if bound.saturating_add(wanted.unwrap_or(1)) <= narrow {
         return Ok(None);
     }
-    // Boxed: few requests need it, and its state would be part of every request's future.
+    // Boxed, because few requests need the count and its state would enlarge the future of every request.
     match Box::pin(count_exactly(counting, model, ask, wide)).await? {
         Some(count) if count.tokens >= wide => Err(context_exceeded(wide, count.tokens)),
         Some(count) => Ok(Some(count)),

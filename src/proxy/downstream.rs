@@ -146,7 +146,7 @@ impl Downstream<'_> {
         self.session.is_body_done()
     }
 
-    /// Marks a long body as being read, or not; meanwhile its HTTP/2 connection has a wider receive window.
+    /// Starts or ends the read of a long body; during the read its HTTP/2 connection has a wider receive window.
     pub fn set_reading(&mut self, read: bool) {
         if let Some(RequestOrigin::Http2(stream)) = &self.origin {
             stream.set_reading(read);
@@ -162,7 +162,7 @@ impl Downstream<'_> {
 
     /// Waits until the client disconnects or the batch line is ended.
     pub async fn wait_for_disconnect(&mut self) {
-        // While an HTTP/1.1 body is unread, a disconnect cannot be seen behind it.
+        // A disconnect cannot be detected while an HTTP/1.1 body is unread.
         if !self.session.is_body_done() && !self.session.is_http2() {
             return pending().await;
         }

@@ -1,9 +1,9 @@
-//! Request filters and response body filters, each kind in one ordered list: the steps of a request before a provider
-//! is connected to, and the steps of a response body before it is sent to the client.
+//! Request filters and response body filters, each kind in one ordered list: the steps of a request before the
+//! connection to a provider, and the steps of a response body before it is sent to the client.
 //!
 //! The lists are types, so that each filter is called statically and needs no allocation per request. A filter is added
 //! with its file in `src/proxy/filters/` and its row in one of the lists below; `docs/architecture.md` has an example.
-//! A filter that is removed from the list takes its behaviour with it.
+//! Removing a filter from its list removes its behaviour.
 
 mod admit;
 mod annotate;

@@ -1,5 +1,5 @@
-//! Pingora session of a request without a socket, such as a batch line: the body is known from the start, and the response
-//! is stored instead of sent.
+//! Pingora session of a request without a socket, such as a batch line: the body is known from the start, and the
+//! response is stored instead of sent.
 
 use super::{LocalRequest, RequestOrigin};
 use crate::proxy::downstream::LineDownstream;
@@ -31,7 +31,7 @@ impl ResponseSink {
         }
     }
 
-    /// Waits until the batch or an interactive request ends the line, or the person has left.
+    /// Waits until the batch or an interactive request ends the line, or the user of the page has left.
     async fn closed(&self) {
         match self {
             Self::Line(line) => line.wait_until_closed().await,

@@ -1,5 +1,5 @@
-//! Request that a page of the gateway sends in the name of a key, without a socket and without the secret. It passes the
-//! same phases as a request of a client: the key's scopes and limits, reservation, failover, charge.
+//! Request that a page of the gateway sends in the name of a key, without a socket and without the secret. It passes
+//! the same phases as a request of a client: the key's scopes and limits, reservation, failover, charge.
 
 use super::quote::{self, RequestQuote};
 use super::{GatewayProxy, LineSession};
@@ -57,7 +57,7 @@ impl LocalRequest {
         &self.principal
     }
 
-    /// Waits until the person has left.
+    /// Waits until the user of the page has left.
     pub(super) async fn wait_until_closed(&self) {
         self.cancel.cancelled().await;
     }
@@ -75,7 +75,7 @@ impl LocalRequest {
         Ok(())
     }
 
-    /// Sets what the record of the ended exchange says.
+    /// Copies the status, charge and provider from the record of the ended exchange.
     pub(super) fn set_record(&self, record: &AccessRecord) {
         let mut response = self.response.lock();
         response.status = record.status;
@@ -102,12 +102,12 @@ impl LocalExecutor {
         Self { app: Arc::downgrade(app), proxy: proxy.clone() }
     }
 
-    /// Sends a chat request. When the returned future is dropped or `within` has passed, the request ends like that of a
-    /// client that disconnects.
+    /// Sends a chat request. When the returned future is dropped or `within` has passed, the request ends like that of
+    /// a client that disconnects.
     ///
     /// # Errors
-    /// Returns 503 during shutdown or if there is no response within the time, and 401 if the key ended meanwhile.
-    /// Refusals of the gateway are responses.
+    /// Returns 503 during shutdown or if there is no response within the time, and 401 if the key is no longer valid. A
+    /// refusal of the gateway is a response.
     pub async fn send_chat(
         &self,
         principal: Arc<Principal>,
@@ -121,7 +121,7 @@ impl LocalExecutor {
         let session = LineSession::start_local(local.clone(), CHAT_PATH, body);
         let session = session.map_err(|_| ApiError::new(ErrorCode::Internal))?;
         let (proxy, owner) = (self.proxy.clone(), app.clone());
-        // A task of its own: it ends in order, with its record and its charge, when this future is dropped.
+        // A separate task, so that the exchange ends with its record and its charge if this future is dropped.
         let mut task = tokio::spawn(async move {
             let _in_flight = owner.track_exchange();
             let (_stop, stopping) = watch::channel(false);

@@ -1,4 +1,4 @@
-//! Quote of a chat request: what it is expected to cost and to use at the offer that would be called first, and the
+//! Quote of a chat request: its expected price and footprint at the offer that would be called first, and the
 //! reservation that it would need. The figures come from the filters, prices and factors that serve requests.
 
 use super::downstream::Downstream;
@@ -56,7 +56,7 @@ pub(super) async fn quote(
     let caller = Downstream::new(&mut session, Some(RequestOrigin::Local(local)));
     let mut exchange = Exchange { app, caller, state: &mut state };
     let mut request = InferenceContext::new(&mut exchange, RequestBody::Json(body, parse_chat));
-    // A quote has no filter that ends a request, and nobody who disconnects.
+    // No filter of a quote ends the request, and there is no client that may disconnect.
     let _ = QuoteFilters::check(&mut request).await?;
     let InferenceContext { exchange, ask: Some(ask), candidates: Some(chosen), received_at, .. } = request
     else {

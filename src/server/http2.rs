@@ -28,9 +28,9 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 /// Receive window of a connection while no body is read: the initial window of the protocol, its minimum. Each body
-/// that an admitted request reads widens it …
+/// that an admitted request reads widens it, up to `WIDENED_BODIES` bodies.
 pub const CONNECTION_WINDOW: u32 = (64 << 10) - 1;
-/// … up to this number of bodies.
+/// Maximum number of bodies that widen the receive window of a connection.
 const WIDENED_BODIES: usize = 8;
 /// Largest frame that a client may send, bytes.
 const MAX_FRAME: u32 = 64 << 10;

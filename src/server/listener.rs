@@ -290,8 +290,8 @@ const MAX_TLS_CONNECTIONS: usize = 256;
 /// Timeout of a TLS handshake, and longest time for which a client may accept no bytes.
 const TLS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves another application on one TLS socket until `stop` turns true. `tls` returns the configuration in use, so that
-/// a renewed certificate serves the next connection.
+/// Serves another application on one TLS socket until `stop` turns true. `tls` returns the configuration in use, so
+/// that a renewed certificate serves the next connection.
 ///
 /// # Errors
 /// Returns one sentence if the socket cannot be served.

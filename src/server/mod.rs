@@ -23,11 +23,11 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// Maximum number of bytes that are read and discarded of a refused body, so that its client receives the refusal …
+/// Maximum number of bytes of a refused body that are read and discarded, so that its client receives the refusal.
 const MAX_LINGER_BYTES: usize = 64 << 20;
-/// … the time limit for that …
+/// Time limit for discarding a refused body.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
-/// … and its idle timeout, which is also the time limit for a client that was refused for being slow.
+/// Idle timeout while a refused body is discarded, and time limit for a client that was refused for being slow.
 const LINGER_IDLE: Duration = Duration::from_secs(2);
 /// Time in which an idle connection may still start a request after the drain began.
 pub const DRAIN_IDLE: Duration = Duration::from_secs(1);

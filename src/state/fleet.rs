@@ -45,7 +45,7 @@ struct ConfigDifference {
 }
 
 impl FleetWork {
-    /// Prepares the work of a member; `None` for a gateway that is alone. Keys have to be loaded after this call.
+    /// Prepares the work of a member; `None` without a fleet. Keys have to be loaded after this call.
     ///
     /// # Errors
     /// Returns a sentence for the operator.
@@ -92,8 +92,8 @@ impl AppState {
         self.key_cache.set_valid_until(stale.map(|stale| steady.saturating_add(stale)));
     }
 
-    /// Reads what other members wrote with one call of the store: beats and reports, which are returned, and the changes of
-    /// keys and the unfinished batches, which are applied. Blocks.
+    /// Reads what other members wrote with one call of the store: beats and reports, which are returned, and the
+    /// changes of keys and the unfinished batches, which are applied. Blocks.
     fn read_fleet(&self, work: &FleetWork) -> Result<ObservedFleet, StoreError> {
         let mut feed = work.feed.lock();
         let (read_at, steady) = (Instant::now(), self.clock.steady_now());
@@ -168,7 +168,7 @@ impl AppState {
         Ok(())
     }
 
-    /// Voids what dead members left open.
+    /// Voids the reservations that dead members left open.
     fn void_abandoned(&self) {
         match self.ledger.void_abandoned() {
             Ok(count) => log::event(log::warn(), "fleet_member_buried", &[("voided", &count.to_string())]),
@@ -176,7 +176,7 @@ impl AppState {
         }
     }
 
-    /// Returns the status of the fleet; `None` for a gateway that is alone.
+    /// Returns the status of the fleet; `None` without a fleet.
     pub fn fleet_status(&self) -> Option<FleetStatus> {
         let (work, now) = (self.fleet_work.as_ref()?, Instant::now());
         let figures = self.stores.fleet.snapshot(now)?;
@@ -195,7 +195,7 @@ impl AppState {
         })
     }
 
-    /// Returns true if other members took this one for dead: it has to be restarted.
+    /// Returns true if other members declared this one dead: it has to be restarted.
     pub fn is_buried(&self) -> bool {
         self.stores.fleet.snapshot(Instant::now()).is_some_and(|figures| figures.is_buried)
     }

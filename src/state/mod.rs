@@ -1,4 +1,4 @@
-//! State of the process that requests share. It is built once at startup. A reload builds a new [`ConfigSnapshot`] snapshot
+//! State of the process that requests share. It is built once at startup. A reload builds a new [`ConfigSnapshot`]
 //! beside the old one and swaps it in; exchanges in flight keep the snapshot with which they began.
 
 pub mod fleet;
@@ -90,7 +90,7 @@ pub struct AppState {
     pub blocking: BlockingHandles,
     /// Handles for batches.
     pub batch: Arc<BatchContext>,
-    /// Work of a fleet member; `None` for a gateway that is alone.
+    /// Work of a fleet member; `None` without a fleet.
     fleet_work: Option<FleetWork>,
     /// Schedule of backups.
     pub backup_schedule: Exports,
@@ -106,7 +106,7 @@ pub struct AppState {
     pub charge_lock: RwLock<()>,
     /// Lock that orders writes of spends: the last write has the last values.
     spend_flush_lock: Mutex<()>,
-    /// In service, draining, handed over.
+    /// State of the process: in service, draining, or handed over.
     lifecycle: Arc<Lifecycle>,
     /// Processes before this one that still drain.
     predecessors: Mutex<Vec<Predecessor>>,
@@ -239,7 +239,7 @@ impl AppState {
         read: impl FnOnce() -> Result<Settings, String>,
         runtime: &Handle,
     ) -> Result<Vec<ConfigChange>, String> {
-        // One reload at a time: the configuration that was read last must be the one that stays.
+        // Reloads run one at a time, so that the configuration that was read last stays in use.
         let _turn = self.reload_lock.lock();
         self.drop_retired();
         let settings = read()?;
@@ -316,7 +316,7 @@ impl AppState {
         self.lifecycle.is_draining()
     }
 
-    /// Notes that another process has the store, or does not have it after all.
+    /// Records that another process has taken over the store, or that the takeover was cancelled.
     pub fn set_store_handed_over(&self, left: bool) {
         self.lifecycle.set_handed_over(left);
     }

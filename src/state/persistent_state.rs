@@ -1,4 +1,4 @@
-//! Persistent part of the state: what is opened in the store and its folders.
+//! Persistent part of the state, from the store and its folders.
 
 use crate::auth::key_cache::KeyCache;
 use crate::backup::rotation;

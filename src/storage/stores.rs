@@ -33,7 +33,7 @@ pub use database::{check_database, database_options};
 pub struct Stores {
     /// Store.
     pub store: Arc<dyn Store>,
-    /// Same store for a handover, and its settings.
+    /// The store in the form that can be handed over, and its settings.
     handover: (Arc<HandoverStore>, StorageSettings),
     /// Membership in the fleet of the store.
     pub fleet: Arc<FleetMember>,
@@ -140,7 +140,7 @@ impl Stores {
     }
 }
 
-/// Joins the configured fleet, or ends one of which no gateway is alive.
+/// Joins the configured fleet, or ends a fleet that has no live gateway.
 ///
 /// # Errors
 /// Returns a sentence for the operator.

@@ -1,4 +1,5 @@
-//! Metrics of a fleet: members, heartbeats, leases and the feed of changed keys. A gateway that is alone has no series.
+//! Metrics of a fleet: members, heartbeats, leases and the feed of changed keys. A gateway without a fleet has no
+//! series.
 
 use super::metrics::registered;
 use prometheus::{Gauge, IntCounter, IntGauge, Opts, Registry, Result};

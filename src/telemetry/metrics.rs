@@ -75,7 +75,7 @@ pub struct MetricsSnapshot<'a, O> {
     pub batches: BatchState,
     /// Seconds that dates are ahead of the system's clock.
     pub clock_ahead: u64,
-    /// State of the fleet; `None` for a gateway that is alone.
+    /// State of the fleet; `None` without a fleet.
     pub fleet: Option<FleetStatus>,
     /// State of the bucket of file contents; `None` without one.
     pub file_store: Option<FileStoreSnapshot>,

@@ -1,12 +1,12 @@
 //! Panics: each costs only the request in which it happened. A panic message may contain a client's text, so that only
-//! its place in the source is logged.
+//! its location in the source is logged.
 
 use super::log;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 
-/// Installs a panic hook that logs the place in the source.
+/// Installs a panic hook that logs the location in the source.
 pub fn install_hook() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(|at| format!("{}:{}", at.file(), at.line())).unwrap_or_default();

@@ -40,8 +40,8 @@ impl ProcessMetrics {
         })
     }
 
-    /// Measures sizes of folders on the disk; walks those of `stored` and blocks. `stored` has the name of a kind and its
-    /// folder, `files` the bytes of files and their folder.
+    /// Measures sizes of folders on the disk; walks those of `stored` and blocks. `stored` has the name of a kind and
+    /// its folder, `files` the bytes of files and their folder.
     pub(super) fn measure_disk(&self, storage: &Path, stored: [&'static str; 3], files: (u64, &Path)) {
         for kind in stored {
             self.stored.with_label_values(&[kind]).set(clamped(folder_bytes(&storage.join(kind))));

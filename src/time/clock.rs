@@ -1,8 +1,8 @@
 //! The only reader of the system's clocks: crates under `plugins/` get time as an argument.
 //!
 //! A request asks for the time about forty times, and each reading costs tens of nanoseconds. Work between two waits
-//! takes too little time to need a new reading, so that for tasks under [`cache_during`] the clock is read once per poll.
-//! Measurements of the gateway's own work read [`Instant::now`] directly.
+//! takes too little time to need a new reading, so that for tasks under [`cache_during`] the clock is read once per
+//! poll. Measurements of the gateway's own work read [`Instant::now`] directly.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -17,7 +17,7 @@ const INITIAL_HIT_RATIO: f32 = 0.5;
 /// Weight of the latest answer in the hit ratio.
 const HIT_RATIO_WEIGHT: f32 = 0.2;
 
-/// Session of a request, with what is known of it.
+/// Session of a request, with its last known answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedSession {
     /// Key of the session at this model.
@@ -39,7 +39,7 @@ pub struct CacheAffinity {
 }
 
 impl CacheAffinity {
-    /// Creates the state of an offer without a past.
+    /// Creates the state of an offer without observations.
     #[must_use]
     pub fn new(offer: &OfferSettings) -> Self {
         let number = |decimal: Decimal| decimal.to_f64().unwrap_or(0.0);
@@ -57,7 +57,7 @@ impl CacheAffinity {
         }
     }
 
-    /// Takes over what the same offer of an earlier configuration has shown.
+    /// Copies the observations of the same offer in an earlier configuration.
     pub fn inherit_observations(&mut self, known: &Self) {
         self.hit_ratio = known.hit_ratio.clone();
     }
@@ -122,7 +122,7 @@ impl CacheAffinity {
         let hit = (usage.cached.min(expected) as f64 / expected as f64) as f32;
         let ratio = self.hit_ratio();
         let learned = ratio + (hit - ratio) * HIT_RATIO_WEIGHT;
-        // Two answers at once may lose one of two steps towards the same value.
+        // Two concurrent updates may lose one of them; both move the ratio towards the same value.
         self.hit_ratio.store(learned.clamp(0.0, 1.0).to_bits(), Ordering::Relaxed);
     }
 }

@@ -97,7 +97,7 @@ pub enum AcquireOutcome {
 }
 
 impl ConcurrencyLimit {
-    /// Creates a limit with all permits free; without a limit, `lines` bounds the batch lines.
+    /// Creates a limit with all permits free; without a limit, `max_lines` bounds the batch lines.
     #[must_use]
     pub fn new(limit: Option<u32>, max_lines: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -306,7 +306,8 @@ impl ConcurrencyLimit {
         let mut granted = Vec::new();
         let fits = self.limit().is_none_or(|limit| self.in_flight() <= limit);
         if fits && let Some(sender) = queues.interactive.pop_if(|_, _| true) {
-            // Handed over without being free in between, so that no other request can take it.
+            // The permit is passed to the waiter without being released in between, so that no other request can take
+            // it.
             self.waiting_count.fetch_sub(1, Ordering::SeqCst);
             granted.push((sender, ConcurrencyPermit { concurrency: self.clone(), line: None }));
         } else {

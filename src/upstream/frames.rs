@@ -23,9 +23,9 @@ use tokio::time::Instant;
 
 /// Time window of the limits.
 const COUNT_WINDOW: Duration = Duration::from_secs(1);
-/// Maximum frames without content per window, in addition to those that requests explain.
+/// Maximum frames without content per window, in addition to those that request bytes allow.
 const MAX_EMPTY_FRAMES: u64 = 1_000;
-/// Request bytes that explain one more frame, such as a response head or a window update for a request body.
+/// Request bytes that allow one more frame, such as a response head or a window update for a request body.
 const FRAMES_PER_REQUEST: u64 = 64;
 /// Maximum number of reset streams that are remembered.
 const MAX_RESET_STREAMS: usize = 1_024;

@@ -16,9 +16,10 @@ use tokio::time::timeout;
 const INITIAL_READ: usize = 4 * 1024;
 /// Bytes reserved for an event of a stream; most events fit.
 const EVENT_READ: usize = 1024;
-/// Maximum bytes per read of a body with a known length …
+/// Maximum bytes per read of a body with a known length.
 const BODY_READ: usize = 64 * 1024;
-/// … and of a stream. It is smaller, because the bytes of one read are processed in one poll, while other tasks wait.
+/// Maximum bytes per read of a stream. Smaller, because the bytes of one read are processed in one poll, while other
+/// tasks wait.
 const STREAM_READ: usize = 16 * 1024;
 /// Spare capacity below which the buffer is enlarged, in bytes.
 const MIN_SPARE: usize = 512;

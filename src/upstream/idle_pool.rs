@@ -56,7 +56,7 @@ struct IdleConnection {
 }
 
 impl IdlePool {
-    /// Creates an empty pool for up to `most` connections, each idle for up to `patience`.
+    /// Creates an empty pool for up to `max_connections` connections, each idle for up to `max_idle`.
     pub fn new(max_connections: usize, max_idle: Duration) -> Self {
         let thread_pools = (0..MAX_THREAD_POOLS).map(|_| Mutex::default()).collect();
         Self { thread_pools, idle_count: AtomicUsize::new(0), max_connections, max_idle }

@@ -50,13 +50,13 @@ pub struct OfferState {
     pub(super) engine: Arc<TokenizeEndpoint>,
     /// Properties learned from its answers; a reload forgets them.
     pub learned: LearnedBehavior,
-    /// Prefix cache, for conversations that stay.
+    /// Prefix cache, for conversations that the offer has answered before.
     pub cache: CacheAffinity,
     /// Prices and footprint of its answers.
     pub pricing: OfferPricing,
     /// Log throttles of its failures.
     pub(super) failure_logs: Arc<FailureLogs>,
-    /// Attempts that used it, for status.
+    /// Number of attempts at the offer, for the status.
     pub attempts: Arc<AtomicU64>,
     in_flight: Arc<AtomicU32>,
     price: (f64, f64),

@@ -109,7 +109,7 @@ impl OfferPricing {
         self.tariff_at(at)?.tariff.input
     }
 
-    /// Returns true if requests are paid from the energy wallet while it lasts.
+    /// Returns true if requests are paid from the energy wallet while it has a balance.
     #[must_use]
     pub fn is_priced_by_energy(&self, at: u64) -> bool {
         self.tariff_at(at).is_some_and(|rate| rate.tariff.billing == BillingUnit::Energy)

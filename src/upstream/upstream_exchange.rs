@@ -148,7 +148,8 @@ impl UpstreamExchange {
         let is_early = clock::cached_now().saturating_duration_since(self.since) < RESET_WINDOW;
         match broken {
             _ if !self.reused => 0,
-            // The provider reported it. One retry only, as it may refuse every stream.
+            // The provider reported that it did not process the request. One retry only, because it may refuse every
+            // stream.
             TransportError::NotSent => 1,
             // Not for HTTP/2, where each stream but the first is on a reused connection.
             TransportError::Gone if !is_stream && is_early && self.is_unanswered() => MAX_STALE_RETRIES,

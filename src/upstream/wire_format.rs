@@ -68,7 +68,8 @@ impl WireFormat {
     }
 
     /// Returns the refusal of a request with a constraint that the offer's dialect or its `supported_parameters` cannot
-    /// express. Builds the request to find out: only for requests with [`penstock_dialect::parameters::has_constraint`].
+    /// express. Builds the request to find out: only for requests with
+    /// [`penstock_dialect::parameters::has_constraint`].
     #[must_use]
     pub fn unsupported_constraint(offer: &OfferState, ask: &InferenceRequest) -> Option<ApiError> {
         let wire_format = Self::for_request(offer, ask)?;

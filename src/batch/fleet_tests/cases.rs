@@ -20,7 +20,7 @@ async fn a_batch_of_a_dead_holder_is_continued_and_its_late_results_are_refused(
     second.executor.permits.add_permits(100);
     let end = pair.ended(&id).await;
     assert_ne!(end.output.as_ref(), Some(&output), "the first may still write to its file");
-    // The first wakes and knows nothing.
+    // The first member continues without knowing of the takeover.
     first.executor.permits.add_permits(100);
     until("the first to give up", || !first.runs(&id)).await;
     pair.assert_exactly_once(&id, 20).await;

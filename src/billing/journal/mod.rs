@@ -1,13 +1,13 @@
-//! Journal of a fleet member: charges that the database does not have yet are in a file of this machine as well, so a
-//! process that is killed while the database is away loses none of them.
+//! Journal of a fleet member: charges that the database does not have yet are also in a file of this machine, so that a
+//! process that is killed during an outage of the database loses none of them.
 //!
 //! ```text
 //! request ─▶ queue ─▶ journal thread ─▶ writer ─▶ database, with the number of the last operation
 //!                          └─▶ file, synced once for each group of `ledger.window`
 //! ```
-//! Operations get ascending numbers. A commit writes the number of its last operation in the same transaction, so the next
-//! process of the folder replays exactly those that the database lacks, see [`replay`]. A gateway without a fleet has no
-//! journal and no thread for it.
+//! Operations get ascending numbers. A commit writes the number of its last operation in the same transaction, so the
+//! next process of the folder replays exactly those that the database lacks, see [`replay`]. A gateway without a fleet
+//! has no journal and no thread for it.
 
 mod record;
 pub(super) mod replay;
@@ -151,7 +151,7 @@ impl JournalWriter {
         while let Some(mut piece) = self.queue.take_operations(MAX_OPS, None) {
             piece.ops.iter_mut().for_each(|op| self.encode(op));
             let (last, is_complete) = (piece.last, piece.is_complete);
-            // The database is not waited for, nor does it wait for the file.
+            // The file does not wait for the database, and the database does not wait for the file.
             let is_taken = self.ops.send(piece).is_ok();
             if is_complete {
                 self.write(last);
@@ -162,8 +162,8 @@ impl JournalWriter {
         }
     }
 
-    /// Numbers an operation and adds it to the group. Grants, corrections and lines of batches are repeated by those who
-    /// asked for them, so only the actions of requests are in the journal.
+    /// Numbers an operation and adds it to the group. Grants, corrections and lines of batches are repeated by their
+    /// callers, so only the actions of requests are in the journal.
     fn encode(&mut self, op: &mut WriteOp) {
         let WriteOp::Action(action) = op else { return };
         self.number += 1;
@@ -200,7 +200,7 @@ impl JournalWriter {
 
     fn append(&mut self, group: &[u8], terms: BTreeMap<Arc<str>, Arc<TermsText>>) -> Result<(), StoreError> {
         let committed = self.state.committed.load(Ordering::Acquire);
-        // Each file is read without the other one.
+        // Each file must be readable without the other one.
         if self.journal.begins_file(committed) {
             self.known_terms.clear();
         }

@@ -1,8 +1,8 @@
 //! Replay of the journal of this folder's last process: actions that the database lacks are committed first, each once.
 //!
-//! A journal is replayed into the chain that it was written for, while the same strand has it. If the other members have
-//! buried that strand, its leases went back to the accounts and its reservations are voided, so its charges are not made:
-//! the files are put aside and the loss is logged.
+//! A journal is replayed into the chain that it was written for, while the same strand has it. If the other members
+//! have buried that strand, its leases went back to the accounts and its reservations are voided, so its charges are
+//! not made: the folder of the journal is renamed and the loss is logged.
 
 use super::super::handover::ChargeEvent;
 use super::super::write_op::{LedgerAction, TermsText};
@@ -67,7 +67,8 @@ fn open(store: &LedgerStore, folder: &Path) -> Result<OpenedJournal, StoreError>
     Ok(OpenedJournal { journal, state, last_number, pending })
 }
 
-/// Returns the actions after the position, with their terms; and after what the journal itself knows to be committed.
+/// Returns the actions after both the position and the last number that the journal records as committed, with their
+/// terms.
 fn pending_actions(stored: &StoredJournal, position: u64) -> Vec<LedgerAction> {
     let mut terms: HashMap<Arc<str>, Arc<TermsText>> = HashMap::new();
     let mut actions = Vec::new();
@@ -94,7 +95,7 @@ fn pending_actions(stored: &StoredJournal, position: u64) -> Vec<LedgerAction> {
     actions
 }
 
-/// Puts a journal aside that must not be replayed, and logs the charges that are not made.
+/// Renames the folder of a journal that must not be replayed, and logs the charges that are not made.
 fn write_off(
     folder: &Path,
     stored: &StoredJournal,
@@ -102,7 +103,7 @@ fn write_off(
 ) -> Result<(), StoreError> {
     let lost = match position {
         Some(position) => pending_actions(stored, position.number),
-        // Of a chain that another member may have written since: the last group may be committed.
+        // Another member may have written the chain since: the last group may be committed.
         None => pending_actions(stored, 0),
     };
     let charges: Vec<ChargeEvent> = lost.iter().filter_map(charge_of).collect();

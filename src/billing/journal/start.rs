@@ -18,7 +18,7 @@ pub(in super::super) struct LedgerThreads {
     pub(in super::super) journal: Option<Arc<JournalState>>,
 }
 
-/// Opens the journal of a member; `None` for a gateway that is alone.
+/// Opens the journal of a member; `None` without a fleet.
 ///
 /// # Errors
 /// Returns a sentence for the operator.

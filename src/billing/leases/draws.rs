@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Longest wait of a request for a draw. A busy database may need more than 300 ms for a commit, and a request can wait
-/// longer than that; during an outage draws fail at once once the store has noticed it, within 5 s.
+/// longer than that. During an outage draws fail at once after the store has detected it, within 5 s.
 const DRAW_TIMEOUT: Duration = Duration::from_secs(3);
 /// Multiple of a request's price that its draw asks for.
 const DRAW_REQUESTS: i64 = 16;
@@ -44,13 +44,13 @@ impl Ledger {
         }
         let credits = leases.noted_total(&balance.name, Wallet::Credits);
         let energy = leases.noted_total(&balance.name, Wallet::Energy);
-        // Others hold the rest, and return what they do not need.
+        // Other members hold the rest, and return the part that they do not need.
         let held = credits >= need.credits || need.energy.is_some_and(|need| need > 0 && energy >= need);
         Err(insufficient_credits(need, BalanceRecord { credits, energy }, held))
     }
 
-    /// Draws in a thread of its own, since the store blocks; returns true if the amount is covered now. One request draws
-    /// for all that wait for the same pool.
+    /// Draws in a thread of its own, since the store blocks; returns true if the amount is covered now. One request
+    /// draws for all that wait for the same pool.
     async fn draw_for_request(
         self: &Arc<Self>,
         leases: &Leases,

@@ -38,7 +38,7 @@ pub struct RollupCache {
 #[derive(Default)]
 struct CachedCell {
     key: Vec<u8>,
-    /// Sums in the store; `None` until they are read. With other writers, only that they were readable is of use.
+    /// Sums in the store; `None` until they are read. With other writers, only their readability is used.
     stored: Option<UsageSums>,
     /// Sums of the current commit; `None` if it does not change the cell.
     added: Option<UsageSums>,
@@ -108,7 +108,7 @@ impl RollupCache {
         Ok(rows)
     }
 
-    /// Returns the changes of the changed rows, which the store adds to their values, whoever wrote those. A row that is
+    /// Returns the changes of the changed rows, which the store adds to the values of any writer. A row that is
     /// unreadable at its first change is replaced.
     ///
     /// # Errors

@@ -10,8 +10,8 @@ use penstock_usage::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Calls `take` for each rollup of an account from the first hour up to the second, which is excluded. The empty account
-/// is the whole gateway.
+/// Calls `take` for each rollup of an account from the first hour up to the second, which is excluded. The empty
+/// account is the whole gateway.
 ///
 /// # Errors
 /// Returns the error of `take`, or an error if the store cannot be read.
@@ -52,7 +52,7 @@ fn unreadable(error: &penstock_usage::RowError) -> ReportError {
 /// Returns an error if the store cannot be read.
 pub fn account_names(store: &LedgerStore) -> Result<Vec<Arc<str>>, ReportError> {
     let mut names = Vec::new();
-    // Behind all rows of the whole gateway.
+    // Position after all rows of the whole gateway.
     let mut after = b"\x01".to_vec();
     loop {
         let page = store.rollup_page(b"", Some(&after), 1)?;

@@ -104,7 +104,8 @@ fn for_each_hour(
     Ok(entries)
 }
 
-/// Learns the location of the terms of an entry. Another chain may record them with a later time than their first charge.
+/// Learns the location of the terms of an entry. Another chain may record them with a later time than their first
+/// charge.
 fn learn_location(
     store: &LedgerStore,
     kind: &EntryKind,
@@ -162,7 +163,7 @@ pub fn verify(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
         compare_hour(store, &cells, check)
     })?;
     let (before, within) = count_rows(store, current)?;
-    // The late hours count if no entry came meanwhile.
+    // The last hours are compared too if no entry was written meanwhile.
     let is_stable = store.chains()? == tips;
     let (mut expected, mut found) = (check.rollups, before);
     if is_stable {
@@ -177,8 +178,8 @@ pub fn verify(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
     Ok(check)
 }
 
-/// Returns the first hour that an entry may still be added to: that of the last entry of each chain in use. A chain whose
-/// last entry is a day older than that of another is not in use.
+/// Returns the first hour that an entry may still be added to: that of the last entry of each chain in use. A chain
+/// whose last entry is a day older than that of another is not in use.
 fn first_open_hour(tips: &[(u32, LedgerTip)]) -> UsageHour {
     let newest = tips.iter().map(|(_, tip)| tip.at).max().unwrap_or(0);
     let in_use = tips.iter().map(|(_, tip)| tip.at).filter(|at| at + DAY_SECONDS > newest);

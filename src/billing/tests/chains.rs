@@ -1,5 +1,5 @@
-//! Tests of several ledgers on one store, as the members of a fleet have them: each writes its own chain, and together they
-//! neither lose nor double anything.
+//! Tests of several ledgers on one store, as the members of a fleet have them: each writes its own chain, and together
+//! they neither lose nor double anything.
 
 use super::rollups::{Operations, assert_equal_to_ledger};
 use super::*;
@@ -240,7 +240,7 @@ fn a_fenced_member_writes_nothing_more() {
     assert_eq!(grant(&one.ledger, "g2", 5), Err(AdjustmentError::StoreFailing));
     assert!(one.ledger.durability_snapshot().exhausted && one.ledger.is_failing());
     assert_eq!((one.ledger.store.tip().unwrap(), stored_balance(&store)), (tip, 1_000));
-    // The chain's next writer voids the reservation, and nothing of the first follows.
+    // The chain's next writer voids the reservation, and the first member writes nothing after that.
     let next = join(&store, QUICK);
     assert_eq!(next.ledger.store.chain(), 0);
     settled(&next.ledger);
@@ -256,7 +256,7 @@ fn a_member_whose_chain_another_one_has_writes_nothing_more() {
     let one = join(&store, QUICK);
     grant(&one.ledger, "g1", 1_000).unwrap();
     lease(&one, 500);
-    // As if the claim had been taken while the strand counts as alive.
+    // Simulates that another member took the claim while the strand counts as alive.
     let other = SharedFleet::new(store.clone()).join("other").unwrap().id;
     let claim = penstock_storage::counter_row(i64::from(other));
     store.apply(Transaction::new().put(StoreTable::Meta, b"ledger/chain/0", claim)).unwrap();
@@ -295,7 +295,7 @@ fn a_claimed_chain_continues_after_a_crash_and_its_reservations_are_voided_once(
     assert_eq!(proof.open, 1, "that of the living member");
     of_other.settle(charge(40));
     assert_eq!(settled(&other.ledger).open, 0);
-    // The same process again: the claim is still its own, and nothing is left to void.
+    // The same process again still has its claim, and there is no reservation to void.
     next.ledger.close();
     let again = continue_member(&store, next.strand, QUICK, None);
     assert_eq!((again.store.chain(), settled(&again).entries), (0, proof.entries + 2));
@@ -375,7 +375,7 @@ fn an_unreadable_rollup_keeps_no_charge_of_a_member_from_being_written() {
     assert!(report::verify(&book).unwrap().is_intact());
     assert!(!rebuild::verify(&book).unwrap().is_intact());
     assert!(!book.has_complete_rollups().unwrap(), "statements are read from the entries");
-    // Members leave them as they are; a rebuild without them writes them again.
+    // Members do not write incomplete rollups; a rebuild while no member runs writes them.
     let next = continue_member(&store, members[0].strand, QUICK, None);
     operations.push_request(&next);
     next.close();

@@ -49,7 +49,7 @@ fn the_charges_of_a_lost_claim_are_voids_and_its_rows_are_not_written() {
     assert_eq!(done(&store), (Some(b"1".to_vec()), 5));
     let next = claim(1, 1).after_commit();
     set_claim(&store, claim(2, 2));
-    // Others are charged before, with and after it.
+    // Other requests are charged before, with and after the batch lines.
     reserve(&ledger, "before", 100).unwrap().settle(charge(7));
     assert_eq!(record(&ledger, vec![end("r3"), end("r4")], next, b"2"), FencedResult::FenceLost);
     reserve(&ledger, "after", 100).unwrap().settle(charge(7));

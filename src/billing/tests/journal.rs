@@ -1,4 +1,4 @@
-//! Tests of a fleet member's journal: what the store lacks is written by the next process, each charge once.
+//! Tests of a fleet member's journal: the next process writes the charges that the store lacks, each once.
 
 use super::*;
 use crate::config::settings::FleetSettings;
@@ -53,7 +53,7 @@ impl Folder {
         LedgerStore::open_read_only(self.database.clone()).balance("acme").unwrap().unwrap().credits
     }
 
-    /// Rest of the pool and all parts: what the balance has to be.
+    /// Rest of the pool and all parts: their sum must be the balance.
     fn pool_and_parts(&self, process: &Process) -> i64 {
         let rest = SharedFleet::new(self.database.clone()).available(&credit_pool_name("acme")).unwrap();
         rest + process.member.leased_amounts().unwrap().iter().map(|part| part.amount).sum::<i64>()
@@ -77,7 +77,7 @@ impl Process {
         runtime.block_on(self.ledger.wait_written(ticket));
     }
 
-    /// Loses the database for good, and serves requests from the lease.
+    /// Loses the database permanently, and serves requests from the lease.
     fn lose_database(&self) {
         self.connection.full.store(true, Ordering::Release);
         self.serve("first", 1, 10);
@@ -170,7 +170,7 @@ fn files_of_a_backup_are_not_replayed_again() {
     third.ledger.close();
     assert_eq!(folder.balance(), after - 10);
     drop(third);
-    // Numbers went on from those of the database.
+    // Numbers continue after those of the database.
     let fourth = folder.start();
     assert_eq!(fourth.ledger.journal_snapshot().unwrap().replayed, 0);
     settled(&fourth.ledger);

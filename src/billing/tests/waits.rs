@@ -26,7 +26,7 @@ fn rows_without_a_waiter_are_written_with_later_ones() {
 fn rows_gathered_in_pieces_are_one_write() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
-    // Two each, and a piece is 256.
+    // Two operations for each request; a piece has 256 operations.
     let tickets: Vec<u64> =
         (0..500).map(|n| reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0))).collect();
     until("most were taken", || ledger.queue.gathered_operations().is_some_and(|taken| taken > 2 * 256));
@@ -41,7 +41,7 @@ fn rows_gathered_in_pieces_are_one_write() {
 fn waiting_for_rows_already_taken_wakes_the_writer() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
-    // Two each: all of them are one piece.
+    // Two operations for each request: all of them are one piece.
     let tickets: Vec<u64> =
         (0..128).map(|n| reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0))).collect();
     until("all were taken", || ledger.queue.gathered_operations() == Some(256));
@@ -117,7 +117,7 @@ fn a_group_never_exceeds_its_limit() {
 fn two_thousand_slow_clients_block_no_other() {
     let store = Flaky::over(open_in_memory());
     let ledger = open(&store, LONG);
-    // Two each.
+    // Two operations for each request.
     (0..2_047).for_each(|n| {
         reserve(&ledger, &format!("r{n}"), 0).unwrap().settle(charge(0));
     });

@@ -31,7 +31,7 @@ enum CommitOutcome {
     Lost,
 }
 
-/// Reason for another attempt, and for none.
+/// Reason why an attempt failed, which decides on another attempt.
 enum FailedAttempt {
     Retry(String),
     Repeat,
@@ -153,7 +153,8 @@ impl LedgerWriter {
         }
     }
 
-    /// Adds the changed rollups to a group: as new values for a process that writes alone, as changes for one of several.
+    /// Adds the changed rollups to a group: as new values for a process that writes alone, as changes for one of
+    /// several.
     fn add_rollups(&mut self, group: &mut LedgerCommit) -> Result<(), StoreError> {
         if self.store.claim().is_some() {
             let changes = self.rollups.changes(&self.store)?;
@@ -196,7 +197,7 @@ impl LedgerWriter {
         }
     }
 
-    /// Ends the writing, because other gateways took this one for dead and may have its chain.
+    /// Ends the writing, because other gateways declared this one dead and may have its chain.
     fn fence(&self) -> CommitOutcome {
         self.queue.set_fenced();
         log::event(log::error(), "ledger_fenced", &[]);
@@ -210,7 +211,8 @@ fn drop_reply(adjustment: &mut AdminAdjustment) {
     std::mem::replace(&mut adjustment.reply, dropped_reply).send(Err(AdjustmentError::OutcomeUnknown)).ok();
 }
 
-/// Applies the committed adjustments of a draft, unless their amounts are in the pools of a fleet, and answers their callers.
+/// Applies the committed adjustments of a draft, unless their amounts are in the pools of a fleet, and answers their
+/// callers.
 fn reply_to_all(draft: GroupBuilder, in_fleet: bool) {
     for DraftedAdjustment { adjustment, seq, .. } in draft.adjustments {
         if !in_fleet {

@@ -19,7 +19,8 @@ impl LedgerWriter {
         true
     }
 
-    /// Commits what was added before, and then fenced outcomes; returns false if that is impossible and the writer ends.
+    /// Commits what was added before, and then fenced outcomes; returns false if that is impossible and the writer
+    /// ends.
     fn write_fenced(&mut self, lines: FencedOutcomes) -> bool {
         if self.draft.queued_bytes > 0 && !self.commit() {
             return false;

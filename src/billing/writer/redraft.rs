@@ -1,5 +1,5 @@
-//! Second draft of a group whose names other gateways have used meanwhile: without the entries of these names, and with the
-//! numbers and hashes of the others that follow from that. The store has nothing of the first draft.
+//! Second draft of a group whose names other gateways have used meanwhile: without the entries of these names, and with
+//! the numbers and hashes of the others that follow from that. The store has nothing of the first draft.
 
 use super::super::entry_effects::replacement_void;
 use super::super::fenced_outcomes::CommitFences;

@@ -72,7 +72,7 @@ fn key_path(id: &str) -> String {
     format!("/dashboard/keys/{}", encode(id))
 }
 
-/// Time for which the previous secret stays valid. What is no number is refused by the admin API.
+/// Time for which the previous secret stays valid. A value that is not a number is refused by the admin API.
 fn overlap(request: &ConsoleRequest) -> Value {
     match request.field("overlap_seconds") {
         "" => json!({}),

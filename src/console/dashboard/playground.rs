@@ -1,5 +1,5 @@
-//! Playground: a person asks a chat model in the name of a key of the account. The request runs in the gateway as one of
-//! that key; the browser never has the key's secret. Prompt and answer are not stored.
+//! Playground: a person sends a request to a chat model in the name of a key of the account. The request runs in the
+//! gateway as a request of that key; the browser never has the key's secret. Prompt and answer are not stored.
 
 use super::HOLDERS;
 use crate::auth::key_cache::Principal;

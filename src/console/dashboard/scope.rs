@@ -1,5 +1,5 @@
-//! Admin API as one account sees it. Each request is a row of a table that says how it is limited to the account; what
-//! has no row does not exist. Objects of other accounts are answered like objects that do not exist.
+//! Admin API as one account sees it. Each request is a row of a table that says how it is limited to the account; a
+//! request without a row does not exist. Objects of other accounts are answered like objects that do not exist.
 
 use crate::console::{BackendRequest, ConsoleBackend};
 use crate::http::route_table;

@@ -1,5 +1,5 @@
-//! HTTP requests to an OpenID provider, by Pingora's connector: one connection each, with a timeout for the whole request
-//! and a limit on the size of the answer.
+//! HTTP requests to an OpenID provider, by Pingora's connector: one connection each, with a timeout for the whole
+//! request and a limit on the size of the answer.
 
 use crate::config::parse_base_url;
 use crate::config::settings::{BaseUrl, OpenIdSettings};

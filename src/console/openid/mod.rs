@@ -4,8 +4,8 @@
 //! GET sign-in/openid          cookie of the sign-in in progress, redirect to the provider
 //! GET sign-in/openid/return   code → token endpoint → ID token → user → session, and a page that opens the site
 //! ```
-//! The session's cookie is `SameSite=Strict`, and browsers do not send it along a navigation that another site began. So
-//! the answer to the return is a page of this site that opens the first page itself.
+//! The session's cookie is `SameSite=Strict`, and browsers do not send it with a navigation that another site started.
+//! So the answer to the return is a page of this site that opens the first page itself.
 
 mod fetch;
 mod pending;

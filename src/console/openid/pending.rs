@@ -1,6 +1,6 @@
-//! Sign-in in progress, in a cookie of the browser: what the provider's answer has to match. It is encrypted and
-//! authenticated with a key of the pepper, so that every gateway of a fleet can read it and nothing is stored before a
-//! person is known.
+//! Sign-in in progress, in a cookie of the browser: the values that the provider's answer has to match. It is encrypted
+//! and authenticated with a key of the pepper, so that every gateway of a fleet can read it and nothing is stored
+//! before a person is known.
 
 use crate::storage::stores::Pepper;
 use base64::Engine;
@@ -30,7 +30,7 @@ pub struct PendingSignIn {
     pub created: u64,
     /// SHA-256 of the invitation's token, if the person was invited.
     pub invitation: Option<String>,
-    /// Session of the browser before, which ends.
+    /// Earlier session of the browser, which ends.
     pub previous: Option<String>,
 }
 

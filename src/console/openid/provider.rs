@@ -55,7 +55,8 @@ struct ProviderCache {
     failure: Option<(Duration, ProviderFailure)>,
 }
 
-/// Published documents, with the times at which they were read, and the keys because of an unknown key.
+/// Published documents, with the times at which they were read, and at which the keys were read because of an unknown
+/// key.
 #[derive(Clone)]
 struct KnownProvider {
     metadata: Arc<ProviderMetadata>,
@@ -108,7 +109,7 @@ impl OpenIdProvider {
         Ok(fresh)
     }
 
-    /// Reads everything; what was known before stays in use if that fails.
+    /// Reads all documents; the documents that were known before stay in use if that fails.
     async fn read_again(
         &self,
         now: Duration,

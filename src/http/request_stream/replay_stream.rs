@@ -14,8 +14,8 @@ pub struct ReplayStream {
     stop: ShutdownWatch,
     /// True if flushes are skipped, because more bytes follow immediately.
     pub(super) corked: AtomicBool,
-    /// True if the proxy has the request. Before that only Pingora writes, to refuse a head that the guard accepts;
-    /// those bytes are dropped, and the guard refuses the request in the dialect of the caller.
+    /// True once the proxy has received the request. Before that only Pingora writes, to refuse a head that the guard
+    /// accepts; those bytes are dropped, and the guard refuses the request in the dialect of the caller.
     pub(super) admitted: AtomicBool,
     pub(super) returned: Mutex<Option<ReturnedStream>>,
     after: Mutex<ConnectionReuse>,
@@ -43,12 +43,13 @@ impl ReplayStream {
         })
     }
 
-    /// Records that the proxy has the request, so that writes are sent from now on.
+    /// Records that the proxy has received the request, so that writes are sent from now on.
     pub fn admit(&self) {
         self.admitted.store(true, Ordering::Relaxed);
     }
 
-    /// Resets the flag of [`ReplayStream::admit`] at the end of a request. Returns false if the proxy never had it.
+    /// Resets the flag of [`ReplayStream::admit`] at the end of a request. Returns false if the proxy did not receive
+    /// it.
     pub(crate) fn take_admitted(&self) -> bool {
         self.admitted.swap(false, Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What a refusal tells of the wait.
+//! Tests of the wait that a refusal states.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
@@ -44,7 +44,7 @@ fn a_wait_without_an_end_tells_no_time() {
             assert_eq!(refusal.details.get("resets_at"), None, "{limit:?} {wait:?}");
         }
     }
-    // The longest wait there can be has an end that can be written.
+    // The longest possible wait has an end that can be written.
     let refusal = refused(LimitKind::Tokens, RetryAfter::After(Duration::MAX));
     assert!(refusal.details["resets_at"].as_str().unwrap().ends_with('Z'));
 }

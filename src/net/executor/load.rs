@@ -13,9 +13,9 @@ const TICK: Duration = Duration::from_millis(100);
 const FULL_SHARE: u32 = 1_000;
 /// Busy share up to which a thread is preferred for new connections.
 const MAX_EASY_SHARE: u32 = 500;
-/// Busy share beyond which a thread releases connections …
+/// Busy share beyond which a thread releases connections.
 const OVERLOADED_SHARE: u32 = 850;
-/// … to a thread whose busy share is lower by this much.
+/// Minimum by which the busy share of the thread that receives these connections is lower.
 const MIN_SHARE_GAP: u32 = 300;
 /// Maximum excess of connections of a thread that is not busy over the others. All of them may become busy later, and a
 /// connection can migrate only between two requests.

@@ -1,5 +1,5 @@
-//! Downstream of a batch line, of a background response, or of one choice of a request for several: without a socket and
-//! without headers.
+//! Downstream of a batch line, of a background response, or of one choice of a request for several: without a socket
+//! and without headers.
 
 use crate::auth::key_cache::Principal;
 use crate::batch::{AnswerIdentity, LineClass, LineEnding};
@@ -59,7 +59,7 @@ pub struct LineReport {
     pub status: u16,
     /// Tokens that it used.
     pub usage: Option<TokenUsage>,
-    /// Finality of its result.
+    /// Kind of the end: final, to be retried, or cancelled.
     pub ending: LineEnding,
 }
 
@@ -193,7 +193,7 @@ impl LineDownstream {
 
     pub(super) fn note_provider(&self, provider: &str, number: u32) {
         if let Some(choice) = &self.choice {
-            // Only the first choice to get here is recorded.
+            // Only the first choice that sends content is recorded.
             let _ = choice.first.set((provider.into(), number));
         }
     }

@@ -1,4 +1,4 @@
-//! Endpoints of kinds whose requests pass to the provider as they came: a row each.
+//! Endpoints whose requests are passed to the provider without translation, one constant for each.
 
 use super::Endpoint;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
@@ -19,7 +19,7 @@ pub struct MeteredEndpoint {
     parse: fn(bytes::Bytes, &ConfigSnapshot) -> Result<InferenceRequest, ApiError>,
 }
 
-/// `POST /v1/audio/speech`: a text, spoken.
+/// `POST /v1/audio/speech`: speech from a text.
 pub const SPEECH: MeteredEndpoint = MeteredEndpoint {
     name: "speech",
     path: "/v1/audio/speech",
@@ -27,7 +27,7 @@ pub const SPEECH: MeteredEndpoint = MeteredEndpoint {
     parse: |body, live| validation::validate_speech(body, &live.admission),
 };
 
-/// `POST /v1/moderations`: texts, classified.
+/// `POST /v1/moderations`: classification of texts.
 pub const MODERATIONS: MeteredEndpoint = MeteredEndpoint {
     name: "moderations",
     path: "/v1/moderations",

@@ -108,9 +108,9 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &service::OpenApiDocument,
 ];
 
-/// Dialect of a path's errors: the dialect whose paths begin in this way; for clients that send `anthropic-version`,
-/// the messages dialect for the model list; otherwise the chat dialect. On unknown paths the header of the client
-/// decides, or the path that it probably meant.
+/// Returns the dialect of a path's errors: that of the path's prefix, else the chat dialect. Clients that send
+/// `anthropic-version` get the messages dialect for the model list and for unknown paths. Other unknown paths have the
+/// dialect of the path that the client probably meant.
 #[must_use]
 pub fn error_dialect(path: &str, anthropic: bool) -> Dialect {
     let path = normalize_path(path);

@@ -1,5 +1,5 @@
-//! `POST /v1/rerank`: documents sorted by their relevance to a query. Clients of Cohere's API v2 find it at
-//! `/v2/rerank` too.
+//! `POST /v1/rerank`: documents sorted by their relevance to a query. `/v2/rerank` is the same endpoint, for clients of
+//! Cohere's API v2.
 
 use super::Endpoint;
 use crate::proxy::exchange::{Exchange, WriteOutcome};

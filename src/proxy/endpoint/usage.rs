@@ -1,5 +1,5 @@
-//! `GET /v1/usage`: usage of the account by day, model, key and other dimensions, from the hourly rollups. The key needs
-//! the scope `account.read`.
+//! `GET /v1/usage`: usage of the account by day, model, key and other dimensions, from the hourly rollups. The key
+//! needs the scope `account.read`.
 
 use super::{Endpoint, query_parameters};
 use crate::billing::rollups::answer::{UsageQuery, read_usage, usage_json};
@@ -44,7 +44,7 @@ impl Endpoint for GetUsage {
         let work = move || read_usage(&store, &account, &query).map(|report| usage_json(&query, &report));
         let answer = tokio::task::spawn_blocking(work).await;
         let answer = answer.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)));
-        // The reason of a failing store is the operator's.
+        // The cause of a store failure is not sent to the client.
         let answer = answer.map_err(|refusal| match refusal.code {
             ErrorCode::Internal => ApiError::new(ErrorCode::Internal),
             _ => refusal,

@@ -108,8 +108,9 @@ impl FailoverRun<'_, '_> {
         Ok(permit)
     }
 
-    /// Returns the reason why the provider must not be called now, whether there is a permit or not: its failures
-    /// during the wait count too. `None` allows a request, which is a probe if the breaker is half open.
+    /// Returns the reason why the provider must not be called now, with or without a free permit. A wait for a permit
+    /// is followed by this check, because the provider may have failed meanwhile. `None` allows a request, which is a
+    /// probe if the breaker is half open.
     fn blocked_by_breaker(&self, offer: &OfferState) -> Option<AcquireOutcome> {
         let (now, mut breaker) = (self.now(), offer.breaker.lock());
         if let Some(retry_at) = breaker.cooldown_until(now) {

@@ -93,8 +93,8 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Handles an offer that returned fewer choices than requested, of a request whose choices cannot be requested one by
-    /// one: another offer may return them. What was delivered is charged.
+    /// Handles an offer that returned fewer choices than requested, of a request whose choices cannot be requested one
+    /// by one: another offer may return them. What was delivered is charged.
     fn refuse_choices(&mut self, offer: &Arc<OfferState>, course: &mut RetryPlanner) -> PlannerStep {
         let refusal = too_few_choices(self.request);
         self.mark_single_choice(offer);

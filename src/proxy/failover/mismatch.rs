@@ -83,7 +83,7 @@ impl FailoverRun<'_, '_> {
         if let Some(first) = first {
             match &done {
                 Ok(_) => self.remember_refused(offer),
-                // The provider names a member that was already left out: the cause is another.
+                // The provider names a member that was already left out, so the refusal has another cause.
                 Err(AttemptError::Fault(UpstreamError {
                     kind: UpstreamErrorKind::Caller,
                     named_members: named,
@@ -186,7 +186,8 @@ impl FailoverRun<'_, '_> {
     /// Stores the abilities of the offer that a response has shown.
     pub(super) fn record_abilities(&self, offer: &OfferState, observation: OfferObservation) {
         offer.learned.record_observation(observation);
-        // A usage that covers one choice is corrected; only choices that can be requested one by one are, from then on.
+        // A usage that covers only one choice is corrected. From then on the choices are requested one by one, if they
+        // can be.
         if observation.is_miscounted && self.request.has_separable_choices() {
             self.mark_single_choice(offer);
         }

@@ -154,15 +154,15 @@ impl CandidateSet {
         // Without counts and filters all offers are equal.
         let all_equal = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
         let small = is_small(ask, prompt);
-        // A short prompt that comes again and again would otherwise keep to the offer of its first answer, and the others
-        // would stay unmeasured.
+        // Without this, a short prompt that is repeated would always use the offer of its first answer, and the other
+        // offers would not be measured.
         let is_first_turn =
             small && flavor.explores() && self.session.is_some_and(|session| session.is_first_turn);
         let is_unmeasured = |one: &AbleOffer<'_>| one.offer.figures.lock().age(now).is_none();
         let session = self
             .planned_session(live, model, now)
             .filter(|_| !(is_first_turn && able.iter().any(is_unmeasured)));
-        // An exploration would give the cached prefix of a longer conversation up.
+        // Exploration would lose the cached prefix of a longer conversation.
         let is_held = !is_first_turn && session.is_some_and(|session| session.record.is_some());
         let explores = all_equal && self.entries.is_empty() && !self.batch && flavor.explores() && !is_held;
         // The order is that of the model's offers, that is, by index.
@@ -187,7 +187,7 @@ impl CandidateSet {
         let known =
             |entry: &PlannedOffer| offers.binary_search(&entry.offer).ok().and_then(|at| able.get(at));
         let fit = |entry: &PlannedOffer| known(entry).map_or(WindowFit::Full, |one| one.fit);
-        // If the input certainly fits no offer, all are called, and their errors state it.
+        // If the input certainly fits no offer, all offers stay candidates, and the providers report the error.
         if able.iter().any(|one| one.fit != WindowFit::TooLong) {
             entries.retain(|entry| fit(entry) != WindowFit::TooLong);
         }

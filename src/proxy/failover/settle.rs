@@ -119,7 +119,7 @@ pub fn settle_success(
 ) -> Vec<u8> {
     let own = metered.own.usage();
     let sample = LatencySample {
-        // Cached tokens take next to no time.
+        // Reading cached tokens takes almost no time.
         prompt_tokens: own.map_or(0, |usage| usage.input.saturating_sub(usage.cached)),
         output_tokens: own.map_or(0, |usage| usage.output),
         first_token,
@@ -266,7 +266,7 @@ pub fn count_broken(run: &mut FailoverRun<'_, '_>) {
 pub fn void_reservation(run: &mut FailoverRun<'_, '_>, why: &'static str) {
     if let Some(hold) = run.hold.take() {
         let footprint = run.failed_usage.0.as_ref().map(AttemptEnergy::footprint);
-        // All of its energy is of failed attempts, which a void does not repeat.
+        // The footprint consists of failed attempts only, so their energy is not recorded a second time.
         let footprint = RequestFootprint {
             failed_kwh: Decimal::ZERO,
             ..footprint.as_ref().map(request_footprint).unwrap_or_default()

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// Longest time for which the end of an answer waits for the disk; the write goes on behind it.
+/// Longest time for which the end of an answer waits for the disk; the write continues after that time.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// Returns the input of a request whose response is stored.

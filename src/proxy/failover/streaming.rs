@@ -1,6 +1,6 @@
-//! Streamed response: events, or the bytes of audio, are sent to the client as they arrive. The head is sent with the first
-//! content token; from then on a broken stream is rescued, ends with an error event or is cut, never with an end that looks
-//! like success.
+//! Streamed response: events, or the bytes of audio, are sent to the client as they arrive. The head is sent with the
+//! first content token; from then on a broken stream is rescued, ends with an error event or is cut, never with an end
+//! that looks like success.
 
 mod times;
 
@@ -66,7 +66,7 @@ pub async fn attempt_stream(
     let timeouts = offer.offer.provider.timeouts;
     let first_byte = match wire_format {
         WireFormat::Dialects(_) => timeouts.first_byte,
-        // Some engines send the head when the answer is complete.
+        // Some engines send the head only when the answer is complete.
         WireFormat::Shape(_) => timeouts.plain,
     };
     let opened = attempt::open_response(run, offer, wire_format, &call, first_byte).await;
@@ -103,8 +103,8 @@ fn build_call(
     call.map_err(AttemptError::Incompatible)
 }
 
-/// Returns true if the provider announces the length of an answer that is passed as bytes: the answer is complete, and is
-/// sent with its length and with the objects of its settlement in the head.
+/// Returns true if the provider announces the length of an answer that is passed as bytes: the answer is complete, and
+/// is sent with its length and with the objects of its settlement in the head.
 fn is_complete(run: &FailoverRun<'_, '_>, answering: &UpstreamResponse) -> bool {
     let length = answering.exchange.header("content-length").and_then(attempt::header_text);
     let length = length.and_then(|length| length.parse::<usize>().ok());
@@ -197,7 +197,7 @@ async fn read_event(
     };
     match woken {
         WaitOutcome::Ready(Ok(piece)) => decode_piece(answering, piece),
-        // A stream with a finish reason needs no proper end.
+        // A stream that has a finish reason is complete without a proper end.
         WaitOutcome::Ready(Err(_)) | WaitOutcome::Deadline if progress == StreamProgress::Finished => {
             Ok(None)
         }

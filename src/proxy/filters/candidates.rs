@@ -24,7 +24,7 @@ impl RequestFilter for SelectCandidates {
     async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
         let Some(ask) = &request.ask else { return Ok(ControlFlow::Continue(())) };
         request.candidates = match select(request.exchange, ask).await {
-            // Counting took work: a prompt that is too long counts as a request.
+            // A prompt that is too long counts as a request, because counting its tokens took work.
             Err(refusal) if refusal.code == ErrorCode::ContextLength => {
                 if let Some((entry, _)) = request.entry.take() {
                     request.exchange.reserve_limits(entry, &CostEstimate::default())?;

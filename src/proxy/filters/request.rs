@@ -12,11 +12,11 @@ use penstock_core::{ApiError, InferenceRequest, InferenceTask, ResponseStorage};
 use std::future::{Future, ready};
 use std::ops::ControlFlow;
 
-/// Step of an inference request before a provider is connected to.
+/// Step of an inference request before the connection to a provider.
 ///
-/// A filter does no I/O, and its refusal has no effect that lasts: what it acquires (a permit, a reservation) is owned
-/// by the request and released when that is dropped. [`RequestFilter::check`] is async because tokens are counted on
-/// other threads; a filter without an await has no cost for it.
+/// A filter does no I/O, and its refusal has no lasting effect: a permit or a reservation that it acquires is owned by
+/// the request and released when the request is dropped. [`RequestFilter::check`] is async because tokens are counted
+/// on other threads; a filter without an await has no cost for it.
 pub trait RequestFilter {
     /// Name of the filter in the documentation of the list.
     const NAME: &'static str;

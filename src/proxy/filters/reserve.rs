@@ -1,4 +1,4 @@
-//! Reservation of credits: the maximum price of a request is reserved before a provider is connected to.
+//! Reservation of credits: the maximum price of a request is reserved before the connection to a provider.
 //!
 //! The input is bounded by its bytes, which are at least as many as its tokens, and `max_tokens` bounds the output.
 //! Without `max_tokens` the output is an estimate (`billing.reserve_output_tokens`); the excess of a longer response

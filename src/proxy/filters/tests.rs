@@ -1,4 +1,4 @@
-//! Tests of the order of the filter lists, and that a removed filter takes its behaviour with it.
+//! Tests of the order of the filter lists, and that removing a filter removes its behaviour.
 #![allow(clippy::unwrap_used)]
 
 use super::response::ResponseBodyFilterChain;

@@ -64,8 +64,8 @@ impl ResponseHead {
 }
 
 impl ResponseHead {
-    /// Starts a stream of bytes of this content type, whose end may have the trailer fields `trailers`. Its head is sent
-    /// with the first bytes.
+    /// Starts a stream of bytes of this content type, whose end may have the trailer fields `trailers`. Its head is
+    /// sent with the first bytes.
     ///
     /// # Errors
     /// Returns an error if the client is gone.

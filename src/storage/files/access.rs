@@ -67,8 +67,9 @@ impl FileManager {
         .await
     }
 
-    /// Creates and syncs an empty file for results. The caller commits its record ([`FileStore::insert_operations`](penstock_storage::files::FileStore::insert_operations)); a file
-    /// without a record is deleted at the next start.
+    /// Creates and syncs an empty file for results. The caller commits its record
+    /// ([`FileStore::insert_operations`](penstock_storage::files::FileStore::insert_operations)); a file without a
+    /// record is deleted at the next start.
     ///
     /// # Errors
     /// Returns any I/O error.

@@ -184,7 +184,7 @@ impl FileBucket {
         if chosen == noted { Ok(()) } else { Err(other_store()) }
     }
 
-    /// Notes an ID unless there is one; returns the one that is there.
+    /// Stores an ID unless one exists; returns the ID that is stored.
     fn note_store_id(&self, id: String) -> Result<String> {
         match self.contents.create_from_bytes(STORE_ID_OBJECT, id.clone().into_bytes().into()) {
             Ok(()) => Ok(id),

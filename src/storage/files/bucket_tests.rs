@@ -157,7 +157,7 @@ fn another_gateway_continues_results_from_the_last_commit() {
         record = now;
     }
     assert_eq!(read(&two, &record).unwrap(), b"a\nbb\nccc\n");
-    // The first gateway is taken for dead: it stores a segment that it can no longer commit.
+    // The first gateway is declared dead: it stores a segment that it can no longer commit.
     first.append(b"never committed\n").unwrap();
     first.sync().unwrap();
     let mut second = two.open_output(&record).unwrap();

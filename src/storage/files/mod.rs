@@ -1,5 +1,5 @@
-//! Files of clients: their records in the store, their contents in a folder or in a bucket. With a bucket, contents that
-//! were stored in the folder before are still read from there.
+//! Files of clients: their records in the store, their contents in a folder or in a bucket. With a bucket, contents
+//! that were stored in the folder before are still read from there.
 //!
 //! A file exists once its record is committed, which happens after its contents are synced; it is gone once its
 //! record is deleted, which happens before its contents are. So a crash leaves at most contents without a record,
@@ -287,8 +287,8 @@ impl FileManager {
         Ok(record)
     }
 
-    /// Adds results to the used bytes of a key. Returns the changes of counters for the commit of the results; none if the
-    /// bytes are counted in memory.
+    /// Adds results to the used bytes of a key. Returns the changes of counters for the commit of the results; none if
+    /// the bytes are counted in memory.
     #[must_use]
     pub fn add_bytes(&self, key: &str, bytes: u64) -> Vec<CounterChange> {
         if self.shared.is_some() {

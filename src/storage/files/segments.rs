@@ -1,7 +1,7 @@
 //! Segments of growing output files in a bucket: `parts/<file id>/<start>-<end>-<sums before>-<sums after>`. A record
-//! states the committed length and the checksum of its table, so the segments of the committed bytes are found backwards
-//! from there: each ends where the next one starts, with the same checksum. Segments of a writer that did not commit are
-//! on no such chain. All calls block.
+//! states the committed length and the checksum of its table, so the segments of the committed bytes are found
+//! backwards from there: each ends where the next one starts, with the same checksum. Segments of a writer that did not
+//! commit are on no such chain. All calls block.
 
 use super::block_checksums::damaged_error;
 use super::bucket::object_name;
@@ -152,8 +152,8 @@ fn committed_position(record: &FileRecord) -> OutputPosition {
     }
 }
 
-/// Writes the committed bytes of a growing file to a local file; [`super::OutputFile`] and [`super::FileContents`] verify
-/// them.
+/// Writes the committed bytes of a growing file to a local file; [`super::OutputFile`] and [`super::FileContents`]
+/// verify them.
 ///
 /// # Errors
 /// Returns `InvalidData` if a segment is missing, and any I/O error.

@@ -1,5 +1,5 @@
-//! Files of a fleet: several gateways use one store of records and one folder of contents. Used bytes are counters in the
-//! store, and contents without a record are deleted by one gateway, once they are too old to be of an upload.
+//! Files of a fleet: several gateways use one store of records and one folder of contents. Used bytes are counters in
+//! the store, and contents without a record are deleted by one gateway, once they are too old to be of an upload.
 
 use super::{FILE_ID_PREFIX, FileContents, FileError, FileManager, FileOwner, UPLOAD_FOLDER};
 use crate::config::settings;
@@ -31,7 +31,8 @@ pub(super) struct SharedFolder {
 }
 
 impl FileManager {
-    /// Opens or creates the folder of a fleet. Leftovers of crashes are deleted by [`FileManager::delete_old_leftovers`].
+    /// Opens or creates the folder of a fleet. Leftovers of crashes are deleted by
+    /// [`FileManager::delete_old_leftovers`].
     ///
     /// # Errors
     /// Returns a sentence for the operator if the folder or the store cannot be used.
@@ -55,7 +56,8 @@ impl FileManager {
         }
     }
 
-    /// Adds a record; of a fleet, if the limits still hold with what other gateways added meanwhile.
+    /// Adds a record. In a fleet it is added only if the limits still hold together with the records that other
+    /// gateways added meanwhile.
     pub(super) fn insert_record(&self, record: &FileRecord, limits: QuotaLimits) -> Result<(), FileError> {
         if self.shared.is_none() {
             return Ok(self.store.add(record)?);
@@ -101,9 +103,9 @@ impl FileManager {
         }
     }
 
-    /// Deletes uploads and contents of the shared folder that have had no record and no write for `age`, as seen by this
-    /// call and by the one before: a record may be committed late after an outage of the database. For one gateway of a
-    /// fleet. Returns the number of deleted files; blocks.
+    /// Deletes uploads and contents of the shared folder that have had no record and no write for `age`, both in this
+    /// call and in the previous one: a record may be committed late after an outage of the database. Called by one
+    /// gateway of a fleet. Returns the number of deleted files; blocks.
     ///
     /// # Errors
     /// Returns any I/O error, and the store's error as text.

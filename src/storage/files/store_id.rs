@@ -19,8 +19,8 @@ const ID_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 pub(super) const STORE_ID_FILE: &str = ".store";
 
 impl FileManager {
-    /// Checks that the folder belongs to the store, and writes the ID where it is missing. In a fleet, the gateway that chose
-    /// the ID writes it; others wait for it at most for `wait`, since their folder may not be the same.
+    /// Checks that the folder belongs to the store, and writes the ID where it is missing. In a fleet, the gateway that
+    /// chose the ID writes it; others wait for it at most for `wait`, since their folder may not be the same.
     ///
     /// # Errors
     /// Returns a sentence that tells the operator what to do.
@@ -75,8 +75,8 @@ impl FileManager {
         Ok(())
     }
 
-    /// Writes the ID to the store, and returns that of another gateway of a fleet if it was first; if the disk is full, a
-    /// later start writes it.
+    /// Writes the ID to the store, and returns that of another gateway of a fleet if it was first; if the disk is full,
+    /// a later start writes it.
     fn choose_folder_id(&self, id: String) -> String {
         self.store.choose_directory_id(&id).unwrap_or_else(|error| {
             log::event(log::warn(), "files_folder_not_noted", &[("why", &error.to_string())]);

@@ -1,5 +1,5 @@
 //! Stored responses: one encrypted file for each, in a folder for each API key. A response exists once its file has its
-//! name, and is gone when the file is removed; there is no record beside it. Calls block.
+//! final name, and is gone when the file is removed; there is no other record of it. Calls block.
 
 mod sealed_document;
 mod sweep;
@@ -112,8 +112,8 @@ impl ResponseStore {
         written.and_then(|()| sync_folder(folder))
     }
 
-    /// Returns the size of a stored response in bytes, at least that of its document; `None` if the key has none of this
-    /// id.
+    /// Returns the size of a stored response in bytes, at least that of its document; `None` if the key has none of
+    /// this id.
     ///
     /// # Errors
     /// Returns any I/O error.

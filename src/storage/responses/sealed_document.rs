@@ -4,8 +4,8 @@
 //! "PSR1" | creation time, 8 bytes, big-endian | nonce, 12 bytes | ciphertext | tag, 16 bytes
 //! ```
 //!
-//! The associated data are the first two fields, the API key and the id, so that a file that was copied over another one
-//! or whose time was changed is not accepted. Nonces are random; one key encrypts far fewer than 2^32 responses.
+//! The associated data are the first two fields, the API key and the id, so that a file that was copied over another
+//! one or whose time was changed is not accepted. Nonces are random; one key encrypts far fewer than 2^32 responses.
 
 use crate::storage::stores::Pepper;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};

@@ -16,8 +16,8 @@ struct StoredFile {
 }
 
 impl ResponseStore {
-    /// Removes the responses that have expired at `now`, Unix seconds, and those beyond the limits, and counts the others
-    /// anew. Returns the number of removed ones.
+    /// Removes the responses that have expired at `now`, Unix seconds, and those beyond the limits, and counts the
+    /// remaining ones again. Returns the number of removed ones.
     ///
     /// # Errors
     /// Returns any I/O error.
@@ -72,7 +72,7 @@ impl ResponseStore {
             let Some(largest) = self.usage.largest_key() else { break };
             let excess = self.usage.total_bytes() - settings.disk / 10 * 9;
             if self.evict_oldest(&largest, excess.min(self.usage.of_key(&largest) / 10 + 1))? == 0 {
-                // Files that vanished by themselves are no longer counted.
+                // No file was left to remove, so the bytes of the key are no longer counted.
                 self.usage.set_bytes(&largest, 0);
             }
         }

@@ -104,7 +104,7 @@ fn store_message(error: &StoreError) -> String {
     to_sentence(&error.to_string())
 }
 
-/// Remedies, the second for a pepper that is lost for good.
+/// Remedies, the second for a pepper that is permanently lost.
 const RESTORE_HINT: &str = "Restore it from a backup (an archive of `penstock store export` has it). If it is lost, \
                        `penstock store new-pepper` makes another one; every key then has to be rotated.";
 

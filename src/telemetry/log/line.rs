@@ -12,7 +12,7 @@ const USUAL: usize = 512;
 thread_local! {
     /// Current second and its text.
     static SECOND: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
-    /// Buffer of the thread's last line, for the next.
+    /// Buffer of the thread's last line, reused for the next line.
     static MADE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 

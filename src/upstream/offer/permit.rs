@@ -27,12 +27,12 @@ impl Drop for OfferPermit {
     }
 }
 
-/// Queue slots at several offers, of which the first permit is taken; given up on drop.
+/// Queue slots at several offers, of which the first permit is taken; released on drop.
 pub struct OfferWaiters(pub(super) Vec<(Arc<OfferState>, PermitWaiter)>);
 
 impl OfferWaiters {
-    /// Queues an interactive request of this account at each of these offers, each of which queues at most `most`
-    /// requests; `None` if no offer takes it.
+    /// Queues an interactive request of this account at each of these offers, each of which queues at most
+    /// `max_waiting` requests; `None` if no offer takes it.
     pub fn enqueue(
         offers: impl Iterator<Item = Arc<OfferState>>,
         account: &Arc<str>,

@@ -38,8 +38,8 @@ impl Endpoint for GetFile {
     }
 }
 
-/// Endpoint that deletes a file; the file is unreadable once the response is sent. A batch that still
-/// reads it fails first.
+/// Endpoint that deletes a file; the file is unreadable once the response is sent. A batch that still reads the file is
+/// ended before the deletion.
 pub struct DeleteFile;
 
 #[async_trait]

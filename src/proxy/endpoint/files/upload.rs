@@ -85,7 +85,7 @@ async fn receive_form(
         (files.upload, QuotaLimits { all: files.disk, key: files.per_key, free: files.keep_free, line });
     let mut writer = UploadWriter::open(&x.app.files, &x.principal.public_id, bounds);
     let mut contents = Vec::new();
-    // Memory of a long line; a short line is included in `HELD`.
+    // Memory of a long line; a short line is included in `UPLOAD_MEMORY`.
     let mut counted = WRITE_SIZE;
     while let Some(piece) = x.next_chunk(cap).await? {
         let taken = async {

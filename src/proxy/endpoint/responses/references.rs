@@ -1,5 +1,5 @@
-//! Items of `item_reference`, for keys that may store responses: each reference is replaced by the stored item before the
-//! request is validated.
+//! Items of `item_reference`, for keys that may store responses: each reference is replaced by the stored item before
+//! the request is validated.
 
 use super::stored::load_response;
 use crate::proxy::exchange::Exchange;

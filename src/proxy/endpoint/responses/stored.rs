@@ -120,8 +120,8 @@ pub(super) async fn find_response(x: &mut Exchange<'_>, id: &str) -> Result<Vec<
     load_response(x, id).await?.ok_or_else(response_not_found)
 }
 
-/// Reads the document of a response after its memory is reserved; `None` if the key has none of this id, it has expired,
-/// or it cannot be decrypted.
+/// Reads the document of a response after its memory is reserved; `None` if the key has none of this id, it has
+/// expired, or it cannot be decrypted.
 ///
 /// # Errors
 /// Returns a refusal if the disk fails, or if there is no memory for the document.
