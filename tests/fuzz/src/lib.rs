@@ -1,7 +1,7 @@
-//! The fuzz targets, and what they share: bytes cut in pieces, a provider to translate for, JSON put together again.
+//! Fuzz targets, and their shared helpers: input cut into pieces, a provider to translate for, pieces parsed as JSON.
 //!
-//! A target panics when what it promises does not hold. How bytes are cut is drawn from the bytes
-//! themselves, so that a finding is one file, and the files of `testdata` folders are seeds as they are.
+//! A target panics when a guarantee is broken. The cuts are derived from the input itself, so that one file reproduces
+//! a finding, and the files of `testdata` folders serve as seeds without changes.
 
 #![allow(
     clippy::expect_used,
@@ -19,10 +19,10 @@ use penstock_core::{AttemptTarget, ContinuationMethod, Dialect, OfferCapabilitie
 use serde_json::Value;
 use std::fmt::Debug;
 
-/// Longest input that is also read byte by byte.
+/// Longest input that is also read byte by byte, in bytes.
 const SHORT: usize = 2_048;
 
-/// The bytes in pieces of one to some dozen bytes; the same bytes are always cut in the same places.
+/// Returns the input in pieces of one to some dozen bytes; the same input always has the same cuts.
 #[must_use]
 pub fn pieces(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut state = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -39,7 +39,7 @@ pub fn pieces(mut bytes: &[u8]) -> Vec<&[u8]> {
     pieces
 }
 
-/// What is read of the bytes, which must not depend on how they are cut.
+/// Returns the result of `read`, and asserts that it does not depend on how the input is cut.
 pub fn however_cut<T: PartialEq + Debug>(bytes: &[u8], read: impl Fn(&[&[u8]]) -> T) -> T {
     let whole = read(&[bytes]);
     assert_eq!(read(&pieces(bytes)), whole, "cut in pieces");
@@ -50,20 +50,20 @@ pub fn however_cut<T: PartialEq + Debug>(bytes: &[u8], read: impl Fn(&[&[u8]]) -
     whole
 }
 
-/// The first bytes as a number that chooses between variants, and the rest.
+/// Splits the input into a number that chooses between variants, from its first two bytes, and the rest.
 #[must_use]
 pub fn choice(bytes: &[u8]) -> Option<(u16, &[u8])> {
     let (first, rest) = bytes.split_first_chunk::<2>()?;
     Some((u16::from_le_bytes(*first), rest))
 }
 
-/// Whether a bit of a choice is set.
+/// Returns true if this bit of the choice is set.
 #[must_use]
 pub const fn bit(choice: u16, bit: u16) -> bool {
     choice >> bit & 1 == 1
 }
 
-/// What a provider takes, by bits.
+/// Returns the capabilities of a provider, by the bits of the choice.
 #[must_use]
 pub fn abilities(choice: u16) -> OfferCapabilities {
     let parameters = ["temperature", "tools", "response_format", "reasoning_effort", "logprobs", "top_k"];
@@ -97,7 +97,7 @@ pub fn abilities(choice: u16) -> OfferCapabilities {
     }
 }
 
-/// A provider that is asked in this dialect.
+/// Returns a provider of this dialect.
 #[must_use]
 pub fn target(dialect: Dialect, abilities: &OfferCapabilities) -> AttemptTarget<'_> {
     AttemptTarget {
@@ -113,7 +113,7 @@ pub fn target(dialect: Dialect, abilities: &OfferCapabilities) -> AttemptTarget<
     }
 }
 
-/// Pieces as the JSON document that they have to be.
+/// Parses the pieces together as one JSON document, and panics if they are none.
 #[must_use]
 pub fn json(pieces: &[Bytes]) -> Value {
     let bytes = pieces.concat();
@@ -123,16 +123,16 @@ pub fn json(pieces: &[Bytes]) -> Value {
     }
 }
 
-/// JSON as clients read it: half of a surrogate pair is a character to them, and a number may be too large to hold.
-/// The parser here refuses both.
+/// Parses JSON as leniently as clients do: they read half of a surrogate pair as a character, and accept a number that
+/// is too large to represent. `serde_json` refuses both.
 ///
 /// # Errors
-/// What is no JSON to them either.
+/// Returns an error if clients cannot parse the bytes either.
 pub fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(bytes).or_else(|_| serde_json::from_slice(&tamed(bytes)))
 }
 
-/// The same with a character for halves of surrogate pairs, and without exponents.
+/// Replaces halves of surrogate pairs by the replacement character, and the digits of exponents by zeros.
 fn tamed(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let (mut at, mut inside) = (0, false);

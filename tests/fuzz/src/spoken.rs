@@ -1,26 +1,26 @@
-//! What a request says, in either dialect: the texts of each side, the calls of tools with their arguments, the names
-//! of tools. What was translated must say the same.
+//! Content of a request in either dialect: the texts of each side, the tool calls with their arguments, the tool names.
+//! A translation must have the same content.
 //!
-//! Allowed losses: reasoning; empty texts; a billing header among the blocks of a system prompt; white space where the
-//! assistant's last text ends; characters of a tool's name that the other dialect has no room for; what is neither
-//! text nor call, such as images and the work of another vendor's servers. Texts that were in the middle may move
-//! within the user's side, never to the assistant's, whose texts keep their order.
+//! Allowed losses: reasoning; empty texts; a billing header among the blocks of a system prompt; white space at the end
+//! of the assistant's last text; characters of a tool name that the other dialect does not allow; content that is
+//! neither text nor call, such as images and the calls of another vendor's server tools. Texts in the middle of the
+//! conversation may move within the user's side, but never to the assistant's side, where texts keep their order.
 
 use penstock_core::Dialect;
 use serde_json::Value;
 
-/// How a block begins that a coding agent puts into a system prompt.
+/// Start of the billing block that a coding agent adds to a system prompt.
 const BILLING: &str = "x-anthropic-billing-header";
 
-/// A name of a tool, and the arguments where it is called.
+/// Name of a tool; for a call also the arguments, `None` if they are not JSON.
 type Tool = (String, Option<Value>);
 
-/// What is said.
+/// Content of one request.
 #[derive(Debug, Default)]
 pub struct Spoken {
     /// Texts of the assistant, in order.
     assistant: Vec<String>,
-    /// Texts of everybody else.
+    /// Texts of all other roles.
     others: Vec<String>,
     calls: Vec<Tool>,
     tools: Vec<Tool>,
@@ -34,7 +34,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Texts of a string or of parts.
+/// Collects the texts of a content, which is a string or a list of parts.
 fn texts(content: &Value, into: &mut Vec<String>) {
     into.extend(content.as_str().map(str::to_owned));
     for part in list(content) {
@@ -77,7 +77,7 @@ impl Spoken {
         spoken
     }
 
-    /// Reads an item of the responses dialect.
+    /// Reads one input item of the responses dialect.
     fn item(&mut self, item: &Value) {
         match (item["type"].as_str(), item["role"].as_str()) {
             (Some("function_call"), _) => {
@@ -120,12 +120,13 @@ impl Spoken {
         }
     }
 
-    /// Whether a translation says it all; panics with what it does not say.
+    /// Asserts that a translation has all content of this request; panics with the missing content.
     pub fn assert_in(&self, sent: &Self) {
         let (assistant, others) = (sent.assistant.concat(), sent.others.concat());
         let mut rest = assistant.as_str();
         for text in &self.assistant {
-            // Only the last one may have lost something, which looks like white space that is nowhere.
+            // The translation may trim the assistant's last text, so a text is also searched without its trailing white
+            // space.
             let found = rest.find(text).map(|at| (at, text.len()));
             let trimmed = text.trim_end();
             let found = found.or_else(|| rest.find(trimmed).map(|at| (at, trimmed.len())));
@@ -134,7 +135,7 @@ impl Spoken {
             };
             rest = &rest[at + length..];
         }
-        // Towards providers of the messages dialect texts of white space alone are left out.
+        // The translation to the messages dialect omits texts of white space alone.
         for text in self.others.iter().filter(|text| !text.trim().is_empty()) {
             assert!(others.contains(text), "{text:?} is not in {others:?}");
         }
@@ -154,7 +155,7 @@ fn object_or_empty(arguments: Value) -> Value {
     if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments }
 }
 
-/// The same tools in the same order; names as far as both dialects have room for them.
+/// Asserts that the tools are the same in the same order. Names that one of the dialects does not allow may differ.
 fn alike(asked: &[Tool], sent: &[Tool]) {
     assert_eq!(asked.len(), sent.len(), "{asked:?} became {sent:?}");
     for ((name, arguments), (called, given)) in asked.iter().zip(sent) {

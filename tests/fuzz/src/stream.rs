@@ -1,4 +1,4 @@
-//! A provider's stream on its way to a client, and what both of them have heard at the end.
+//! Translation of a provider's stream, and the comparison of the client's content with the provider's.
 
 use crate::target;
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 const OBJECTS: &[u8] = br#""environment_impact":{"energy_kwh":0.000012},"billing_cost":{"credits":0.034}"#;
 
-/// An ask of this client, of a kind that a choice says.
+/// Returns a request of this client dialect, with options by the bits of the choice.
 #[must_use]
 pub fn ask(client: Dialect, choice: u16) -> InferenceRequest {
     let stop = if choice & 4 == 0 { "" } else { r#","STOP":["ab","\n\n"]"# };
@@ -56,20 +56,20 @@ pub fn ask(client: Dialect, choice: u16) -> InferenceRequest {
     .expect("a sound request")
 }
 
-/// What came of a stream.
+/// Result of one translated stream.
 #[derive(Debug, PartialEq)]
 pub struct Run {
-    /// What the client got.
+    /// Bytes for the client.
     pub out: Vec<u8>,
-    /// How it failed.
+    /// Error that ended the stream.
     pub fault: Option<UpstreamErrorKind>,
-    /// What it used.
+    /// Token usage that the provider reported.
     pub usage: Option<TokenUsage>,
-    /// Bytes of text.
+    /// Number of bytes of text.
     pub output_bytes: usize,
 }
 
-/// Feeds pieces to a reply as the gateway does, up to the first fault.
+/// Feeds the pieces to a translation as the gateway does, until the first error.
 pub fn feed(
     reply: &mut dyn StreamTranslation,
     pieces: &[&[u8]],
@@ -88,7 +88,7 @@ pub fn feed(
     reply.end(out).err().map(|fault| fault.kind)
 }
 
-/// Ends an answer as the gateway does.
+/// Ends an answer as the gateway does: with the objects of the answer, or with an error event.
 pub fn finish(
     reply: &mut dyn StreamTranslation,
     fault: Option<UpstreamErrorKind>,
@@ -109,7 +109,7 @@ pub fn finish(
     Run { out: out.0.concat(), fault, usage, output_bytes }
 }
 
-/// Texts, reasoning, refusals and tools of each candidate, by what the events say.
+/// Returns the texts, reasoning, refusals and tools of each candidate from the events.
 #[must_use]
 pub fn heard(events: &[AnswerEvent], n: usize) -> Vec<Said> {
     let mut all = vec![Said::default(); n];
@@ -135,7 +135,7 @@ pub fn heard(events: &[AnswerEvent], n: usize) -> Vec<Said> {
     all
 }
 
-/// Texts, reasoning, refusal and tools of a response by its output.
+/// Returns the texts, reasoning, refusal and tools of a response object from its output items.
 #[must_use]
 pub fn heard_in_response(response: &Value) -> Said {
     let mut said = Said::default();
@@ -164,7 +164,7 @@ pub fn heard_in_response(response: &Value) -> Said {
     said
 }
 
-/// What the client of a stream has heard of each candidate.
+/// Returns the content that the client of a stream receives for each candidate.
 #[must_use]
 pub fn heard_by(client: Dialect, out: &[u8], n: usize) -> Vec<Said> {
     if client != Dialect::Responses {
@@ -176,7 +176,7 @@ pub fn heard_by(client: Dialect, out: &[u8], n: usize) -> Vec<Said> {
     vec![heard_in_response(&last["response"])]
 }
 
-/// What one candidate said.
+/// Content of one candidate.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Said {
     /// Text.
@@ -187,13 +187,13 @@ pub struct Said {
     pub refusal: String,
     /// Tools by name, with their arguments.
     pub tools: Vec<(String, String)>,
-    /// Their ids.
+    /// Ids of the tool calls.
     pub ids: BTreeSet<String>,
-    /// It ended to have them called.
+    /// True if the finish reason is tool calls.
     pub called: bool,
 }
 
-/// The events of a stream up to its first fault.
+/// Returns the events of a stream, until its first error.
 #[must_use]
 pub fn events(dialect: Dialect, stream: &[u8]) -> Vec<AnswerEvent> {
     let mut decoder = decode::new_decoder(dialect, "4b8e");
@@ -201,14 +201,14 @@ pub fn events(dialect: Dialect, stream: &[u8]) -> Vec<AnswerEvent> {
     if decoder.push(Bytes::copy_from_slice(stream), &mut events).is_ok() {
         let _ = decoder.end(&mut events);
     }
-    // Bytes behind the end of a stream are not read.
+    // The gateway does not read bytes after the end of a stream.
     if let Some(end) = events.iter().position(|event| matches!(event, AnswerEvent::End)) {
         events.truncate(end + 1);
     }
     events
 }
 
-/// The same, as the ask wants them.
+/// Returns the events of a stream after the constraints of the request.
 #[must_use]
 pub fn shaped(
     ask: &InferenceRequest,
@@ -222,7 +222,7 @@ pub fn shaped(
     shaped
 }
 
-/// Checks what a client got against the grammar of its dialect.
+/// Checks the client's bytes against the grammar of its dialect.
 pub fn conforms(ask: &InferenceRequest, out: &[u8]) {
     let checked = match ask.dialect {
         Dialect::Chat => conformance::chat(out, ask.include_usage),
@@ -234,7 +234,7 @@ pub fn conforms(ask: &InferenceRequest, out: &[u8]) {
     }
 }
 
-/// Checks that each event of a messages stream is one, and of the type that its name says.
+/// Checks that each event of a messages stream is well-formed, and that its type is equal to its name.
 fn agrees(out: &[u8]) {
     let text = std::str::from_utf8(out).expect("a stream is text");
     for event in text.strip_suffix("\n\n").expect("the last event is whole").split("\n\n") {
@@ -245,12 +245,13 @@ fn agrees(out: &[u8]) {
     }
 }
 
-/// The pairs whose provider speaks this dialect.
+/// Returns the translators for providers of this dialect.
 pub fn pairs(provider: Dialect) -> impl Iterator<Item = &'static dyn Translator> {
     TRANSLATORS.iter().copied().filter(move |pair| pair.provider() == provider)
 }
 
-/// A stream for every client: the same however it is cut, well-formed, and nothing said is lost or made up.
+/// Translates a stream for every client dialect. Asserts that the result does not depend on the cuts, that it is
+/// well-formed, and that no content is lost or invented.
 pub fn stream(provider: Dialect, choice: u16, stream: &[u8]) {
     let abilities =
         OfferCapabilities { max_stop: Some(usize::from(choice & 16 == 0)), ..OfferCapabilities::default() };
@@ -266,8 +267,8 @@ pub fn stream(provider: Dialect, choice: u16, stream: &[u8]) {
         if run.out.is_empty() {
             continue;
         }
-        // Where the dialects are the same, bytes pass: what comes out is as good as what came in, and its events are
-        // events all the same.
+        // Between equal dialects the bytes pass unchanged: the output is only as well-formed as the input, but each
+        // event must still be well-formed.
         let passed = pair.client() == Dialect::Messages && provider == Dialect::Messages;
         if passed && conformance::check_messages_stream(stream).is_err() {
             agrees(&run.out);
@@ -289,7 +290,7 @@ pub fn stream(provider: Dialect, choice: u16, stream: &[u8]) {
 
 fn compare(said: &Said, got: &Said, client: Dialect, whole: bool) {
     if client == Dialect::Messages {
-        // The messages dialect has no member for a refusal but the text.
+        // The messages dialect has no member for a refusal, which becomes text.
         if whole && said.refusal.is_empty() {
             assert_eq!(got.text, said.text, "text");
         }
@@ -307,11 +308,12 @@ fn compare(said: &Said, got: &Said, client: Dialect, whole: bool) {
         assert!(names(said).starts_with(&names(got)), "tools were made up");
     }
     for ((_, arguments), (_, got)) in said.tools.iter().zip(&got.tools).filter(|_| whole) {
-        // Clients parse the arguments of a call that is to be made; of one that was cut off nothing is made up.
+        // Clients parse the arguments of a complete call, so empty ones become `{}`; an incomplete call must not be
+        // completed.
         let empty = arguments.is_empty() && said.called;
         match client {
             Dialect::Chat => assert_eq!(got, if empty { "{}" } else { arguments }, "arguments"),
-            // Behind a complete object nothing is an argument.
+            // The translation drops text after a complete object of arguments.
             Dialect::Responses => {
                 assert!(arguments.starts_with(got) || (arguments.is_empty() && got == "{}"), "arguments");
             }
