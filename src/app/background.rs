@@ -47,6 +47,7 @@ const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 /// Starts all background tasks.
 pub fn start(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     let mut tasks = start_sweeps(app, stop);
+    tasks.extend(start_fleet_tasks(app, stop));
     tasks.extend(start_others(app, stop));
     tasks
 }
@@ -65,6 +66,22 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
             let fleet = &app.stores.fleet;
             if fleet.is_shared() && fleet.is_leader() && !app.is_store_handed_over() {
                 delete_old_leftovers(&app).await;
+            }
+        }),
+    ]
+}
+
+/// Starts the heartbeats of a fleet member and the reads of changes between them.
+fn start_fleet_tasks(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
+    vec![
+        spawn_periodic(BEAT_INTERVAL, stop, app, |app| async move {
+            if app.stores.fleet.is_shared() {
+                tokio::task::spawn_blocking(move || app.beat()).await.ok();
+            }
+        }),
+        spawn_delayed(FEED_DELAY, BEAT_INTERVAL, stop, app, |app| async move {
+            if app.stores.fleet.is_shared() {
+                tokio::task::spawn_blocking(move || app.follow_changes()).await.ok();
             }
         }),
     ]
@@ -111,16 +128,6 @@ fn start_others(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
             }
         }),
         spawn_periodic(CLOCK_INTERVAL, stop, app, |app| async move { follow_clock(app.clock) }),
-        spawn_periodic(BEAT_INTERVAL, stop, app, |app| async move {
-            if app.stores.fleet.is_shared() {
-                tokio::task::spawn_blocking(move || app.beat()).await.ok();
-            }
-        }),
-        spawn_delayed(FEED_DELAY, BEAT_INTERVAL, stop, app, |app| async move {
-            if app.stores.fleet.is_shared() {
-                tokio::task::spawn_blocking(move || app.follow_changes()).await.ok();
-            }
-        }),
         spawn_periodic(
             EXPORT_CHECK_INTERVAL,
             stop,
