@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 #[derive(Default)]
 pub struct PreviousState<'a> {
     providers: HashMap<&'a str, &'a ProviderState>,
-    /// Resolved routes by host and port; of several the last one.
+    /// Resolved routes by host and port; the last one if several routes have the same.
     routes: HashMap<(&'a str, u16), &'a UpstreamRoute>,
 }
 
