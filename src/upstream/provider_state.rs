@@ -56,9 +56,9 @@ pub struct ProviderState {
 }
 
 impl ProviderState {
-    /// Creates the state of a provider from its settings and its state in the previous configuration. `lines` limits
-    /// batch lines if the provider has no concurrency limit. The limit is shared with the previous configuration, so
-    /// that its exchanges in flight are counted.
+    /// Creates the state of a provider from its settings and its state in the previous configuration. `batch_lines`
+    /// limits batch lines if the provider has no concurrency limit. The limit is shared with the previous
+    /// configuration, so that its exchanges in flight are counted.
     #[must_use]
     pub fn new(
         provider: Arc<Provider>,
