@@ -178,7 +178,7 @@ fn collect_warnings(
     Ok(found)
 }
 
-/// Collects every valid key with a warning, and the accounts of all keys, `None` for one that does not exist.
+/// Collects every valid key with a warning, and the accounts of all keys; `None` for an account that does not exist.
 fn collect_key_warnings(
     keys: &KeyStore,
     accounts: &AccountStore,

@@ -121,7 +121,7 @@ impl HttpServerApp for AdminListener {
             let host = check_host(&live.settings.listen.hosts, "listen.hosts", session.req_header());
             let stream = pages::answer(&self.console, &self.api, host, &mut session, &id).await;
             if let Some(stream) = stream {
-                // A stream is no request in flight: it does not delay the hand-over of the store.
+                // A stream is not a request in flight: it does not delay the hand-over of the store.
                 drop(served);
                 stream.send(stream_head(&id), &mut session, shutdown).await;
             }

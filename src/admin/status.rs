@@ -35,7 +35,7 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || openapi::list_schema(json!({ "type": "object" }))),
 ];
 
-/// Returns the reason why the gateway takes no requests, if there is one. Unhealthy providers are no reason: all
+/// Returns the reason why the gateway takes no requests, if there is one. Unhealthy providers are not a reason: all
 /// gateways use the same providers, so taking this one out of its load balancer would not help.
 pub fn not_ready(app: &AppState) -> Option<&'static str> {
     if app.is_draining() {

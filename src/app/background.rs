@@ -39,7 +39,7 @@ const STORE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Interval of the heartbeats of a fleet member.
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
-/// Time after each heartbeat at which a fleet member reads the changes of keys once more.
+/// Time after each heartbeat at which a fleet member reads the changes of keys again.
 const FEED_DELAY: Duration = Duration::from_millis(500);
 /// Interval of the comparison with the system clock.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Scheduled backups, made beside the requests.
+//! Scheduled backups, made while requests are served.
 
 use crate::backup::BackupReport;
 use crate::backup::rotation::ExportJob;

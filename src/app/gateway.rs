@@ -190,7 +190,7 @@ impl RunningGateway {
         spawn_blocking(work).await.unwrap_or_else(|_| Err("The hand-over broke off.".to_owned()))
     }
 
-    /// Resumes what was paused for an upgrade that failed.
+    /// Resumes the work that was paused for an upgrade that failed.
     async fn resume(&mut self) -> Result<(), String> {
         if self.app.is_store_handed_over() {
             let app = self.app.clone();
@@ -294,7 +294,7 @@ impl AdminSockets {
 }
 
 /// Applies changes of keys and accounts that the next process reports. Each is read and set under one lock, so that the
-/// last value set is the last value read, in whatever order the threads run.
+/// last value set is the last value read, in any order of the threads.
 fn apply_news(app: &Arc<AppState>, runtime: &Handle, news: PeerEvent) {
     let app = app.clone();
     runtime.spawn_blocking(move || {

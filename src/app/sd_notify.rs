@@ -1,4 +1,5 @@
-//! Notifications of the service manager through `NOTIFY_SOCKET`, as defined by systemd. No listener is no failure.
+//! Notifications of the service manager through `NOTIFY_SOCKET`, as defined by systemd. A missing listener is not a
+//! failure.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;

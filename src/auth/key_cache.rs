@@ -49,7 +49,7 @@ pub struct KeyCache {
 pub struct SpendDelta {
     due: Vec<Arc<Principal>>,
     rows: Vec<(SpendOwner, SpendRecord)>,
-    /// Limiters of the rows, with what was written before.
+    /// Limiters of the rows, with the spending that was written before.
     before: Vec<(UsageOwner, SpendRecord)>,
 }
 
@@ -183,7 +183,7 @@ impl KeyCache {
         Err(if offered { ApiError::new(ErrorCode::InvalidKey) } else { missing_key() })
     }
 
-    /// Sets the steady time until which the keys count as known; `None` for ever.
+    /// Sets the steady time until which the keys count as known; `None` without a limit.
     pub fn set_valid_until(&self, time: Option<Duration>) {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.valid_until.store(time.map_or(u64::MAX, millis), Ordering::Relaxed);

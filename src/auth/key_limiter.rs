@@ -85,7 +85,7 @@ impl KeyUsage {
         self.0.lock().meter.totals()
     }
 
-    /// Reserves an equal part of the limits for each other member of a fleet until the first exchange.
+    /// Allows this member of a fleet an equal part of each limit until the first exchange.
     pub fn begin_sharing(&self, members: u32, now: Duration) {
         let LimiterState { limits, meter, .. } = &mut *self.0.lock();
         meter.begin_sharing(limits, members, now);

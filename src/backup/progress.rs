@@ -18,7 +18,7 @@ const DEFAULT_COLUMNS: usize = 80;
 /// Return to the first column, and erasure of the line.
 const CLEAR: &str = "\r\x1b[K";
 
-/// Unit of what a stage counts.
+/// Unit that a stage counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgressUnit {
     /// Rows of the store.

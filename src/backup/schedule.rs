@@ -64,13 +64,13 @@ impl Exports {
             && now >= self.failed.load(Ordering::Relaxed).saturating_add(rest.max(1))
     }
 
-    /// Notes an archive that was finished.
+    /// Records an archive that was finished.
     pub fn set_finished(&self, now: u64) {
         self.since.store(now, Ordering::Relaxed);
         self.last.store(now, Ordering::Relaxed);
     }
 
-    /// Notes an archive that failed.
+    /// Records an archive that failed.
     pub fn set_failed(&self, now: u64) {
         self.failed.store(now, Ordering::Relaxed);
     }

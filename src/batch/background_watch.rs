@@ -74,7 +74,7 @@ impl ResponseWatch {
     pub(super) async fn claim_lost_or_stop(&mut self) -> Interruption {
         loop {
             match self.wait_for_interruption().await {
-                // The response has ended anyway: only another process or a stop counts.
+                // The response has already ended: only another process or a stop counts.
                 Interruption::Ended(_) => sleep(TICK).await,
                 why => return why,
             }

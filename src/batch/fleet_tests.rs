@@ -139,7 +139,7 @@ impl Pair {
         self.members.iter().for_each(|member| drop(member.fleet.read_heartbeats(at).unwrap()));
     }
 
-    /// Lets the second member believe that the first is dead.
+    /// Makes the second member declare the first one dead.
     fn silence_first(&self) {
         let later = StdInstant::now() + Duration::from_secs(60);
         self.members[1].fleet.read_heartbeats(later).unwrap();

@@ -3,8 +3,8 @@
 //! be tried again and again.
 //!
 //! After a line was refused, each line that ends allows two to start: its released balance covers one, and the other
-//! tests whether more fit. So about one line is refused for each that is answered, and the number in flight doubles
-//! per round while there is balance. If other batches or requests hold the balance, one line is tried now and then.
+//! tests whether more fit. So about one line is refused for each that is answered, and the number in flight doubles per
+//! round while there is balance. If other batches or requests hold the balance, one line is tried from time to time.
 
 /// Number of allowed starts at which the limit is lifted.
 const UNLIMITED_AT: usize = 256;

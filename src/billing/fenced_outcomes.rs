@@ -65,7 +65,7 @@ impl FencedOutcomes {
 }
 
 impl Ledger {
-    /// Records reservation ends and additional rows in one commit of their own, if its fences hold.
+    /// Records reservation ends and additional rows in one separate commit, if its fences hold.
     ///
     /// # Errors
     /// Returns the data under the conditions of [`Ledger::record_outcomes`].

@@ -106,7 +106,7 @@ fn max_size(op: &WriteOp) -> (usize, usize, usize) {
             (MAX_LINE_BYTES, 1 + order.names.len() + ROLLUPS_PER_ENTRY + POOLS_PER_ACCOUNT, 0)
         }
         WriteOp::Outcomes(lines) => max_outcomes_size(lines),
-        // A group of its own.
+        // These outcomes are a separate group.
         WriteOp::Fenced(lines) => max_outcomes_size(&lines.outcomes),
     }
 }

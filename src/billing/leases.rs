@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 
-/// Time for which an empty pool is remembered.
+/// Time for which a pool that was found empty counts as empty.
 const EMPTY_POOL_MEMORY: Duration = Duration::from_millis(250);
 /// Maximum number of draws at a time, each of which blocks a thread while the database does not answer.
 const MAX_DRAWS: usize = 32;
@@ -68,7 +68,7 @@ struct LeaseState {
 }
 
 impl LeaseState {
-    /// Notes the spending of a second; `balance` is what remains of the lease without regard to holds.
+    /// Records the spending of a second; `balance` is the rest of the lease without regard to holds.
     fn observe_second(&mut self, balance: i64) {
         let spent = self.drawn.saturating_sub(balance);
         let second = spent.saturating_sub(self.spent).max(0);
@@ -160,7 +160,7 @@ impl Leases {
         self.member.journal_folder()
     }
 
-    /// Notes a charge of the previous process, so that it does not count as spending of this second.
+    /// Records a charge of the previous process, so that it does not count as spending of this second.
     pub(super) fn note_spent(&self, account: &Arc<str>, wallet: Wallet, amount: i64) {
         let mut accounts = self.accounts.lock();
         let state = accounts.entry((account.clone(), wallet)).or_default();
@@ -188,7 +188,7 @@ impl Leases {
     }
 
     /// Adds amounts whose draw succeeded with an unknown outcome: the excess of a lease in the store over the memory,
-    /// at a time when all charges are written. `is_written` returns true at such a time. Blocks.
+    /// at a time when all charges are written. `is_written` returns true if all charges are written. Blocks.
     fn resolve_uncertain(
         &self,
         balance: impl Fn(&str) -> Arc<AccountBalance>,
@@ -221,13 +221,13 @@ impl Leases {
         Ok(())
     }
 
-    /// Notes the balance of an account whose pool is empty.
+    /// Records the balance of an account whose pool is empty.
     fn note_total(&self, account: &Arc<str>, wallet: Wallet, total: i64) {
         let mut accounts = self.accounts.lock();
         accounts.entry((account.clone(), wallet)).or_default().total = total;
     }
 
-    /// Returns the balance at the time when the pool was found empty.
+    /// Returns the recorded balance of the time when the pool was found empty.
     fn noted_total(&self, account: &Arc<str>, wallet: Wallet) -> i64 {
         self.accounts.lock().get(&(account.clone(), wallet)).map_or(0, |state| state.total)
     }

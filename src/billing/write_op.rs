@@ -32,9 +32,9 @@ pub enum AdjustmentError {
 pub(super) enum WriteOp {
     /// Action of a request.
     Action(LedgerAction),
-    /// Ends of several requests and their rows: one commit, or none.
+    /// Ends of several requests and their rows: written in one commit, or not at all.
     Outcomes(BatchOutcomes),
-    /// Ends of several requests and their rows, on conditions: a commit of its own, or none.
+    /// Ends of several requests and their rows, on conditions: written in a separate commit, or not at all.
     Fenced(Box<FencedOutcomes>),
     /// Adjustment by an operator.
     Adjustment(Box<AdminAdjustment>),

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 /// Longest time that operations with waiters are collected before a write.
 const WAITER_WINDOW: Duration = Duration::from_millis(5);
 
-/// Number of operations at which a group is written at once. Together with the operations that arrive during the write,
-/// it is the maximum that a crash loses.
+/// Number of operations at which a group is written immediately. Together with the operations that arrive during the
+/// write, it is the maximum that a crash loses.
 pub(super) const GROUP_SIZE: usize = 4_096;
 
 /// Number of operations that are taken at a time, to be written with others later: preparing all of them at once

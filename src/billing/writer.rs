@@ -136,7 +136,7 @@ impl LedgerWriter {
                 self.draft.rows.extend(lines.rows);
             }
             WriteOp::Adjustment(adjustment) => self.add_adjustment(*adjustment),
-            // A group of its own.
+            // These outcomes are a separate group.
             WriteOp::Fenced(_) => {}
         }
     }

@@ -34,7 +34,7 @@ pub struct ConsoleAnswer {
     pub location: Option<String>,
     /// Values of `set-cookie`.
     pub cookies: Vec<String>,
-    /// Name under which a browser saves the body, if it is no page.
+    /// Name under which a browser saves the body, if it is not a page.
     pub file_name: Option<String>,
     /// Body.
     pub body: Vec<u8>,
@@ -77,7 +77,7 @@ pub fn stream_answer(stream: LiveStream) -> ConsoleAnswer {
     ConsoleAnswer { stream: Some(stream), ..ConsoleAnswer::new(200, HTML, Vec::new()) }
 }
 
-/// Page that opens the first page of the site by itself, with a link for browsers that do not.
+/// Page that opens the first page of the site automatically, with a link for browsers that do not follow it.
 pub fn self_redirecting_page(site: &ConsoleSite, language: Language, provider: &str) -> ConsoleAnswer {
     let link = (site.root.to_owned(), "Continue".into());
     let text = Text::with("You signed in with {0}.", [provider.to_owned().into()]);

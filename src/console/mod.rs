@@ -147,7 +147,7 @@ impl Console {
         answer::plain_refusal(self.site, Language::English, refusal)
     }
 
-    /// Remembers the language of the form, and opens the page again from which it was sent.
+    /// Stores the language of the form in a cookie, and opens the page again from which it was sent.
     fn choose_language(&self, request: &ConsoleRequest) -> ConsoleAnswer {
         let page = request.field("back");
         // The form has only the path of its page; the query of the page comes from the browser's `Referer` header.

@@ -47,7 +47,7 @@ pub struct ConsoleRequest {
 /// Reads a request.
 ///
 /// # Errors
-/// Returns 413 or 408 if the form is too large or too slow, 415 if it is no form.
+/// Returns 413 or 408 if the form is too large or too slow, 415 if it is not a form.
 pub async fn read(session: &mut ServerSession, cookie: &str) -> Result<ConsoleRequest, ApiError> {
     let head = session.req_header();
     let text = |name: header::HeaderName| {

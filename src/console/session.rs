@@ -67,8 +67,8 @@ pub fn find_session(
     Ok(Some(ActiveSession { digest, record, user }))
 }
 
-/// Returns a predicate for all sessions, in any order: true for those that have ended, and for those of a person who
-/// signs in beyond the maximum less one.
+/// Returns a predicate for all sessions, in any order: true for ended sessions, and for the sessions of the person
+/// `user` beyond the maximum minus one, so that a new session fits.
 pub fn ended_for(user: &str, now: u64) -> impl Fn(&SessionRecord) -> bool {
     let own = Cell::new(0);
     move |session| {

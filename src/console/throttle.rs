@@ -57,7 +57,7 @@ impl SignInThrottle {
         Ok(())
     }
 
-    /// Forgets the failed attempts of a name that has signed in.
+    /// Removes the failed attempts of a name that has signed in.
     pub fn record_success(&self, name: &str, address: &str) {
         self.buckets.lock().by_name.remove(&(name.to_owned(), address.to_owned()));
     }

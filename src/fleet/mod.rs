@@ -5,7 +5,7 @@
 //! - after `fleet.claim` without a beat it is no longer in [`FleetMember::live_members`]: others take over
 //!   its batches, whose rows carry fences of their own;
 //! - after `fleet.lease` without a beat it is buried: its credits return to their pools, and nothing that it still
-//!   commits is accepted. A member that cannot reach the database therefore serves what it has leased until then.
+//!   commits is accepted. A member that cannot reach the database therefore serves from its leases until then.
 //!
 //! A process continues the membership of the previous process of its folder, which has ended, so its leases and its
 //! ledger chain are available at once.
@@ -234,7 +234,7 @@ impl FleetMember {
         observed
     }
 
-    /// Reads and notes the heartbeats of the members at `now`, see [`FleetMember::read_rows`] and
+    /// Reads and records the heartbeats of the members at `now`, see [`FleetMember::read_rows`] and
     /// [`FleetMember::note_heartbeats`]. Blocks.
     ///
     /// # Errors
@@ -243,7 +243,7 @@ impl FleetMember {
         self.note_heartbeats(self.read_rows(&[])?, now)
     }
 
-    /// Notes the beats as read at `now`, buries the members that are dead, and returns the reports of the other live
+    /// Records the beats as read at `now`, buries the members that are dead, and returns the reports of the other live
     /// ones. Returns nothing without a fleet. Blocks.
     ///
     /// # Errors
@@ -302,7 +302,7 @@ impl FleetMember {
 }
 
 impl ObservedPeers {
-    /// Forgets all beats, because the connection to the store was lost.
+    /// Removes all recorded beats, because the connection to the store was lost.
     fn reset(&mut self) {
         self.claims.reset();
         self.leases.reset();

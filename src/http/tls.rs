@@ -98,8 +98,8 @@ pub fn from_settings(settings: &Settings) -> Result<ListenerTls, String> {
     Ok(ListenerTls { public: public?, dashboard: dashboard? })
 }
 
-/// Validates the files of certificates and keys. Returns a warning for each expired certificate, which is no error of
-/// the configuration.
+/// Validates the files of certificates and keys. Returns a warning for each expired certificate, which is not an error
+/// of the configuration.
 ///
 /// # Errors
 /// Returns a sentence for each file that cannot be used.

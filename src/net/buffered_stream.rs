@@ -73,7 +73,7 @@ impl BufferedSocket {
         (**stream).as_any().downcast_ref::<Self>().is_some_and(at_rest)
     }
 
-    /// Returns true if the stream is a clear-text socket that was reset; `None` if it is no clear-text socket. Reads do
+    /// Returns true if the stream is a clear-text socket that was reset; `None` for another socket. Reads do
     /// not report a reset after the peer has closed its sending side.
     #[must_use]
     pub fn was_reset(stream: &Stream) -> Option<bool> {

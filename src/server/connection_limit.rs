@@ -75,7 +75,7 @@ impl ConnectionLimit {
         }
         if client.is_some() {
             let count = counts.by_client.entry(client).or_default();
-            // An entry is never zero, so a refusal leaves no new entry behind: `max_per_client` is at least 1.
+            // An entry is never zero, so a refusal adds no entry: `max_per_client` is at least 1.
             if *count >= max_per_client.max(1) {
                 return Err(ConnectionRefusal::Client);
             }

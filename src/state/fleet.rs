@@ -138,7 +138,7 @@ impl AppState {
         let observed = self.read_fleet(work)?;
         let reports = member.note_heartbeats(observed, Instant::now())?;
         let mut exchange = work.exchange.lock();
-        // The report announces what this exchange allows.
+        // Applied before the report is built, because the report has the limits that this exchange allows.
         exchange.apply_reports(&self.key_cache, member.live_members().len(), &reports, now);
         let shared = &self.config_snapshot().settings.shared;
         let report = MemberReport {
@@ -216,7 +216,7 @@ impl FleetWork {
         *known = skewed;
     }
 
-    /// Notes the members with another configuration, and logs a change.
+    /// Records the members with another configuration, and logs a change.
     fn note_configurations(&self, own: &MemberReport, reports: &[(u32, MemberReport)]) {
         let others = reports.iter().filter(|(_, report)| report.config != own.config);
         let differing: BTreeMap<u32, ConfigDifference> = others

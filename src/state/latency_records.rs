@@ -1,5 +1,5 @@
-//! Measured latencies across restarts. They are written to the store beside the requests and read at startup, where
-//! they count as older by the downtime.
+//! Measured latencies across restarts. They are written to the store while requests are served, and read at startup,
+//! where they count as older by the downtime.
 //!
 //! The store has one row per measured offer and one row for the last hour of each model that was requested. Only rows
 //! that changed are written, a bounded number per round. Rows of offers and models that are no longer configured, and
@@ -39,7 +39,7 @@ struct FigureRow<T> {
 /// Limit on the number of rows to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushExtent {
-    /// Bounded number, beside requests.
+    /// Bounded number, while requests are served.
     Round,
     /// All changed rows, before the process ends.
     Everything,

@@ -87,7 +87,7 @@ pub const ADMIN_TOKEN_FILE: &str = "admin.token";
 const MIN_TOKEN_CHARS: usize = 32;
 
 impl Stores {
-    /// Opens the store, and creates what is missing at the first start.
+    /// Opens the store, and creates missing parts at the first start.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the storage cannot be used.

@@ -160,7 +160,7 @@ impl MetricsRegistry {
     pub fn record_exchange(&self, record: &AccessRecord, took: Duration) {
         self.requests.count_ended_exchange(record, took);
         let series: std::sync::Arc<MetricSeries> = self.series_cache.series_for(record);
-        // The queue time of batch work is no figure of a model.
+        // The queue time of batch work is not a property of a model.
         series.observe(&self.series_cache, record, took.saturating_sub(record.queued));
     }
 

@@ -60,7 +60,7 @@ impl OfferMetrics {
     }
 
     /// Sets the gauges. A provider may offer a model under two names: one that works is enough. Offers that were
-    /// requested are shown, and beside an unhealthy one the other offers of its model, so that an alert sees them.
+    /// requested are shown, and for an unhealthy one also the other offers of its model, so that an alert sees them.
     pub(super) fn update_gauges<'a>(&self, offers: impl Iterator<Item = OfferStatus<'a>>) {
         let offers: Vec<OfferStatus<'a>> = offers.collect();
         let broken: HashSet<&str> =

@@ -57,7 +57,7 @@ impl CacheAffinity {
         }
     }
 
-    /// Copies the observations of the same offer in an earlier configuration.
+    /// Shares the observations of the same offer in an earlier configuration.
     pub fn inherit_observations(&mut self, known: &Self) {
         self.hit_ratio = known.hit_ratio.clone();
     }
@@ -122,7 +122,7 @@ impl CacheAffinity {
         let hit = (usage.cached.min(expected) as f64 / expected as f64) as f32;
         let ratio = self.hit_ratio();
         let learned = ratio + (hit - ratio) * HIT_RATIO_WEIGHT;
-        // Two concurrent updates may lose one of them; both move the ratio towards the same value.
+        // One of two concurrent updates may be lost; both move the ratio towards the same value.
         self.hit_ratio.store(learned.clamp(0.0, 1.0).to_bits(), Ordering::Relaxed);
     }
 }

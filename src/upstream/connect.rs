@@ -89,7 +89,7 @@ impl ResolvedPeer {
             self.check_tls_version(stream.get_ssl_digest().as_deref())?;
             return Ok(stream);
         }
-        // Not opened by Pingora, whose buffers of 64 KiB per direction would be allocated for silent streams too.
+        // Opened without Pingora, whose buffers of 64 KiB per direction would be allocated for silent streams too.
         let connected = timeout(self.connect, TcpStream::connect(self.address)).await;
         let socket =
             connected.map_err(|_| UpstreamErrorKind::Connect)?.map_err(|error| io_error_kind(&error))?;

@@ -6,7 +6,7 @@ use penstock_core::{ExtraMember, ExtraMembers, OfferObservation, ReasoningName, 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Seconds for which a refusal is remembered. It is limited because an engine may be updated.
+/// Seconds for which a refusal is stored. The time is limited because an engine may be updated.
 const LEARNED_TTL: u64 = 3_600;
 
 /// Codes of the reasoning name: unknown, `reasoning_content`, `reasoning`.

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 #[derive(Default)]
 pub struct PreviousState<'a> {
     providers: HashMap<&'a str, &'a ProviderState>,
-    /// Resolved routes by host and port; of several the last one.
+    /// Resolved routes by host and port; the last one if several routes have the same.
     routes: HashMap<(&'a str, u16), &'a UpstreamRoute>,
 }
 
@@ -56,9 +56,9 @@ pub struct ProviderState {
 }
 
 impl ProviderState {
-    /// Creates the state of a provider from its settings and its state in the previous configuration. `lines` limits
-    /// batch lines if the provider has no concurrency limit. The limit is shared with the previous configuration, so
-    /// that its exchanges in flight are counted.
+    /// Creates the state of a provider from its settings and its state in the previous configuration. `batch_lines`
+    /// limits batch lines if the provider has no concurrency limit. The limit is shared with the previous
+    /// configuration, so that its exchanges in flight are counted.
     #[must_use]
     pub fn new(
         provider: Arc<Provider>,

@@ -10,7 +10,7 @@ use pingora_core::protocols::http::client::HttpSession;
 use pingora_http::RequestHeader;
 use tokio::io::AsyncWriteExt;
 
-/// Maximum body bytes that are copied behind the head; for them a copy costs less than a vectored write.
+/// Maximum body bytes that are copied into the buffer of the head; for them a copy costs less than a vectored write.
 const INLINE_BODY: usize = 16 * 1024;
 /// Slice size in which a long body is written, so that the write timeout applies to few bytes at a time.
 pub(super) const BODY_SLICE: usize = 64 * 1024;

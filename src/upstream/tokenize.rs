@@ -1,5 +1,5 @@
 //! Token counts of prompts by the inference engine that serves a model, through its tokenize API. Nothing is generated.
-//! An engine that does not support counting is no failure of its offer. After a timeout or failure an engine is not
+//! Missing support for counting is not a failure of the offer. After a timeout or failure an engine is not
 //! called for 30 seconds, so that no request waits for it.
 
 use super::count_queue::{INLINE_COUNT_BYTES, TokenCountQueue};

@@ -23,7 +23,7 @@ pub(super) enum ReadRecord {
     Committed(u64),
 }
 
-/// Encodes an action without its terms; `None` if it is no valid entry.
+/// Encodes an action without its terms; `None` if it is not a valid entry.
 pub(super) fn encode_action(action: &LedgerAction) -> Option<Vec<u8>> {
     let (account, kind) = (action.account.clone(), action.act.clone());
     let entry = LedgerEntry { seq: 1, at: action.at, account, kind };

@@ -49,7 +49,7 @@ impl Ledger {
         Err(insufficient_credits(need, BalanceRecord { credits, energy }, held))
     }
 
-    /// Draws in a thread of its own, since the store blocks; returns true if the amount is covered now. One request
+    /// Draws on a blocking thread, since the store blocks; returns true if the amount is covered now. One request
     /// draws for all that wait for the same pool.
     async fn draw_for_request(
         self: &Arc<Self>,
@@ -78,7 +78,8 @@ impl Ledger {
         }
     }
 
-    /// Draws for a request, and notes the balance of the account if its pool has too little; `None` if the store fails.
+    /// Draws for a request, and records the balance of the account if its pool has too little; `None` if the store
+    /// fails.
     fn draw_now(&self, balance: &Arc<AccountBalance>, wallet: Wallet, amount: i64) -> Option<()> {
         let leases = self.leases.as_ref()?;
         leases.dry_draws.fetch_add(1, Ordering::Relaxed);

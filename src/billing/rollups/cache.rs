@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Key and value of a row.
 type KeyedRow = (Vec<u8>, Vec<u8>);
 
-/// Changed rollups of a process that is one of several.
+/// Changed rollups of a process beside which other processes write.
 pub struct RollupChanges {
     /// Rows whose values are replaced, since they are unreadable.
     pub replaced: Vec<KeyedRow>,
@@ -45,7 +45,7 @@ struct CachedCell {
 }
 
 impl RollupCache {
-    /// Remembers the location of pricing terms.
+    /// Stores the location of pricing terms.
     pub fn learn_terms(&mut self, id: &Arc<str>, text: &str) {
         if !self.locations.contains_key(id) {
             self.locations.insert(id.clone(), location_of(text));

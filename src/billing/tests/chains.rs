@@ -1,5 +1,5 @@
 //! Tests of several ledgers on one store, as the members of a fleet have them: each writes its own chain, and together
-//! they neither lose nor double anything.
+//! they lose and duplicate no entry.
 
 use super::rollups::{Operations, assert_equal_to_ledger};
 use super::*;

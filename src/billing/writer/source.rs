@@ -14,8 +14,8 @@ pub(in super::super) struct JournaledOps {
 }
 
 impl JournaledOps {
-    /// Takes the next operations: those of one group, and of further ones that wait. They are empty if nothing arrives
-    /// for `patience`; `None` once the thread has ended and all are taken.
+    /// Takes the next operations: all of one group, and the further operations that wait. They are empty if nothing
+    /// arrives for `patience`; `None` once the thread has ended and all are taken.
     fn collect(&self, patience: Option<Duration>) -> Option<DrainedOps> {
         let first = match patience {
             None => self.ops.recv().ok()?,

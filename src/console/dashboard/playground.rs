@@ -37,7 +37,7 @@ const MAX_MODELS: usize = 500;
 /// Denominator of the amounts of a reservation in EUR.
 const EUR_SCALE: u32 = 8;
 
-/// Form of the page, with what was typed before.
+/// Form of the page, with the previous input.
 ///
 /// # Errors
 /// Returns the refusal of the admin API.

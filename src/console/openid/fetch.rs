@@ -30,7 +30,7 @@ pub enum FetchError {
     Timeout,
     /// The answer is larger than allowed.
     TooLarge,
-    /// The connection broke off, or the answer is no HTTP.
+    /// The connection broke off, or the answer is not HTTP.
     Broken,
 }
 

@@ -53,7 +53,7 @@ impl Default for OpenIdState {
 }
 
 impl OpenIdState {
-    /// Provider of the settings; one that was known under others is forgotten.
+    /// Provider of the settings; the provider of earlier settings is dropped.
     fn provider(&self, settings: &OpenIdSettings) -> Arc<OpenIdProvider> {
         let mut known = self.provider.lock();
         match known.as_ref().filter(|provider| provider.is_of(settings)) {

@@ -2,8 +2,8 @@
 //! connections to providers that it uses, so that a request wakes no other processor.
 //!
 //! Few busy threads need less processor time than many idle ones: each finds more work per poll, and other processes
-//! keep a processor. So connections that can migrate are spawned on the first thread until it is half busy, and leave
-//! it between two requests when it is overloaded and another thread is not (`load.rs` has the limits). Other
+//! keep a processor. So connections that can migrate are spawned on the first thread until it is half busy. They leave
+//! that thread between two requests when it is overloaded and another thread is not (`load.rs` has the limits). Other
 //! connections are distributed evenly.
 
 mod load;

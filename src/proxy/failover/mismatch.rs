@@ -66,8 +66,8 @@ impl FailoverRun<'_, '_> {
         log::event(LogLevel::Info, "member_refused", &members);
     }
 
-    /// Retries without the gateway's own members that the provider refused, again while it names further ones, and
-    /// stores them after a response.
+    /// Retries without the gateway's own members that the provider refused, and repeats this while the provider names
+    /// further members. Stores the refused members after a response.
     pub(super) async fn retry_without_members(
         &mut self,
         offer: &Arc<OfferState>,

@@ -77,7 +77,7 @@ pub struct BufferedBody {
     pub settled: Vec<u8>,
     /// Body for the client.
     pub downstream: Vec<Bytes>,
-    /// Members that the head carries, since the body is no JSON.
+    /// Members that the head carries, since the body is not JSON.
     pub head_members: Vec<u8>,
 }
 

@@ -69,7 +69,7 @@ impl TestResponse {
         Self { reply: Some(translator.translate_stream(&ask, &target)), noted: 0, settled: Vec::new() }
     }
 
-    /// Returns what a client receives of [`STREAM`] in pieces of this size.
+    /// Returns the output that a client receives for [`STREAM`] in pieces of this size.
     fn stream<L: ResponseBodyFilterChain>(&mut self, size: usize) -> String {
         let mut out = OutputBuffer::default();
         for piece in STREAM.as_bytes().chunks(size) {

@@ -148,7 +148,7 @@ impl FileBucket {
         checked
     }
 
-    /// Checks that the bucket belongs to the store, and notes the ID of the store in a new one.
+    /// Checks that the bucket belongs to the store, and stores the ID of the store in a new one.
     fn check_store_id(&self) -> std::result::Result<(), ProbeError> {
         let database = |error: penstock_storage::StoreError| {
             ProbeError::Unreachable(format!("The records of files cannot be read: {error}."))

@@ -24,7 +24,7 @@ impl FileManager {
             let entry = entry.map_err(|error| failed(&error))?;
             fs::remove_file(entry.path()).map_err(|error| failed(&error))?;
         }
-        // With a bucket, the folder has only what was stored before.
+        // With a bucket, the folder has only contents that were stored before it was configured.
         if self.bucket.is_some() {
             return self.count_existing().map_err(|error| failed(&error));
         }

@@ -1,6 +1,6 @@
 //! Growing output file of a batch. Bytes are appended and synced here; the record states how many of them are
 //! committed, in the same commit as their charges. Bytes beyond that are not results: they are truncated when the file
-//! is opened again. With a bucket, the file is a temporary one, and each sync stores what was appended as a segment in
+//! is opened again. With a bucket, the file is a temporary one, and each sync stores the appended bytes as a segment in
 //! the bucket. All calls block.
 
 use super::block_checksums::BlockChecksums;

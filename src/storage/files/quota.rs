@@ -1,5 +1,5 @@
 //! Disk quota of files: a limit for all files, a limit per key, and the space that stays free on the disk. Usage is
-//! counted in memory; a failed upload releases what it reserved.
+//! counted in memory; a failed upload releases its reservation.
 
 use parking_lot::Mutex;
 use penstock_core::{ApiError, ErrorCode};
@@ -87,7 +87,7 @@ impl DiskQuota {
         self.0.lock().all
     }
 
-    /// Reserves bytes beside those that are counted elsewhere.
+    /// Reserves bytes in addition to those that are counted elsewhere.
     fn reserve(
         &self,
         key: &str,
@@ -126,7 +126,7 @@ impl QuotaReservation {
         Self { quota, key: key.into(), bytes: 0, counted: None }
     }
 
-    /// Makes it a reservation beside the bytes that the store has counted, and ends it once the file is stored.
+    /// Adds the reservation to the bytes that the store has counted, and ends it once the file is stored.
     #[must_use]
     pub(super) fn with_counted(mut self, counted: UsedBytes) -> Self {
         self.counted = Some(counted);

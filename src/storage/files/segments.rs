@@ -220,7 +220,7 @@ fn committed_segments(contents: &dyn ContentStore, record: &FileRecord) -> Resul
     Ok(chain)
 }
 
-/// Lists the segments of a file by their ends; of several with the same end, the longest.
+/// Lists the segments of a file by their ends; the longest, if several have the same end.
 fn list_segments(contents: &dyn ContentStore, id: &str) -> Result<HashMap<OutputPosition, Segment>> {
     let folder = format!("{SEGMENT_FOLDER}/{id}");
     let mut by_end: HashMap<OutputPosition, Segment> = HashMap::new();

@@ -47,7 +47,7 @@ impl FileManager {
         Ok(files)
     }
 
-    /// Returns a reservation for an upload of this key, beside the bytes that the store has counted.
+    /// Returns a reservation for an upload of this key, in addition to the bytes that the store has counted.
     pub(super) fn reservation(&self, key: &str) -> Result<QuotaReservation, FileError> {
         let reservation = QuotaReservation::new(self.quota.clone(), key);
         match &self.shared {

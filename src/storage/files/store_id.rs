@@ -75,8 +75,8 @@ impl FileManager {
         Ok(())
     }
 
-    /// Writes the ID to the store, and returns that of another gateway of a fleet if it was first; if the disk is full,
-    /// a later start writes it.
+    /// Writes the ID to the store; returns the ID of another gateway of a fleet if that gateway wrote first. If the
+    /// disk is full, a later start writes the ID.
     fn choose_folder_id(&self, id: String) -> String {
         self.store.choose_directory_id(&id).unwrap_or_else(|error| {
             log::event(log::warn(), "files_folder_not_noted", &[("why", &error.to_string())]);

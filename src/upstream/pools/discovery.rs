@@ -1,9 +1,9 @@
 //! Service discovery: offers and providers as backends.
 //!
 //! The crate identifies a backend by its address and weight, and ignores `ext`: another price or key at the same
-//! address is no change. Selection here uses no weights, so the weight encodes what distinguishes backends: the index
-//! of an offer, since two providers may share an address, and for providers, whose pool outlives a configuration, also
-//! the generation of the configuration.
+//! address is not a change. Selection here uses no weights, so the weight encodes what distinguishes backends: the
+//! index of an offer, since two providers may share an address, and for providers, whose pool outlives a configuration,
+//! also the generation of the configuration.
 
 use super::is_closed;
 use crate::upstream::offer::OfferState;
@@ -75,7 +75,7 @@ impl ServiceDiscovery for ProviderDiscovery {
 fn backend(provider: &ProviderState, weight: usize, ext: impl Clone + Send + Sync + 'static) -> Backend {
     let mut extensions = Extensions::new();
     extensions.insert(ext);
-    // An unresolved host has no address: the offer is in the plan all the same, and attempts at it fail.
+    // An unresolved host has no address: the offer is in the plan nevertheless, and attempts at it fail.
     let unresolved =
         || std::net::SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), provider.route.base_url().port);
     let address = provider.route.first_address().unwrap_or_else(unresolved);

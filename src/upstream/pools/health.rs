@@ -1,9 +1,9 @@
 //! Active health checks: cheap requests to providers, independent of client traffic. They detect the recovery of a
 //! provider without risk for a client's request, and its failure before a client notices.
 //!
-//! One registry serves the process. Its unit is the provider: a provider is checked once however many offers it has,
-//! and two providers at one address have separate health. The registry holds the result of the last check and reports
-//! its changes; each offer's circuit breaker receives every result, and ejects the offer at its threshold.
+//! One registry serves the process. Its equivalence key is the provider: a provider is checked once however many offers
+//! it has, and two providers at one address have separate health. The registry holds the result of the last check and
+//! reports its changes; each offer's circuit breaker receives every result, and ejects the offer at its threshold.
 //!
 //! The crate has one interval and one pair of thresholds per registry, and a pass waits for all of its checks. So
 //! passes are frequent and never wait for a provider: [`ProviderCheck`] starts the request to a provider that is due in

@@ -90,7 +90,7 @@ fn decode_session([kind, key, offer]: [u64; 3]) -> Option<PlannedSession> {
     (kind != 0).then_some(PlannedSession { key: SessionKey(key), record })
 }
 
-/// Decoded key of a selection. A key that is no plan request yields an empty order.
+/// Decoded key of a selection. A key that is not a plan request yields an empty order.
 struct SelectionKey<'a> {
     header: [u64; HEADER],
     offers: &'a [[u8; 8]],
