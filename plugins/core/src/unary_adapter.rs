@@ -53,7 +53,7 @@ impl UpstreamAnswer {
 
 /// API of one family of providers for one kind of model.
 ///
-/// The same request and target give the same calls. Implementations have no clock and no state.
+/// The same request and target always give the same provider requests. Implementations have no clock and no state.
 pub trait ProviderAdapter: Sync + Send {
     /// Kind of model.
     fn kind(&self) -> ModelKind;

@@ -52,7 +52,7 @@ pub struct SharedAmounts {
 pub struct PeerUsage {
     /// Number of gateways, this one included.
     pub members: u32,
-    /// Number of other gateways that announced nothing, because the key was not used there.
+    /// Number of other gateways that announced no demand, because the key was not used there.
     pub silent: u32,
     /// Requests that the others admitted since the last exchange.
     pub requests: u64,
@@ -115,8 +115,8 @@ impl SharingPhase {
     }
 }
 
-/// Returns the part of a level that this gateway may use until the next exchange; `silent` is what is left to the gateways
-/// that announced nothing.
+/// Returns the part of a level that this gateway may use until the next exchange; `silent` is the amount reserved for
+/// gateways that announced no demand.
 fn allowance(level: u64, demand: SharedDemand, members: u32, silent: u64) -> u64 {
     let members = members.max(1);
     let least = level / 4 / u64::from(members);
@@ -241,8 +241,8 @@ mod tests {
         refused: u64,
     }
 
-    /// Simulates seconds of demand by gateway in requests a second. Each gateway exchanges and reports at a moment of its
-    /// own in each second.
+    /// Simulates seconds of demand by gateway, in requests per second. Each gateway exchanges and reports at its own
+    /// moment of each second.
     fn simulate(limit: u64, demand: impl Fn(u64) -> Vec<u64>, seconds: u64) -> Simulated {
         let (limits, nothing) = (limits(limit), CostEstimate::default());
         let members = demand(0).len();
@@ -334,7 +334,7 @@ mod tests {
         };
         meters.iter_mut().for_each(|meter| meter.begin_sharing(&limits, 3, now));
         admit(&mut meters);
-        // All exchange at the same moment: nobody has read a report of another.
+        // All gateways exchange at the same moment, so none has read a report of another.
         let unheard = PeerUsage { members: 3, silent: 2, ..PeerUsage::default() };
         meters.iter_mut().for_each(|meter| meter.exchange(&limits, &unheard, now));
         admit(&mut meters);

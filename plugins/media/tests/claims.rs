@@ -1,5 +1,4 @@
-//! What the head of a file claims of its length, against what frames, samples and bytes say; and what a provider claims
-//! of it.
+//! Stated lengths against measured ones: by the head of a file against frames, samples and bytes, and by a provider.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod sounds;
@@ -62,7 +61,7 @@ fn the_count_of_a_compressed_wav_counts_within_its_bytes() {
     for (samples, seconds) in [(31_500, "3.938"), (30_000, "3.75"), (29_999, "4"), (1, "4"), (0, "4")] {
         assert_eq!(length(&with_fact(0x11, samples)), known(seconds), "{samples}");
     }
-    // Of other codecs at most 320 kbit/s are believed.
+    // For other codecs at most 320 kbit/s are accepted.
     for (samples, seconds) in [(16_000, known("2")), (3_201, known("0.4")), (3_199, None), (8, None)] {
         assert_eq!(length(&with_fact(0x2000, samples)), seconds, "{samples}");
     }

@@ -1,5 +1,4 @@
-//! Damaged files, and files that claim less than they hold: decoders continue behind what is broken, so that the rest
-//! counts.
+//! Damaged files, and files that state less than they contain: decoders continue after the damage, so the rest counts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod sounds;
@@ -214,8 +213,8 @@ fn mpeg_audio_in_wav_is_as_long_as_its_frames() {
     }
 }
 
-/// AAC at 16 kHz: so many samples whose table claims this duration of each, with a table of sizes of this name, and bytes
-/// in the boxes behind the entries.
+/// Returns AAC at 16 kHz with this number of samples. Its table states this duration for each sample. Its table of
+/// sizes has this name. The boxes have this number of bytes after their entries.
 fn aac(samples: u32, ticks: u32, sizes: &[u8; 4], padding: usize) -> Vec<u8> {
     let mut stts = vec![0, 0, 0, 0];
     stts.extend(samples.to_be_bytes());
@@ -269,7 +268,7 @@ fn an_mp4_continues_behind_what_is_no_box() {
     for junk in [&[0, 0, 0, 4, b'j', b'u', b'n', b'k'][..], &[0, 0, 0, 0, b'f', b'r', b'e', b'e'], b"\0\0"] {
         assert_eq!(length(&insert(&file, fragments[1] - 4, junk)), known("3"), "{junk:x?}");
     }
-    // Of several audio tracks the longest counts.
+    // The longest of several audio tracks counts.
     let run = all(&file, b"trun")[2];
     let mut padded = insert(&file, run + 4 + 12 + 50 * 8, &vec![0; 300_000]);
     let (moof, traf) = (fragments[2] - 4, fragments[2] + 4);
@@ -342,7 +341,7 @@ proptest! {
     ) {
         let files = files();
         let mut bytes = files[which].clone();
-        // Parts of other files amid it, damage, and noise behind it.
+        // Parts of other files in the middle, damage, and noise at the end.
         for (at, other, from, length) in pieces {
             let other = &files[other];
             let from = from % other.len();

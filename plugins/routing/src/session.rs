@@ -1,4 +1,4 @@
-//! Session of a request: what its client says of it, or else the beginning of the conversation.
+//! Session of a request: named by its client, or else derived from the beginning of the conversation.
 
 use crate::affinity::{SessionKey, stable_hash};
 use penstock_core::{InferenceRequest, InferenceTask};
@@ -30,17 +30,17 @@ pub const SESSION_HEADERS: &[&str] = &[
 
 /// Members of `metadata` that name a conversation.
 const METADATA_NAMES: [&[u8]; 3] = [b"session_id", b"conversation_id", b"thread_id"];
-/// Members with what the model reads first, apart from the messages.
+/// Members that come before the messages in the model's prompt.
 const INSTRUCTION_NAMES: [&str; 2] = ["system", "instructions"];
 /// Members with the messages.
 const MESSAGES_NAMES: [&str; 2] = ["messages", "input"];
 
-/// Bytes at the start and at the end of a text that distinguish it; its length does too.
+/// Number of bytes hashed at the start and at the end of a text; its length is hashed too.
 const MAX_HASHED: usize = 2048;
 /// Longest value of a header or member that names a session; a longer one is cut.
 const MAX_NAME: usize = 1024;
 
-/// Kinds of names, so that equal values of two kinds are two sessions.
+/// Kinds of names, so that equal values of different kinds are different sessions.
 mod source {
     pub(super) const CACHE_KEY: u64 = 1;
     pub(super) const PREVIOUS: u64 = 2;

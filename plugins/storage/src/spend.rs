@@ -88,7 +88,7 @@ pub struct SpendStore {
 
 #[derive(Debug, Default)]
 struct PendingAdditions {
-    /// Number of the last applied addition, while it is known: this store alone writes it.
+    /// Number of the last applied addition, if known: only this store writes it.
     last: Option<i64>,
     /// Number of the addition before the first pending one, once that was tried.
     tried: Option<i64>,

@@ -1,4 +1,4 @@
-//! Claims of batches: taken by one member, proven by each commit, and gone with the batch.
+//! Claims of batches: taken by one member, required by each commit, and removed with the batch.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use penstock_storage::batches::{

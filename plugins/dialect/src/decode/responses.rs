@@ -167,7 +167,7 @@ impl DecodedOutput {
         Ok(items.len() - 1)
     }
 
-    /// Closes an item, and takes from it what no delta contained. An item that was not announced is opened first.
+    /// Closes an item, and emits content that no delta contained. An item that was not announced is opened first.
     fn finish_item(
         &mut self,
         data: &Bytes,
@@ -194,7 +194,7 @@ impl DecodedOutput {
         open.close(item, &mut context)
     }
 
-    /// Adds what an event says about a part.
+    /// Adds the content of an event about a part.
     fn push_part(
         &mut self,
         data: &Bytes,
@@ -211,7 +211,7 @@ impl DecodedOutput {
         let (kind, text_member) = match event {
             PartEvent::Delta(kind) => (kind, "delta"),
             PartEvent::Whole(kind, member) => (kind, member),
-            // These events only repeat what others say, with most providers.
+            // Most providers send these events only to repeat earlier ones.
             PartEvent::Added | PartEvent::Done => {
                 let Some((item, part)) = item.zip(seen.part) else { return Ok(()) };
                 return match event {

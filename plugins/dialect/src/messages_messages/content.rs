@@ -47,7 +47,7 @@ pub(super) struct EditedContent<'a> {
     pub(super) call_count: usize,
     /// Number of `tool_result` blocks.
     pub(super) result_count: usize,
-    /// Number of slices in `said` up to and including the last tool result.
+    /// Number of slices in `blocks`, up to and including the last tool result.
     blocks_through_results: usize,
 }
 

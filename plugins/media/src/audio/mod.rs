@@ -208,8 +208,8 @@ const fn minimum_byte_rate(format: AudioFormat) -> u64 {
     }
 }
 
-/// Returns the minimum duration of a file of this size, three places. Bytes of which a file says that they have no audio
-/// count at the rate of uncompressed audio.
+/// Returns the minimum duration of a file of this size, in seconds with three decimals. Bytes that the file declares to
+/// be no audio count at the rate of uncompressed audio.
 fn minimum_seconds(floor: MinimumDuration, bytes: u64) -> Decimal {
     let of = |bytes, rate: u64| seconds(bytes, rate.max(1)).unwrap_or_default();
     let sounding = of(bytes.saturating_sub(floor.excluded), floor.rate);

@@ -27,7 +27,7 @@ pub(super) struct Mp4Parser {
     excluded: ExcludedBytes,
 }
 
-/// Place of the parser.
+/// Position of the parser.
 #[derive(Clone, Copy, Debug, Default)]
 enum Mp4Place {
     /// At a box.
@@ -204,7 +204,7 @@ impl Mp4Parser {
     }
 
     /// Reads the start of a box whose content has `size` bytes. For a table, returns the bytes before its entries, and
-    /// the place in it.
+    /// the position in it.
     fn read(&mut self, name: &[u8], content: &[u8], size: u64) -> Option<(u64, Mp4Place)> {
         let (version, flags) = version_flags(content)?;
         let long = version == 1;

@@ -1,4 +1,4 @@
-//! One track of an MP4 file: what its header and its table of samples say of the duration.
+//! One track of an MP4 file: the duration by its header and by its table of samples.
 
 use super::aac::FrameConfig;
 use super::bits::{be16, be32};
@@ -66,8 +66,9 @@ impl Mp4Codec {
         matches!(self, Self::Other | Self::Plain(_))
     }
 
-    /// Returns the minimum duration of this number of samples: what they last if the configuration says it, except for
-    /// two that may be trimmed; else 10 ms for lossy codecs, which the frames of all exceed, and 2.5 ms for Opus.
+    /// Returns the minimum duration of this number of samples. If the configuration states the duration of a sample:
+    /// their sum, except for two that may be trimmed. Otherwise 10 ms each for lossy codecs, whose frames are all
+    /// longer, and 2.5 ms for Opus.
     fn minimum(self, samples: u64) -> AudioDuration {
         match self {
             Self::Lossy(Some(config)) | Self::Plain(config) => of_frames(config, samples.saturating_sub(2)),

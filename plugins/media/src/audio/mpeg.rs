@@ -110,12 +110,12 @@ pub(super) struct MpegParser {
     tags: TagSums,
 }
 
-/// Place of the parser in the stream.
+/// Position of the parser in the stream.
 #[derive(Clone, Copy, Debug, Default)]
 enum MpegPosition {
     #[default]
     Start,
-    /// Behind a frame or a tag.
+    /// After a frame or a tag.
     Synced,
     /// Within noise. The number of bytes skipped at once depends on the chunks of the input, so no tag may begin at
     /// their end. Frames are found anywhere.

@@ -116,7 +116,7 @@ impl WavParser {
         skip_chunk(size)
     }
 
-    /// Parses the bytes after the data: chunks have no audio, anything else is more data.
+    /// Parses the bytes after the data: chunks have no audio, all other bytes are more data.
     fn trailing_chunk(&mut self, ahead: &[u8]) -> ParserStep {
         if !ahead.iter().take(4).all(|byte| matches!(byte, b' '..=b'~')) {
             self.state = WavState::Rest;

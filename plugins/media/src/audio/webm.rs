@@ -59,7 +59,7 @@ pub(super) struct WebmParser {
     excluded: ExcludedBytes,
 }
 
-/// Place of the parser.
+/// Position of the parser.
 #[derive(Clone, Copy, Debug, Default)]
 enum WebmPlace {
     /// At an element.

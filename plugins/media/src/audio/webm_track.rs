@@ -82,8 +82,8 @@ impl WebmTrack {
         self.aac = FrameConfig::parse(content);
     }
 
-    /// Counts the packets of a block, from its content behind the time, or the beginning of it. The complete content has so
-    /// many bytes, with the flags.
+    /// Counts the packets of a block, from the beginning of its content after the time. `size` counts the complete
+    /// content with its flags.
     pub(super) fn count_block(&mut self, content: &[u8], size: u64) {
         let lacing = content.first().map_or(0, |flags| flags >> 1 & 3);
         if self.codec == WebmCodec::Pcm {

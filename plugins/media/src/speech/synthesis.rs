@@ -188,9 +188,9 @@ impl SpeechMeter {
         }
     }
 
-    /// Returns the seconds, three places, and begins anew: measured, or by the length of the text where the format does not
-    /// show it; never more than was reserved. The length of a part is also bounded by its bytes, since a header may tell
-    /// that of the whole.
+    /// Returns the seconds, with three decimals, and resets the measurement. The seconds are measured, or estimated
+    /// from the length of the text if the format does not show them; never more than was reserved. The bytes of a part
+    /// also limit its length, since a header may state the length of the complete audio.
     pub(super) fn seconds(&mut self, is_complete: bool) -> Decimal {
         let bytes = Decimal::from(std::mem::take(&mut self.bytes));
         let audio = std::mem::take(&mut self.audio);

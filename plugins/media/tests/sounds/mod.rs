@@ -3,7 +3,7 @@
 
 use penstock_media::audio::AudioMeter;
 
-/// The length that is measured, the same however the file is cut.
+/// Returns the measured length, and asserts that it does not depend on the cuts.
 pub fn length(bytes: &[u8]) -> Option<String> {
     let measure = |pieces: &[&[u8]]| {
         let mut meter = AudioMeter::default();
@@ -42,7 +42,7 @@ pub fn wav(millis: u32) -> Vec<u8> {
     bytes
 }
 
-/// MPEG-1 layer III frames at 44.1 kHz, 128 and 64 kbit/s in turn; 1152 samples each.
+/// Returns MPEG-1 layer III frames at 44.1 kHz, alternating 128 and 64 kbit/s, of 1152 samples each.
 pub fn mp3(frames: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for index in 0..frames {
@@ -53,7 +53,7 @@ pub fn mp3(frames: usize) -> Vec<u8> {
     bytes
 }
 
-/// The same behind a tag, with a describing frame in front and a tag behind.
+/// Returns the same frames with a tag and a describing frame before them, and a tag after them.
 pub fn tagged_mp3(frames: usize) -> Vec<u8> {
     let mut bytes = b"ID3\x04\0\0\0\0\x02\x10".to_vec();
     bytes.resize(10 + 272, 0xff);
@@ -117,7 +117,7 @@ fn track_with(id: u32, kind: &[u8; 4], rate: u32, ticks: u32, table: &[u8]) -> V
     boxed(b"trak", &[boxed(b"tkhd", &tkhd), boxed(b"mdia", &media)].concat())
 }
 
-/// An M4A whose index comes behind its media; the picture track is longer.
+/// Returns an M4A file whose index follows its media; the picture track is longer.
 pub fn mp4(millis: u32) -> Vec<u8> {
     let mut large = 1u32.to_be_bytes().to_vec();
     large.extend(b"mdat");
@@ -263,7 +263,7 @@ pub fn flac_frame(number: u8, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// FLAC whose head states this rate and number of samples, with so many frames of 4096 samples behind it.
+/// Returns FLAC whose head states this rate and number of samples, followed by this number of frames of 4096 samples.
 pub fn framed_flac(rate: u32, stated: u64, frames: u8) -> Vec<u8> {
     let mut bytes = b"fLaC\x80\0\0\x22".to_vec();
     bytes.extend([16, 0, 16, 0, 0, 0, 0, 0, 0, 0]);
@@ -275,7 +275,7 @@ pub fn framed_flac(rate: u32, stated: u64, frames: u8) -> Vec<u8> {
     bytes
 }
 
-/// Opus in Ogg: so many packets of 20 ms, each in a page of its own, whose positions say something else.
+/// Returns Opus in Ogg: this number of packets of 20 ms, each in its own page, with page positions that do not match.
 pub fn opus(packets: u64, millis: u64) -> Vec<u8> {
     let mut head = b"OpusHead\x01\x01".to_vec();
     head.extend(312u16.to_le_bytes());

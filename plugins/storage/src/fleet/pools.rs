@@ -14,7 +14,7 @@ use crate::ledger::BalanceRecord;
 use crate::{MAX_PAGE_ROWS, StoreError, StoreTable, Transaction, counter_row};
 
 const META: StoreTable = StoreTable::Meta;
-/// Rows of a fleet that mean nothing once its gateways have ended.
+/// Rows of a fleet that have no meaning once its gateways have ended.
 const DISSOLVED_PREFIXES: [&[u8]; 5] =
     [b"fleet/live/", b"fleet/strand/", b"fleet/report/", POOL_PREFIX, PART_PREFIX];
 

@@ -263,7 +263,7 @@ impl Fleet for SharedFleet {
             batch = batch.add(META, rows::part_key(id, pool), amount.saturating_neg(), None, None);
         }
         for PoolAmount { pool, amount } in &turn.returned {
-            // A part that would become negative is not given back.
+            // A part that would become negative is not returned.
             batch = batch.add(META, rows::part_key(id, pool), amount.saturating_neg(), Some(0), None);
             batch = batch.add(META, rows::pool_key(pool), *amount, None, None);
         }
@@ -294,7 +294,7 @@ impl Fleet for SharedFleet {
             match self.store.apply(batch) {
                 Ok(()) => return Ok(amount),
                 Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Buried),
-                // Others drew meanwhile.
+                // Other strands drew from the pool in the meantime.
                 Err(error @ StoreError::Guard { .. }) => last_error = error,
                 Err(error) => return Err(error.into()),
             }

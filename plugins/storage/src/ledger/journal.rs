@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{StoreError, permissions};
 
-/// Size from which a file gives way to the other one.
+/// Size in bytes from which records go to the other file.
 pub const JOURNAL_FILE_BYTES: u64 = 8 * 1024 * 1024;
 /// Maximum bytes of one record: a longer length is damage.
 const MAX_RECORD_BYTES: usize = 1024 * 1024;

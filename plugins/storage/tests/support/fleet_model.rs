@@ -48,7 +48,7 @@ pub struct Replica {
     paused_until: Duration,
 }
 
-/// All processes, and what a perfect observer knows.
+/// All processes, and the true state that no process knows completely.
 pub struct World {
     store: Arc<dyn Store>,
     pub replicas: Vec<Replica>,
@@ -151,7 +151,7 @@ impl World {
         parse_counter(self.store.get(StoreTable::Meta, key.as_bytes()).unwrap().as_deref()).unwrap()
     }
 
-    /// Checks the rows: each pool is whole, nothing was charged twice or without being served.
+    /// Checks the rows: each pool adds up, and no charge is duplicated or without a served request.
     pub fn check(&self) -> Result<(), String> {
         let mut charged: BTreeMap<String, i64> = BTreeMap::new();
         let mut seen = BTreeSet::new();

@@ -108,7 +108,7 @@ impl PostgresServer {
         assert_eq!(line.trim(), answer, "the PostgreSQL server's shell");
     }
 
-    /// Options of a store with tables of its own.
+    /// Returns options of a store with its own tables.
     pub fn options(&self) -> PostgresOptions {
         let number = self.schemas.fetch_add(1, Ordering::Relaxed);
         let url = format!("postgresql:///postgres?user=penstock&host={}", self.host.display());

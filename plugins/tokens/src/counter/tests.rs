@@ -183,7 +183,7 @@ fn a_count_ends_one_beyond_its_budget_however_long_the_text_is() {
         let words = counter.count_text("one two three four");
         assert_eq!((text(words), text(words - 1), text(1)), (Some(words), Some(words), Some(2)));
     }
-    // Too many bytes for the budget, whatever they are: not even looked at.
+    // Too many bytes for the budget, so the text is not even scanned.
     let endless = chat(" ".repeat(4 << 20));
     let counted = TokenCounter::o200k_harmony()
         .count_within(&endless, &CountBudget { max_tokens: 10_000, stop: &stop });
