@@ -17,7 +17,7 @@ const DIALECT: &str = "dialects = [\"messages\"]";
 /// Requests that a provider received, in order.
 type Received = Arc<Mutex<Vec<Seen>>>;
 
-/// A messages provider that answers with what `refuse` says, or else well.
+/// Returns a messages provider that answers with the error of `refuse`, if it returns one, else with `good`.
 async fn provider(
     good: Value,
     refuse: impl Fn(&Seen) -> Option<Value> + Send + Sync + 'static,

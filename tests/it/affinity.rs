@@ -30,7 +30,7 @@ impl Providers {
     }
 }
 
-/// One conversation as its client sees it.
+/// Conversation from the view of its client.
 struct Conversation {
     model: &'static str,
     messages: Vec<Value>,
@@ -146,7 +146,7 @@ async fn gateways_that_share_nothing_send_a_conversation_to_the_same_offer() {
     let providers = Providers::start(4).await;
     let one = providers.bench().start().await;
     let two = providers.bench().start().await;
-    // Offers that were not measured yet are tried at random, and under this flavor no others are.
+    // Unmeasured offers are tried at random; this flavor does not try others at random.
     let agreed = async |name: &str| {
         let mut agreed = 0;
         for number in 0..CONVERSATIONS {

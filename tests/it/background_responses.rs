@@ -79,7 +79,7 @@ async fn a_background_response_is_polled_to_its_end_and_charged_once() {
     let now = when(&client, &response, "in_progress").await;
     assert!(now["usage"].is_null() && now["output"] == json!([]), "{now}");
     provider.until_calls(1).await;
-    // The provider is asked as for any other request.
+    // The provider gets the same request as for a response in the foreground.
     assert_eq!(provider.last().json()["messages"], json!([{"role": "user", "content": "Hi"}]));
     let mut more = json!({"model": "m", "input": "More", "previous_response_id": response["id"]});
     let early = client.post(RESPONSES, &more).await;
@@ -118,7 +118,7 @@ async fn a_cancelled_response_leaves_its_provider_and_is_not_charged() {
     let before = spent(&running);
     let first = created(&client, "One").await;
     provider.until_calls(1).await;
-    // The second one waits for its turn.
+    // The second response stays in the queue.
     let second = created(&client, "Two").await;
     assert_eq!(retrieve(&client, &second).await["status"], "queued");
     assert_eq!(cancel(&client, &second).await["status"], "cancelled");
@@ -331,7 +331,7 @@ async fn a_response_that_ends_the_process_again_and_again_fails() {
     assert!(failed["error"]["message"].as_str().unwrap().contains("stopped three times"), "{failed}");
     assert_eq!(provider.calls(), 3);
     process.until_said("background_response_ended").await;
-    // A request whose document is gone ends too, and leaves no record behind.
+    // A request whose document was removed ends too, and leaves no record.
     let lost = created(&client, "Hi").await;
     provider.until_calls(4).await;
     process.kill().await;

@@ -109,7 +109,7 @@ async fn after_a_cancel_no_provider_is_called_even_after_a_kill() {
             process.kill().await;
             process = home.run().await;
         }
-        // What does not happen can only be waited for.
+        // The absence of calls can only be tested by waiting.
         tokio::time::sleep_until((acknowledged + STILL * 2).into()).await;
         let late =
             |seen: &crate::harness::provider::Seen| seen.method == "POST" && seen.at > acknowledged + STILL;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 const PREPAID: &str = "[billing]\ncredit = \"prepaid\"\n";
-/// At 2 EUR a million and batch price, 3.28 credits are set aside for it.
+/// At 2 EUR per million tokens and batch price, the reserve of a line is 3.28 credits.
 const MAX_TOKENS: u64 = 32_768;
 
 async fn bench() -> (Provider, Running) {
@@ -44,7 +44,7 @@ async fn completed(client: &Client, count: usize) -> (u64, BTreeMap<String, Valu
     (end["request_counts"]["completed"].as_u64().unwrap(), found)
 }
 
-/// Lines that came back without a result.
+/// Returns the number of lines that were returned without a result.
 async fn retried(running: &Running) -> u64 {
     let metrics = running.admin().get("/metrics").await.text();
     let name = "penstock_batch_results_total{outcome=\"retried\"} ";

@@ -14,7 +14,7 @@ fn large(id: &str, bytes: usize) -> String {
     line_with(id, json!({"model": "m", "messages": [{"role": "user", "content": "x".repeat(bytes)}]}))
 }
 
-/// A large window, so that nothing has to be counted.
+/// Context window so large that no tokens have to be counted.
 const WINDOW: &str = "context_length = 100000000";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -28,7 +28,7 @@ async fn large_lines_arrive_whole_and_hold_no_more_than_their_memory() {
         .start()
         .await;
     let client = &running.client;
-    // Either side of what is kept in memory, and one longer than all there is for such lines.
+    // Sizes just below and above the limit of a line in memory, and one above the memory of all such lines.
     let sizes = [3 * MIB, 10, MIB - 200, MIB + 1, 9 * MIB, 3 * MIB, 20];
     let text: Vec<String> =
         sizes.iter().enumerate().map(|(number, size)| large(&format!("line-{number}"), *size)).collect();

@@ -176,7 +176,7 @@ async fn a_charge_and_its_row_are_there_together_and_not_before() {
     enter(&running, &mut done, b"done").await;
     assert_eq!(balance(&running), (-1_250, 0));
     assert_eq!(row().as_deref(), Some(&b"done"[..]));
-    // Another, never entered: nothing is charged for what nobody keeps.
+    // An answer that is dropped and not stored is not charged.
     drop(ask(&running, &running.ask()).await);
     assert_eq!(balance(&running), (-1_250, 0));
     until("the ledger to be written", || app.ledger.durability_snapshot().waiting == 0).await;

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 const AT_WORK: usize = 2;
 
-/// Lines that ask for `m` and for `n` in turn.
+/// Returns lines that alternate between the models `m` and `n`.
 fn lines(count: usize) -> String {
     let line = |number: usize| {
         let model = if number.is_multiple_of(2) { "m" } else { "n" };

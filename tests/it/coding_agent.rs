@@ -17,7 +17,7 @@ fn tools() -> Value {
     (0..30).map(tool).collect()
 }
 
-/// Three turns of work: a question, a call and its results, a reminder in the middle.
+/// Returns a conversation of three turns: a question, a call and its results, a reminder in the middle.
 fn conversation() -> Value {
     json!({
         "model": "claude-sonnet-4-5",
@@ -50,7 +50,7 @@ fn conversation() -> Value {
     })
 }
 
-/// Thinks, speaks, and calls two tools at once.
+/// Returns an answer with reasoning, text, and two parallel tool calls.
 fn answer() -> Script {
     let call = |index: u64, name: &str| {
         event(&delta(

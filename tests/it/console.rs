@@ -62,7 +62,7 @@ async fn a_wrong_password_and_an_unknown_name_get_the_same_answer_and_a_limit() 
     let unknown = browser.post("/console/sign-in", &[("name", "eve"), ("password", PASSWORD)]).await;
     assert_eq!((wrong.status, unknown.status), (401, 401));
     assert_eq!(refused(&wrong), refused(&unknown));
-    // An attempt comes back every twelve seconds.
+    // The limit of attempts permits one more every twelve seconds.
     let mut statuses = Vec::new();
     for _ in 0..12 {
         let again =

@@ -93,7 +93,7 @@ impl Model {
             }
             ClientAction::Created(batch) | ClientAction::Looked(batch) => self.meet(batch),
             ClientAction::MayCancel(id) => {
-                // Whether it was is seen at the next start.
+                // The next start shows if the operation was applied.
                 self.batches.entry(id).and_modify(|seen| seen.looks = 0);
             }
             ClientAction::Cancelled(batch) => {
@@ -146,7 +146,7 @@ impl Model {
     }
 }
 
-/// A batch only goes on: its counts rise, its results grow, its end stays.
+/// Checks that a batch only progresses: its counts rise, its results grow, its end does not change.
 async fn look(client: &Client, seen: &mut Seen, outputs: &mut BTreeMap<String, FileKnowledge>) {
     let id = text(&seen.last, "id");
     let read = client.get(&format!("/v1/batches/{id}")).await;
@@ -368,9 +368,9 @@ async fn batches(client: &Client) -> Vec<Value> {
     }
 }
 
-/// Charges equal results, and everything that lasts is in order.
+/// Checks that the charges equal the results, and that the stored state is valid.
 fn accounts(home: &Home, model: &Model, all: &[Value]) {
-    // What a kill left reserved is voided by whatever takes the ledger up; verifying changes nothing.
+    // A command that writes to the ledger voids the reserves that a kill left open; verifying changes nothing.
     for words in [["credits", "balance"], ["store", "verify"], ["credits", "verify"]] {
         let proof = home.command(&words);
         assert!(proof.status.success(), "{words:?}: {}", complaint(&proof));

@@ -130,7 +130,7 @@ async fn chat(client: &Client) {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
-/// Fails again and again while a batch is at work. `lasts`: what failed once stays so until a restart.
+/// Injects the fault repeatedly while a batch runs. `lasts` is true if the failure persists until a restart.
 async fn plays(under: &str, fault: &'static str, lasts: bool) {
     let provider = Provider::start().await;
     let rounds = if full() { 40 } else { 2 };
@@ -151,7 +151,7 @@ async fn plays(under: &str, fault: &'static str, lasts: bool) {
         assert!(process.ended().is_none(), "{}", process.said());
         failing.recover();
         if lasts {
-            // It says so, and takes nothing: what was left out of the failed sync would be told with the next.
+            // The gateway reports the failure and accepts no changes: the next sync would acknowledge data lost by this one.
             let ready = failing.home.admin().get("/readyz").await;
             assert_eq!(ready.status, 503, "{}", ready.text());
             kept.refusals(&client, &input, 1).await;
@@ -175,7 +175,7 @@ async fn plays(under: &str, fault: &'static str, lasts: bool) {
     eprintln!("{under} {fault}: {} refused, {} results", kept.refused, found.len());
 }
 
-/// Every result is charged once. Requests at once are too, or were never told to be: a kill may forget the last.
+/// Checks that every result is charged once. A direct request is too, or its charge was never acknowledged.
 fn proven(home: &Home, found: &[Value]) {
     let proof = home.command(&["store", "verify"]);
     assert!(proof.status.success(), "{}", complaint(&proof));

@@ -83,7 +83,7 @@ async fn a_batch_in_a_bucket_outlives_its_machine_and_the_server() {
         let least = lost * 60;
         within("some results", async { while finished().await < least {} }).await;
         process.kill().await;
-        // The folder of the machine is lost with its temporary files.
+        // The machine loses its folder with the temporary files.
         fs::remove_dir_all(home.storage().join("files")).unwrap();
         process = home.run().await;
     }

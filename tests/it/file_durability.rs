@@ -72,7 +72,7 @@ async fn a_file_that_was_acknowledged_survives_a_kill() {
     let (process, client) = started(&home).await;
     let contents = lines(1_000);
     let kept = uploaded(&client, &contents).await;
-    // Another is on its way, and half of it on the disk, when the process is killed.
+    // The kill happens during another upload, when half of it is on the disk.
     let half = batch(&lines(20_000));
     let length = (half.len() * 2).to_string();
     let open =

@@ -101,7 +101,7 @@ async fn parts_come_in_any_order_and_any_framing() {
             "filename": "na\u{ef}ve 1.jsonl", "purpose": "batch", "status": "processed", "status_details": null, "expires_at": created + 7200});
         assert_eq!(told, expected);
     }
-    // Without a length, and cut where nobody expects it.
+    // Without a length, and split at unusual positions.
     let whole = batch(&contents);
     let mut chunked = Vec::new();
     for piece in whole.chunks(77) {
@@ -177,7 +177,7 @@ async fn another_keys_file_is_none_and_scopes_are_asked_for() {
     let refused = error(&models.get("/v1/files").await, 403, "AUTH_1003");
     assert_eq!(refused["details"]["required_scope"], "inference.batches");
     error(&send(&models, &batch(&lines(1))).await, 403, "AUTH_1003");
-    // Whoever may ask may ask by file.
+    // A key with any inference scope may use files.
     for scope in ["inference.batches", "inference.chat", "inference.embeddings", "inference.rerank"] {
         let key = running.key(&json!({"scopes": [scope]})).await;
         assert_eq!(uploaded(&key, &lines(1)).await["purpose"], "batch", "{scope}");
@@ -200,7 +200,7 @@ async fn pages_hold_while_their_files_are_deleted() {
     assert_eq!(ids(&page), made[..3]);
     assert_eq!((&page["first_id"], &page["last_id"]), (&json!(made[0]), &json!(made[2])));
     assert_eq!((&page["object"], &page["has_more"]), (&json!("list"), &json!(true)));
-    // What was read is deleted, its last one too: the next page goes on all the same.
+    // Files of the page that was read are deleted, including the last one: the next page continues nevertheless.
     for id in &made[..3] {
         assert_eq!(deleted(client, id).await.json(), json!({"id": id, "object": "file", "deleted": true}));
     }

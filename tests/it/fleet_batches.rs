@@ -168,7 +168,7 @@ async fn a_background_response_is_continued_by_the_other_gateway_and_charged_onc
     let ask = json!({"model": "m", "input": "Hi", "background": true});
     let response = pair.at(0).post("/v1/responses", &ask).await.json();
     pair.provider.until_calls(1).await;
-    // Each gateway knows its state.
+    // Each gateway shows the state of the response.
     for gateway in 0..2 {
         background(&pair.at(gateway), &response, "in_progress").await;
     }
@@ -179,7 +179,7 @@ async fn a_background_response_is_continued_by_the_other_gateway_and_charged_onc
     assert_eq!(done["output"][0]["content"][0]["text"], "Done");
     pair.gateways[0] = pair.homes[0].run().await;
     assert_eq!(background(&pair.at(0), &response, "completed").await, done);
-    // The other gateway knows that this one is alive again, and leaves its work to it.
+    // The other gateway has noticed that this one lives again, and does not take its work over.
     let admin = pair.homes[1].admin();
     let is_known = async || admin.get("/metrics").await.text().contains("penstock_fleet_members 2");
     until_answered("both gateways to be live", is_known).await;

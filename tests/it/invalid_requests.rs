@@ -131,7 +131,7 @@ async fn models_routes_methods_and_types_that_are_not_there() {
         (unknown["param"].as_str(), unknown["type"].as_str()),
         (Some("model"), Some("model_not_found"))
     );
-    // Only the five flavors are suffixes.
+    // Only the names of the five flavors are valid suffixes.
     for (name, said) in [
         ("m:fast", "has no flavor 'fast'"),
         ("m:", "has no flavor ''"),
@@ -222,7 +222,7 @@ async fn an_answer_shaping_parameter_is_rejected_by_name() {
         (", \"logprobs\"", "", &bias, "logit_bias"),
         ("", "", &probabilities, "logprobs"),
         (", \"logit_bias\"", "", &probabilities, "logprobs"),
-        // The messages dialect has no words for them, whatever the catalogue lists.
+        // The messages dialect has no equivalent, whatever the catalogue lists.
         (", \"logit_bias\", \"logprobs\"", messages, &bias, "logit_bias"),
         (", \"logit_bias\", \"logprobs\"", messages, &probabilities, "logprobs"),
         ("", "", &json!({"response_format": {"type": "json_object"}}), "response_format"),
@@ -241,7 +241,7 @@ async fn an_answer_shaping_parameter_is_rejected_by_name() {
         }
         assert_eq!(provider.calls(), 0);
     }
-    // A provider's own refusal keeps the name, too.
+    // The name of the member is also passed on from a provider's own error.
     let provider = Provider::start().await;
     let wrong = json!({"error": {"message": "logit_bias is not supported; logprobs are", "code": 400}});
     provider.always(crate::harness::script::json_answer(400, &wrong));

@@ -181,7 +181,7 @@ async fn finance_and_the_account_holder_read_the_invoice_and_others_do_not() {
     assert_eq!(finance.get("/console/accounts/nobody/invoice").await.status, 404);
 }
 
-/// The same text with a year and month in the past.
+/// Returns a request for an invoice of this month.
 fn issue_request(account: &str, month: &str) -> Value {
     json!({"account": account, "from": format!("{month}-01"), "to": format!("{month}-28")})
 }
@@ -203,7 +203,7 @@ async fn an_issued_invoice_has_the_next_number_and_never_changes() {
     );
     let second = admin.post("/admin/invoices", &issue_request("other", "2026-01")).await.json();
     assert_eq!(second["number"], json!(format!("PS-{year}-000002")));
-    // The same period is the same invoice; days in common are refused.
+    // The same period returns the same invoice; an overlapping period is refused.
     assert_eq!(admin.post("/admin/invoices", &issue_request("acme", "2026-01")).await.json(), first);
     let overlapping = json!({"account": "acme", "from": "2026-01-28", "to": "2026-02-27"});
     let refused = admin.post("/admin/invoices", &overlapping).await;

@@ -35,7 +35,7 @@ async fn until_probed(what: &str, own: SocketAddr, other: Option<SocketAddr>) {
     until(what, || timers().into_iter().any(probed)).await;
 }
 
-/// A connection that the gateway closes after an idle second: its clock, seen from outside.
+/// Measures one second with the gateway's clock: a connection that the gateway closes after an idle second.
 async fn idle_second(address: SocketAddr) {
     let mut socket = TcpStream::connect(address).await.unwrap();
     socket.write_all(b"GET /v1/models HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();

@@ -39,7 +39,7 @@ async fn begin(browser: &Browser, openid: &OpenIdServer, query: &str) -> (String
 /// Signs the provider's person in; the browser keeps the session's cookie.
 async fn sign_in(browser: &mut Browser, openid: &OpenIdServer, query: &str) -> Answer {
     let (path, cookie) = begin(browser, openid, query).await;
-    // The session's cookie is `Strict`: it does not come along.
+    // The session's cookie is `Strict`, so the browser does not send it here.
     let answer = browser.site.send("GET", &path, &[("cookie", &cookie)], b"").await;
     let set = cookies(&answer);
     assert!(set.iter().any(|cookie| cookie.contains("_openid=;") && cookie.contains("Max-Age=0")), "{set:?}");
@@ -67,7 +67,7 @@ async fn a_person_signs_in_with_the_role_of_the_claims() {
     assert!(page.contains("Sign in with Example ID") && page.contains("name=\"password\""), "{page}");
     let answer = sign_in(&mut browser, &openid, "").await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    // The next request comes from a page of this site, so that the `Strict` cookie comes along.
+    // The next request comes from a page of this site, so the browser sends the `Strict` cookie.
     assert!(
         answer.text().contains("http-equiv=\"refresh\" content=\"0; url=/console/\""),
         "{}",
@@ -84,7 +84,7 @@ async fn a_person_signs_in_with_the_role_of_the_claims() {
     let users = running.admin().get("/admin/users").await.json();
     assert_eq!(users["data"][0]["state"], "active", "{users}");
 
-    // A further sign-in gives a new session and ends the one before; the role follows the claims.
+    // Another sign-in creates a new session and ends the previous one; the role follows the claims.
     let first = browser.cookie.clone();
     openid.person(json!({"sub": "1", "preferred_username": "renamed", "roles": "penstock-viewer"}));
     assert_eq!(sign_in(&mut browser, &openid, "").await.status, 200);
@@ -93,7 +93,7 @@ async fn a_person_signs_in_with_the_role_of_the_claims() {
     let old = Browser { site: browser.site.clone(), root: browser.root, cookie: first };
     assert_eq!(old.get("/console/").await.status, 303);
 
-    // A role that was taken away ends the session at the next sign-in.
+    // If the claims no longer have a role, the next sign-in ends the session.
     openid.person(json!({"sub": "1", "preferred_username": "ada", "roles": []}));
     let before = browser.cookie.clone();
     let refused = sign_in(&mut browser, &openid, "").await;
@@ -237,7 +237,7 @@ async fn account_holders_come_by_a_claim_or_an_invitation() {
     openid.person(json!({"sub": "5"}));
     let used = sign_in(&mut Browser::at_dashboard(&running), &openid, &query).await;
     assert_eq!((used.status, reason(&used).contains("was used or has expired")), (409, true));
-    // The invited person signs in without it from then on, and keeps the role.
+    // From then on the invited user signs in without the invitation, and keeps the role.
     openid.person(json!({"sub": "4", "roles": ["penstock-admin"]}));
     assert_eq!(sign_in(&mut guest, &openid, "").await.status, 200);
     assert!(guest.get("/dashboard/").await.text().contains("zoe (account)"));

@@ -23,7 +23,7 @@ async fn a_500_about_the_request_is_a_client_error() {
             assert_eq!(provider.calls(), before + 1, "no second attempt: {text}");
         }
     }
-    // Nothing of it counts against the provider.
+    // These failures do not count against the provider.
     assert_eq!(running.chat().await.status, 200);
 }
 

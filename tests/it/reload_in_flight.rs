@@ -44,7 +44,7 @@ async fn a_stream_ends_with_the_configuration_that_it_began_with() {
     assert!(undisturbed.whole && undisturbed.text().contains("[DONE]"), "{}", undisturbed.text());
     let mut across = opened(running.client.clone(), running.ask_stream()).await;
     for number in 0..RELOADS {
-        // Its provider is gone, another one is there, and everything has another price.
+        // The reload replaces the provider of the running request, and changes all prices.
         let price = format!("price = {{ input = {number}.5, output = 90.0 }}");
         running.reload(bench("b", &other, &price).load(running.storage())).await;
         assert_eq!(running.chat().await.header("x-penstock-provider"), Some("b"));

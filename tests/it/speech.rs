@@ -57,7 +57,7 @@ async fn speech_is_never_charged_beyond_what_its_text_can_be() {
     assert_eq!(answer.header("content-type"), Some("audio/pcm"));
     // Ten characters take at most ten seconds here: five, and five for pauses.
     assert_eq!(header(&answer, "x-billing-cost")["credits"].as_f64(), Some(10.0));
-    // What cannot be measured is estimated by the text.
+    // Audio that cannot be measured is estimated from the text.
     provider.clear();
     provider.always(audio("audio/aac", [&[0xff, 0xf1, 0x50, 0x80][..], &[0xff; 1_000]].concat()));
     let answer = speak(&running, json!({"input": "x".repeat(150), "response_format": "aac"})).await;

@@ -71,7 +71,7 @@ async fn audio_reaches_the_client_while_the_provider_speaks() {
         provider.then(script);
         let body = ask(&json!({"stream_format": format}));
         let marker = if format == "sse" { "speech.audio.delta" } else { "WAVEfmt" };
-        // The first part is there before the provider has said the rest.
+        // The client has the first part before the provider sends the rest.
         let mut open = running.client.stream_until(SPEECH, &body, marker).await;
         let answer = crate::harness::batch_jobs::let_go(&go, open.finish()).await;
         assert_eq!(answer.status, 200);

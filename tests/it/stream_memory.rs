@@ -13,7 +13,7 @@ const STREAMS: u64 = 300;
 /// Memory of a stream at most, in KiB: a third more than the 51 measured, of which Pingora's session and its future
 /// are 25.
 const EACH: u64 = 68;
-/// Allowed remainder of their memory together. A third does, which the first ones of anything leave behind.
+/// Allowed remainder of the streams' memory, as a share. One third remains after the first streams of a process.
 const STAYS: f64 = 0.6;
 
 /// Stream whose first token was sent.

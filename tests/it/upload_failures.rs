@@ -23,7 +23,7 @@ fn head(path: &str, key: &str, framing: &str) -> String {
     )
 }
 
-/// Writes in pieces as the client libraries do: at the first piece that is not taken they stop and read.
+/// Writes in pieces, as client libraries do: at the first failed write it stops and reads.
 async fn like_a_library(mut socket: impl Duplex, head: &str, body: &[u8]) -> String {
     let write = async {
         socket.write_all(head.as_bytes()).await?;

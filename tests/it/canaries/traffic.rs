@@ -59,7 +59,7 @@ impl ClientRotation {
         self.next().send("POST", path, headers, body).await
     }
 
-    /// The same over a connection of its own that speaks HTTP/2.
+    /// Sends a request over its own HTTP/2 connection.
     async fn post2(&self, path: &str, body: &Value) -> Answer {
         let socket = connect(self.https, &self.certified.root, &["h2"]).await;
         H2::over(socket, &self.next().key).await.post(path, body).await
@@ -128,7 +128,7 @@ pub async fn served(turn: &ClientRotation, provider: &Provider, planted: &Plante
     answers
 }
 
-/// Every way to fail; no answer repeats a planted word.
+/// Tests every kind of failure; no answer repeats a planted word.
 pub async fn failed(
     turn: &ClientRotation,
     (first, second): (&Provider, &Provider),
@@ -177,7 +177,7 @@ pub async fn failed(
     second.always(stream(&[&word]));
     let over = turn.post(CHAT, &chat("two", &planted.prompt(), true)).await;
     assert!(over.text().contains(&word), "{}", over.text());
-    // It left in the middle.
+    // The client disconnects in the middle of the answer.
     let word = planted.answer();
     first.always(vec![sse(), role(), text(&word), ScriptStep::Hang]);
     let left = first.left();
