@@ -151,7 +151,7 @@ async fn plays(under: &str, fault: &'static str, lasts: bool) {
         assert!(process.ended().is_none(), "{}", process.said());
         failing.recover();
         if lasts {
-            // The gateway reports the failure and accepts no changes: the next sync would acknowledge data lost by this one.
+            // The gateway reports the failure and accepts no changes: the next sync would acknowledge lost data.
             let ready = failing.home.admin().get("/readyz").await;
             assert_eq!(ready.status, 503, "{}", ready.text());
             kept.refusals(&client, &input, 1).await;

@@ -19,7 +19,7 @@ pub fn line_with(id: &str, body: Value) -> String {
     json!({"custom_id": id, "method": "POST", "url": CHAT, "body": body}).to_string()
 }
 
-/// Chat lines of the given number.
+/// Returns this number of chat lines.
 pub fn lines(count: usize) -> String {
     (0..count).map(|number| line(&format!("line-{number}"), &format!("ask {number}")) + "\n").collect()
 }
@@ -42,7 +42,7 @@ pub async fn uploaded(client: &Client, text: &str) -> String {
     answer.json()["id"].as_str().unwrap().to_owned()
 }
 
-/// Asks for a batch of a file.
+/// Creates a batch of a file.
 pub async fn create(client: &Client, file: &str) -> Answer {
     client
         .post("/v1/batches", &json!({"input_file_id": file, "endpoint": CHAT, "completion_window": "24h"}))
@@ -115,9 +115,9 @@ pub async fn results(client: &Client, batch: &Value) -> BTreeMap<String, Value> 
     found
 }
 
-/// Each of these results is charged once and nothing else is, in a gateway that is stopped.
+/// Asserts that each of these results is charged once and that there are no other charges, for a stopped gateway.
 pub fn assert_charged<'a>(home: &Home, results: impl Iterator<Item = &'a Value>) {
-    // Verifying changes nothing: what a kill left reserved is voided by whatever takes the ledger up next.
+    // A command that writes to the ledger voids the reserves that a kill left open; verifying changes nothing.
     assert!(home.command(&["credits", "balance"]).status.success());
     let proof = home.command(&["credits", "verify"]);
     assert!(proof.status.success(), "{}", complaint(&proof));
@@ -135,7 +135,7 @@ pub fn assert_charged<'a>(home: &Home, results: impl Iterator<Item = &'a Value>)
     assert_eq!(once, results);
 }
 
-/// Lets everybody go on who waits, until something is so.
+/// Releases all waiting tasks, repeatedly, until `work` is done.
 pub async fn let_go<T>(go: &Notify, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     loop {

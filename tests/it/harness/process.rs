@@ -1,4 +1,4 @@
-//! Gateway binary in a process of its own, ended by its process id.
+//! Gateway binary in its own process, ended by its process id.
 
 use super::certificates::Certified;
 use super::{Client, Provider, until};
@@ -32,7 +32,7 @@ pub fn complaint(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Unused address of this test alone in the loopback network.
+/// Returns an unused address in the loopback network, which no other test uses.
 pub fn address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -76,7 +76,7 @@ impl Home {
         self.path().join("penstock.toml")
     }
 
-    /// Where the store is.
+    /// Returns the folder of the store.
     pub fn storage(&self) -> PathBuf {
         self.path().join("data")
     }
@@ -117,7 +117,7 @@ impl Home {
         self.run_with(|_| {}).await
     }
 
-    /// Starts the gateway, in surroundings of its own, and waits until it is ready.
+    /// Starts the gateway with a changed command, and waits until it is ready.
     pub async fn run_with(&self, around: impl FnOnce(&mut Command)) -> Process {
         self.until_ready(self.spawn_with(around)).await
     }
@@ -150,7 +150,7 @@ impl Home {
     }
 
     async fn is_ready(&self) -> bool {
-        // Refused as long as nobody listens.
+        // The connection is refused while no process listens.
         if tokio::net::TcpStream::connect(self.admin).await.is_err() {
             return false;
         }
@@ -181,7 +181,7 @@ pub fn catalogue(provider: &Provider, lines: &str) -> String {
     )
 }
 
-/// A gateway in a process of its own.
+/// Gateway in its own process.
 pub struct Process {
     child: Child,
     out: PathBuf,
@@ -207,7 +207,8 @@ impl Process {
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
     }
 
-    /// A line of what the kernel knows of it, in KiB: `VmRSS` now, `VmHWM` at its highest.
+    /// Returns a line of the process's status in the kernel, in KiB: `VmRSS` is the current memory, `VmHWM` the
+    /// maximum.
     pub fn memory(&self, line: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|known| known.strip_prefix(line)).unwrap();

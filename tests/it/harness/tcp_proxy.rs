@@ -17,7 +17,7 @@ pub enum Network {
     Open,
     /// Connections are closed, and new ones at once.
     Cut,
-    /// Connections stay open, and nothing passes.
+    /// Connections stay open, and no bytes pass.
     Silent,
 }
 

@@ -104,7 +104,7 @@ async fn serve(mut socket: TcpStream, flood: Flood, sent: &AtomicUsize) -> std::
     let (mut read, mut write) = socket.into_split();
     let (begun, window) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(25 << 20)));
     let (begin, wider) = (begun.clone(), window.clone());
-    // Reads on for as long as it writes: a client that is not heard would stop too.
+    // Reads as long as it writes: a client whose bytes are not read would stop too.
     let reader = tokio::spawn(async move {
         loop {
             let mut head = [0; 9];

@@ -109,13 +109,13 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// TLS that agreed on HTTP/2, and nothing said yet.
+    /// Connects with TLS that negotiated HTTP/2, and sends nothing.
     pub async fn connect(address: SocketAddr, root: &Path) -> Self {
         let (read, write) = split(connect(address, root, &["h2"]).await);
         Self { read, write }
     }
 
-    /// The same with a preface and settings of no surprise.
+    /// Connects and sends the preface with usual settings.
     pub async fn begun(address: SocketAddr, root: &Path) -> Self {
         let mut raw = Self::connect(address, root).await;
         raw.send(&[PREFACE, &frame(SETTINGS, 0, 0, b"")].concat()).await;
@@ -127,7 +127,7 @@ impl Raw {
         (self.read, self.write)
     }
 
-    /// Writes; whether it was taken.
+    /// Writes bytes; returns true if the gateway accepted them.
     pub async fn send(&mut self, bytes: &[u8]) -> bool {
         let write = async {
             self.write.write_all(bytes).await?;

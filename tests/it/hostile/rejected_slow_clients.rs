@@ -1,5 +1,5 @@
-//! Slow clients that keep sending after their rejection: they hold their permit for a moment only, not for the time
-//! that clients get that were still sending.
+//! Slow clients that keep sending after their rejection: they hold their permit only briefly, unlike clients that are
+//! not rejected.
 
 use crate::harness::within;
 use crate::hostile::slow_clients::{begun, start};
@@ -16,8 +16,8 @@ const LATE: Duration = Duration::from_secs(6);
 /// Between two bytes: well below any silence that ends something.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Sends `begin` and then byte by byte, before its refusal and after it, until nobody takes them. The refusal, and how
-/// long the connection was there behind it.
+/// Sends `begin` and then single bytes, before the refusal and after it, until the connection is closed. Returns the
+/// statuses, and the time from the end of the refusal to the first failed write.
 async fn drips(mut socket: TcpStream, begin: &[u8], byte: u8) -> (Vec<u16>, Duration) {
     socket.write_all(begin).await.unwrap();
     let (mut read, mut write) = socket.split();

@@ -114,7 +114,7 @@ async fn slow(client: Client, kind: Kind, pause: Duration) -> (Duration, Vec<u16
     (took, statuses(&heard))
 }
 
-/// Each has a gateway of its own, in which nothing but its own setting could end it in time.
+/// Tests each setting in its own gateway, where no other setting could end the connection in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_slow_connection_ends_by_its_own_setting() {
     let mut work = JoinSet::new();
@@ -129,7 +129,7 @@ async fn each_slow_connection_ends_by_its_own_setting() {
     ] {
         let app = start(&clocks(&[(clock, "500ms")])).await;
         work.spawn(async move {
-            // As a whole: a gateway that is left behind ends.
+            // Destructured as a whole, because a dropped gateway ends.
             let (provider, _certified, running) = app;
             let (took, heard) = slow(running.client.clone(), kind, Duration::from_millis(20)).await;
             assert_eq!(heard, told, "{kind:?}");
@@ -215,7 +215,7 @@ async fn a_body_over_http2_that_stops_ends_by_body_idle() {
         assert_eq!(answer.status(), 408, "{path}");
         assert!(began.elapsed() < LATE, "{path}: {:?}", began.elapsed());
         drop((body, answer));
-        // It is the gateway that ends it: its client would go on.
+        // The gateway ends the connection: its client would continue.
         within("the connection to end", driver).await.unwrap().ok();
         assert!(send.ready().await.is_err() && began.elapsed() < LATE * 2, "{path}: {:?}", began.elapsed());
     }
@@ -231,8 +231,7 @@ const READERS: usize = 50;
 async fn a_crowd_of_slow_connections_is_not_noticed_by_others() {
     let short = "[limits]\nrequest_head = \"1s\"\nbody_idle = \"1500ms\"\nbody = \"2s\"\nkeep_alive = \"1s\"";
     let (settings, many, most, pause) = match full() {
-        // Of the defaults only what is idle without harm, and an answer that is read slowly, may last longer than a
-        // quarter of a minute.
+        // By default, only harmless idle connections and slowly read answers may last longer than 15 seconds.
         true => (
             "[limits]\nbody = \"15s\"\nclient_write = \"6s\"",
             2000,

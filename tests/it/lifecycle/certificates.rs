@@ -83,7 +83,7 @@ async fn a_certificate_changes_in_its_file_and_no_handshake_fails() {
         within("a client", client).await.unwrap();
     }
     eprintln!("{swaps} certificates, {} handshakes and requests, none failed", asked.load(Ordering::SeqCst));
-    // A key that is another certificate's changes nothing, and is told.
+    // A key of another certificate changes nothing, and is reported.
     let good = seen.last().unwrap().clone();
     let kept = fs::read(&used.key).unwrap();
     let refusals = || running.said().matches("does not belong to the certificate").count();
@@ -125,7 +125,7 @@ async fn a_provider_s_credential_and_root_change_in_their_files() {
     assert_eq!(provider.last().header("authorization"), Some("Bearer second-secret"));
     assert!(!running.said().contains("-secret\""), "neither is told");
     drop(running);
-    // The same for the root of its certificate.
+    // The same for the root of the provider's certificate.
     let server = SimulatedServer::start(SimulatorOptions { tls: two.files(), ..SimulatorOptions::default() })
         .await
         .unwrap();

@@ -51,7 +51,7 @@ impl PersistentConnection {
         head.to_ascii_lowercase().contains("connection: close")
     }
 
-    /// The gateway closes it, and nothing comes before that.
+    /// Asserts that the gateway closes the connection, and sends nothing before.
     async fn closed(&mut self) {
         assert_eq!(within("its end", self.socket.read(&mut [0; 16])).await.unwrap(), 0);
     }

@@ -36,7 +36,7 @@ pub struct Streams {
 /// Stream whose first token was read.
 enum OpenStream {
     One(Open),
-    /// Its connection is kept as long as it.
+    /// The exchange keeps its connection open.
     Shared(Exchange, Arc<H2>),
 }
 
@@ -51,7 +51,7 @@ impl Streams {
         Self::with(provider, (0..count).map(one).collect()).await
     }
 
-    /// The same: about half over HTTP/2, some on each connection, the others over TLS and plain HTTP in turn.
+    /// Opens streams: about half over HTTP/2, some on each connection, the others alternately over TLS and plain HTTP.
     pub async fn through(
         doors: &GatewayListeners,
         client: &Client,
@@ -90,7 +90,7 @@ impl Streams {
         Self { go, readers: begun.into_iter().map(read).collect() }
     }
 
-    /// The readers, each of whom says whether its stream was whole.
+    /// Returns the tasks of the readers; each returns true if its stream was complete.
     pub fn readers(self) -> Vec<JoinHandle<bool>> {
         self.readers
     }

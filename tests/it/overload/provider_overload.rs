@@ -50,7 +50,7 @@ async fn four_times_the_peak_is_answered_as_the_peak_is() {
     let peak = good.load(Ordering::Relaxed) as f64 / lasts.as_secs_f64();
     let idle = process.memory("VmRSS");
 
-    // Four times that, each at its time, whatever became of those before.
+    // Four times that rate, each request at its due time, regardless of earlier answers.
     let (rate, began) = (4.0 * peak, Instant::now());
     let mut asked = JoinSet::new();
     let count = (rate * lasts.as_secs_f64()) as u32;

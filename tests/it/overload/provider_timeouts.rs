@@ -25,7 +25,7 @@ const HANDSHAKE: u8 = 22;
 enum SilentPhase<'s> {
     /// The connection is not accepted.
     Nobody(SocketAddr),
-    /// The connection is taken and the handshake never answered; these are lines of the provider's.
+    /// Accepts the connection and never answers the handshake; the text is for the provider's settings.
     SilentListener(&'s SilentListener, &'s str),
     /// A provider that does this with each request.
     Scripted(&'s Provider, Script),
@@ -150,7 +150,7 @@ async fn the_connect_timeout_fires_when_no_connection_is_accepted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_is_taken_and_a_handshake_that_is_not_answered() {
-    // Either way to connect with TLS: where HTTP/2 may be agreed on, and where it may not.
+    // Both kinds of TLS connections: with negotiation of HTTP/2, and without.
     for lines in ["http = \"auto\"", "http = \"h1\""] {
         let deaf = SilentListener::start().await;
         let told = tried("connect", SilentPhase::SilentListener(&deaf, lines), &ask(true), CHAT).await;

@@ -77,7 +77,7 @@ impl RecordingClient<'_> {
         batch
     }
 
-    /// Looks at the results until the batch has ended.
+    /// Reads the results until the batch has ended.
     async fn follow(&mut self, batch: &Value) {
         let mut seen = 0;
         loop {

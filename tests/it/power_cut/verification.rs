@@ -11,7 +11,7 @@ pub struct StateVerifier<'a> {
     /// With the image as its storage folder.
     pub home: Home,
     pub story: &'a RecordedActions,
-    /// Where in the log the power was cut.
+    /// Position of the power cut in the log.
     pub place: u64,
 }
 
@@ -57,7 +57,7 @@ impl StateVerifier<'_> {
         self.charges(&charged)
     }
 
-    /// Its deletion had begun.
+    /// Returns true if the deletion of the file had begun.
     fn may_be_gone(&self, file: &str) -> bool {
         self.story.deletes.iter().any(|(id, at)| id == file && self.place > *at)
     }
@@ -112,9 +112,9 @@ impl StateVerifier<'_> {
         Ok(())
     }
 
-    /// Each result is charged once, and nothing else is.
+    /// Checks that each result is charged once, and that there are no other charges.
     fn charges(&self, results: &BTreeSet<String>) -> Result<(), String> {
-        // Verifying changes nothing: what a kill left reserved is voided by whatever takes the ledger up next.
+        // A command that writes to the ledger voids the reserves that a kill left open; verifying changes nothing.
         so!(self.home.command(&["credits", "balance"]).status.success(), "the ledger cannot be taken up");
         let proof = self.home.command(&["credits", "verify"]);
         so!(proof.status.success(), "{}", complaint(&proof));

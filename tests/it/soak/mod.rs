@@ -139,7 +139,7 @@ async fn an_hour_of_everything_leaves_no_trace_and_every_side_counts_the_same() 
     tallies.iter().for_each(|tally| tally.away.store(false, Ordering::Relaxed));
     work.await.unwrap();
     jobs.await.unwrap();
-    // Some connections to providers are kept for a while; those of an hour would be thousands.
+    // Some idle connections to providers remain for a while; connections of the whole run would be thousands.
     let most = marks[0].descriptors + 64;
     until("connections to close", || process.descriptors() <= most).await;
     let last = mark(&home, &process, &seen, begun).await;
@@ -155,12 +155,12 @@ async fn an_hour_of_everything_leaves_no_trace_and_every_side_counts_the_same() 
     assert!(last.series <= 5_000, "{} series", last.series);
     watch.is_flat(seconds, busiest.load(Ordering::Relaxed));
     let (asked, failed) = (Seen::count(&seen.asked), Seen::count(&seen.failed));
-    // A provider that is away costs a few answers each time; nobody else's fault is among them.
+    // An unavailable provider costs a few failed answers each time; there are no other failures.
     let few = if seconds >= 600 { 50 } else { 4 };
     assert!(failed * few <= asked, "{failed} of {asked} failed");
-    // Nobody is asked while one provider is away, the one before it still rests and the third said 429. Those are
-    // moments after a change of the weather, of which a short run has little else; apart from them, a gateway that
-    // refuses without having tried is at fault itself.
+    // No provider is tried if one is down, the second is still in cooldown and the third returned 429. This happens
+    // shortly after a change of the faults, which is most of a short run. At other times, a gateway that refuses
+    // without an attempt is at fault.
     let untried = Seen::count(&seen.untried);
     eprintln!("{failed} of {asked} failed, for {untried} of them nobody was asked");
     assert!(seconds < 600 || untried * 500 <= asked, "{untried} of {asked} refused without an attempt");
@@ -181,13 +181,13 @@ fn sum(metrics: &str, name: &str, labels: &[&str]) -> u64 {
     values.map(|value| value.parse::<f64>().unwrap() as u64).sum()
 }
 
-/// Nothing of what went wrong was the gateway's own, for clients or for batches.
+/// Checks that the gateway itself caused no failure, of requests or of batches.
 fn no_fault_of_its_own(metrics: &str) {
     let counted = |name: &str| metrics.lines().any(|line| line.starts_with(name));
     assert!(counted("penstock_panics_total ") && counted("penstock_requests_total{"));
     assert_eq!(sum(metrics, "penstock_panics_total", &[]), 0, "panics");
     assert_eq!(sum(metrics, "penstock_requests_total", &["status=\"500\""]), 0, "answers with 500");
-    // There was room for more than all clients together: the gateway has no reason to send anybody away.
+    // The permits exceed the number of all clients: the gateway has no reason to refuse any request.
     assert_eq!(sum(metrics, "penstock_overload_refused_total", &[]), 0, "refused for overload");
     assert_eq!(sum(metrics, "penstock_connections_refused_total", &[]), 0, "connections refused");
     assert_eq!(sum(metrics, "penstock_limited_total", &[]), 0, "refused by a limit");
@@ -231,7 +231,8 @@ fn counts(metrics: &str, seen: &Seen, tallies: &[Arc<ResponseCounts>]) {
     );
 }
 
-/// Every good answer and every result is charged once; what was broken off may be; nothing else is.
+/// Checks that every good answer and every result is charged once, that partial answers are charged at most once, and
+/// that there are no other charges.
 fn ledger(home: &Home, seen: &Seen) {
     for words in [["credits", "verify"], ["store", "verify"]] {
         let proof = home.command(&words);

@@ -3,9 +3,9 @@
 use crate::harness::process::Process;
 use std::time::{Duration, Instant};
 
-/// Seconds between two looks, at most.
+/// Maximum seconds between two samples.
 const OFTEN: f64 = 10.0;
-/// Looks in a run, at least.
+/// Minimum number of samples in a run.
 const LOOKS: f64 = 60.0;
 /// Allowed growth of memory in an hour under load, in KiB: a megabyte is the goal of a day …
 const SLOPE: f64 = 1024.0;
@@ -15,7 +15,7 @@ const SLOPE: f64 = 1024.0;
 /// which is 3.8 MiB, here with a quarter more for what is no wave. So an hour, of which the second half is looked at,
 /// may show 11 MiB an hour, which is 21 bytes of a request; a day 1.4.
 const WAVE: f64 = 5.0 * 1024.0;
-/// Runs that are long enough to say something of a slope, in seconds: what is made once is made by the middle.
+/// Minimum length of a run whose slope is meaningful, in seconds: one-time allocations happen before its middle.
 const LONG: u64 = 3_600;
 /// Descriptors that do not grow with the load: batches, their connections, archives while they are made.
 const BESIDES: usize = 64;
@@ -55,8 +55,8 @@ impl ResourceMonitor {
         }
     }
 
-    /// Tells, and holds what a run of so many seconds may hold: memory that hardly rises under load, and descriptors
-    /// that the requests at work explain, of which there were so many at most.
+    /// Prints and checks the usage of a run of this length: memory hardly rises under load, and the running requests,
+    /// at most `busiest`, explain the descriptors.
     pub fn is_flat(&self, seconds: u64, busiest: usize) {
         let half = &self.looks[self.looks.len() / 2..];
         let slope = slope(half);
@@ -76,7 +76,8 @@ impl ResourceMonitor {
             seconds < LONG || slope <= bound,
             "memory grows by {slope:.0} KiB an hour, more than {bound:.0}"
         );
-        // Each has its client's connection, and each of three providers may keep as many as it ever had at work.
+        // Each request has its client's connection, and each of three providers may keep as many idle ones as it ever
+        // used.
         let explained = self.idle + 4 * busiest + BESIDES;
         assert!(most <= explained, "{most} descriptors, {explained} explained");
     }

@@ -90,7 +90,7 @@ pub(super) fn invalid_header_blocks(key: &str) -> Table {
     table.push(("a tunnel".into(), only(key, &connect), Refused));
     let extended = [field(":method", "CONNECT"), field(":protocol", "websocket"), scheme, path, authority];
     table.push(("a tunnel with a protocol".into(), only(key, &extended), Refused));
-    // A body that is not as long as its head said.
+    // A body whose length differs from its head's statement.
     for (said, body) in [("5", &b"123"[..]), ("2", b"123"), ("0", b"1")] {
         let block =
             [pseudo("POST", CHAT), field("authorization", key), field("content-length", said)].concat();
@@ -98,7 +98,7 @@ pub(super) fn invalid_header_blocks(key: &str) -> Table {
         let bytes = [head, frame(DATA, END_STREAM, 1, body)].concat();
         table.push((format!("{} bytes where {said} were announced", body.len()), bytes, Refused));
     }
-    // The same over several frames, with no frame at all, and with trailers.
+    // The same in several frames, without a frame, and with trailers.
     let told = |said: &str, flags| {
         let block =
             [pseudo("POST", CHAT), field("authorization", key), field("content-length", said)].concat();
