@@ -76,7 +76,7 @@ async fn a_failing_check_says_so_at_once_and_a_passing_one_ends_an_outage() {
     assert_eq!((ready.status, ready.text().as_str()), (200, said));
     let offer = async || running.admin().get("/admin/providers").await.json()["data"][0]["offers"][0].clone();
     assert_eq!(offer().await["state"], "suspect");
-    // Now requests fail as well, and then a check passes. A reload makes one due.
+    // Now requests fail as well, and then a check passes. A reload starts a check.
     provider.always(status(503));
     for _ in 0..2 {
         assert_eq!(running.chat().await.status, 503);

@@ -14,7 +14,7 @@ fn carried(seen: &Seen) -> Vec<Option<String>> {
     NAMES.iter().map(|name| seen.header(name).map(str::to_owned)).collect()
 }
 
-/// The last request of each method.
+/// Returns the last request of each method.
 fn last(provider: &Provider, method: &str) -> Option<Seen> {
     provider.seen().into_iter().rev().find(|seen| seen.method == method)
 }

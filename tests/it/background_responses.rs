@@ -50,7 +50,7 @@ async fn cancel(client: &Client, response: &Value) -> Value {
     answer.json()
 }
 
-/// The response once it has this status.
+/// Returns the response once it has this status.
 async fn when(client: &Client, response: &Value, status: &str) -> Value {
     within(status, async {
         loop {
@@ -187,7 +187,7 @@ async fn an_account_has_a_bounded_number_of_unfinished_responses() {
     let refused = other.post(RESPONSES, &ask("Three")).await;
     assert_eq!((refused.status, refused.header("retry-after").is_some()), (429, true), "{}", refused.text());
     assert!(refused.text().contains("limit of 2 unfinished background responses"), "{}", refused.text());
-    // Batches have a limit of their own, and do not list them.
+    // Batches have a separate limit, and do not list responses.
     assert_eq!(client.get("/v1/batches").await.json()["data"], json!([]));
     assert_eq!(client.get(&format!("/v1/batches/{}", first["id"].as_str().unwrap())).await.status, 404);
     assert_eq!(running.admin().get("/admin/batches").await.json()["data"], json!([]));

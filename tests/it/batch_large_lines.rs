@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 const MIB: usize = 1 << 20;
 
-/// A chat line whose content has so many bytes.
+/// Returns a chat line whose content has this number of bytes.
 fn large(id: &str, bytes: usize) -> String {
     line_with(id, json!({"model": "m", "messages": [{"role": "user", "content": "x".repeat(bytes)}]}))
 }
@@ -34,7 +34,7 @@ async fn large_lines_arrive_whole_and_hold_no_more_than_their_memory() {
         sizes.iter().enumerate().map(|(number, size)| large(&format!("line-{number}"), *size)).collect();
     let made = batch(client, &text.join("\n")).await;
     let second = batch(client, &[large("a", 5 * MIB), line("b", "Hi"), large("c", 5 * MIB)].join("\n")).await;
-    // Both go on at the same time, and the large ones share what there is.
+    // Both run at the same time, and the large lines share the memory.
     let both = async { (ended(client, &made).await, ended(client, &second).await) };
     let (first, second) = let_go(&go, both).await;
     for (end, count) in [(&first, sizes.len()), (&second, 3)] {

@@ -20,7 +20,7 @@ fn lines(count: usize) -> String {
     (0..count).map(line).collect()
 }
 
-/// A configuration with the model `m` at this provider; `n` there too, unless it is gone.
+/// Returns a configuration with the model `m` at this provider, and with `n` unless it is removed.
 fn bench(id: &str, provider: &Provider, both: bool) -> Bench {
     let bench = Bench::new()
         .settings(&format!(

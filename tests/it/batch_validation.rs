@@ -162,7 +162,7 @@ async fn lists_come_in_pages_the_newest_first() {
             break;
         }
     }
-    // Within one millisecond any order is right.
+    // Within one millisecond any order is correct.
     let sorted = |mut ids: Vec<String>| {
         ids.sort();
         ids
@@ -245,7 +245,7 @@ async fn cancelling_a_batch_without_a_worker_gets_503_at_once() {
     let id = format!("{}{last}", &old.id[..old.id.len() - 1]);
     let open = BatchRecord { id: id.clone(), state: BatchState::InProgress, ..old };
     store.insert(&open, Transaction::new()).unwrap();
-    // Far less than the patience of one that waits for an answer.
+    // Far less than the timeout of a request that waits for an answer.
     let open = json!({"id": id});
     let asked = cancel(&running.client, &open);
     let answer = tokio::time::timeout(Duration::from_secs(10), asked).await.unwrap();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Retries that a test does not wait for long.
+/// Retry settings with short waits.
 const QUICK: &str = "[batches]\nretry_first = \"20ms\"\nretry_most = \"50ms\"\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -358,7 +358,7 @@ async fn a_batch_that_has_time_waits_for_a_greener_hour() {
     let end = cancel(client, &made).await.json();
     assert_eq!((end["status"].as_str(), end["scheduled_for"].as_u64()), (Some("cancelled"), Some(hour)));
     assert_eq!(provider.calls(), 0);
-    // One whose window is too short for the wait begins at once.
+    // A batch whose window is too short for the wait starts at once.
     let file = uploaded(client, &lines(2)).await;
     let asked = json!({"input_file_id": file, "endpoint": CHAT, "completion_window": "1h"});
     let end = ended(client, &client.post("/v1/batches", &asked).await.json()).await;

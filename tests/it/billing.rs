@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 const PREPAID: &str = "[billing]\ncredit = \"prepaid\"\n";
 const CHAT: &str = "/v1/chat/completions";
 
-/// The ledger's entries as JSON, once everything is written and every reserve has ended.
+/// Returns the ledger's entries as JSON, once all are written and every reserve has ended.
 pub async fn entries(running: &Running) -> Vec<Value> {
     let ledger = &running.gateway.app.ledger;
     until("the ledger to be written", || {

@@ -14,7 +14,7 @@ async fn a_request_without_a_cap_reserves_the_usual_cost() {
     let (provider, running) = bench().await;
     far_from_midnight(&running).await;
     let client = limited(&running, json!({"budget_per_day": "45"})).await;
-    // At 2 EUR a million 16,000 tokens are 3.2 credits; the last answer is a longer one, and 43.2 are spent.
+    // At 2 EUR per million 16,000 tokens are 3.2 credits; the last answer is longer, and 43.2 credits are spent.
     for output in [16_000; 12].into_iter().chain([24_000]) {
         provider.then(answer_using(0, output));
         assert_eq!(client.post(CHAT, &running.ask()).await.status, 200);

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use traffic::{ClientRotation, PlantedContent, failed, served};
 
-/// Keys, which with two secrets of providers make a hundred.
+/// Number of keys, a hundred together with two secrets of providers.
 const KEYS: usize = 98;
 const HEADER: &str = "canary-secret-header-value";
 /// Number of rounds over all transports; each plants its own words.
@@ -127,7 +127,7 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
     let kept = PlantedContent { next: Cell::new(5_000), ..PlantedContent::default() };
     first.always(plain(&kept.answer()));
     let lines: String = (0..5).map(|_| batch_jobs::line(&kept.word("id"), &kept.prompt()) + "\n").collect();
-    // Files are their key's own.
+    // Files belong to the key that created them.
     let client = turn.next();
     let batch = batch_jobs::ended(client, &batch_jobs::batch(client, &lines).await).await;
     assert_eq!(batch["request_counts"]["completed"], 5, "{batch}");

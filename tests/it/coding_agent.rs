@@ -120,7 +120,7 @@ fn check_answer(text: &str) {
 fn check_sent(sent: &Value) {
     assert_eq!(sent["tools"].as_array().unwrap().len(), 30);
     assert_eq!(sent["tools"][7]["function"]["name"], "tool_7");
-    // The cap that did not fit a window of 32,768 is what the prompt leaves.
+    // A cap that does not fit a window of 32,768 tokens becomes the rest after the prompt.
     let cap = sent["max_tokens"].as_u64().or_else(|| sent["max_completion_tokens"].as_u64()).unwrap();
     assert!((20_000..32_768).contains(&cap), "{cap}");
     let whole = sent.to_string();

@@ -28,7 +28,7 @@ fn ask() -> Value {
     json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
 }
 
-/// Makes an account and a key, changes both, and rotates the key: what is printed, and both secrets.
+/// Creates an account and a key, changes both, and rotates the key; returns the output and both secrets.
 fn all_the_words(home: &Home, account: &str) -> (String, String) {
     let limits = ["--requests-per-minute", "50", "--budget-per-month", "12.50"];
     let made = output_text(

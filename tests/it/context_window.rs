@@ -57,7 +57,7 @@ async fn a_provider_that_takes_less_is_asked_once_more_for_that() {
 async fn a_provider_that_names_no_number_gets_a_cap_that_fits() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
-    // An engine that stops counting where the answer does not fit any more names a bound that leaves a token less.
+    // An engine that stops counting at its limit states only a bound, which would cut the answer by a single token.
     let bound = "This model's maximum context length is 131072 tokens. However, you requested 32000 output tokens and \
                  your prompt contains at least 99073 input tokens, for a total of at least 131073 tokens.";
     for message in ["max_tokens is too large", bound] {
@@ -174,7 +174,7 @@ async fn a_window_error_of_a_provider_moves_to_larger_windows() {
     small.always(json_answer(400, &error));
     large.always(plain("Large."));
     let running = two_windows(&small, &large).await;
-    // About 8,000 tokens by the estimate, and 5,000 at least.
+    // About 8,000 tokens by the estimate, and at least 5,000.
     let ask = chat_request(16_000, 100);
     let answer = running.client.post("/v1/chat/completions", &ask).await;
     assert_eq!(answer.status, 200, "{}", answer.text());

@@ -17,7 +17,7 @@ fn flip(path: &Path, at: usize) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Storage of a gateway killed amid a batch with some results.
+/// Storage of a gateway killed during a batch with some results.
 struct KilledGateway {
     home: Home,
     provider: Provider,
@@ -53,7 +53,7 @@ impl KilledGateway {
         self.home.storage().join("files").join(self.id(name))
     }
 
-    /// Refused, or cut short before the first byte that is wrong.
+    /// Asserts that a read is refused, or cut before the first wrong byte.
     async fn is_not_given(&self, name: &str) {
         let given = self.client.get(&format!("/v1/files/{}/content", self.id(name))).await;
         assert!(!given.whole || given.status == 500, "{} bytes were given", given.body.len());

@@ -47,7 +47,7 @@ impl Belongings {
         Self { client, key, file, batch }
     }
 
-    /// Puts the id of the object that a path is about into the path.
+    /// Replaces the placeholder in a path by the id of the object.
     fn fill(&self, path: &str) -> String {
         let id = match path {
             path if path.contains("/keys/") => &self.key,
@@ -107,7 +107,7 @@ async fn no_page_and_no_form_reaches_another_account() {
     assert_eq!(other.client.get(&format!("/v1/files/{}", other.file)).await.status, 200);
 }
 
-/// Keys without what a request changes.
+/// Returns the keys without the members that a request changes.
 fn without_now(keys: &Value) -> Vec<Value> {
     let strip = |key: &Value| {
         let mut key = key.clone();

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A gateway whose disk fails while a file is there.
+/// Gateway whose disk fails while a switch file exists.
 struct Failing {
     home: Home,
     library: PathBuf,
     /// Part of the storage folder on the failing disk.
     under: PathBuf,
-    /// The variable that names the switch.
+    /// Environment variable with the path of the switch file.
     fault: &'static str,
 }
 
@@ -62,7 +62,7 @@ struct AcknowledgedState {
 }
 
 impl AcknowledgedState {
-    /// Uploads and makes batches until a few were refused.
+    /// Uploads files and creates batches until some were refused.
     async fn refusals(&mut self, client: &Client, input: &str, few: usize) {
         let goal = self.refused + few;
         within("refusals", async {
@@ -85,7 +85,7 @@ impl AcknowledgedState {
         .await;
     }
 
-    /// All of it is so.
+    /// Checks that all acknowledged state is present.
     async fn check(&self, client: &Client) -> Vec<Value> {
         for (id, text) in &self.files {
             let given = client.get(&format!("/v1/files/{id}/content")).await;

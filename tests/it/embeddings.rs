@@ -317,7 +317,7 @@ async fn each_text_has_the_window_to_itself() {
         json!({"name": "context_length_exceeded", "context_length": 16, "input_tokens": 17})
     );
     assert_eq!(provider.calls(), 0);
-    // Together they are more than the window; each of them is not.
+    // Together they exceed the window; each alone does not.
     provider.always(vectors(&[&[1.0], &[2.0], &[3.0]], 30));
     let text = "one two three four five six seven eight nine ten";
     assert_eq!(embed(&running, json!([text, text, text])).await.status, 200);

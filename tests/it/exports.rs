@@ -27,11 +27,11 @@ fn archives(home: &Home) -> Vec<PathBuf> {
     all
 }
 
-/// An archive that was begun after this.
+/// Returns an archive that was started after this call.
 async fn next(home: &Home) -> PathBuf {
     let last = archives(home).pop();
     let newer = || archives(home).pop().filter(|path| Some(path) > last.as_ref());
-    // The first that appears may have been begun before.
+    // The first new archive may have been started before.
     until("an archive", || newer().is_some()).await;
     let first = newer();
     until("the archive after it", || archives(home).pop() > first).await;

@@ -123,7 +123,7 @@ async fn archives_move_contents_to_the_bucket_and_back() {
     }
     assert!(!bucket.storage().join("files").join(&file).exists(), "it was moved");
     assert!(back.storage().join("files").join(&file).exists());
-    // Another store is refused by the bucket.
+    // The bucket refuses another store.
     let other = home(&provider, Some(&server));
     let mut refused = other.spawn();
     assert!(!refused.until_ended().await.success());

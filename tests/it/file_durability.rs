@@ -58,7 +58,7 @@ async fn damaged_bytes_are_never_served() {
     assert_eq!(deleted(client, &id).await.status, 200, "and it can be deleted");
 }
 
-/// A gateway process and a key for it; it is ready once it has a provider.
+/// Starts a gateway process and creates a key; the gateway is ready once it has a provider.
 async fn started(home: &Home) -> (Process, Client) {
     home.write(&catalogue(&Provider::start().await, ""));
     let process = home.run().await;

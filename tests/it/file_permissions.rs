@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A folder and all that is in it, with the modes.
+/// Returns a folder and all its contents, with their modes.
 fn modes(root: &Path) -> Vec<(PathBuf, u32, bool)> {
     let metadata = fs::symlink_metadata(root).unwrap();
     let mut found = vec![(root.to_owned(), metadata.permissions().mode() & 0o7777, metadata.is_dir())];

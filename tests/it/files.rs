@@ -291,7 +291,7 @@ async fn an_invalid_form_is_rejected_with_the_name_of_its_part() {
     let refused = error(&send(client, &batch(&lines(500))).await, 413, "RESOURCE_5004");
     assert_eq!(refused["message"], "file: expected at most 65536 bytes, got more.");
     nothing_is_left(&running);
-    // A client that leaves in the middle.
+    // A client that disconnects in the middle.
     let length = (cut.len() + 1_000).to_string();
     drop(client.open("POST", "/v1/files", &[TYPE, ("content-length", &length)], &cut[..50]).await);
     let app = running.gateway.app.clone();
@@ -345,7 +345,7 @@ async fn a_file_is_as_large_as_its_bound_and_no_larger() {
     let most = whole.len();
     let running = Bench::new().settings(&format!("[files]\nupload = {most}")).start().await;
     let client = &running.client;
-    // Without its last line's end, with it, and with an empty line.
+    // With and without the last line end, and with an empty line.
     let longer = [whole.as_slice(), b"\n"].concat();
     for contents in [&whole[..most - 1], &whole] {
         let file = uploaded(client, contents).await;

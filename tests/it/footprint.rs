@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const JOULES: f64 = 40.433;
 const SECOND: &str = "price = { input = 50.0, output = 50.0 }";
 
-/// An answer with one more member.
+/// Returns an answer with an additional member.
 fn with(name: &str, value: Value) -> Script {
     let mut answer = completion("Hello");
     answer[name] = value;
@@ -110,7 +110,7 @@ async fn provenance_can_be_left_out() {
     }
 }
 
-/// The answer of a good provider, after this one has been tried.
+/// Returns the answer of a good provider after this one has failed.
 async fn after(bad: Script) -> Answer {
     let (first, good) = (Provider::start().await, Provider::start().await);
     first.always(bad);
@@ -221,7 +221,7 @@ async fn rescued(second: Script) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusing_failover_provider_has_no_energy_for_others_output() {
-    // One that was not worked at does not count at all.
+    // A provider that did no work is not counted.
     let (refused, full) = (rescued(status(503)).await, rescued(status(429)).await);
     let (refused, alone) = (kwh(&refused), kwh(&full));
     assert!(refused > alone, "it may have read the prompt");
@@ -283,7 +283,7 @@ async fn a_stream_reports_and_charges_the_same_as_a_plain_response() {
     assert_eq!(whole["billing_cost"], stream["billing_cost"]);
 }
 
-/// The gateway of a vector's model and provider, and its answer.
+/// Returns the gateway with the model and provider of a vector, and its answer.
 async fn vector(all: &Value, vector: &Value) -> Value {
     let inputs = &vector["inputs"];
     let card = &all["models"][inputs["model"].as_str().unwrap()];

@@ -16,10 +16,10 @@ use tokio::sync::Notify;
 
 const LINES: usize = 400;
 const AT_ONCE: usize = 4;
-/// Longer than a block of the disk, so that the disk fills up amid a result.
+/// Bytes of a result, longer than a block of the disk, so that the disk fills up within a result.
 const LONG: usize = 6_000;
 
-/// A batch whose record is long, so that the store soon needs space for it.
+/// Batch with a long record, so that the store soon needs space for it.
 fn large_batch(file: &str) -> Value {
     let pairs = (0..16).map(|number| (format!("pair-{number}"), Value::from("x".repeat(500))));
     let metadata: serde_json::Map<String, Value> = pairs.collect();

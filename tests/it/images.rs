@@ -254,7 +254,7 @@ async fn a_provider_that_fails_is_followed_by_the_next() {
         );
         assert_eq!(answer.json()["billing_cost"]["credits"], json!(900), "one answer is paid, and once");
     }
-    // The address leads to something that is no image.
+    // The address returns content that is no image.
     bad.clear();
     bad.always(drawn(&[json!({"url": "/files/a.png"})])).gets(vec![
         ScriptStep::Head(200, vec![("content-type", "image/png".into())]),
@@ -290,7 +290,7 @@ async fn more_images_than_one_call_takes_are_drawn_in_several() {
         running.client.post(PATH, &ask(&json!({"n": 5, "response_format": "b64_json"}))).await.json();
     assert_eq!(answer["data"].as_array().unwrap().len(), 5);
     assert_eq!(answer["billing_cost"]["credits"], json!(10));
-    // Counted once the answer has been written.
+    // The counter increases once the answer has been written.
     let line = "penstock_images_total{model=\"d\",provider=\"a\"} 5\n";
     within("the images to be counted", async {
         while !running.admin().get("/metrics").await.text().contains(line) {}

@@ -176,7 +176,7 @@ async fn a_body_that_is_too_large_is_refused_with_and_without_its_length() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_stops_sending_is_not_waited_for() {
     let provider = Provider::start().await;
-    // Whichever of the two is over first.
+    // The limit that is exceeded first is reported.
     for (body, idle) in [("300ms", "20s"), ("20s", "300ms")] {
         let settings = format!("[limits]\nbody = \"{body}\"\nbody_idle = \"{idle}\"");
         let running = Bench::new().settings(&settings).provider("a", &provider).start().await;
@@ -300,7 +300,7 @@ async fn a_byte_order_mark_before_a_body_is_read_over() {
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
     }
     assert_eq!(provider.calls(), 1);
-    // One mark, and only before the text.
+    // Only one byte order mark is accepted, and only before the text.
     for body in [
         marked(""),
         marked(&format!("\u{feff}{ask}")),
@@ -326,13 +326,13 @@ async fn a_cap_of_minus_one_is_no_cap() {
             assert_eq!(told["param"], name);
         }
     }
-    // The other of the two still counts.
+    // The other limit still applies.
     let mut ask = running.ask();
     ask["max_completion_tokens"] = json!(-1);
     ask["max_tokens"] = json!(7);
     assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 200);
     assert_eq!(provider.last().json()["max_tokens"], 7);
-    // The messages dialect has to have a cap.
+    // The messages dialect requires a cap.
     let ask = json!({"model": "m", "max_tokens": -1, "messages": [{"role": "user", "content": "Hi"}]});
     error(&running.client.post("/v1/messages", &ask).await, 400, "INFERENCE_3201");
 }

@@ -225,7 +225,7 @@ async fn an_issued_invoice_has_the_next_number_and_never_changes() {
             "{body}"
         );
     }
-    // Another name, rate and prefix: the invoice stays, the next one has them and the next number.
+    // Another name, rate and prefix: the issued invoice does not change; the next one has them and the next number.
     let other = INVOICE.replace("vat_percent = 5.5", "vat_percent = 7").replace("PS-", "QS-");
     let provider = Provider::start().await;
     let contract = "contractual_renewable = { share = 0.75, evidence = \"hourly-ppa\" }";
@@ -256,7 +256,7 @@ async fn an_issued_invoice_has_the_next_number_and_never_changes() {
     assert_eq!(admin.get("/admin/invoices?account=nobody").await.status, 404);
     let log = admin.get(&format!("/admin/audit?target=PS-{year}-000001")).await.json();
     assert_eq!((&log["data"][0]["what"], &log["data"][1]), (&json!("invoice.issue"), &json!(null)), "{log}");
-    // A restart does not change it.
+    // A restart does not change the invoice.
     let before = admin.get(query).await.json();
     let provider = Provider::start().await;
     let again = Bench::new().settings(INVOICE).provider("a", &provider).restart(running.halt().await).await;

@@ -13,7 +13,7 @@ fn full() -> bool {
     std::env::var_os("PENSTOCK_FULL").is_some()
 }
 
-/// Bytes that differ from call to call.
+/// Fills the buffer with bytes that differ in each call.
 fn source(start: u64) -> impl FnMut(&mut [u8]) {
     let mut state = start;
     move |buffer| {
@@ -94,7 +94,7 @@ fn a_key_is_admitted_at_once() {
     took.sort_by(f64::total_cmp);
     let (middle, high) = (percentile(&took, 500), percentile(&took, 990));
     eprintln!("admitting a key: p50 {middle} ns, p99 {high} ns of {} samples", took.len());
-    // An unoptimised build on a busy machine has its own figures.
+    // An unoptimised build on a busy machine is slower.
     assert!(high <= if full() { 20_000.0 } else { 2_000_000.0 });
 }
 

@@ -16,7 +16,7 @@ fn output_text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Every entry, as the command line exports it.
+/// Returns every entry, as the command line exports it.
 fn entries(home: &Home) -> Vec<Value> {
     let text = output_text(&home.command(&["credits", "export"]));
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -232,8 +232,8 @@ async fn the_command_line_does_the_same_with_a_gateway_and_without() {
     assert_eq!(credits(&home, "default"), 0.499);
 }
 
-/// Everything that is read from the ledger, of the day and the month of a charge: the clock may have gone over
-/// midnight since.
+/// Returns everything that the commands read from the ledger, for the day and the month of a charge, because midnight
+/// may have passed since.
 fn read(home: &Home, key: &str, charge: &Value) -> Vec<String> {
     let day = |entry: &Value| penstock::time::format::format_day(entry["at"].as_u64().unwrap());
     let (of, month) = (day(charge), day(charge)[..7].to_owned());

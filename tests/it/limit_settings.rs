@@ -87,7 +87,7 @@ async fn requests_are_taken_until_so_much_is_unwritten_and_again_when_it_is_writ
     assert_eq!(provider.calls(), answered + 1, "who was refused was asked of nobody");
 }
 
-/// Every `key = value` below a table, in the configurations that the tests write.
+/// Returns every `key = value` below a table, in the configurations that the tests write.
 fn set(table: &str) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::<String, Vec<String>>::new();
     let mut open = vec![PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it"))];

@@ -146,7 +146,7 @@ async fn tokens_are_reserved_by_max_tokens_and_over_use_is_debt() {
     assert_eq!((first.status, number(&first, "x-ratelimit-remaining-tokens")), (200, 0));
     let refused = client.post(CHAT, &ask).await;
     assert_eq!(refused.status, 429);
-    // 3,600 tokens owed and 985 wanted, at 1,000 a minute; client libraries wait at most one.
+    // 3,600 tokens of debt and 985 for the request, at 1,000 per minute; client libraries wait at most one minute.
     let wait = number(&refused, "retry-after");
     assert!((210..=276).contains(&wait), "{wait}");
     assert_eq!(refused.header("x-should-retry"), Some("false"));
@@ -165,7 +165,7 @@ async fn a_prompt_over_the_limit_gets_an_error_without_retry_after() {
     assert_eq!((refused.status, refused.header("retry-after")), (429, None));
     assert_eq!(refused.header("x-should-retry"), Some("false"));
     assert!(refused.json()["error"]["message"].as_str().unwrap().contains("shorten it"));
-    // A short one passes though its longest answer would not fit: the bucket is full.
+    // A short prompt passes although its longest answer would not fit: the bucket is full.
     assert_eq!(client.post(CHAT, &running.ask()).await.status, 200);
     assert_eq!(provider.calls(), 1);
 }
@@ -316,7 +316,7 @@ async fn a_budget_refuses_before_it_is_overdrawn_and_counts_what_was_charged() {
     assert_eq!(provider.calls(), 2);
     let shown = running.admin().get(&format!("/admin/keys/{}", public_id(&client))).await.json();
     assert_eq!(shown["now"]["spent_today"], "0.005");
-    // An answer as long as this may be could cost more than the budget: no wait helps.
+    // The longest allowed answer could cost more than the budget: waiting does not help.
     ask["max_tokens"] = json!(100_000);
     let refused = client.post(CHAT, &ask).await;
     assert_eq!((refused.status, refused.header("retry-after")), (402, None));

@@ -78,7 +78,7 @@ async fn sent(dialect: &str, offer: &str, path: &str, messages: Value) -> Value 
     provider.last().json()["messages"].clone()
 }
 
-/// The message with this role, by its number among those.
+/// Returns the message with this role, by its number among those.
 fn of_role<'v>(messages: &'v Value, role: &str, number: usize) -> &'v Value {
     messages.as_array().unwrap().iter().filter(|message| message["role"] == role).nth(number).unwrap()
 }

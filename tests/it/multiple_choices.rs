@@ -43,7 +43,7 @@ fn balance(running: &Running) -> i64 {
     running.gateway.app.ledger.balance("default").credits.amount
 }
 
-/// A good plain answer; its choices' texts in order.
+/// Asserts a good plain answer; returns the texts of its choices in order.
 fn texts(answer: &Answer) -> Vec<String> {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let body = answer.json();
@@ -57,7 +57,7 @@ fn texts(answer: &Answer) -> Vec<String> {
     choices.iter().map(|choice| choice["message"]["content"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A good stream; its choices' texts in order.
+/// Asserts a good stream; returns the texts of its choices in order.
 fn streamed(answer: &Answer, n: u64) -> Vec<String> {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert!(answer.whole);
@@ -89,7 +89,7 @@ async fn engine(
     (provider, seen)
 }
 
-/// A plain answer of these texts with this usage.
+/// Returns a plain answer with these texts and this usage.
 fn many(texts: &[&str], output: u64) -> Script {
     let choice = |(index, text): (usize, &&str)| {
         json!({"index": index, "finish_reason": "stop",

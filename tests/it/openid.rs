@@ -20,12 +20,12 @@ fn cookies(answer: &Answer) -> Vec<&str> {
     fields.map(|(_, value)| value.as_str()).collect()
 }
 
-/// First part of a cookie, as the browser sends it back.
+/// Returns the first part of a cookie, as the browser sends it back.
 fn pair(cookie: &str) -> &str {
     cookie.split(';').next().unwrap()
 }
 
-/// Begins a sign-in; returns the path of the provider's answer, and the cookie of the sign-in.
+/// Starts a sign-in; returns the path of the provider's answer, and the cookie of the sign-in.
 async fn begin(browser: &Browser, openid: &OpenIdServer, query: &str) -> (String, String) {
     let begun = browser.get(&format!("{}sign-in/openid{query}", browser.root)).await;
     assert_eq!(begun.status, 303, "{}", begun.text());
@@ -170,7 +170,7 @@ async fn an_answer_is_of_the_browser_and_the_request_and_is_accepted_once() {
         ("/console/sign-in/openid/return", &cookie),
         ("/console/sign-in/openid/return?code=code-0&state=", &cookie),
         (&path, &format!("{cookie}A")),
-        // The cookie of one site is none of the other.
+        // The cookie of one site is not valid at the other.
         (&path, &cookie.replace("penstock_session", "penstock_dashboard")),
     ] {
         let refused = get(path, cookie).await;
@@ -221,7 +221,7 @@ async fn account_holders_come_by_a_claim_or_an_invitation() {
     assert_eq!(sign_in(&mut browser, &openid, "").await.status, 200);
     assert!(browser.get("/dashboard/").await.text().contains("eve (account)"));
 
-    // A person without any role, with an invitation.
+    // A user without any role, with an invitation.
     let invited = json!({"name": "zoe", "role": "account", "account": "acme"});
     let token = admin.post("/admin/users", &invited).await.json()["invitation"].as_str().unwrap().to_owned();
     let page = browser.get(&format!("/dashboard/invitation/{token}")).await.text();
@@ -242,7 +242,7 @@ async fn account_holders_come_by_a_claim_or_an_invitation() {
     assert_eq!(sign_in(&mut guest, &openid, "").await.status, 200);
     assert!(guest.get("/dashboard/").await.text().contains("zoe (account)"));
 
-    // The provider's own session is ended by its page.
+    // The page of the provider ends the provider's own session.
     let token = guest.token("/dashboard/").await;
     let out = guest.post("/dashboard/sign-out", &[("form_token", &token)]).await;
     assert_eq!(out.status, 200);

@@ -19,7 +19,7 @@ fn ask(stream: bool) -> Value {
     json!({"model": "m", "stream": stream, "messages": words, "user": PROMPT})
 }
 
-/// A gateway that logs all it can, whose provider has a secret key and a secret path.
+/// Returns a gateway at the most verbose level, whose provider has a secret key and a secret path.
 fn home(provider: &Provider) -> Home {
     let home = Home::new();
     let lines = "api_key = { env = \"PENSTOCK_IT_SECRET\" }\n\
@@ -31,7 +31,7 @@ fn home(provider: &Provider) -> Home {
     home
 }
 
-/// The texts of every file below a folder, lossily.
+/// Returns the texts of every file below a folder, lossily.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -54,7 +54,7 @@ fn secret(key: &str) -> &str {
     &key["sk-svc-".len() + 16..][..40]
 }
 
-/// All ways to fail, each with the planted words in reach.
+/// Tests all kinds of failures, each with the planted words in the request or answer.
 async fn fail(client: &Client, provider: &Provider) -> Vec<Answer> {
     let echo = json!({"error": {"message": format!("{PROMPT} {COMPLETION} {SECRET} {ROUTE}")}});
     let mut answers = Vec::new();

@@ -252,7 +252,7 @@ async fn a_reload_does_or_names_all_that_is_new() {
     let told = home.command(&["reload"]);
     let named = "storage.pepper, storage.export.path, spool.memory, spool.disk, ledger.ahead, process.core_dumps take effect";
     assert!(complaint(&told).contains(named), "{}", complaint(&told));
-    // Lines of requests are written from now on, as text.
+    // From now on request lines are logged, as text.
     assert_eq!(client.post(CHAT, &ask()).await.status, 200);
     running.until_said("event=request").await;
     assert!(!running.said().contains("\"event\":\"request\""), "{}", running.said());

@@ -195,7 +195,7 @@ async fn batch_requests_of_one_account_do_not_hold_up_those_of_another() {
     until("all to wait", || seats.waiting() == 39).await;
     let two = [send(&other), send(&other)];
     until("both to wait", || seats.waiting() == 41).await;
-    // The one at work, one of its account, one of the other, and the same again.
+    // Order: the running request, one of its account, one of the other account, and the same again.
     for call in 2..=6 {
         go.notify_one();
         provider.until_calls(call).await;

@@ -28,7 +28,7 @@ impl GatewayWithProvider {
         self.server.control()
     }
 
-    /// An answer under these faults, which happen to this one request.
+    /// Returns an answer under these faults, which apply to this request only.
     async fn under(&self, faults: Vec<SimulatedFault>, ask: &Value) -> Answer {
         self.control().clear_rules();
         self.control().add_rule(FaultRule::new(faults));

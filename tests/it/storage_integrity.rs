@@ -104,7 +104,7 @@ async fn verifying_changes_nothing_and_a_start_that_heals_says_so() {
             assert_eq!(std::fs::read(&copy).unwrap(), whole);
         }
     }
-    // A folder that is gone, and a month that the store does not know.
+    // A missing folder, and a month that the store does not have.
     std::fs::write(&copy, &whole).unwrap();
     std::fs::write(ledger.join("2031-01.jsonl"), "{}\n").unwrap();
     let found = complaint(&home.command(&["credits", "verify"]));

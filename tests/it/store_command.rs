@@ -40,7 +40,7 @@ fn vault(home: &Home) -> Stores {
     Stores::open(&reach.storage.unwrap()).unwrap()
 }
 
-/// A storage folder with everything in it: keys, charges, a file, a batch half done.
+/// Creates a storage folder with all kinds of data: keys, charges, a file, a half-finished batch.
 struct FilledStorage {
     home: Home,
     provider: Provider,
@@ -248,7 +248,7 @@ async fn an_export_is_restored_elsewhere_and_works_there() {
     refused(&elsewhere.command(&["store", "import", to]), "There is a store");
     let export = |home: &Home| output_text(&home.command(&["credits", "export"]));
     assert_eq!(export(&elsewhere), export(&all.home));
-    // The key of one is the key of the other.
+    // The key of the original works at the restored gateway.
     let running = elsewhere.run().await;
     let client = Client { address: elsewhere.http, ..all.client.clone() };
     let ask = json!({"model": "m", "max_tokens": 20, "messages": [{"role": "user", "content": "Hi"}]});
@@ -289,7 +289,7 @@ async fn the_rest_of_a_damaged_store_is_recovered_with_a_complete_ledger() {
     fs::write(all.home.config(), written.replace("path = \"data\"", "path = \"saved\"")).unwrap();
     assert_eq!(output_text(&all.home.command(&["credits", "export"])), before);
     assert!(output_text(&all.home.command(&["credits", "verify"])).contains("Every entry follows"));
-    // Once the contents are back everything is.
+    // Once the contents are restored, the check passes.
     flip_byte(&folder.join("files").join(all.input.file_name().unwrap()), 10);
     output_text(&all.store(&["verify"]));
     refused(&all.store(&["repair", "--to", folder.to_str().unwrap()]), "is not empty");

@@ -72,7 +72,7 @@ fn on_terminal(home: &Home, words: &[&str], kind: &str) -> (String, String) {
     command.args(["--config", config.to_str().unwrap()]).env("TERM", kind);
     command.stdout(Stdio::piped()).stderr(Stdio::from(File::from(terminal.slave)));
     let mut child = command.spawn().unwrap();
-    // The command holds its own copy of the terminal: with this one open, the reading below would never end.
+    // The command has its own copy of the terminal: if this one stayed open, the read below would never end.
     drop(command);
     let mut shown = Vec::new();
     // On Linux, reading a terminal without any writer ends with an error.

@@ -21,7 +21,7 @@ fn ask(stream: bool, input: &str) -> Value {
     json!({"model": "m", "store": true, "stream": stream, "instructions": "Be brief.", "input": input})
 }
 
-/// The response of a plain or a streamed answer.
+/// Returns the response of a plain or a streamed answer.
 fn response(answer: &Answer) -> Value {
     assert_eq!(answer.status, 200, "{}", answer.text());
     if answer.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {

@@ -68,7 +68,7 @@ async fn a_stalled_stream_is_rescued() {
     bad.until_left(1).await;
 }
 
-/// Three signs of life more.
+/// Waits for three more keep-alive comments.
 async fn until_beats(open: &mut Open) {
     let beats = |open: &Open| String::from_utf8_lossy(&open.bytes).matches(": keep-alive\n\n").count();
     let most = beats(open) + 3;
@@ -254,7 +254,7 @@ async fn a_broken_stream_charges_nothing_and_a_rescued_one_once() {
     assert_eq!(billed[0]["billing_cost"]["credits"], json!(0.06));
 }
 
-/// The client has this text, then the dialect's error, and no success.
+/// Asserts that the client has this text, then the dialect's error, and no success.
 fn failed_after(text: &str, answer: &Answer) {
     assert_eq!(answer.streamed(), text);
     assert!(answer.whole, "the framing ends well");

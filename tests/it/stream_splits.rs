@@ -45,7 +45,7 @@ fn piece(number: usize) -> String {
 struct SeededRandom(u64);
 
 impl SeededRandom {
-    /// From one to this many.
+    /// Returns a random number from one to `most`.
     fn to(&mut self, most: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         1 + (self.0 >> 33) as usize % most
@@ -124,7 +124,7 @@ fn chat(delta: &Value, finish: Value) -> Value {
         "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 }
 
-/// An event as one engine or another writes it.
+/// Returns an event in the format of one of several engines.
 fn written(value: &Value, draws: &mut SeededRandom) -> Vec<u8> {
     let end = if draws.to(2) == 1 { "\n" } else { "\r\n" };
     let name = value["type"].as_str().map(|name| format!("event: {name}{end}")).unwrap_or_default();

@@ -77,7 +77,7 @@ async fn a_counted_request_takes_and_releases_its_permit() {
     }
 }
 
-/// A mistake in counting is no prompt without tokens, which would fit any window.
+/// Tests that a failed count is not taken for an empty prompt, which would fit any window.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_in_a_token_count_is_an_internal_error_without_a_provider_call() {
     let long = "too long ".repeat(10_000);
@@ -180,7 +180,7 @@ async fn a_count_stops_one_beyond_the_window() {
         assert_eq!((&details["context_length"], &details["input_tokens"]), (&json!(40_000), &json!(40_001)));
         assert_eq!(details["input_tokens_at_least"], true);
     }
-    // Short of it the number is exact, and a count is an answer.
+    // Below the limit the number is exact, and the count is a normal answer.
     let counted = running.client.post(COUNT, &chat_request("word ".repeat(39_000))).await;
     assert_eq!((counted.status, counted.header("x-token-count-method")), (200, Some("exact")));
     assert!((39_000..=40_000).contains(&counted.json()["input_tokens"].as_u64().unwrap()));

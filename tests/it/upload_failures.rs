@@ -104,7 +104,7 @@ async fn an_upload_that_cannot_be_read_back_is_no_providers_failure() {
     let body = form(&[("model", false, b"w:price"), ("file", true, &wav)]);
     let mut open = running.client.open("POST", PATH, &[TYPE], &body).await;
     within("the first call", bad.until_calls(1)).await;
-    // The disk loses it between two providers.
+    // The disk loses the upload between two providers.
     let folder = running.storage().join("spool");
     let lost = std::fs::read_dir("/proc/self/fd")
         .unwrap()

@@ -75,7 +75,7 @@ async fn two_hundred_megabytes_pass_through_a_process_that_stays_small() {
     home.write(&format!("{model}{}{}", provider("bad", bad, "0.001"), provider("good", good, "9.0")));
     let process = home.run().await;
     let (client, _) = home.key();
-    // A small upload first, so that what is made once is there.
+    // A small upload first, so that one-time allocations are already made.
     let small = form(&sounds::wav(1000));
     let headers = [("content-type", "multipart/form-data; boundary=b0und")];
     let warm = client.send("POST", "/v1/audio/transcriptions", &headers, &small).await;

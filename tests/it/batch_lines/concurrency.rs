@@ -122,7 +122,7 @@ async fn a_provider_without_a_concurrency_limit_gets_a_default_number_of_lines()
         (0..5).map(|_| begin(&running, &running.client.key, CHAT, &running.ask(), &cancel)).collect();
     until("three to wait", || waiting(&running) == 3).await;
     provider.until_calls(2).await;
-    // Requests of clients are not bounded by it.
+    // The limit does not apply to requests of clients.
     let (client, body) = (running.client.clone(), running.ask());
     let request = tokio::spawn(async move { client.post(CHAT, &body).await });
     provider.until_calls(3).await;

@@ -55,7 +55,7 @@ async fn a_model_billed_in_energy_is_paid_from_the_energy_wallet_then_in_credits
     entries(&running).await;
     let energy = running.gateway.app.ledger.balance("default").energy.amount;
     assert!(energy < 1_000_000 && energy > 0, "{energy}");
-    // Emptied by the operator, so that credits have to pay.
+    // The operator empties the energy balance, so that credits have to pay.
     let grants = of(&running, "grant").await;
     let correct = json!({"entry": grants[0]["seq"], "kwh": "0"});
     assert_eq!(running.admin().post("/admin/credits/correct", &correct).await.status, 201);

@@ -86,7 +86,7 @@ async fn a_rescued_stream_is_paid_once() {
     assert_eq!(charges[0]["amount"], (11 + 2) * 5_000);
 }
 
-/// A client that leaves after each event pays what it had until then.
+/// Tests that a client that disconnects after each event pays for the output until then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disconnected_client_pays_the_received_output_at_each_event() {
     let words = ["Alpha beta gamma ", "delta epsilon zeta ", "eta theta iota "];

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Time from the start of an outage after which no request waits for the database.
 const FAIL_FAST: Duration = Duration::from_secs(20);
-/// Longest time of a refusal from then on.
+/// Maximum duration of a refusal after that time.
 const REFUSAL: Duration = Duration::from_secs(2);
 
 /// Requests of one test, and their answers.

@@ -35,7 +35,7 @@ pub async fn upload(client: &Client, text: &str) -> Answer {
     client.send("POST", "/v1/files", &[kind], body.as_bytes()).await
 }
 
-/// Uploads a good file; its id.
+/// Uploads a valid file; returns its id.
 pub async fn uploaded(client: &Client, text: &str) -> String {
     let answer = upload(client, text).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -57,14 +57,14 @@ pub async fn batch(client: &Client, text: &str) -> Value {
     answer.json()
 }
 
-/// A batch as it is now.
+/// Returns the current state of a batch.
 pub async fn retrieve(client: &Client, batch: &Value) -> Value {
     let answer = client.get(&format!("/v1/batches/{}", batch["id"].as_str().unwrap())).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()
 }
 
-/// The batch once it is so.
+/// Returns the batch once `is` returns true.
 pub async fn when(client: &Client, batch: &Value, what: &str, is: impl Fn(&Value) -> bool) -> Value {
     within(what, async {
         loop {
@@ -78,7 +78,7 @@ pub async fn when(client: &Client, batch: &Value, what: &str, is: impl Fn(&Value
     .await
 }
 
-/// The batch once it has ended; its counts add up then.
+/// Returns the batch once it has ended; asserts that its counts add up.
 pub async fn ended(client: &Client, batch: &Value) -> Value {
     let over = |now: &Value| !["validating", "in_progress"].contains(&now["status"].as_str().unwrap());
     let end = when(client, batch, "the end of a batch", over).await;
@@ -100,7 +100,7 @@ pub async fn content(client: &Client, file: &Value) -> String {
     answer.text()
 }
 
-/// The results of a batch by `custom_id`, each of which is there once.
+/// Returns the results of a batch by `custom_id`; asserts that each is present once.
 pub async fn results(client: &Client, batch: &Value) -> BTreeMap<String, Value> {
     if batch["output_file_id"].is_null() {
         return BTreeMap::new();

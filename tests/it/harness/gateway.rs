@@ -20,7 +20,7 @@ pub struct Bench {
     providers: Vec<(String, String, String, String)>,
 }
 
-/// A gateway at work, with a key that may do everything.
+/// Running gateway, with a key that has all scopes.
 pub struct Running {
     pub gateway: RunningGateway,
     pub client: Client,
@@ -195,7 +195,7 @@ impl Running {
         Client { address: self.gateway.admin, key: self.gateway.app.stores.admin_token.to_string() }
     }
 
-    /// Swaps another configuration in.
+    /// Replaces the configuration.
     pub async fn reload(&self, settings: Settings) {
         let (app, runtime) = (self.gateway.app.clone(), tokio::runtime::Handle::current());
         let reloaded = tokio::task::spawn_blocking(move || app.reload(|| Ok(settings), &runtime));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The binary with these arguments.
+/// Returns the command of the binary with these arguments.
 pub fn penstock(arguments: &[&str]) -> Command {
     // Another build of it may be tested, such as an optimised one.
     let built = || env!("CARGO_BIN_EXE_penstock").into();
@@ -22,7 +22,7 @@ pub fn optimised() -> bool {
     std::env::var_os("PENSTOCK_BINARY").is_some() || !cfg!(debug_assertions)
 }
 
-/// Runs it to its end.
+/// Runs the binary to its end.
 pub fn ended(arguments: &[&str]) -> Output {
     penstock(arguments).output().unwrap()
 }
@@ -61,7 +61,7 @@ impl Home {
         Self { http: address(), admin: address(), tls, folder }
     }
 
-    /// Listens for TLS too, with these files, in what is written from now on; where.
+    /// Adds a TLS listener with these files to the configuration that is written next; returns its address.
     pub fn secure(&mut self, files: &Certified) -> SocketAddr {
         let https = address();
         self.tls = files.https_at(https) + "\n";
@@ -90,7 +90,7 @@ impl Home {
         std::fs::write(self.config(), text).unwrap();
     }
 
-    /// One command about this configuration, run to its end.
+    /// Runs one command with this configuration to its end.
     pub fn command(&self, words: &[&str]) -> Output {
         let config = self.config();
         let mut arguments = words.to_vec();
@@ -158,7 +158,7 @@ impl Home {
     }
 }
 
-/// Runs a command where it may have so many descriptors, and raise that to `most`.
+/// Runs a command with this limit of descriptors, which it may raise to `most`.
 pub fn limited(command: &mut Command, now: u32, most: u32) {
     let line = "ulimit -Sn $0 && ulimit -Hn $1 && shift && exec \"$@\"";
     let mut shell = Command::new("sh");
@@ -215,7 +215,7 @@ impl Process {
         line.trim_matches([':', ' ', '\t']).split(' ').next().unwrap().parse().unwrap()
     }
 
-    /// Processor time that it has used, in ticks of a hundredth of a second.
+    /// Returns the used processor time, in ticks of a hundredth of a second.
     pub fn ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         // After the name, which is in brackets: the user's and the system's are the twelfth and the next.
@@ -238,7 +238,7 @@ impl Process {
         self.ended().unwrap()
     }
 
-    /// Ends it as a power cut does.
+    /// Kills the process at once, without a graceful stop.
     pub async fn kill(mut self) {
         self.child.kill().unwrap();
         self.until_ended().await;

@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-/// Bytes of one piece of text, and pieces that a provider would send if it were let: 64 MB.
+/// Bytes of one piece of text, and number of pieces that a provider would send without flow control: 64 MB.
 const PIECE: usize = 8 << 10;
 const PIECES: usize = 8 << 10;
 

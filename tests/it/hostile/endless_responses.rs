@@ -17,7 +17,7 @@ const JSON: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfe
 
 /// Timeouts after which the gateway gives a provider up.
 const SHORT: &str = r#"timeouts = { connect = "20s", first_byte = "1s", plain = "1s", first_token = "1s", idle = "1s", total = "3s" }"#;
-/// Times that no test waits for.
+/// Timeouts that no test reaches.
 const LONG: &str = r#"timeouts = { connect = "20s", first_byte = "10m", plain = "10m", first_token = "10m", idle = "10m", total = "10m" }"#;
 
 fn chunk(data: &str) -> String {
@@ -39,7 +39,7 @@ enum ExpectedEnd {
     Refused,
     /// With an error event, after some text.
     Broken,
-    /// Well.
+    /// With a complete answer.
     Whole,
 }
 
@@ -97,7 +97,7 @@ async fn start(endless: &Endless, good: &Provider, lines: &str) -> crate::harnes
     bench.provider_at("a", &endless.base(), lines, "").more(&block).start().await
 }
 
-/// Answers to honest requests until it is over; at least three.
+/// Returns answers to honest requests until `over` is true; at least three.
 async fn beside(client: &Client, over: &AtomicBool) -> usize {
     let body = json!({"model": "good", "messages": [{"role": "user", "content": "Hi"}]});
     let mut answered = 0;
@@ -232,7 +232,8 @@ async fn the_process_ends_while_providers_flood() {
     }
 }
 
-/// A client that sends chunks of a byte as fast as they are read, until it is answered; the answer's first line.
+/// Runs a client that sends chunks of one byte as fast as they are read, until it gets an answer; returns the first
+/// line of the answer.
 async fn upload(client: &Client, path: &str, kind: &str, first: &str) -> String {
     let mut socket = TcpStream::connect(client.address).await.unwrap();
     let head = format!(
@@ -261,7 +262,7 @@ async fn upload(client: &Client, path: &str, kind: &str, first: &str) -> String 
     String::from_utf8_lossy(&heard).lines().next().unwrap_or_default().to_owned()
 }
 
-/// Uploads whose bytes never run dry are ended by the time that they have as a whole.
+/// Tests that endless uploads end by the total timeout of the upload.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upload_in_chunks_of_a_byte_meets_its_clock_and_others_do_not_notice() {
     let provider = Provider::start().await;
@@ -298,7 +299,7 @@ async fn an_upload_in_chunks_of_a_byte_meets_its_clock_and_others_do_not_notice(
     }
 }
 
-/// Questions beside requests have their clocks too.
+/// Tests that requests of the gateway itself have timeouts too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checks_and_counts_of_an_endless_provider_end() {
     let endless = Endless::start(flood(&[JSON, &chunk("[")], &chunk(&"1,".repeat(8_000)))).await;

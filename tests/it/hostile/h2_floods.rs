@@ -22,12 +22,12 @@ const BURST: usize = 64;
 type InitialFrames = Box<dyn Fn(&str) -> Vec<u8> + Send + Sync>;
 type RepeatedFrames = Box<dyn Fn(u32, &str) -> Vec<u8> + Send + Sync>;
 
-/// A kind of flood: what is written once, and what again and again with a number that grows.
+/// Kind of flood: bytes written once, and bytes repeated with an increasing number.
 struct Flood {
     name: &'static str,
     first: InitialFrames,
     again: RepeatedFrames,
-    /// The connection has to be closed for it in any run.
+    /// True if the gateway must close the connection in any run.
     ended: bool,
 }
 
@@ -97,7 +97,7 @@ fn floods() -> Vec<Flood> {
     ]
 }
 
-/// Floods over one connection until it ends or the time is over; whether it ended, and how many frames that took.
+/// Floods over one connection until it ends or the time is over; returns true if it ended, and the number of frames.
 async fn pour(
     flood: &Flood,
     address: std::net::SocketAddr,

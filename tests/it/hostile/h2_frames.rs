@@ -31,7 +31,7 @@ use frame_order::invalid_frame_order;
 use frame_types::invalid_frame_types;
 use header_blocks::invalid_header_blocks;
 
-/// A head without an end: its stream stays open for a body.
+/// Returns a head without the end of the stream, which stays open for a body.
 fn open(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_HEADERS, stream, &pseudo("POST", "/v1/nothing-here"))
 }
@@ -54,7 +54,7 @@ async fn heard(raw: &mut Raw, bytes: &[u8], ends: ExpectedEnd) -> (Vec<ReceivedF
     (frames, false)
 }
 
-/// The index of a static table's field for a 4xx, or a literal after `:status`.
+/// Returns true for a 4xx status: an index of the static table, or a literal after `:status`.
 fn status_4xx(head: &ReceivedFrame) -> bool {
     match head.payload[0] {
         0x80.. => matches!(head.payload[0] & 0x7f, 12 | 13),
@@ -160,7 +160,7 @@ async fn a_header_block_over_its_limits_gets_the_status_of_the_limit() {
         assert_eq!(worded, size < 2 * 4096, "{status} {size}");
     }
     driver.abort();
-    // One entry of the table, named over and over: the bomb is over its size long before it is unpacked.
+    // One table entry, referenced repeatedly: the gateway refuses the bomb by its size before all of it is unpacked.
     let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;
     let bomb = [pseudo("GET", "/"), indexed_field("x", &"y".repeat(2000)), vec![0xbe; 12_000]].concat();
     let (frames, alive) = heard(&mut raw, &frame(HEADERS, END_HEADERS | END_STREAM, 1, &bomb), Refused).await;

@@ -42,7 +42,7 @@ async fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     within("the connection to close", rest(&mut socket)).await
 }
 
-/// Everything until the other side closes.
+/// Reads until the other side closes; returns all bytes.
 async fn rest(socket: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut piece = [0; 16 * 1024];

@@ -22,7 +22,7 @@ async fn settled(bench: Bench, provider: &Provider) -> crate::harness::gateway::
     bench.settings("[limits]\nkeep_alive = \"300ms\"").provider("a", provider).start().await
 }
 
-/// Sends two halves, the second once the first is underway.
+/// Sends two parts, the second while the first is being processed.
 async fn in_halves(address: std::net::SocketAddr, bytes: &[u8], cut: usize) -> Vec<u8> {
     let mut socket = TcpStream::connect(address).await.unwrap();
     socket.set_nodelay(true).unwrap();

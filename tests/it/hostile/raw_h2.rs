@@ -80,7 +80,7 @@ pub fn pseudo(method: &str, path: &str) -> Vec<u8> {
     .concat()
 }
 
-/// A whole head of a GET that is answered.
+/// Returns the complete head of a GET that gets an answer.
 pub fn get(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &pseudo("GET", "/v1/nothing"))
 }
@@ -122,7 +122,7 @@ impl Raw {
         raw
     }
 
-    /// Both halves, for who floods on one and reads on the other.
+    /// Returns both halves, to flood on one and read on the other.
     pub fn split(self) -> (ReadHalf<TlsStream<TcpStream>>, WriteHalf<TlsStream<TcpStream>>) {
         (self.read, self.write)
     }

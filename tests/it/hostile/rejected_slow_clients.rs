@@ -9,11 +9,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Time that a slow client gets after its rejection.
+/// Time for which a slow client may continue after its rejection.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Allowed delay of its end on a busy machine. Others would get ten seconds in all.
+/// Allowed delay of the end on a busy machine. Other clients would get ten seconds in total.
 const LATE: Duration = Duration::from_secs(6);
-/// Between two bytes: well below any silence that ends something.
+/// Pause between two bytes: well below any idle timeout.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Sends `begin` and then single bytes, before the refusal and after it, until the connection is closed. Returns the
@@ -48,7 +48,7 @@ async fn a_client_that_sends_on_after_a_rejection_holds_no_permit() {
     let (provider, _certified, running) = start(settings).await;
     let mut work = JoinSet::new();
     let key = &running.client.key;
-    // A head, a long body, and one that is short enough to be read to its end were it only refused.
+    // A head, a long body, and one so short that it would be read completely after a mere refusal.
     let kinds = [
         ("POST / HTTP/1.1\r\nHost: a\r\nx: ".to_owned(), b'y'),
         (begun(key, 8 << 20), b' '),

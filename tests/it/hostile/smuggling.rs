@@ -88,7 +88,7 @@ const LINES: &[(&str, LengthClaim)] = &[
     ("X: y\rTransfer-Encoding: chunked\r\n", Two),
 ];
 
-/// Request lines, and whether each is one.
+/// Request lines; true if the line is valid.
 const FIRST: &[(&str, bool)] = &[
     ("POST /v1/chat/completions HTTP/1.1\r\n", true),
     ("POST http://test/v1/chat/completions HTTP/1.1\r\n", true),
@@ -139,7 +139,7 @@ fn case(
         lines.iter().filter(|(_, says)| *says == Chunked).count(),
     );
     let one = first.1 && length + coded <= 1 && lines.iter().all(|(_, says)| *says != Two);
-    // A length over chunked bytes is a body that is no JSON; chunks that are none cannot be read.
+    // A length over chunked bytes gives a body that is no JSON; a chunked body without chunks cannot be read.
     let good = one && ((length == 1 && !chunked) || (coded == 1 && chunked));
     let smuggled = format!(
         "POST {CHAT} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\nContent-Length: {}\r\n\r\n{}",

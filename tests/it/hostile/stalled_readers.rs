@@ -13,7 +13,7 @@ use tokio::net::TcpSocket;
 
 /// Bytes of one piece of text.
 const PIECE: usize = 8 << 10;
-/// Pieces that a provider would send if it were let: 64 MB.
+/// Number of pieces that a provider would send without flow control: 64 MB.
 const PIECES: usize = 8 << 10;
 /// Bytes that may remain in sockets: both kernels' buffers on either side of the gateway.
 const UNDERWAY: u64 = 32 << 20;
@@ -22,7 +22,7 @@ fn endless() -> Script {
     long(PIECES)
 }
 
-/// A stream of so many pieces that does not end.
+/// Returns a stream of this number of pieces that does not end.
 pub(super) fn long(pieces: usize) -> Script {
     let mut script = vec![sse(), role()];
     script.extend(std::iter::repeat_n(text(&"x".repeat(PIECE)), pieces));
@@ -65,7 +65,7 @@ async fn start() -> (Provider, Certified, Running) {
     (provider, certified, running)
 }
 
-/// Waits until the reader is let go; how long that took, and what its key was charged for in all, in micro-credits.
+/// Waits until the gateway disconnects the reader; returns the time, and the total charge of its key in micro-credits.
 pub(super) async fn let_go(provider: &Provider, running: &Running, began: Instant) -> (Duration, u64) {
     provider.until_left(1).await;
     until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;
@@ -109,7 +109,7 @@ async fn over_http1_a_reader_that_stops_is_let_go() {
     let began = Instant::now();
     let (took, tokens) = let_go(&provider, &running, began).await;
     bounded("HTTP/1.1", took, some.len() as u64, tokens);
-    // The bytes in the sockets are all there are.
+    // Only the bytes in the sockets are left.
     let mut rest = 0;
     while let Ok(read @ 1..) = within("the rest", socket.read(&mut some)).await {
         rest += read as u64;

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 /// Connections of the attack.
 const CONNECTIONS: usize = 16;
-/// Most that a build without optimisation may need beside what is counted, in KiB.
+/// Maximum memory that an unoptimised build may need in addition to the counted memory, in KiB.
 const BESIDE: u64 = 8 << 10;
 
 /// KiB of a line of `penstock check`.

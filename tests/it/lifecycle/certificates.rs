@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const CHAT: &str = "/v1/chat/completions";
-/// Files are looked at this often in these tests.
+/// Interval of the file checks in these tests.
 const WATCH: &str = "[process]\nwatch = \"20ms\"";
 
-/// The DER of the certificate that the gateway shows.
+/// Returns the DER of the certificate that the gateway presents.
 async fn shown(address: std::net::SocketAddr, roots: &[&std::path::Path]) -> Vec<u8> {
     for root in roots {
         if let Ok(socket) = try_connect(address, root, &["http/1.1"], None).await {

@@ -15,7 +15,7 @@ fn ask() -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn as_many_connections_are_held_as_the_system_allows_at_most() {
-    // Both ends of each are here, but for the gateway's.
+    // This process has the ends of the clients and of the provider.
     penstock::telemetry::fd_limit::raise_limit();
     let provider = Provider::start().await;
     provider.always(vec![sse(), role(), text("One "), ScriptStep::Hang]);

@@ -33,15 +33,15 @@ struct ObservedConnection {
     bodies: BTreeMap<u32, String>,
     /// Streams that ended as they should.
     ended: BTreeSet<u32>,
-    /// The last streams that farewells named.
+    /// Last stream ids of the received GOAWAY frames.
     farewells: Vec<u32>,
-    /// A ping that waits for its answer.
+    /// Ping that is not answered yet.
     ping: Option<Vec<u8>>,
     closed: bool,
 }
 
 impl ObservedConnection {
-    /// One with a window so large that an answer need not wait for it.
+    /// Opens a connection whose window is so large that no answer has to wait for it.
     async fn on(doors: &GatewayListeners) -> Self {
         let mut raw = Raw::connect(doors.https, &doors.files.root).await;
         let (of_streams, of_all) = (setting(4, WIDE), WIDE.to_be_bytes());
@@ -116,7 +116,7 @@ impl TestGateway {
         Self::with("").await
     }
 
-    /// One with these settings.
+    /// Starts a gateway with these settings.
     async fn with(settings: &str) -> Self {
         let (quick, slow, go) = (Provider::start().await, Provider::start().await, Arc::default());
         quick.always(plain("Hello"));
@@ -201,7 +201,7 @@ async fn an_idle_connection_gets_goaway_at_once_and_delays_no_stop() {
     }
 }
 
-/// Clients that are sent away from a connection which they have just opened take it for a failure.
+/// A client that gets a GOAWAY directly after it has connected treats that as a failure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_connection_may_make_its_first_request() {
     let mut stage = TestGateway::set().await;

@@ -58,7 +58,7 @@ impl ClientLoad {
         (self.begun.elapsed().as_secs_f64() * f64::from(self.rate) * self.clients.len() as f64) as usize
     }
 
-    /// Lets each end its request.
+    /// Stops the clients after their current requests.
     pub async fn stop(self) -> Arc<RequestOutcomes> {
         self.tally.stop.store(true, Ordering::SeqCst);
         for client in self.clients {
@@ -120,7 +120,7 @@ async fn once(
     connection.ask(request).await
 }
 
-/// A process that the test did not start itself; ended with it.
+/// Process that the test did not start itself; it is killed when this is dropped.
 pub struct SpawnedProcess(pub u32);
 
 impl SpawnedProcess {
@@ -163,7 +163,7 @@ pub fn log_text(home: &Home) -> String {
     std::fs::read_to_string(home.path().join("said")).unwrap()
 }
 
-/// The processes that have listened there, in order.
+/// Returns the processes that have listened, in order.
 pub fn processes(home: &Home) -> Vec<u32> {
     let lines = log_text(home);
     let listening = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -190,12 +190,12 @@ pub async fn upgrade(home: &Home) -> SpawnedProcess {
     SpawnedProcess(*processes(home).last().unwrap())
 }
 
-/// The acts of the ledger's second copy, by request.
+/// Returns the actions in the ledger's second copy, by request.
 pub fn acts(home: &Home) -> BTreeMap<String, Vec<String>> {
     let mut acts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in std::fs::read_dir(home.storage().join("ledger")).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-        // The last line may be half written.
+        // The last line may be incomplete.
         for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
             let line: Value = serde_json::from_str(line).unwrap();
             if let Some(request) = line["request"].as_str() {
@@ -206,7 +206,7 @@ pub fn acts(home: &Home) -> BTreeMap<String, Vec<String>> {
     acts
 }
 
-/// Each request reserved once and ended once; how many were charged.
+/// Asserts that each request has one reserve and one end; returns the number of charges.
 pub fn charges(home: &Home) -> usize {
     let acts = acts(home);
     for (request, acts) in &acts {

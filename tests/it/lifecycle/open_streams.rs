@@ -20,7 +20,7 @@ pub fn ask(model: &str, stream: bool) -> Value {
     json!({"model": model, "stream": stream, "messages": [{"role": "user", "content": "Hi"}]})
 }
 
-/// A stream that waits in its middle.
+/// Returns a stream that pauses in its middle.
 pub fn waits(go: &Arc<Notify>) -> Script {
     let mut script = vec![sse(), role(), text("One "), ScriptStep::Wait(go.clone()), text("two")];
     script.extend([finish("stop"), usage(11, 2), done(), ScriptStep::End]);
@@ -41,7 +41,7 @@ enum OpenStream {
 }
 
 impl Streams {
-    /// Opens so many over plain HTTP, each as far as its first word.
+    /// Opens this number of streams over plain HTTP, and reads each up to its first word.
     pub async fn open(client: &Client, provider: &Provider, count: usize) -> Self {
         let client = client.clone();
         let one = move |_| {
@@ -95,7 +95,7 @@ impl Streams {
         self.readers
     }
 
-    /// Lets them end; how many were not whole.
+    /// Lets the streams end; returns the number of incomplete ones.
     pub async fn end(self) -> usize {
         let go = self.go.clone();
         let goer = tokio::spawn(async move {

@@ -46,7 +46,7 @@ async fn the_first_answer_comes_within_300_ms() {
     let most = if is_full() && optimised() { 300 } else { 5_000 };
     assert!(took[took.len() / 2] <= Duration::from_millis(most), "{took:?}");
     eprintln!("memory: {ready} KiB when it is ready, {answered} KiB at most after the first answer");
-    // Code that is not optimised is several times as large, and read from its file as it runs.
+    // Unoptimised code is several times larger, and is loaded from its file while it runs.
     assert!(!optimised() || ready.max(answered) < IDLE, "{ready} KiB, {answered} KiB");
 }
 

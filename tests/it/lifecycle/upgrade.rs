@@ -34,7 +34,7 @@ async fn upgrades_under_load_refuse_nothing_and_cut_nothing() {
     let (mut heirs, mut generations): (Vec<SpawnedProcess>, Vec<(u32, Streams)>) = (Vec::new(), Vec::new());
     let (mut broken, mut gone, mut took) = (0, Vec::new(), Vec::new());
     for number in 0..upgrades {
-        // Each process has half of the streams: those of two are open at any time.
+        // Each process has half of the streams: those of two processes are open at any time.
         let half = Streams::through(&doors, &client, &slow, streams / 2).await;
         generations.push((*processes(&home).last().unwrap(), half));
         let begun = Instant::now();
@@ -166,7 +166,7 @@ async fn uploads_batches_and_keys_outlive_an_upgrade() {
     let ended = batch_jobs::ended(&client, &batch).await;
     assert_eq!(ended["status"], "completed", "{ended}");
     assert_eq!(batch_jobs::results(&client, &ended).await.len(), 200);
-    // Revoked in the new process, ended in the old one.
+    // The revocation in the new process ends the stream in the old one.
     assert!(home.command(&["keys", "revoke", &id]).status.success());
     assert!(!within("the stream of a revoked key", stream.readers().pop().unwrap()).await.unwrap());
     until("the old process to end", || log_text(&home).contains("\"stopped\"")).await;

@@ -96,7 +96,7 @@ async fn a_full_provider_queues_accounts_fairly_and_then_gives_503() {
     assert!(refused.header("retry-after").is_some());
     let (client, last) = (modest.clone(), ask("modest"));
     tasks.push(tokio::spawn(async move { client.post(CHAT, &last).await }));
-    // The youngest of the greedy had to go for it.
+    // The newest request of the greedy account was evicted for it.
     let gone = tasks.remove(3).await.unwrap();
     assert_eq!(gone.status, 503);
     for call in 1..=4 {

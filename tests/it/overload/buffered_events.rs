@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 /// Bytes of the event; two of them fit into what the gateway may hold.
 const LONG: usize = 700_000;
 
-/// An event of which the end waits.
+/// Returns an event whose end is delayed.
 fn long(go: &Arc<Notify>) -> Script {
     let data = delta(json!({"content": "x".repeat(LONG)}), None).to_string();
     let (begin, end) = data.split_at(LONG);

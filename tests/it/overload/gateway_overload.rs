@@ -103,7 +103,7 @@ impl ClientLoad {
     }
 }
 
-/// One answer: its head in small letters, and its body.
+/// Reads one answer: its head in lower case, and its body.
 async fn answer(socket: &mut TcpStream) -> std::io::Result<(String, Vec<u8>)> {
     let (mut bytes, mut ends) = (Vec::with_capacity(4096), None);
     loop {
@@ -221,7 +221,7 @@ async fn four_times_the_gateway_capacity_is_served_at_peak_rate() {
         became.refused.len(),
         crowd.kept.lock().len()
     );
-    // In the gate the machine does other things meanwhile.
+    // During the gate the machine has other load.
     assert!(goodput >= form(0.7, 0.9) * peak, "{goodput} of {peak}");
     // One of four is served; if the measured peak is too low, fewer are refused.
     assert!(became.refused.len() as u32 > count / form(4, 2));

@@ -28,7 +28,7 @@ pub fn form<T>(short: T, long: T) -> T {
     if full() { long } else { short }
 }
 
-/// The value below which so many hundredths of them are.
+/// Returns the value that this share of the values does not exceed.
 pub fn percentile(times: &mut [Duration], hundredths: usize) -> Duration {
     times.sort_unstable();
     let at = (times.len() * hundredths).div_ceil(100).clamp(1, times.len()) - 1;

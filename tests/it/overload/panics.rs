@@ -13,7 +13,7 @@ const ALONE: &str = "PENSTOCK_IT_PANICS";
 /// Number of descriptors that may be open or closed at any time: idle connections to the provider, both ends of each,
 /// and one file of the store.
 const COMING_AND_GOING: usize = 12;
-/// Allowed growth of memory after nine thousand of them, in KiB: less than one each.
+/// Allowed growth of memory after nine thousand panics, in KiB: less than one KiB each.
 const GROWTH: u64 = 8 << 10;
 
 fn descriptors() -> usize {
@@ -66,7 +66,7 @@ async fn a_panic_ends_only_its_own_request_and_releases_its_resources() {
     assert!(metrics.contains(&format!("penstock_panics_total {}", each * 3)), "{metrics}");
 }
 
-/// The first phase of the proxy is guarded as the others are.
+/// Tests that the first phase of the proxy is guarded like the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_before_the_endpoint_is_known_is_answered_too() {
     let provider = Provider::start().await;
@@ -169,6 +169,6 @@ async fn ten_thousand_leave_no_descriptor_and_no_memory_behind() {
         "panics: {open} descriptors after {some}, {} after {many}; grown by {grown} KiB over {kept}",
         descriptors()
     );
-    // After a few, memory still finds its size.
+    // After a few panics, memory has reached its normal size.
     assert!(grown <= GROWTH || !full(), "grown by {grown} KiB over {kept}");
 }

@@ -26,7 +26,7 @@ async fn when_all_fail_they_are_asked_little_more_than_clients_ask() {
     let requests = form(150, 20_000);
     let mut bench = Bench::new();
     let mut providers = Vec::new();
-    // Ejection would hide what the budget does: it is switched off.
+    // Ejection would hide the effect of the budget, so it is disabled.
     bench = bench.settings("[routing.breaker]\nconsecutive = 1000\nminimum = 100000\nerror_rate = 1");
     for id in ["a", "b", "c"] {
         let provider = Provider::start().await;
@@ -136,7 +136,7 @@ async fn a_dead_provider_is_left_alone_at_once_and_found_again() {
     }
     let ejected = Instant::now();
     assert_eq!(dead.calls() - calls, FAILURES, "not one more than it takes");
-    // Long enough for its rests to grow.
+    // Long enough for increasing ejection times.
     let dying = Instant::now() + Duration::from_secs(form(3, 70));
     while Instant::now() < dying {
         assert_eq!(asked().await, "good");
@@ -150,7 +150,7 @@ async fn a_dead_provider_is_left_alone_at_once_and_found_again() {
     let back = revived.elapsed();
     stop.store(true, Ordering::Relaxed);
 
-    // All of them: those beside its failures and beside each probe too.
+    // All of them, including those during its failures and during each probe.
     let times = others.await.unwrap();
     let of = |from: Instant, to: Instant| -> Vec<Duration> {
         times.iter().filter(|(began, _)| (from..to).contains(began)).map(|(_, took)| *took).collect()

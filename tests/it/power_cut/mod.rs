@@ -135,7 +135,7 @@ async fn no_power_cut_takes_a_file_or_a_result_or_charges_one_twice() {
     let rounds = std::env::var("PENSTOCK_POWERCUT_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
     for round in 0..rounds {
         let (home, recorded) = recorded(&provider).await;
-        // The record is complete: played back to its end it is what the gateway left on the disk.
+        // The record is complete: its replay to the end gives the files that the gateway left on the disk.
         let all = home.path().join("all");
         let last = recorded.events.len();
         image(&recorded.events, last, Policy::KeepAll, &mut StdRng::seed_from_u64(0), &all);

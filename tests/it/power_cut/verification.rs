@@ -15,7 +15,7 @@ pub struct StateVerifier<'a> {
     pub place: u64,
 }
 
-/// Fails with a sentence unless it is so.
+/// Returns an error with this sentence unless the condition is true.
 macro_rules! so {
     ($is:expr, $($why:tt)+) => {
         if !$is {
@@ -62,7 +62,7 @@ impl StateVerifier<'_> {
         self.story.deletes.iter().any(|(id, at)| id == file && self.place > *at)
     }
 
-    /// Acknowledged state is present.
+    /// Checks that acknowledged state is present.
     async fn holds(
         &self,
         client: &Client,
@@ -97,7 +97,7 @@ impl StateVerifier<'_> {
         Ok(())
     }
 
-    /// No file is partial, and none is unknown.
+    /// Checks that no file is partial, and that none is unknown.
     async fn whole(&self, client: &Client) -> Result<(), String> {
         for file in list(client, "/v1/files").await? {
             let given = client.get(&format!("/v1/files/{}/content", text(&file["id"]))).await;
@@ -137,7 +137,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Results by `custom_id`, each of which is there once.
+/// Returns the results by `custom_id`; checks that each is present once.
 async fn results(client: &Client, batch: &Value) -> Result<BTreeMap<String, Value>, String> {
     let mut found = BTreeMap::new();
     let Some(id) = batch["output_file_id"].as_str() else { return Ok(found) };

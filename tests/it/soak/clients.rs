@@ -23,7 +23,7 @@ pub struct Seen {
     pub failed: AtomicU64,
     /// Those of them for which no provider was tried.
     pub untried: AtomicU64,
-    /// Nonsense that was refused, as it should be.
+    /// Invalid requests that were refused, as expected.
     pub refused: AtomicU64,
     /// Responses that are neither complete nor a proper rejection.
     pub odd: Mutex<Vec<String>>,
@@ -83,7 +83,7 @@ async fn whole(client: &Client, seen: &Seen, path: &str, ask: &Value) {
             seen.partial.lock().insert(id);
             seen.failed.fetch_add(1, Ordering::Relaxed);
         }
-        // Every provider failed, or the retries that the gateway affords were used up.
+        // Every provider failed, or the retry budget was used up.
         503 if text.contains("INFERENCE_3103") => {
             seen.failed.fetch_add(1, Ordering::Relaxed);
             if !tried(&text) {

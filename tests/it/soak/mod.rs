@@ -99,7 +99,7 @@ async fn load(client: Client, seen: Arc<Seen>, rate: u64, over: Arc<AtomicBool>,
     drop(places.acquire_many(u32::try_from(AT_ONCE).unwrap()).await.unwrap());
 }
 
-/// One provider after the other is away for a while, and the configuration is read again.
+/// Makes one provider after the other unavailable for a while, and reloads the configuration.
 async fn weather(process: &Process, tallies: &[Arc<ResponseCounts>], turn: usize) {
     for (number, tally) in tallies.iter().enumerate() {
         tally.away.store(turn % 4 == number, Ordering::Relaxed);
@@ -193,7 +193,7 @@ fn no_fault_of_its_own(metrics: &str) {
     assert_eq!(sum(metrics, "penstock_limited_total", &[]), 0, "refused by a limit");
 }
 
-/// Gateway and providers count what the client does.
+/// Checks that gateway and providers have the same counts as the clients.
 fn counts(metrics: &str, seen: &Seen, tallies: &[Arc<ResponseCounts>]) {
     let ok = |endpoint: &str| {
         sum(metrics, "penstock_requests_total", &[endpoint, "outcome=\"ok\"", "status=\"200\""])
@@ -206,7 +206,7 @@ fn counts(metrics: &str, seen: &Seen, tallies: &[Arc<ResponseCounts>]) {
         (good..=good + partial).contains(&asked),
         "{asked} good ones by the gateway, {good} by the client"
     );
-    // A line that was answered and then called off has no result.
+    // A line that was answered and then cancelled has no result.
     let cancelled = sum(metrics, "penstock_batch_results_total", &["outcome=\"cancelled\""]);
     assert_eq!(sum(metrics, "penstock_batch_results_total", &["outcome=\"completed\""]), results);
     assert!(

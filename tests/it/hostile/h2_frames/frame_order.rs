@@ -138,7 +138,7 @@ fn wrong_within() -> Table {
     table
 }
 
-/// Values of settings at the ends of what they may be, and beyond.
+/// Returns values of settings at the limits of their ranges, and beyond.
 fn invalid_settings() -> Table {
     let mut table = Vec::new();
     for (what, id, value, ends) in [

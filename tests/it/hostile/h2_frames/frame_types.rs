@@ -47,7 +47,7 @@ pub(super) fn invalid_frame_types() -> Table {
             Connection,
         ));
     }
-    // Sizes that cannot be.
+    // Impossible sizes.
     for (kind, stream, sizes) in [
         (PRIORITY, 1, vec![0, 4, 6, 10]),
         (RST, 1, vec![0, 3, 5, 8]),

@@ -8,7 +8,7 @@ use crate::hostile::{CHAT, ask};
 
 pub(super) fn invalid_header_blocks(key: &str) -> Table {
     let mut table = Vec::new();
-    // Fields that are not to be, above all those that mean something to HTTP/1.1.
+    // Forbidden fields, above all those with a meaning in HTTP/1.1.
     for (name, value) in [
         ("connection", "close"),
         ("connection", "authorization"),
@@ -128,7 +128,7 @@ pub(super) fn invalid_header_blocks(key: &str) -> Table {
     table
 }
 
-/// A request that a provider would answer, but for these fields after the four.
+/// Returns a valid request with these fields after the four pseudo-header fields.
 fn with(key: &str, fields: &[Vec<u8>]) -> Vec<u8> {
     only(key, &[&[pseudo("POST", CHAT)], fields].concat())
 }
