@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use rust_decimal::Decimal;
 use sounds::{boxed, known, length, matroska, page};
 
-/// Positions at which this sequence begins.
+/// Returns the positions at which this sequence begins.
 fn all(bytes: &[u8], sequence: &[u8]) -> Vec<usize> {
     (0..bytes.len()).filter(|at| bytes[*at..].starts_with(sequence)).collect()
 }
@@ -169,7 +169,7 @@ fn a_picture_in_a_tag_behind_the_frames_is_no_audio() {
     assert_eq!(measure(&[&frames[..], &ape, &picture, &old].concat()), "1.045");
     let lead = [&b"ID3\x04\0\0\0\x7a\x09\0"[..], &picture].concat();
     assert_eq!(measure(&[&lead[..], &frames].concat()), "1.045");
-    // A tag that claims more than the file has is none: its bytes count, at 80,000 a second.
+    // A tag that states more bytes than the file has is no tag: its bytes count, at 80,000 per second.
     assert_eq!(measure(&[&frames[..], &ape, &picture[..1_000_000]].concat()), "12.657");
 }
 
@@ -287,7 +287,7 @@ fn a_metadata_block_without_end_hides_no_frames_of_flac() {
     file[4] = 0;
     let hidden = insert(&file, 42, &[0x81, 0xff, 0xff, 0xff]);
     assert_eq!(length(&hidden), known("1.858"));
-    // A complete block hides what is in it, like in decoders.
+    // A complete block hides its content, as in decoders.
     let complete = insert(&file, 42, &[0x81, 0, 0x02, 0xbc]);
     assert_eq!(length(&complete), known("1.765"));
 }

@@ -5,7 +5,7 @@
 //! - [`export`] and [`import`] move rows between stores, [`compact`] frees disk space, [`repair`] recovers the readable
 //!   rows of a damaged store.
 //! - [`ledger`] stores the blocks of ledger entries, and a replica of them in monthly files.
-//! - [`fleet`] lets several processes share a store and what they may spend.
+//! - [`fleet`] lets several processes share a store and its balances.
 //! - [`files`] stores the metadata of files; their contents are plain files outside the store.
 //! - [`keys`] and [`accounts`] store API keys and accounts, [`audit`] the log of changes to them, [`spend`] their
 //!   spending across restarts, [`batches`] the batches, [`measurements`] measured speeds.

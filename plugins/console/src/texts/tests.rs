@@ -163,7 +163,7 @@ fn no_template_has_prose_of_its_own() {
                 _ => ">",
             };
             let inside = &rest[start..];
-            // A tag ends behind the expressions in it.
+            // A tag ends after the expressions in it.
             let mut from = 0;
             if end == ">" {
                 while let Some(open) = inside[from..].find('{') {

@@ -35,7 +35,7 @@ enum Mp4Place {
     Box,
     /// Within a table of durations: entries and bytes left.
     Durations { entries: u64, left: u64 },
-    /// Within a run of samples of a fragment with this index.
+    /// Within a run of samples of the fragment with this index.
     Run { fragment: usize, entry: usize, entries: u64, left: u64 },
     /// Anywhere: the next box at the top is searched.
     Lost,
@@ -198,7 +198,7 @@ impl Mp4Parser {
             self.place = Mp4Place::Box;
             return self.next_box(ahead);
         }
-        // The names begin with the same letter, four bytes behind their size.
+        // The names begin with the same letter, four bytes after the start of the size.
         let rest = ahead.get(5..).unwrap_or_default();
         ParserStep::Skip(memchr::memchr(b'm', rest).map_or(ahead.len() - 4, |at| at + 1) as u64)
     }

@@ -38,7 +38,7 @@ impl Mp4Codec {
     /// Parses a table of sample descriptions.
     pub(super) fn parse(content: &[u8]) -> Option<Self> {
         let known = Self::from_name(content.get(12..16)?, content);
-        // Samples may refer to a description behind the first.
+        // Samples may refer to a description after the first.
         let later = || {
             let names: [&[u8]; 2] = [b"mp4a", b"Opus"];
             let found = names.into_iter().find(|name| memchr::memmem::find(content, name).is_some());

@@ -120,11 +120,11 @@ enum MpegPosition {
     /// Within noise. The number of bytes skipped at once depends on the chunks of the input, so no tag may begin at
     /// their end. Frames are found anywhere.
     Noise,
-    /// Within what claims to be a tag, with this length and bytes left.
+    /// Within an apparent tag, with its length and the bytes left.
     Tag { length: u64, left: u64 },
 }
 
-/// Contents of all that claims to be tags.
+/// Contents of all apparent tags.
 #[derive(Clone, Copy, Debug, Default)]
 struct TagSums {
     /// Bytes so far.

@@ -241,7 +241,7 @@ impl WebmParser {
         }
     }
 
-    /// Returns the track of a block, and the content behind its number.
+    /// Returns the track of a block, and its content after the track number.
     fn track_of<'c>(&mut self, content: &'c [u8]) -> Option<(&mut WebmTrack, &'c [u8])> {
         let length = content.first()?.leading_zeros() as usize + 1;
         let (number, rest) = (vint(content.get(..length)?)?, content.get(length..)?);

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 const COUNTERS: StoreTable = StoreTable::Meta;
 
-/// Time in which the tests' stores take over a database whose process does not beat.
+/// Time after which the tests' stores take over a database whose process does not beat.
 const TAKEOVER: Duration = Duration::from_millis(400);
 
 /// Options of a second process: the same database, another folder.

@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Lets one replica do something.
+    /// Makes one replica perform a random step.
     pub fn step(&mut self) {
         self.now += Duration::from_millis(self.random.random_range(0..80));
         let index = self.random.random_range(0..self.replicas.len());
