@@ -247,7 +247,7 @@ impl DecodedOutput {
         Ok(())
     }
 
-    /// Appends what is missing of complete items, and then of the beginnings of those that were not repeated.
+    /// Appends the missing text of complete items, and then the beginnings of items that were not repeated.
     fn push_output(
         &mut self,
         source: &Bytes,

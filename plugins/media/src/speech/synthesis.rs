@@ -1,5 +1,5 @@
-//! Request `POST /audio/speech` of engines that speak a text (vLLM-Omni, Kokoro, LocalAI and hosted ones). The audio
-//! passes as it came, if it is audio; its length, which is charged, is measured in the audio itself.
+//! Request `POST /audio/speech` of engines that generate speech (vLLM-Omni, Kokoro, LocalAI and hosted ones). The audio
+//! passes unchanged after a check that it is audio; its charged length is measured in the audio itself.
 
 use super::stream::SpeechStream;
 use crate::audio::{AudioFormat, AudioMeter, detect_audio_format};
@@ -158,9 +158,9 @@ pub(super) struct SpeechMeter {
     audio: AudioMeter,
     bytes: u64,
     is_raw: bool,
-    /// Most seconds that may be charged.
+    /// Maximum seconds that may be charged.
     most: Decimal,
-    /// Seconds by the length of the text.
+    /// Seconds estimated from the length of the text.
     usual: Decimal,
 }
 

@@ -5,8 +5,8 @@
 //! batches  `x/` id       →  reason to end the batch (1 byte)
 //! batches  `n/` account  →  counter: number of the batches that the account has ever created in the fleet
 //! ```
-//! A claim is taken by compare-and-set with the next number. Every commit of the holder requires the claim as it was
-//! after the commit before, and counts it: so what a former holder still commits is refused, and a commit whose outcome
+//! A claim is taken by compare-and-set with the next number. Every commit of the holder requires the claim as its
+//! previous commit left it, and counts itself. So the commit of a former holder is refused, and a commit whose outcome
 //! is unknown is applied once. The rows are removed with the last commit of the batch.
 
 use super::{BatchRecord, BatchStore, OPEN_PREFIX, account_key, open_key, record_key};
@@ -24,7 +24,7 @@ const MAX_ATTEMPTS: usize = 8;
 pub enum ClaimState {
     /// Claim whose holder runs the batch while it is alive.
     Held,
-    /// Claim whose holder has stopped: nothing of it will be written any more.
+    /// Claim whose holder has stopped and will write no more.
     Released,
 }
 

@@ -1,4 +1,4 @@
-//! Fleet: several processes on one store, and what each may spend without asking.
+//! Fleet: several processes on one store, and the amounts that each may spend without a call of the store.
 //!
 //! A process start is a strand. A pool is an amount that all share, such as the available credits of an account; a strand
 //! draws parts of it, spends them without the store, and reports what it spent with its next turn. So the sum of all parts

@@ -1,4 +1,4 @@
-//! Whole counts against the references.
+//! Complete counts, compared with the reference counts.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
@@ -35,7 +35,7 @@ impl Family {
         TokenCounter::from_files(self.tokenizer, Some(self.template), Some(self.config)).unwrap()
     }
 
-    /// Every case has the reference's count. Cases the reference refuses are bent or refused.
+    /// Every case has the reference's count. A case that the reference refuses is adapted or refused.
     fn equal(&self, counter: &TokenCounter, least: usize) {
         let expected: Value = serde_json::from_str(self.expected).unwrap();
         let (cases, mut equal) = (cases(), 0);

@@ -1,4 +1,4 @@
-//! The built-in tokenizer against the published one.
+//! The built-in tokenizer, compared with the published one.
 #![allow(clippy::unwrap_used)]
 
 use super::*;

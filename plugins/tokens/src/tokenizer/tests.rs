@@ -1,4 +1,4 @@
-//! Texts against the `tokenizers` library (`testdata/families/`, see the README there).
+//! Texts, compared with the `tokenizers` library (`testdata/families/`, see the README there).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
