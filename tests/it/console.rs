@@ -1,5 +1,5 @@
-//! The operators' console over real sockets: invitation, sign-in, sessions, roles, forms and their refusals; usage by the
-//! public and the admin API.
+//! The operators' console over real sockets: invitation, sign-in, sessions, roles, forms and their refusals; usage by
+//! the public and the admin API.
 
 use crate::billing::entries;
 use crate::harness::browser::{Browser, PASSWORD, between, signed_in};

@@ -1,5 +1,5 @@
-//! Contents of files in a bucket of a real S3-compatible server: uploads, batches that outlive the folder of their gateway,
-//! outages, and archives that move contents to the bucket and back.
+//! Contents of files in a bucket of a real S3-compatible server: uploads, batches that outlive the folder of their
+//! gateway, outages, and archives that move contents to the bucket and back.
 
 use crate::files::{content, deleted, error, id, lines as file_lines, send, uploaded};
 use crate::harness::batch_jobs::{assert_charged, batch, ended, line, lines, results, retrieve};

@@ -1,5 +1,5 @@
-//! Batches and files of two gateways on one PostgreSQL database and one folder: a batch is continued when its gateway dies,
-//! and any gateway shows and cancels it.
+//! Batches and files of two gateways on one PostgreSQL database and one folder: a batch is continued when its gateway
+//! dies, and any gateway shows and cancels it.
 
 use crate::harness::batch_jobs::{
     assert_charged, batch, cancel, ended, let_go, lines, results, retrieve, uploaded,

@@ -1,17 +1,17 @@
 //! Limits that several gateways share: usage of the others, and the part of each limit that this gateway may use.
 //!
 //! Each gateway has a meter of its own. Once a second it subtracts from its buckets what the others used since, so all
-//! buckets have the level that one bucket for all would have. It may use a part of that level until the next exchange, and
-//! announces it with its usage. The others leave it alone:
+//! buckets have the level that one bucket for all would have. It may use a part of that level until the next exchange,
+//! and announces it with its usage. The others leave it alone:
 //!
 //! ```text
 //! part      = level · max(own demand / total demand, 1 / 4n)        n gateways; level / n without any demand
 //! allowance = min(part, level − announced allowances of the others − level / 4n for each that is silent)
 //! ```
-//! A gateway is silent about a key that was not used there. At its first use it may have an equal part of the limit, so the
-//! first exchange after that leaves an equal part to each silent gateway: the key may be in use there since a moment ago.
-//! Demand that moves to another gateway between two exchanges can
-//! exceed the limit once, by the part that it left behind; that becomes debt of every bucket.
+//! A gateway is silent about a key that was not used there. At its first use it may have an equal part of the limit, so
+//! the first exchange after that leaves an equal part to each silent gateway: the key may be in use there since a
+//! moment ago. Demand that moves to another gateway between two exchanges can exceed the limit once, by the part that
+//! it left behind; that becomes debt of every bucket.
 
 use crate::token_bucket::{RetryAfter, TokenBucket};
 use std::num::NonZeroU64;
@@ -189,8 +189,8 @@ impl SharedState {
         (used >= self.allowed.requests).then_some(RetryAfter::After(EXCHANGE_WAIT))
     }
 
-    /// Returns the wait until the next exchange if this gateway may not use as many tokens before it. An amount of more than
-    /// half of the limit passes with an allowance of half of it, since no gateway is ever allowed the whole limit.
+    /// Returns the wait until the next exchange if this gateway may not use as many tokens before it. An amount of more
+    /// than half of the limit passes with an allowance of half of it, since no gateway is ever allowed the whole limit.
     pub(crate) fn token_wait(&self, limit: NonZeroU64, amount: u64, tokens: i64) -> Option<RetryAfter> {
         let used = u64::try_from(tokens.wrapping_sub(self.used.1)).unwrap_or(0);
         let left = self.allowed.tokens.saturating_sub(used);

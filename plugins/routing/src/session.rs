@@ -55,8 +55,8 @@ mod source {
 pub struct RequestSession {
     /// Key of the session.
     pub key: SessionKey,
-    /// True if the session is known by its beginning alone and the request has no more than that: no answer of the model
-    /// is part of a cached prefix yet.
+    /// True if the session is known by its beginning alone and the request has no more than that: no answer of the
+    /// model is part of a cached prefix yet.
     pub is_first_turn: bool,
 }
 
@@ -148,8 +148,8 @@ fn metadata(request: &InferenceRequest) -> (Option<&[u8]>, Option<&[u8]>) {
     }
 }
 
-/// Hash of the instructions and of all messages up to the first of the user, and whether that is the last message; `None`
-/// without such a message.
+/// Hash of the instructions and of all messages up to the first of the user, and whether that is the last message;
+/// `None` without such a message.
 fn hash_beginning(request: &InferenceRequest) -> Option<(u64, bool)> {
     let instructions = INSTRUCTION_NAMES.iter().find_map(|name| request.member_value(name));
     let start = instructions.map_or(0, |value| hash_content(0, value));

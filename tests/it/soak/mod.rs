@@ -23,8 +23,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// Requests at the same time, at most.
 const AT_ONCE: usize = 500;
-/// Allowed growth of memory from the middle to the end: in an hour the amount that a machine under load moves by itself; before,
-/// what is made once for each thread, and the page cache of the store (8 MiB), are still being filled.
+/// Allowed growth of memory from the middle to the end: in an hour the amount that a machine under load moves by
+/// itself; before, what is made once for each thread, and the page cache of the store (8 MiB), are still being filled.
 const GROWTH_KIB: u64 = 24 << 10;
 const GROWTH_SHORT_KIB: u64 = 64 << 10;
 

@@ -1,4 +1,5 @@
-//! Tests only: every text of the code and of the templates is in the table, in each language with the same placeholders.
+//! Tests only: every text of the code and of the templates is in the table, in each language with the same
+//! placeholders.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::{BY_ENGLISH, TABLES, TextRow};

@@ -2,7 +2,8 @@
 //!
 //! The order of events is checked where it affects the meaning: nothing before the start of the response, deltas only
 //! for an open item of their kind. Text that is missing in the deltas is taken from the end of a part, of an item or of
-//! the response, or else from the beginning of an item; an end that contradicts the deltas is malformed. Unknown events and items, such as the calls of tools that a provider runs itself, are ignored.
+//! the response, or else from the beginning of an item; an end that contradicts the deltas is malformed. Unknown events
+//! and items, such as the calls of tools that a provider runs itself, are ignored.
 
 mod buffered;
 mod event_members;

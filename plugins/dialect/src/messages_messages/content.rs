@@ -52,8 +52,8 @@ pub(super) struct EditedContent<'a> {
 }
 
 impl<'a> EditedContent<'a> {
-    /// Parses the next value and drops blank text blocks. With `system`, also drops the text block with the billing header of
-    /// coding agents.
+    /// Parses the next value and drops blank text blocks. With `system`, also drops the text block with the billing
+    /// header of coding agents.
     pub(super) fn parse(cursor: &mut JsonCursor<'a>, system: bool) -> Self {
         let start = cursor.at();
         let mut content = Self::default();

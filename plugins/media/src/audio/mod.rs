@@ -2,9 +2,10 @@
 //!
 //! Bytes are pushed as they arrive; file names and content types are ignored. Formats: WAV (also RF64), MPEG audio
 //! (MP3, MPGA; bare or in an MPEG program stream), MP4 and M4A (also fragmented), WebM and Matroska, Ogg, FLAC. Nothing
-//! is decoded: headers are parsed, frames are counted, the rest is skipped, and at most twice [`MAX_BUFFERED_BYTES`] are
-//! buffered for any input, in time linear in its length. A duration in a header counts only within the limits that frames
-//! and bytes set. After lost sync parsing continues as in decoders; bytes that belong to no element count as audio.
+//! is decoded: headers are parsed, frames are counted, the rest is skipped, and at most twice [`MAX_BUFFERED_BYTES`]
+//! are buffered for any input, in time linear in its length. A duration in a header counts only within the limits that
+//! frames and bytes set. After lost sync parsing continues as in decoders; bytes that belong to no element count as
+//! audio.
 
 mod aac;
 mod bits;

@@ -1,6 +1,6 @@
 //! MP4, M4A, QuickTime: the sum of the sample durations of the longest audio track and its fragments, but at least the
-//! minimum for its number of samples and bytes. Boxes may come in any order, even the index after the media. Tables of any
-//! length are summed as they arrive. The duration in the track's header is used only without a sample table.
+//! minimum for its number of samples and bytes. Boxes may come in any order, even the index after the media. Tables of
+//! any length are summed as they arrive. The duration in the track's header is used only without a sample table.
 
 use super::bits::{be32, be64};
 use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserStep};

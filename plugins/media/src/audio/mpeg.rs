@@ -1,6 +1,6 @@
-//! MPEG audio: every frame is counted, so that variable rates are exact. Noise between frames is skipped. A tag behind the
-//! first frame is searched for frames, because decoders ignore its length. The first frame does not count if an encoder
-//! wrote it to describe the others.
+//! MPEG audio: every frame is counted, so that variable rates are exact. Noise between frames is skipped. A tag behind
+//! the first frame is searched for frames, because decoders ignore its length. The first frame does not count if an
+//! encoder wrote it to describe the others.
 
 use super::bits::{be32, le32};
 use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserStep};

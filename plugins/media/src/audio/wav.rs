@@ -1,6 +1,6 @@
 //! WAV: bytes of data divided by the bytes of a sample, as in decoders. MPEG audio is counted in frames. For other
-//! compressed files, the sample count of the `fact` chunk, as far as the bytes allow. The byte rate of the header is used
-//! only without these.
+//! compressed files, the sample count of the `fact` chunk, as far as the bytes allow. The byte rate of the header is
+//! used only without these.
 
 use super::bits::{le16, le32, le64};
 use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserDriver, ParserStep};

@@ -138,7 +138,8 @@ fn is_text_type(content_type: Option<&str>) -> bool {
     name.starts_with("text/") || ["json", "xml", "html"].iter().any(|end| name.ends_with(end))
 }
 
-/// Returns true for UTF-8 without control characters. Samples of audio are none: a quiet one has a byte of zeros or ones.
+/// Returns true for UTF-8 without control characters. Samples of audio are none: a quiet one has a byte of zeros or
+/// ones.
 fn is_text(body: &[u8]) -> bool {
     let start = body.get(..SEARCHED_BYTES).unwrap_or(body);
     let text = match std::str::from_utf8(start) {

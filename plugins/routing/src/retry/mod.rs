@@ -30,8 +30,8 @@
 //! - no attempt follows an error of the caller, the total deadline, or a rescue with different text;
 //! - every attempt but the first is taken from the retry budget.
 //!
-//! A rescue after the first token is an attempt like any other: pass the failure of the stream to [`RetryPlanner::on_stream_failure`]
-//! and follow the returned [`PlannerStep`].
+//! A rescue after the first token is an attempt like any other: pass the failure of the stream to
+//! [`RetryPlanner::on_stream_failure`] and follow the returned [`PlannerStep`].
 
 mod attempt;
 mod next;
@@ -217,8 +217,9 @@ impl RetryPlanner {
         self.plan_next(fault, now, budget, false)
     }
 
-    /// Step after an attempt failed when the client already had a part of its answer. Same as [`RetryPlanner::on_failure`], but a
-    /// quick retry comes only if no other offer is ready, because the provider just broke a stream.
+    /// Step after an attempt failed when the client already had a part of its answer. Same as
+    /// [`RetryPlanner::on_failure`], but a quick retry comes only if no other offer is ready, because the provider just
+    /// broke a stream.
     pub fn on_stream_failure(
         &mut self,
         fault: &UpstreamError,

@@ -159,7 +159,8 @@ impl LedgerJournal {
         self.active.bytes + self.other.bytes
     }
 
-    /// Returns true if [`LedgerJournal::append`] will begin a file, whose records must be readable without the other one.
+    /// Returns true if [`LedgerJournal::append`] will begin a file, whose records must be readable without the other
+    /// one.
     #[must_use]
     pub fn begins_file(&self, committed: u64) -> bool {
         self.active.last == 0 || (self.active.bytes >= JOURNAL_FILE_BYTES && self.other.last <= committed)

@@ -1,4 +1,5 @@
-//! PostgreSQL store beyond the conformance suite: one process at a time, lost connections, crashes of the server, imports.
+//! PostgreSQL store beyond the conformance suite: one process at a time, lost connections, crashes of the server,
+//! imports.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 #[path = "../support/flaky.rs"]

@@ -1,5 +1,5 @@
-//! Replicas of a gateway as the fleet protocol sees them, under kills, pauses and failures of the store, in simulated time;
-//! and a check of the rows after each step.
+//! Replicas of a gateway as the fleet protocol sees them, under kills, pauses and failures of the store, in simulated
+//! time; and a check of the rows after each step.
 
 use crate::flaky::{Failure, FlakyStore};
 use penstock_storage::fleet::{

@@ -1,5 +1,5 @@
-//! Streams of providers that speak the messages dialect, for clients of both: the same however they are cut, well-formed,
-//! nothing lost and nothing made up.
+//! Streams of providers that speak the messages dialect, for clients of both: the same however they are cut,
+//! well-formed, nothing lost and nothing made up.
 
 use penstock_core::Dialect;
 

@@ -1,4 +1,5 @@
-//! Uploads of batch files and of sounds: the same however they are cut, names that are names, refusals that name a part.
+//! Uploads of batch files and of sounds: the same however they are cut, names that are names, refusals that name a
+//! part.
 
 use crate::however_cut;
 use bytes::Bytes;

@@ -172,8 +172,8 @@ impl DecodedItem {
         Ok(())
     }
 
-    /// Adds what is missing of the whole text of a part. A text that contradicts the emitted one is malformed, and so is
-    /// a missing end after which other text was emitted.
+    /// Adds what is missing of the whole text of a part. A text that contradicts the emitted one is malformed, and so
+    /// is a missing end after which other text was emitted.
     pub(super) fn push_whole(
         &mut self,
         key: PartKey,
