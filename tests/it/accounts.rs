@@ -123,11 +123,11 @@ async fn a_rotated_key_has_two_secrets_for_a_while() {
     for key in [&old, &new] {
         assert_eq!(key.post(CHAT, &running.ask()).await.status, 200);
     }
-    // The limits are the key's, whichever secret it shows.
+    // The limits belong to the key, for either secret.
     assert_eq!(new.post(CHAT, &running.ask()).await.header("x-ratelimit-limit-requests"), Some("400"));
     let grant = running.gateway.app.key_cache.find_principal(rotated["id"].as_str().unwrap()).unwrap();
     assert_eq!(grant.key_usage().admitted_requests(), 4);
-    // Without an overlap the old secret ends at once, and the one before it too.
+    // Without an overlap the old secret is invalid at once, and so is the one before it.
     let (newest, _) =
         client(&running, &admin.post(&format!("{path}/rotate"), &json!({"overlap_seconds": 0})).await.json());
     for key in [&old, &new] {
@@ -370,7 +370,7 @@ async fn a_key_that_is_over_is_good_no_more() {
     record.expires = Some(app.clock.unix_seconds());
     app.key_cache.set_key(&record);
     assert_eq!(key.post(CHAT, &running.ask()).await.status, 401);
-    // The secret before a rotation ends by itself as well.
+    // The secret before a rotation also expires on its own.
     record.expires = None;
     record.previous = Some(PreviousSecret { digest: record.digest, until: app.clock.unix_seconds() });
     record.digest = KeyDigest([0; 32]);
@@ -383,7 +383,7 @@ async fn keys_of_earlier_versions_work_and_their_accounts_are_made() {
     let (_provider, running) = bench().await;
     let app = running.gateway.app.clone();
     let loaded = tokio::task::spawn_blocking(move || {
-        // A row as the first version wrote it, for an account that was never made.
+        // A row as the first version wrote it, for an account that was never created.
         let row = r#"{"v":1,"id":"0000000000000001","digest":"abababababababababababababababababababababababababababababababab","name":"n","account":"le gacy","scopes":["*"],"limits":{"requests_per_minute":5},"created":5}"#;
         app.stores.store.apply(Transaction::new().put(StoreTable::Keys, *b"0000000000000001", row)).unwrap();
         let ring = KeyCache::load(&app.stores, app.clock).unwrap();

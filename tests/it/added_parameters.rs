@@ -17,7 +17,7 @@ const DIALECT: &str = "dialects = [\"messages\"]";
 /// Requests that a provider received, in order.
 type Received = Arc<Mutex<Vec<Seen>>>;
 
-/// A messages provider that answers with what `refuse` says, or else well.
+/// Returns a messages provider that answers with the error of `refuse`, if it returns one, else with `good`.
 async fn provider(
     good: Value,
     refuse: impl Fn(&Seen) -> Option<Value> + Send + Sync + 'static,
@@ -141,7 +141,7 @@ async fn a_cap_that_is_no_smaller_or_nothing_is_not_believed() {
         assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("max_tokens")));
         assert_eq!(received.lock().len(), 1, "{named}");
     }
-    // A smaller one that is refused as well is not remembered.
+    // A smaller cap that is also rejected is not cached.
     let refuse = |seen: &Seen| {
         Some(error(format!("max_tokens: {} > {}, which is the maximum", cap(seen), cap(seen) - 1)))
     };

@@ -54,7 +54,7 @@ async fn readiness_falls_while_draining_and_not_for_provider_failures() {
 async fn a_failing_check_says_so_at_once_and_a_passing_one_ends_an_outage() {
     let provider = Provider::start().await;
     provider.gets(status(500));
-    // The next check comes only when the gateway is told to.
+    // With this interval, the next check runs only when a reload starts it.
     let health = "health = { path = \"/models\", interval = \"1h\", timeout = \"20s\" }";
     let settings = "[routing.breaker]\nconsecutive = 2\nrest = \"1h\"\nrest_max = \"1h\"";
     let bench = || Bench::new().settings(settings).provider_with("a", &provider, health, "");
@@ -76,7 +76,7 @@ async fn a_failing_check_says_so_at_once_and_a_passing_one_ends_an_outage() {
     assert_eq!((ready.status, ready.text().as_str()), (200, said));
     let offer = async || running.admin().get("/admin/providers").await.json()["data"][0]["offers"][0].clone();
     assert_eq!(offer().await["state"], "suspect");
-    // Now requests fail as well, and then a check passes. A reload makes one due.
+    // Now requests fail as well, and then a check passes. A reload starts a check.
     provider.always(status(503));
     for _ in 0..2 {
         assert_eq!(running.chat().await.status, 503);
@@ -191,7 +191,8 @@ async fn a_reload_swaps_a_whole_configuration_or_keeps_the_old() {
     assert_eq!(who().await, "second");
 }
 
-/// A page leads a name of its own to this machine: under that nothing is answered, not even what needs no token.
+/// A web page may resolve its own host name to this machine (DNS rebinding): under such a name every request is
+/// refused, even one that needs no token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_admin_listener_answers_under_known_hosts_alone() {
     let provider = Provider::start().await;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const CONVERSATIONS: usize = 16;
 const ROUNDS: usize = 6;
 
-/// Simulated providers that differ in their names only.
+/// Simulated providers that differ only in their names.
 struct Providers(Vec<SimulatedServer>);
 
 impl Providers {
@@ -30,7 +30,7 @@ impl Providers {
     }
 }
 
-/// One conversation as its client sees it.
+/// Conversation from the view of its client.
 struct Conversation {
     model: &'static str,
     messages: Vec<Value>,
@@ -50,7 +50,7 @@ impl Conversation {
         }
     }
 
-    /// Sends the next request; returns its answer and whether the prefix of the last one was cached.
+    /// Sends the next request; returns its answer, and true if the prefix of the previous one was cached.
     async fn take(&mut self, running: &Running, headers: &[(&str, &str)]) -> (Value, bool) {
         let body = json!({"model": self.model, "messages": self.messages, "max_tokens": 24});
         let body = serde_json::to_vec(&body).unwrap();
@@ -73,7 +73,7 @@ impl Conversation {
     }
 }
 
-/// Share of later requests whose prefix was cached; the gateways alternate.
+/// Returns the share of later requests whose prefix was cached; the gateways alternate.
 async fn hits(gateways: &[&Running]) -> f64 {
     let mut all: Vec<Conversation> = (0..CONVERSATIONS).map(Conversation::new).collect();
     let (mut hits, mut later) = (0_u32, 0_u32);
@@ -146,7 +146,7 @@ async fn gateways_that_share_nothing_send_a_conversation_to_the_same_offer() {
     let providers = Providers::start(4).await;
     let one = providers.bench().start().await;
     let two = providers.bench().start().await;
-    // Offers that were not measured yet are tried at random, and under this flavor no others are.
+    // Unmeasured offers are tried at random; this flavor does not try others at random.
     let agreed = async |name: &str| {
         let mut agreed = 0;
         for number in 0..CONVERSATIONS {
@@ -162,7 +162,7 @@ async fn gateways_that_share_nothing_send_a_conversation_to_the_same_offer() {
     };
     agreed("warm").await;
     let agreed = agreed("ses").await;
-    // A slow answer makes an offer look slower to one of the gateways for a while.
+    // For a while, a slow answer makes an offer look slower to one of the gateways.
     assert!(agreed * 10 >= CONVERSATIONS * 7, "{agreed} of {CONVERSATIONS}");
 }
 

@@ -14,7 +14,7 @@ fn carried(seen: &Seen) -> Vec<Option<String>> {
     NAMES.iter().map(|name| seen.header(name).map(str::to_owned)).collect()
 }
 
-/// The last request of each method.
+/// Returns the last request of each method.
 fn last(provider: &Provider, method: &str) -> Option<Seen> {
     provider.seen().into_iter().rev().find(|seen| seen.method == method)
 }
@@ -88,7 +88,7 @@ async fn an_image_address_is_fetched_from_its_own_provider_only() {
     }
 }
 
-/// Where it was asked, in order.
+/// Returns the paths of the provider's requests, in order.
 fn paths(provider: &Provider) -> Vec<String> {
     provider.seen().into_iter().map(|seen| seen.path).collect()
 }
@@ -99,7 +99,7 @@ async fn an_engine_that_is_silent_keeps_one_request_and_not_the_next() {
     let lines = format!("{PATIENT}\ntokenize = \"vllm\"");
     let bench = Bench::new().model("context_length = 2000").provider_with("a", &provider, &lines, "");
     let running = bench.start().await;
-    // Its bytes might be too many tokens; it is a thousand.
+    // By its bytes the prompt might have too many tokens; it has a thousand.
     let mut ask = running.ask();
     ask["messages"][0]["content"] = json!("word ".repeat(1_000));
     provider.then(vec![ScriptStep::Hang]);

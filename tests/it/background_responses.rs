@@ -50,7 +50,7 @@ async fn cancel(client: &Client, response: &Value) -> Value {
     answer.json()
 }
 
-/// The response once it has this status.
+/// Returns the response once it has this status.
 async fn when(client: &Client, response: &Value, status: &str) -> Value {
     within(status, async {
         loop {
@@ -79,7 +79,7 @@ async fn a_background_response_is_polled_to_its_end_and_charged_once() {
     let now = when(&client, &response, "in_progress").await;
     assert!(now["usage"].is_null() && now["output"] == json!([]), "{now}");
     provider.until_calls(1).await;
-    // The provider is asked as for any other request.
+    // The provider gets the same request as for a response in the foreground.
     assert_eq!(provider.last().json()["messages"], json!([{"role": "user", "content": "Hi"}]));
     let mut more = json!({"model": "m", "input": "More", "previous_response_id": response["id"]});
     let early = client.post(RESPONSES, &more).await;
@@ -118,7 +118,7 @@ async fn a_cancelled_response_leaves_its_provider_and_is_not_charged() {
     let before = spent(&running);
     let first = created(&client, "One").await;
     provider.until_calls(1).await;
-    // The second one waits for its turn.
+    // The second response stays in the queue.
     let second = created(&client, "Two").await;
     assert_eq!(retrieve(&client, &second).await["status"], "queued");
     assert_eq!(cancel(&client, &second).await["status"], "cancelled");
@@ -187,7 +187,7 @@ async fn an_account_has_a_bounded_number_of_unfinished_responses() {
     let refused = other.post(RESPONSES, &ask("Three")).await;
     assert_eq!((refused.status, refused.header("retry-after").is_some()), (429, true), "{}", refused.text());
     assert!(refused.text().contains("limit of 2 unfinished background responses"), "{}", refused.text());
-    // Batches have a limit of their own, and do not list them.
+    // Batches have a separate limit, and do not list responses.
     assert_eq!(client.get("/v1/batches").await.json()["data"], json!([]));
     assert_eq!(client.get(&format!("/v1/batches/{}", first["id"].as_str().unwrap())).await.status, 404);
     assert_eq!(running.admin().get("/admin/batches").await.json()["data"], json!([]));
@@ -331,7 +331,7 @@ async fn a_response_that_ends_the_process_again_and_again_fails() {
     assert!(failed["error"]["message"].as_str().unwrap().contains("stopped three times"), "{failed}");
     assert_eq!(provider.calls(), 3);
     process.until_said("background_response_ended").await;
-    // A request whose document is gone ends too, and leaves no record behind.
+    // A request whose document was removed ends too, and leaves no record.
     let lost = created(&client, "Hi").await;
     provider.until_calls(4).await;
     process.kill().await;

@@ -7,7 +7,7 @@ use crate::harness::{Client, Provider, full, until};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Lines at work at one time.
+/// Number of lines in flight.
 const AT_WORK: usize = 16;
 /// Time after which no provider call may come for a cancelled batch.
 const STILL: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ fn home(provider: &Provider) -> Home {
     home
 }
 
-/// Lets it work for 5 seconds, or in the short form until so many calls more.
+/// Lets the gateway work for 5 seconds; in the short form until this number of further calls.
 async fn works(provider: &Provider, more: usize, over: impl AsyncFn() -> bool) {
     if full() {
         tokio::time::sleep(Duration::from_secs(5)).await;
@@ -84,7 +84,7 @@ async fn a_batch_killed_again_and_again_asks_each_line_once_and_those_at_work_on
     eprintln!("{count} lines, {kills} kills, {calls} calls, {:?}", begun.elapsed());
 }
 
-/// Calls a batch off amid its lines; when that was acknowledged.
+/// Cancels a batch in the middle of its lines; returns the time of the acknowledgement.
 async fn called_off(client: &Client, provider: &Provider, count: usize) -> (serde_json::Value, Instant) {
     let made = batch(client, &lines(count)).await;
     let calls = provider.calls() + count / 4;
@@ -109,7 +109,7 @@ async fn after_a_cancel_no_provider_is_called_even_after_a_kill() {
             process.kill().await;
             process = home.run().await;
         }
-        // What does not happen can only be waited for.
+        // The absence of calls can only be tested by waiting.
         tokio::time::sleep_until((acknowledged + STILL * 2).into()).await;
         let late =
             |seen: &crate::harness::provider::Seen| seen.method == "POST" && seen.at > acknowledged + STILL;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 const PREPAID: &str = "[billing]\ncredit = \"prepaid\"\n";
-/// At 2 EUR a million and batch price, 3.28 credits are set aside for it.
+/// At 2 EUR per million tokens and batch price, the reserve of a line is 3.28 credits.
 const MAX_TOKENS: u64 = 32_768;
 
 async fn bench() -> (Provider, Running) {
@@ -44,14 +44,14 @@ async fn completed(client: &Client, count: usize) -> (u64, BTreeMap<String, Valu
     (end["request_counts"]["completed"].as_u64().unwrap(), found)
 }
 
-/// Lines that came back without a result.
+/// Returns the number of lines that were returned without a result.
 async fn retried(running: &Running) -> u64 {
     let metrics = running.admin().get("/metrics").await.text();
     let name = "penstock_batch_results_total{outcome=\"retried\"} ";
     metrics.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap()
 }
 
-/// Number of charged requests, each once.
+/// Returns the number of charged requests; asserts that each is charged once.
 async fn charges(running: &Running) -> usize {
     let ledger = &running.gateway.app.ledger;
     until("the ledger to be written", || {
@@ -112,7 +112,7 @@ async fn a_line_waits_for_funds_that_a_request_holds() {
     let go = Arc::new(Notify::new());
     provider.then(held(&go, "Hello"));
     let mut ask = running.ask();
-    // Nearly all of it: 45,000 tokens at 2 EUR a million are 9 credits.
+    // Nearly the complete balance: 45,000 tokens at 2 EUR per million are 9 credits.
     ask["max_tokens"] = json!(45_000);
     let (client, asked) = (running.client.clone(), ask.clone());
     let first = tokio::spawn(async move { client.post("/v1/chat/completions", &asked).await.status });
@@ -146,7 +146,7 @@ async fn a_request_beyond_the_balance_is_rejected_at_once() {
 async fn lines_that_wait_are_refused_once_nothing_is_held_and_too_little_is_left() {
     let (provider, running) = bench().await;
     grant(&running, "3.5").await;
-    // All tokens that are allowed cost 3.28 credits at batch price: the first answer leaves too little.
+    // The maximum of tokens costs 3.28 credits at batch price: the first answer leaves too little.
     let mut dear = completion(&"x".repeat(usize::try_from(MAX_TOKENS).unwrap()));
     dear["usage"] =
         json!({"prompt_tokens": 10, "completion_tokens": MAX_TOKENS, "total_tokens": MAX_TOKENS + 10});

@@ -9,12 +9,12 @@ use tokio::sync::Notify;
 
 const MIB: usize = 1 << 20;
 
-/// A chat line whose content has so many bytes.
+/// Returns a chat line whose content has this number of bytes.
 fn large(id: &str, bytes: usize) -> String {
     line_with(id, json!({"model": "m", "messages": [{"role": "user", "content": "x".repeat(bytes)}]}))
 }
 
-/// A large window, so that nothing has to be counted.
+/// Context window so large that no tokens have to be counted.
 const WINDOW: &str = "context_length = 100000000";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -28,13 +28,13 @@ async fn large_lines_arrive_whole_and_hold_no_more_than_their_memory() {
         .start()
         .await;
     let client = &running.client;
-    // Either side of what is kept in memory, and one longer than all there is for such lines.
+    // Sizes just below and above the limit of a line in memory, and one above the memory of all such lines.
     let sizes = [3 * MIB, 10, MIB - 200, MIB + 1, 9 * MIB, 3 * MIB, 20];
     let text: Vec<String> =
         sizes.iter().enumerate().map(|(number, size)| large(&format!("line-{number}"), *size)).collect();
     let made = batch(client, &text.join("\n")).await;
     let second = batch(client, &[large("a", 5 * MIB), line("b", "Hi"), large("c", 5 * MIB)].join("\n")).await;
-    // Both go on at the same time, and the large ones share what there is.
+    // Both run at the same time, and the large lines share the memory.
     let both = async { (ended(client, &made).await, ended(client, &second).await) };
     let (first, second) = let_go(&go, both).await;
     for (end, count) in [(&first, sizes.len()), (&second, 3)] {

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// Begins a line with this key.
+/// Starts a line with this key.
 fn begin(
     running: &Running,
     key: &str,
@@ -57,7 +57,7 @@ fn code(done: &LineDone) -> (u16, String) {
     (done.status, line_response(done)["error"]["code"].as_str().unwrap().to_owned())
 }
 
-/// Enters the end of a line and a row, and waits until both are on the disk.
+/// Records the end of a line and a row, and waits until both are on the disk.
 async fn enter(running: &Running, done: &mut LineDone, row: &[u8]) {
     let app = &running.gateway.app;
     let row = RowWrite { table: StoreTable::Batches, key: b"batch".to_vec(), value: Some(row.to_vec()) };
@@ -66,7 +66,7 @@ async fn enter(running: &Running, done: &mut LineDone, row: &[u8]) {
     assert!(within("the disk", app.ledger.wait_durable(ticket)).await);
 }
 
-/// Micro-credits that the account has, and that reserves hold.
+/// Returns the micro-credits of the account, and those held by reserves.
 fn balance(running: &Running) -> (i64, i64) {
     let credits = running.gateway.app.ledger.balance("default").credits;
     (credits.amount, credits.held)
@@ -79,7 +79,7 @@ async fn one(script: Vec<ScriptStep>) -> (Provider, Running) {
     (provider, running)
 }
 
-/// Differences between two answers to the same request: names, and the price.
+/// Removes the differences between two answers to the same request: names, and the price.
 fn comparable(mut answer: Value) -> Value {
     let price = answer["billing_cost"].take();
     assert!(price["credits"].as_f64().unwrap() > 0.0, "{answer}");
@@ -176,7 +176,7 @@ async fn a_charge_and_its_row_are_there_together_and_not_before() {
     enter(&running, &mut done, b"done").await;
     assert_eq!(balance(&running), (-1_250, 0));
     assert_eq!(row().as_deref(), Some(&b"done"[..]));
-    // Another, never entered: nothing is charged for what nobody keeps.
+    // An answer that is dropped and not stored is not charged.
     drop(ask(&running, &running.ask()).await);
     assert_eq!(balance(&running), (-1_250, 0));
     until("the ledger to be written", || app.ledger.durability_snapshot().waiting == 0).await;
@@ -236,7 +236,7 @@ async fn a_cancelled_line_leaves_its_provider_and_costs_nothing() {
     provider.until_left(1).await;
     enter(&running, &mut done, b"cancelled").await;
     assert_eq!(balance(&running), (0, 0));
-    // One that is cancelled before it began never gets there.
+    // A line that is cancelled before it starts is never sent.
     let late = begin(&running, &running.client.key, CHAT, &running.ask(), &cancel).await.unwrap();
     assert_eq!(late.ending, LineEnding::Cancelled);
 }

@@ -39,7 +39,7 @@ async fn a_line_may_name_a_model_by_a_pattern_and_is_answered_under_that_name() 
         assert_eq!(seen.json()["model"], "theirs");
     }
     assert_eq!(provider.calls(), names.len());
-    // A model's own name comes before every pattern, and one that fits none is not found.
+    // The exact name of a model takes precedence over every pattern; a name that matches none is not found.
     for (id, status, param) in [("exact", 400, "model"), ("unknown", 404, "model")] {
         let result = &found[id];
         let error = &result["response"]["error"];

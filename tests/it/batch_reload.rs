@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 const AT_WORK: usize = 2;
 
-/// Lines that ask for `m` and for `n` in turn.
+/// Returns lines that alternate between the models `m` and `n`.
 fn lines(count: usize) -> String {
     let line = |number: usize| {
         let model = if number.is_multiple_of(2) { "m" } else { "n" };
@@ -20,7 +20,7 @@ fn lines(count: usize) -> String {
     (0..count).map(line).collect()
 }
 
-/// A configuration with the model `m` at this provider; `n` there too, unless it is gone.
+/// Returns a configuration with the model `m` at this provider, and with `n` unless it is removed.
 fn bench(id: &str, provider: &Provider, both: bool) -> Bench {
     let bench = Bench::new()
         .settings(&format!(

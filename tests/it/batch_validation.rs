@@ -57,7 +57,7 @@ async fn batches_are_those_of_the_account_and_files_those_of_the_key() {
     let end = ended(&running.client, &made).await;
     let id = made["id"].as_str().unwrap();
     let (one, after) = (format!("/v1/batches/{id}"), format!("/v1/batches?after={id}"));
-    // Every key of the account sees it; its files stay with the key that made it.
+    // Every key of the account sees the batch; only the key that created the files sees them.
     assert_eq!(same.get(&one).await.json(), end);
     assert_eq!(same.get("/v1/batches").await.json()["data"], json!([end]));
     assert_eq!(same.get(&after).await.json()["data"], json!([]));
@@ -66,7 +66,7 @@ async fn batches_are_those_of_the_account_and_files_those_of_the_key() {
     assert_eq!(same.get(&results).await.status, 404);
     assert_eq!(create(&same, made["input_file_id"].as_str().unwrap()).await.status, 404);
     assert_eq!(running.client.get(&results).await.status, 200);
-    // Another account sees nothing.
+    // Another account sees neither.
     assert_eq!(other.get(&one).await.status, 404);
     assert_eq!(cancel(&other, &made).await.status, 404);
     assert_eq!(create(&other, made["input_file_id"].as_str().unwrap()).await.status, 404);
@@ -162,7 +162,7 @@ async fn lists_come_in_pages_the_newest_first() {
             break;
         }
     }
-    // Within one millisecond any order is right.
+    // Within one millisecond any order is correct.
     let sorted = |mut ids: Vec<String>| {
         ids.sort();
         ids
@@ -187,7 +187,7 @@ async fn an_account_has_so_many_batches_at_a_time() {
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (429, &json!("RATE_2001")));
     assert!(refused.json()["error"]["message"].as_str().unwrap().contains("limit of 2 batches"));
     assert_eq!(cancel(client, &first).await.status, 200);
-    // Its place is free when it has ended, not when that was asked for.
+    // The batch counts until it has ended, and not only until its cancellation.
     when(client, &first, "its end", |now| now["status"] == "cancelled").await;
     assert_eq!(create(client, &file).await.status, 200);
     running.stop().await;
@@ -221,7 +221,7 @@ async fn a_line_with_an_endless_model_name_affects_no_other() {
         assert_eq!((end["status"].as_str(), end["model"].as_str()), (Some("completed"), None));
         assert_eq!(end["request_counts"]["completed"], 1);
         assert_eq!(end["request_counts"]["failed"], 1);
-        // Whoever else asks is charged, on the disk.
+        // Requests of other clients are still charged, on the disk.
         let before = running.gateway.app.ledger.durability_snapshot().entries;
         assert_eq!(running.chat().await.status, 200);
         until("a charge", || running.gateway.app.ledger.durability_snapshot().entries >= before + 2).await;
@@ -238,14 +238,14 @@ async fn cancelling_a_batch_without_a_worker_gets_503_at_once() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("p", &provider).start().await;
     let made = ended(&running.client, &batch(&running.client, &lines(1)).await).await;
-    // As between the opening of the store and the first step of what it has open.
+    // The same state as between the opening of the store and the first step of its open batches.
     let store = BatchStore::new(running.gateway.app.stores.store.clone());
     let old = store.get(made["id"].as_str().unwrap()).unwrap().unwrap();
     let last = if old.id.ends_with("0") { "1" } else { "0" };
     let id = format!("{}{last}", &old.id[..old.id.len() - 1]);
     let open = BatchRecord { id: id.clone(), state: BatchState::InProgress, ..old };
     store.insert(&open, Transaction::new()).unwrap();
-    // Far less than the patience of one that waits for an answer.
+    // Far less than the timeout of a request that waits for an answer.
     let open = json!({"id": id});
     let asked = cancel(&running.client, &open);
     let answer = tokio::time::timeout(Duration::from_secs(10), asked).await.unwrap();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Retries that a test does not wait for long.
+/// Retry settings with short waits.
 const QUICK: &str = "[batches]\nretry_first = \"20ms\"\nretry_most = \"50ms\"\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -220,7 +220,7 @@ async fn a_start_goes_on_where_the_stop_left_it() {
     provider.until_calls(12).await;
     let left = running.halt().await;
     provider.always(plain("after"));
-    // What a crash leaves of a group that was never committed.
+    // Output that a crash leaves of a group that was never committed.
     let folder = left.0.path().join("files");
     let output = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let output = output.filter(|path| path.is_file()).max().unwrap();
@@ -255,7 +255,7 @@ async fn an_expired_window_fails_the_batch_once_and_retains_its_results() {
     provider.until_calls(4).await;
     let left = running.halt().await;
     let calls = provider.calls();
-    // As if the day had passed meanwhile.
+    // Simulates that the day has passed.
     let store = within("the store", async {
         loop {
             match open(
@@ -324,7 +324,7 @@ async fn accounts_are_served_round_robin() {
     provider.until_calls(4).await;
     let text: String = (0..20).map(|number| line(&format!("late-{number}"), "late") + "\n").collect();
     let second = batch(&other, &text).await;
-    // Its first line waits for nobody, and the first place that is free makes up for it; then one is at a time.
+    // The first line needs no free permit; the first free permit compensates for it. Then one line runs at a time.
     provider.until_calls(5).await;
     go.notify_one();
     for calls in 6..=25 {
@@ -358,7 +358,7 @@ async fn a_batch_that_has_time_waits_for_a_greener_hour() {
     let end = cancel(client, &made).await.json();
     assert_eq!((end["status"].as_str(), end["scheduled_for"].as_u64()), (Some("cancelled"), Some(hour)));
     assert_eq!(provider.calls(), 0);
-    // One whose window is too short for the wait begins at once.
+    // A batch whose window is too short for the wait starts at once.
     let file = uploaded(client, &lines(2)).await;
     let asked = json!({"input_file_id": file, "endpoint": CHAT, "completion_window": "1h"});
     let end = ended(client, &client.post("/v1/batches", &asked).await.json()).await;
@@ -385,7 +385,7 @@ async fn a_batch_whose_key_was_suspended_goes_on_where_it_was() {
         assert_eq!(answer.status, 200, "{}", answer.text());
     };
     state("suspended").await;
-    // It lets go of its share and of its files, and with that of the lines it had read.
+    // The ended batch releases its share, its files, and the lines that it had read.
     let batches = &running.gateway.app.batches;
     let_go(&go, until("what it holds to be let go", || batches.held_line_count() == 0)).await;
     state("active").await;

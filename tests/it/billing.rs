@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 const PREPAID: &str = "[billing]\ncredit = \"prepaid\"\n";
 const CHAT: &str = "/v1/chat/completions";
 
-/// The ledger's entries as JSON, once everything is written and every reserve has ended.
+/// Returns the ledger's entries as JSON, once all are written and every reserve has ended.
 pub async fn entries(running: &Running) -> Vec<Value> {
     let ledger = &running.gateway.app.ledger;
     until("the ledger to be written", || {
@@ -37,7 +37,7 @@ pub async fn entries(running: &Running) -> Vec<Value> {
     all
 }
 
-/// Those of one kind.
+/// Returns the entries of one kind.
 async fn of(running: &Running, act: &str) -> Vec<Value> {
     entries(running).await.into_iter().filter(|entry| entry["act"] == act).collect()
 }
@@ -171,7 +171,7 @@ async fn the_ledger_agrees_with_the_answers() {
     for _ in 0..3 {
         running.chat().await;
     }
-    // Of the days and months that the charges are of: the clock may go over midnight on the way.
+    // The days and months come from the charges, because midnight may pass during the test.
     let days: BTreeSet<String> = of(&running, "settle")
         .await
         .iter()

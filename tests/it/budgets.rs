@@ -14,7 +14,7 @@ async fn a_request_without_a_cap_reserves_the_usual_cost() {
     let (provider, running) = bench().await;
     far_from_midnight(&running).await;
     let client = limited(&running, json!({"budget_per_day": "45"})).await;
-    // At 2 EUR a million 16,000 tokens are 3.2 credits; the last answer is a longer one, and 43.2 are spent.
+    // At 2 EUR per million 16,000 tokens are 3.2 credits; the last answer is longer, and 43.2 credits are spent.
     for output in [16_000; 12].into_iter().chain([24_000]) {
         provider.then(answer_using(0, output));
         assert_eq!(client.post(CHAT, &running.ask()).await.status, 200);
@@ -56,7 +56,7 @@ async fn a_budget_covers_what_credits_pay_for_a_model_billed_in_energy() {
     let running = bench("[billing]\ncredit = \"prepaid\"\n").provider("a", &provider).start().await;
     let grant = json!({"account": "default", "credits": 100});
     assert_eq!(running.admin().post("/admin/credits/grant", &grant).await.status, 201);
-    // The energy wallet is empty, so 100,000 tokens at 2 EUR a million are 20 credits, whatever they draw.
+    // The energy wallet is empty, so 100,000 tokens at 2 EUR per million cost 20 credits, regardless of their energy.
     let mut ask = running.ask();
     ask["max_tokens"] = json!(100_000);
     let client = limited(&running, json!({"budget_per_day": "19"})).await;
@@ -67,7 +67,7 @@ async fn a_budget_covers_what_credits_pay_for_a_model_billed_in_energy() {
     let answer = client.post(CHAT, &ask).await;
     assert_eq!((answer.status, provider.calls()), (200, 1), "{}", answer.text());
     assert_eq!(answer.json()["billing_cost"]["paid_with"], "credits");
-    // Where the energy wallet may go below nothing it pays, and energy is what counts.
+    // If the energy wallet may be negative, it pays, and the energy counts.
     let running = bench("").provider("a", &provider).start().await;
     let client = limited(&running, json!({"budget_per_day": "1"})).await;
     let answer = client.post(CHAT, &ask).await;

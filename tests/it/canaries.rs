@@ -14,13 +14,13 @@ use std::net::SocketAddr;
 use std::path::Path;
 use traffic::{ClientRotation, PlantedContent, failed, served};
 
-/// Keys, which with two secrets of providers make a hundred.
+/// Number of keys, a hundred together with two secrets of providers.
 const KEYS: usize = 98;
 const HEADER: &str = "canary-secret-header-value";
-/// Rounds of all the ways; each plants words of its own.
+/// Number of rounds over all transports; each plants its own words.
 const ROUNDS: usize = 10;
 
-/// A gateway with a model of every kind at one provider, and one more chat model at two; it speaks TLS too.
+/// Returns a gateway with a model of every kind at one provider, and another chat model at two; it serves TLS too.
 fn home(first: &Provider, second: &Provider, https: SocketAddr, certified: &Certified) -> Home {
     let home = Home::new();
     let secrets = "api_key = { env = \"PENSTOCK_IT_SECRET\" }\nheaders = { x-secret = { env = \"PENSTOCK_IT_HEADER\" } }";
@@ -79,7 +79,7 @@ fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-/// Where any of the words stands, as it is or in hexadecimal digits.
+/// Returns the places that contain one of the words, as text or in hexadecimal digits.
 fn hits(words: &[String], places: &[(String, Vec<u8>)]) -> Vec<String> {
     let hex = |word: &str| word.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
     let needles: Vec<(String, String)> = words.iter().map(|word| (word.clone(), hex(word))).collect();
@@ -123,11 +123,11 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
     assert!(words.len() >= 200 && got >= 100, "{} words", words.len());
     words.extend(secrets.iter().cloned());
 
-    // A batch: its input and its results are kept, and nowhere but in its files.
+    // A batch: its input and its results are stored only in its files.
     let kept = PlantedContent { next: Cell::new(5_000), ..PlantedContent::default() };
     first.always(plain(&kept.answer()));
     let lines: String = (0..5).map(|_| batch_jobs::line(&kept.word("id"), &kept.prompt()) + "\n").collect();
-    // Files are their key's own.
+    // Files belong to the key that created them.
     let client = turn.next();
     let batch = batch_jobs::ended(client, &batch_jobs::batch(client, &lines).await).await;
     assert_eq!(batch["request_counts"]["completed"], 5, "{batch}");
@@ -139,7 +139,7 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
         let headers = format!("{:?}", answer.headers).into_bytes();
         places.push((format!("an answer {}", answer.status), [answer.body, headers].concat()));
     }
-    // A stream that began has what it said; that is the client's own.
+    // A started stream contains the text of its answer, which is the client's own.
     let begun = |place: &str| place == "an answer 200";
     for (place, bytes) in places.iter().filter(|(place, _)| begun(place)) {
         assert!(hits(&secrets, &[(place.clone(), bytes.clone())]).is_empty());
@@ -166,8 +166,8 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
     let archive = home.path().join("archive");
     let exported = home.command(&["store", "export", archive.to_str().unwrap()]);
     assert!(exported.status.success(), "{}", complaint(&exported));
-    // The store packs the ledger's rows with LZ4, so that a word in one need not lie there letter by letter. What they
-    // say is searched as the command line tells it, unpacked.
+    // The store compresses the ledger's rows with LZ4, so a word in one may not appear literally. The rows are searched
+    // in the uncompressed export of the command line.
     let ledger = home.command(&["credits", "export"]);
     assert!(ledger.status.success(), "{}", complaint(&ledger));
     assert!(memchr::memmem::find(&ledger.stdout, b"\"act\":\"settle\"").is_some(), "nothing was charged");
@@ -176,7 +176,7 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
     let said = running.said();
     assert!(said.matches("\"event\":\"request\"").count() >= 200, "the log was on");
     for client in &turn.clients {
-        // Its name is no secret.
+        // The public id of the key is no secret.
         let name = &client.key["sk-svc-".len()..][..16];
         assert!(said.contains(name), "a key that nobody used");
     }
@@ -186,10 +186,10 @@ async fn a_hundred_secrets_and_all_content_leave_no_trace() {
     }
     assert!(places.iter().any(|(place, bytes)| place.contains("/store/") && !bytes.is_empty()));
     let mut found = hits(&words, &places);
-    // The names that a client gives its lines and the answer of the last call were in the files, which are gone.
+    // The names of a client's lines and the answer of the last call were in the files, which are deleted.
     found.extend(hits(&kept, &places));
     assert!(found.is_empty(), "{} hits: {:#?}", found.len(), &found[..found.len().min(20)]);
-    // The admin token and the pepper are in their own files alone, and in the archive that says so.
+    // The admin token and the pepper are only in their own files and in the archive that includes them.
     let own = |place: &str| place.ends_with("/admin.token") || place.ends_with("/pepper");
     places.retain(|(place, _)| !own(place));
     for secret in [token.as_bytes(), pepper.trim_ascii()] {

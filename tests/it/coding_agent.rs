@@ -17,7 +17,7 @@ fn tools() -> Value {
     (0..30).map(tool).collect()
 }
 
-/// Three turns of work: a question, a call and its results, a reminder in the middle.
+/// Returns a conversation of three turns: a question, a call and its results, a reminder in the middle.
 fn conversation() -> Value {
     json!({
         "model": "claude-sonnet-4-5",
@@ -50,7 +50,7 @@ fn conversation() -> Value {
     })
 }
 
-/// Thinks, speaks, and calls two tools at once.
+/// Returns an answer with reasoning, text, and two parallel tool calls.
 fn answer() -> Script {
     let call = |index: u64, name: &str| {
         event(&delta(
@@ -120,7 +120,7 @@ fn check_answer(text: &str) {
 fn check_sent(sent: &Value) {
     assert_eq!(sent["tools"].as_array().unwrap().len(), 30);
     assert_eq!(sent["tools"][7]["function"]["name"], "tool_7");
-    // The cap that did not fit a window of 32,768 is what the prompt leaves.
+    // A cap that does not fit a window of 32,768 tokens becomes the rest after the prompt.
     let cap = sent["max_tokens"].as_u64().or_else(|| sent["max_completion_tokens"].as_u64()).unwrap();
     assert!((20_000..32_768).contains(&cap), "{cap}");
     let whole = sent.to_string();

@@ -28,7 +28,7 @@ fn ask() -> Value {
     json!({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
 }
 
-/// Makes an account and a key, changes both, and rotates the key: what is printed, and both secrets.
+/// Creates an account and a key, changes both, and rotates the key; returns the output and both secrets.
 fn all_the_words(home: &Home, account: &str) -> (String, String) {
     let limits = ["--requests-per-minute", "50", "--budget-per-month", "12.50"];
     let made = output_text(
@@ -126,7 +126,7 @@ async fn the_commands_do_the_same_on_the_store_and_through_the_gateway() {
     all_the_mistakes(&home);
     let listed = output_text(&home.command(&["accounts", "list"]));
     assert!(["default", "offline", "online"].iter().all(|account| listed.contains(account)), "{listed}");
-    // Everything has met a request by now, but for a limit that is made for nobody.
+    // By now each resource has matched a request, except for the limit of an account without requests.
     assert!(output_text(&home.command(&["accounts", "check"])).contains("match something"));
     output_text(&home.command(&["accounts", "create", "nobody", "--concurrent", "1"]));
     let check = home.command(&["accounts", "check"]);

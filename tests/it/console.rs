@@ -1,5 +1,5 @@
-//! The operators' console over real sockets: invitation, sign-in, sessions, roles, forms and their refusals; usage by the
-//! public and the admin API.
+//! The operators' console over real sockets: invitation, sign-in, sessions, roles, forms and their refusals; usage by
+//! the public and the admin API.
 
 use crate::billing::entries;
 use crate::harness::browser::{Browser, PASSWORD, between, signed_in};
@@ -62,7 +62,7 @@ async fn a_wrong_password_and_an_unknown_name_get_the_same_answer_and_a_limit() 
     let unknown = browser.post("/console/sign-in", &[("name", "eve"), ("password", PASSWORD)]).await;
     assert_eq!((wrong.status, unknown.status), (401, 401));
     assert_eq!(refused(&wrong), refused(&unknown));
-    // An attempt comes back every twelve seconds.
+    // The limit of attempts permits one more every twelve seconds.
     let mut statuses = Vec::new();
     for _ in 0..12 {
         let again =

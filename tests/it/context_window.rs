@@ -15,7 +15,7 @@ fn too_long(input: u64) -> Script {
     json_answer(400, &json!({"error": {"message": message, "type": "BadRequestError", "code": 400}}))
 }
 
-/// Log lines, of which an estimate takes half as many tokens again as there are.
+/// Returns log lines, for which an estimate is half as many tokens again as the exact count.
 fn logs(bytes: usize) -> String {
     let line = "2026-11-23T14:08:35.117Z INFO request id=4b8e3f0a status=200 ms=12.75 bytes_in=1238\n";
     line.chars().cycle().take(bytes).collect()
@@ -57,7 +57,7 @@ async fn a_provider_that_takes_less_is_asked_once_more_for_that() {
 async fn a_provider_that_names_no_number_gets_a_cap_that_fits() {
     let provider = Provider::start().await;
     let running = Bench::new().provider("a", &provider).start().await;
-    // An engine that stops counting where the answer does not fit any more names a bound that leaves a token less.
+    // An engine that stops counting at its limit states only a bound, which would cut the answer by a single token.
     let bound = "This model's maximum context length is 131072 tokens. However, you requested 32000 output tokens and \
                  your prompt contains at least 99073 input tokens, for a total of at least 131073 tokens.";
     for message in ["max_tokens is too large", bound] {
@@ -143,7 +143,7 @@ async fn an_offer_gets_no_request_beyond_its_own_context_window() {
     let ask = async |bytes, max_tokens| {
         running.client.post("/v1/chat/completions", &chat_request(bytes, max_tokens)).await
     };
-    // A request that fits goes to the cheap one.
+    // A request that fits goes to the cheap provider.
     assert_eq!(ask(100, 100).await.header("x-penstock-provider"), Some("small"));
     // An input over its window, and an answer that would have to be cut.
     for (bytes, max_tokens) in [(60_000, 100), (100, 32_000)] {
@@ -159,7 +159,7 @@ async fn an_offer_gets_no_request_beyond_its_own_context_window() {
     assert_eq!(answer.header("x-penstock-provider"), Some("small"), "{}", answer.text());
     let left = small.last().json()["max_tokens"].as_u64().unwrap();
     assert!((4_000..8_192).contains(&left), "{left}");
-    // What it cannot hold at all is not asked of it even then.
+    // A request whose input does not fit is not sent to the small provider even then.
     assert_eq!(ask(60_000, 100).await.status, 503);
     assert_eq!(small.calls(), 2);
 }
@@ -174,12 +174,12 @@ async fn a_window_error_of_a_provider_moves_to_larger_windows() {
     small.always(json_answer(400, &error));
     large.always(plain("Large."));
     let running = two_windows(&small, &large).await;
-    // About 8,000 tokens by the estimate, and 5,000 at least.
+    // About 8,000 tokens by the estimate, and at least 5,000.
     let ask = chat_request(16_000, 100);
     let answer = running.client.post("/v1/chat/completions", &ask).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!((small.calls(), large.calls()), (1, 1));
-    // Where the larger one is out of order another time may do; where it is told the same, none will.
+    // If the larger provider is unavailable, a later retry may succeed; if it returns the same error, none will.
     large.always(status(503));
     assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 503);
     large.always(json_answer(400, &error));

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Lines at work at one time.
+/// Number of lines in flight.
 const AT_WORK: usize = 8;
-/// A batch that is over is looked at after so many further starts.
+/// Number of further starts after which an ended batch is checked again.
 const LOOKS: u32 = 2;
 
 fn setting(name: &str, otherwise: u64) -> u64 {
@@ -93,7 +93,7 @@ impl Model {
             }
             ClientAction::Created(batch) | ClientAction::Looked(batch) => self.meet(batch),
             ClientAction::MayCancel(id) => {
-                // Whether it was is seen at the next start.
+                // The next start shows if the operation was applied.
                 self.batches.entry(id).and_modify(|seen| seen.looks = 0);
             }
             ClientAction::Cancelled(batch) => {
@@ -126,7 +126,7 @@ impl Model {
         }
     }
 
-    /// Holds what a start finds against what was known before the kill.
+    /// Compares the state after a start with the known state before the kill.
     async fn check(&mut self, client: &Client) {
         for (id, (text, there)) in &mut self.files {
             let read = client.get(&format!("/v1/files/{id}/content")).await;
@@ -146,7 +146,7 @@ impl Model {
     }
 }
 
-/// A batch only goes on: its counts rise, its results grow, its end stays.
+/// Checks that a batch only progresses: its counts rise, its results grow, its end does not change.
 async fn look(client: &Client, seen: &mut Seen, outputs: &mut BTreeMap<String, FileKnowledge>) {
     let id = text(&seen.last, "id");
     let read = client.get(&format!("/v1/batches/{id}")).await;
@@ -227,7 +227,7 @@ fn good(answer: &Answer) -> bool {
     answer.status == 200 && answer.whole
 }
 
-/// A client that makes batches, calls some off and deletes some files, until the gateway is gone.
+/// Runs a client that creates batches, cancels some and deletes some files, until the gateway is killed.
 async fn drive(client: Client, mut chance: SeededRandom, open: Vec<Value>, told: AcknowledgedState) {
     let (mut open, mut made) = (open, 0);
     loop {
@@ -323,7 +323,7 @@ async fn killed_at_random_moments_every_line_has_one_result_and_every_good_one_i
         for did in std::mem::take(&mut *told.did.lock()) {
             model.learn(did);
         }
-        // A start is killed as well, wherever it is.
+        // A start is also killed, at any point.
         if chance.below(3) == 0 {
             let process = home.spawn();
             tokio::time::sleep(Duration::from_millis(chance.below(250) as u64)).await;
@@ -368,9 +368,9 @@ async fn batches(client: &Client) -> Vec<Value> {
     }
 }
 
-/// Charges equal results, and everything that lasts is in order.
+/// Checks that the charges equal the results, and that the stored state is valid.
 fn accounts(home: &Home, model: &Model, all: &[Value]) {
-    // What a kill left reserved is voided by whatever takes the ledger up; verifying changes nothing.
+    // A command that writes to the ledger voids the reserves that a kill left open; verifying changes nothing.
     for words in [["credits", "balance"], ["store", "verify"], ["credits", "verify"]] {
         let proof = home.command(&words);
         assert!(proof.status.success(), "{words:?}: {}", complaint(&proof));

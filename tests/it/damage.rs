@@ -17,7 +17,7 @@ fn flip(path: &Path, at: usize) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Storage of a gateway killed amid a batch with some results.
+/// Storage of a gateway killed during a batch with some results.
 struct KilledGateway {
     home: Home,
     provider: Provider,
@@ -53,7 +53,7 @@ impl KilledGateway {
         self.home.storage().join("files").join(self.id(name))
     }
 
-    /// Refused, or cut short before the first byte that is wrong.
+    /// Asserts that a read is refused, or cut before the first wrong byte.
     async fn is_not_given(&self, name: &str) {
         let given = self.client.get(&format!("/v1/files/{}/content", self.id(name))).await;
         assert!(!given.whole || given.status == 500, "{} bytes were given", given.body.len());
@@ -86,7 +86,7 @@ impl KilledGateway {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_input_fails_its_batch_and_retains_its_results() {
-    // So long that its end is read when its first lines are over.
+    // The file is so long that its end is read after its first lines have run.
     let text: String =
         (0..400).map(|number| line(&format!("line-{number}"), &"x".repeat(2_000)) + "\n").collect();
     let left = KilledGateway::with(&text, 5).await;
@@ -122,7 +122,7 @@ async fn damaged_results_are_not_given_and_their_batch_fails() {
     let charged: Vec<Value> = sound.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_charged(&left.home, charged.iter());
     left.proof_names(left.id("output_file_id"));
-    // It can be deleted, and then everything is as it was written.
+    // The batch can be deleted; afterwards all rows are as they were written.
     let process = left.home.run().await;
     let deleted = left.client.send("DELETE", &told, &[], b"").await;
     assert_eq!(deleted.status, 200, "{}", deleted.text());
@@ -135,7 +135,7 @@ async fn results_that_are_damaged_while_they_grow_or_when_they_are_whole_are_not
     left.provider.always(vec![ScriptStep::Hang]);
     let calls = left.provider.calls();
     let process = left.home.run().await;
-    // It has opened its results once it asks for more.
+    // The batch has opened its results once it sends another request.
     left.provider.until_calls(calls + 1).await;
     let path = left.path("output_file_id");
     flip(&path, 100);
@@ -158,7 +158,7 @@ async fn a_damaged_store_is_not_opened_and_its_readable_rows_are_recovered() {
     let left = KilledGateway::with(&lines(30), 12).await;
     let db = left.home.storage().join("store/sled/db");
     let sound = fs::read(&db).unwrap();
-    // Where rows are: a record of the batch among them.
+    // Finds the position of rows: a record of the batch is among them.
     let id = left.id("id").as_bytes();
     let at = sound.windows(id.len()).position(|window| window == id).unwrap();
     flip(&db, at + 3);

@@ -1,5 +1,5 @@
-//! The account holders' dashboard over real sockets: what a person of an account sees and does, and that nothing of
-//! another account is among it.
+//! The account holders' dashboard over real sockets: what a user of an account sees and can do, without any data of
+//! another account.
 
 use crate::billing::entries;
 use crate::harness::batch_jobs::{self, line};
@@ -47,7 +47,7 @@ impl Belongings {
         Self { client, key, file, batch }
     }
 
-    /// Puts the id of the object that a path is about into the path.
+    /// Replaces the placeholder in a path by the id of the object.
     fn fill(&self, path: &str) -> String {
         let id = match path {
             path if path.contains("/keys/") => &self.key,
@@ -107,7 +107,7 @@ async fn no_page_and_no_form_reaches_another_account() {
     assert_eq!(other.client.get(&format!("/v1/files/{}", other.file)).await.status, 200);
 }
 
-/// Keys without what a request changes.
+/// Returns the keys without the members that a request changes.
 fn without_now(keys: &Value) -> Vec<Value> {
     let strip = |key: &Value| {
         let mut key = key.clone();
@@ -273,7 +273,7 @@ async fn each_person_signs_in_where_the_role_belongs() {
         let refused = browser.post(&path, &[("name", name), ("password", PASSWORD)]).await;
         assert_eq!((refused.status, refused.header("set-cookie")), (403, None), "{name}");
     }
-    // The session of one site is none at the other, whatever the name of its cookie.
+    // A session of one site is not valid at the other, whatever the name of its cookie.
     for (cookie, mut browser) in
         [(&bob.cookie, Browser::at_dashboard(&running)), (&ada.cookie, Browser::new(&running))]
     {
@@ -336,7 +336,7 @@ async fn a_session_of_the_dashboard_is_renewed_bound_and_ended() {
     let (_provider, running) = bench().await;
     let mut browser = holder(&running, "ada", "acme").await;
     let first = browser.cookie.clone();
-    // An id that somebody else has set before the sign-in is not taken over.
+    // A session id that an attacker set before the sign-in is not adopted.
     browser.cookie = format!("penstock_dashboard={}", "a".repeat(64));
     let again = browser.post("/dashboard/sign-in", &[("name", "ada"), ("password", PASSWORD)]).await;
     let cookie = again.header("set-cookie").unwrap();

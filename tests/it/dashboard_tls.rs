@@ -68,7 +68,7 @@ async fn a_person_signs_in_over_tls_and_the_cookie_stays_there() {
     let mut answer = Vec::new();
     within("the end of the connection", plain.read_to_end(&mut answer)).await.ok();
     assert!(!String::from_utf8_lossy(&answer).contains("HTTP/1.1"));
-    // A connection that says nothing holds up nobody.
+    // A connection without any bytes does not delay others.
     let _silent = TcpStream::connect(address).await.unwrap();
     connect(address, &certified.root, &[]).await;
 }
@@ -93,7 +93,7 @@ async fn a_renewed_certificate_serves_the_next_connection() {
 
 async fn is_served(address: SocketAddr, root: &Path, own: Option<&Certified>) -> bool {
     let Ok(mut socket) = try_connect(address, root, &[], own).await else { return false };
-    // In TLS 1.3 a client hears of a refused certificate when it reads.
+    // In TLS 1.3 a client learns of a refused certificate only when it reads.
     socket.write_all(b"GET /dashboard/sign-in HTTP/1.1\r\nhost: localhost\r\n\r\n").await.ok();
     let mut answer = Vec::new();
     socket.read_to_end(&mut answer).await.ok();

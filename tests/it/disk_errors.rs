@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A gateway whose disk fails while a file is there.
+/// Gateway whose disk fails while a switch file exists.
 struct Failing {
     home: Home,
     library: PathBuf,
     /// Part of the storage folder on the failing disk.
     under: PathBuf,
-    /// The variable that names the switch.
+    /// Environment variable with the path of the switch file.
     fault: &'static str,
 }
 
@@ -62,7 +62,7 @@ struct AcknowledgedState {
 }
 
 impl AcknowledgedState {
-    /// Uploads and makes batches until a few were refused.
+    /// Uploads files and creates batches until some were refused.
     async fn refusals(&mut self, client: &Client, input: &str, few: usize) {
         let goal = self.refused + few;
         within("refusals", async {
@@ -85,7 +85,7 @@ impl AcknowledgedState {
         .await;
     }
 
-    /// All of it is so.
+    /// Checks that all acknowledged state is present.
     async fn check(&self, client: &Client) -> Vec<Value> {
         for (id, text) in &self.files {
             let given = client.get(&format!("/v1/files/{id}/content")).await;
@@ -130,7 +130,7 @@ async fn chat(client: &Client) {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
-/// Fails again and again while a batch is at work. `lasts`: what failed once stays so until a restart.
+/// Injects the fault repeatedly while a batch runs. `lasts` is true if the failure persists until a restart.
 async fn plays(under: &str, fault: &'static str, lasts: bool) {
     let provider = Provider::start().await;
     let rounds = if full() { 40 } else { 2 };
@@ -151,7 +151,7 @@ async fn plays(under: &str, fault: &'static str, lasts: bool) {
         assert!(process.ended().is_none(), "{}", process.said());
         failing.recover();
         if lasts {
-            // It says so, and takes nothing: what was left out of the failed sync would be told with the next.
+            // The gateway reports the failure and accepts no changes: the next sync would acknowledge lost data.
             let ready = failing.home.admin().get("/readyz").await;
             assert_eq!(ready.status, 503, "{}", ready.text());
             kept.refusals(&client, &input, 1).await;
@@ -175,7 +175,7 @@ async fn plays(under: &str, fault: &'static str, lasts: bool) {
     eprintln!("{under} {fault}: {} refused, {} results", kept.refused, found.len());
 }
 
-/// Every result is charged once. Requests at once are too, or were never told to be: a kill may forget the last.
+/// Checks that every result is charged once. A direct request is too, or its charge was never acknowledged.
 fn proven(home: &Home, found: &[Value]) {
     let proof = home.command(&["store", "verify"]);
     assert!(proof.status.success(), "{}", complaint(&proof));

@@ -22,7 +22,7 @@ pub async fn embed(running: &Running, input: Value) -> Answer {
     running.client.post(PATH, &json!({"model": "m", "input": input})).await
 }
 
-/// The floats behind base64.
+/// Decodes base64 to floats.
 fn floats(base64: &Value) -> Vec<f32> {
     let bytes = STANDARD.decode(base64.as_str().unwrap()).unwrap();
     bytes.chunks(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
@@ -296,7 +296,7 @@ async fn dimensions_go_where_the_model_takes_them() {
     let ask = |length: u32| json!({"model": "m", "input": "x", "dimensions": length});
     assert_eq!(running.client.post(PATH, &ask(2)).await.status, 200);
     assert_eq!(provider.last().json()["dimensions"], 2);
-    // A provider that gives another length than it was asked for has failed.
+    // A provider whose vectors do not have the requested length has failed.
     assert_eq!(running.client.post(PATH, &ask(3)).await.status, 503);
 }
 
@@ -317,7 +317,7 @@ async fn each_text_has_the_window_to_itself() {
         json!({"name": "context_length_exceeded", "context_length": 16, "input_tokens": 17})
     );
     assert_eq!(provider.calls(), 0);
-    // Together they are more than the window; each of them is not.
+    // Together they exceed the window; each alone does not.
     provider.always(vectors(&[&[1.0], &[2.0], &[3.0]], 30));
     let text = "one two three four five six seven eight nine ten";
     assert_eq!(embed(&running, json!([text, text, text])).await.status, 200);

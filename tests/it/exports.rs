@@ -10,28 +10,28 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Written behind `[storage]`, as the first lines of the rest.
+/// Returns settings to append to `[storage]`, followed by `more`.
 fn every(seconds: u32, more: &str) -> String {
     format!(
         "[storage.export]\nevery = \"{seconds}s\"\n{more}\n[files]\nkeep_free = \"0B\"\n[batches]\nconcurrency = 4\n"
     )
 }
 
-/// The archives of a home, the oldest first.
+/// Returns the archives of a home, the oldest first.
 fn archives(home: &Home) -> Vec<PathBuf> {
     let Ok(all) = std::fs::read_dir(home.storage().join("exports")) else { return Vec::new() };
     let mut all: Vec<PathBuf> = all.map(|entry| entry.unwrap().path()).collect();
-    // One that is being made lies aside.
+    // An archive in progress is in the folder `aside`.
     all.retain(|path| !path.ends_with("aside") && path.join("manifest.jsonl").exists());
     all.sort();
     all
 }
 
-/// An archive that was begun after this.
+/// Returns an archive that was started after this call.
 async fn next(home: &Home) -> PathBuf {
     let last = archives(home).pop();
     let newer = || archives(home).pop().filter(|path| Some(path) > last.as_ref());
-    // The first that appears may have been begun before.
+    // The first new archive may have been started before.
     until("an archive", || newer().is_some()).await;
     let first = newer();
     until("the archive after it", || archives(home).pop() > first).await;
@@ -70,7 +70,7 @@ async fn a_gateway_archives_itself_while_it_runs_and_continues_from_the_archive(
     })
     .await;
 
-    // What is deleted is in no archive any more, and what is not is no second time on the disk.
+    // Deleted files are in no archive, and existing files are not duplicated on the disk.
     let archive = next(&home).await;
     let files = home.storage().join("files");
     assert!(archive.join("files").join(&deleted).exists());
@@ -91,7 +91,7 @@ async fn a_gateway_archives_itself_while_it_runs_and_continues_from_the_archive(
     assert!(backup["seconds_ago"].as_u64().is_some_and(|seconds| seconds < 60), "{backup}");
     let elsewhere = Home::new();
     elsewhere.write(&format!("{}{}", every(0, ""), catalogue(&provider, "")));
-    // Copied first: an archive goes when its time has come.
+    // The test copies the archive first, because the gateway removes it when it is too old.
     let copy = elsewhere.path().join("copy");
     let copied = std::process::Command::new("cp").arg("-a").args([&saved, &copy]).status().unwrap();
     assert!(copied.success());
@@ -101,7 +101,8 @@ async fn a_gateway_archives_itself_while_it_runs_and_continues_from_the_archive(
     }
     process.kill().await;
 
-    // Elsewhere it goes on: the file, the key, the charges, the batch with its results so far.
+    // A gateway on another machine continues with the archive: the file, the key, the charges, the batch and its
+    // results so far.
     let restored = elsewhere.command(&["store", "import", copy.to_str().unwrap()]);
     assert!(restored.status.success(), "{}", complaint(&restored));
     let calls = provider.calls();

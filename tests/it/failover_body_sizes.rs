@@ -14,7 +14,7 @@ async fn five_mebibytes_fail_over_byte_for_byte() {
     let mut ask = running.ask();
     ask["messages"][0]["content"] = json!(text);
     ask["model"] = json!("m:price");
-    // Enough requests that the bad one is asked at least once.
+    // Enough requests to reach the bad provider at least once.
     for _ in 0..4 {
         let answer = running.client.post("/v1/chat/completions", &ask).await;
         assert_eq!(answer.status, 200);

@@ -1,5 +1,5 @@
-//! Contents of files in a bucket of a real S3-compatible server: uploads, batches that outlive the folder of their gateway,
-//! outages, and archives that move contents to the bucket and back.
+//! Contents of files in a bucket of a real S3-compatible server: uploads, batches that outlive the folder of their
+//! gateway, outages, and archives that move contents to the bucket and back.
 
 use crate::files::{content, deleted, error, id, lines as file_lines, send, uploaded};
 use crate::harness::batch_jobs::{assert_charged, batch, ended, line, lines, results, retrieve};
@@ -83,7 +83,7 @@ async fn a_batch_in_a_bucket_outlives_its_machine_and_the_server() {
         let least = lost * 60;
         within("some results", async { while finished().await < least {} }).await;
         process.kill().await;
-        // The folder of the machine is lost with its temporary files.
+        // The machine loses its folder with the temporary files.
         fs::remove_dir_all(home.storage().join("files")).unwrap();
         process = home.run().await;
     }
@@ -123,7 +123,7 @@ async fn archives_move_contents_to_the_bucket_and_back() {
     }
     assert!(!bucket.storage().join("files").join(&file).exists(), "it was moved");
     assert!(back.storage().join("files").join(&file).exists());
-    // Another store is refused by the bucket.
+    // The bucket refuses another store.
     let other = home(&provider, Some(&server));
     let mut refused = other.spawn();
     assert!(!refused.until_ended().await.success());

@@ -58,7 +58,7 @@ async fn damaged_bytes_are_never_served() {
     assert_eq!(deleted(client, &id).await.status, 200, "and it can be deleted");
 }
 
-/// A gateway process and a key for it; it is ready once it has a provider.
+/// Starts a gateway process and creates a key; the gateway is ready once it has a provider.
 async fn started(home: &Home) -> (Process, Client) {
     home.write(&catalogue(&Provider::start().await, ""));
     let process = home.run().await;
@@ -72,7 +72,7 @@ async fn a_file_that_was_acknowledged_survives_a_kill() {
     let (process, client) = started(&home).await;
     let contents = lines(1_000);
     let kept = uploaded(&client, &contents).await;
-    // Another is on its way, and half of it on the disk, when the process is killed.
+    // The kill happens during another upload, when half of it is on the disk.
     let half = batch(&lines(20_000));
     let length = (half.len() * 2).to_string();
     let open =

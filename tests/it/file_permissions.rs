@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A folder and all that is in it, with the modes.
+/// Returns a folder and all its contents, with their modes.
 fn modes(root: &Path) -> Vec<(PathBuf, u32, bool)> {
     let metadata = fs::symlink_metadata(root).unwrap();
     let mut found = vec![(root.to_owned(), metadata.permissions().mode() & 0o7777, metadata.is_dir())];
@@ -30,7 +30,7 @@ fn all_are_private(root: &Path) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_below_the_storage_folder_is_its_owners_alone() {
-    // Nothing else of this process depends on it.
+    // No other test in this process depends on the umask.
     rustix::process::umask(rustix::fs::Mode::empty());
     let (provider, home) = (Provider::start().await, Home::new());
     home.write(&format!("[spool]\nmemory = \"64KiB\"\n{}", catalogue(&provider, "")));
@@ -42,7 +42,7 @@ async fn everything_below_the_storage_folder_is_its_owners_alone() {
     uploaded(&client, format!("{line}\n").as_bytes()).await;
     all_are_private(&home.storage());
     drop(process);
-    // An earlier version asked for no mode, and its users had another umask.
+    // Simulates files of an earlier version, which set no mode, under another umask.
     for (path, _, folder) in modes(&home.storage()) {
         let relative = path.strip_prefix(home.storage()).unwrap();
         let below = |name: &str| relative.starts_with(name);

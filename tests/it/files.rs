@@ -101,7 +101,7 @@ async fn parts_come_in_any_order_and_any_framing() {
             "filename": "na\u{ef}ve 1.jsonl", "purpose": "batch", "status": "processed", "status_details": null, "expires_at": created + 7200});
         assert_eq!(told, expected);
     }
-    // Without a length, and cut where nobody expects it.
+    // Without a length, and split at unusual positions.
     let whole = batch(&contents);
     let mut chunked = Vec::new();
     for piece in whole.chunks(77) {
@@ -177,7 +177,7 @@ async fn another_keys_file_is_none_and_scopes_are_asked_for() {
     let refused = error(&models.get("/v1/files").await, 403, "AUTH_1003");
     assert_eq!(refused["details"]["required_scope"], "inference.batches");
     error(&send(&models, &batch(&lines(1))).await, 403, "AUTH_1003");
-    // Whoever may ask may ask by file.
+    // A key with any inference scope may use files.
     for scope in ["inference.batches", "inference.chat", "inference.embeddings", "inference.rerank"] {
         let key = running.key(&json!({"scopes": [scope]})).await;
         assert_eq!(uploaded(&key, &lines(1)).await["purpose"], "batch", "{scope}");
@@ -200,7 +200,7 @@ async fn pages_hold_while_their_files_are_deleted() {
     assert_eq!(ids(&page), made[..3]);
     assert_eq!((&page["first_id"], &page["last_id"]), (&json!(made[0]), &json!(made[2])));
     assert_eq!((&page["object"], &page["has_more"]), (&json!("list"), &json!(true)));
-    // What was read is deleted, its last one too: the next page goes on all the same.
+    // Files of the page that was read are deleted, including the last one: the next page continues nevertheless.
     for id in &made[..3] {
         assert_eq!(deleted(client, id).await.json(), json!({"id": id, "object": "file", "deleted": true}));
     }
@@ -291,7 +291,7 @@ async fn an_invalid_form_is_rejected_with_the_name_of_its_part() {
     let refused = error(&send(client, &batch(&lines(500))).await, 413, "RESOURCE_5004");
     assert_eq!(refused["message"], "file: expected at most 65536 bytes, got more.");
     nothing_is_left(&running);
-    // A client that leaves in the middle.
+    // A client that disconnects in the middle.
     let length = (cut.len() + 1_000).to_string();
     drop(client.open("POST", "/v1/files", &[TYPE, ("content-length", &length)], &cut[..50]).await);
     let app = running.gateway.app.clone();
@@ -345,7 +345,7 @@ async fn a_file_is_as_large_as_its_bound_and_no_larger() {
     let most = whole.len();
     let running = Bench::new().settings(&format!("[files]\nupload = {most}")).start().await;
     let client = &running.client;
-    // Without its last line's end, with it, and with an empty line.
+    // With and without the last line end, and with an empty line.
     let longer = [whole.as_slice(), b"\n"].concat();
     for contents in [&whole[..most - 1], &whole] {
         let file = uploaded(client, contents).await;

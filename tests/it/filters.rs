@@ -109,7 +109,7 @@ async fn an_unsupported_parameter_is_rejected_by_name() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_measured_speed_is_a_bound_and_one_that_is_not_known_is_asked_last() {
     let (france, finland, running) = running().await;
-    // Finland is measured first, since it is cheaper.
+    // Finland is measured first, because it is cheaper.
     assert_eq!(ask(&running, CHAT, json!({})).await.header("x-penstock-provider"), Some("finland"));
     let fast = json!({"filters": {"min_speed_tps": 1_000_000}});
     let answer = ask(&running, CHAT, fast.clone()).await;

@@ -1,5 +1,5 @@
-//! Several gateways on one PostgreSQL database: keys, limits, budgets and balances are those of one gateway, whichever a
-//! client asks, and whatever dies.
+//! Several gateways on one PostgreSQL database: keys, limits, budgets and balances are those of one gateway, whichever
+//! gateway a client uses, and whichever process dies.
 
 mod figures;
 mod gateways;
@@ -62,7 +62,7 @@ async fn a_gateway_with_another_configuration_is_named_with_the_sections_that_di
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_of_requests_is_that_of_the_fleet() {
-    // Their exchanges coincide, so that none knows of the others' first requests.
+    // The gateways exchange at the same moment, so none knows of the others' first requests.
     let mut fleet = Fleet::start(0).await;
     fleet.add_at_once(3).await;
     fleet.grant(0, "100").await;

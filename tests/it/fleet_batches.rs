@@ -1,5 +1,5 @@
-//! Batches and files of two gateways on one PostgreSQL database and one folder: a batch is continued when its gateway dies,
-//! and any gateway shows and cancels it.
+//! Batches and files of two gateways on one PostgreSQL database and one folder: a batch is continued when its gateway
+//! dies, and any gateway shows and cancels it.
 
 use crate::harness::batch_jobs::{
     assert_charged, batch, cancel, ended, let_go, lines, results, retrieve, uploaded,
@@ -19,7 +19,7 @@ const CONCURRENCY: usize = 16;
 const STILL: Duration = Duration::from_millis(1_500);
 const PEPPER: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
-/// Two gateways, and what they share.
+/// Two gateways, and their shared database and folder.
 struct Pair {
     provider: Provider,
     homes: [Home; 2],
@@ -129,7 +129,7 @@ async fn a_batch_is_cancelled_and_its_file_deleted_through_the_other_gateway() {
     let acknowledged = Instant::now();
     assert_eq!((answer.status, &answer.json()["status"]), (200, &json!("cancelled")), "{}", answer.text());
     let end: Value = answer.json();
-    // Calls that must not happen are waited for, since no event shows their absence.
+    // The absence of calls can only be tested by waiting.
     tokio::time::sleep_until((acknowledged + STILL * 2).into()).await;
     let late = pair.provider.seen().into_iter();
     let late = late.filter(|seen| seen.method == "POST" && seen.at > acknowledged).count();
@@ -168,7 +168,7 @@ async fn a_background_response_is_continued_by_the_other_gateway_and_charged_onc
     let ask = json!({"model": "m", "input": "Hi", "background": true});
     let response = pair.at(0).post("/v1/responses", &ask).await.json();
     pair.provider.until_calls(1).await;
-    // Each gateway knows its state.
+    // Each gateway shows the state of the response.
     for gateway in 0..2 {
         background(&pair.at(gateway), &response, "in_progress").await;
     }
@@ -179,11 +179,11 @@ async fn a_background_response_is_continued_by_the_other_gateway_and_charged_onc
     assert_eq!(done["output"][0]["content"][0]["text"], "Done");
     pair.gateways[0] = pair.homes[0].run().await;
     assert_eq!(background(&pair.at(0), &response, "completed").await, done);
-    // The other gateway knows that this one is alive again, and leaves its work to it.
+    // The other gateway has noticed that this one lives again, and does not take its work over.
     let admin = pair.homes[1].admin();
     let is_known = async || admin.get("/metrics").await.text().contains("penstock_fleet_members 2");
     until_answered("both gateways to be live", is_known).await;
-    // One that runs elsewhere is cancelled.
+    // This gateway cancels a batch that runs at the other one.
     let other = pair.at(0).post("/v1/responses", &ask).await.json();
     pair.provider.until_calls(3).await;
     let path = format!("/v1/responses/{}/cancel", other["id"].as_str().unwrap());

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const JOULES: f64 = 40.433;
 const SECOND: &str = "price = { input = 50.0, output = 50.0 }";
 
-/// An answer with one more member.
+/// Returns an answer with an additional member.
 fn with(name: &str, value: Value) -> Script {
     let mut answer = completion("Hello");
     answer[name] = value;
@@ -110,7 +110,7 @@ async fn provenance_can_be_left_out() {
     }
 }
 
-/// The answer of a good provider, after this one has been tried.
+/// Returns the answer of a good provider after this one has failed.
 async fn after(bad: Script) -> Answer {
     let (first, good) = (Provider::start().await, Provider::start().await);
     first.always(bad);
@@ -132,14 +132,14 @@ async fn energy_of_a_failed_attempt_is_reported_and_not_charged() {
     let alone = answered(Bench::new(), plain("Hello")).await;
     assert!(kwh(&alone) > Decimal::ZERO);
     let refused = after(status(503)).await.events().last().unwrap().clone();
-    // It had read the prompt and begun to work before it broke.
+    // The provider read the prompt and began to generate before its connection broke.
     let broken = after(vec![sse(), role(), ScriptStep::Cut]).await.events().last().unwrap().clone();
     assert!(kwh(&broken) > kwh(&refused), "{broken}\n{refused}");
     assert_eq!(broken["billing_cost"]["credits"], refused["billing_cost"]["credits"]);
     assert_eq!(broken["environment_impact"]["provider_id"], "good");
 }
 
-/// A chat model `t` of which nothing but the time is known, at these providers.
+/// Returns a chat model `t` at these providers, of which only the time is known.
 fn by_time(providers: &[(&str, &Provider)]) -> Bench {
     let mut toml = "[[models]]\nid = \"t\"\nkind = \"chat\"\ncontext_length = 4096\n\
                     supported_parameters = [\"stream\", \"max_tokens\"]\nprice = { input = 1.0, output = 2.0 }\n"
@@ -179,7 +179,8 @@ async fn where_time_alone_tells_the_time_of_failed_attempts_counts() {
     assert_eq!(both.header("x-penstock-provider"), Some("good"));
     assert!(bad.calls() > 0);
     let both = both.events().last().unwrap().clone();
-    // The one took no longer than the test saw, the failed one no less than its pause: so much a second at least.
+    // The successful attempt took at most the time that the test measured, and the failed one at least its pause: this
+    // is the minimum share.
     let share = Decimal::try_from(WHILE.as_secs_f64() / took.as_secs_f64() * 0.99).unwrap();
     assert!(kwh(&both) > kwh(&one) * share, "{both}\n{one}");
 }
@@ -197,7 +198,8 @@ async fn where_time_alone_tells_a_stream_that_is_left_has_drawn() {
     assert!(drawn > 0.0, "{charge}");
 }
 
-/// The last event of a long stream that was cut, and then taken over by the last of three, the second refusing.
+/// Returns the last event of a long stream that was cut and then rescued by the last of three providers, after the
+/// second refused.
 async fn rescued(second: Script) -> Value {
     let long = "x".repeat(40_000);
     let (first, between, good) = (Provider::start().await, Provider::start().await, Provider::start().await);
@@ -219,12 +221,12 @@ async fn rescued(second: Script) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusing_failover_provider_has_no_energy_for_others_output() {
-    // One that was not worked at does not count at all.
+    // A provider that did no work is not counted.
     let (refused, full) = (rescued(status(503)).await, rescued(status(429)).await);
     let (refused, alone) = (kwh(&refused), kwh(&full));
     assert!(refused > alone, "it may have read the prompt");
     assert!((refused - alone) * Decimal::from(100) < alone, "{refused} {alone}");
-    // One that said half of it again has drawn for that half.
+    // A provider that repeated half of the text consumed energy for that half.
     let half = vec![sse(), role(), text(&"x".repeat(20_000)), ScriptStep::Cut];
     let again = kwh(&rescued(half).await) - alone;
     assert!(again * Decimal::from(3) > alone / Decimal::from(4) && again < alone, "{again} {alone}");
@@ -281,7 +283,7 @@ async fn a_stream_reports_and_charges_the_same_as_a_plain_response() {
     assert_eq!(whole["billing_cost"], stream["billing_cost"]);
 }
 
-/// The gateway of a vector's model and provider, and its answer.
+/// Returns the gateway with the model and provider of a vector, and its answer.
 async fn vector(all: &Value, vector: &Value) -> Value {
     let inputs = &vector["inputs"];
     let card = &all["models"][inputs["model"].as_str().unwrap()];
@@ -367,7 +369,7 @@ async fn the_published_vectors_of_chat_are_answered_to_the_digit() {
     assert!(seen >= 4, "{seen}");
 }
 
-/// A provider that runs its models for throughput draws less for its output, and costs the same.
+/// A provider that runs its models for throughput uses less energy for its output, at the same price.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_throughput_tier_lowers_the_footprint_of_output_alone() {
     let told = async |offer: &str, output: u64| {

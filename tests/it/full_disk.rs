@@ -1,4 +1,4 @@
-//! Full disks: the storage folder is on a small disk of its own, in a mount namespace of this process.
+//! Full disks: the storage folder is on its own small disk, in a mount namespace of this process.
 
 use crate::harness::process::{Home, Process, catalogue, complaint};
 use crate::harness::{Answer, Client, Provider, within};
@@ -11,14 +11,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Set in the process that has a mount namespace of its own.
+/// Set in the process that has its own mount namespace.
 const INSIDE: &str = "PENSTOCK_IT_NAMESPACE";
 const CHAT: &str = "/v1/chat/completions";
 /// Cost of the script's answer: 11 tokens at 1 EUR and 7 at 2 EUR a million, a credit a cent.
 const ANSWER: f64 = 0.0025;
 
-/// Runs a test of this binary again, in a mount namespace of its own: as root, or as the root of a user
-/// namespace. True in that process.
+/// Runs a test of this binary again, in its own mount namespace: as root, or as the root of a user namespace. Returns
+/// true in that process.
 pub fn inside(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -54,7 +54,7 @@ pub fn mount(folder: &Path, mib: u32) {
     assert!(mounted.status.success(), "{}", complaint(&mounted));
 }
 
-/// Fills the disk to the last block; again and again, since the store gives its ballast up.
+/// Fills the disk to the last block. Called repeatedly, since the store releases its reserve file.
 pub fn fill(path: &Path) {
     let mut file = File::options().create(true).append(true).open(path).unwrap();
     for size in [1 << 20, 4_096, 1] {
@@ -88,7 +88,8 @@ fn ask() -> Value {
     json!({"model": "m", "max_tokens": 20, "messages": [{"role": "user", "content": "Hi"}]})
 }
 
-/// Asks until `over`; the ids of good answers. Anything else is the answer that ends it too.
+/// Sends requests until `over`, or until another status than 200. Returns the ids of good answers, and the other
+/// answer.
 async fn asked(
     client: &Client,
     most: usize,
@@ -112,7 +113,7 @@ async fn on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost() {
     }
     let provider = Provider::start().await;
     let home = Home::new();
-    // Room for 320 charges of 0.000025 EUR; the reserve of a request is some forty of them.
+    // The debt covers 320 charges of 0.000025 EUR; the reserve of a request equals about forty of them.
     let settings =
         "[billing]\ncredit = \"prepaid\"\n[ledger]\nwindow = \"20ms\"\ndebt = 0.008\nslow = \"25s\"\n";
     home.write(&format!("{settings}{}", catalogue(&provider, "")));
@@ -127,8 +128,8 @@ async fn on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost() {
     let (mut answered, none) = asked(&client, 20, async || false).await;
     assert!(none.is_none());
 
-    // The disk is full, and soon it shows. With half the debt made no more is asked before charges are written, or
-    // found not to be: a quick machine would use all of it up.
+    // The gateway notices the full disk soon. At half the debt, the test waits until the charges are written or have
+    // failed, because a fast machine would use the complete debt.
     let filler = told.0.storage().join("filler");
     let shows = async || {
         fill(&filler);
@@ -145,7 +146,7 @@ async fn on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost() {
     answered.extend(before);
     while_full(&told, &process, &filler).await;
 
-    // Known keys are served up to the debt, and then told to come again.
+    // Known keys are served up to the debt, and then get a 503.
     let still = async || {
         fill(&filler);
         false
@@ -179,8 +180,8 @@ async fn on_a_full_disk_requests_go_on_within_the_debt_and_nothing_is_lost() {
     proven(&told.0, &answered);
 }
 
-/// Nothing new is taken, and everything tells. As long as the store finds a last corner of the disk it may take a
-/// row after all: what it takes counts.
+/// Checks that the gateway accepts no changes and reports the full disk. While the store finds remaining free blocks it
+/// may accept a row, which then counts.
 async fn while_full(told: &Told, process: &Process, filler: &Path) {
     let admin = told.admin();
     let grant = json!({"account": "default", "credits": 1, "id": "refused"});
@@ -205,9 +206,10 @@ async fn while_full(told: &Told, process: &Process, filler: &Path) {
     process.until_said("ledger_not_written").await;
 }
 
-/// Every good answer is charged, once, and nothing else.
+/// Checks that every good answer is charged once, and that there are no other charges.
 fn proven(home: &Home, answered: &BTreeSet<String>) {
-    // Verifying changes nothing: what a kill left reserved is voided by whatever takes the ledger up next.
+    // Any command that opens the ledger for writing voids the reserves that a kill left open; verifying changes
+    // nothing.
     assert!(home.command(&["credits", "balance"]).status.success());
     let proof = home.command(&["credits", "verify"]);
     assert!(proof.status.success(), "{}", complaint(&proof));

@@ -16,10 +16,10 @@ use tokio::sync::Notify;
 
 const LINES: usize = 400;
 const AT_ONCE: usize = 4;
-/// Longer than a block of the disk, so that the disk fills up amid a result.
+/// Bytes of a result, longer than a block of the disk, so that the disk fills up within a result.
 const LONG: usize = 6_000;
 
-/// A batch whose record is long, so that the store soon needs space for it.
+/// Batch with a long record, so that the store soon needs space for it.
 fn large_batch(file: &str) -> Value {
     let pairs = (0..16).map(|number| (format!("pair-{number}"), Value::from("x".repeat(500))));
     let metadata: serde_json::Map<String, Value> = pairs.collect();
@@ -41,9 +41,9 @@ async fn refused(client: &Client, filler: &Path, file: Option<&str>) -> Vec<Valu
                     assert!(answer.text().contains("RESOURCE_5006"), "{}", answer.text());
                     return;
                 }
-                // As long as the store finds a last corner of the disk it may take a row after all: it counts.
+                // While the store finds remaining free blocks it may accept a row, which then counts.
                 200 => made.push(answer.json()),
-                // The ledger fails, and the store has not found out yet why.
+                // The ledger fails, and the store has not yet noticed the full disk.
                 503 => {}
                 status => panic!("{status} {:?}", String::from_utf8_lossy(&answer.body)),
             }
@@ -77,7 +77,7 @@ async fn on_a_full_disk_a_batch_waits_and_loses_nothing() {
     let batch = create(&client, &large).await.json();
     provider.until_calls(10 + AT_ONCE).await;
 
-    // The disk is full, and soon the room ends amid a result.
+    // The disk is full, so the space ends soon, in the middle of a result.
     let filler = home.storage().join("filler");
     fill(&filler);
     let output = |now: &Value| now["output_file_id"].as_str().map(str::to_owned);

@@ -34,7 +34,7 @@ async fn an_address_starts_with_a_host_only_if_that_is_known() {
         ("127.0.0.1", true),
         ("evil.example", false),
         ("gateway.lan.evil.example", false),
-        // Reserved for examples, so nobody's own.
+        // Addresses reserved for examples, which no machine has.
         ("192.0.2.7:8080", false),
         ("[2001:db8::1]", false),
         ("0.0.0.0", false),

@@ -56,7 +56,7 @@ pub fn ask(more: &Value) -> Value {
     ask
 }
 
-/// The path of an address in an answer, below the host that the client asked.
+/// Returns the path of the URL in an answer, without the client's host.
 fn path(answer: &Value) -> String {
     let url = answer["data"][0]["url"].as_str().unwrap();
     let below = url.strip_prefix("http://127.0.0.1:").and_then(|rest| rest.find('/').map(|at| &rest[at..]));
@@ -100,7 +100,7 @@ async fn an_address_is_the_gateways_own_and_needs_no_key() {
     let head = nobody.send("HEAD", &path, &[], b"").await;
     assert_eq!((head.status, head.header("content-length")), (200, Some("8")));
 
-    // When its time is over it is gone, and its room is given back.
+    // An expired image is removed, and its space is free again.
     running.gateway.app.image_cache.remove_expired(Duration::MAX);
     error(&nobody.get(&path).await, 404, "RESOURCE_5001");
     assert_eq!(running.gateway.app.spools.used_bytes(), 0);
@@ -254,7 +254,7 @@ async fn a_provider_that_fails_is_followed_by_the_next() {
         );
         assert_eq!(answer.json()["billing_cost"]["credits"], json!(900), "one answer is paid, and once");
     }
-    // The address leads to something that is no image.
+    // The address returns content that is no image.
     bad.clear();
     bad.always(drawn(&[json!({"url": "/files/a.png"})])).gets(vec![
         ScriptStep::Head(200, vec![("content-type", "image/png".into())]),
@@ -290,7 +290,7 @@ async fn more_images_than_one_call_takes_are_drawn_in_several() {
         running.client.post(PATH, &ask(&json!({"n": 5, "response_format": "b64_json"}))).await.json();
     assert_eq!(answer["data"].as_array().unwrap().len(), 5);
     assert_eq!(answer["billing_cost"]["credits"], json!(10));
-    // Counted once the answer has been written.
+    // The counter increases once the answer has been written.
     let line = "penstock_images_total{model=\"d\",provider=\"a\"} 5\n";
     within("the images to be counted", async {
         while !running.admin().get("/metrics").await.text().contains(line) {}
@@ -360,7 +360,7 @@ async fn a_simulated_provider_draws_in_every_shape() {
 async fn a_connection_that_was_closed_while_idle_is_no_failure_of_a_fetch() {
     let provider = Provider::start().await;
     let running = draws(&[("a", &provider, "")]).start().await;
-    // The fetch takes the connection of the answer, which ends at that very moment.
+    // The fetch uses the connection of the answer, which closes at that moment.
     provider.then(drawn(&[json!({"url": "/files/1.png"})]));
     provider.get_then(vec![ScriptStep::Cut]).get_then(image());
     let answer = running.client.post(PATH, &ask(&json!({"response_format": "b64_json"}))).await;
@@ -368,7 +368,7 @@ async fn a_connection_that_was_closed_while_idle_is_no_failure_of_a_fetch() {
     assert_eq!(answer.json()["data"][0]["b64_json"], PNG64);
     let gets = || provider.seen().iter().filter(|seen| seen.method == "GET").count();
     assert_eq!((provider.calls(), gets()), (1, 2));
-    // On a connection of its own it is one.
+    // On a separate connection it is a failure.
     provider.always(drawn(&[json!({"url": "/files/1.png"})])).gets(vec![ScriptStep::Cut]);
     error(&running.client.post(PATH, &ask(&json!({}))).await, 503, "INFERENCE_3103");
 }

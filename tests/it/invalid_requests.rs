@@ -131,7 +131,7 @@ async fn models_routes_methods_and_types_that_are_not_there() {
         (unknown["param"].as_str(), unknown["type"].as_str()),
         (Some("model"), Some("model_not_found"))
     );
-    // Only the five flavors are suffixes.
+    // Only the names of the five flavors are valid suffixes.
     for (name, said) in [
         ("m:fast", "has no flavor 'fast'"),
         ("m:", "has no flavor ''"),
@@ -176,7 +176,7 @@ async fn a_body_that_is_too_large_is_refused_with_and_without_its_length() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_stops_sending_is_not_waited_for() {
     let provider = Provider::start().await;
-    // Whichever of the two is over first.
+    // The limit that is exceeded first is reported.
     for (body, idle) in [("300ms", "20s"), ("20s", "300ms")] {
         let settings = format!("[limits]\nbody = \"{body}\"\nbody_idle = \"{idle}\"");
         let running = Bench::new().settings(&settings).provider("a", &provider).start().await;
@@ -222,7 +222,7 @@ async fn an_answer_shaping_parameter_is_rejected_by_name() {
         (", \"logprobs\"", "", &bias, "logit_bias"),
         ("", "", &probabilities, "logprobs"),
         (", \"logit_bias\"", "", &probabilities, "logprobs"),
-        // The messages dialect has no words for them, whatever the catalogue lists.
+        // The messages dialect has no equivalent, whatever the catalogue lists.
         (", \"logit_bias\", \"logprobs\"", messages, &bias, "logit_bias"),
         (", \"logit_bias\", \"logprobs\"", messages, &probabilities, "logprobs"),
         ("", "", &json!({"response_format": {"type": "json_object"}}), "response_format"),
@@ -241,7 +241,7 @@ async fn an_answer_shaping_parameter_is_rejected_by_name() {
         }
         assert_eq!(provider.calls(), 0);
     }
-    // A provider's own refusal keeps the name, too.
+    // The name of the member is also passed on from a provider's own error.
     let provider = Provider::start().await;
     let wrong = json!({"error": {"message": "logit_bias is not supported; logprobs are", "code": 400}});
     provider.always(crate::harness::script::json_answer(400, &wrong));
@@ -300,7 +300,7 @@ async fn a_byte_order_mark_before_a_body_is_read_over() {
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
     }
     assert_eq!(provider.calls(), 1);
-    // One mark, and only before the text.
+    // Only one byte order mark is accepted, and only before the text.
     for body in [
         marked(""),
         marked(&format!("\u{feff}{ask}")),
@@ -326,13 +326,13 @@ async fn a_cap_of_minus_one_is_no_cap() {
             assert_eq!(told["param"], name);
         }
     }
-    // The other of the two still counts.
+    // The other limit still applies.
     let mut ask = running.ask();
     ask["max_completion_tokens"] = json!(-1);
     ask["max_tokens"] = json!(7);
     assert_eq!(running.client.post("/v1/chat/completions", &ask).await.status, 200);
     assert_eq!(provider.last().json()["max_tokens"], 7);
-    // The messages dialect has to have a cap.
+    // The messages dialect requires a cap.
     let ask = json!({"model": "m", "max_tokens": -1, "messages": [{"role": "user", "content": "Hi"}]});
     error(&running.client.post("/v1/messages", &ask).await, 400, "INFERENCE_3201");
 }

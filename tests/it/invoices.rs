@@ -181,7 +181,7 @@ async fn finance_and_the_account_holder_read_the_invoice_and_others_do_not() {
     assert_eq!(finance.get("/console/accounts/nobody/invoice").await.status, 404);
 }
 
-/// The same text with a year and month in the past.
+/// Returns a request for an invoice of this month.
 fn issue_request(account: &str, month: &str) -> Value {
     json!({"account": account, "from": format!("{month}-01"), "to": format!("{month}-28")})
 }
@@ -203,7 +203,7 @@ async fn an_issued_invoice_has_the_next_number_and_never_changes() {
     );
     let second = admin.post("/admin/invoices", &issue_request("other", "2026-01")).await.json();
     assert_eq!(second["number"], json!(format!("PS-{year}-000002")));
-    // The same period is the same invoice; days in common are refused.
+    // The same period returns the same invoice; an overlapping period is refused.
     assert_eq!(admin.post("/admin/invoices", &issue_request("acme", "2026-01")).await.json(), first);
     let overlapping = json!({"account": "acme", "from": "2026-01-28", "to": "2026-02-27"});
     let refused = admin.post("/admin/invoices", &overlapping).await;
@@ -225,7 +225,7 @@ async fn an_issued_invoice_has_the_next_number_and_never_changes() {
             "{body}"
         );
     }
-    // Another name, rate and prefix: the invoice stays, the next one has them and the next number.
+    // Another name, rate and prefix: the issued invoice does not change; the next one has them and the next number.
     let other = INVOICE.replace("vat_percent = 5.5", "vat_percent = 7").replace("PS-", "QS-");
     let provider = Provider::start().await;
     let contract = "contractual_renewable = { share = 0.75, evidence = \"hourly-ppa\" }";
@@ -256,7 +256,7 @@ async fn an_issued_invoice_has_the_next_number_and_never_changes() {
     assert_eq!(admin.get("/admin/invoices?account=nobody").await.status, 404);
     let log = admin.get(&format!("/admin/audit?target=PS-{year}-000001")).await.json();
     assert_eq!((&log["data"][0]["what"], &log["data"][1]), (&json!("invoice.issue"), &json!(null)), "{log}");
-    // A restart does not change it.
+    // A restart does not change the invoice.
     let before = admin.get(query).await.json();
     let provider = Provider::start().await;
     let again = Bench::new().settings(INVOICE).provider("a", &provider).restart(running.halt().await).await;

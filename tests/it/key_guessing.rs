@@ -13,7 +13,7 @@ fn full() -> bool {
     std::env::var_os("PENSTOCK_FULL").is_some()
 }
 
-/// Bytes that differ from call to call.
+/// Fills the buffer with bytes that differ in each call.
 fn source(start: u64) -> impl FnMut(&mut [u8]) {
     let mut state = start;
     move |buffer| {
@@ -43,7 +43,7 @@ fn record(vault: &Stores, key: &ApiKey) -> KeyRecord {
     }
 }
 
-/// A keyring of a thousand keys, one of which is given.
+/// Returns a cache of a thousand keys, and one of them.
 fn ring(folder: &std::path::Path) -> (KeyCache, ApiKey) {
     let storage = StorageSettings {
         path: folder.to_owned(),
@@ -72,7 +72,7 @@ fn percentile(sorted: &[f64], per_mille: usize) -> f64 {
     sorted[(sorted.len() - 1) * per_mille / 1_000]
 }
 
-/// Welch's t of two samples, of which what lies above `most` does not count: that is the machine, not the code.
+/// Returns Welch's t of two samples without values above `most`, which the machine causes and not the code.
 fn welch(one: &[f64], other: &[f64], most: f64) -> f64 {
     let figures = |sample: &[f64]| {
         let kept: Vec<f64> = sample.iter().copied().filter(|took| *took <= most).collect();
@@ -94,7 +94,7 @@ fn a_key_is_admitted_at_once() {
     took.sort_by(f64::total_cmp);
     let (middle, high) = (percentile(&took, 500), percentile(&took, 990));
     eprintln!("admitting a key: p50 {middle} ns, p99 {high} ns of {} samples", took.len());
-    // An unoptimised build on a busy machine has its own figures.
+    // An unoptimised build on a busy machine is slower.
     assert!(high <= if full() { 20_000.0 } else { 2_000_000.0 });
 }
 
@@ -111,7 +111,7 @@ fn an_unknown_id_takes_as_long_as_an_invalid_secret() {
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
     let mut chance = source(5);
     for _ in 0..if full() { 1_000_000 } else { 20_000 } {
-        // Which comes first is drawn, so that neither is always the one with warm caches.
+        // The order is random, so that neither sample always has the warm caches.
         let mut coin = [0];
         chance(&mut coin);
         if coin[0] & 1 == 0 {
@@ -133,7 +133,7 @@ fn an_unknown_id_takes_as_long_as_an_invalid_secret() {
     let t = welch(&known, &unknown, percentile(&sorted, 900));
     let (one, other) = (middle(&known), middle(&unknown));
     eprintln!("known id {one} ns, unknown id {other} ns, Welch t {t:.2} of {} samples each", known.len());
-    // Without a digest for nobody's id it is a third.
+    // Without a digest for unknown ids, their time is a third.
     assert!(other >= one * 0.7 && one >= other * 0.7, "{one} ns and {other} ns");
     assert!(!full() || t.abs() < 4.5, "Welch t {t:.2}");
 }

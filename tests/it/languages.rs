@@ -1,5 +1,5 @@
-//! Languages of the console and the dashboard over real sockets: choice by the browser and by the switch, numbers and days,
-//! and that names of users are never translated.
+//! Languages of the console and the dashboard over real sockets: choice by the browser and by the switch, numbers and
+//! days, and that names of users are never translated.
 
 use crate::harness::browser::{Browser, between, holder, signed_in};
 use crate::harness::gateway::Running;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const CHAT: &str = "/v1/chat/completions";
 /// Bytes of the text.
 const LONG: usize = 5 << 20;
-/// The dearer provider is asked second, whatever the load.
+/// Price of the second provider: the dearer one is tried second, regardless of the load.
 const SECOND: &str = "price = { input = 50.0, output = 50.0 }";
 
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ async fn ask(running: &Running, certified: &Certified, way: UploadFraming, body:
     }
 }
 
-/// Each way to fail before there is an answer; whether it is one of a stream.
+/// Returns each kind of failure before an answer, and true if it is a failure of a stream.
 fn failures() -> Vec<(&'static str, Script, bool)> {
     let error = event(&json!({"error": {"message": "overloaded", "code": 503}}));
     vec![

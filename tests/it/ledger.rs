@@ -16,7 +16,7 @@ fn output_text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Every entry, as the command line exports it.
+/// Returns every entry, as the command line exports it.
 fn entries(home: &Home) -> Vec<Value> {
     let text = output_text(&home.command(&["credits", "export"]));
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -29,8 +29,7 @@ fn credits(home: &Home, account: &str) -> f64 {
     told["data"][0]["credits"]["balance"].as_f64().unwrap()
 }
 
-/// What clients got before the process was gone: the ids of whole answers,
-/// of each client, in order.
+/// Returns the answers that clients received before the kill: the ids of complete answers, for each client in order.
 async fn load(client: &Client, kill_after: usize, mut kill: impl FnMut()) -> Vec<Vec<String>> {
     let (done, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let tasks: Vec<_> = (0..16)
@@ -43,7 +42,7 @@ async fn load(client: &Client, kill_after: usize, mut kill: impl FnMut()) -> Vec
                 while !over.load(Ordering::Acquire) {
                     let asked = client.clone();
                     let body = ask.clone();
-                    // A connection that breaks is what a kill looks like from here.
+                    // A kill is visible here as a broken connection.
                     let Ok(answer) = tokio::spawn(async move { asked.post(CHAT, &body).await }).await else {
                         break;
                     };
@@ -71,10 +70,11 @@ fn requests() -> usize {
     std::env::var("PENSTOCK_KILLED_REQUESTS").map_or(900, |number| number.parse().unwrap())
 }
 
-/// The requests that were charged, once the ledger is proven: each reserve ended once, nothing charged that no
-/// provider was asked for, and the balance is what was granted less the charges.
+/// Verifies the ledger and returns the charged requests. Each reserve has one end, each charge has a provider call, and
+/// the balance is the grants less the charges.
 fn charged(home: &Home, provider: &Provider, granted: f64) -> BTreeSet<String> {
-    // Verifying changes nothing: what a kill left reserved is voided by whatever takes the ledger up next.
+    // Any command that opens the ledger for writing voids the reserves that a kill left open; verifying changes
+    // nothing.
     output_text(&home.command(&["credits", "balance"]));
     let proof = output_text(&home.command(&["credits", "verify"]));
     assert!(proof.contains(", 0 open reserves"), "{proof}");
@@ -103,7 +103,7 @@ async fn killed_in_the_middle_of_charged_requests_nothing_is_charged_twice_and_n
     let requests = requests();
     let provider = Provider::start().await;
     let home = Home::new();
-    // A disk that takes seconds for a write is slow, and no reason to let answers go without their charge.
+    // A disk that takes seconds for a write is slow, but no answer may be released without its charge.
     let prepaid =
         "[billing]\ncredit = \"prepaid\"\n[ledger]\nsync = \"answer\"\nwindow = \"2ms\"\nslow = \"25s\"\n";
     home.write(&format!("{prepaid}{}", catalogue(&provider, "")));
@@ -153,7 +153,7 @@ async fn killed_while_charges_are_written_behind_only_the_last_of_them_are_forgo
     let charged = charged(&home, &provider, 100_000.0);
     let forgotten = kept.iter().filter(|id| !charged.contains(*id)).count();
     assert_eq!(forgotten, 0, "of {} charges that were told to be written are forgotten", kept.len());
-    // What is forgotten is the end: nothing of a client is written behind something forgotten of it.
+    // Only the end may be lost: after a lost entry of a client, no later one of the same client exists.
     for answers in last {
         let written = answers.iter().take_while(|id| charged.contains(*id)).count();
         let later = answers.iter().skip(written).filter(|id| charged.contains(*id)).count();
@@ -219,10 +219,10 @@ async fn the_command_line_does_the_same_with_a_gateway_and_without() {
     let with = read(&home, &id, &charge);
     process.signal("TERM");
     process.until_ended().await;
-    // The same without.
+    // The same result without a gateway.
     assert_eq!(read(&home, &id, &charge), with);
     assert_eq!(credits(&home, "default"), 0.499);
-    // The store is lost; its ledger is not.
+    // The store is lost, but the ledger files are not.
     std::fs::remove_dir_all(home.storage().join("store")).unwrap();
     let refused = home.command(&["credits", "verify"]);
     assert!(complaint(&refused).contains("rebuild"), "{}", complaint(&refused));
@@ -232,8 +232,8 @@ async fn the_command_line_does_the_same_with_a_gateway_and_without() {
     assert_eq!(credits(&home, "default"), 0.499);
 }
 
-/// Everything that is read from the ledger, of the day and the month of a charge: the clock may have gone over
-/// midnight since.
+/// Returns everything that the commands read from the ledger, for the day and the month of a charge, because midnight
+/// may have passed since.
 fn read(home: &Home, key: &str, charge: &Value) -> Vec<String> {
     let day = |entry: &Value| penstock::time::format::format_day(entry["at"].as_u64().unwrap());
     let (of, month) = (day(charge), day(charge)[..7].to_owned());
@@ -250,7 +250,7 @@ fn read(home: &Home, key: &str, charge: &Value) -> Vec<String> {
     let rows = output_text(&home.command(&["statement", "--month", &month, "--format", "csv"]));
     let header: Vec<&str> = rows.lines().next().unwrap().split(',').collect();
     assert!(rows.lines().all(|row| row.split(',').count() == header.len()), "{rows}");
-    // Each kind of row adds up to the whole bill; what a row is of tells them apart.
+    // The rows of each kind add up to the complete bill; the column `of` distinguishes the kinds.
     let kinds: Vec<&str> = rows.lines().filter_map(|row| row.split(',').nth(1)).collect();
     assert_eq!(kinds, ["of", "account", "key", "model"], "{rows}");
     let json = output_text(&home.command(&["statement", "--month", &month, "--format", "json"]));

@@ -32,7 +32,7 @@ async fn an_unstreamed_answer_is_as_large_as_its_bound_and_no_larger() {
     assert_eq!(provider.calls(), 3);
 }
 
-/// A form has its own time: neither that of other bodies, which is over sooner, nor that of silence, which is longer.
+/// A form has its own timeout, which is longer than that of other bodies and shorter than the idle timeout.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_form_comes_whole_in_its_own_time() {
     const UPLOAD: Duration = Duration::from_millis(700);
@@ -59,7 +59,7 @@ async fn a_form_comes_whole_in_its_own_time() {
 async fn requests_are_taken_until_so_much_is_unwritten_and_again_when_it_is_written() {
     const BACKLOG: u64 = 4 << 10;
     let provider = Provider::start().await;
-    // What nobody waits for is written an hour later.
+    // Entries for which no request waits are written after one hour.
     let settings = "[ledger]\nbacklog = \"4KiB\"\nwindow = \"1h\"";
     let running = Bench::new().settings(settings).provider("a", &provider).start().await;
     let app = &running.gateway.app;
@@ -73,12 +73,12 @@ async fn requests_are_taken_until_so_much_is_unwritten_and_again_when_it_is_writ
         }
         assert!(waiting <= BACKLOG, "taken where {waiting} bytes wait");
         answered += 1;
-        // What it comes to is pushed when it has ended.
+        // The charge is queued when the request has ended.
         until("the request to end", || app.in_flight_exchanges() == 0).await;
     };
     assert_eq!((last.status, last.header("retry-after")), (503, Some("5")), "{}", last.text());
     assert!(answered > 1);
-    // A grant waits for the disk, and what waits goes with it.
+    // A grant waits for the disk, and queued entries are written with it.
     let grant = json!({"account": "default", "credits": "1"});
     let granted = running.admin().post("/admin/credits/grant", &grant).await;
     assert_eq!(granted.status, 201, "{}", granted.text());
@@ -87,7 +87,7 @@ async fn requests_are_taken_until_so_much_is_unwritten_and_again_when_it_is_writ
     assert_eq!(provider.calls(), answered + 1, "who was refused was asked of nobody");
 }
 
-/// Every `key = value` below a table, in the configurations that the tests write.
+/// Returns every `key = value` below a table, in the configurations that the tests write.
 fn set(table: &str) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::<String, Vec<String>>::new();
     let mut open = vec![PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it"))];
@@ -99,7 +99,7 @@ fn set(table: &str) -> BTreeMap<String, Vec<String>> {
             }
             let text = fs::read_to_string(&path).unwrap();
             for rest in text.split(&format!("[{table}]")).skip(1) {
-                // It ends with its literal, or where the next table begins.
+                // The text ends at the end of its literal, or at the start of the next table.
                 let end = rest.match_indices('"').map(|(at, _)| at).find(|at| !rest[..*at].ends_with('\\'));
                 let lines = rest[..end.unwrap_or(rest.len())].split("\\n[").next().unwrap();
                 for (key, value) in lines.split("\\n").filter_map(|line| line.split_once('=')) {

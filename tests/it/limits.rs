@@ -27,7 +27,7 @@ pub fn public_id(client: &Client) -> &str {
     &client.key[7..23]
 }
 
-/// Not so shortly before midnight, UTC, that a budget's window could end within the test.
+/// Waits if midnight UTC is so near that a budget's window could end within the test.
 pub async fn far_from_midnight(running: &Running) {
     let clock = running.gateway.app.clock;
     until("the day to be young", || 86_400 - clock.unix_seconds() % 86_400 > 30).await;
@@ -64,7 +64,7 @@ async fn the_headers_of_the_chat_dialect_stand_on_answers_and_refusals() {
     assert_eq!(number(&first, "x-ratelimit-remaining-requests"), 1);
     assert!(first.header("x-ratelimit-reset-requests").unwrap().ends_with('s'));
     assert_eq!(number(&first, "x-ratelimit-limit-tokens"), 100_000);
-    // Settled before the head went out: what the provider said was used, and not what might have been.
+    // The meter was settled before the head was sent: the headers show the reported usage, not the reserve.
     assert!(number(&first, "x-ratelimit-remaining-tokens") >= 100_000 - 18);
     let stream = client.post(CHAT, &running.ask_stream()).await;
     assert_eq!((stream.status, number(&stream, "x-ratelimit-remaining-requests")), (200, 0));
@@ -127,7 +127,7 @@ async fn of_64_clients_as_many_pass_as_the_limit_says() {
             other => assert_eq!(other, 429),
         }
     }
-    // What the minute gives back while they ask may pass too, and nothing else.
+    // Requests that the bucket gains during the test may pass too, and no others.
     let gained = began.elapsed().as_millis() * 20 / 60_000;
     assert!((20..=20 + gained).contains(&passed), "{passed} passed, {gained} came in meanwhile");
     assert_eq!(provider.calls() as u128, passed);
@@ -137,7 +137,7 @@ async fn of_64_clients_as_many_pass_as_the_limit_says() {
 async fn tokens_are_reserved_by_max_tokens_and_over_use_is_debt() {
     let (provider, running) = bench().await;
     let client = limited(&running, json!({"tokens_per_minute": 1_000})).await;
-    // The prompt is taken for a token for four bytes, 885, and turns out to have more tokens than bytes.
+    // The prompt is estimated at one token per four bytes, 885, and then has more tokens than bytes.
     provider.then(answer_using(4_500, 100));
     let mut ask = running.ask();
     ask["max_tokens"] = json!(100);
@@ -146,7 +146,7 @@ async fn tokens_are_reserved_by_max_tokens_and_over_use_is_debt() {
     assert_eq!((first.status, number(&first, "x-ratelimit-remaining-tokens")), (200, 0));
     let refused = client.post(CHAT, &ask).await;
     assert_eq!(refused.status, 429);
-    // 3,600 tokens owed and 985 wanted, at 1,000 a minute; client libraries wait at most one.
+    // 3,600 tokens of debt and 985 for the request, at 1,000 per minute; client libraries wait at most one minute.
     let wait = number(&refused, "retry-after");
     assert!((210..=276).contains(&wait), "{wait}");
     assert_eq!(refused.header("x-should-retry"), Some("false"));
@@ -165,7 +165,7 @@ async fn a_prompt_over_the_limit_gets_an_error_without_retry_after() {
     assert_eq!((refused.status, refused.header("retry-after")), (429, None));
     assert_eq!(refused.header("x-should-retry"), Some("false"));
     assert!(refused.json()["error"]["message"].as_str().unwrap().contains("shorten it"));
-    // A short one passes though its longest answer would not fit: the bucket is full.
+    // A short prompt passes although its longest answer would not fit: the bucket is full.
     assert_eq!(client.post(CHAT, &running.ask()).await.status, 200);
     assert_eq!(provider.calls(), 1);
 }
@@ -222,7 +222,7 @@ async fn the_concurrency_limit_of_a_key_is_enforced_and_released() {
     let refused = client.post(CHAT, &ask).await;
     assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")));
     assert_eq!(refused.json()["error"]["details"]["limit"], "concurrent");
-    // Another key of the account is not in its way.
+    // Another key of the account does not block it.
     assert_eq!(provider.calls(), 2);
     drop(leaves);
     provider.until_left(1).await;
@@ -230,7 +230,7 @@ async fn the_concurrency_limit_of_a_key_is_enforced_and_released() {
     let (held, second) = (client.clone(), ask.clone());
     let next = tokio::spawn(async move { held.post(CHAT, &second).await.status });
     provider.until_calls(3).await;
-    // One after the other: a provider that is not waiting yet finds the permit.
+    // One after the other, so that a provider that does not wait yet finds the permit.
     go.notify_one();
     until("one of them to end", || running.gateway.app.in_flight_exchanges() == 1).await;
     go.notify_one();
@@ -243,7 +243,7 @@ async fn a_client_may_send_again_once_its_response_has_ended() {
     let (provider, running) = bench().await;
     let client = limited(&running, json!({"concurrent": 1})).await;
     for turn in 0..20 {
-        // The connection is left open: nothing but the answer says that it is over.
+        // The connection stays open, so only the answer shows its end.
         let open = client.stream_until(CHAT, &running.ask_stream(), "[DONE]").await;
         drop(open);
         provider.then(status(400));
@@ -269,7 +269,7 @@ async fn the_limits_of_an_account_are_shared_by_its_keys() {
     assert_eq!(number(&second, "x-ratelimit-limit-requests"), 2, "the tighter one is told");
     let refused = one.post(CHAT, &running.ask()).await;
     assert_eq!((refused.status, &refused.json()["error"]["details"]["of"]), (429, &json!("account")));
-    // A key of another account goes on, and a changed limit counts at once.
+    // A key of another account is not affected, and a changed limit applies at once.
     assert_eq!(running.chat().await.status, 200);
     let change = json!({"limits": {"requests_per_minute": 600_000}}).to_string();
     let changed = admin.send("PATCH", "/admin/accounts/acme", &[], change.as_bytes()).await;
@@ -316,7 +316,7 @@ async fn a_budget_refuses_before_it_is_overdrawn_and_counts_what_was_charged() {
     assert_eq!(provider.calls(), 2);
     let shown = running.admin().get(&format!("/admin/keys/{}", public_id(&client))).await.json();
     assert_eq!(shown["now"]["spent_today"], "0.005");
-    // An answer as long as this may be could cost more than the budget: no wait helps.
+    // The longest allowed answer could cost more than the budget: waiting does not help.
     ask["max_tokens"] = json!(100_000);
     let refused = client.post(CHAT, &ask).await;
     assert_eq!((refused.status, refused.header("retry-after")), (402, None));
@@ -332,12 +332,12 @@ async fn a_number_that_only_the_dialect_needs_takes_no_more_of_a_budget() {
         .start()
         .await;
     far_from_midnight(&running).await;
-    // The 6,000 tokens that are asked for would be 1.2 credits; what is held are as many as answers usually have.
+    // A reserve for 6,000 tokens would be 1.2 credits; the gateway reserves only the usual length of an answer.
     let client = limited(&running, json!({"budget_per_day": "1"})).await;
     let answer = client.post(CHAT, &running.ask()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(provider.last().json()["max_tokens"], 6_000);
-    // Who allows as many has them held.
+    // A request with an explicit maximum reserves that maximum.
     let mut ask = running.ask();
     ask["max_tokens"] = json!(6_000);
     assert_eq!(client.post(CHAT, &ask).await.status, 402);

@@ -19,7 +19,7 @@ async fn open(browser: &Browser) -> Open {
     browser.site.open("GET", PATH, &headers, b"").await
 }
 
-/// Figures of the last complete event that has arrived.
+/// Returns the figures of the last complete event that has arrived.
 fn last(stream: &Open) -> Value {
     let text = String::from_utf8_lossy(&stream.bytes);
     let event = text.rsplit("event: figures\ndata: ").find(|event| event.contains("\n\n")).unwrap();
@@ -87,7 +87,7 @@ async fn streams_end_when_the_gateway_stops() {
     }
     within("the gateway to stop", running.stop()).await;
     for mut stream in streams {
-        // The bytes since the head are the last event and the end of the chunks.
+        // The bytes after the head are the last event and the end of the chunks.
         within("the end", async { while stream.more().await {} }).await;
         assert!(stream.bytes.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&stream.bytes));
     }

@@ -26,7 +26,7 @@ fn timers() -> Vec<(u16, u16, u8, u64)> {
     table.lines().skip(1).map(row).collect()
 }
 
-/// Ends when this end of a connection is probed, within 20 seconds of silence: the kernel counts in hundredths.
+/// Waits until the kernel probes this connection, at most 20 seconds without data: the kernel counts in hundredths.
 async fn until_probed(what: &str, own: SocketAddr, other: Option<SocketAddr>) {
     let probed = |(from, to, kind, left): (u16, u16, u8, u64)| {
         let both = from == own.port() && other.is_none_or(|other| to == other.port());
@@ -35,7 +35,7 @@ async fn until_probed(what: &str, own: SocketAddr, other: Option<SocketAddr>) {
     until(what, || timers().into_iter().any(probed)).await;
 }
 
-/// A connection that the gateway closes after an idle second: its clock, seen from outside.
+/// Measures one second with the gateway's clock: a connection that the gateway closes after an idle second.
 async fn idle_second(address: SocketAddr) {
     let mut socket = TcpStream::connect(address).await.unwrap();
     socket.write_all(b"GET /v1/models HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
@@ -50,7 +50,7 @@ async fn a_drawing_that_takes_its_time_arrives_over_probed_connections() {
     let go = Arc::new(Notify::new());
     let drawn = json_answer(200, &json!({"created": 1, "data": [{"b64_json": "iVBORw0KGgo="}]}));
     provider.then([vec![ScriptStep::Wait(go.clone())], drawn].concat());
-    // Every timeout that is not this wait's own is a second.
+    // All timeouts except that of this wait are one second.
     let running = Bench::new()
         .settings(
             "[limits]\nrequest_head = \"1s\"\nbody_idle = \"1s\"\nbody = \"1s\"\nkeep_alive = \"1s\"\n\

@@ -19,7 +19,7 @@ async fn asked(running: &Running, model: &str, times: usize) {
     }
 }
 
-/// One that takes 400 ms, and one that answers at once.
+/// Returns a provider that takes 400 ms, and one that answers at once.
 async fn slow_and_fast() -> (Provider, Provider) {
     let (slow, fast) = (Provider::start().await, Provider::start().await);
     let body = completion("Hello").to_string().into_bytes();
@@ -31,7 +31,7 @@ async fn slow_and_fast() -> (Provider, Provider) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_faster_dearer_provider_is_found_under_speed_and_balanced() {
-    // Always the same conversation: its session must not keep it at the slow one.
+    // The conversation is always the same: its session must not stay at the slow provider.
     for (flavor, price) in [("speed", DEARER), ("balanced", DEARER), ("speed", CHEAP), ("balanced", CHEAP)] {
         let (slow, fast) = slow_and_fast().await;
         let running = Bench::new()
@@ -68,7 +68,7 @@ async fn speeds_and_the_last_hour_outlive_reload_and_restart() {
     };
     let running = bench().start().await;
     asked(&running, "m:speed", 10).await;
-    // As text: what is read back from JSON may differ in the last bit.
+    // Compared as text, because a number parsed from JSON may differ in the last bit.
     let speeds = |running: &Running| {
         let app = &running.gateway.app;
         let now = app.clock.steady_now();
@@ -92,7 +92,7 @@ async fn speeds_and_the_last_hour_outlive_reload_and_restart() {
     let calls = (slow.calls(), fast.calls());
     asked(&again, "m:speed", 10).await;
     assert_eq!((slow.calls(), fast.calls()), (calls.0, calls.1 + 10), "nothing is measured again");
-    // At another address it is another offer, of which nothing is known; its row is gone.
+    // At another address it is another offer without measurements, and the old row is removed.
     let other = Provider::start().await;
     let moved = || {
         Bench::new()

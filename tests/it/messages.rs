@@ -159,7 +159,7 @@ async fn a_chat_client_reaches_a_provider_that_only_speaks_messages() {
     assert!(provider.last().json()["max_tokens"].is_u64());
 }
 
-/// A request that a provider of the messages dialect would reject goes to one that speaks chat, if there is one.
+/// A request that a messages provider would reject goes to a chat provider, if there is one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chat_client_hears_which_field_no_provider_takes() {
     let (messages, chat) = (Provider::start().await, Provider::start().await);
@@ -233,7 +233,7 @@ async fn tokens_are_counted_exactly_and_nothing_is_asked_of_a_provider() {
     assert_eq!(provider.calls(), 0);
 }
 
-/// An account that has nothing: the least reserve would be refused.
+/// Tests an account without balance: even the smallest reserve would be refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_tokens_at_all_are_answered_without_a_provider_and_without_a_charge() {
     for lines in ["", "dialects = [\"messages\"]"] {
@@ -270,7 +270,7 @@ async fn no_tokens_at_all_are_answered_without_a_provider_and_without_a_charge()
     }
 }
 
-/// Both objects are there and say that nothing was used.
+/// Asserts that both objects are present and state no usage.
 fn assert_empty(end: &Value) {
     assert_eq!((&end["usage"]["input_tokens"], &end["usage"]["output_tokens"]), (&json!(0), &json!(0)));
     assert_eq!(end["billing_cost"], json!({"energy": 0, "credits": 0, "paid_with": "credits"}));
@@ -278,7 +278,7 @@ fn assert_empty(end: &Value) {
     for name in ["energy_kwh", "carbon_g_co2", "water_liters"] {
         assert_eq!(impact[name], json!(0), "{name}");
     }
-    // The place is that of the provider that would have been asked.
+    // The location is that of the provider that would have been selected.
     assert_eq!(impact["provider_id"], "a");
     assert!(impact["renewable_percent"].is_number() && impact["pue"].is_number(), "{impact}");
     assert!(impact["location"].as_str().unwrap().contains(", "), "{impact}");

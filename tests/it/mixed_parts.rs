@@ -32,7 +32,7 @@ fn block_image() -> Value {
     json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DATA}})
 }
 
-/// A history in the chat dialect: strings and lists in turn, and results of both forms.
+/// Returns a history in the chat dialect: contents alternate between strings and lists, and results have both forms.
 fn chat() -> Value {
     let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
     json!([
@@ -47,7 +47,7 @@ fn chat() -> Value {
     ])
 }
 
-/// The same in the messages dialect.
+/// Returns the same history in the messages dialect.
 fn messages() -> Value {
     let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "f", "input": {}});
     let result =
@@ -78,7 +78,7 @@ async fn sent(dialect: &str, offer: &str, path: &str, messages: Value) -> Value 
     provider.last().json()["messages"].clone()
 }
 
-/// The message with this role, by its number among those.
+/// Returns the message with this role, by its number among those.
 fn of_role<'v>(messages: &'v Value, role: &str, number: usize) -> &'v Value {
     messages.as_array().unwrap().iter().filter(|message| message["role"] == role).nth(number).unwrap()
 }
@@ -89,7 +89,7 @@ async fn chat_providers_get_texts_and_images_in_order_and_results_as_they_take_t
         let plain = sent("chat", "", path, history.clone()).await;
         let user = of_role(&plain, "user", 0);
         assert_eq!(user["content"], json!([text("before"), chat_image(), text("after")]), "{path}");
-        // An engine that takes no images in results gets them in a user's turn behind all results.
+        // An engine that accepts no images in results gets them in a user message after all results.
         let result = |messages: &Value, number| of_role(messages, "tool", number)["content"].clone();
         assert_eq!(result(&plain, 0), json!("shot\n[image: see next message]\nend"), "{path}");
         assert_eq!(of_role(&plain, "user", 1)["content"], json!([chat_image()]), "{path}: {plain}");

@@ -118,9 +118,9 @@ async fn a_key_sees_the_models_that_it_may_use_and_no_others() {
     let scopes = |scopes: &[&str]| json!({"name": "s", "scopes": scopes});
     assert_eq!(seen(scopes(&["inference.models", "inference.chat"])).await, all);
     assert_eq!(seen(scopes(&["inference.models", "inference.embeddings"])).await, Vec::<String>::new());
-    // A key that may ask nothing has the catalogue to read.
+    // A key without a scope for requests may still read the catalogue.
     assert_eq!(seen(scopes(&["inference.models"])).await, all);
-    // What is hidden is no cursor either.
+    // A hidden model is not accepted as a cursor either.
     let one = running.key(&json!({"name": "one", "models": ["m"]})).await;
     assert_eq!(one.get("/v1/models?after_id=org/big").await.status, 400);
 }

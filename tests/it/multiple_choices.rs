@@ -1,4 +1,4 @@
-//! Several choices (`n`) from providers that give one at a time: each choice is a request of its own, and the client
+//! Several choices (`n`) from providers that return one at a time: each choice is a separate request, and the client
 //! gets one answer.
 
 mod learned;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 const CHAT: &str = "/v1/chat/completions";
-/// A list in which `n` stands.
+/// Supported parameters that include `n`.
 const LISTED: &str = r#"supported_parameters = ["stream", "n", "temperature", "max_tokens"]"#;
 /// No quick retries, so that calls can be counted.
 const CALM: &str = "[routing]\nquick_retry = \"0s\"";
@@ -43,7 +43,7 @@ fn balance(running: &Running) -> i64 {
     running.gateway.app.ledger.balance("default").credits.amount
 }
 
-/// A good plain answer; its choices' texts in order.
+/// Asserts a good plain answer; returns the texts of its choices in order.
 fn texts(answer: &Answer) -> Vec<String> {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let body = answer.json();
@@ -57,7 +57,7 @@ fn texts(answer: &Answer) -> Vec<String> {
     choices.iter().map(|choice| choice["message"]["content"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A good stream; its choices' texts in order.
+/// Asserts a good stream; returns the texts of its choices in order.
 fn streamed(answer: &Answer, n: u64) -> Vec<String> {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert!(answer.whole);
@@ -75,7 +75,7 @@ fn last(answer: &Answer) -> Value {
     answer.events().last().unwrap().clone()
 }
 
-/// A provider that answers by what it is asked, and all that it was asked.
+/// Starts a provider whose script depends on the request; also returns its requests.
 async fn engine(
     pick: impl Fn(&Seen) -> Script + Send + Sync + 'static,
 ) -> (Provider, Arc<Mutex<Vec<Value>>>) {
@@ -89,7 +89,7 @@ async fn engine(
     (provider, seen)
 }
 
-/// A plain answer of these texts with this usage.
+/// Returns a plain answer with these texts and this usage.
 fn many(texts: &[&str], output: u64) -> Script {
     let choice = |(index, text): (usize, &&str)| {
         json!({"index": index, "finish_reason": "stop",
@@ -281,7 +281,7 @@ async fn a_disconnect_stops_all_choices_and_charges_the_received_output() {
     drop(open);
     provider.until_left(2).await;
     crate::harness::until("the charge", || balance(&running) < before).await;
-    // Of each choice ten tokens of text, and the prompt by its bytes.
+    // Ten tokens of text for each choice, and the prompt by its bytes.
     assert!(before - balance(&running) >= 2 * 10 * 200, "{}", before - balance(&running));
 }
 

@@ -7,10 +7,10 @@ use serde_json::json;
 
 const CHEAP: &str = "price = { input = 0.1, output = 0.1 }";
 const DEAR: &str = "price = { input = 9.0, output = 9.0 }";
-/// Failed checks in a row that eject: the threshold of the circuit breaker.
+/// Number of consecutive failed checks that eject, the threshold of the circuit breaker.
 const THRESHOLD: u64 = 3;
 
-/// The provider that answers a request for the cheapest offer.
+/// Returns the provider that answers a request for the cheapest offer.
 async fn cheapest(running: &Running) -> Option<String> {
     let mut ask = running.ask();
     ask["model"] = json!("m:price");
@@ -19,14 +19,14 @@ async fn cheapest(running: &Running) -> Option<String> {
     answer.header("x-penstock-provider").map(str::to_owned)
 }
 
-/// Readiness of a provider's offer of the model `m`.
+/// Returns the readiness of a provider's offer of the model `m`.
 fn is_ready(running: &Running, provider: &str) -> bool {
     let live = running.gateway.app.config_snapshot();
     let offer = live.offers.iter().find(|offer| &*offer.offer.provider.id == provider).unwrap();
     live.model("m").unwrap().pool.is_ready(offer.offer.index)
 }
 
-/// Checks of a provider with this result, from the metrics.
+/// Returns the number of a provider's checks with this result, from the metrics.
 async fn checks(running: &Running, provider: &str, result: &str) -> u64 {
     let anyone = Client { address: running.gateway.admin, key: String::new() };
     let text = anyone.get("/metrics").await.text();
@@ -53,7 +53,7 @@ async fn a_killed_provider_leaves_after_a_threshold_of_checks_and_comes_back() {
     assert_eq!(cheapest(&running).await.as_deref(), Some("killed"));
     killed.gets(cut()).always(cut());
     until("the ejection", || !is_ready(&running, "killed")).await;
-    // The result that ejects is counted right after it ejects.
+    // The result that ejects is counted directly after the ejection.
     let failed = checks(&running, "killed", "bad").await;
     assert!(failed + 1 >= THRESHOLD, "ejected after {failed} failed checks");
     within("the count", async { while checks(&running, "killed", "bad").await < THRESHOLD {} }).await;
@@ -63,7 +63,7 @@ async fn a_killed_provider_leaves_after_a_threshold_of_checks_and_comes_back() {
         assert_eq!(cheapest(&running).await.as_deref(), Some("good"));
     }
     assert_eq!(killed.calls(), calls, "no request is risked on it");
-    // One check that passes puts it on trial, and its probes close the breaker: no timer is waited for.
+    // A passing check permits probes, and these close the breaker: the test waits for no timer.
     killed.gets(plain("ok")).always(plain("back"));
     within("its return", async { while cheapest(&running).await.as_deref() != Some("killed") {} }).await;
     within("the end of its trial", async {
@@ -102,7 +102,7 @@ async fn a_reload_of_a_key_alone_takes_effect_at_once_for_requests_and_checks() 
     };
     let running = bench("OLD").start().await;
     until("the first check", || authorized("GET").as_deref() == Some("Bearer value of OLD")).await;
-    // A reload makes a check due; the next one after it is an hour away.
+    // A reload starts a check; the next check is an hour later.
     running.reload(bench("NEW").load(running.storage())).await;
     assert_eq!(running.chat().await.status, 200);
     assert_eq!(authorized("POST").as_deref(), Some("Bearer value of NEW"));

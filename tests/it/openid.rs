@@ -20,12 +20,12 @@ fn cookies(answer: &Answer) -> Vec<&str> {
     fields.map(|(_, value)| value.as_str()).collect()
 }
 
-/// First part of a cookie, as the browser sends it back.
+/// Returns the first part of a cookie, as the browser sends it back.
 fn pair(cookie: &str) -> &str {
     cookie.split(';').next().unwrap()
 }
 
-/// Begins a sign-in; returns the path of the provider's answer, and the cookie of the sign-in.
+/// Starts a sign-in; returns the path of the provider's answer, and the cookie of the sign-in.
 async fn begin(browser: &Browser, openid: &OpenIdServer, query: &str) -> (String, String) {
     let begun = browser.get(&format!("{}sign-in/openid{query}", browser.root)).await;
     assert_eq!(begun.status, 303, "{}", begun.text());
@@ -39,7 +39,7 @@ async fn begin(browser: &Browser, openid: &OpenIdServer, query: &str) -> (String
 /// Signs the provider's person in; the browser keeps the session's cookie.
 async fn sign_in(browser: &mut Browser, openid: &OpenIdServer, query: &str) -> Answer {
     let (path, cookie) = begin(browser, openid, query).await;
-    // The session's cookie is `Strict`: it does not come along.
+    // The session's cookie is `Strict`, so the browser does not send it here.
     let answer = browser.site.send("GET", &path, &[("cookie", &cookie)], b"").await;
     let set = cookies(&answer);
     assert!(set.iter().any(|cookie| cookie.contains("_openid=;") && cookie.contains("Max-Age=0")), "{set:?}");
@@ -67,7 +67,7 @@ async fn a_person_signs_in_with_the_role_of_the_claims() {
     assert!(page.contains("Sign in with Example ID") && page.contains("name=\"password\""), "{page}");
     let answer = sign_in(&mut browser, &openid, "").await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    // The next request comes from a page of this site, so that the `Strict` cookie comes along.
+    // The next request comes from a page of this site, so the browser sends the `Strict` cookie.
     assert!(
         answer.text().contains("http-equiv=\"refresh\" content=\"0; url=/console/\""),
         "{}",
@@ -84,7 +84,7 @@ async fn a_person_signs_in_with_the_role_of_the_claims() {
     let users = running.admin().get("/admin/users").await.json();
     assert_eq!(users["data"][0]["state"], "active", "{users}");
 
-    // A further sign-in gives a new session and ends the one before; the role follows the claims.
+    // Another sign-in creates a new session and ends the previous one; the role follows the claims.
     let first = browser.cookie.clone();
     openid.person(json!({"sub": "1", "preferred_username": "renamed", "roles": "penstock-viewer"}));
     assert_eq!(sign_in(&mut browser, &openid, "").await.status, 200);
@@ -93,7 +93,7 @@ async fn a_person_signs_in_with_the_role_of_the_claims() {
     let old = Browser { site: browser.site.clone(), root: browser.root, cookie: first };
     assert_eq!(old.get("/console/").await.status, 303);
 
-    // A role that was taken away ends the session at the next sign-in.
+    // If the claims no longer have a role, the next sign-in ends the session.
     openid.person(json!({"sub": "1", "preferred_username": "ada", "roles": []}));
     let before = browser.cookie.clone();
     let refused = sign_in(&mut browser, &openid, "").await;
@@ -170,7 +170,7 @@ async fn an_answer_is_of_the_browser_and_the_request_and_is_accepted_once() {
         ("/console/sign-in/openid/return", &cookie),
         ("/console/sign-in/openid/return?code=code-0&state=", &cookie),
         (&path, &format!("{cookie}A")),
-        // The cookie of one site is none of the other.
+        // The cookie of one site is not valid at the other.
         (&path, &cookie.replace("penstock_session", "penstock_dashboard")),
     ] {
         let refused = get(path, cookie).await;
@@ -221,7 +221,7 @@ async fn account_holders_come_by_a_claim_or_an_invitation() {
     assert_eq!(sign_in(&mut browser, &openid, "").await.status, 200);
     assert!(browser.get("/dashboard/").await.text().contains("eve (account)"));
 
-    // A person without any role, with an invitation.
+    // A user without any role, with an invitation.
     let invited = json!({"name": "zoe", "role": "account", "account": "acme"});
     let token = admin.post("/admin/users", &invited).await.json()["invitation"].as_str().unwrap().to_owned();
     let page = browser.get(&format!("/dashboard/invitation/{token}")).await.text();
@@ -237,12 +237,12 @@ async fn account_holders_come_by_a_claim_or_an_invitation() {
     openid.person(json!({"sub": "5"}));
     let used = sign_in(&mut Browser::at_dashboard(&running), &openid, &query).await;
     assert_eq!((used.status, reason(&used).contains("was used or has expired")), (409, true));
-    // The invited person signs in without it from then on, and keeps the role.
+    // From then on the invited user signs in without the invitation, and keeps the role.
     openid.person(json!({"sub": "4", "roles": ["penstock-admin"]}));
     assert_eq!(sign_in(&mut guest, &openid, "").await.status, 200);
     assert!(guest.get("/dashboard/").await.text().contains("zoe (account)"));
 
-    // The provider's own session is ended by its page.
+    // The page of the provider ends the provider's own session.
     let token = guest.token("/dashboard/").await;
     let out = guest.post("/dashboard/sign-out", &[("form_token", &token)]).await;
     assert_eq!(out.status, 200);

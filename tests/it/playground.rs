@@ -1,5 +1,5 @@
-//! The dashboard's playground over real sockets: quote, answer, charge, limits, refusals, and that nothing of a prompt is
-//! kept.
+//! The dashboard's playground over real sockets: quote, answer, charge, limits, refusals, and that nothing of a prompt
+//! is kept.
 
 use crate::billing::entries;
 use crate::harness::browser::{Browser, between, holder};

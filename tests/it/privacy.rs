@@ -19,7 +19,7 @@ fn ask(stream: bool) -> Value {
     json!({"model": "m", "stream": stream, "messages": words, "user": PROMPT})
 }
 
-/// A gateway that logs all it can, whose provider has a secret key and a secret path.
+/// Returns a gateway at the most verbose level, whose provider has a secret key and a secret path.
 fn home(provider: &Provider) -> Home {
     let home = Home::new();
     let lines = "api_key = { env = \"PENSTOCK_IT_SECRET\" }\n\
@@ -31,7 +31,7 @@ fn home(provider: &Provider) -> Home {
     home
 }
 
-/// The texts of every file below a folder, lossily.
+/// Returns the texts of every file below a folder, lossily.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -54,7 +54,7 @@ fn secret(key: &str) -> &str {
     &key["sk-svc-".len() + 16..][..40]
 }
 
-/// All ways to fail, each with the planted words in reach.
+/// Tests all kinds of failures, each with the planted words in the request or answer.
 async fn fail(client: &Client, provider: &Provider) -> Vec<Answer> {
     let echo = json!({"error": {"message": format!("{PROMPT} {COMPLETION} {SECRET} {ROUTE}")}});
     let mut answers = Vec::new();
@@ -110,7 +110,7 @@ async fn planted_secrets_are_in_no_log_metric_status_error_or_file() {
     assert!(good.status == 200 && good.text().contains(COMPLETION), "{}", good.text());
     provider.then(stream(&[COMPLETION, " and more"]));
     assert!(client.post(CHAT, &ask(true)).await.text().contains(COMPLETION));
-    // It left in the middle.
+    // This client disconnects in the middle of the answer.
     provider.then(vec![sse(), role(), text(COMPLETION), ScriptStep::Hang]);
     drop(client.stream_until(CHAT, &ask(true), COMPLETION).await);
     provider.until_left(1).await;
@@ -168,7 +168,7 @@ async fn a_crash_leaves_no_memory_on_disk_unless_it_is_allowed() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     use std::os::unix::process::ExitStatusExt;
     let provider = Provider::start().await;
-    // As much as whoever runs the tests may: what the gateway inherits must not matter.
+    // Sets the limit to the maximum of the tests' user: a limit inherited by the gateway must have no effect.
     let most = getrlimit(Resource::Core).maximum;
     setrlimit(Resource::Core, Rlimit { current: most, maximum: most }).unwrap();
     for (lines, expected) in
@@ -186,11 +186,11 @@ async fn a_crash_leaves_no_memory_on_disk_unless_it_is_allowed() {
     }
 }
 
-/// Nobody in particular.
+/// Id of the user `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// Checks whether another process of the user may attach to this one. To root, who may anyway, the kernel says it by the
-/// owner of what it shows.
+/// Checks whether another process of the user may attach to this one. Root may attach anyway; for root, the owner of
+/// the process's files in `/proc` shows it.
 fn is_open(process: u32, root: bool) -> bool {
     let environment = format!("/proc/{process}/environ");
     match root {
@@ -199,11 +199,11 @@ fn is_open(process: u32, root: bool) -> bool {
     }
 }
 
-/// The same command as nobody, who need not be able to reach the folder that the binary was built in.
+/// Returns the same command as the user `nobody`, who may have no access to the build folder of the binary.
 fn as_nobody(home: &Home, command: &mut Command) {
     let (binary, out) = (home.path().join("gateway"), home.path().join("said"));
-    // By a process of its own: a child that another test forks meanwhile would hold it open for writing, and what is
-    // open for writing cannot be run.
+    // Copied by a separate process: a child that another test forks meanwhile would inherit a descriptor open for
+    // writing, and such a file cannot be executed.
     assert!(Command::new("cp").arg(command.get_program()).arg(&binary).status().unwrap().success());
     let out = std::fs::File::options().append(true).open(out).unwrap();
     chown(home.path(), Some(NOBODY), Some(NOBODY)).unwrap();

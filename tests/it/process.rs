@@ -20,7 +20,7 @@ fn refused(output: &Output) -> String {
     ended_with(1, output)
 }
 
-/// The same for a configuration with mistakes: `EX_CONFIG`.
+/// Asserts the exit status of a configuration with mistakes, `EX_CONFIG`; returns the output.
 fn mistaken(output: &Output) -> String {
     ended_with(78, output)
 }
@@ -32,7 +32,7 @@ fn ended_with(code: i32, output: &Output) -> String {
     said
 }
 
-/// A provider's block with one line of its own in the place of the good one.
+/// Returns a provider's block in which these lines replace the valid one.
 fn block(country: &str, lines: &str) -> String {
     format!(
         "[[models]]\nid = \"m\"\nkind = \"chat\"\ncontext_length = 1000\n\
@@ -252,7 +252,7 @@ async fn a_reload_does_or_names_all_that_is_new() {
     let told = home.command(&["reload"]);
     let named = "storage.pepper, storage.export.path, spool.memory, spool.disk, ledger.ahead, process.core_dumps take effect";
     assert!(complaint(&told).contains(named), "{}", complaint(&told));
-    // Lines of requests are written from now on, as text.
+    // From now on request lines are logged, as text.
     assert_eq!(client.post(CHAT, &ask()).await.status, 200);
     running.until_said("event=request").await;
     assert!(!running.said().contains("\"event\":\"request\""), "{}", running.said());
@@ -368,7 +368,7 @@ async fn check_warns_of_unknown_names_in_keys() {
     let said = complaint(&checked);
     assert!(checked.status.success(), "{said}");
     assert!(said.contains(&format!("warning: Key {id}: models: gone matches no model")), "{said}");
-    // A gateway has the store open: it is said who knows.
+    // A running gateway has the store open: the output names the command that can check the keys.
     let running = home.run().await;
     let checked = home.command(&["check"]);
     assert!(checked.status.success() && complaint(&checked).contains("penstock accounts check"));

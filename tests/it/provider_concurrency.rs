@@ -46,7 +46,7 @@ async fn batch_lines_wait_and_never_take_the_last_fifth() {
     provider.until_calls(4).await;
     until("the others to wait", || running.gateway.app.in_flight_exchanges() == 8).await;
     assert_eq!(provider.most(), 4, "a fifth of the places stays free");
-    // A request at once still finds a place.
+    // An urgent request still gets a permit.
     let (client, ask) = (running.client.clone(), running.ask());
     let urgent = tokio::spawn(async move { client.post("/v1/chat/completions", &ask).await });
     provider.until_calls(5).await;
@@ -102,7 +102,7 @@ async fn a_waiting_batch_stream_gets_keep_alives() {
     assert_eq!(answer.header("x-penstock-flavor"), Some("batch"));
 }
 
-/// The time that the one at work has is over when the one that waits gets its place.
+/// The timeout of the running request is over when the waiting request gets its permit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_queue_of_batch_work_takes_nothing_from_its_time() {
     let provider = Provider::start().await;
@@ -195,7 +195,7 @@ async fn batch_requests_of_one_account_do_not_hold_up_those_of_another() {
     until("all to wait", || seats.waiting() == 39).await;
     let two = [send(&other), send(&other)];
     until("both to wait", || seats.waiting() == 41).await;
-    // The one at work, one of its account, one of the other, and the same again.
+    // Order: the running request, one of its account, one of the other account, and the same again.
     for call in 2..=6 {
         go.notify_one();
         provider.until_calls(call).await;

@@ -23,7 +23,7 @@ async fn a_500_about_the_request_is_a_client_error() {
             assert_eq!(provider.calls(), before + 1, "no second attempt: {text}");
         }
     }
-    // Nothing of it counts against the provider.
+    // These failures do not count against the provider.
     assert_eq!(running.chat().await.status, 200);
 }
 
@@ -161,7 +161,7 @@ async fn a_constraint_that_no_offer_takes_is_refused_by_name_while_one_is_down()
             .provider_with("b", &good, "", unlisted)
             .start()
             .await;
-        // Until it is ejected.
+        // Until the offer is ejected.
         for _ in 0..20 {
             down.then(json_answer(500, &json!({"error": "broken"})));
             running.chat().await;

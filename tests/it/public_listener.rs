@@ -61,7 +61,7 @@ async fn a_preflight_is_allowed_the_headers_that_it_asks_for() {
         assert_eq!(allowed, "authorization, x-title, HTTP-Referer, x-fern-language, traceparent, baggage");
         assert!(answer.header("access-control-allow-methods").unwrap().contains("DELETE"));
     }
-    // Without a wish, what client libraries send.
+    // A preflight without requested headers gets the usual headers of client libraries.
     let answer = running.client.send("OPTIONS", "/v1/models", &headers[..2], b"").await;
     assert!(answer.header("access-control-allow-headers").unwrap().contains("x-stainless-lang"));
     let answer = running.client.send("GET", "/v1/models", &headers[..1], b"").await;
@@ -169,7 +169,7 @@ async fn every_answer_to_a_key_tells_how_its_limits_stand() {
         let own = ["x-ratelimit-limit-requests", "anthropic-ratelimit-requests-limit"];
         assert_eq!(own.iter().filter(|name| answer.header(name).is_some()).count(), 1, "{index}");
     }
-    // Without a limit on requests, the one on tokens is told; nobody's limits are told to nobody.
+    // Without a request limit the headers state the token limit; without a key they state no limit.
     let client = limited(&running, json!({"tokens_per_minute": 5_000})).await;
     assert_eq!(number(&client.get("/v1/models").await, "x-ratelimit-limit"), 5_000);
     let nobody = Client { address: client.address, key: "sk-svc-no".to_owned() };

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 const CHAT: &str = "/v1/chat/completions";
 const RELOADS: usize = 10;
 
-/// The data of a stream's events, without what differs from request to request.
+/// Returns the data of a stream's events, without the members that differ between requests.
 fn events(answer: &Answer) -> Vec<Value> {
     let mut events = answer.events();
     for event in &mut events {
@@ -44,7 +44,7 @@ async fn a_stream_ends_with_the_configuration_that_it_began_with() {
     assert!(undisturbed.whole && undisturbed.text().contains("[DONE]"), "{}", undisturbed.text());
     let mut across = opened(running.client.clone(), running.ask_stream()).await;
     for number in 0..RELOADS {
-        // Its provider is gone, another one is there, and everything has another price.
+        // The reload replaces the provider of the running request, and changes all prices.
         let price = format!("price = {{ input = {number}.5, output = 90.0 }}");
         running.reload(bench("b", &other, &price).load(running.storage())).await;
         assert_eq!(running.chat().await.header("x-penstock-provider"), Some("b"));
@@ -54,7 +54,7 @@ async fn a_stream_ends_with_the_configuration_that_it_began_with() {
     assert!(across.whole);
     let stable = |answer: &Answer| {
         let mut events = events(answer);
-        // The figures are measured and learned: that they are there and what they cost is compared.
+        // The figures depend on measurements, so only their presence and the charge are compared.
         events.iter_mut().for_each(|event| drop(event.as_object_mut().unwrap().remove("environment_impact")));
         events
     };

@@ -20,13 +20,13 @@ async fn a_provider_by_name_is_there_at_once_after_a_reload() {
         Bench::new().provider_at("a", &base, "", "")
     };
     let running = bench().start().await;
-    // The name may mean another address first: then it is the second attempt that succeeds.
+    // The name may resolve to another address first: then the second attempt succeeds.
     assert_eq!(running.chat().await.status, 200);
     for _ in 0..3 {
         running.reload(bench().load(running.storage())).await;
         assert_eq!(running.chat().await.status, 200);
     }
-    // A name that is new is looked up before it counts.
+    // A new name is resolved before the configuration takes effect.
     let other = Provider::start().await;
     let base = format!("http://localhost:{}/v1", other.address.port());
     running.reload(Bench::new().provider_at("b", &base, "", "").load(running.storage())).await;
@@ -48,7 +48,7 @@ async fn a_permit_remains_taken_after_a_reload() {
     running.reload(bench(1).load(running.storage())).await;
     assert_eq!(running.chat().await.status, 503, "its only place is taken");
     assert_eq!(provider.calls(), 1);
-    // More of them are there at once, and fewer when those who have one have left.
+    // A higher limit applies at once, and a lower one when enough running requests have ended.
     running.reload(bench(2).load(running.storage())).await;
     let second = asked(&running);
     provider.until_calls(2).await;

@@ -72,7 +72,7 @@ async fn strings_and_objects_top_n_and_documents() {
     assert!(body["results"][0].get("document").is_none());
 }
 
-/// The same scores, as each family of providers tells them.
+/// Returns the same scores in the format of each family of providers.
 fn scores_answer(shape: &str) -> (Vec<ScriptStep>, &'static str) {
     let results =
         |name: &str| json!([{"index": 1, name: 0.02}, {"index": 2, name: 0.91}, {"index": 0, name: 0.4}]);
@@ -115,7 +115,7 @@ async fn logits_are_scaled_once_where_the_model_says_so() {
     let score = |at: usize| body["results"][at]["relevance_score"].as_f64().unwrap();
     assert_eq!(order(&body), [2, 0, 1]);
     assert!((score(0) - 0.952_574_126_822_433).abs() < 1e-12 && score(1) == 0.5);
-    // An offer may differ from its model, as where the engine takes the sigmoid itself.
+    // An offer's setting may differ from its model's, for example if its engine applies the sigmoid itself.
     let own = bench()
         .model("score = \"sigmoid\"")
         .provider_with("a", &provider, "", "score = \"as_is\"")

@@ -28,7 +28,7 @@ impl GatewayWithProvider {
         self.server.control()
     }
 
-    /// An answer under these faults, which happen to this one request.
+    /// Returns an answer under these faults, which apply to this request only.
     async fn under(&self, faults: Vec<SimulatedFault>, ask: &Value) -> Answer {
         self.control().clear_rules();
         self.control().add_rule(FaultRule::new(faults));
@@ -37,7 +37,7 @@ impl GatewayWithProvider {
         answer
     }
 
-    /// The same request, streamed, without any fault and with these.
+    /// Sends the same streamed request without faults and with these.
     async fn both(&self, faults: Vec<SimulatedFault>, ask: &Value) -> (Answer, Answer) {
         (self.under(Vec::new(), ask).await, self.under(faults, ask).await)
     }
@@ -59,7 +59,7 @@ fn tools(stream: bool) -> Value {
         "messages": [{"role": "user", "content": "Please use the tools"}]})
 }
 
-/// A stream that keeps every rule; its text, and the last event.
+/// Checks that a stream follows every rule; returns its text and its last event.
 fn clean(answer: &Answer) -> (String, Value) {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert!(answer.whole);

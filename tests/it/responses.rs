@@ -107,7 +107,7 @@ async fn a_stream_has_its_items_and_the_objects_in_the_last_event() {
     assert_eq!(response["output"][3]["input"], "*** Begin\n");
     assert!(response["environment_impact"].is_object() && response["billing_cost"].is_object());
 
-    // The items come back with their outputs, and the provider reads the reasoning.
+    // The client sends the items back with their outputs, and the provider reads the reasoning.
     let mut input = vec![json!({"role": "user", "content": "Hi"})];
     input.extend(response["output"].as_array().unwrap().iter().cloned());
     input.push(json!({"type": "function_call_output", "call_id": "call_0", "output": "1"}));

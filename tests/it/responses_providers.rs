@@ -160,7 +160,7 @@ async fn tools_and_structured_output_reach_the_model() {
         }
         let message = answer.json()["choices"][0]["message"].clone();
         assert_eq!(message["tool_calls"][0]["function"]["name"], "weather", "{message}");
-        // The call and its result go back.
+        // The client sends the call and its result back.
         let call = message["tool_calls"][0].clone();
         let mut more = body.clone();
         let result = json!({"role": "tool", "tool_call_id": call["id"], "content": "Sunny"});
@@ -174,7 +174,7 @@ async fn tools_and_structured_output_reach_the_model() {
     let answer = running.client.post(CHAT, &body).await;
     let text = answered(CHAT, false, &answer);
     assert!(serde_json::from_str::<Value>(&text).unwrap()["city"].is_string(), "{text}");
-    // The dialect has no stop sequences: the gateway cuts.
+    // The dialect has no stop sequences: the gateway cuts the answer.
     let whole = running.client.post(CHAT, &ask(CHAT, false, "Why?")).await;
     let whole = answered(CHAT, false, &whole);
     let stop: String = whole.chars().skip(8).take(4).collect();

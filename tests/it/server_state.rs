@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Turns as the current client libraries send them: the thread's first request, and the same without the thread.
+/// Returns requests as current client libraries send them: with this thread, or without one.
 fn thread_request(thread: Option<Value>) -> Value {
     let mut body = json!({"model": "m", "max_tokens": 100, "system": "Be brief.",
         "tools": [{"name": "look", "input_schema": {"type": "object"}}],
@@ -88,7 +88,7 @@ A member that stands in no table is dropped for chat, and for messages unless it
 with a new beta go on working. For responses it is treated as a member of chat. What is refused is refused with 400, `INFERENCE_3202` and its name, and only where its \
 value asks for something: `null`, `false` and empty values pass.\n";
 
-/// The page as the tables say it.
+/// Returns the page with the contents of the tables.
 fn page() -> String {
     let mut page = PAGE.to_owned();
     for (dialect, title) in [

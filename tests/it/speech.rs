@@ -55,9 +55,9 @@ async fn speech_is_never_charged_beyond_what_its_text_can_be() {
     provider.always(audio("audio/pcm", vec![0; 48_000 * 60]));
     let answer = speak(&running, json!({"input": "ten chars.", "response_format": "pcm"})).await;
     assert_eq!(answer.header("content-type"), Some("audio/pcm"));
-    // Ten characters take at most ten seconds here: five, and five for pauses.
+    // Ten characters last at most ten seconds here: five for speech, and five for pauses.
     assert_eq!(header(&answer, "x-billing-cost")["credits"].as_f64(), Some(10.0));
-    // What cannot be measured is estimated by the text.
+    // Audio that cannot be measured is estimated from the text.
     provider.clear();
     provider.always(audio("audio/aac", [&[0xff, 0xf1, 0x50, 0x80][..], &[0xff; 1_000]].concat()));
     let answer = speak(&running, json!({"input": "x".repeat(150), "response_format": "aac"})).await;
@@ -150,7 +150,7 @@ async fn moderation_passes_the_results_and_accounts_for_the_tokens() {
     assert_eq!(body["billing_cost"]["credits"].to_string(), "0.0012");
     assert!(body["environment_impact"]["energy_kwh"].as_f64().unwrap() > 0.0);
     assert_eq!(provider.last().json(), json!({"model": "theirs", "input": ["one", "two"]}));
-    // Fewer results than texts are a provider's fault, and absurd usage is not believed.
+    // Fewer results than texts are a provider's failure, and implausible usage is not accepted.
     let one = running.client.post("/v1/moderations", &json!({"model": "m", "input": "one"})).await;
     assert_eq!(one.status, 503, "{}", one.text());
     provider.clear();

@@ -37,7 +37,7 @@ async fn bench(provider: &Provider) -> Running {
     Bench::new().kind("speech").provider_with("a", provider, "", PRICE).start().await
 }
 
-/// Micro-credits that were charged.
+/// Returns the charged micro-credits.
 fn charged(running: &Running) -> i64 {
     -running.gateway.app.ledger.balance("default").credits.amount
 }
@@ -71,7 +71,7 @@ async fn audio_reaches_the_client_while_the_provider_speaks() {
         provider.then(script);
         let body = ask(&json!({"stream_format": format}));
         let marker = if format == "sse" { "speech.audio.delta" } else { "WAVEfmt" };
-        // The first part is there before the provider has said the rest.
+        // The client has the first part before the provider sends the rest.
         let mut open = running.client.stream_until(SPEECH, &body, marker).await;
         let answer = crate::harness::batch_jobs::let_go(&go, open.finish()).await;
         assert_eq!(answer.status, 200);
@@ -129,7 +129,7 @@ async fn another_provider_speaks_as_long_as_nothing_was_sent() {
     let answer = running.client.post(SPEECH, &ask(&json!({"model": "m:price"}))).await;
     assert_eq!((answer.status, answer.body.len()), (200, sounds::wav(1_000).len()));
     assert_eq!(answer.header("x-penstock-provider"), Some("good"));
-    // A refusal still is one.
+    // A refusal is still returned as a refusal.
     good.always(status(503));
     let refused =
         running.client.post(SPEECH, &ask(&json!({"model": "m:price", "stream_format": "sse"}))).await;
@@ -186,7 +186,7 @@ async fn a_silent_provider_and_an_endless_one_are_ended() {
         .start()
         .await;
     for format in ["audio", "sse"] {
-        // Silence before the first byte is an error, and one in the middle an end.
+        // Silence before the first byte is an error; silence in the middle ends the audio.
         provider.then([chunks([&[][..]; 0]), vec![ScriptStep::Hang]].concat());
         let silent = running.client.post(SPEECH, &ask(&json!({"stream_format": format}))).await;
         assert_eq!(silent.status, 503, "{}", silent.text());
@@ -194,7 +194,7 @@ async fn a_silent_provider_and_an_endless_one_are_ended() {
         provider.then([chunks([&sound[..5_000]]), vec![ScriptStep::Hang]].concat());
         let stalled = running.client.post(SPEECH, &ask(&json!({"stream_format": format}))).await;
         assert_eq!((stalled.status, stalled.whole), (200, format == "sse"));
-        // More than any speech of this text has.
+        // Longer than any speech of this text.
         let flood = vec![7_u8; 1 << 20];
         provider.then(ended(chunks(std::iter::once(&*sound).chain(std::iter::repeat_n(&*flood, 24)))));
         let endless = running.client.post(SPEECH, &ask(&json!({"stream_format": format}))).await;

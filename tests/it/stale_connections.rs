@@ -6,17 +6,18 @@ use crate::harness::script::{Script, ScriptStep, cut, plain};
 use crate::harness::{Bench, Provider};
 use std::time::Duration;
 
-/// One attempt and no more: whatever else the provider is asked is beside all budgets.
+/// Setting for one attempt: only requests outside of all retry budgets may follow it.
 const ONCE: &str = "[routing]\nattempts = 1";
 
-/// A gateway in front of a provider that is asked over HTTP/2.
+/// Starts a gateway in front of a provider with HTTP/2.
 async fn before(provider: &Frames) -> Running {
     let base = format!("http://{}/v1", provider.address);
     let lines = format!("{PATIENT}\nhttp = \"h2\"");
     Bench::new().settings(ONCE).provider_at("a", &base, &lines, "").start().await
 }
 
-/// How the second request over HTTP/2 ends, the first one being answered, and how often the provider is asked for it.
+/// Returns the status of the second request over HTTP/2, after the first was answered, and the number of its provider
+/// calls.
 async fn second(deeds: &[StreamAction]) -> (u16, usize) {
     let provider = Frames::start(&[&[StreamAction::Answer], deeds].concat()).await;
     let running = before(&provider).await;
@@ -38,7 +39,7 @@ async fn a_stream_that_nothing_was_done_for_is_asked_for_once_more() {
     assert_eq!(second(&[StreamAction::Reset(REFUSED_STREAM)]).await, (503, 2));
 }
 
-/// The same over HTTP/1.1.
+/// Returns the same over HTTP/1.1.
 async fn second_plain(script: Script) -> (u16, usize) {
     let provider = Provider::start().await;
     provider.then(plain("Hello")).then(script);

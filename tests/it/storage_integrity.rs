@@ -8,7 +8,7 @@ use crate::harness::{Bench, Provider, within};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Every file below a folder with its contents, locks aside.
+/// Returns every file below a folder with its contents, except for locks.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -56,7 +56,7 @@ async fn a_lost_pepper_and_a_lost_folder_of_files_keep_the_gateway_from_starting
     assert_eq!(client.get(&format!("/v1/files/{file}/content")).await.status, 200);
     process.signal("TERM");
     process.until_ended().await;
-    // Lost for good: on request only.
+    // A lost pepper is replaced only by an explicit command.
     std::fs::remove_file(&pepper).unwrap();
     let renewed = home.command(&["store", "new-pepper"]);
     assert!(renewed.status.success(), "{}", complaint(&renewed));
@@ -104,7 +104,7 @@ async fn verifying_changes_nothing_and_a_start_that_heals_says_so() {
             assert_eq!(std::fs::read(&copy).unwrap(), whole);
         }
     }
-    // A folder that is gone, and a month that the store does not know.
+    // A missing folder, and a month that the store does not have.
     std::fs::write(&copy, &whole).unwrap();
     std::fs::write(ledger.join("2031-01.jsonl"), "{}\n").unwrap();
     let found = complaint(&home.command(&["credits", "verify"]));

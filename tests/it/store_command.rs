@@ -40,7 +40,7 @@ fn vault(home: &Home) -> Stores {
     Stores::open(&reach.storage.unwrap()).unwrap()
 }
 
-/// A storage folder with everything in it: keys, charges, a file, a batch half done.
+/// Creates a storage folder with all kinds of data: keys, charges, a file, a half-finished batch.
 struct FilledStorage {
     home: Home,
     provider: Provider,
@@ -203,7 +203,7 @@ async fn verification_covers_everything_and_names_each_error() {
     let written = fs::read(&month).unwrap();
     fs::write(&month, [&written[..], b"{}\n"].concat()).unwrap();
     refused(&all.store(&["verify"]), "ledger: ");
-    // The end of the second copy may be behind after a crash: that is reported, and the next start writes it again.
+    // After a crash the second copy may lack its end: the check reports that, and the next start writes the end.
     fs::write(&month, &written[..written.len() / 2]).unwrap();
     refused(&all.store(&["verify"]), "ledger: the file of ");
     assert!(fs::read(&month).unwrap() == written[..written.len() / 2]);
@@ -248,13 +248,13 @@ async fn an_export_is_restored_elsewhere_and_works_there() {
     refused(&elsewhere.command(&["store", "import", to]), "There is a store");
     let export = |home: &Home| output_text(&home.command(&["credits", "export"]));
     assert_eq!(export(&elsewhere), export(&all.home));
-    // The key of one is the key of the other.
+    // The key of the original works at the restored gateway.
     let running = elsewhere.run().await;
     let client = Client { address: elsewhere.http, ..all.client.clone() };
     let ask = json!({"model": "m", "max_tokens": 20, "messages": [{"role": "user", "content": "Hi"}]});
     assert_eq!(client.post(CHAT, &ask).await.status, 200);
     running.kill().await;
-    // A restoration that was cut short goes on.
+    // An interrupted import can be continued.
     elsewhere = Home::new();
     config(&elsewhere);
     fs::create_dir_all(elsewhere.storage().join("files")).unwrap();
@@ -289,7 +289,7 @@ async fn the_rest_of_a_damaged_store_is_recovered_with_a_complete_ledger() {
     fs::write(all.home.config(), written.replace("path = \"data\"", "path = \"saved\"")).unwrap();
     assert_eq!(output_text(&all.home.command(&["credits", "export"])), before);
     assert!(output_text(&all.home.command(&["credits", "verify"])).contains("Every entry follows"));
-    // Once the contents are back everything is.
+    // Once the contents are restored, the check passes.
     flip_byte(&folder.join("files").join(all.input.file_name().unwrap()), 10);
     output_text(&all.store(&["verify"]));
     refused(&all.store(&["repair", "--to", folder.to_str().unwrap()]), "is not empty");
@@ -316,7 +316,7 @@ fn owners(folder: &Path) -> BTreeSet<u32> {
 async fn commands_run_by_root_leave_no_files_of_root() {
     let provider = Provider::start().await;
     let me = fs::metadata(Home::new().path()).unwrap().uid();
-    // Only root can give a folder away, and only root could leave something of its own: for anybody else all is theirs.
+    // Only root can change the owner of a folder, so only root could leave files of a wrong owner.
     let owner = if me == 0 { 65_534 } else { me };
     let given = || {
         let home = Home::new();

@@ -17,7 +17,7 @@ async fn home() -> (Home, Provider) {
     (home, provider)
 }
 
-/// The names of the stages in progress that came as lines, each of which states an amount with its unit.
+/// Returns the names of the progress stages, one per line; each line states an amount with its unit.
 fn stages(output: &Output) -> Vec<String> {
     assert!(output.status.success(), "{}", complaint(output));
     let said = complaint(output);
@@ -72,10 +72,10 @@ fn on_terminal(home: &Home, words: &[&str], kind: &str) -> (String, String) {
     command.args(["--config", config.to_str().unwrap()]).env("TERM", kind);
     command.stdout(Stdio::piped()).stderr(Stdio::from(File::from(terminal.slave)));
     let mut child = command.spawn().unwrap();
-    // The command holds its own copy of the terminal: with this one open, the reading below would never end.
+    // The command has its own copy of the terminal: if this one stayed open, the read below would never end.
     drop(command);
     let mut shown = Vec::new();
-    // A terminal that nobody writes to any more ends with an error on Linux.
+    // On Linux, reading a terminal without any writer ends with an error.
     File::from(terminal.master).read_to_end(&mut shown).ok();
     let mut out = String::new();
     child.stdout.take().unwrap().read_to_string(&mut out).unwrap();

@@ -21,7 +21,7 @@ fn ask(stream: bool, input: &str) -> Value {
     json!({"model": "m", "store": true, "stream": stream, "instructions": "Be brief.", "input": input})
 }
 
-/// The response of a plain or a streamed answer.
+/// Returns the response of a plain or a streamed answer.
 fn response(answer: &Answer) -> Value {
     assert_eq!(answer.status, 200, "{}", answer.text());
     if answer.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {
@@ -54,7 +54,7 @@ async fn a_stored_response_is_retrieved_continued_and_deleted() {
         }
         let first = response(&client.post(RESPONSES, &ask(streamed, "Hi")).await);
         assert_eq!((&first["store"], &first["previous_response_id"]), (&json!(true), &Value::Null));
-        // The same object, with its footprint and its price.
+        // The stored object is identical, with its footprint and its price.
         assert_eq!(client.get(&path(&first)).await.json(), first);
         assert!(first["environment_impact"].is_object() && first["billing_cost"].is_object());
 
@@ -69,7 +69,7 @@ async fn a_stored_response_is_retrieved_continued_and_deleted() {
             {"role": "assistant", "content": said}, {"role": "user", "content": "More"}]);
         assert_eq!(sent, expected);
 
-        // Each response has its whole conversation, whatever becomes of the ones before it.
+        // Each response stores its complete conversation, so earlier responses may be deleted.
         let deleted = client.send("DELETE", &path(&first), &[], b"").await;
         assert_eq!(deleted.json(), json!({"id": first["id"], "object": "response", "deleted": true}));
         assert_eq!(refused(&client, "GET", &path(&first)).await.0, 404);

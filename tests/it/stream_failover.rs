@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// A stream that says this much and then does something else.
+/// Returns a stream that sends these pieces and then executes this step.
 fn broken(pieces: &[&str], then: ScriptStep) -> Script {
     let mut script = vec![sse(), role()];
     script.extend(pieces.iter().map(|piece| text(piece)));
@@ -19,10 +19,10 @@ fn broken(pieces: &[&str], then: ScriptStep) -> Script {
     script
 }
 
-/// The dearer provider is asked second, whatever the load.
+/// Price of the second provider: the dearer one is tried second, regardless of the load.
 const SECOND: &str = "price = { input = 50.0, output = 50.0 }";
 
-/// An offer that cannot be asked for log probabilities together with a stop sequence.
+/// Offer that cannot serve log probabilities together with a stop sequence.
 const UNTOLD: &str = "price = { input = 50.0, output = 50.0 }\nmax_stop = 0";
 const TELLS: &str = "supported_parameters = [\"logprobs\", \"stop\", \"stream\"]";
 
@@ -68,7 +68,7 @@ async fn a_stalled_stream_is_rescued() {
     bad.until_left(1).await;
 }
 
-/// Three signs of life more.
+/// Waits for three more keep-alive comments.
 async fn until_beats(open: &mut Open) {
     let beats = |open: &Open| String::from_utf8_lossy(&open.bytes).matches(": keep-alive\n\n").count();
     let most = beats(open) + 3;
@@ -85,7 +85,7 @@ async fn a_client_gets_keep_alives_during_stream_failover() {
     let go = Arc::new(Notify::new());
     let slow = [vec![ScriptStep::Wait(go.clone())], stream(&["One two"])].concat();
     for path in ["/v1/chat/completions", "/v1/messages"] {
-        // One asks for a long rest, another takes its time to begin.
+        // One provider requests a long cooldown, the other starts slowly.
         for (script, rests) in [(retry_after(429, 40), true), (slow.clone(), false)] {
             let (bad, good) = (Provider::start().await, Provider::start().await);
             bad.always(broken(&["One "], ScriptStep::Cut));
@@ -157,7 +157,7 @@ async fn a_resumed_stream_requests_only_the_remaining_tokens() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_cannot_be_resumed_is_sent_to_no_incapable_provider() {
     let (bad, good) = (Provider::start().await, Provider::start().await);
-    // More than is kept to compare.
+    // More text than the gateway records for a comparison.
     bad.always(broken(&[&"x".repeat(300 << 10)], ScriptStep::Cut));
     good.always(stream(&["One"]));
     let answer = asked("", &bad, &good, "").await;
@@ -254,7 +254,7 @@ async fn a_broken_stream_charges_nothing_and_a_rescued_one_once() {
     assert_eq!(billed[0]["billing_cost"]["credits"], json!(0.06));
 }
 
-/// The client has this text, then the dialect's error, and no success.
+/// Asserts that the client has this text, then the dialect's error, and no success.
 fn failed_after(text: &str, answer: &Answer) {
     assert_eq!(answer.streamed(), text);
     assert!(answer.whole, "the framing ends well");

@@ -10,10 +10,10 @@ use tokio::net::TcpStream;
 
 const STREAMS: u64 = 300;
 
-/// Memory of a stream at most, in KiB: a third more than the 51 measured, of which Pingora's session and its future
-/// are 25.
+/// Maximum memory of a stream, in KiB: a third more than the measured 51, of which Pingora's session and its future
+/// need 25.
 const EACH: u64 = 68;
-/// Allowed remainder of their memory together. A third does, which the first ones of anything leave behind.
+/// Allowed remainder of the streams' memory, as a share. One third remains after the first streams of a process.
 const STAYS: f64 = 0.6;
 
 /// Stream whose first token was sent.
@@ -50,7 +50,7 @@ async fn an_open_stream_is_small_and_its_memory_is_given_back() {
     home.write(&format!("[log]\nlevel = \"error\"\n{}", catalogue(&provider, "")));
     let process = home.run().await;
     let (client, _) = home.key();
-    // Code that runs for the first time is read from its file.
+    // Code that runs for the first time is loaded from its file, which counts as memory.
     drop(open(&client).await);
     provider.until_left(1).await;
     let before = process.memory("VmRSS");

@@ -11,7 +11,7 @@ use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Most that may wait in the test: what was read and is not compared yet.
+/// Maximum bytes in the test that were read and are not compared yet.
 const HELD: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,7 +22,7 @@ enum ProviderDialect {
 }
 use ProviderDialect::{Chat, Messages, Responses};
 
-/// The text of one event: no two are alike, and what could be taken for something else is among it.
+/// Returns the text of one event: all are different, and some look like the syntax of a stream.
 fn piece(number: usize) -> String {
     const TAILS: [&str; 11] = [
         "",
@@ -45,7 +45,7 @@ fn piece(number: usize) -> String {
 struct SeededRandom(u64);
 
 impl SeededRandom {
-    /// From one to this many.
+    /// Returns a random number from one to `most`.
     fn to(&mut self, most: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         1 + (self.0 >> 33) as usize % most
@@ -61,7 +61,7 @@ impl SeededRandom {
     }
 }
 
-/// A stream of so many pieces, made as it is asked for.
+/// Stream of this number of events, generated on demand.
 struct Events {
     speaks: ProviderDialect,
     next: usize,
@@ -124,7 +124,7 @@ fn chat(delta: &Value, finish: Value) -> Value {
         "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 }
 
-/// An event as one engine or another writes it.
+/// Returns an event in the format of one of several engines.
 fn written(value: &Value, draws: &mut SeededRandom) -> Vec<u8> {
     let end = if draws.to(2) == 1 { "\n" } else { "\r\n" };
     let name = value["type"].as_str().map(|name| format!("event: {name}{end}")).unwrap_or_default();
@@ -133,7 +133,7 @@ fn written(value: &Value, draws: &mut SeededRandom) -> Vec<u8> {
     format!("{name}data:{blank}{data}{end}{end}").into_bytes()
 }
 
-/// A provider of one stream, in pieces that these draws choose.
+/// Starts a provider of one stream, split by random numbers from the seed.
 async fn provider(http2: bool, speaks: ProviderDialect, count: usize, seed: u64) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -150,7 +150,7 @@ async fn provider(http2: bool, speaks: ProviderDialect, count: usize, seed: u64)
     address
 }
 
-/// The stream, cut anew: its pieces know nothing of its events.
+/// Stream split again, regardless of its events.
 struct SplitStream {
     events: Events,
     draws: SeededRandom,
@@ -242,7 +242,8 @@ impl EventReader {
         heard
     }
 
-    /// Takes the chunks off what has come. The end of a chunk is an empty line before the next one's size.
+    /// Removes the chunk framing from the received bytes. The end of a chunk is an empty line before the size of the
+    /// next one.
     fn unchunk(&mut self) {
         while !self.over {
             if self.left > 0 {
@@ -285,7 +286,7 @@ impl EventReader {
     }
 }
 
-/// One stream through a gateway of its own, compared while it comes.
+/// Sends one stream through its own gateway, and compares it while it arrives.
 async fn through(client: ProviderDialect, theirs: ProviderDialect, http2: bool, count: usize) {
     let seed = 20_261_123 + count as u64;
     let address = provider(http2, theirs, count, seed).await;

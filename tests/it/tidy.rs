@@ -78,7 +78,7 @@ fn only_src_names_sockets_threads_and_metrics() {
     }
 }
 
-/// Pingora's proxy is the only way in, and its parser the only one: the guard reads heads to refuse them.
+/// Requests enter only through Pingora's proxy and its parser; the guard parses heads only to refuse them.
 #[test]
 fn requests_enter_through_one_proxy() {
     let holders = |word: &str| {

@@ -8,7 +8,7 @@ use penstock_simulator::{FaultRule, SimulatedFault, SimulatedServer, SimulatorCo
 use serde_json::json;
 
 const CHAT: &str = "/v1/chat/completions";
-/// The dearer provider is asked second.
+/// Price of the second provider: the dearer one is tried second.
 const SECOND: &str = "price = { input = 50.0, output = 50.0 }";
 
 /// A simulated provider with this certificate, or none.
@@ -27,7 +27,7 @@ fn secure_base(server: &SimulatedServer) -> String {
     format!("https://127.0.0.1:{}/v1", server.address.port())
 }
 
-/// Lines of a provider behind this root.
+/// Returns the settings of a provider with this root certificate.
 fn behind(certified: &Certified, http: &str) -> String {
     format!("{PATIENT}\nhttp = \"{http}\"\nca = {:?}", certified.root)
 }

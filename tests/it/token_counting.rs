@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// A gateway that asks an engine for the count, which never answers.
+/// Starts a gateway that sends counts to an engine, which never answers.
 async fn counted_by_a_silent_engine() -> (Provider, Running) {
     let engine = Provider::start().await;
     engine.always(silent());
@@ -63,7 +63,7 @@ async fn a_counted_request_takes_and_releases_its_permit() {
     let limits = json!({"concurrent": 1});
     let client = running.key(&json!({"name": "limited", "limits": limits})).await;
     let ask = json!({"model": "m", "messages": [{"role": "user", "content": "too long ".repeat(100)}]});
-    // Each time there is a seat again.
+    // Each time, the permit of the count is free again.
     for _ in 0..3 {
         let before = engine.calls();
         let open = client.open("POST", CHAT, &[], ask.to_string().as_bytes()).await;
@@ -77,7 +77,7 @@ async fn a_counted_request_takes_and_releases_its_permit() {
     }
 }
 
-/// A mistake in counting is no prompt without tokens, which would fit any window.
+/// Tests that a failed count is not taken for an empty prompt, which would fit any window.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_in_a_token_count_is_an_internal_error_without_a_provider_call() {
     let long = "too long ".repeat(10_000);
@@ -122,7 +122,7 @@ async fn counting_meets_the_limits_of_the_key() {
     let refused = client.post(COUNT, &chat_request("Hello")).await;
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (429, &json!("RATE_2001")));
     assert!(refused.header("retry-after").is_some());
-    // A model that is not there takes nothing.
+    // A request for an unknown model does not use up the limit.
     let client = running.key(&json!({"name": "other", "limits": {"requests_per_minute": 1}})).await;
     let mut nowhere = chat_request("Hello");
     nowhere["model"] = json!("nowhere");
@@ -143,7 +143,7 @@ async fn a_token_count_takes_a_concurrency_permit_of_the_key() {
     assert_eq!(engine.calls(), 1);
 }
 
-/// A count that nothing but its client's leaving ends soon.
+/// Tests that a disconnect ends a count that would otherwise take long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disconnect_ends_the_count_and_an_account_counts_one_at_a_time() {
     let provider = Provider::start().await;
@@ -180,7 +180,7 @@ async fn a_count_stops_one_beyond_the_window() {
         assert_eq!((&details["context_length"], &details["input_tokens"]), (&json!(40_000), &json!(40_001)));
         assert_eq!(details["input_tokens_at_least"], true);
     }
-    // Short of it the number is exact, and a count is an answer.
+    // Below the limit the number is exact, and the count is a normal answer.
     let counted = running.client.post(COUNT, &chat_request("word ".repeat(39_000))).await;
     assert_eq!((counted.status, counted.header("x-token-count-method")), (200, Some("exact")));
     assert!((39_000..=40_000).contains(&counted.json()["input_tokens"].as_u64().unwrap()));
@@ -238,7 +238,7 @@ async fn the_model_of_a_count_may_be_left_out_where_one_is_configured() {
     }
 }
 
-/// As in the demo: providers whose engine counts.
+/// Tests providers whose engine counts, as in the demo.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_simulated_provider_counts_the_tokens_it_bills() {
     let server = SimulatedServer::start(SimulatorOptions::default()).await.unwrap();

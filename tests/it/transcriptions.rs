@@ -43,7 +43,7 @@ pub fn form(parts: &[Part<'_>]) -> Vec<u8> {
     bytes
 }
 
-/// The parts of what a provider was sent, read in the plainest way.
+/// Returns the parts of a provider's request, by the simplest parser.
 fn parts(seen: &Seen) -> Vec<(String, Vec<u8>)> {
     let kind = seen.header("content-type").unwrap();
     let boundary = kind.strip_prefix("multipart/form-data; boundary=").unwrap();
@@ -81,7 +81,7 @@ fn error(answer: &Answer, status: u16, code: &str) -> Value {
     body["error"].clone()
 }
 
-/// Asserts that nothing of an upload is left: no quota used, no name in the folder.
+/// Asserts that an upload left nothing: no used quota, and no name in the folder.
 pub async fn nothing_is_left(running: &Running) {
     until("the spool to be empty", || running.gateway.app.spools.used_bytes() == 0).await;
     let folder = running.storage().join("spool");

@@ -56,7 +56,7 @@ fn calls(asked: &RecordedRequests) -> usize {
     std::mem::take(&mut *asked.lock()).len()
 }
 
-/// The wordings in which engines refuse a member.
+/// Wordings in which engines reject a member.
 fn wordings(member: &str) -> Vec<(u16, Value)> {
     vec![
         (
@@ -137,7 +137,7 @@ async fn parameters_that_the_client_sent_are_its_own_fault() {
     let answer = chat(&running, &ask).await;
     assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("temperature")));
     assert_eq!(calls(&asked), 1);
-    // A preset's is the operator's.
+    // The member of a preset belongs to the operator.
     let mut ask = running.ask();
     ask["preset"] = json!("reasoning");
     for count in [2, 1] {
@@ -221,7 +221,7 @@ fn thoughtful() -> Value {
         {"role": "user", "content": "And?"}]})
 }
 
-/// The names under which reasoning was sent last.
+/// Returns the names under which reasoning was last sent.
 fn names(asked: &RecordedRequests) -> Vec<&'static str> {
     let sent: Value = serde_json::from_str(asked.lock().last().unwrap()).unwrap();
     let message = &sent["messages"][1];

@@ -23,7 +23,7 @@ fn head(path: &str, key: &str, framing: &str) -> String {
     )
 }
 
-/// Writes in pieces as the client libraries do: at the first piece that is not taken they stop and read.
+/// Writes in pieces, as client libraries do: at the first failed write it stops and reads.
 async fn like_a_library(mut socket: impl Duplex, head: &str, body: &[u8]) -> String {
     let write = async {
         socket.write_all(head.as_bytes()).await?;
@@ -104,7 +104,7 @@ async fn an_upload_that_cannot_be_read_back_is_no_providers_failure() {
     let body = form(&[("model", false, b"w:price"), ("file", true, &wav)]);
     let mut open = running.client.open("POST", PATH, &[TYPE], &body).await;
     within("the first call", bad.until_calls(1)).await;
-    // The disk loses it between two providers.
+    // The disk loses the upload between two providers.
     let folder = running.storage().join("spool");
     let lost = std::fs::read_dir("/proc/self/fd")
         .unwrap()

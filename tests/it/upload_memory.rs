@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Bytes of the sound, a little below what the default takes.
+/// Bytes of the audio, slightly below the default limit.
 const BYTES: usize = 199 << 20;
 /// Allowed growth of the process, in KiB.
 const GROWTH: u64 = 32 << 10;
 
-/// A provider that counts what it is sent and keeps nothing of it.
+/// Starts a provider that counts the received bytes and stores none.
 async fn counting(status: &'static str) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, counted) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
@@ -75,7 +75,7 @@ async fn two_hundred_megabytes_pass_through_a_process_that_stays_small() {
     home.write(&format!("{model}{}{}", provider("bad", bad, "0.001"), provider("good", good, "9.0")));
     let process = home.run().await;
     let (client, _) = home.key();
-    // A small upload first, so that what is made once is there.
+    // A small upload first, so that one-time allocations are already made.
     let small = form(&sounds::wav(1000));
     let headers = [("content-type", "multipart/form-data; boundary=b0und")];
     let warm = client.send("POST", "/v1/audio/transcriptions", &headers, &small).await;

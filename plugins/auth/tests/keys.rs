@@ -9,7 +9,7 @@
 
 use penstock_auth::{ApiKey, MalformedKey, digests_equal, key_digest, presented_keys};
 
-/// Bytes that differ from call to call. They are not random, which is sufficient here.
+/// Returns bytes that differ in each call. They are not random, which is sufficient here.
 fn source(start: u64) -> impl FnMut(&mut [u8]) {
     let mut state = start;
     move |buffer| {
@@ -174,7 +174,7 @@ fn a_renewed_key_keeps_its_public_id_and_has_another_secret() {
     }
 }
 
-/// Keys that are mistyped in one place, each place with each other character: a million with `PENSTOCK_FULL=1`.
+/// Returns keys with one wrong character, for each position and each other character: a million with `PENSTOCK_FULL=1`.
 #[test]
 fn no_mistyped_key_comes_as_far_as_a_look_up() {
     let most = if std::env::var_os("PENSTOCK_FULL").is_some() { 1_000_000 } else { 50_000 };

@@ -33,9 +33,9 @@ pub struct StartPlan {
     pub grams: (u64, u64),
 }
 
-/// Plans the start, between `now` and `latest`, of work that takes `takes` seconds in one of `places`; the mean of the
-/// zones counts, since the provider is not known in advance. Returns the earliest minimum, or `now` unless it saves at
-/// least `saving` thousandths; `None` if the emissions now are unknown.
+/// Plans the start, between `now` and `latest`, of work that takes `takes` seconds in one of `places`. The mean of the
+/// zones counts, since the provider is not known in advance. Returns the earliest minimum, or `now` unless the minimum
+/// saves at least `saving` thousandths; `None` if the current emissions are unknown.
 #[must_use]
 pub fn plan_start(places: &[&GridZone], now: u64, latest: u64, takes: u64, saving: u32) -> Option<StartPlan> {
     let takes = takes.max(1);

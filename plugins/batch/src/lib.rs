@@ -2,11 +2,13 @@
 //! and randomness are arguments, and there is no I/O.
 //!
 //! - [`jsonl`] validates a file while it arrives in arbitrary chunks, and parses one of its lines.
-//! - [`upload_form`] parses the multipart form of an upload_form.
-//! - [`create_request`] parses the request that creates a batch, [`completion_window`] its completion completion_window.
-//! - [`state`] is the lifecycle of a batch, [`completion_bitmap`] the bitmap of its finished lines, [`result_line`] the format of its
-//!   output file.
-//! - [`retry_policy`] is the retry policy of a line, [`carbon_forecast`] plans the start of a batch by carbon_forecast emissions.
+//! - [`upload_form`] parses the multipart form of an upload.
+//! - [`create_request`] parses the request that creates a batch, [`completion_window`] its completion
+//!   window.
+//! - [`state`] is the lifecycle of a batch, [`completion_bitmap`] the bitmap of its finished lines, [`result_line`] the
+//!   format of its output file.
+//! - [`retry_policy`] is the retry policy of a line, [`carbon_forecast`] plans the start of a batch by forecast carbon
+//!   emissions.
 
 pub mod carbon_forecast;
 pub mod completion_bitmap;

@@ -20,7 +20,7 @@ pub enum Block {
     Form(Form),
     /// Line at the top of every printed page, such as the number of an invoice; not on the screen.
     RunningHeader(Text),
-    /// Heading of the blocks behind it.
+    /// Heading of the blocks after it.
     Heading(Text),
     /// Text of several lines that wrap, such as an answer of a model.
     Prose(String),

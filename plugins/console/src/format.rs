@@ -41,8 +41,8 @@ fn group_thousands(whole: &str) -> String {
     out
 }
 
-/// Formats an amount with its unit, with the prefix that leaves one to three digits before the decimal point: `1.25 MWh`
-/// for 1 250 kWh.
+/// Formats an amount with its unit, with the prefix that leaves one to three digits before the decimal point:
+/// `1.25 MWh` for 1 250 kWh.
 #[must_use]
 pub fn quantity(number: f64, unit: &'static str) -> String {
     let (text, name) = quantity_parts(number, unit);

@@ -1,8 +1,9 @@
-//! Pages of the operators' console and of the account holders' dashboard: view models, formats of numbers and times, charts, and their HTML.
+//! Pages of the operators' console and of the account holders' dashboard: view models, formats of numbers and times,
+//! charts, and their HTML.
 //!
-//! A page is a list of [`Block`]s that [`Page::to_html`] writes as HTML, in the language of the page ([`Text`]). All text is escaped by the templates; no function
-//! of this crate builds HTML. The pages contain no scripts and no inline styles, so that a content security policy can
-//! forbid them.
+//! A page is a list of [`Block`]s that [`Page::to_html`] writes as HTML, in the language of the page ([`Text`]). All
+//! text is escaped by the templates; no function of this crate builds HTML. The pages contain no scripts and no inline
+//! styles, so that a content security policy can forbid them.
 
 mod asset;
 mod block;

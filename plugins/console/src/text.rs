@@ -51,8 +51,8 @@ impl Text {
         Self::Said(text, values.into())
     }
 
-    /// Sentence of the API: made by the first of these texts of the table that it fits, so that it can be translated with
-    /// the values in it; else a word.
+    /// Sentence of the API: made by the first of these texts of the table that it fits, so that it can be translated
+    /// with the values in it; else a word.
     #[must_use]
     pub fn parse(sentence: &str, texts: &[&'static str]) -> Self {
         let found = texts.iter().find_map(|text| Some(Self::Said(text, parse_values(text, sentence)?)));

@@ -1,8 +1,8 @@
 //! Days, months and timestamps of the Gregorian calendar in UTC, from 1970 to 9999, in the format of RFC 3339.
 //!
 //! Guarantees: each Unix timestamp in a `u64` has a day and a month; those after the year 9999, which RFC 3339 cannot
-//! express, have its last. Parsing accepts only existing dates and times: no 31st of February, no hour 24, no second 60.
-//! A parsed value prints as the same text.
+//! express, have its last. Parsing accepts only existing dates and times: no 31st of February, no hour 24, and
+//! no second 60. A parsed value prints as the same text.
 //!
 //! The arithmetic is jiff's. Times before 1970 are not supported. Only the returned strings allocate memory.
 

@@ -1,5 +1,5 @@
-//! Numbers of ledger entries. A ledger has one chain for each process that writes to it at a time; the number of an entry
-//! holds its chain and its position, and fits the integers of JSON:
+//! Numbers of ledger entries. A ledger has one chain for each process that writes to it at a time; the number of an
+//! entry holds its chain and its position, and fits the integers of JSON:
 //!
 //! ```text
 //! number = chain · 2^33 + sequence,   chain < 2^20,   sequence from 1

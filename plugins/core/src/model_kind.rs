@@ -2,7 +2,7 @@
 
 /// Kind of model. A request of one kind is never sent to a model of another kind.
 ///
-/// What distinguishes the kinds is in the rows of [`KINDS`]; a new kind is a variant, a row, and the files of its
+/// The rows of [`KINDS`] hold the differences between the kinds; a new kind is a variant, a row, and the files of its
 /// request and its adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModelKind {

@@ -244,8 +244,8 @@ impl BufferedResponse {
 ///
 /// The output does not depend on the boundaries of the provider's chunks.
 pub trait StreamTranslation: Send {
-    /// Translates bytes of the provider. While [`StreamProgress::Pending`], output is buffered; it is released with the first
-    /// content token.
+    /// Translates bytes of the provider. While [`StreamProgress::Pending`], output is buffered; it is released with the
+    /// first content token.
     ///
     /// # Errors
     /// Returns the provider's failure. The translation may go on after [`StreamTranslation::start_rescue`].
@@ -290,8 +290,8 @@ pub trait StreamTranslation: Send {
     /// Energy measured by the provider.
     fn measured_energy(&self) -> Option<MeasuredEnergy>;
 
-    /// True if the model's output cannot be written in the client's dialect, so that [`StreamTranslation::write_end`] ends it with an
-    /// error. Only the model is at fault, and the delivered output is charged.
+    /// True if the model's output cannot be written in the client's dialect, so that [`StreamTranslation::write_end`]
+    /// ends it with an error. Only the model is at fault, and the delivered output is charged.
     fn has_invalid_output(&self) -> bool {
         false
     }

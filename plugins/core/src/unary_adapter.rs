@@ -1,9 +1,9 @@
 //! Interface between the gateway and the providers of models without a dialect: embeddings, rerank, images,
 //! transcriptions, speech, moderation.
 //!
-//! A [`ProviderAdapter`] implements the API of one family of providers for one kind of model. To add one, implement the trait in
-//! a file of the kind's crate and add a line to the crate's table. The gateway does the rest (routing, failover,
-//! billing, logging).
+//! A [`ProviderAdapter`] implements the API of one family of providers for one kind of model. To add one, implement the
+//! trait in a file of the kind's crate and add a line to the crate's table. The gateway does the rest (routing,
+//! failover, billing, logging).
 
 use crate::api_error::ApiError;
 use crate::inference_request::InferenceRequest;
@@ -53,7 +53,7 @@ impl UpstreamAnswer {
 
 /// API of one family of providers for one kind of model.
 ///
-/// The same request and target give the same calls. Implementations have no clock and no state.
+/// The same request and target always give the same provider requests. Implementations have no clock and no state.
 pub trait ProviderAdapter: Sync + Send {
     /// Kind of model.
     fn kind(&self) -> ModelKind;
@@ -91,8 +91,8 @@ pub trait ProviderAdapter: Sync + Send {
         answers: Vec<UpstreamAnswer>,
     ) -> Result<BufferedResponse, UpstreamError>;
 
-    /// Returns the translation of an answer that passes while it arrives; `None` if the shape has none. Its request is the
-    /// first one of [`ProviderAdapter::calls`].
+    /// Returns the translation of an answer that passes while it arrives; `None` if the shape has none. Its request is
+    /// the first one of [`ProviderAdapter::calls`].
     fn translate_stream(&self, _ask: &InferenceRequest) -> Option<Box<dyn StreamTranslation>> {
         None
     }

@@ -72,8 +72,8 @@ impl DecodedAnswer {
     /// Decodes a buffered answer of a provider and applies the constraints of the request.
     ///
     /// # Errors
-    /// Returns `Malformed` if the body is no answer, `InBandError` for an error object, and `Truncated` if a choice has no
-    /// finish reason.
+    /// Returns `Malformed` if the body is no answer, `InBandError` for an error object, and `Truncated` if a choice has
+    /// no finish reason.
     pub fn decode(
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,

@@ -9,8 +9,8 @@ use std::fmt;
 /// Event of an answer, as a decoder returns it.
 ///
 /// Decoders guarantee: `choice` is a small number; the number of a tool call counts from 0 within its choice in order
-/// of appearance; its [`AnswerEvent::ToolCallStart`] precedes its arguments and has a name and an id that are not empty; a text
-/// is empty only with log probabilities or a signature. Engines may mark each chunk as the last: the last
+/// of appearance; its [`AnswerEvent::ToolCallStart`] precedes its arguments and has a name and an id that are not
+/// empty; a text is empty only with log probabilities or a signature. Engines may mark each chunk as the last: the last
 /// [`AnswerEvent::Finish`] of a choice counts, and content may follow a finish.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnswerEvent {

@@ -1,5 +1,5 @@
-//! Tests of members that a request to a provider has and the client's has not: the gateway adds them, so each can be left
-//! out if the provider refuses it by name, or no request of the dialect can be without it.
+//! Tests of members that only the provider's request has: the gateway adds them, so each can be omitted if the provider
+//! refuses it by name, or every request of the dialect needs it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use crate::{find_translator, test_support};
@@ -7,7 +7,7 @@ use penstock_core::*;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Members without which there is no conversation, tool, format, or cap on tokens.
+/// Members without which the request has no conversation, tool, format, or cap on tokens.
 const REQUIRED: [&str; 37] = [
     "arguments",
     "call_id",
@@ -44,7 +44,7 @@ const REQUIRED: [&str; 37] = [
     "tools",
     "type",
     "url",
-    // Parts of others that can be left out.
+    // Parts of other members that can be omitted.
     "enable_thinking",
     "include_usage",
 ];
@@ -69,7 +69,7 @@ fn names_of(value: &Value) -> BTreeSet<String> {
     names
 }
 
-/// Chat requests that give rise to as many members as possible: settings under each of their names.
+/// Chat requests that make the gateway add as many members as possible: settings under each of their names.
 fn chat_requests() -> Vec<Value> {
     let image = "data:image/png;base64,AAAA";
     let messages = json!([{"role": "system", "content": "Be brief."},
@@ -179,7 +179,7 @@ fn every_member_that_the_gateway_adds_can_be_left_out() {
                 let named = ExtraMembers::named_by(|word| word == name);
                 assert!(!named.is_empty(), "{client:?} to {provider:?}: `{name}` is not in the table");
                 let rest = build(named.narrowest());
-                // Reasoning has another name then, and is left out if that is refused too.
+                // Reasoning then has its other name, and is omitted if that is refused too.
                 let rest = if name.starts_with("reasoning") && names_of(&rest).contains(name) {
                     build(named.union(ExtraMembers::of(ExtraMember::Reasoning)))
                 } else {

@@ -1,10 +1,10 @@
 //! Translation between the API dialects of clients and of providers, in both directions.
 //!
 //! A pair of dialects is a [`Translator`]. Request bodies are rewritten as slices of the client's own bytes plus new
-//! text. Answers pass through one neutral list of [`event::AnswerEvent`]s: a [`decode::DialectDecoder`] for each provider dialect
-//! produces them, a [`write::DialectWriter`] for each client dialect serializes them, and one stream translator between the
-//! two buffers and counts them, compares them with delivered text and handles a rescue. Strings keep their JSON
-//! escapes, so that they are not unescaped and escaped again.
+//! text. Answers pass through one neutral list of [`event::AnswerEvent`]s: a [`decode::DialectDecoder`] for each
+//! provider dialect produces them, a [`write::DialectWriter`] for each client dialect serializes them, and one stream
+//! translator between the two buffers and counts them, compares them with delivered text and handles a rescue. Strings
+//! keep their JSON escapes, so that they are not unescaped and escaped again.
 //!
 //! To add a pair: add a folder `src/<client>_<provider>/` with its definition, a line in [`TRANSLATORS`], and golden
 //! cases in `testdata/<client>_<provider>/`.

@@ -54,8 +54,8 @@ fn last_event_response(stream: &[u8]) -> Option<&[u8]> {
     member_value(last.strip_prefix(b"data: ")?, "response")
 }
 
-/// Builds the document of a response. Items get the members that the dialect requires of listed items: a type, an id and,
-/// for messages, a status and a list of content parts. `unique` is the unique part of the response's id.
+/// Builds the document of a response. Items get the members that the dialect requires of listed items: a type, an id
+/// and, for messages, a status and a list of content parts. `unique` is the unique part of the response's id.
 #[must_use]
 pub fn build_document(input: &StoredInput, response: &[u8], unique: &str) -> Vec<u8> {
     let size = input.previous_items.len() + input.input.len() + response.len();

@@ -1,5 +1,5 @@
-//! The largest answers there are: 2,048 vectors of 1,024 floats, in each form,
-//! for a client that wants either. Bytes a second of the JSON with numbers.
+//! Benchmark of the largest answers: 2,048 vectors of 1,024 floats, in each form, for clients of either form. Results
+//! are in bytes per second of the JSON with numbers.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use bytes::Bytes;
@@ -14,13 +14,13 @@ use std::hint::black_box;
 const VECTORS: usize = 2048;
 const LENGTH: usize = 1024;
 
-/// Numbers as a model of embeddings has them: around 0.03, all bits used.
+/// Returns numbers as embedding models produce them: around 0.03, all bits used.
 fn number(seed: &mut u64) -> f32 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     ((*seed >> 40) as f32 / (1_u32 << 24) as f32 - 0.5) * 0.12
 }
 
-/// As engines in Python write them (the `f64` of each `f32`), or the shortest.
+/// Returns the numbers as Python engines write them (the `f64` of each `f32`), or in their shortest form.
 fn answer(long: bool) -> String {
     let mut seed = 7;
     let mut text = String::from(r#"{"object":"list","model":"e","data":["#);

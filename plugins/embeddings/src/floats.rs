@@ -22,8 +22,8 @@ pub(crate) fn read_array(json: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     taken.map(|(taken, _)| taken)
 }
 
-/// Measures an array of numbers at the start of `json`: its bytes, and the number of its elements. `None` if a number does
-/// not fit an `f32`.
+/// Measures an array of numbers at the start of `json`: its bytes, and the number of its elements. `None` if a number
+/// does not fit an `f32`.
 pub(crate) fn measure_array(json: &[u8]) -> Option<(usize, usize)> {
     for_each_number(json, |rest| {
         let length = number_length(rest)?;
@@ -120,7 +120,8 @@ pub(crate) fn write_array(floats: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Reads base64 as four-byte floats; returns their number. `None` for anything else, and for values that are not finite.
+/// Reads base64 as four-byte floats; returns their number. `None` for anything else, and for values that are not
+/// finite.
 pub(crate) fn decode(base64: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let before = out.len();
     STANDARD.decode_vec(base64, out).ok()?;

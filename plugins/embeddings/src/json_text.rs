@@ -22,7 +22,7 @@ pub(crate) fn quoted(text: &str) -> Vec<u8> {
     out
 }
 
-/// Reads the index of an item: an unsigned integer, and nothing that a client would not take for one.
+/// Parses the index of an item: an unsigned integer, in a form that every client parses the same way.
 pub(crate) fn index(value: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(value).ok()?;
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?

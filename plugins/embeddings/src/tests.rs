@@ -1,4 +1,4 @@
-//! Tests only: golden cases of every shape, and the rules that no file of cases holds.
+//! Tests only: golden cases of every shape, and general rules.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 mod golden;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use penstock_core::*;
 use serde_json::Value;
 
-/// An ask of this body, as admission makes it.
+/// Returns a request with this body, as admission creates it.
 pub(super) fn ask(kind: ModelKind, body: &str) -> InferenceRequest {
     let value: Value = serde_json::from_str(body).unwrap();
     let bytes = Bytes::copy_from_slice(body.as_bytes());
@@ -59,13 +59,13 @@ pub(super) fn ask(kind: ModelKind, body: &str) -> InferenceRequest {
     }
 }
 
-/// Whether texts and token ids stand in one list.
+/// Returns true if texts and token ids are in one list.
 fn mixed(input: &Value) -> bool {
     let items = input.as_array().map(Vec::as_slice).unwrap_or_default();
     items.iter().any(Value::is_string) && items.iter().any(Value::is_array)
 }
 
-/// Abilities from JSON.
+/// Parses capabilities from JSON.
 pub(super) fn abilities(value: &Value) -> OfferCapabilities {
     let parameters = value["supported_parameters"].as_array().cloned().unwrap_or_default();
     OfferCapabilities {
@@ -80,7 +80,7 @@ pub(super) fn abilities(value: &Value) -> OfferCapabilities {
     }
 }
 
-/// A target with these abilities.
+/// Returns a target with these capabilities.
 pub(super) fn target(abilities: &OfferCapabilities) -> AttemptTarget<'_> {
     AttemptTarget {
         model: "engine/model",
@@ -95,7 +95,7 @@ pub(super) fn target(abilities: &OfferCapabilities) -> AttemptTarget<'_> {
     }
 }
 
-/// The shape of this kind and name.
+/// Returns the shape of this kind and name.
 pub(super) fn shape(kind: ModelKind, name: &str) -> &'static dyn ProviderAdapter {
     *crate::SHAPES.iter().find(|shape| shape.kind() == kind && shape.name() == name).unwrap()
 }

@@ -4,8 +4,8 @@
 //! This crate has no side effects. Energy may determine a price, so it is computed in `Decimal`; only [`ecologits`]
 //! uses floats, and runs when the configuration is read. An unknown figure is absent, never zero.
 //!
-//! One [`OfferFactors`] per offer is computed with the configuration. A request then computes one [`AttemptEnergy`] per attempt,
-//! sums them, and rounds once:
+//! One [`OfferFactors`] per offer is computed with the configuration. A request then computes one [`AttemptEnergy`] per
+//! attempt, sums them, and rounds once:
 //!
 //! ```
 //! use penstock_core::{ModelKind, TokenUsage};

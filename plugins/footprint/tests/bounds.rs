@@ -1,4 +1,4 @@
-//! Rounding is exact and half-even, and no number of the world makes it panic.
+//! Rounding is exact and half-even, and no number causes a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_core::{MeasuredEnergy, MeterBoundary, ModelKind, TokenUsage};

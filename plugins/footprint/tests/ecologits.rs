@@ -1,10 +1,10 @@
-//! The law gives the published results of EcoLogits 0.11.3, to 1e-9.
+//! The formula gives the published results of EcoLogits 0.11.3, to 1e-9.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_footprint::ecologits::{self, AnswerTiming, EcologitsImpacts, EcologitsModel, EcologitsSite};
 use serde_json::Value;
 
-/// `"1.5"`, `1.5` or `"1..2"` as (low, high); `None` when empty.
+/// Parses `"1.5"`, `1.5` or `"1..2"` as (low, high); `None` if empty.
 fn span(value: &Value) -> Option<(f64, f64)> {
     if let Some(number) = value.as_f64() {
         return Some((number, number));

@@ -1,4 +1,4 @@
-//! The public page says what the code does.
+//! The published methodology page agrees with the code.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_core::MeterBoundary;
@@ -6,7 +6,7 @@ use penstock_footprint::{EnergyMethod, ErrorRange, METHODOLOGY, constants, measu
 
 const PAGE: &str = include_str!("../../../docs/methodology.md");
 
-/// The line of the page that starts with this.
+/// Returns the line of the page with this start.
 fn line(start: &str) -> &'static str {
     PAGE.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no line `{start}`"))
 }

@@ -1,4 +1,4 @@
-//! The rules that the vectors do not show.
+//! Rules that the published vectors do not cover.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_core::{MeasuredEnergy, MeterBoundary, ModelKind, TokenUsage};
@@ -39,7 +39,7 @@ fn tokens(input: u64, cached: u64, output: u64) -> AttemptWork {
     AttemptWork::tokens(TokenUsage { input, cached, output, ..TokenUsage::default() }, Duration::from_secs(2))
 }
 
-/// Joules of GPU energy as kWh at the building's meter of [`place`].
+/// Converts joules of GPU energy to kWh at the building's meter of [`place`].
 fn kwh(joules: &str) -> Decimal {
     let facility = decimal(joules) * decimal("1.3") * decimal("1.12") * decimal("1.2");
     (facility / decimal("3600000")).round_dp(12)
@@ -233,11 +233,12 @@ fn an_implausibly_large_energy_measurement_is_ignored() {
         let work = AttemptWork::tokens(TokenUsage { output, ..TokenUsage::default() }, Duration::ZERO);
         offer.plausible_measurement(&work, measured).is_some()
     };
-    // A small answer may draw 1 Wh, whatever the formula says.
+    // A small answer may consume 1 Wh, whatever the formula gives.
     assert!(credible(1, "3600", MeterBoundary::Facility));
     assert!(!credible(1, "3600.001", MeterBoundary::Facility));
     assert!(!credible(1, "3600", MeterBoundary::Gpu), "it is 5,241.6 J at the building's meter");
-    // 10,000 J at the accelerators are 14,560 in the building; four times that is the high end, and ten times that the most.
+    // 10,000 J at the accelerators are 14,560 J in the building; four times that is the high end, and ten times the
+    // maximum.
     assert!(credible(10_000, "582400", MeterBoundary::Facility));
     assert!(!credible(10_000, "582400.001", MeterBoundary::Facility));
     for absurd in ["0", "-1", "3600000000000000"] {

@@ -1,4 +1,4 @@
-//! The shipped tables are whole, and a broken one says where.
+//! The shipped tables are complete, and the error of an invalid one names its position.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_footprint::{country, datacentre, grid};

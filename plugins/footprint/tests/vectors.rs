@@ -1,4 +1,4 @@
-//! Every published vector, to the digit.
+//! Every published vector, compared exactly.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_core::{MeasuredEnergy, MeterBoundary, ModelKind, TokenUsage};

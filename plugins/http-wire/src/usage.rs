@@ -44,8 +44,8 @@ pub fn parse_usage(object: &[u8]) -> Option<ReportedUsage> {
     ReportedUsage { input, cached, output, reasoning }.non_empty()
 }
 
-/// Parses a number of tokens; `None` for `null`. A value that is no such number becomes [`u64::MAX`], which is beyond all
-/// bounds, so that the gateway counts itself and reports the offer.
+/// Parses a number of tokens; `None` for `null`. A value that is no such number becomes [`u64::MAX`], which is beyond
+/// all bounds, so that the gateway counts itself and reports the offer.
 #[must_use]
 pub fn parse_token_count(value: &[u8]) -> Option<u64> {
     if value == b"null" {

@@ -76,8 +76,8 @@ pub struct OpenReserves {
 }
 
 impl OpenReserves {
-    /// Applies an entry. Ends of reserves made before the first applied entry are ignored; a reserve that is applied again
-    /// has its last number.
+    /// Applies an entry. Ends of reserves made before the first applied entry are ignored; a reserve that is applied
+    /// again has its last number.
     pub fn apply(&mut self, entry: &LedgerEntry) {
         match &entry.kind {
             EntryKind::Reserve { request, key, wallet, amount } => {

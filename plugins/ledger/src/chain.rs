@@ -51,7 +51,8 @@ impl HashChain {
     /// Appends the line of an entry to `out` and advances the chain. The entry must have the next number.
     ///
     /// # Errors
-    /// Returns an error if the number is not the next one or the line is over [`MAX_LINE_BYTES`]; then nothing is appended.
+    /// Returns an error if the number is not the next one or the line is over [`MAX_LINE_BYTES`]; then nothing is
+    /// appended.
     pub fn append(&mut self, entry: &LedgerEntry, out: &mut Vec<u8>) -> Result<(), EntryError> {
         if entry.seq != self.seq + 1 {
             return Err(EntryError::UnexpectedNumber { expected: self.seq + 1 });

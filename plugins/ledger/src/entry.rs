@@ -69,7 +69,8 @@ pub struct RequestFootprint {
     pub carbon_high_g: Decimal,
     /// Water in litres.
     pub water_l: Decimal,
-    /// Energy of the failed attempts, part of `kwh`. A void records none, since all of its energy is of failed attempts.
+    /// Energy of the failed attempts, part of `kwh`. A void records none, since all of its energy is of failed
+    /// attempts.
     pub failed_kwh: Decimal,
 }
 

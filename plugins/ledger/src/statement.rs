@@ -154,8 +154,8 @@ impl Statement {
         }
     }
 
-    /// Adds a correction to the model of the corrected charge. [`Statement::add_entry`] cannot do this: a correction does
-    /// not name the model, and the charge may be from an earlier month.
+    /// Adds a correction to the model of the corrected charge. [`Statement::add_entry`] cannot do this: a correction
+    /// does not name the model, and the charge may be from an earlier month.
     pub fn add_model_correction(&mut self, correction: &LedgerEntry, model: &Arc<str>) {
         if let EntryKind::Correct { what: CorrectedKind::Settle, .. } = &correction.kind {
             let of_model = (correction.account.clone(), model.clone());
@@ -163,8 +163,8 @@ impl Statement {
         }
     }
 
-    /// Adds sums of several entries of one account and key. `model` is that of charges and of their corrections, `terms`
-    /// is the id of the terms of charges.
+    /// Adds sums of several entries of one account and key. `model` is that of charges and of their corrections,
+    /// `terms` is the id of the terms of charges.
     pub fn add_sums(
         &mut self,
         (account, key): (&Arc<str>, &Arc<str>),

@@ -92,7 +92,8 @@ pub struct LimitReservation {
     permit: bool,
 }
 
-/// Provisional charge of a request whose maximum usage is not known yet; passed to [`UsageMeter::release_provisional`] exactly once.
+/// Provisional charge of a request whose maximum usage is not known yet; passed to [`UsageMeter::release_provisional`]
+/// exactly once.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a provisional charge must be released"]
 pub struct ProvisionalCharge {

@@ -1,17 +1,17 @@
 //! Limits that several gateways share: usage of the others, and the part of each limit that this gateway may use.
 //!
 //! Each gateway has a meter of its own. Once a second it subtracts from its buckets what the others used since, so all
-//! buckets have the level that one bucket for all would have. It may use a part of that level until the next exchange, and
-//! announces it with its usage. The others leave it alone:
+//! buckets have the level that one bucket for all would have. It may use a part of that level until the next exchange,
+//! and announces it with its usage. The others leave it alone:
 //!
 //! ```text
 //! part      = level · max(own demand / total demand, 1 / 4n)        n gateways; level / n without any demand
 //! allowance = min(part, level − announced allowances of the others − level / 4n for each that is silent)
 //! ```
-//! A gateway is silent about a key that was not used there. At its first use it may have an equal part of the limit, so the
-//! first exchange after that leaves an equal part to each silent gateway: the key may be in use there since a moment ago.
-//! Demand that moves to another gateway between two exchanges can
-//! exceed the limit once, by the part that it left behind; that becomes debt of every bucket.
+//! A gateway is silent about a key that was not used there. At its first use it may have an equal part of the limit, so
+//! the first exchange after that leaves an equal part to each silent gateway: the key may be in use there since a
+//! moment ago. Demand that moves to another gateway between two exchanges can exceed the limit once, by the part that
+//! it left behind; that becomes debt of every bucket.
 
 use crate::token_bucket::{RetryAfter, TokenBucket};
 use std::num::NonZeroU64;
@@ -52,7 +52,7 @@ pub struct SharedAmounts {
 pub struct PeerUsage {
     /// Number of gateways, this one included.
     pub members: u32,
-    /// Number of other gateways that announced nothing, because the key was not used there.
+    /// Number of other gateways that announced no demand, because the key was not used there.
     pub silent: u32,
     /// Requests that the others admitted since the last exchange.
     pub requests: u64,
@@ -115,8 +115,8 @@ impl SharingPhase {
     }
 }
 
-/// Returns the part of a level that this gateway may use until the next exchange; `silent` is what is left to the gateways
-/// that announced nothing.
+/// Returns the part of a level that this gateway may use until the next exchange; `silent` is the amount reserved for
+/// gateways that announced no demand.
 fn allowance(level: u64, demand: SharedDemand, members: u32, silent: u64) -> u64 {
     let members = members.max(1);
     let least = level / 4 / u64::from(members);
@@ -189,8 +189,8 @@ impl SharedState {
         (used >= self.allowed.requests).then_some(RetryAfter::After(EXCHANGE_WAIT))
     }
 
-    /// Returns the wait until the next exchange if this gateway may not use as many tokens before it. An amount of more than
-    /// half of the limit passes with an allowance of half of it, since no gateway is ever allowed the whole limit.
+    /// Returns the wait until the next exchange if this gateway may not use as many tokens before it. An amount of more
+    /// than half of the limit passes with an allowance of half of it, since no gateway is ever allowed the whole limit.
     pub(crate) fn token_wait(&self, limit: NonZeroU64, amount: u64, tokens: i64) -> Option<RetryAfter> {
         let used = u64::try_from(tokens.wrapping_sub(self.used.1)).unwrap_or(0);
         let left = self.allowed.tokens.saturating_sub(used);
@@ -241,8 +241,8 @@ mod tests {
         refused: u64,
     }
 
-    /// Simulates seconds of demand by gateway in requests a second. Each gateway exchanges and reports at a moment of its
-    /// own in each second.
+    /// Simulates seconds of demand by gateway, in requests per second. Each gateway exchanges and reports at its own
+    /// moment of each second.
     fn simulate(limit: u64, demand: impl Fn(u64) -> Vec<u64>, seconds: u64) -> Simulated {
         let (limits, nothing) = (limits(limit), CostEstimate::default());
         let members = demand(0).len();
@@ -334,7 +334,7 @@ mod tests {
         };
         meters.iter_mut().for_each(|meter| meter.begin_sharing(&limits, 3, now));
         admit(&mut meters);
-        // All exchange at the same moment: nobody has read a report of another.
+        // All gateways exchange at the same moment, so none has read a report of another.
         let unheard = PeerUsage { members: 3, silent: 2, ..PeerUsage::default() };
         meters.iter_mut().for_each(|meter| meter.exchange(&limits, &unheard, now));
         admit(&mut meters);

@@ -205,7 +205,7 @@ fn a_validated_request_takes_and_releases_its_permits() {
     assert_eq!((key.working(), remaining(&key)), (0, 2));
     let taken = ask(&mut key, &limits, &cost(1, 1, 0), NOON).unwrap();
     key.void(taken.key, &limits, NOON);
-    // A limit that was added meanwhile gets nothing back that was not taken from it, and a removed one is ignored.
+    // A limit added in the meantime gets nothing back, because nothing was taken from it; a removed limit is ignored.
     let entered = key.acquire_provisional(&UsageLimits::default(), WorkClass::Request, NOON);
     key.release_provisional(entered, &limits, NOON);
     assert_eq!((key.working(), remaining(&key)), (0, 1));

@@ -95,7 +95,7 @@ fn audio_of_the_requested_format_is_speech() {
         );
         let others = FORMATS.iter().filter(|other| !matches!(**other, "audio/pcm"));
         let taken = others.filter(|other| speak(other, None, body).is_none()).count();
-        // Ogg may hold FLAC, ID3 may come before AAC, and WAV is all that some engines know.
+        // Ogg may contain FLAC, ID3 may precede AAC, and some engines support WAV only.
         let expected = match format {
             "audio/wav" => 5,
             "audio/ogg" if body.starts_with(b"OggS") => 2,

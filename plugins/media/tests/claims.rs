@@ -1,5 +1,4 @@
-//! What the head of a file claims of its length, against what frames, samples and bytes say; and what a provider claims
-//! of it.
+//! Stated lengths against measured ones: by the head of a file against frames, samples and bytes, and by a provider.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod sounds;
@@ -8,7 +7,7 @@ use penstock_core::AudioInput;
 use rust_decimal::Decimal;
 use sounds::{known, length};
 
-/// A second of WAV, 8 kHz, 16 bits, mono, with another head.
+/// Returns a second of WAV, 8 kHz, 16 bits, mono, with another head.
 fn wav(tag: u16, channels: u16, rate: u32, byte_rate: u32, block: u16, bits: u16) -> Vec<u8> {
     let mut bytes = sounds::wav(1000);
     bytes[20..22].copy_from_slice(&tag.to_le_bytes());
@@ -58,15 +57,15 @@ fn the_count_of_a_compressed_wav_counts_within_its_bytes() {
         bytes.splice(36..36, fact);
         bytes
     };
-    // IMA ADPCM: 16,000 bytes hold 32,000 samples, 4 seconds; some bytes of each block are no samples.
+    // IMA ADPCM: 16,000 bytes contain 32,000 samples, 4 seconds; some bytes of each block are no samples.
     for (samples, seconds) in [(31_500, "3.938"), (30_000, "3.75"), (29_999, "4"), (1, "4"), (0, "4")] {
         assert_eq!(length(&with_fact(0x11, samples)), known(seconds), "{samples}");
     }
-    // Of other codecs at most 320 kbit/s are believed.
+    // For other codecs at most 320 kbit/s are accepted.
     for (samples, seconds) in [(16_000, known("2")), (3_201, known("0.4")), (3_199, None), (8, None)] {
         assert_eq!(length(&with_fact(0x2000, samples)), seconds, "{samples}");
     }
-    // GSM: 16,000 bytes hold 246 blocks of 320 samples.
+    // GSM: 16,000 bytes contain 246 blocks of 320 samples.
     assert_eq!(length(&with_fact(0x31, 1)), known("9.84"));
 }
 
@@ -108,20 +107,20 @@ fn an_mp4_is_as_long_as_its_samples() {
             known("2.322")
         );
     }
-    // Lengths of samples, or a rate, that make it shorter than so many frames can be.
+    // Stated lengths of samples, or a rate, that give less than the minimum duration of these frames.
     for (rate, lengths) in [(44_100, [(100, 1)]), (u32::MAX, [(100, 1024)]), (44_100, [(1, 1024)])] {
         assert_eq!(length(&m4a(rate, 0, &lengths, b"mp4a", 100, 20_000)), known("1"), "{rate} {lengths:?}");
     }
-    // Of fewer frames the bytes are left: 640 kbit/s at most.
+    // If the stated frames are fewer, the bytes determine the length, at most 640 kbit/s.
     assert_eq!(length(&m4a(44_100, 1, &[(1, 1)], b"mp4a", 1, 20_000)), known("0.25"));
     assert_eq!(length(&m4a(44_100, 1, &[(1, 1)], b"alac", 1, 614_400)), known("0.1"));
-    // More than its bytes can hold.
+    // More than the bytes can contain.
     assert_eq!(length(&m4a(44_100, 1, &[(u32::MAX, u32::MAX)], b"mp4a", 100, 20_000)), None);
 }
 
 #[test]
 fn opus_is_no_shorter_than_its_packets() {
-    // A hundred packets of 20 ms; positions may leave out what is cut from both ends.
+    // A hundred packets of 20 ms; positions may omit samples that are trimmed at both ends.
     for (millis, seconds) in [(2000, "2"), (1800, "1.8"), (1759, "2"), (1, "2"), (0, "2")] {
         assert_eq!(length(&sounds::opus(100, millis)), known(seconds), "{millis}");
     }

@@ -1,5 +1,4 @@
-//! Golden cases, a folder for each shape of provider: what is asked, what the
-//! provider is sent, what it answers, what comes of that.
+//! Golden cases, a folder for each shape of provider: client request, provider request, provider answer, client answer.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use bytes::Bytes;
@@ -24,7 +23,7 @@ fn golden(file: &Path, said: &[u8]) {
     assert_eq!(String::from_utf8_lossy(&expected), String::from_utf8_lossy(said), "{}", file.display());
 }
 
-/// Shapes with golden cases; speech passes as it came.
+/// Shapes with golden cases; speech has none, because it passes unchanged.
 fn form_shapes() -> impl Iterator<Item = &'static &'static dyn ProviderAdapter> {
     image::SHAPES.iter().chain(speech::SHAPES).filter(|shape| shape.kind() != ModelKind::Speech)
 }
@@ -64,7 +63,7 @@ fn task(kind: ModelKind, case: &Value) -> InferenceTask {
     })
 }
 
-/// A call as it goes over the wire, the upload in its place.
+/// Returns a provider request as sent on the wire, with the upload inserted.
 fn wire(call: &UpstreamRequest) -> Vec<u8> {
     let mut bytes = format!("content-type: {}\n\n", call.content_type).into_bytes();
     for (index, piece) in call.body.iter().enumerate() {

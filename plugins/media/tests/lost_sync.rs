@@ -1,5 +1,4 @@
-//! Damaged files, and files that claim less than they hold: decoders continue behind what is broken, so that the rest
-//! counts.
+//! Damaged files, and files that state less than they contain: decoders continue after the damage, so the rest counts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod sounds;
@@ -9,7 +8,7 @@ use proptest::prelude::*;
 use rust_decimal::Decimal;
 use sounds::{boxed, known, length, matroska, page};
 
-/// Positions at which this sequence begins.
+/// Returns the positions at which this sequence begins.
 fn all(bytes: &[u8], sequence: &[u8]) -> Vec<usize> {
     (0..bytes.len()).filter(|at| bytes[*at..].starts_with(sequence)).collect()
 }
@@ -170,7 +169,7 @@ fn a_picture_in_a_tag_behind_the_frames_is_no_audio() {
     assert_eq!(measure(&[&frames[..], &ape, &picture, &old].concat()), "1.045");
     let lead = [&b"ID3\x04\0\0\0\x7a\x09\0"[..], &picture].concat();
     assert_eq!(measure(&[&lead[..], &frames].concat()), "1.045");
-    // A tag that claims more than the file has is none: its bytes count, at 80,000 a second.
+    // A tag that states more bytes than the file has is no tag: its bytes count, at 80,000 per second.
     assert_eq!(measure(&[&frames[..], &ape, &picture[..1_000_000]].concat()), "12.657");
 }
 
@@ -214,8 +213,8 @@ fn mpeg_audio_in_wav_is_as_long_as_its_frames() {
     }
 }
 
-/// AAC at 16 kHz: so many samples whose table claims this duration of each, with a table of sizes of this name, and bytes
-/// in the boxes behind the entries.
+/// Returns AAC at 16 kHz with this number of samples. Its table states this duration for each sample. Its table of
+/// sizes has this name. The boxes have this number of bytes after their entries.
 fn aac(samples: u32, ticks: u32, sizes: &[u8; 4], padding: usize) -> Vec<u8> {
     let mut stts = vec![0, 0, 0, 0];
     stts.extend(samples.to_be_bytes());
@@ -269,7 +268,7 @@ fn an_mp4_continues_behind_what_is_no_box() {
     for junk in [&[0, 0, 0, 4, b'j', b'u', b'n', b'k'][..], &[0, 0, 0, 0, b'f', b'r', b'e', b'e'], b"\0\0"] {
         assert_eq!(length(&insert(&file, fragments[1] - 4, junk)), known("3"), "{junk:x?}");
     }
-    // Of several audio tracks the longest counts.
+    // The longest of several audio tracks counts.
     let run = all(&file, b"trun")[2];
     let mut padded = insert(&file, run + 4 + 12 + 50 * 8, &vec![0; 300_000]);
     let (moof, traf) = (fragments[2] - 4, fragments[2] + 4);
@@ -288,7 +287,7 @@ fn a_metadata_block_without_end_hides_no_frames_of_flac() {
     file[4] = 0;
     let hidden = insert(&file, 42, &[0x81, 0xff, 0xff, 0xff]);
     assert_eq!(length(&hidden), known("1.858"));
-    // A complete block hides what is in it, like in decoders.
+    // A complete block hides its content, as in decoders.
     let complete = insert(&file, 42, &[0x81, 0, 0x02, 0xbc]);
     assert_eq!(length(&complete), known("1.765"));
 }
@@ -342,7 +341,7 @@ proptest! {
     ) {
         let files = files();
         let mut bytes = files[which].clone();
-        // Parts of other files amid it, damage, and noise behind it.
+        // Parts of other files in the middle, damage, and noise at the end.
         for (at, other, from, length) in pieces {
             let other = &files[other];
             let from = from % other.len();

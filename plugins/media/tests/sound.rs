@@ -1,5 +1,4 @@
-//! Every format by its content and to its length, however it is cut; and bytes
-//! that are no sound.
+//! Detection of every format by its content, and its length, independent of the cuts; and bytes that are no audio.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod sounds;
@@ -53,7 +52,7 @@ fn every_cut_gives_the_same_length() {
     }
 }
 
-/// Every beginning that is known, and some that only look like one: so much of a file as says what it is.
+/// Every known beginning, and some that only look similar: as many bytes as the detection needs.
 fn beginnings() -> Vec<(Vec<u8>, Option<AudioFormat>)> {
     let ape = [&b"APETAGEX\xd0\x07\0\0\x08\0\0\0\x01\0\0\0\0\0\0\xa0\0\0\0\0\0\0\0\0"[..], &[7; 8]].concat();
     let id3 = [&b"ID3\x04\0\0\0\0\0\x05"[..], &[7; 5]].concat();
@@ -77,7 +76,7 @@ fn beginnings() -> Vec<(Vec<u8>, Option<AudioFormat>)> {
     for name in [b"ftyp", b"styp", b"moov", b"mdat", b"wide", b"free", b"skip"] {
         all.push(([b"\0\0\0\x20", &name[..]].concat(), Some(AudioFormat::Mp4)));
     }
-    // An ID3 tag makes MPEG audio of what nothing else knows, and nothing else of what something does. Other tags belong
+    // An ID3 tag marks content of unknown format as MPEG audio, and does not change a known format. Other tags belong
     // to MPEG audio.
     let bare = all.clone();
     for (tag, only) in [
@@ -131,7 +130,7 @@ fn a_beginning_that_is_all_there_is_says_the_same_at_every_cut() {
 
 #[test]
 fn a_tag_amid_noise_is_noise_at_every_cut() {
-    // Where the noise ends that is passed over at once, byte by byte, a tag would begin that hides the frames.
+    // The noise contains the start of a tag, which must not hide the frames.
     let noisy =
         [&sounds::mp3(4)[..], &[b'-'; 16], b"ID3\x04\0\0\0\0\x08\0", &[b'-'; 64], &sounds::mp3(20)].concat();
     let whole = measure(&[&noisy]);
@@ -148,7 +147,7 @@ fn received_bytes_count_and_not_the_announced_ones() {
     let at = open.len() - 16_000 - 4;
     open[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(measure(&[&open]).unwrap().seconds, seconds("1"));
-    // A recording tells blocks; a duration in its head that was never corrected does not count.
+    // The blocks of a recording determine its length; a duration in its head that was never corrected does not count.
     assert_eq!(measure(&[&sounds::webm(130, Some(999_999.0))]).unwrap().seconds, seconds("2.6"));
 }
 

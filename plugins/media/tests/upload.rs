@@ -1,5 +1,5 @@
-//! Transcription forms as the client libraries send them, in any order of parts,
-//! cut anywhere; and forms that are refused by the name of what is wrong.
+//! Transcription forms as client libraries send them, with any order of parts and any split; and refused forms, whose
+//! errors name the invalid part.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod sounds;
@@ -10,7 +10,7 @@ use penstock_media::speech::TranscriptionUpload;
 
 const TYPE: &str = "multipart/form-data; boundary=b0und";
 
-/// Name, file name or none, content.
+/// Name, file name if there is one, and content of a part.
 type FormPart<'a> = (&'a str, Option<&'a str>, &'a [u8]);
 
 fn form(parts: &[FormPart<'_>]) -> Vec<u8> {

@@ -28,8 +28,8 @@ impl Folder {
         Ok(self.0.join(name))
     }
 
-    /// Reserves the name by an empty file, renames the complete file to it, and syncs the folder. The standard library is
-    /// used so that tests of power loss see the calls.
+    /// Reserves the name by an empty file, renames the complete file to it, and syncs the folder. The standard library
+    /// is used so that tests of power loss see the calls.
     fn publish(source: &Path, path: &Path) -> Result<()> {
         let folder = path.parent().unwrap_or(path);
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;

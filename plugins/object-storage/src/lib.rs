@@ -1,6 +1,6 @@
-//! Storage of whole objects: in a folder of this machine, or in a bucket of an S3-compatible store. An object is created
-//! at once, read in ranges, and never changed. All calls block, and return [`std::io::Error`]; the cause of an error of
-//! a bucket is a [`BucketError`].
+//! Storage of whole objects: in a folder of this machine, or in a bucket of an S3-compatible store. An object is
+//! created at once, read in ranges, and never changed. All calls block, and return [`std::io::Error`]; the cause of an
+//! error of a bucket is a [`BucketError`].
 
 mod bucket;
 mod folder;
@@ -21,13 +21,14 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 use tempfile::TempPath;
 
-/// Storage of whole objects by name. A name is a path of parts of letters, digits, `.`, `_` and `-`, with `/` between them.
+/// Storage of whole objects by name. A name is a path of parts of letters, digits, `.`, `_` and `-`, with `/` between
+/// them.
 pub trait ContentStore: Debug + Send + Sync {
     /// Creates an object from a complete temporary file, which no longer exists afterwards, also after an error.
     ///
     /// # Errors
-    /// Returns `AlreadyExists` if there is an object of this name, and any other I/O error. After an error other than that
-    /// the object may exist nevertheless.
+    /// Returns `AlreadyExists` if there is an object of this name, and any other I/O error. After an error other than
+    /// that the object may exist nevertheless.
     fn create(&self, name: &str, source: TempPath) -> Result<()>;
 
     /// Creates an object from bytes.

@@ -104,7 +104,7 @@ pub fn verify_id_token(
     check_claims(decode_json(token.claims)?, expected)
 }
 
-/// Checks what the standard asks beyond the signature, the issuer and the audience.
+/// Checks the other requirements of the standard, beyond the signature, the issuer and the audience.
 fn check_claims(claims: Value, expected: &ExpectedToken<'_>) -> Result<IdToken, OpenIdError> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     // A list of issuers is no issuer.

@@ -1,5 +1,5 @@
-//! OpenID Connect as values: the provider's discovery document and keys, the URL to sign in at, the request for a token,
-//! and the verification of the ID token. The caller sends the requests and knows the time.
+//! OpenID Connect as values: the provider's discovery document and keys, the URL to sign in at, the request for a
+//! token, and the verification of the ID token. The caller sends the requests and knows the time.
 //!
 //! - `ProviderMetadata` and `KeySet` parse what a provider publishes; both bound what they keep.
 //! - [`AuthorizationRequest`] is the authorization code flow with PKCE (S256), state and nonce.

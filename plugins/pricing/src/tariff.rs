@@ -64,7 +64,7 @@ impl Default for Tariff {
 }
 
 impl Tariff {
-    /// Returns the price of what comes out of a model of this kind: the one by which its offers are compared.
+    /// Returns the price of the output of a model of this kind, by which its offers are compared.
     #[must_use]
     pub fn output_price(&self, kind: ModelKind) -> Option<Decimal> {
         match kind.spec().unit {

@@ -1,5 +1,5 @@
-//! Measures the validation speed by size and content of the request: `cargo run --release -p penstock-request-validation
-//! --example speed`.
+//! Measures the validation speed by size and content of the request: `cargo run --release -p
+//! penstock-request-validation --example speed`.
 #![allow(clippy::print_stdout)]
 
 use bytes::Bytes;

@@ -30,8 +30,8 @@ pub(crate) fn validate_body<'b>(
     }
 }
 
-/// True for members whose content the gateway does not read: JSON schemas, arguments, metadata. The `input` at the top is
-/// that of an embedding or a conversation; a nested one has the arguments of a tool.
+/// True for members whose content the gateway does not read: JSON schemas, arguments, metadata. The `input` at the top
+/// is that of an embedding or a conversation; a nested one has the arguments of a tool.
 #[inline]
 pub(crate) fn is_opaque(name: &[u8], depth: usize) -> bool {
     // The length is compared first, because this runs for each key.

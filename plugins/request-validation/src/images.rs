@@ -17,9 +17,9 @@ const MAX_STEPS: i64 = 150;
 /// Validates a request of `/v1/images/generations`, except that the size may not be supported by the model.
 ///
 /// Without `response_format`, models with names like `gpt-image-1` return base64, all others a URL. `size: "auto"` is
-/// the model's default; `width` and `height` are equivalent to `size`. `num_inference_steps` (or `steps`) needs an offer
-/// that accepts it. `quality`, `style` and fields that do not change the image are ignored; `stream` and those that steer
-/// it otherwise are refused.
+/// the model's default; `width` and `height` are equivalent to `size`. `num_inference_steps` (or `steps`) needs an
+/// offer that accepts it. `quality`, `style` and fields that do not change the image are ignored; `stream` and those
+/// that steer it otherwise are refused.
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.

@@ -1,4 +1,5 @@
-//! Validation of request bodies: returns an [`InferenceRequest`](penstock_core::InferenceRequest), or an error that names the invalid field.
+//! Validation of request bodies: returns an [`InferenceRequest`](penstock_core::InferenceRequest), or an error that
+//! names the invalid field.
 //!
 //! One pass validates the JSON (syntax, UTF-8, depth, number of values) and records the position of each value; the
 //! rules of the dialect are then checked on these positions. Content is never deserialised or copied, and no error

@@ -312,7 +312,6 @@ fn thread_error(path: &FieldPath<'_>) -> ApiError {
 }
 
 /// Prefix of context edits that can be ignored: models that need the thinking of earlier turns read it anyway.
-/// it.
 const HARMLESS_EDIT_PREFIX: &str = "clear_thinking_";
 
 impl RefusedValues {

@@ -1,4 +1,4 @@
-//! The objects are the contract's, exact, and the same in a header.
+//! The objects follow the API contract exactly, and are the same in a header.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_response_metadata::{

@@ -1,4 +1,4 @@
-//! Members reach any JSON object, however it is cut.
+//! Members are inserted into any JSON object, for any split of its bytes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use bytes::Bytes;

@@ -7,8 +7,8 @@
 //! - **Rendezvous.** Among offers with similar scores, a session without a record goes to the one with the highest
 //!   [`rendezvous_weight`], so that several gateways choose the same one and a lost offer moves its own sessions only.
 //!
-//! Both are bounded by load: an offer with more than [`LOAD_FACTOR`] of its share of the requests in flight gets neither
-//! (consistent hashing with bounded loads, Mirrokni et al. 2016).
+//! Both are bounded by load: an offer with more than [`LOAD_FACTOR`] of its share of the requests in flight gets
+//! neither (consistent hashing with bounded loads, Mirrokni et al. 2016).
 
 use crate::breaker::OfferHealth;
 use crate::plan::Candidate;

@@ -4,7 +4,8 @@
 //! The cost is bounded: at most one request in [`REQUESTS_PER_EXPLORATION`], only under a flavor that
 //! [explores](crate::Flavor::explores), only to a healthy idle offer that has not just failed, at a price of at most
 //! [`MAX_PRICE_RATIO`] times that of the regular choice. One good answer ends the exploration of an offer for
-//! [`MAX_MEASUREMENT_AGE`]. The request itself is safe: if the explored offer fails, the plan continues with its regular order.
+//! [`MAX_MEASUREMENT_AGE`]. The request itself is safe: if the explored offer fails, the plan continues with its
+//! regular order.
 
 use crate::breaker::OfferHealth;
 use crate::plan::Candidate;
@@ -27,8 +28,8 @@ pub const MAX_PROMPT: u64 = 1_000;
 /// ([`CircuitBreaker::failure_ratio`](crate::CircuitBreaker::failure_ratio)).
 const MAX_FAILURE_RATIO: f64 = 0.3;
 
-/// Exploration budget of a model: at any time at most one exploration, or one in [`REQUESTS_PER_EXPLORATION`] requests if
-/// that is more. Unused explorations are not saved.
+/// Exploration budget of a model: at any time at most one exploration, or one in [`REQUESTS_PER_EXPLORATION`] requests
+/// if that is more. Unused explorations are not saved.
 #[derive(Clone, Debug, Default)]
 pub struct ExplorationBudget {
     /// Number of requests that could have explored, limited so that nothing is saved.

@@ -27,9 +27,9 @@ pub struct Candidate {
     pub offer: usize,
     /// Expected price of this request in EUR, for comparison only; see [`estimate_price`].
     pub price: f64,
-    /// Predicted seconds to the complete answer on an idle provider ([`LatencyStats::predict_seconds`](crate::LatencyStats::predict_seconds)).
-    /// `None` if unmeasured: the prediction then starts at the best of the other offers, decays to their median, and
-    /// the offer has capacity for one request.
+    /// Predicted seconds to the complete answer on an idle provider
+    /// ([`LatencyStats::predict_seconds`](crate::LatencyStats::predict_seconds)). `None` if unmeasured: the prediction
+    /// then starts at the best of the other offers, decays to their median, and the offer has capacity for one request.
     pub predicted_seconds: Option<f64>,
     /// Time since the last successful answer ([`LatencyStats::age`](crate::LatencyStats::age)); `None` without one.
     pub measured_age: Option<Duration>,
@@ -39,7 +39,8 @@ pub struct Candidate {
     pub in_flight: u32,
     /// Number of concurrent requests that the offer serves without slowing down; 0 if unknown (then 32).
     pub max_in_flight: u32,
-    /// Share of recent attempts that failed, 0 to 1 ([`CircuitBreaker::failure_ratio`](crate::CircuitBreaker::failure_ratio)).
+    /// Share of recent attempts that failed, 0 to 1
+    /// ([`CircuitBreaker::failure_ratio`](crate::CircuitBreaker::failure_ratio)).
     pub failure_ratio: f64,
     /// Grams of CO2e per kWh of its grid; `NAN` if unknown, which counts as worst.
     pub ci_g_per_kwh: f64,

@@ -3,9 +3,9 @@
 //! `score = w_price * price + w_speed * time + w_environment * environment`, where
 //!
 //! - `price = 1 - best / own`, the expected price of this request;
-//! - `time = 1 - best / own`, of `seconds * (1 + in_flight / seats) / (1 - failing)`: predicted seconds (plus an offset
-//!   of 50 ms), times queue depth, times the number of attempts per successful answer. (A provider that fails fast is
-//!   not a fast provider.)
+//! - `time = 1 - best / own`, of `seconds * (1 + in_flight / capacity) / (1 - failing)`: predicted seconds (plus an
+//!   offset of 50 ms), times queue depth, times the number of attempts per successful answer. (A provider that fails
+//!   fast is not a fast provider.)
 //! - `environment = (1 - best / own of g/kWh) / 2 + (best renewable share - own) / 2`.
 //!
 //! If the offer has the prefix of the conversation in its cache, the expected saving is subtracted from its price, its

@@ -1,4 +1,4 @@
-//! Session of a request: what its client says of it, or else the beginning of the conversation.
+//! Session of a request: named by its client, or else derived from the beginning of the conversation.
 
 use crate::affinity::{SessionKey, stable_hash};
 use penstock_core::{InferenceRequest, InferenceTask};
@@ -30,17 +30,17 @@ pub const SESSION_HEADERS: &[&str] = &[
 
 /// Members of `metadata` that name a conversation.
 const METADATA_NAMES: [&[u8]; 3] = [b"session_id", b"conversation_id", b"thread_id"];
-/// Members with what the model reads first, apart from the messages.
+/// Members that come before the messages in the model's prompt.
 const INSTRUCTION_NAMES: [&str; 2] = ["system", "instructions"];
 /// Members with the messages.
 const MESSAGES_NAMES: [&str; 2] = ["messages", "input"];
 
-/// Bytes at the start and at the end of a text that distinguish it; its length does too.
+/// Number of bytes hashed at the start and at the end of a text; its length is hashed too.
 const MAX_HASHED: usize = 2048;
 /// Longest value of a header or member that names a session; a longer one is cut.
 const MAX_NAME: usize = 1024;
 
-/// Kinds of names, so that equal values of two kinds are two sessions.
+/// Kinds of names, so that equal values of different kinds are different sessions.
 mod source {
     pub(super) const CACHE_KEY: u64 = 1;
     pub(super) const PREVIOUS: u64 = 2;
@@ -55,8 +55,8 @@ mod source {
 pub struct RequestSession {
     /// Key of the session.
     pub key: SessionKey,
-    /// True if the session is known by its beginning alone and the request has no more than that: no answer of the model
-    /// is part of a cached prefix yet.
+    /// True if the session is known by its beginning alone and the request has no more than that: no answer of the
+    /// model is part of a cached prefix yet.
     pub is_first_turn: bool,
 }
 
@@ -148,8 +148,8 @@ fn metadata(request: &InferenceRequest) -> (Option<&[u8]>, Option<&[u8]>) {
     }
 }
 
-/// Hash of the instructions and of all messages up to the first of the user, and whether that is the last message; `None`
-/// without such a message.
+/// Hash of the instructions and of all messages up to the first of the user, and whether that is the last message;
+/// `None` without such a message.
 fn hash_beginning(request: &InferenceRequest) -> Option<(u64, bool)> {
     let instructions = INSTRUCTION_NAMES.iter().find_map(|name| request.member_value(name));
     let start = instructions.map_or(0, |value| hash_content(0, value));

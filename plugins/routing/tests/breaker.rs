@@ -277,7 +277,7 @@ fn a_longer_cooldown_is_retained_and_every_cooldown_is_bounded() {
     assert_eq!(breaker.cooldown_until(NOW), Some(NOW + BreakerSettings::default().max_cooldown));
 }
 
-/// BreakerClient with this key, in the account `key / 10`.
+/// Returns the client with this key, in the account `key / 10`.
 fn client(key: u64) -> Option<BreakerClient> {
     Some(BreakerClient { key, account: key / 10 })
 }

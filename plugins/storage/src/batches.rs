@@ -10,8 +10,8 @@
 //! lines    id                                               →  a bit for each line that has its result
 //! ```
 //!
-//! Stores of earlier versions have `k/` rows, which list the batches of a key. They are not read; [`BatchStore::build_account_index`]
-//! adds the `a/` rows.
+//! Stores of earlier versions have `k/` rows, which list the batches of a key. They are not read;
+//! [`BatchStore::build_account_index`] adds the `a/` rows.
 
 mod claims;
 
@@ -327,7 +327,8 @@ impl IndexBackfill<'_> {
 }
 
 /// Returns the rows of an updated batch, to write with a larger commit: the bitmap `done` is stored while the batch is
-/// unfinished, and so are the rows by which a fleet coordinates it. Of a background response that has ended, no row remains.
+/// unfinished, and so are the rows by which a fleet coordinates it. Of a background response that has ended, no row
+/// remains.
 ///
 /// # Errors
 /// Returns `Corrupt` if the record cannot be encoded, which does not happen for records of this program.

@@ -223,7 +223,8 @@ impl FileStore {
     /// Adds a file.
     ///
     /// # Errors
-    /// Returns `Guard` if a file of this id exists, and the errors of [`FileStore::insert_operations`] and [`Store::apply`].
+    /// Returns `Guard` if a file of this id exists, and the errors of [`FileStore::insert_operations`] and
+    /// [`Store::apply`].
     pub fn add(&self, file: &FileRecord) -> Result<(), StoreError> {
         self.store.apply(Self::insert_operations(file)?)
     }

@@ -151,8 +151,8 @@ impl InvoiceStore {
     /// the printed number of a number in the series, `document` the document with this number.
     ///
     /// # Errors
-    /// Same as [`Store::apply`]. After an error of the disk or the database, a further call returns the invoice if it was
-    /// written.
+    /// Same as [`Store::apply`]. After an error of the disk or the database, a further call returns the invoice if it
+    /// was written.
     pub fn issue(
         &self,
         draft: &InvoiceRecord,

@@ -1,15 +1,17 @@
 //! Embedded durable store for small state, as rows in typed tables behind the [`Store`] trait.
 //!
 //! - [`Store`] is the interface: `get`, `scan` and `apply` of atomic guarded transactions, durable when they return.
-//! - [`open`] opens the embedded durable engine (`sled/`), [`open_postgres`] a PostgreSQL database, [`memory`] creates one that lives as long as the process.
+//! - [`open`] opens the embedded durable engine (`sled/`), [`open_postgres`] a PostgreSQL database, [`memory`] creates
+//!   one that lives as long as the process.
 //! - [`export`] and [`import`] move rows between stores, [`compact`] frees disk space, [`repair`] recovers the readable
 //!   rows of a damaged store.
 //! - [`ledger`] stores the blocks of ledger entries, and a replica of them in monthly files.
-//! - [`fleet`] lets several processes share a store and what they may spend.
+//! - [`fleet`] lets several processes share a store and its balances.
 //! - [`files`] stores the metadata of files; their contents are plain files outside the store.
 //! - [`keys`] and [`accounts`] store API keys and accounts, [`audit`] the log of changes to them, [`spend`] their
 //!   spending across restarts, [`batches`] the batches, [`measurements`] measured speeds.
-//! - [`users`] stores the persons who may sign in to the console, [`sessions`] their sessions, [`invoices`] issued invoices.
+//! - [`users`] stores the persons who may sign in to the console, [`sessions`] their sessions, [`invoices`] issued
+//!   invoices.
 //! - Rows on disk are versioned and checksummed.
 //!
 //! Every call blocks: callers on an async runtime run them on blocking threads. The current time is an argument.

@@ -1,5 +1,5 @@
-//! Measured speeds, saved periodically so that they survive a restart. No other data depends on them: a lost or damaged
-//! row is measured again.
+//! Measured speeds, saved periodically so that they survive a restart. No other data depends on them: the gateway
+//! measures a lost or damaged row again.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,4 +1,5 @@
-//! Amounts that a transaction adds to those of a row: writers that add do not overwrite each other, whatever their order.
+//! Amounts that a transaction adds to those of a row: writers that add do not overwrite each other, whatever their
+//! order.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,8 +17,8 @@ const MAX_AMOUNT_BYTES: usize = 96;
 pub enum RowSum {
     /// Change of an account's balance. A sum beyond 64 bits stays at the limit, so that it never wraps around.
     Balance(BalanceRecord),
-    /// Spending in the day and the month of its time. Amounts of a day or a month before that of the row are left out, and
-    /// those of the row if it is of an earlier one.
+    /// Spending in the day and the month of its time. Amounts of a day or a month before that of the row are left out,
+    /// and those of the row if it is of an earlier one.
     Spend(SpendRecord),
     /// Change of a usage rollup, encoded as a [`penstock_core::usage_row::UsageRow`].
     Usage(Vec<u8>),

@@ -1,4 +1,5 @@
-//! Sessions of signed-in users, by the SHA-256 of their random id: a copy of the store signs nobody in.
+//! Sessions of signed-in users, by the SHA-256 of their random id, so that a copy of the store contains no usable
+//! session.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Spending of keys and accounts in the current day and month, saved periodically so that a budget survives a restart.
 //! The ledger stays authoritative for money; these rows only limit spending.
 //!
-//! Writers add what was spent since their last write, so that several of them sum up. An addition whose outcome is unknown
-//! is tried again with the same number, and its number tells whether it was applied:
+//! Writers add what was spent since their last write, so that several of them sum up. An addition whose outcome is
+//! unknown is tried again with the same number, and its number tells whether it was applied:
 //!
 //! ```text
 //! spend  `k` id, `a` id      →  the amounts of a key or an account
@@ -88,7 +88,7 @@ pub struct SpendStore {
 
 #[derive(Debug, Default)]
 struct PendingAdditions {
-    /// Number of the last applied addition, while it is known: this store alone writes it.
+    /// Number of the last applied addition, if known: only this store writes it.
     last: Option<i64>,
     /// Number of the addition before the first pending one, once that was tried.
     tried: Option<i64>,
@@ -126,8 +126,8 @@ impl SpendStore {
         rows.map(|row| row.map(|row| SpendRecord::from_row(&row)).transpose()).collect()
     }
 
-    /// Adds amounts to spending records; one commit for many. Once `add` returns `Ok` the amounts are accepted: those that
-    /// the store did not take are applied by the next call.
+    /// Adds amounts to spending records; one commit for many. Once `add` returns `Ok` the amounts are accepted: those
+    /// that the store did not take are applied by the next call.
     ///
     /// # Errors
     /// Returns the error of an earlier addition that can still not be applied; then nothing of this one is accepted.

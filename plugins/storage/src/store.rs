@@ -60,14 +60,15 @@ pub enum StoreHealth {
         /// Milliseconds spent so far.
         milliseconds: u64,
     },
-    /// Database that has not answered for this many milliseconds. The store resumes by itself; what is in memory remains
-    /// usable, so neither a restart nor another process would help.
+    /// Database that has not answered for this many milliseconds. The store resumes by itself; what is in memory
+    /// remains usable, so neither a restart nor another process would help.
     Unreachable {
         /// Milliseconds since the last answer.
         milliseconds: u64,
     },
-    /// Store whose disk failed, or whose database another process took over. After a failed sync no write is acknowledged any more and the process should restart;
-    /// after other failures the store resumes by itself once the disk works again.
+    /// Store whose disk failed, or whose database another process took over. After a failed sync no write is
+    /// acknowledged any more and the process should restart; after other failures the store resumes by itself once the
+    /// disk works again.
     Failed,
 }
 
@@ -106,8 +107,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Returns `Corrupt` if the row is damaged, `Io` if the disk fails.
     fn get(&self, space: StoreTable, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Returns the values of several rows of a table, in the order of `keys`; each row as by [`Store::get`], not all at one
-    /// instant.
+    /// Returns the values of several rows of a table, in the order of `keys`; each row as by [`Store::get`], not all at
+    /// one instant.
     ///
     /// # Errors
     /// Same as `get`.
@@ -128,8 +129,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> Result<RowPage, StoreError>;
 
-    /// Returns the pages of several scans, in their order. An engine with a network round trip per call needs one for all of
-    /// them.
+    /// Returns the pages of several scans, in their order. An engine with a network round trip per call needs one for
+    /// all of them.
     ///
     /// # Errors
     /// Same as `get`.

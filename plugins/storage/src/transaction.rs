@@ -27,8 +27,8 @@ pub enum TransactionOp {
     Put(Vec<u8>),
     /// Write that removes the row, if it exists.
     Delete,
-    /// Write that adds to a counter, see [`counter_row`]; also a guard that the row is a counter or missing, and that the
-    /// sum is within the bounds and 64 bits.
+    /// Write that adds to a counter, see [`counter_row`]; also a guard that the row is a counter or missing, and that
+    /// the sum is within the bounds and 64 bits.
     Add {
         /// Difference to add.
         by: i64,
@@ -186,8 +186,8 @@ impl Transaction {
     /// write to `write` once all guards hold.
     ///
     /// # Errors
-    /// Returns `Guard` with the index of the first failed guard, the error of `read`, or that of a row without the amounts
-    /// of a sum.
+    /// Returns `Guard` with the index of the first failed guard, the error of `read`, or that of a row without the
+    /// amounts of a sum.
     pub(crate) fn evaluate(
         &self,
         mut read: impl FnMut(StoreTable, &[u8]) -> Result<Option<Vec<u8>>, StoreError>,

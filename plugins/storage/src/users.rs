@@ -165,8 +165,8 @@ impl UserStore {
         }
     }
 
-    /// Changes a user; `change` returns the audit description, or `None` if it changed nothing. Returns the current user
-    /// and true if it was changed, or `None` if the user does not exist.
+    /// Changes a user; `change` returns the audit description, or `None` if it changed nothing. Returns the current
+    /// user and true if it was changed, or `None` if the user does not exist.
     ///
     /// # Errors
     /// Same as [`Store::apply`].

@@ -170,7 +170,7 @@ fn spends_add_up_within_their_day_and_month() {
         let acme = SpendOwner::Account("acme".to_owned());
         other.add(&[(acme.clone(), of(1, 9)), (many[3].0.clone(), of(77, 10))]).unwrap();
         one.add(&[(acme.clone(), of(5, DAY)), (many[4].0.clone(), of(6, 40 * DAY))]).unwrap();
-        // A writer whose clock is behind adds to the month, not to the day that has begun.
+        // A writer with a slow clock adds to the month, not to the day that has begun.
         other.add(&[(acme.clone(), of(7, DAY - 1)), (many[4].0.clone(), of(9, 9))]).unwrap();
         // Writes of the other store in between make the remembered number of each stale.
         for n in 1..=6 {

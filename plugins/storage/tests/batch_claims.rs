@@ -1,4 +1,4 @@
-//! Claims of batches: taken by one member, proven by each commit, and gone with the batch.
+//! Claims of batches: taken by one member, required by each commit, and removed with the batch.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use penstock_storage::batches::{
@@ -127,7 +127,7 @@ fn the_number_of_open_batches_holds_for_insertions_at_the_same_time() {
                 let batches = batches.clone();
                 scope.spawn(move || {
                     let none = Transaction::new();
-                    // Others' insertions may win several times.
+                    // Insertions of other members may win several times.
                     loop {
                         match batches.insert_in_fleet(&record(&format!("b{n:02}")), &none, 5) {
                             Err(StoreError::Guard { .. }) => {}

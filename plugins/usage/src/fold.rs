@@ -30,8 +30,8 @@ pub fn location_of(terms: &str) -> Arc<str> {
     location.unwrap_or_default().into()
 }
 
-/// Returns the cell of an entry and its sums; `None` for reserves and terms, which are no usage. `corrected` is the work
-/// of the charge that a correction replaces, `location` returns the location of pricing terms by their id.
+/// Returns the cell of an entry and its sums; `None` for reserves and terms, which are no usage. `corrected` is the
+/// work of the charge that a correction replaces, `location` returns the location of pricing terms by their id.
 pub fn rollup_of(
     entry: &LedgerEntry,
     corrected: Option<&SoldWork>,

@@ -36,7 +36,7 @@ async fn the_youngest_line_releases_its_slot_to_a_request_at_once() {
     provider.until_calls(1).await;
     let young = begin(&running, &running.client.key, CHAT, &running.ask(), &cancel);
     provider.until_calls(2).await;
-    // It waits a second at most for the slot of a line, then it would be rejected.
+    // The request waits at most one second for the slot of a line, and would be rejected then.
     let answer = running.client.post(CHAT, &running.ask()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let mut gone = within("the younger line", young).await.unwrap();
@@ -45,7 +45,7 @@ async fn the_youngest_line_releases_its_slot_to_a_request_at_once() {
     enter(&running, &mut gone, b"yielded").await;
     assert!(!old.is_finished(), "the older one stays");
     assert_eq!(provider.calls(), 3);
-    // It takes its slot again once that is free.
+    // The line gets its slot back once it is free.
     assert_eq!(ask(&running, &running.ask()).await.status, 200);
     cancel.cancel();
     assert_eq!(within("the older line", old).await.unwrap().ending, LineEnding::Cancelled);
@@ -104,7 +104,7 @@ async fn a_wait_for_a_provider_slot_does_not_count_as_line_time() {
     let began = Instant::now();
     let held = tokio::spawn(async move { client.post(CHAT, &body).await });
     provider.until_calls(1).await;
-    // The seat is free when the first request's time is over; a line's begins then.
+    // The permit is free when the time of the first request is over; the time of a line begins only then.
     let done = ask(&running, &running.ask()).await;
     assert_eq!(done.status, 200, "{}", line_response(&done));
     assert!(began.elapsed() >= Duration::from_secs(2));
@@ -122,7 +122,7 @@ async fn a_provider_without_a_concurrency_limit_gets_a_default_number_of_lines()
         (0..5).map(|_| begin(&running, &running.client.key, CHAT, &running.ask(), &cancel)).collect();
     until("three to wait", || waiting(&running) == 3).await;
     provider.until_calls(2).await;
-    // Requests of clients are not bounded by it.
+    // The limit does not apply to requests of clients.
     let (client, body) = (running.client.clone(), running.ask());
     let request = tokio::spawn(async move { client.post(CHAT, &body).await });
     provider.until_calls(3).await;

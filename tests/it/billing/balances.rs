@@ -55,7 +55,7 @@ async fn a_model_billed_in_energy_is_paid_from_the_energy_wallet_then_in_credits
     entries(&running).await;
     let energy = running.gateway.app.ledger.balance("default").energy.amount;
     assert!(energy < 1_000_000 && energy > 0, "{energy}");
-    // Emptied by the operator, so that credits have to pay.
+    // The operator empties the energy balance, so that credits have to pay.
     let grants = of(&running, "grant").await;
     let correct = json!({"entry": grants[0]["seq"], "kwh": "0"});
     assert_eq!(running.admin().post("/admin/credits/correct", &correct).await.status, 201);
@@ -88,7 +88,7 @@ async fn a_free_charge_is_corrected_at_its_terms() {
         let correct = json!({"entry": charges[0]["seq"], member: amount});
         let made = running.admin().post("/admin/credits/correct", &correct).await;
         assert_eq!(made.status, 201, "{}", made.text());
-        // 5 credits at a cent, 0.2 kWh at a quarter of a EUR: taken, so less than nothing is given back.
+        // 5 credits at 0.01 EUR, or 0.2 kWh at 0.25 EUR, are taken from the account, so the amount in EUR is negative.
         let corrected = of(&running, "correct").await;
         let eur: Decimal = corrected[0]["eur"].as_str().unwrap().parse().unwrap();
         assert_eq!(eur, Decimal::new(-5, 2), "{corrected:?}");
@@ -143,7 +143,7 @@ async fn only_an_account_that_is_there_is_granted_anything() {
     admin.post("/admin/accounts", &json!({"id": "acme"})).await;
     let made = admin.post("/admin/credits/grant", &json!({"account": "acme", "credits": 1, "id": "g"})).await;
     assert_eq!(made.status, 201, "{}", made.text());
-    // An account that earlier versions gave something, and that was never made: what it has can be taken back.
+    // An account with a grant of an earlier version that was never created: its balance can be taken back.
     let ledger = &running.gateway.app.ledger;
     let number = ledger.grant("typo", "old", Wallet::Credits, 5_000_000, ("", "me")).await.unwrap();
     let back = admin.post("/admin/credits/correct", &json!({"entry": number, "credits": 0})).await;

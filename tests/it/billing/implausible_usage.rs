@@ -37,8 +37,8 @@ fn stream_using(text_: &str, usage: &Value) -> Script {
     vec![sse(), role(), text(text_), finish("stop"), event(&counted), done(), ScriptStep::End]
 }
 
-/// The charge of an answer of this text and usage, the same plain, streamed, and for clients of both dialects; what the
-/// client is told is what is charged.
+/// Returns the charge of an answer with this text and usage. Asserts that it is the same plain, streamed, and in both
+/// dialects, and that it equals the usage in the client's answer.
 async fn answered(text: &str, max_tokens: Option<u64>, usage: Value) -> (u64, u64, bool) {
     let mut seen = None;
     for (path, stream) in [(CHAT, false), (CHAT, true), (MESSAGES, false), (MESSAGES, true)] {
@@ -82,7 +82,7 @@ fn tokens(input: impl Into<Value>, output: impl Into<Value>) -> Value {
 async fn output_is_counted_up_to_the_allowed_maximum() {
     let long = "word ".repeat(40);
     assert_eq!(answered(&long, Some(50), tokens(11, 50)).await, (11, 50, false));
-    // Beyond it the gateway counts, a token for four bytes.
+    // Above the limit the gateway counts, one token per four bytes.
     assert_eq!(answered(&long, Some(51), tokens(11, 52)).await, (11, 50, true));
     assert_eq!(answered("Hello", Some(50), tokens(11, ABSURD)).await, (11, 2, true));
     // Output beyond the allowed maximum is free.
@@ -97,7 +97,7 @@ async fn output_is_counted_up_to_the_bound_of_its_bytes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_prompt_counts_up_to_its_bytes() {
-    // The messages as they stand in the body, and 1,024 for the template.
+    // The bytes of the messages in the body, and 1,024 for the template.
     let most = r#"[{"role":"user","content":"Hi"}]"#.len() as u64 + 1_024;
     assert_eq!(answered("Hello", Some(50), tokens(most, 2)).await, (most, 2, false));
     assert_eq!(answered("Hello", Some(50), tokens(most + 1, 2)).await, (PROMPT, 2, true));
@@ -194,7 +194,7 @@ async fn rerank_is_bounded_by_its_documents_and_the_query_beside_each() {
         if stated == most {
             assert_eq!(told, most);
         } else {
-            // The gateway's own count, whatever else was stated.
+            // The usage is the gateway's own count, regardless of the reported usage.
             assert!((1..30).contains(&told), "{answer}");
             assert_eq!(*own.get_or_insert(told), told);
         }
@@ -221,7 +221,7 @@ async fn audio_is_charged_by_its_measured_duration() {
     assert_eq!(answer.json()["billing_cost"]["credits"], json!(0.02));
 }
 
-/// A disconnected client pays the delivered output, whatever number its provider reports.
+/// A disconnected client pays only the delivered output, regardless of the usage that its provider reports.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disconnected_client_pays_at_most_the_delivered_output() {
     for (stated, expected, counted) in
@@ -249,7 +249,8 @@ fn tool_ask(stream: bool) -> Value {
         "tools": [{"name": "f", "input_schema": {"type": "object"}}]})
 }
 
-/// A client can prompt for arguments that are no object: it pays, nobody else is asked, and nobody is ejected.
+/// A prompt can make a model write arguments that are no object: the client pays, no other provider is tried, and no
+/// offer is ejected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_whose_model_writes_no_object_is_paid_and_asked_of_one_provider() {
     let (first, second) = (Provider::start().await, Provider::start().await);
@@ -301,7 +302,7 @@ async fn a_plain_answer_has_arguments_that_are_no_object_and_is_paid() {
     assert_eq!((provider.calls(), charged(&running).await.3), (1, 11 * 100 + 7 * 200));
 }
 
-/// More calls than are passed on: what was delivered is paid, and nobody else is asked.
+/// More calls than the gateway passes on: the delivered output is paid, and no other provider is tried.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_of_too_many_calls_is_paid_and_not_rescued() {
     let (first, second) = (Provider::start().await, Provider::start().await);

@@ -7,10 +7,10 @@ use crate::harness::{Bench, Provider};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
-/// So long that a prompt is little beside it.
+/// Text so long that the prompt is negligible.
 static LONG_TEXT: LazyLock<String> = LazyLock::new(|| "x".repeat(40_000) + "end");
 
-/// Exactly one reserve and one void, and nothing was charged.
+/// Asserts exactly one reserve and one void, and no charge.
 async fn assert_free(running: &Running, why: &str) -> Value {
     let all = entries(running).await;
     let acts: Vec<&str> = all.iter().map(|entry| entry["act"].as_str().unwrap()).collect();
@@ -86,7 +86,7 @@ async fn a_rescued_stream_is_paid_once() {
     assert_eq!(charges[0]["amount"], (11 + 2) * 5_000);
 }
 
-/// A client that leaves after each event pays what it had until then.
+/// Tests that a client that disconnects after each event pays for the output until then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disconnected_client_pays_the_received_output_at_each_event() {
     let words = ["Alpha beta gamma ", "delta epsilon zeta ", "eta theta iota "];
@@ -127,7 +127,8 @@ async fn a_disconnect_before_a_plain_answer_is_free() {
     assert_free(&running, "left").await;
 }
 
-/// What a client heard of, and what the ledger was told, of a long stream that broke and was taken over with this.
+/// Returns the charge of a long stream that broke and was rescued with this script; the client disconnects at
+/// `leaves_at`.
 async fn taken_over(second: Script, offer: &str, leaves_at: &str) -> Value {
     let (bad, good) = (Provider::start().await, Provider::start().await);
     bad.always(vec![sse(), role(), text(LONG_TEXT.as_str()), ScriptStep::Cut]);
@@ -157,19 +158,19 @@ async fn a_disconnect_during_failover_records_each_attempt_once() {
     provider.until_left(1).await;
     let alone = of(&running, "settle").await.remove(0);
 
-    // Nobody has answered yet.
+    // The second provider has not answered yet.
     let charge = taken_over(vec![ScriptStep::Hang], "", "end").await;
     assert_eq!((charge["provider"].as_str(), &charge["amount"]), (Some("bad"), &alone["amount"]));
     assert_eq!((&charge["output"], &charge["kwh"]), (&alone["output"], &alone["kwh"]));
 
-    // Another goes on with it, and has said a word.
+    // The second provider continues the answer, and has sent one word.
     let goes_on = "continuation = \"continue_final_message\"";
     let charge = taken_over(vec![sse(), role(), text(" more"), ScriptStep::Hang], goes_on, "more").await;
     assert_eq!(charge["provider"], "good");
     assert!(charge["output"].as_u64() > alone["output"].as_u64());
     assert!(kwh(&charge) > kwh(&alone) && kwh(&charge) < kwh(&alone) * 1.1, "{charge}\n{alone}");
 
-    // And to its end.
+    // The second provider completes the answer.
     let charge = taken_over(stream(&[" more"]), goes_on, "[DONE]").await;
     assert!(charge["output"].as_u64() > alone["output"].as_u64(), "the client pays for all that it has");
     assert!(kwh(&charge) > kwh(&alone) && kwh(&charge) < kwh(&alone) * 1.1, "{charge}\n{alone}");

@@ -59,7 +59,7 @@ impl ClientRotation {
         self.next().send("POST", path, headers, body).await
     }
 
-    /// The same over a connection of its own that speaks HTTP/2.
+    /// Sends a request over its own HTTP/2 connection.
     async fn post2(&self, path: &str, body: &Value) -> Answer {
         let socket = connect(self.https, &self.certified.root, &["h2"]).await;
         H2::over(socket, &self.next().key).await.post(path, body).await
@@ -89,7 +89,7 @@ fn form(prompt: &str, sound: &[u8]) -> Vec<u8> {
 
 const FORM: (&str, &str) = ("content-type", "multipart/form-data; boundary=b0und");
 
-/// Every endpoint once, each answered well. Returns what the clients got.
+/// Sends a successful request to every endpoint. Returns the responses.
 pub async fn served(turn: &ClientRotation, provider: &Provider, planted: &PlantedContent) -> Vec<Answer> {
     let mut answers = Vec::new();
     provider.then(plain(&planted.answer()));
@@ -128,7 +128,7 @@ pub async fn served(turn: &ClientRotation, provider: &Provider, planted: &Plante
     answers
 }
 
-/// Every way to fail; no answer repeats a planted word.
+/// Tests every kind of failure; no answer repeats a planted word.
 pub async fn failed(
     turn: &ClientRotation,
     (first, second): (&Provider, &Provider),
@@ -141,7 +141,7 @@ pub async fn failed(
         json_answer(status, &json!({"error": {"message": said, "type": said, "param": said, "code": said}}))
     };
     for status in [400, 401, 429, 500] {
-        // Each of both dialects, over each of both protocols. One 429 after the other would be waited for ever longer.
+        // One request of each dialect over each protocol. More 429 answers in a row would mean ever longer waits.
         let one = round % 4;
         for way in if status == 429 { one..one + 1 } else { 0..4 } {
             for _ in 0..4 {
@@ -171,13 +171,13 @@ pub async fn failed(
     ]);
     answers.push(turn.post(CHAT, &chat("m", &planted.prompt(), true)).await);
     answers.push(turn.post(MESSAGES, &message("m", &planted.prompt(), true)).await);
-    // The cheaper one fails, the other answers.
+    // The cheaper provider fails, the other one answers.
     first.always(echo(503));
     let word = planted.answer();
     second.always(stream(&[&word]));
     let over = turn.post(CHAT, &chat("two", &planted.prompt(), true)).await;
     assert!(over.text().contains(&word), "{}", over.text());
-    // It left in the middle.
+    // The client disconnects in the middle of the answer.
     let word = planted.answer();
     first.always(vec![sse(), role(), text(&word), ScriptStep::Hang]);
     let left = first.left();

@@ -14,7 +14,7 @@ const CLIENTS: usize = 4;
 /// Members of the measured fleet.
 const MEMBERS: usize = 2;
 
-/// Requests that run until they are stopped.
+/// Requests that are repeated until they are stopped.
 struct Load {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
@@ -126,11 +126,11 @@ async fn a_member_costs_the_database_and_the_processor_little() {
         connections / MEMBERS,
     );
     fleet.verify().await;
-    // The tasks of every half a minute weigh more in the short form.
+    // The tasks that run every 30 seconds have more weight in the short form.
     let (idle_bound, loaded_bound) = if full() { (4.5, 12.0) } else { (8.0, 18.0) };
     assert!(idle.transactions < idle_bound, "{}", idle.transactions);
     assert!(loaded.transactions < loaded_bound, "{}", loaded.transactions);
-    // Bounds for a quiet machine, which only the long form presumes.
+    // The bounds assume an idle machine, which only the long form requires.
     if full() {
         assert!(connections <= 3 * MEMBERS, "{connections}");
         assert!(!optimised() || ratio < 1.25, "{ratio}");

@@ -1,4 +1,4 @@
-//! Gateways of one fleet, each a process of its own, on one database.
+//! Gateways of one fleet, each in its own process, on one database.
 
 use crate::harness::process::{Home, Process, catalogue, complaint};
 use crate::harness::tcp_proxy::TcpProxy;
@@ -91,7 +91,7 @@ impl Fleet {
         self.until_all_are_known().await;
     }
 
-    /// Starts one more gateway in a folder of its own.
+    /// Starts another gateway in its own folder.
     pub async fn add(&mut self) {
         let home = self.home();
         self.gateways.push(home.run().await);
@@ -124,7 +124,7 @@ impl Fleet {
         Client { address: home.admin, key: token.trim().to_owned() }
     }
 
-    /// The same key at another gateway.
+    /// Returns a client with this key at this gateway.
     pub fn at(&self, gateway: usize, key: &str) -> Client {
         Client { address: self.homes[gateway].http, key: key.to_owned() }
     }
@@ -203,8 +203,8 @@ pub async fn ask(client: &Client) -> Answer {
     client.post(CHAT, &question()).await
 }
 
-/// Asks until the answer has this status, and returns it. On a busy machine a draw may take longer than a request waits,
-/// which is 503.
+/// Sends requests until the answer has this status, and returns that answer. On a busy machine a draw may take longer
+/// than a request waits, and the answer is 503.
 pub async fn until_status(client: &Client, expected: u16, before: &[u16]) -> Answer {
     within("the status of an answer", async {
         loop {

@@ -1,4 +1,4 @@
-//! The database of a fleet is away: what goes on, what is refused, and what the books say afterwards.
+//! Outage of a fleet's database: requests that continue, requests that are refused, and the ledger afterwards.
 
 use super::gateways::{Fleet, ask, served};
 use crate::harness::tcp_proxy::Network;
@@ -6,12 +6,12 @@ use crate::harness::{Answer, Client, batch_jobs, full, until, until_answered};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Time from the beginning of an outage after which nobody waits for the database.
+/// Time from the start of an outage after which no request waits for the database.
 const FAIL_FAST: Duration = Duration::from_secs(20);
-/// Longest time of a refusal from then on.
+/// Maximum duration of a refusal after that time.
 const REFUSAL: Duration = Duration::from_secs(2);
 
-/// Requests of one test: what clients were told.
+/// Requests of one test, and their answers.
 #[derive(Default)]
 pub struct Served {
     pub requests: Vec<String>,
@@ -31,7 +31,7 @@ impl Served {
         self.requests.push(answer.header("x-request-id").unwrap().to_owned());
     }
 
-    /// Asks until the gateway has noticed the outage; each answer is 200.
+    /// Sends requests until the gateway has noticed the outage; each answer is 200.
     pub async fn until_noticed(&mut self, fleet: &Fleet, gateway: usize, client: &Client) {
         let begun = Instant::now();
         loop {
@@ -45,7 +45,7 @@ impl Served {
         }
     }
 
-    /// Checks that each request that was answered is charged once, and nothing else.
+    /// Checks that each answered request is charged once, and that there are no other charges.
     pub fn assert_charged(&self, fleet: &Fleet) {
         let exported = fleet.homes[0].command(&["credits", "export"]);
         let exported = String::from_utf8(exported.stdout).unwrap();
@@ -195,7 +195,7 @@ async fn a_slow_database_delays_a_request_and_does_not_refuse_it() {
     told.assert_charged(&fleet);
 }
 
-/// Asks until a request is refused with 503; returns the refusal.
+/// Sends requests until one is refused with 503; returns that answer.
 async fn until_refused(client: &Client, told: &mut Served) -> Answer {
     let begun = Instant::now();
     loop {

@@ -19,7 +19,7 @@ pub fn line_with(id: &str, body: Value) -> String {
     json!({"custom_id": id, "method": "POST", "url": CHAT, "body": body}).to_string()
 }
 
-/// Chat lines of the given number.
+/// Returns this number of chat lines.
 pub fn lines(count: usize) -> String {
     (0..count).map(|number| line(&format!("line-{number}"), &format!("ask {number}")) + "\n").collect()
 }
@@ -35,14 +35,14 @@ pub async fn upload(client: &Client, text: &str) -> Answer {
     client.send("POST", "/v1/files", &[kind], body.as_bytes()).await
 }
 
-/// Uploads a good file; its id.
+/// Uploads a valid file; returns its id.
 pub async fn uploaded(client: &Client, text: &str) -> String {
     let answer = upload(client, text).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()["id"].as_str().unwrap().to_owned()
 }
 
-/// Asks for a batch of a file.
+/// Creates a batch of a file.
 pub async fn create(client: &Client, file: &str) -> Answer {
     client
         .post("/v1/batches", &json!({"input_file_id": file, "endpoint": CHAT, "completion_window": "24h"}))
@@ -57,14 +57,14 @@ pub async fn batch(client: &Client, text: &str) -> Value {
     answer.json()
 }
 
-/// A batch as it is now.
+/// Returns the current state of a batch.
 pub async fn retrieve(client: &Client, batch: &Value) -> Value {
     let answer = client.get(&format!("/v1/batches/{}", batch["id"].as_str().unwrap())).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()
 }
 
-/// The batch once it is so.
+/// Returns the batch once `is` returns true.
 pub async fn when(client: &Client, batch: &Value, what: &str, is: impl Fn(&Value) -> bool) -> Value {
     within(what, async {
         loop {
@@ -78,7 +78,7 @@ pub async fn when(client: &Client, batch: &Value, what: &str, is: impl Fn(&Value
     .await
 }
 
-/// The batch once it has ended; its counts add up then.
+/// Returns the batch once it has ended; asserts that its counts add up.
 pub async fn ended(client: &Client, batch: &Value) -> Value {
     let over = |now: &Value| !["validating", "in_progress"].contains(&now["status"].as_str().unwrap());
     let end = when(client, batch, "the end of a batch", over).await;
@@ -100,7 +100,7 @@ pub async fn content(client: &Client, file: &Value) -> String {
     answer.text()
 }
 
-/// The results of a batch by `custom_id`, each of which is there once.
+/// Returns the results of a batch by `custom_id`; asserts that each is present once.
 pub async fn results(client: &Client, batch: &Value) -> BTreeMap<String, Value> {
     if batch["output_file_id"].is_null() {
         return BTreeMap::new();
@@ -115,9 +115,9 @@ pub async fn results(client: &Client, batch: &Value) -> BTreeMap<String, Value> 
     found
 }
 
-/// Each of these results is charged once and nothing else is, in a gateway that is stopped.
+/// Asserts that each of these results is charged once and that there are no other charges, for a stopped gateway.
 pub fn assert_charged<'a>(home: &Home, results: impl Iterator<Item = &'a Value>) {
-    // Verifying changes nothing: what a kill left reserved is voided by whatever takes the ledger up next.
+    // A command that writes to the ledger voids the reserves that a kill left open; verifying changes nothing.
     assert!(home.command(&["credits", "balance"]).status.success());
     let proof = home.command(&["credits", "verify"]);
     assert!(proof.status.success(), "{}", complaint(&proof));
@@ -135,7 +135,7 @@ pub fn assert_charged<'a>(home: &Home, results: impl Iterator<Item = &'a Value>)
     assert_eq!(once, results);
 }
 
-/// Lets everybody go on who waits, until something is so.
+/// Releases all waiting tasks, repeatedly, until `work` is done.
 pub async fn let_go<T>(go: &Notify, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     loop {

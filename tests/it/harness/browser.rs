@@ -67,7 +67,7 @@ pub async fn signed_in(running: &Running, name: &str, role: &str) -> Browser {
     accept(running, Browser::new(running), json!({"name": name, "role": role})).await
 }
 
-/// The same for a person of an account, at the dashboard.
+/// Signs in a user of an account at the dashboard.
 pub async fn holder(running: &Running, name: &str, account: &str) -> Browser {
     let user = json!({"name": name, "role": "account", "account": account});
     accept(running, Browser::at_dashboard(running), user).await

@@ -20,14 +20,14 @@ pub struct Bench {
     providers: Vec<(String, String, String, String)>,
 }
 
-/// A gateway at work, with a key that may do everything.
+/// Running gateway, with a key that has all scopes.
 pub struct Running {
     pub gateway: RunningGateway,
     pub client: Client,
     folder: tempfile::TempDir,
 }
 
-/// Timeouts that nothing healthy reaches on a slow machine.
+/// Timeouts that a healthy provider does not reach on a slow machine.
 pub const PATIENT: &str =
     r#"timeouts = { connect = "20s", first_byte = "40s", first_token = "40s", idle = "40s", total = "50s" }"#;
 
@@ -74,13 +74,13 @@ impl Bench {
         self.provider_with(id, provider, PATIENT, "")
     }
 
-    /// One that is given up on quickly; for scripts that are silent.
+    /// Adds a provider with short timeouts, for scripts that send nothing.
     pub fn hasty(self, id: &str, provider: &Provider) -> Self {
         let timeouts = r#"timeouts = { connect = "20s", first_byte = "1s", plain = "1s", first_token = "1s", idle = "1s", total = "50s" }"#;
         self.provider_with(id, provider, timeouts, "")
     }
 
-    /// A provider with lines of its own, and lines of its offer.
+    /// Adds a provider with extra settings for itself and for its offer.
     pub fn provider_with(self, id: &str, provider: &Provider, lines: &str, offer: &str) -> Self {
         self.provider_at(id, &format!("http://{}/v1", provider.address), lines, offer)
     }
@@ -139,7 +139,7 @@ impl Bench {
         Running { gateway, client, folder }
     }
 
-    /// The same again on what an earlier one left, with its key.
+    /// Starts again on the folder and the key of a stopped gateway.
     pub async fn restart(self, (folder, key): (tempfile::TempDir, String)) -> Running {
         let gateway = Box::pin(self.gateway(&folder)).await;
         let client = Client { address: gateway.http_addresses[0], key };
@@ -152,7 +152,7 @@ impl Bench {
             let settings = settings.clone();
             Arc::new(move || Ok(LoadedConfig { settings: settings.clone(), warnings: Vec::new() }))
         };
-        // The one before may hold the store a moment longer than its stop takes.
+        // The previous gateway may use the store slightly longer than its stop takes.
         let mut started = RunningGateway::start(settings.clone(), source.clone()).await;
         super::within("the store", async {
             while matches!(&started, Err(why) if why.contains("another process")) {
@@ -195,7 +195,7 @@ impl Running {
         Client { address: self.gateway.admin, key: self.gateway.app.stores.admin_token.to_string() }
     }
 
-    /// Swaps another configuration in.
+    /// Replaces the configuration.
     pub async fn reload(&self, settings: Settings) {
         let (app, runtime) = (self.gateway.app.clone(), tokio::runtime::Handle::current());
         let reloaded = tokio::task::spawn_blocking(move || app.reload(|| Ok(settings), &runtime));
@@ -206,7 +206,7 @@ impl Running {
         self.folder.path()
     }
 
-    /// Stops it and gives what it leaves, for [`Bench::restart`].
+    /// Stops the gateway and returns its folder and key, for [`Bench::restart`].
     pub async fn halt(self) -> (tempfile::TempDir, String) {
         Box::pin(self.gateway.stop(Duration::from_secs(20))).await;
         (self.folder, self.client.key)

@@ -1,4 +1,4 @@
-//! Test harness: a gateway per test, in this process or in one of its own, with the test kit.
+//! Test harness: a gateway per test, in this process or in its own, with the test kit.
 
 pub mod batch_jobs;
 pub mod browser;

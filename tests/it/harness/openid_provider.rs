@@ -1,4 +1,4 @@
-//! Scripted OpenID provider: discovery, keys and tokens over real sockets, signed with a key of its own.
+//! Scripted OpenID provider: discovery, keys and tokens over real sockets, signed with its own key.
 
 use super::certificates::Certified;
 use base64::Engine;
@@ -75,7 +75,7 @@ impl OpenIdServer {
         Self::serve(TcpListener::bind("127.0.0.1:0").await.unwrap(), None).await
     }
 
-    /// The same with TLS under a root of its own.
+    /// Starts the provider with TLS under its own root certificate.
     pub async fn start_tls(certified: &Certified) -> Self {
         Self::serve(TcpListener::bind("127.0.0.1:0").await.unwrap(), Some(certified.acceptor())).await
     }
@@ -133,7 +133,7 @@ impl OpenIdServer {
         self.script.lock().key = (id.to_owned(), new_key());
     }
 
-    /// Signs a person in at the page to which a browser was sent; returns the path to which the browser goes next.
+    /// Signs a user in at the page to which the gateway redirected; returns the path of the next redirect.
     pub fn authorize(&self, location: &str) -> String {
         let (page, query) = location.split_once('?').unwrap();
         assert_eq!(page, format!("{}/authorize", self.issuer));

@@ -1,4 +1,4 @@
-//! Gateway binary in a process of its own, ended by its process id.
+//! Gateway binary in its own process, ended by its process id.
 
 use super::certificates::Certified;
 use super::{Client, Provider, until};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The binary with these arguments.
+/// Returns the command of the binary with these arguments.
 pub fn penstock(arguments: &[&str]) -> Command {
     // Another build of it may be tested, such as an optimised one.
     let built = || env!("CARGO_BIN_EXE_penstock").into();
@@ -22,7 +22,7 @@ pub fn optimised() -> bool {
     std::env::var_os("PENSTOCK_BINARY").is_some() || !cfg!(debug_assertions)
 }
 
-/// Runs it to its end.
+/// Runs the binary to its end.
 pub fn ended(arguments: &[&str]) -> Output {
     penstock(arguments).output().unwrap()
 }
@@ -32,7 +32,7 @@ pub fn complaint(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Unused address of this test alone in the loopback network.
+/// Returns an unused address in the loopback network, which no other test uses.
 pub fn address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -61,7 +61,7 @@ impl Home {
         Self { http: address(), admin: address(), tls, folder }
     }
 
-    /// Listens for TLS too, with these files, in what is written from now on; where.
+    /// Adds a TLS listener with these files to the configuration that is written next; returns its address.
     pub fn secure(&mut self, files: &Certified) -> SocketAddr {
         let https = address();
         self.tls = files.https_at(https) + "\n";
@@ -76,7 +76,7 @@ impl Home {
         self.path().join("penstock.toml")
     }
 
-    /// Where the store is.
+    /// Returns the folder of the store.
     pub fn storage(&self) -> PathBuf {
         self.path().join("data")
     }
@@ -90,7 +90,7 @@ impl Home {
         std::fs::write(self.config(), text).unwrap();
     }
 
-    /// One command about this configuration, run to its end.
+    /// Runs one command with this configuration to its end.
     pub fn command(&self, words: &[&str]) -> Output {
         let config = self.config();
         let mut arguments = words.to_vec();
@@ -117,7 +117,7 @@ impl Home {
         self.run_with(|_| {}).await
     }
 
-    /// Starts the gateway, in surroundings of its own, and waits until it is ready.
+    /// Starts the gateway with a changed command, and waits until it is ready.
     pub async fn run_with(&self, around: impl FnOnce(&mut Command)) -> Process {
         self.until_ready(self.spawn_with(around)).await
     }
@@ -150,7 +150,7 @@ impl Home {
     }
 
     async fn is_ready(&self) -> bool {
-        // Refused as long as nobody listens.
+        // The connection is refused while no process listens.
         if tokio::net::TcpStream::connect(self.admin).await.is_err() {
             return false;
         }
@@ -158,7 +158,7 @@ impl Home {
     }
 }
 
-/// Runs a command where it may have so many descriptors, and raise that to `most`.
+/// Runs a command with this limit of descriptors, which it may raise to `most`.
 pub fn limited(command: &mut Command, now: u32, most: u32) {
     let line = "ulimit -Sn $0 && ulimit -Hn $1 && shift && exec \"$@\"";
     let mut shell = Command::new("sh");
@@ -181,7 +181,7 @@ pub fn catalogue(provider: &Provider, lines: &str) -> String {
     )
 }
 
-/// A gateway in a process of its own.
+/// Gateway in its own process.
 pub struct Process {
     child: Child,
     out: PathBuf,
@@ -207,14 +207,15 @@ impl Process {
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
     }
 
-    /// A line of what the kernel knows of it, in KiB: `VmRSS` now, `VmHWM` at its highest.
+    /// Returns a line of the process's status in the kernel, in KiB: `VmRSS` is the current memory, `VmHWM` the
+    /// maximum.
     pub fn memory(&self, line: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|known| known.strip_prefix(line)).unwrap();
         line.trim_matches([':', ' ', '\t']).split(' ').next().unwrap().parse().unwrap()
     }
 
-    /// Processor time that it has used, in ticks of a hundredth of a second.
+    /// Returns the used processor time, in ticks of a hundredth of a second.
     pub fn ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         // After the name, which is in brackets: the user's and the system's are the twelfth and the next.
@@ -237,7 +238,7 @@ impl Process {
         self.ended().unwrap()
     }
 
-    /// Ends it as a power cut does.
+    /// Kills the process at once, without a graceful stop.
     pub async fn kill(mut self) {
         self.child.kill().unwrap();
         self.until_ended().await;

@@ -1,5 +1,5 @@
-//! TCP proxy in front of a server on a Unix socket: passes bytes on, cuts connections, or stays silent as a broken network
-//! does.
+//! TCP proxy in front of a server on a Unix socket: forwards bytes, cuts connections, or stays silent as a broken
+//! network does.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ use tokio::task::JoinHandle;
 pub enum Network {
     /// Bytes pass.
     Open,
-    /// Connections are closed, and new ones at once.
+    /// Open connections are closed, and new ones at once.
     Cut,
-    /// Connections stay open, and nothing passes.
+    /// Connections stay open, and no bytes pass.
     Silent,
 }
 

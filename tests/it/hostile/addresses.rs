@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::TcpListener;
 
-/// A listener on every address of this machine that counts who comes.
+/// Starts a listener on every address of this machine that counts its connections.
 async fn forbidden() -> (u16, Arc<AtomicUsize>) {
     let listener = match TcpListener::bind("[::]:0").await {
         Ok(listener) => listener,
@@ -156,7 +156,7 @@ async fn a_providers_address_leads_nowhere_but_where_it_may() {
     let picture = vec![head, ScriptStep::Body(b"\x89PNG\r\n\x1a\n".to_vec())];
     provider.gets(picture.clone());
     allowed.gets(picture);
-    // Where it may lead is followed, so that the rest shows something.
+    // An allowed redirect is followed, which shows that the other cases test something.
     draws(&provider, &format!("http://{}/fine.png", allowed.address));
     assert_eq!(running.client.post(path, &draw).await.status, 200);
     assert_eq!(allowed.last().path, "/fine.png");
@@ -174,7 +174,7 @@ async fn a_providers_address_leads_nowhere_but_where_it_may() {
         assert!(!answer.text().contains(&bad.to_string()), "{url:?} was told: {}", answer.text());
     }
     assert_eq!(allowed.seen().len(), before);
-    // What was followed is the provider's own: a path, without a line of its own making.
+    // Only addresses of the provider itself were followed, without an injected header line.
     for seen in provider.seen() {
         assert!(seen.header("host") == Some(provider.address.to_string().as_str()), "{seen:?}");
         assert!(matches!(seen.method.as_str(), "GET" | "POST"));

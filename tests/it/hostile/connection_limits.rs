@@ -73,7 +73,7 @@ async fn the_total_connection_limit_excludes_the_admin_listener() {
     let metrics = running.admin().get("/metrics").await.text();
     assert!(refused(&metrics, "process") && metrics.contains("penstock_connections_open 4"));
     drop(held);
-    // All are given back.
+    // All permits are free again.
     let open = running.gateway.app.metrics.connections();
     until("the permits to be free", || open.get() == 0).await;
     assert_eq!(running.chat().await.status, 200);

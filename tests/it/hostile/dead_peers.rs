@@ -21,12 +21,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-/// Bytes of one piece of text, and pieces that a provider would send if it were let: 64 MB.
+/// Bytes of one piece of text, and number of pieces that a provider would send without flow control: 64 MB.
 const PIECE: usize = 8 << 10;
 const PIECES: usize = 8 << 10;
 
 sockopt_impl!(
-    /// The hops that a packet must have left to be taken in.
+    /// Minimum number of remaining hops (`ttl`) of an accepted packet.
     LeastHops,
     SetOnly,
     libc::IPPROTO_IP,
@@ -34,7 +34,7 @@ sockopt_impl!(
     u8
 );
 
-/// From here on the client takes nothing in, and acknowledges nothing.
+/// Makes the client accept and acknowledge no more packets.
 fn vanish(socket: &impl AsFd) {
     nix::sys::socket::setsockopt(socket, LeastHops, &u8::MAX).unwrap();
 }
@@ -87,8 +87,8 @@ async fn asked(running: &Running, body: &serde_json::Value, marker: &[u8]) -> Tc
     socket
 }
 
-/// What was sent and is not acknowledged ends the connection, be it a word, that fits into its socket, or an answer
-/// that waits before it; meanwhile no more is read of the provider than the sockets on the way hold.
+/// Unacknowledged data ends the connection: a small write that fits into its socket, or a larger answer that waits for
+/// it. Meanwhile the gateway reads no more from the provider than the sockets on the way can hold.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_vanishes_is_let_go_with_its_provider() {
     for pieces in [1, PIECES] {
@@ -108,7 +108,8 @@ async fn a_reader_that_vanishes_is_let_go_with_its_provider() {
     }
 }
 
-/// Nothing is sent to them, so they are probed: one that is idle, one whose answer takes its time, and one of HTTP/2.
+/// Idle clients get no data, so the gateway probes them: an idle connection, one that waits for its answer, and one
+/// with HTTP/2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_clients_that_vanish_are_found_by_probes() {
     let (provider, certified) = (Provider::start().await, Certified::make());
@@ -128,7 +129,7 @@ async fn silent_clients_that_vanish_are_found_by_probes() {
         upward.send_data(Bytes::from(running.ask().to_string()), true).unwrap();
         answer
     };
-    // An answer, so that nothing of the beginning is left to be said.
+    // A complete answer, so that the gateway has no handshake data left to send.
     let mut first = within("an answer", ask()).await.unwrap().into_body();
     while within("its body", first.data()).await.is_some() {}
     let _second = ask();

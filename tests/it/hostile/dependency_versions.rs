@@ -36,7 +36,8 @@ fn no_version_with_a_known_hole_is_locked() {
     }
 }
 
-/// Headers that a client nominates, or that ask for another protocol, change nothing of what a provider is sent.
+/// Headers that a client nominates in `Connection`, or that request another protocol, do not change the provider's
+/// request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_cannot_take_a_header_from_the_providers_request() {
     let provider = Provider::start().await;
@@ -60,7 +61,7 @@ async fn a_client_cannot_take_a_header_from_the_providers_request() {
         let head = format!(
             "POST {CHAT} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\n{extra}Content-Length: {length}\r\n\r\n"
         );
-        // The bytes behind it are a request of their own, neither part of the body nor of a tunnel.
+        // The bytes after the body are a separate request, neither part of the body nor of a tunnel.
         let bytes = format!("{head}{body}GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
         let before = provider.seen().len();
         let heard = say(running.client.address, bytes.as_bytes()).await;

@@ -22,7 +22,7 @@ const END_HEADERS: u8 = 4;
 /// `:status: 200` and `:status: 103` in HPACK.
 const OK: &[u8] = &[0x88];
 const EARLY: &[u8] = &[0x08, 3, b'1', b'0', b'3'];
-/// Bytes that may be sent on a connection that reads on.
+/// Bytes that may be sent on a connection that the gateway continues to read.
 const MOST: usize = 8 << 20;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -30,8 +30,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&[a, b, c, kind, flags][..], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A flood: what is written when a request is there, and again and again, of the stream's number; and whether the
-/// stream has to be reset by the gateway before.
+/// A flood: the bytes written after a request, the bytes repeated with the stream's number, and true if the gateway
+/// must reset the stream before.
 #[derive(Clone, Copy)]
 struct Flood {
     name: &'static str,
@@ -104,7 +104,7 @@ async fn serve(mut socket: TcpStream, flood: Flood, sent: &AtomicUsize) -> std::
     let (mut read, mut write) = socket.into_split();
     let (begun, window) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(25 << 20)));
     let (begin, wider) = (begun.clone(), window.clone());
-    // Reads on for as long as it writes: a client that is not heard would stop too.
+    // Reads as long as it writes: a client whose bytes are not read would stop too.
     let reader = tokio::spawn(async move {
         loop {
             let mut head = [0; 9];

@@ -15,9 +15,9 @@ use tokio::net::TcpStream;
 const SSE: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 const JSON: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// Times after which a provider is given up.
+/// Timeouts after which the gateway gives a provider up.
 const SHORT: &str = r#"timeouts = { connect = "20s", first_byte = "1s", plain = "1s", first_token = "1s", idle = "1s", total = "3s" }"#;
-/// Times that no test waits for.
+/// Timeouts that no test reaches.
 const LONG: &str = r#"timeouts = { connect = "20s", first_byte = "10m", plain = "10m", first_token = "10m", idle = "10m", total = "10m" }"#;
 
 fn chunk(data: &str) -> String {
@@ -35,15 +35,15 @@ fn flood(first: &[&str], again: &str) -> Flood {
 /// Expected end of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ExpectedEnd {
-    /// With a status, before anything was sent.
+    /// Error status, before any output.
     Refused,
     /// With an error event, after some text.
     Broken,
-    /// Well.
+    /// With a complete answer.
     Whole,
 }
 
-/// Floods of a provider that is asked for a stream in the chat dialect.
+/// Returns floods for a streamed request in the chat dialect.
 fn streams() -> Vec<(&'static str, Flood, ExpectedEnd)> {
     use ExpectedEnd::{Broken, Refused, Whole};
     let (text, empty) =
@@ -69,7 +69,7 @@ fn streams() -> Vec<(&'static str, Flood, ExpectedEnd)> {
     ]
 }
 
-/// Floods of a provider that is asked for a plain answer.
+/// Returns floods for a request that is not streamed.
 fn plains() -> Vec<(&'static str, Flood)> {
     let error = "HTTP/1.1 500 No\r\ntransfer-encoding: chunked\r\n\r\n";
     vec![
@@ -97,7 +97,7 @@ async fn start(endless: &Endless, good: &Provider, lines: &str) -> crate::harnes
     bench.provider_at("a", &endless.base(), lines, "").more(&block).start().await
 }
 
-/// Answers to honest requests until it is over; at least three.
+/// Returns answers to honest requests until `over` is true; at least three.
 async fn beside(client: &Client, over: &AtomicBool) -> usize {
     let body = json!({"model": "good", "messages": [{"role": "user", "content": "Hi"}]});
     let mut answered = 0;
@@ -108,7 +108,7 @@ async fn beside(client: &Client, over: &AtomicBool) -> usize {
     answered
 }
 
-/// Asks the flooding provider, and others meanwhile; the answer.
+/// Sends a request to the flooding provider, and others in parallel; returns the answer of the first.
 async fn answer(flood: Flood, path: &str, body: &Value, lines: &str) -> crate::harness::Answer {
     let (endless, good) = (Endless::start(flood).await, Provider::start().await);
     let running = start(&endless, &good, lines).await;
@@ -192,7 +192,7 @@ async fn a_stream_of_the_messages_dialect_does_too() {
     }
 }
 
-/// Floods that are neither refused nor ended for a long while.
+/// Returns floods that the gateway neither refuses nor ends for a long time.
 fn lasting() -> Vec<(&'static str, Flood, bool)> {
     vec![
         ("an event in chunks of a byte", flood(&[SSE, &chunk("data: ")], &chunk("x")), true),
@@ -232,7 +232,8 @@ async fn the_process_ends_while_providers_flood() {
     }
 }
 
-/// A client that sends chunks of a byte as fast as they are read, until it is answered; the answer's first line.
+/// Runs a client that sends chunks of one byte as fast as they are read, until it gets an answer; returns the first
+/// line of the answer.
 async fn upload(client: &Client, path: &str, kind: &str, first: &str) -> String {
     let mut socket = TcpStream::connect(client.address).await.unwrap();
     let head = format!(
@@ -261,7 +262,7 @@ async fn upload(client: &Client, path: &str, kind: &str, first: &str) -> String 
     String::from_utf8_lossy(&heard).lines().next().unwrap_or_default().to_owned()
 }
 
-/// Uploads whose bytes never run dry are ended by the time that they have as a whole.
+/// Tests that endless uploads end by the total timeout of the upload.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upload_in_chunks_of_a_byte_meets_its_clock_and_others_do_not_notice() {
     let provider = Provider::start().await;
@@ -298,7 +299,7 @@ async fn an_upload_in_chunks_of_a_byte_meets_its_clock_and_others_do_not_notice(
     }
 }
 
-/// Questions beside requests have their clocks too.
+/// Tests that requests of the gateway itself have timeouts too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checks_and_counts_of_an_endless_provider_end() {
     let endless = Endless::start(flood(&[JSON, &chunk("[")], &chunk(&"1,".repeat(8_000)))).await;
@@ -306,7 +307,7 @@ async fn checks_and_counts_of_an_endless_provider_end() {
         format!("{SHORT}\ntokenize = \"vllm\"\nhealth = {{ interval = \"100ms\", timeout = \"1s\" }}");
     let good = Provider::start().await;
     let running = start(&endless, &good, &lines).await;
-    // The status is what a check asks for: a body that is too large to be read to its end does not make it bad.
+    // A check needs only the status: a body that is too large to be read completely does not make it fail.
     assert_eq!(checked(&running).await["check"], "good");
     let count = running.client.post("/v1/messages/count_tokens", &running.ask()).await;
     assert_eq!(
@@ -332,7 +333,7 @@ async fn checked(running: &crate::harness::gateway::Running) -> Value {
     within("a check to end", ended).await
 }
 
-/// A body that ends neither before the check's timeout nor at its cap leaves a check without an answer.
+/// A check fails if its body ends neither before the timeout nor at the size limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_check_whose_body_does_not_end_in_time_is_bad() {
     let provider = Provider::start().await;

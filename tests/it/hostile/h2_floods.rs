@@ -22,12 +22,12 @@ const BURST: usize = 64;
 type InitialFrames = Box<dyn Fn(&str) -> Vec<u8> + Send + Sync>;
 type RepeatedFrames = Box<dyn Fn(u32, &str) -> Vec<u8> + Send + Sync>;
 
-/// A kind of flood: what is written once, and what again and again with a number that grows.
+/// Kind of flood: bytes written once, and bytes repeated with an increasing number.
 struct Flood {
     name: &'static str,
     first: InitialFrames,
     again: RepeatedFrames,
-    /// The connection has to be closed for it in any run.
+    /// True if the gateway must close the connection in any run.
     ended: bool,
 }
 
@@ -97,7 +97,7 @@ fn floods() -> Vec<Flood> {
     ]
 }
 
-/// Floods over one connection until it ends or the time is over; whether it ended, and how many frames that took.
+/// Floods over one connection until it ends or the time is over; returns true if it ended, and the number of frames.
 async fn pour(
     flood: &Flood,
     address: std::net::SocketAddr,
@@ -106,7 +106,7 @@ async fn pour(
     until: Instant,
 ) -> (bool, usize) {
     let (mut read, mut write) = Raw::connect(address, root).await.split();
-    // Somebody has to read, or the way back fills up and hides what would happen; but one kind is about that.
+    // The client has to read, or the full socket would hide the effect; one kind of flood tests exactly that.
     let reads = !flood.name.ends_with("never read");
     let reader = tokio::spawn(async move {
         while reads && next(&mut read).await.is_some() {}
@@ -132,7 +132,7 @@ async fn pour(
     (ended, sent)
 }
 
-/// Where a flood goes, and for how long.
+/// Target of a flood, and its duration.
 struct Target {
     address: std::net::SocketAddr,
     root: std::path::PathBuf,
@@ -140,8 +140,8 @@ struct Target {
     lasts: Duration,
 }
 
-/// Floods until the time is over; how many connections were ended, and how many frames that took. Whoever is sent away
-/// comes back.
+/// Floods until the time is over; returns the number of ended connections, and of frames sent. Reconnects after each
+/// end.
 async fn pour_on(flood: Flood, target: Target) -> (usize, usize) {
     let Target { address, root, key, lasts } = target;
     let until = Instant::now() + lasts;
@@ -156,8 +156,8 @@ async fn pour_on(flood: Flood, target: Target) -> (usize, usize) {
     (ended, sent)
 }
 
-/// The flood on a thread of its own: what it costs to make is no delay of the honest ones. In the long form, which
-/// measures them, it takes only the processor time that is left, as if it came from another machine.
+/// Starts the flood in its own thread, so that its processor time does not delay the honest requests. The long form
+/// measures them; there the flood only takes the remaining processor time, as if it came from another machine.
 fn flooding(flood: Flood, target: Target) -> std::thread::JoinHandle<(usize, usize)> {
     std::thread::spawn(move || {
         if full() {
@@ -208,7 +208,7 @@ async fn a_flood_ends_its_connection_and_nothing_grows() {
         assert!(grown < GROWTH, "{name}: grown by {grown} KiB from {idle} KiB");
         unharmed(name, &before, &during);
     }
-    // What was begun for them has ended, and the gateway is as it was.
+    // All work started by the flood has ended, and the gateway is as before.
     assert_eq!(client.post(CHAT, &ask).await.status, 200);
     let admin = home.admin();
     crate::harness::within("the connections to be over", async {
@@ -220,7 +220,7 @@ async fn a_flood_ends_its_connection_and_nothing_grows() {
     assert!(metric(&admin, "penstock_connections_refused_total").await > 0.0, "floods are counted");
 }
 
-/// Streams whose window stays shut: so many, none more, and gone when `client_write` says so.
+/// Tests streams whose window stays closed: their number and memory are limited, and `client_write` ends them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_window_that_stays_shut_holds_little_and_not_for_long() {
     let (provider, certified) = (Provider::start().await, Certified::make());

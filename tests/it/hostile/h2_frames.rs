@@ -1,5 +1,5 @@
-//! HTTP/2 frame by frame: a violation ends its stream or its connection, valid frames are answered, and neither causes
-//! a provider call.
+//! HTTP/2 frame by frame: a violation ends its stream or its connection, valid frames are answered, and no test frame
+//! causes a provider call.
 
 mod frame_order;
 mod frame_types;
@@ -23,7 +23,7 @@ enum ExpectedEnd {
     Stream,
     /// The stream is refused: with a status of 4xx, or as above.
     Refused,
-    /// Nothing does.
+    /// Neither the stream nor the connection ends.
     Nothing,
 }
 use ExpectedEnd::{Connection, Nothing, Refused, Stream};
@@ -31,14 +31,14 @@ use frame_order::invalid_frame_order;
 use frame_types::invalid_frame_types;
 use header_blocks::invalid_header_blocks;
 
-/// A head without an end: its stream stays open for a body.
+/// Returns a head without the end of the stream, which stays open for a body.
 fn open(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_HEADERS, stream, &pseudo("POST", "/v1/nothing-here"))
 }
 
-/// Outcome: frames until the stream is told of and another answered, or the connection ends.
+/// Returns the frames until the stream has ended and another was answered, and true; or false if the connection ends.
 async fn heard(raw: &mut Raw, bytes: &[u8], ends: ExpectedEnd) -> (Vec<ReceivedFrame>, bool) {
-    // A request of its own shows that the connection goes on.
+    // A separate request shows that the connection still works.
     const OWN: u32 = 0x7fff_fff1;
     raw.send(&[bytes, &frame(PING, 0, 0, b"are you?"), &get(OWN)].concat()).await;
     let (mut frames, mut own, mut told) = (Vec::new(), false, !matches!(ends, Refused | Stream));
@@ -54,7 +54,7 @@ async fn heard(raw: &mut Raw, bytes: &[u8], ends: ExpectedEnd) -> (Vec<ReceivedF
     (frames, false)
 }
 
-/// The index of a static table's field for a 4xx, or a literal after `:status`.
+/// Returns true for a 4xx status: an index of the static table, or a literal after `:status`.
 fn status_4xx(head: &ReceivedFrame) -> bool {
     match head.payload[0] {
         0x80.. => matches!(head.payload[0] & 0x7f, 12 | 13),
@@ -124,7 +124,7 @@ async fn heads_that_break_a_rule_are_refused() {
     assert_eq!(play(invalid_header_blocks).await, 84);
 }
 
-/// Heads at their limits, told by HTTP/2 in its own way.
+/// Heads at their limits get the errors of HTTP/2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_header_block_over_its_limits_gets_the_status_of_the_limit() {
     let (provider, certified) = (Provider::start().await, Certified::make());
@@ -155,12 +155,12 @@ async fn a_header_block_over_its_limits_gets_the_status_of_the_limit() {
         let (answer, _) = send.send_request(request, true).unwrap();
         let answer = crate::harness::within("an answer", answer).await.unwrap();
         assert_eq!(answer.status(), status, "{} bytes, {fields} fields, {size}", path.len());
-        // What is twice too large is refused by the library, which has no words for it.
+        // The library refuses a head of twice the limit, without an error body.
         let worded = answer.headers().contains_key("x-request-id");
         assert_eq!(worded, size < 2 * 4096, "{status} {size}");
     }
     driver.abort();
-    // One entry of the table, named over and over: the bomb is over its size long before it is unpacked.
+    // One table entry, referenced repeatedly: the gateway refuses the bomb by its size before all of it is unpacked.
     let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;
     let bomb = [pseudo("GET", "/"), indexed_field("x", &"y".repeat(2000)), vec![0xbe; 12_000]].concat();
     let (frames, alive) = heard(&mut raw, &frame(HEADERS, END_HEADERS | END_STREAM, 1, &bomb), Refused).await;

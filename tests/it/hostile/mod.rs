@@ -34,15 +34,15 @@ pub fn full() -> bool {
     std::env::var_os("PENSTOCK_FULL").is_some_and(|value| value == "1")
 }
 
-/// Writes what is taken, and reads until the other side closes.
+/// Writes as much as the gateway accepts, and reads until the other side closes.
 async fn say(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut socket = TcpStream::connect(address).await.unwrap();
-    // Who refuses early may close before all is written.
+    // The gateway may refuse early and close before all bytes are written.
     socket.write_all(bytes).await.ok();
     within("the connection to close", rest(&mut socket)).await
 }
 
-/// Everything until the other side closes.
+/// Reads until the other side closes; returns all bytes.
 async fn rest(socket: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut piece = [0; 16 * 1024];
@@ -63,7 +63,7 @@ fn ask(text: &str) -> String {
     format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#)
 }
 
-/// Durations of honest requests, one after the other, until `over` says so; all of them succeed.
+/// Returns the durations of honest requests, one after the other, until `over` returns true; asserts that all succeed.
 async fn honest(client: &Client, least: usize, mut over: impl FnMut() -> bool) -> Vec<Duration> {
     let body: serde_json::Value = serde_json::from_str(&ask("Hi")).unwrap();
     let mut took = Vec::new();
@@ -81,8 +81,8 @@ fn percentile(sorted: &[Duration], share: f64) -> Duration {
     sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
-/// Tells and, in the long form, holds the promise that others hardly notice. A short run on a machine that does
-/// other things besides shows only that all were answered.
+/// Prints the durations; in the long form also asserts that other requests are hardly slower. A short run on a busy
+/// machine shows only that all requests were answered.
 fn unharmed(what: &str, before: &[Duration], during: &[Duration]) {
     let (calm, under) = (percentile(before, 0.99), percentile(during, 0.99));
     eprintln!(

@@ -22,7 +22,7 @@ async fn settled(bench: Bench, provider: &Provider) -> crate::harness::gateway::
     bench.settings("[limits]\nkeep_alive = \"300ms\"").provider("a", provider).start().await
 }
 
-/// Sends two halves, the second once the first is underway.
+/// Sends two parts, the second while the first is being processed.
 async fn in_halves(address: std::net::SocketAddr, bytes: &[u8], cut: usize) -> Vec<u8> {
     let mut socket = TcpStream::connect(address).await.unwrap();
     socket.set_nodelay(true).unwrap();
@@ -62,7 +62,7 @@ async fn pipelined_requests_are_answered_in_order_wherever_they_are_cut() {
     }
 }
 
-/// Framing that other servers may read in another way is the last of its connection, whatever follows it.
+/// A request whose framing other servers may read differently is the last of its connection, whatever follows it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_answered_behind_a_chunked_body() {
     let provider = Provider::start().await;
@@ -124,7 +124,7 @@ async fn a_half_closed_connection_gets_its_response() {
     }
 }
 
-/// A connection that is closed, and not by half, is noticed while its provider is asked.
+/// The gateway notices a closed connection, unlike a half-closed one, while it waits for the provider.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_closes_is_gone() {
     let provider = Provider::start().await;

@@ -80,7 +80,7 @@ pub fn pseudo(method: &str, path: &str) -> Vec<u8> {
     .concat()
 }
 
-/// A whole head of a GET that is answered.
+/// Returns the complete head of a GET that gets an answer.
 pub fn get(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &pseudo("GET", "/v1/nothing"))
 }
@@ -109,25 +109,25 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// TLS that agreed on HTTP/2, and nothing said yet.
+    /// Connects with TLS that negotiated HTTP/2, and sends nothing.
     pub async fn connect(address: SocketAddr, root: &Path) -> Self {
         let (read, write) = split(connect(address, root, &["h2"]).await);
         Self { read, write }
     }
 
-    /// The same with a preface and settings of no surprise.
+    /// Connects and sends the preface with usual settings.
     pub async fn begun(address: SocketAddr, root: &Path) -> Self {
         let mut raw = Self::connect(address, root).await;
         raw.send(&[PREFACE, &frame(SETTINGS, 0, 0, b"")].concat()).await;
         raw
     }
 
-    /// Both halves, for who floods on one and reads on the other.
+    /// Returns both halves, to flood on one and read on the other.
     pub fn split(self) -> (ReadHalf<TlsStream<TcpStream>>, WriteHalf<TlsStream<TcpStream>>) {
         (self.read, self.write)
     }
 
-    /// Writes; whether it was taken.
+    /// Writes bytes; returns true if the gateway accepted them.
     pub async fn send(&mut self, bytes: &[u8]) -> bool {
         let write = async {
             self.write.write_all(bytes).await?;

@@ -1,5 +1,5 @@
-//! Slow clients that keep sending after their rejection: they hold their permit for a moment only, not for the time
-//! that clients get that were still sending.
+//! Slow clients that keep sending after their rejection: they hold their permit only briefly, unlike clients that are
+//! not rejected.
 
 use crate::harness::within;
 use crate::hostile::slow_clients::{begun, start};
@@ -9,15 +9,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Time that a slow client gets after its rejection.
+/// Time for which a slow client may continue after its rejection.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Allowed delay of its end on a busy machine. Others would get ten seconds in all.
+/// Allowed delay of the end on a busy machine. Other clients would get ten seconds in total.
 const LATE: Duration = Duration::from_secs(6);
-/// Between two bytes: well below any silence that ends something.
+/// Pause between two bytes: well below any idle timeout.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Sends `begin` and then byte by byte, before its refusal and after it, until nobody takes them. The refusal, and how
-/// long the connection was there behind it.
+/// Sends `begin` and then single bytes, before the refusal and after it, until the connection is closed. Returns the
+/// statuses, and the time from the end of the refusal to the first failed write.
 async fn drips(mut socket: TcpStream, begin: &[u8], byte: u8) -> (Vec<u16>, Duration) {
     socket.write_all(begin).await.unwrap();
     let (mut read, mut write) = socket.split();
@@ -48,7 +48,7 @@ async fn a_client_that_sends_on_after_a_rejection_holds_no_permit() {
     let (provider, _certified, running) = start(settings).await;
     let mut work = JoinSet::new();
     let key = &running.client.key;
-    // A head, a long body, and one that is short enough to be read to its end were it only refused.
+    // A head, a long body, and one so short that it would be read completely after a mere refusal.
     let kinds = [
         ("POST / HTTP/1.1\r\nHost: a\r\nx: ".to_owned(), b'y'),
         (begun(key, 8 << 20), b' '),

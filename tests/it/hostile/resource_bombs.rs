@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 /// Allowed growth of the process, in KiB.
 const GROWTH: u64 = 40 << 10;
-/// Processor time for a refusal. Without optimisation, and beside other tests, it is only told.
+/// Maximum processor time of a refusal. Without optimisation, and beside other tests, it is only printed.
 const WORK: Duration = Duration::from_millis(50);
 
 /// Cost of a rejected body: peak memory, processor time.
@@ -21,7 +21,7 @@ struct Cost {
 
 /// Processor time that a process has used.
 fn spent(process: &Process) -> Duration {
-    // In hundredths of a second, whatever the machine.
+    // The kernel counts in hundredths of a second on every machine.
     Duration::from_millis(process.ticks() * 10)
 }
 
@@ -111,7 +111,7 @@ async fn bombs_are_refused_in_bounded_memory() {
     assert_eq!(client.post(CHAT, &json!({"model": "m", "messages": []})).await.status, 400);
 }
 
-/// Uploads a file that is one line, in chunks, for as long as it is taken; why it is not is heard all the same.
+/// Uploads a file of a single line, in chunks, until the gateway stops reading; the client still receives the reason.
 async fn a_long_line(client: &Client, length: usize) {
     let (mut read, mut write) = split(TcpStream::connect(client.address).await.unwrap());
     let key = &client.key;

@@ -77,7 +77,7 @@ async fn a_body_is_served_at_its_limits_and_refused_beyond() {
             }
         }
     }
-    // The depth counts the object and the array that the nesting stands in.
+    // The depth includes the object and the array around the nesting.
     let nested = |depth: usize| {
         let inner = depth - 1;
         format!(
@@ -128,7 +128,7 @@ async fn a_refused_head_hears_why_in_the_dialect_of_its_path() {
     );
 }
 
-/// Heads that never end are let go at their limit; what is refused leaves nothing behind.
+/// Tests that endless heads end at their limit, and that refused requests leave no memory in use.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refused_requests_cost_next_to_no_memory() {
     let provider = Provider::start().await;

@@ -14,7 +14,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Allowed delay of a deadline on a busy machine.
+/// Allowed delay of a timeout on a busy machine.
 const LATE: Duration = Duration::from_secs(8);
 
 pub(super) async fn start(settings: &str) -> (Provider, Certified, Running) {
@@ -47,7 +47,8 @@ async fn until_closed(mut socket: TcpStream, drip: &'static [u8], pause: Duratio
     (began.elapsed(), heard)
 }
 
-/// Settings in which only these clocks can be what ends something: all others are too far off for any bound here.
+/// Returns settings in which only these timeouts can end a connection: all others are much longer than the test's
+/// bounds.
 fn clocks(short: &[(&str, &str)]) -> String {
     let all = ["request_head", "body_idle", "body", "upload", "keep_alive", "client_write"].map(|clock| {
         let span = short.iter().find(|(known, _)| *known == clock).map_or("50s", |(_, span)| *span);
@@ -79,7 +80,7 @@ enum Kind {
     Idle,
 }
 
-/// One slow connection to its end.
+/// Runs one slow connection to its end.
 async fn slow(client: Client, kind: Kind, pause: Duration) -> (Duration, Vec<u16>) {
     let mut socket = TcpStream::connect(client.address).await.unwrap();
     let drip: &'static [u8] = match kind {
@@ -114,7 +115,7 @@ async fn slow(client: Client, kind: Kind, pause: Duration) -> (Duration, Vec<u16
     (took, statuses(&heard))
 }
 
-/// Each has a gateway of its own, in which nothing but its own setting could end it in time.
+/// Tests each setting in its own gateway, where no other setting could end the connection in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_slow_connection_ends_by_its_own_setting() {
     let mut work = JoinSet::new();
@@ -129,7 +130,7 @@ async fn each_slow_connection_ends_by_its_own_setting() {
     ] {
         let app = start(&clocks(&[(clock, "500ms")])).await;
         work.spawn(async move {
-            // As a whole: a gateway that is left behind ends.
+            // Destructured as a whole, because a dropped gateway ends.
             let (provider, _certified, running) = app;
             let (took, heard) = slow(running.client.clone(), kind, Duration::from_millis(20)).await;
             assert_eq!(heard, told, "{kind:?}");
@@ -141,7 +142,7 @@ async fn each_slow_connection_ends_by_its_own_setting() {
     work.join_all().await;
 }
 
-/// The head after an idle while has the time of a head, not that of an idle connection.
+/// Tests that a head after an idle time has the timeout of a head, not that of an idle connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_head_that_drips_has_no_more_time_than_a_first() {
     let (_provider, _certified, running) = start(&clocks(&[("request_head", "300ms")])).await;
@@ -163,7 +164,7 @@ async fn a_second_head_that_drips_has_no_more_time_than_a_first() {
 async fn under_tls_and_http2_silence_ends_too() {
     let (provider, certified, running) = start(&clocks(&[("request_head", "400ms")])).await;
     let address = running.gateway.https_address.unwrap();
-    // No handshake, one that drips, and none of HTTP/2 after it.
+    // No handshake, a slow one, and a complete one without HTTP/2 after it.
     for drip in [&b""[..], b"\x16"] {
         let socket = TcpStream::connect(address).await.unwrap();
         let (took, _) = until_closed(socket, drip, Duration::from_millis(50)).await;
@@ -175,7 +176,7 @@ async fn under_tls_and_http2_silence_ends_too() {
         within("a silent connection to end", rest(&mut secure)).await;
         assert!(began.elapsed() < LATE, "{protocol}: {:?}", began.elapsed());
     }
-    // Others go on.
+    // Other clients are served.
     let secure = connect(address, &certified.root, &["h2"]).await;
     let honest = H2::over(secure, &running.client.key).await;
     assert_eq!(honest.post(CHAT, &running.ask()).await.status, 200);
@@ -192,7 +193,7 @@ async fn a_connection_of_http2_without_a_stream_ends_by_keep_alive() {
     assert!(began.elapsed() < LATE, "{:?}", began.elapsed());
 }
 
-/// A body of a stream that stops is refused by `body_idle`, and its connection then ends as an idle one.
+/// Tests that `body_idle` refuses a stalled body of a stream, and that its connection then ends as an idle one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_over_http2_that_stops_ends_by_body_idle() {
     let (provider, certified, running) =
@@ -215,24 +216,23 @@ async fn a_body_over_http2_that_stops_ends_by_body_idle() {
         assert_eq!(answer.status(), 408, "{path}");
         assert!(began.elapsed() < LATE, "{path}: {:?}", began.elapsed());
         drop((body, answer));
-        // It is the gateway that ends it: its client would go on.
+        // The gateway ends the connection: its client would continue.
         within("the connection to end", driver).await.unwrap().ok();
         assert!(send.ready().await.is_err() && began.elapsed() < LATE * 2, "{path}: {:?}", began.elapsed());
     }
     assert_eq!(provider.calls(), 0);
 }
 
-/// Readers in the long form that begin a stream and stop.
+/// Number of readers in the long form that start a stream and stop reading.
 const READERS: usize = 50;
 
-/// Many at once, of all kinds; honest requests beside them. The long form has the defaults and 2,000, and readers
-/// that stop.
+/// Tests many slow connections of all kinds, with honest requests in parallel. The long form has the default settings,
+/// 2,000 connections, and readers that stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_of_slow_connections_is_not_noticed_by_others() {
     let short = "[limits]\nrequest_head = \"1s\"\nbody_idle = \"1500ms\"\nbody = \"2s\"\nkeep_alive = \"1s\"";
     let (settings, many, most, pause) = match full() {
-        // Of the defaults only what is idle without harm, and an answer that is read slowly, may last longer than a
-        // quarter of a minute.
+        // By default, only harmless idle connections and slowly read answers may last longer than 15 seconds.
         true => (
             "[limits]\nbody = \"15s\"\nclient_write = \"6s\"",
             2000,
@@ -250,7 +250,7 @@ async fn a_crowd_of_slow_connections_is_not_noticed_by_others() {
         work.spawn(async move { slow(client, kind, pause).await.0 });
     }
     if full() {
-        // Plain answers are as they were: honest requests ask for no stream.
+        // Plain answers are not affected: honest requests ask for no stream.
         provider.streams(stalled_readers::long(1 << 10));
         for _ in 0..READERS {
             let (client, body) = (running.client.clone(), running.ask_stream().to_string());

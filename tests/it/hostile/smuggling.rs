@@ -17,7 +17,7 @@ enum LengthClaim {
 }
 use LengthClaim::{Chunked, Length, Nothing, Two};
 
-/// Lines that stand before or after another; each ends its own line, or fails to.
+/// Header lines to combine in pairs, with the claim of each; some have an invalid line end.
 const LINES: &[(&str, LengthClaim)] = &[
     ("", Nothing),
     ("X-Pad: y\r\n", Nothing),
@@ -88,7 +88,7 @@ const LINES: &[(&str, LengthClaim)] = &[
     ("X: y\rTransfer-Encoding: chunked\r\n", Two),
 ];
 
-/// Request lines, and whether each is one.
+/// Request lines; true if the line is valid.
 const FIRST: &[(&str, bool)] = &[
     ("POST /v1/chat/completions HTTP/1.1\r\n", true),
     ("POST http://test/v1/chat/completions HTTP/1.1\r\n", true),
@@ -111,12 +111,12 @@ const FIRST: &[(&str, bool)] = &[
     ("POST http://test@other/v1/chat/completions HTTP/1.1\r\n", false),
 ];
 
-/// One request, and whether it has one meaning; `None` where it is whole but says nothing of its body.
+/// One request; `one` is true if its framing has only one meaning.
 struct SmugglingCase {
     name: String,
     bytes: Vec<u8>,
     one: bool,
-    /// It is answered well, rather than refused for what is in it.
+    /// True if the request is answered successfully, and not refused for its content.
     good: bool,
 }
 
@@ -132,21 +132,21 @@ fn case(
         true => format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len()),
         false => body.clone(),
     };
-    // A length that is told is that of the bytes that follow.
+    // A stated length is the number of the bytes that follow.
     let said = lines.map(|(line, _)| line.replace("{n}", &framed.len().to_string()));
     let (length, coded) = (
         lines.iter().filter(|(_, says)| *says == Length).count(),
         lines.iter().filter(|(_, says)| *says == Chunked).count(),
     );
     let one = first.1 && length + coded <= 1 && lines.iter().all(|(_, says)| *says != Two);
-    // A length over chunked bytes is a body that is no JSON; chunks that are none cannot be read.
+    // A length over chunked bytes gives a body that is no JSON; a chunked body without chunks cannot be read.
     let good = one && ((length == 1 && !chunked) || (coded == 1 && chunked));
     let smuggled = format!(
         "POST {CHAT} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\nContent-Length: {}\r\n\r\n{}",
         ask("smuggled").len(),
         ask("smuggled")
     );
-    // The last of its connection: what stands behind it is not a pipelined request.
+    // The last request of its connection: the bytes after it are not a pipelined request.
     let head = format!(
         "{}Host: test\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n{}{}\r\n",
         first.0, said[0], said[1]
@@ -202,7 +202,8 @@ async fn play(client: &Client, cases: Vec<SmugglingCase>) -> Vec<(SmugglingCase,
     work.join_all().await.into_iter().flatten().collect()
 }
 
-/// Nothing that a provider was sent is anything but a whole request of the gateway's own making; which cases it saw.
+/// Asserts that the provider received only complete requests written by the gateway; returns the numbers of their
+/// cases.
 fn sound(provider: &Provider) -> BTreeSet<usize> {
     let mut numbers = BTreeSet::new();
     for seen in provider.seen() {
@@ -260,7 +261,7 @@ enum Readable {
     No,
 }
 
-/// Bodies in chunks, each odd in its own way.
+/// Returns chunked bodies, each with a different anomaly.
 fn chunked(body: &str) -> Vec<(String, Readable)> {
     use Readable::{No, Yes};
     let n = format!("{:x}", body.len());

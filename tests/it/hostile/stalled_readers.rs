@@ -13,7 +13,7 @@ use tokio::net::TcpSocket;
 
 /// Bytes of one piece of text.
 const PIECE: usize = 8 << 10;
-/// Pieces that a provider would send if it were let: 64 MB.
+/// Number of pieces that a provider would send without flow control: 64 MB.
 const PIECES: usize = 8 << 10;
 /// Bytes that may remain in sockets: both kernels' buffers on either side of the gateway.
 const UNDERWAY: u64 = 32 << 20;
@@ -22,7 +22,7 @@ fn endless() -> Script {
     long(PIECES)
 }
 
-/// A stream of so many pieces that does not end.
+/// Returns a stream of this number of pieces that does not end.
 pub(super) fn long(pieces: usize) -> Script {
     let mut script = vec![sse(), role()];
     script.extend(std::iter::repeat_n(text(&"x".repeat(PIECE)), pieces));
@@ -30,8 +30,9 @@ pub(super) fn long(pieces: usize) -> Script {
     script
 }
 
-/// Begins a stream, reads no more than that it has begun, and stays: how long until it was let go. It finds out as
-/// it says a word now and then, for what came in between would have to be read to see the end.
+/// Starts a stream, reads only its beginning, and stays connected; returns the time until the gateway ends the
+/// connection. The client detects the end by occasional writes, because it would have to read the data before the end
+/// otherwise.
 pub(super) async fn stopped(client: &Client, body: &str, pause: Duration) -> Duration {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4 << 10).unwrap();
@@ -64,7 +65,7 @@ async fn start() -> (Provider, Certified, Running) {
     (provider, certified, running)
 }
 
-/// Waits until the reader is let go; how long that took, and what its key was charged for in all, in micro-credits.
+/// Waits until the gateway disconnects the reader; returns the time, and the total charge of its key in micro-credits.
 pub(super) async fn let_go(provider: &Provider, running: &Running, began: Instant) -> (Duration, u64) {
     provider.until_left(1).await;
     until("the exchange to end", || running.gateway.app.in_flight_exchanges() == 0).await;
@@ -85,7 +86,7 @@ fn bounded(what: &str, took: Duration, read: u64, tokens: u64) {
     eprintln!("{what}: let go after {took:.1?}, {read} bytes delivered, {tokens} tokens charged");
     assert!(took >= patience() - Duration::from_millis(100), "{took:?}");
     assert!(took < patience() * 2 + Duration::from_secs(10), "{took:?}");
-    // Not more than went out, and what went out is bounded: the provider has twice as much to say and more.
+    // At most the sent output is charged, and that is limited: the provider has more than twice as much.
     assert!(tokens > 0, "what was delivered is charged");
     assert!((tokens as usize) < PIECES * PIECE / 2, "{tokens}");
 }
@@ -108,7 +109,7 @@ async fn over_http1_a_reader_that_stops_is_let_go() {
     let began = Instant::now();
     let (took, tokens) = let_go(&provider, &running, began).await;
     bounded("HTTP/1.1", took, some.len() as u64, tokens);
-    // The bytes in the sockets are all there are.
+    // Only the bytes in the sockets are left.
     let mut rest = 0;
     while let Ok(read @ 1..) = within("the rest", socket.read(&mut some)).await {
         rest += read as u64;
@@ -137,7 +138,8 @@ async fn over_http2_a_reader_that_stops_is_let_go_and_its_neighbours_go_on() {
     let stopped = ask(send.clone(), request(&running.ask_stream())).await.unwrap();
     assert_eq!(stopped.status(), 200);
     let began = Instant::now();
-    // Its window is 64 KiB and never opened; another stream of the same connection is served meanwhile.
+    // The window of the stream is 64 KiB and is never opened; another stream of the same connection is served
+    // meanwhile.
     provider.then(crate::harness::script::plain("Hello"));
     let other = ask(send.clone(), request(&running.ask())).await.unwrap();
     assert_eq!(other.status(), 200);
@@ -156,11 +158,11 @@ async fn over_http2_a_reader_that_stops_is_let_go_and_its_neighbours_go_on() {
     driver.abort();
 }
 
-/// A client that reads nothing at all, not even below HTTP/2, is let go too, and its whole connection with it.
+/// Tests a client that reads nothing, not even below HTTP/2: the gateway ends its connection too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_is_never_read_ends() {
     let (provider, _certified, running) = start().await;
-    // Answers with a length fill the way back: the client asks on and on and never reads.
+    // Answers with a length fill the socket: the client sends requests and never reads.
     provider.always(crate::harness::script::plain(&"y".repeat(1 << 20)));
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4 << 10).unwrap();

@@ -18,7 +18,7 @@ async fn start(provider: &Provider, certified: &Certified, settings: &str) -> Ru
     bench.provider("a", provider).start().await
 }
 
-/// The head of a request whose body is still to come.
+/// Returns the head of a request whose body follows later.
 pub fn begun(stream: u32, key: &str) -> Vec<u8> {
     let block = [pseudo("POST", CHAT), field("authorization", &format!("Bearer {key}"))].concat();
     frame(HEADERS, END_HEADERS, stream, &block)
@@ -56,7 +56,7 @@ async fn a_connection_has_so_many_streams_at_a_time() {
         }
     };
     assert_eq!((reset.stream, reset.code()), (7, REFUSED_STREAM), "it may be asked again elsewhere");
-    // Where one ends there is room for another.
+    // Once one stream ends, another may start.
     raw.send(&frame(RST, 0, 1, &CANCEL)).await;
     provider.until_left(1).await;
     raw.send(&whole(9, &key)).await;

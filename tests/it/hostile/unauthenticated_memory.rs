@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 /// Connections of the attack.
 const CONNECTIONS: usize = 16;
-/// Most that a build without optimisation may need beside what is counted, in KiB.
+/// Maximum memory that an unoptimised build may need in addition to the counted memory, in KiB.
 const BESIDE: u64 = 8 << 10;
 
 /// KiB of a line of `penstock check`.
@@ -31,8 +31,8 @@ fn check_figure(check: &Output, line: &str) -> u64 {
     (number * unit.unwrap().1) as u64
 }
 
-/// A connection that asks for nothing a hundred times with the largest heads, sends as much as it may of bodies in
-/// small frames, and lets nothing be answered.
+/// Opens a connection that sends a hundred requests with the largest heads, as many bytes of bodies as it may in small
+/// frames, and accepts no answers.
 async fn greedy(address: std::net::SocketAddr, certified: &Certified) -> Raw {
     let mut raw = Raw::connect(address, &certified.root).await;
     raw.send(&[PREFACE, &frame(SETTINGS, 0, 0, &setting(4, 0))].concat()).await;
@@ -112,7 +112,7 @@ async fn a_stream_that_was_given_up_and_ends_late_holds_up_no_other() {
     let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;
     raw.send(&[whole(1, &key), whole(3, &key)].concat()).await;
     until("two to wait", || waiting() == 2).await;
-    // It waits for a place and does not hear of this yet; the client may begin another.
+    // The queued request does not learn of the reset yet; the client may start another stream.
     raw.send(&[frame(RST, 0, 3, &[0, 0, 0, 8]), whole(5, &key)].concat()).await;
     raw.send(&frame(PING, 0, 0, b"are you?")).await;
     while let Some(heard) = raw.hear().await {

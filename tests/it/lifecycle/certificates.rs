@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const CHAT: &str = "/v1/chat/completions";
-/// Files are looked at this often in these tests.
+/// Interval of the file checks in these tests.
 const WATCH: &str = "[process]\nwatch = \"20ms\"";
 
-/// The DER of the certificate that the gateway shows.
+/// Returns the DER of the certificate that the gateway presents.
 async fn shown(address: std::net::SocketAddr, roots: &[&std::path::Path]) -> Vec<u8> {
     for root in roots {
         if let Ok(socket) = try_connect(address, root, &["http/1.1"], None).await {
@@ -83,7 +83,7 @@ async fn a_certificate_changes_in_its_file_and_no_handshake_fails() {
         within("a client", client).await.unwrap();
     }
     eprintln!("{swaps} certificates, {} handshakes and requests, none failed", asked.load(Ordering::SeqCst));
-    // A key that is another certificate's changes nothing, and is told.
+    // A key of another certificate changes nothing, and is reported.
     let good = seen.last().unwrap().clone();
     let kept = fs::read(&used.key).unwrap();
     let refusals = || running.said().matches("does not belong to the certificate").count();
@@ -125,7 +125,7 @@ async fn a_provider_s_credential_and_root_change_in_their_files() {
     assert_eq!(provider.last().header("authorization"), Some("Bearer second-secret"));
     assert!(!running.said().contains("-secret\""), "neither is told");
     drop(running);
-    // The same for the root of its certificate.
+    // The same for the root of the provider's certificate.
     let server = SimulatedServer::start(SimulatorOptions { tls: two.files(), ..SimulatorOptions::default() })
         .await
         .unwrap();

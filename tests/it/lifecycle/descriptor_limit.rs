@@ -15,7 +15,7 @@ fn ask() -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn as_many_connections_are_held_as_the_system_allows_at_most() {
-    // Both ends of each are here, but for the gateway's.
+    // This process has the ends of the clients and of the provider.
     penstock::telemetry::fd_limit::raise_limit();
     let provider = Provider::start().await;
     provider.always(vec![sse(), role(), text("One "), ScriptStep::Hang]);
@@ -45,7 +45,7 @@ async fn where_none_is_left_no_provider_is_blamed_and_the_log_says_why() {
     let running = home.run_with(|command| limited(command, 256, 256)).await;
     let (client, _) = home.key();
     let mut first = TcpStream::connect(home.http).await.unwrap();
-    // More than it can take: whoever leaves makes room for another that is silent.
+    // More connections than the gateway accepts: each closed one permits another silent one.
     let mut crowd = Vec::new();
     for _ in 0..400 {
         crowd.push(TcpStream::connect(home.http).await.unwrap());
@@ -82,7 +82,7 @@ fn check_says_how_many_it_may_take_and_if_there_are_too_few() {
     assert!(told.contains("descriptors: limits.connections = 16384"), "{told}");
 }
 
-/// A request on a connection that is kept, and its answer.
+/// Sends a request on an open connection; returns its answer.
 async fn asked(socket: &mut TcpStream, client: &Client) -> (String, Value) {
     let body = ask().to_string();
     let head = format!(

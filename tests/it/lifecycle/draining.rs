@@ -51,7 +51,7 @@ impl PersistentConnection {
         head.to_ascii_lowercase().contains("connection: close")
     }
 
-    /// The gateway closes it, and nothing comes before that.
+    /// Asserts that the gateway closes the connection, and sends nothing before.
     async fn closed(&mut self) {
         assert_eq!(within("its end", self.socket.read(&mut [0; 16])).await.unwrap(), 0);
     }
@@ -62,8 +62,8 @@ fn held(go: &Arc<Notify>) -> Vec<ScriptStep> {
     vec![sse(), role(), text("One"), ScriptStep::Wait(go.clone()), finish("stop"), done(), ScriptStep::End]
 }
 
-/// A moment's grace counts from the last exchange, not from the signal: one connection after the other is idle for
-/// that long here, so that the last answer ends when a grace that began with the signal is long over.
+/// Tests that the grace period of a connection starts with its last exchange, not with the signal. One connection after
+/// the other is idle for that time here, so the last answer ends long after a period from the signal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_keep_alive_connection_may_make_a_last_request_after_a_stop() {
     let (provider, earlier, later) = (Provider::start().await, Arc::default(), Arc::default());
@@ -93,7 +93,7 @@ async fn a_keep_alive_connection_may_make_a_last_request_after_a_stop() {
 
     later.notify_one();
     third.until(END).await;
-    // A client that thinks for a moment, and a gateway that does not go away meanwhile.
+    // A client with a short pause; the gateway must not end the connection in that time.
     for _ in 0..20 {
         assert_eq!(admin.get("/readyz").await.status, 503);
     }

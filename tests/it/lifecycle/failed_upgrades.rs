@@ -24,11 +24,11 @@ async fn a_new_process_that_does_not_start_leaves_the_old_one_serving() {
     let mut running = home.run().await;
     let (client, _) = home.key();
     let streams = Streams::open(&client, &slow, 3).await;
-    // It refuses its configuration before it is given anything.
+    // The new process refuses its configuration before the old one passes anything to it.
     home.write(&good.replace("\"FR\"", "\"US\""));
     until_failed(&home, 1).await;
     assert_eq!(client.post(CHAT, &ask("m", false)).await.status, 200);
-    // It has the store already when it fails: the folder of its files cannot be made.
+    // The new process has the store already when it fails: the folder of its files cannot be created.
     std::fs::write(home.path().join("wall"), "").unwrap();
     home.write(&format!("[files]\npath = \"wall/files\"\n{good}"));
     until_failed(&home, 2).await;
@@ -38,7 +38,7 @@ async fn a_new_process_that_does_not_start_leaves_the_old_one_serving() {
     assert_eq!(later.post(CHAT, &ask("m", false)).await.status, 200, "administration goes on too");
     assert_eq!(streams.end().await, 0);
     assert!(running.ended().is_none());
-    // And the next one succeeds.
+    // The next upgrade succeeds.
     let next = upgrade(&home).await;
     assert_eq!(later.post(CHAT, &ask("m", false)).await.status, 200);
     running.until_ended().await;
@@ -64,7 +64,7 @@ async fn when_the_new_process_dies_streams_go_on_and_nothing_is_charged_twice() 
     assert_eq!(old.until_ended().await.code(), Some(0));
     assert!(log_text(&home).contains("\"handover_lost\""), "and it is said that they are not charged");
     let mut again = home.run().await;
-    // What it voids at its start is written within a moment, and before it ends.
+    // The entries that void open reserves at the start are written soon, and before the process ends.
     again.signal("TERM");
     again.until_ended().await;
     assert_eq!(charges(&home), 0);

@@ -33,15 +33,15 @@ struct ObservedConnection {
     bodies: BTreeMap<u32, String>,
     /// Streams that ended as they should.
     ended: BTreeSet<u32>,
-    /// The last streams that farewells named.
+    /// Last stream ids of the received GOAWAY frames.
     farewells: Vec<u32>,
-    /// A ping that waits for its answer.
+    /// Ping that is not answered yet.
     ping: Option<Vec<u8>>,
     closed: bool,
 }
 
 impl ObservedConnection {
-    /// One with a window so large that an answer need not wait for it.
+    /// Opens a connection whose window is so large that no answer has to wait for it.
     async fn on(doors: &GatewayListeners) -> Self {
         let mut raw = Raw::connect(doors.https, &doors.files.root).await;
         let (of_streams, of_all) = (setting(4, WIDE), WIDE.to_be_bytes());
@@ -59,7 +59,7 @@ impl ObservedConnection {
         assert!(self.raw.send(&[head, frame(DATA, END_STREAM, stream, body.as_bytes())].concat()).await);
     }
 
-    /// Answers the ping that came with the farewell: from here on nothing is on its way any more.
+    /// Answers the ping that was sent with the GOAWAY: from then on no request is on its way.
     async fn answer(&mut self) {
         let ping = self.ping.take().expect("a ping");
         self.raw.send(&frame(PING, ACK, 0, &ping)).await;
@@ -116,7 +116,7 @@ impl TestGateway {
         Self::with("").await
     }
 
-    /// One with these settings.
+    /// Starts a gateway with these settings.
     async fn with(settings: &str) -> Self {
         let (quick, slow, go) = (Provider::start().await, Provider::start().await, Arc::default());
         quick.always(plain("Hello"));
@@ -129,13 +129,13 @@ impl TestGateway {
         Self { home, doors, running, client, go, _quick: quick, slow }
     }
 
-    /// Tells it to stop, and waits until it has begun to.
+    /// Sends the stop signal, and waits until the stop has begun.
     async fn stop(&self) {
         self.running.signal("TERM");
         within("the drain", async { while self.home.admin().get("/readyz").await.status != 503 {} }).await;
     }
 
-    /// Its end; how long it took from this moment on.
+    /// Waits for the end of the connection; returns the time since the call.
     async fn ends(&mut self) -> Duration {
         let since = Instant::now();
         assert_eq!(self.running.until_ended().await.code(), Some(0));
@@ -155,7 +155,7 @@ async fn streams_complete_after_goaway_and_requests_in_transit_are_accepted() {
     stage.stop().await;
     heard.until(|heard| heard.ping.is_some()).await;
     assert_eq!(heard.farewells, [ANY], "no stream is refused that the client may have begun already");
-    // It was sent before the client read the GOAWAY, as far as the gateway can know.
+    // As far as the gateway can know, this request was sent before the client read the GOAWAY.
     heard.ask(5, "m", false, &stage.client).await;
     heard.answer().await;
     heard.until(|heard| heard.farewells.len() == 2 && heard.ended.contains(&5)).await;
@@ -190,22 +190,22 @@ async fn an_idle_connection_gets_goaway_at_once_and_delays_no_stop() {
             idle.answer().await;
             idle.until(|idle| idle.closed).await;
             assert_eq!(idle.farewells, [ANY, 1]);
-            // As any client closes what was closed.
+            // The client closes the connection, as clients do after the peer has closed it.
             drop(idle);
         }
         stage.ends().await;
         let took = begun.elapsed();
         eprintln!("stopped after {took:?} with an idle connection that answers: {answers}");
-        // Who does not answer is not known to have heard: it has the moment that any idle connection has.
+        // If the client does not answer the ping, the gateway waits as long as for any idle connection.
         assert!(took <= Duration::from_secs(if answers { 1 } else { 3 }), "{took:?}");
     }
 }
 
-/// Clients that are sent away from a connection which they have just opened take it for a failure.
+/// A client that gets a GOAWAY directly after it has connected treats that as a failure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_connection_may_make_its_first_request() {
     let mut stage = TestGateway::set().await;
-    // Taken before the next one, whose handshake says that it was taken.
+    // The gateway accepts this connection before the next one, whose handshake proves it.
     let socket = TcpStream::connect(stage.doors.https).await.unwrap();
     let h2 = stage.doors.h2(&stage.client.key).await.unwrap();
     stage.stop().await;
@@ -215,15 +215,15 @@ async fn a_new_connection_may_make_its_first_request() {
     let late = stage.doors.over(socket).await.unwrap();
     let answer = stage.client.open_over(late, "POST", CHAT, &[], &body).await.finish().await;
     assert_eq!((answer.status, answer.whole), (200, true), "{}", answer.text());
-    // The farewell comes before the first answer.
+    // The GOAWAY comes before the first answer.
     let second = h2.begin(CHAT, "application/json", body).await;
     assert!(second.is_err_and(|why| is_unheard(&why)));
     stage.ends().await;
     assert_eq!(charges(&stage.home), 2);
 }
 
-/// A client that reads more slowly than it is answered opens its windows all the while: a connection that is closed
-/// over what it sends would be reset, and the end of the answer lost.
+/// Tests a client that reads more slowly than the gateway sends, and so opens its windows all the time. If the gateway
+/// closed the connection with unread input, a reset would destroy the end of the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_end_of_a_long_answer_reaches_a_client_that_reads_it_late() {
     let mut stage = TestGateway::set().await;

@@ -17,9 +17,9 @@ use tokio::task::JoinHandle;
 pub struct RequestOutcomes {
     pub answered: AtomicUsize,
     pub refused: AtomicUsize,
-    /// Requests over HTTP/2 that were begun anew: their connection had been told that it takes no more.
+    /// Requests over HTTP/2 that were repeated: the connection had a GOAWAY.
     pub anew: AtomicUsize,
-    /// The first that went wrong.
+    /// First failures.
     pub wrong: parking_lot::Mutex<Vec<String>>,
     pub slowest_us: AtomicU64,
     stop: AtomicBool,
@@ -40,8 +40,8 @@ pub struct ClientLoad {
 }
 
 impl ClientLoad {
-    /// So many clients, each with so many requests a second. They take each way in turn; every second one keeps its
-    /// connection.
+    /// Starts this number of clients, each with this number of requests per second. They rotate through the transports;
+    /// every second client keeps its connection open.
     pub fn start(doors: &GatewayListeners, key: &str, body: &Value, clients: usize, rate: u32) -> Self {
         let (tally, request) = (Arc::<RequestOutcomes>::default(), Arc::new(Request::new(key, body)));
         let client = |number: usize| {
@@ -53,12 +53,12 @@ impl ClientLoad {
         Self { tally, clients, rate, begun: Instant::now() }
     }
 
-    /// Requests that they would have made by now if nobody had to wait.
+    /// Returns the number of requests that are due by now if no request had to wait.
     pub fn due(&self) -> usize {
         (self.begun.elapsed().as_secs_f64() * f64::from(self.rate) * self.clients.len() as f64) as usize
     }
 
-    /// Lets each end its request.
+    /// Stops the clients after their current requests.
     pub async fn stop(self) -> Arc<RequestOutcomes> {
         self.tally.stop.store(true, Ordering::SeqCst);
         for client in self.clients {
@@ -120,7 +120,7 @@ async fn once(
     connection.ask(request).await
 }
 
-/// A process that the test did not start itself; ended with it.
+/// Process that the test did not start itself; it is killed when this is dropped.
 pub struct SpawnedProcess(pub u32);
 
 impl SpawnedProcess {
@@ -152,18 +152,18 @@ pub fn signal(process: u32, name: &str) {
     assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
 }
 
-/// Ended, whether somebody has asked how or not.
+/// Returns true if the process has ended, even if its parent has not collected its status.
 pub fn is_gone(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
     stat.map_or(true, |stat| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
 }
 
-/// Everything that all processes of a home have written.
+/// Returns the log of all processes of a home.
 pub fn log_text(home: &Home) -> String {
     std::fs::read_to_string(home.path().join("said")).unwrap()
 }
 
-/// The processes that have listened there, in order.
+/// Returns the processes that have listened, in order.
 pub fn processes(home: &Home) -> Vec<u32> {
     let lines = log_text(home);
     let listening = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -173,9 +173,9 @@ pub fn processes(home: &Home) -> Vec<u32> {
         .collect()
 }
 
-/// Tells the process that serves to upgrade; the next one, once it serves and the other knows.
+/// Signals the running process to upgrade; returns the next one, once it serves and the log says so.
 pub async fn upgrade(home: &Home) -> SpawnedProcess {
-    // It may answer a moment before its log says so.
+    // The process may serve a moment before its log says so.
     until("the line of who serves", || !processes(home).is_empty()).await;
     let before = processes(home);
     let told = log_text(home).matches("\"handed_over\"").count();
@@ -190,12 +190,12 @@ pub async fn upgrade(home: &Home) -> SpawnedProcess {
     SpawnedProcess(*processes(home).last().unwrap())
 }
 
-/// The acts of the ledger's second copy, by request.
+/// Returns the actions in the ledger's second copy, by request.
 pub fn acts(home: &Home) -> BTreeMap<String, Vec<String>> {
     let mut acts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in std::fs::read_dir(home.storage().join("ledger")).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-        // The last line may be half written.
+        // The last line may be incomplete.
         for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
             let line: Value = serde_json::from_str(line).unwrap();
             if let Some(request) = line["request"].as_str() {
@@ -206,7 +206,7 @@ pub fn acts(home: &Home) -> BTreeMap<String, Vec<String>> {
     acts
 }
 
-/// Each request reserved once and ended once; how many were charged.
+/// Asserts that each request has one reserve and one end; returns the number of charges.
 pub fn charges(home: &Home) -> usize {
     let acts = acts(home);
     for (request, acts) in &acts {

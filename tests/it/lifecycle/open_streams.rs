@@ -20,7 +20,7 @@ pub fn ask(model: &str, stream: bool) -> Value {
     json!({"model": model, "stream": stream, "messages": [{"role": "user", "content": "Hi"}]})
 }
 
-/// A stream that waits in its middle.
+/// Returns a stream that pauses in its middle.
 pub fn waits(go: &Arc<Notify>) -> Script {
     let mut script = vec![sse(), role(), text("One "), ScriptStep::Wait(go.clone()), text("two")];
     script.extend([finish("stop"), usage(11, 2), done(), ScriptStep::End]);
@@ -36,12 +36,12 @@ pub struct Streams {
 /// Stream whose first token was read.
 enum OpenStream {
     One(Open),
-    /// Its connection is kept as long as it.
+    /// The exchange keeps its connection open.
     Shared(Exchange, Arc<H2>),
 }
 
 impl Streams {
-    /// Opens so many over plain HTTP, each as far as its first word.
+    /// Opens this number of streams over plain HTTP, and reads each up to its first word.
     pub async fn open(client: &Client, provider: &Provider, count: usize) -> Self {
         let client = client.clone();
         let one = move |_| {
@@ -51,7 +51,7 @@ impl Streams {
         Self::with(provider, (0..count).map(one).collect()).await
     }
 
-    /// The same: about half over HTTP/2, some on each connection, the others over TLS and plain HTTP in turn.
+    /// Opens streams: about half over HTTP/2, some on each connection, the others alternately over TLS and plain HTTP.
     pub async fn through(
         doors: &GatewayListeners,
         client: &Client,
@@ -90,12 +90,12 @@ impl Streams {
         Self { go, readers: begun.into_iter().map(read).collect() }
     }
 
-    /// The readers, each of whom says whether its stream was whole.
+    /// Returns the tasks of the readers; each returns true if its stream was complete.
     pub fn readers(self) -> Vec<JoinHandle<bool>> {
         self.readers
     }
 
-    /// Lets them end; how many were not whole.
+    /// Lets the streams end; returns the number of incomplete ones.
     pub async fn end(self) -> usize {
         let go = self.go.clone();
         let goer = tokio::spawn(async move {

@@ -36,7 +36,7 @@ fn exactly_the_member_states_are_accepted_as_locations() {
     };
     let accepted: BTreeSet<&str> = all.iter().copied().filter(good).collect();
     assert_eq!(accepted, UNION.split_whitespace().collect());
-    // What people write for a place and is none, the United Kingdom's and the Union's own codes among them.
+    // Codes that look like countries but are none, among them those of the United Kingdom and the European Union.
     for code in ["UK", "EU", "XK", "fr", "FRA", "", "France"] {
         assert!(load_text("t.toml", &block(code), ResolveEnv { env: &|_| None }).is_err(), "{code}");
     }
@@ -46,7 +46,7 @@ fn exactly_the_member_states_are_accepted_as_locations() {
 fn a_provider_elsewhere_ends_the_start_before_a_port_is_bound() {
     let home = Home::new();
     home.write(&block("US"));
-    // Somebody else has the port: a start that came so far would speak of that.
+    // Another socket uses the port: a start that continued so far would report that.
     let _taken = std::net::TcpListener::bind(home.http).unwrap();
     let begun = Instant::now();
     let output = home.command(&["run"]);

@@ -8,7 +8,7 @@ use crate::harness::{Provider, until, within};
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
-/// Memory of a gateway that has done nothing yet, or little, in KiB.
+/// Maximum memory of an idle gateway after its start, in KiB.
 const IDLE: u64 = 30 << 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -42,11 +42,11 @@ async fn the_first_answer_comes_within_300_ms() {
         took[took.len() / 2],
         took.last()
     );
-    // The goal is 0.3 s of an optimised binary; this one may be neither optimised nor alone.
+    // The goal is 0.3 s for an optimised binary without other load; this run may have neither.
     let most = if is_full() && optimised() { 300 } else { 5_000 };
     assert!(took[took.len() / 2] <= Duration::from_millis(most), "{took:?}");
     eprintln!("memory: {ready} KiB when it is ready, {answered} KiB at most after the first answer");
-    // Code that is not optimised is several times as large, and read from its file as it runs.
+    // Unoptimised code is several times larger, and is loaded from its file while it runs.
     assert!(!optimised() || ready.max(answered) < IDLE, "{ready} KiB, {answered} KiB");
 }
 

@@ -35,7 +35,7 @@ pub struct GatewayListeners {
 }
 
 impl GatewayListeners {
-    /// Those of a home that is written from now on.
+    /// Returns the listeners of a home, and adds the TLS listener to the configuration that is written next.
     pub fn of(home: &mut Home) -> Self {
         let files = Certified::make();
         let tls = connector(&files.root, &["http/1.1"]);
@@ -43,7 +43,7 @@ impl GatewayListeners {
         Self { http: home.http, https: home.secure(&files), files: Arc::new(files), tls, h2 }
     }
 
-    /// A connection that speaks HTTP/1.1.
+    /// Opens a connection with HTTP/1.1.
     pub async fn one(&self, way: Transport) -> std::io::Result<Box<dyn Duplex>> {
         Ok(match way {
             Transport::Plain => Box::new(TcpStream::connect(self.http).await?),
@@ -51,12 +51,12 @@ impl GatewayListeners {
         })
     }
 
-    /// The same over a socket of the TLS listener.
+    /// Opens a connection over a socket of the TLS listener.
     pub async fn over(&self, socket: TcpStream) -> std::io::Result<Box<dyn Duplex>> {
         Ok(Box::new(shake_hands(socket, &self.tls).await?))
     }
 
-    /// A connection that speaks HTTP/2.
+    /// Opens a connection with HTTP/2.
     pub async fn h2(&self, key: &str) -> std::io::Result<H2> {
         let socket = dial(self.https, &self.h2).await?;
         H2::try_over(socket, key).await.map_err(std::io::Error::other)
@@ -67,7 +67,7 @@ impl GatewayListeners {
 pub struct Request {
     key: String,
     body: String,
-    /// The same as HTTP/1.1 has it.
+    /// Complete request in HTTP/1.1.
     text: String,
 }
 
@@ -92,7 +92,7 @@ pub enum Connection {
 /// Reason why a request has no response.
 #[derive(Debug)]
 pub enum RequestFailure {
-    /// The gateway has said on its connection that it takes no more, and has not looked at it.
+    /// Request that the gateway did not process: its connection had a GOAWAY.
     Unheard,
     Wrong(String),
 }
@@ -110,7 +110,7 @@ impl Connection {
         opened.map_err(|why| RequestFailure::Wrong(format!("not connected: {why}")))
     }
 
-    /// One request; the connection comes back if it may serve another.
+    /// Sends one request; returns the connection if it may serve another.
     pub async fn ask(self, request: &Request) -> Result<(u16, Option<Self>), RequestFailure> {
         match self {
             Self::One(socket) => {
@@ -134,7 +134,7 @@ impl Connection {
     }
 }
 
-/// One request over HTTP/1.1; the connection comes back if it may serve another.
+/// Sends one request over HTTP/1.1; returns the connection if it may serve another.
 async fn exchange(
     mut socket: Box<dyn Duplex>,
     request: &str,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A model `m` that answers at once, and a model `s` that streams as told.
+/// Returns a model `m` that answers at once, and a model `s` whose streams follow a script.
 pub fn two(quick: &Provider, slow: &Provider) -> String {
     let second = catalogue(slow, "").replace("id = \"m\"", "id = \"s\"").replace("id = \"a\"", "id = \"b\"");
     let second = second.replace("model = \"m\"", "model = \"s\"");
@@ -34,7 +34,7 @@ async fn upgrades_under_load_refuse_nothing_and_cut_nothing() {
     let (mut heirs, mut generations): (Vec<SpawnedProcess>, Vec<(u32, Streams)>) = (Vec::new(), Vec::new());
     let (mut broken, mut gone, mut took) = (0, Vec::new(), Vec::new());
     for number in 0..upgrades {
-        // Each process has half of the streams: those of two are open at any time.
+        // Each process has half of the streams: those of two processes are open at any time.
         let half = Streams::through(&doors, &client, &slow, streams / 2).await;
         generations.push((*processes(&home).last().unwrap(), half));
         let begun = Instant::now();
@@ -70,7 +70,7 @@ async fn upgrades_under_load_refuse_nothing_and_cut_nothing() {
     );
     assert_eq!(refused, 0, "{:?}", tally.wrong.lock());
     assert_eq!(broken, 0);
-    // That nobody was refused says little if hardly anybody asked.
+    // The absence of refusals proves little if there were few requests.
     assert!(!is_full() || answered >= due / 3, "{answered} of {due}");
     assert!(*longest <= Duration::from_secs(2), "{gone:?}");
     let lines = log_text(&home);
@@ -83,7 +83,7 @@ async fn upgrades_under_load_refuse_nothing_and_cut_nothing() {
     }
 }
 
-/// Clients that connect all the time, and of which none may be told to come again.
+/// Tests clients that connect all the time; none of them may be refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_handshake_is_in_vain_while_the_socket_changes_hands() {
     let provider = Provider::start().await;
@@ -114,7 +114,7 @@ async fn no_handshake_is_in_vain_while_the_socket_changes_hands() {
     let mut heirs: Vec<SpawnedProcess> = Vec::new();
     for number in 0..upgrades {
         heirs.push(upgrade(&home).await);
-        // Nobody is left but the new process, which serves.
+        // Only the new process is left, and serves.
         match number {
             0 => assert!(before.until_ended().await.success()),
             _ => heirs[number - 1].until_gone().await,
@@ -144,7 +144,7 @@ async fn uploads_batches_and_keys_outlive_an_upgrade() {
     let _first = home.run().await;
     let (client, id) = home.key();
     let (other, _) = home.key();
-    // An upload stops half-way, a batch is at work, a stream is open.
+    // At this moment an upload is incomplete, a batch is running, and a stream is open.
     let lines = batch_jobs::lines(200);
     let batch = batch_jobs::batch(&client, &lines).await;
     let body = format!(
@@ -166,7 +166,7 @@ async fn uploads_batches_and_keys_outlive_an_upgrade() {
     let ended = batch_jobs::ended(&client, &batch).await;
     assert_eq!(ended["status"], "completed", "{ended}");
     assert_eq!(batch_jobs::results(&client, &ended).await.len(), 200);
-    // Revoked in the new process, ended in the old one.
+    // The revocation in the new process ends the stream in the old one.
     assert!(home.command(&["keys", "revoke", &id]).status.success());
     assert!(!within("the stream of a revoked key", stream.readers().pop().unwrap()).await.unwrap());
     until("the old process to end", || log_text(&home).contains("\"stopped\"")).await;
@@ -195,7 +195,7 @@ async fn charges_of_a_draining_process_count_in_the_next_one() {
     next.until_gone().await;
 }
 
-/// Clients that ask all through an upgrade of a gateway with so many keys that the hand-over takes its time.
+/// Tests requests during an upgrade of a gateway with so many keys that the hand-over takes time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn charges_around_a_handover_count_once_in_the_budgets() {
     let provider = Provider::start().await;
@@ -236,7 +236,7 @@ async fn charges_around_a_handover_count_once_in_the_budgets() {
         within("a client", client).await.unwrap();
     }
     let shown = admin.get(&format!("/admin/keys/{id}")).await.json();
-    // The month: a midnight may come between.
+    // The month and not the day, because midnight may pass.
     let spent: f64 = shown["now"]["spent_this_month"].as_str().unwrap().parse().unwrap();
     let charged = charged.load(Ordering::SeqCst);
     assert_eq!((spent * 1e6).round() as usize, charged, "twice, or not at all: {shown}");

@@ -39,7 +39,7 @@ async fn a_stream_with_fewer_choices_retains_the_sent_ones() {
         let asked: Vec<Value> = provider.seen().iter().map(|seen| seen.json()["n"].clone()).collect();
         assert_eq!(asked, [json!(3), Value::Null, Value::Null]);
         assert!(last(&answer)["usage"]["prompt_tokens"].as_u64().unwrap() >= 22);
-        // From now on they are asked for one by one.
+        // From now on the gateway requests the choices one by one.
         assert_eq!(streamed(&post(&running, &ask_stream(2)).await, 2), ["Hello", "Hello"]);
         assert_eq!(provider.calls(), 5);
     }

@@ -96,7 +96,7 @@ async fn a_full_provider_queues_accounts_fairly_and_then_gives_503() {
     assert!(refused.header("retry-after").is_some());
     let (client, last) = (modest.clone(), ask("modest"));
     tasks.push(tokio::spawn(async move { client.post(CHAT, &last).await }));
-    // The youngest of the greedy had to go for it.
+    // The newest request of the greedy account was evicted for it.
     let gone = tasks.remove(3).await.unwrap();
     assert_eq!(gone.status, 503);
     for call in 1..=4 {
@@ -134,7 +134,7 @@ async fn bodies_share_a_bound_and_small_ones_are_still_admitted() {
     assert!(running.gateway.app.admission.load_status().bytes > 900_000);
     let refused = running.client.post(CHAT, &long(800_000)).await;
     assert_eq!((refused.status, refused.json()["error"]["code"].as_str()), (503, Some("SERVER_9002")));
-    // Without its length told, it is refused when there is too much of it.
+    // A chunked body, whose length is unknown, is refused once it exceeds the limit.
     let mut chunked = format!("{:x}\r\n", 600_000).into_bytes();
     chunked.extend(vec![b' '; 600_000]);
     chunked.extend(format!("\r\n{:x}\r\n", 600_000).bytes());
@@ -178,7 +178,7 @@ async fn a_waiting_batch_request_yields_to_a_synchronous_one() {
     provider.until_calls(1).await;
     let mut patient = running.ask();
     patient["model"] = json!("m:batch");
-    // Two places are taken then: it is in the way of whoever comes next.
+    // With this request both permits would be held, and it would block the next request.
     let refused = running.client.post(CHAT, &patient).await;
     assert_eq!(refused.status, 503, "{}", refused.text());
     go.notify_one();

@@ -61,7 +61,7 @@ async fn twenty_batches_of_long_lines_stay_within_their_memory() {
     assert!(grown < GROWTH, "grown by {grown} KiB from {idle} KiB");
 }
 
-/// Seven of eight permits taken by requests to another provider: of twenty lines one runs at a time.
+/// Requests to another provider hold seven of eight permits: of twenty lines one runs at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_the_gateway_is_almost_full_a_batch_runs_one_line() {
     let (provider, other) = (Provider::start().await, Provider::start().await);
@@ -76,7 +76,7 @@ async fn while_the_gateway_is_almost_full_a_batch_runs_one_line() {
     );
     let bench = Bench::new().settings("[overload]\nrequests = 8").provider("a", &provider).more(&elsewhere);
     let running = bench.start().await;
-    // Of an account of its own: the last permit is for accounts without one.
+    // The batch has its own account: the last permit is for accounts without one.
     let owner = of_account(&running, "batches").await;
     let text: String = (0..20)
         .map(|number| {

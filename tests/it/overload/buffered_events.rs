@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 /// Bytes of the event; two of them fit into what the gateway may hold.
 const LONG: usize = 700_000;
 
-/// An event of which the end waits.
+/// Returns an event whose end is delayed.
 fn long(go: &Arc<Notify>) -> Script {
     let data = delta(json!({"content": "x".repeat(LONG)}), None).to_string();
     let (begin, end) = data.split_at(LONG);
@@ -58,7 +58,7 @@ async fn events_that_are_not_whole_have_a_bound_together() {
     until_empty(&running).await;
 }
 
-/// A stream that is under way ends with an error event, and is not charged.
+/// Tests that a started stream ends with an error event, and is not charged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_running_stream_ends_with_an_error_where_too_many_bytes_are_buffered() {
     let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));
@@ -91,7 +91,7 @@ async fn a_running_stream_ends_with_an_error_where_too_many_bytes_are_buffered()
     assert!(told > 0.0 && (charged - told).abs() < 1e-9, "{charged} of {told}");
 }
 
-/// One stream keeps no more than an unstreamed answer may have.
+/// Tests that one stream buffers no more than an answer that is not streamed may have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_stream_keeps_as_much_as_an_unstreamed_answer_may_have() {
     let (provider, go) = (Provider::start().await, Arc::new(Notify::new()));

@@ -25,12 +25,13 @@ fn brief_request() -> Value {
     json!({"model": "m", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]})
 }
 
-/// Asks of some clients, each at its pace; how long each answer took. All are answered.
+/// Sends requests of some clients, each at its pace; returns the duration of each answer. Asserts that all are
+/// answered.
 async fn paced(clients: &[Client], pace: Duration, lasts: Duration) -> Vec<Duration> {
     let (began, mut asked) = (Instant::now(), JoinSet::new());
     for (index, client) in clients.iter().enumerate() {
         let client = client.clone();
-        // Not all at the same moment.
+        // The clients start at different moments.
         let first = began + pace.mul_f64(index as f64 / clients.len() as f64);
         asked.spawn(async move {
             let mut times = Vec::new();
@@ -56,11 +57,11 @@ async fn nine_accounts_hardly_notice_a_tenth_that_takes_all_it_can() {
         modest.push(of_account(&running, &format!("modest-{number}")).await);
     }
     let greedy = of_account(&running, "greedy").await;
-    // A third of what the seats allow, were the greedy not there.
+    // A third of the rate that the permits allow without the greedy client.
     let pace = Duration::from_secs(4);
     let mut alone = paced(&modest, pace, lasts).await;
 
-    // A hundred times as many, whatever becomes of them.
+    // A hundred times as many requests, whatever their answers.
     let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let mut flood = JoinSet::new();
     let (stopped, counted) = (stop.clone(), served.clone());

@@ -25,7 +25,7 @@ struct LoadSize {
     /// Permits of the gateway, and the duration of a request.
     places: usize,
     thinks: Duration,
-    /// For how long the peak is measured, and four times that is asked.
+    /// Duration of the peak measurement, and of the overload at four times that rate.
     peak: Duration,
     lasts: Duration,
 }
@@ -103,7 +103,7 @@ impl ClientLoad {
     }
 }
 
-/// One answer: its head in small letters, and its body.
+/// Reads one answer: its head in lower case, and its body.
 async fn answer(socket: &mut TcpStream) -> std::io::Result<(String, Vec<u8>)> {
     let (mut bytes, mut ends) = (Vec::with_capacity(4096), None);
     loop {
@@ -144,7 +144,7 @@ async fn peak(crowd: &Arc<ClientLoad>, scale: &LoadSize) -> f64 {
 #[derive(Default)]
 struct LoadOutcome {
     good: u32,
-    /// When the last good answer was there.
+    /// Time of the last good answer.
     last: Option<Instant>,
     refused: Vec<Duration>,
     broken: Vec<(std::io::Error, &'static str)>,
@@ -221,9 +221,9 @@ async fn four_times_the_gateway_capacity_is_served_at_peak_rate() {
         became.refused.len(),
         crowd.kept.lock().len()
     );
-    // In the gate the machine does other things meanwhile.
+    // During the gate the machine has other load.
     assert!(goodput >= form(0.7, 0.9) * peak, "{goodput} of {peak}");
-    // Of four, one is served; a peak that was measured too low leaves fewer to refuse.
+    // One of four is served; if the measured peak is too low, fewer are refused.
     assert!(became.refused.len() as u32 > count / form(4, 2));
     assert!(most <= Duration::from_millis(10) || !full(), "{most:?}");
     assert!(half <= Duration::from_millis(250), "{half:?}");

@@ -28,14 +28,14 @@ pub fn form<T>(short: T, long: T) -> T {
     if full() { long } else { short }
 }
 
-/// The value below which so many hundredths of them are.
+/// Returns the value that this share of the values does not exceed.
 pub fn percentile(times: &mut [Duration], hundredths: usize) -> Duration {
     times.sort_unstable();
     let at = (times.len() * hundredths).div_ceil(100).clamp(1, times.len()) - 1;
     times[at]
 }
 
-/// A simulated provider that thinks so long and then says all at once.
+/// Starts a simulated provider that sends its complete answer after this time.
 pub async fn thinker(first_token: Duration) -> SimulatedServer {
     let options = SimulatorOptions {
         address: "127.0.0.1:0".parse().unwrap(),
@@ -60,7 +60,7 @@ pub async fn of_account(running: &Running, account: &str) -> Client {
     running.key(&json!({"account": account})).await
 }
 
-/// Nothing of a request is left anywhere in the gateway.
+/// Waits until the gateway holds no state of any request.
 pub async fn until_empty(running: &Running) {
     let app = &running.gateway.app;
     crate::harness::until("no request to be in flight", || {

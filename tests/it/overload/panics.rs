@@ -8,12 +8,12 @@ use penstock::net::fault_injection::InjectionPoint;
 use serde_json::json;
 use std::process::Command;
 
-/// Set in the process that does nothing but panic.
+/// Set in the process that only runs the panics.
 const ALONE: &str = "PENSTOCK_IT_PANICS";
-/// Descriptors that may be open or not at any time: connections kept to the provider, both ends of each, one of the
-/// store's files.
+/// Number of descriptors that may be open or closed at any time: idle connections to the provider, both ends of each,
+/// and one file of the store.
 const COMING_AND_GOING: usize = 12;
-/// Allowed growth of memory after nine thousand of them, in KiB: less than one each.
+/// Allowed growth of memory after nine thousand panics, in KiB: less than one KiB each.
 const GROWTH: u64 = 8 << 10;
 
 fn descriptors() -> usize {
@@ -38,7 +38,7 @@ async fn a_panic_ends_only_its_own_request_and_releases_its_resources() {
     for at in InjectionPoint::STREAM_POINTS {
         for _ in 0..each {
             app.inject.arm(at, 1);
-            // A connection of its own, of which nothing may be left either.
+            // A separate connection, which must not leave any state either.
             let broken = running.chat_stream().await;
             if at == InjectionPoint::Stream {
                 assert_eq!(broken.status, 200);
@@ -66,7 +66,7 @@ async fn a_panic_ends_only_its_own_request_and_releases_its_resources() {
     assert!(metrics.contains(&format!("penstock_panics_total {}", each * 3)), "{metrics}");
 }
 
-/// The first phase of the proxy is guarded as the others are.
+/// Tests that the first phase of the proxy is guarded like the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_before_the_endpoint_is_known_is_answered_too() {
     let provider = Provider::start().await;
@@ -119,8 +119,8 @@ async fn a_line_of_a_batch_that_panics_is_asked_again_and_is_not_asked_for_ever(
     until_empty(&running).await;
 }
 
-/// Runs a test of this binary again in a process of its own, and tells what that told. What a backtrace would keep in
-/// memory is not the gateway's.
+/// Runs a test of this binary again in its own process, and prints its output. The memory that a backtrace allocates is
+/// not the gateway's.
 fn again(test: &str) {
     let me = std::env::current_exe().unwrap();
     let ran = Command::new(me)
@@ -130,13 +130,13 @@ fn again(test: &str) {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
-    // Each panic says a line; it is the last ones that tell what went wrong.
+    // Each panic prints a line; the last lines contain the reason of a failure.
     let last: Vec<&str> = said.lines().skip(said.lines().count().saturating_sub(40)).collect();
     assert!(ran.status.success() && said.contains("1 passed"), "{}", last.join("\n"));
     said.lines().filter(|line| line.starts_with("panics: ")).for_each(|line| eprintln!("{line}"));
 }
 
-/// Requests that panic, at each injection point in rotation, up to the given number.
+/// Sends requests that panic, at each injection point in rotation, up to the given number.
 async fn panics(running: &Running, all: std::ops::Range<usize>) {
     for number in all {
         running
@@ -157,7 +157,7 @@ async fn ten_thousand_leave_no_descriptor_and_no_memory_behind() {
         return again("overload::panics::ten_thousand_leave_no_descriptor_and_no_memory_behind");
     }
     let (some, many) = form((30, 150), (1_000, 10_000));
-    // It remembers no request: that would be memory too.
+    // The provider stores no requests, because that would use memory too.
     let provider = Provider::picking(Box::new(|_| stream(&["One ", "two ", "three "]))).await;
     let running = Bench::new().provider("a", &provider).start().await;
     panics(&running, 0..some).await;
@@ -169,6 +169,6 @@ async fn ten_thousand_leave_no_descriptor_and_no_memory_behind() {
         "panics: {open} descriptors after {some}, {} after {many}; grown by {grown} KiB over {kept}",
         descriptors()
     );
-    // After a few, memory still finds its size.
+    // After a few panics, memory has reached its normal size.
     assert!(grown <= GROWTH || !full(), "grown by {grown} KiB over {kept}");
 }

@@ -26,7 +26,7 @@ async fn when_all_fail_they_are_asked_little_more_than_clients_ask() {
     let requests = form(150, 20_000);
     let mut bench = Bench::new();
     let mut providers = Vec::new();
-    // Ejection would hide what the budget does: it is switched off.
+    // Ejection would hide the effect of the budget, so it is disabled.
     bench = bench.settings("[routing.breaker]\nconsecutive = 1000\nminimum = 100000\nerror_rate = 1");
     for id in ["a", "b", "c"] {
         let provider = Provider::start().await;
@@ -43,7 +43,7 @@ async fn when_all_fail_they_are_asked_little_more_than_clients_ask() {
     }
     let took = began.elapsed().as_secs_f64();
     let calls: usize = providers.iter().map(Provider::calls).sum();
-    // The budget looks back on ten seconds: those before the first request count too.
+    // The budget covers the last ten seconds, which include those before the first request.
     let most = 1.2 * requests as f64 + 3.0 * (took + 10.0);
     eprintln!("storm: {requests} requests, {calls} calls in {took:.1} s, at most {most:.0}");
     assert!(calls as f64 <= most, "{calls} calls, at most {most}");
@@ -63,7 +63,7 @@ async fn after_the_first_token_only_stream_failover_calls_a_provider() {
     }
 }
 
-/// A good answer on a connection that is closed behind it.
+/// Returns a good answer whose connection is closed afterwards.
 fn parting() -> Script {
     let head = vec![("content-type", "application/json".into()), ("connection", "close".into())];
     vec![
@@ -93,13 +93,13 @@ fn beside(client: Client, stop: Arc<AtomicBool>) -> JoinHandle<Vec<(Instant, Dur
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_provider_is_left_alone_at_once_and_found_again() {
     let (dead, good) = (Provider::start().await, Provider::start().await);
-    // No connection to it is kept: one that turns out to be closed is no failure, and would be a call.
+    // The gateway keeps no connection to this provider: a closed idle one would be a call without a failure.
     dead.always(parting());
     let rest_max = form("1s", "30s");
     let settings = format!(
         "[routing.breaker]\nconsecutive = {FAILURES}\nrest_max = \"{rest_max}\"\n[routing]\nquick_retry = \"1ms\""
     );
-    // The other is the cheapest, so that it is always asked first.
+    // The other provider is the cheapest, so it is always tried first.
     let dear = "price = { input = 50.0, output = 50.0 }\n[[providers.offers]]\nmodel = \"n\"";
     let running = Bench::new()
         .settings(&settings)
@@ -136,7 +136,7 @@ async fn a_dead_provider_is_left_alone_at_once_and_found_again() {
     }
     let ejected = Instant::now();
     assert_eq!(dead.calls() - calls, FAILURES, "not one more than it takes");
-    // Long enough for its rests to grow.
+    // Long enough for increasing ejection times.
     let dying = Instant::now() + Duration::from_secs(form(3, 70));
     while Instant::now() < dying {
         assert_eq!(asked().await, "good");
@@ -150,7 +150,7 @@ async fn a_dead_provider_is_left_alone_at_once_and_found_again() {
     let back = revived.elapsed();
     stop.store(true, Ordering::Relaxed);
 
-    // All of them: those beside its failures and beside each probe too.
+    // All of them, including those during its failures and during each probe.
     let times = others.await.unwrap();
     let of = |from: Instant, to: Instant| -> Vec<Duration> {
         times.iter().filter(|(began, _)| (from..to).contains(began)).map(|(_, took)| *took).collect()
@@ -167,7 +167,7 @@ async fn a_dead_provider_is_left_alone_at_once_and_found_again() {
         after.len()
     );
     assert!(ejected <= Duration::from_secs(1), "{ejected:?}");
-    // Its first rest is a second: so long nobody was sent there.
+    // Its first ejection lasts a second, in which it gets no requests.
     if let Some(probe) = called.get(FAILURES) {
         let rest = probe.duration_since(called[FAILURES - 1]);
         assert!(rest >= Duration::from_secs(1), "asked again after {rest:?}");

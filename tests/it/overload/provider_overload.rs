@@ -50,7 +50,7 @@ async fn four_times_the_peak_is_answered_as_the_peak_is() {
     let peak = good.load(Ordering::Relaxed) as f64 / lasts.as_secs_f64();
     let idle = process.memory("VmRSS");
 
-    // Four times that, each at its time, whatever became of those before.
+    // Four times that rate, each request at its due time, regardless of earlier answers.
     let (rate, began) = (4.0 * peak, Instant::now());
     let mut asked = JoinSet::new();
     let count = (rate * lasts.as_secs_f64()) as u32;
@@ -80,7 +80,7 @@ async fn four_times_the_peak_is_answered_as_the_peak_is() {
         }
     }
     let grown = process.memory("VmHWM").saturating_sub(idle);
-    // The queue is worked off a moment longer than it is filled.
+    // The queue needs slightly longer to empty than to fill.
     let goodput = f64::from(served) / last.duration_since(began).as_secs_f64();
     let (half, most) = (percentile(&mut refused, 50), percentile(&mut refused, 99));
     eprintln!(
@@ -89,7 +89,7 @@ async fn four_times_the_peak_is_answered_as_the_peak_is() {
         100.0 * goodput / peak,
         refused.len()
     );
-    // In the gate the machine does other things meanwhile.
+    // During the gate the machine has other load.
     assert!(goodput >= form(0.7, 0.9) * peak, "{goodput} of {peak}");
     assert!(refused.len() as u32 > count / 2);
     assert!(most <= Duration::from_millis(10) || !full(), "{most:?}");

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// The clock that is tried; all others are far away.
+/// Tested timeout; all others are much longer.
 const CLOCK: Duration = Duration::from_millis(400);
 /// Allowed delay of the timeout.
 const LATE: Duration = Duration::from_millis(250);
@@ -25,9 +25,9 @@ const HANDSHAKE: u8 = 22;
 enum SilentPhase<'s> {
     /// The connection is not accepted.
     Nobody(SocketAddr),
-    /// The connection is taken and the handshake never answered; these are lines of the provider's.
+    /// Accepts the connection and never answers the handshake; the text is for the provider's settings.
     SilentListener(&'s SilentListener, &'s str),
-    /// A provider that does this with each request.
+    /// Provider that executes this script for each request.
     Scripted(&'s Provider, Script),
 }
 
@@ -63,7 +63,7 @@ impl SilentPhase<'_> {
 /// Listener that accepts connections and never writes.
 struct SilentListener {
     address: SocketAddr,
-    /// Connections that were closed after a handshake had been begun on them.
+    /// Number of connections that were closed after the start of a handshake.
     left: Arc<AtomicUsize>,
 }
 
@@ -92,7 +92,7 @@ async fn tried(clock: &str, silent: SilentPhase<'_>, ask: &Value, path: &str) ->
     let bench = Bench::new().settings(never);
     let running = bench.provider_at("a", &silent.base(), &silent.lines(clock), "").start().await;
     let (mut late, mut leaving, mut told) = (Vec::new(), Vec::new(), String::new());
-    // In the gate the machine does other things meanwhile: one trial of so many has to be in time.
+    // During the gate the machine has other load: one of several trials has to be in time.
     let is_late = |late: &[Duration]| !full() && late.iter().all(|late| *late > LATE);
     for trial in 1.. {
         if trial > form(3, 100) && (trial > 20 || !is_late(&late)) {
@@ -109,7 +109,8 @@ async fn tried(clock: &str, silent: SilentPhase<'_>, ask: &Value, path: &str) ->
         let good = ["\"finish_reason\":\"stop\"", "message_stop"];
         assert!(!good.iter().any(|end| told.contains(end)), "{clock}: {told}");
         if silent.left().is_some() {
-            // From when the clock was due to when the provider knew; the client may hear of it before or after.
+            // From the timeout to the moment at which the provider noticed; the client may get its answer before or
+            // after.
             let left = until("the gateway to leave", || silent.left() >= Some(trial));
             leaving.push(took - CLOCK + timed(left).await.1);
         }
@@ -150,7 +151,7 @@ async fn the_connect_timeout_fires_when_no_connection_is_accepted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_is_taken_and_a_handshake_that_is_not_answered() {
-    // Either way to connect with TLS: where HTTP/2 may be agreed on, and where it may not.
+    // Both kinds of TLS connections: with negotiation of HTTP/2, and without.
     for lines in ["http = \"auto\"", "http = \"h1\""] {
         let deaf = SilentListener::start().await;
         let told = tried("connect", SilentPhase::SilentListener(&deaf, lines), &ask(true), CHAT).await;

@@ -24,7 +24,7 @@ use verification::StateVerifier;
 /// Cut points a round; each is tried under every policy.
 const CUTS: usize = 12;
 
-/// Where images are opened: in memory if there is room made for it, since judging them syncs a lot.
+/// Returns the folder of the disk images: in memory if there is space, since their verification syncs often.
 fn scratch() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if tempfile::tempdir_in(memory).is_ok() { memory.to_owned() } else { std::env::temp_dir() }
@@ -75,8 +75,8 @@ async fn recorded(provider: &Provider) -> (Home, Recorded) {
     (home, Recorded { events, ends, story, settings })
 }
 
-/// Cuts of which a quarter each lie right behind something that a client was told, at a change of names, behind a sync
-/// while a batch was at work, and anywhere; none before there is a key.
+/// Returns the cuts: a quarter each after an acknowledgement, at a change of names, after a sync during a batch, and at
+/// random; none before there is a key.
 fn cuts(recorded: &Recorded, random: &mut StdRng) -> Vec<usize> {
     let behind = |at: u64| recorded.ends.partition_point(|end| *end <= at);
     let (first, last) = (behind(recorded.story.begin), recorded.events.len());
@@ -135,7 +135,7 @@ async fn no_power_cut_takes_a_file_or_a_result_or_charges_one_twice() {
     let rounds = std::env::var("PENSTOCK_POWERCUT_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
     for round in 0..rounds {
         let (home, recorded) = recorded(&provider).await;
-        // The record is complete: played back to its end it is what the gateway left on the disk.
+        // The record is complete: its replay to the end gives the files that the gateway left on the disk.
         let all = home.path().join("all");
         let last = recorded.events.len();
         image(&recorded.events, last, Policy::KeepAll, &mut StdRng::seed_from_u64(0), &all);
@@ -173,8 +173,7 @@ async fn try_all(recorded: Arc<Recorded>, round: u64) {
     assert!(failures.is_empty(), "round {round}: {} failed\n{}", failures.len(), failures.join("\n"));
 }
 
-/// The test would notice if contents were acknowledged before they are on the disk: with the syncs of files taken out
-/// of the record, a cut takes what was told.
+/// Tests the test itself: without the recorded syncs of files, a cut must lose acknowledged contents.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn contents_that_are_not_synced_are_missed() {
     let provider = Provider::start().await;

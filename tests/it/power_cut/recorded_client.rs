@@ -9,13 +9,13 @@ use std::path::Path;
 
 /// Acknowledgement to a client.
 pub enum Acknowledgement {
-    /// A file is there.
+    /// A file exists.
     Uploaded { id: String },
-    /// A file is gone.
+    /// A file is deleted.
     Deleted { id: String },
-    /// A batch is there.
+    /// A batch exists.
     Created { batch: Value },
-    /// Results of which these bytes were read.
+    /// These bytes of results were read.
     Results { batch: Value, text: String },
     /// Final state.
     Ended { batch: Value },
@@ -62,7 +62,7 @@ impl RecordingClient<'_> {
         self.tell(Acknowledgement::Deleted { id: id.to_owned() });
     }
 
-    /// A batch that is at work and has some results.
+    /// Creates a batch that runs and has some results.
     async fn works(&mut self, input: &str) -> Value {
         let batch = self.create(input).await;
         let started = |now: &Value| now["request_counts"]["completed"].as_u64() > Some(5);
@@ -77,7 +77,7 @@ impl RecordingClient<'_> {
         batch
     }
 
-    /// Looks at the results until the batch has ended.
+    /// Reads the results until the batch has ended.
     async fn follow(&mut self, batch: &Value) {
         let mut seen = 0;
         loop {
@@ -111,7 +111,7 @@ impl RecordedActions {
         let batch = teller.create(&input).await;
         teller.follow(&batch).await;
 
-        // A second one is called off amid its lines, and then its input is deleted.
+        // A second batch is cancelled in the middle of its lines, and then its input is deleted.
         let input = teller.upload(second).await;
         let batch = teller.works(&input).await;
         cancel(&teller.client, &batch).await;
@@ -120,7 +120,7 @@ impl RecordedActions {
         teller.upload(late).await;
         teller.delete(&input).await;
 
-        // The input of a third is deleted while it is at work.
+        // The input of a third batch is deleted while it runs.
         let input = teller.upload(third).await;
         let batch = teller.works(&input).await;
         teller.delete(&input).await;

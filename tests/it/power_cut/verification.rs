@@ -11,11 +11,11 @@ pub struct StateVerifier<'a> {
     /// With the image as its storage folder.
     pub home: Home,
     pub story: &'a RecordedActions,
-    /// Where in the log the power was cut.
+    /// Position of the power cut in the log.
     pub place: u64,
 }
 
-/// Fails with a sentence unless it is so.
+/// Returns an error with this sentence unless the condition is true.
 macro_rules! so {
     ($is:expr, $($why:tt)+) => {
         if !$is {
@@ -57,12 +57,12 @@ impl StateVerifier<'_> {
         self.charges(&charged)
     }
 
-    /// Its deletion had begun.
+    /// Returns true if the deletion of the file had begun.
     fn may_be_gone(&self, file: &str) -> bool {
         self.story.deletes.iter().any(|(id, at)| id == file && self.place > *at)
     }
 
-    /// Acknowledged state is present.
+    /// Checks that acknowledged state is present.
     async fn holds(
         &self,
         client: &Client,
@@ -97,7 +97,7 @@ impl StateVerifier<'_> {
         Ok(())
     }
 
-    /// No file is partial, and none is unknown.
+    /// Checks that no file is partial, and that none is unknown.
     async fn whole(&self, client: &Client) -> Result<(), String> {
         for file in list(client, "/v1/files").await? {
             let given = client.get(&format!("/v1/files/{}/content", text(&file["id"]))).await;
@@ -112,9 +112,9 @@ impl StateVerifier<'_> {
         Ok(())
     }
 
-    /// Each result is charged once, and nothing else is.
+    /// Checks that each result is charged once, and that there are no other charges.
     fn charges(&self, results: &BTreeSet<String>) -> Result<(), String> {
-        // Verifying changes nothing: what a kill left reserved is voided by whatever takes the ledger up next.
+        // A command that writes to the ledger voids the reserves that a kill left open; verifying changes nothing.
         so!(self.home.command(&["credits", "balance"]).status.success(), "the ledger cannot be taken up");
         let proof = self.home.command(&["credits", "verify"]);
         so!(proof.status.success(), "{}", complaint(&proof));
@@ -137,7 +137,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Results by `custom_id`, each of which is there once.
+/// Returns the results by `custom_id`; checks that each is present once.
 async fn results(client: &Client, batch: &Value) -> Result<BTreeMap<String, Value>, String> {
     let mut found = BTreeMap::new();
     let Some(id) = batch["output_file_id"].as_str() else { return Ok(found) };

@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 pub struct Seen {
     /// Requests of whole, good answers.
     pub good: Mutex<BTreeSet<String>>,
-    /// Requests that were begun to be answered, and not whole: left, or broken on the way.
+    /// Requests with a partial answer: the client disconnected, or the stream broke.
     pub partial: Mutex<BTreeSet<String>>,
     /// Results of batches with status 200, by their request.
     pub lines: Mutex<BTreeSet<String>>,
     /// Good requests that failed because their providers did.
     pub failed: AtomicU64,
-    /// Those of them for whom no provider was even asked.
+    /// Those of them for which no provider was tried.
     pub untried: AtomicU64,
-    /// Nonsense that was refused, as it should be.
+    /// Invalid requests that were refused, as expected.
     pub refused: AtomicU64,
     /// Responses that are neither complete nor a proper rejection.
     pub odd: Mutex<Vec<String>>,
@@ -52,7 +52,7 @@ fn ask(stream: bool) -> Value {
     ask
 }
 
-/// One request of the kind that its number says.
+/// Sends one request, of the kind that its number selects.
 pub async fn one(client: Client, seen: Arc<Seen>, number: u64) {
     seen.asked.fetch_add(1, Ordering::Relaxed);
     match number % 20 {
@@ -83,7 +83,7 @@ async fn whole(client: &Client, seen: &Seen, path: &str, ask: &Value) {
             seen.partial.lock().insert(id);
             seen.failed.fetch_add(1, Ordering::Relaxed);
         }
-        // Every provider failed, or the retries that the gateway affords were used up.
+        // Every provider failed, or the retry budget was used up.
         503 if text.contains("INFERENCE_3103") => {
             seen.failed.fetch_add(1, Ordering::Relaxed);
             if !tried(&text) {
@@ -100,7 +100,7 @@ fn tried(refusal: &str) -> bool {
     refusal["error"]["details"]["attempts"].as_array().is_some_and(|attempts| !attempts.is_empty())
 }
 
-/// Goes away after the first piece.
+/// Disconnects after the first piece.
 async fn leaves(client: &Client, seen: &Seen) {
     let mut open = client.open("POST", CHAT, &[], ask(true).to_string().as_bytes()).await;
     let first = tokio::time::timeout(Duration::from_secs(30), open.any("piece 0")).await;

@@ -17,7 +17,7 @@ const PACE: Duration = Duration::from_millis(10);
 #[derive(Default)]
 pub struct ResponseCounts {
     calls: AtomicU64,
-    /// Requests that it set about answering well, to the end.
+    /// Requests for which it started a good and complete answer.
     pub good: AtomicU64,
     pub bad: AtomicU64,
     /// Downtime: every connection is closed without a response.
@@ -43,7 +43,7 @@ impl ResponseCounts {
             3 => Some(status(503)),
             13 => Some(cut()),
             23 => Some(retry_after(429, 1)),
-            // Amid its answer: half a body, or half a stream.
+            // Fails in the middle of its answer: half a body, or half a stream.
             33 if seen.streamed() => Some(streamed(PIECES / 2)),
             33 => Some(vec![
                 ScriptStep::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"id\":".to_vec()),
@@ -67,7 +67,7 @@ impl ResponseCounts {
     }
 }
 
-/// A stream that ends after so many pieces, without a word.
+/// Returns a stream that ends after this number of pieces, without an end event.
 fn streamed(pieces: u64) -> Script {
     let mut script = vec![sse(), role()];
     for piece in 0..pieces {

@@ -23,8 +23,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// Requests at the same time, at most.
 const AT_ONCE: usize = 500;
-/// Allowed growth of memory from the middle to the end: in an hour the amount that a machine under load moves by itself; before,
-/// what is made once for each thread, and the page cache of the store (8 MiB), are still being filled.
+/// Allowed growth of memory from the middle to the end: in an hour the amount that a machine under load moves by
+/// itself; before, what is made once for each thread, and the page cache of the store (8 MiB), are still being filled.
 const GROWTH_KIB: u64 = 24 << 10;
 const GROWTH_SHORT_KIB: u64 = 64 << 10;
 
@@ -99,7 +99,7 @@ async fn load(client: Client, seen: Arc<Seen>, rate: u64, over: Arc<AtomicBool>,
     drop(places.acquire_many(u32::try_from(AT_ONCE).unwrap()).await.unwrap());
 }
 
-/// One provider after the other is away for a while, and the configuration is read again.
+/// Makes one provider after the other unavailable for a while, and reloads the configuration.
 async fn weather(process: &Process, tallies: &[Arc<ResponseCounts>], turn: usize) {
     for (number, tally) in tallies.iter().enumerate() {
         tally.away.store(turn % 4 == number, Ordering::Relaxed);
@@ -139,7 +139,7 @@ async fn an_hour_of_everything_leaves_no_trace_and_every_side_counts_the_same() 
     tallies.iter().for_each(|tally| tally.away.store(false, Ordering::Relaxed));
     work.await.unwrap();
     jobs.await.unwrap();
-    // Some connections to providers are kept for a while; those of an hour would be thousands.
+    // Some idle connections to providers remain for a while; connections of the whole run would be thousands.
     let most = marks[0].descriptors + 64;
     until("connections to close", || process.descriptors() <= most).await;
     let last = mark(&home, &process, &seen, begun).await;
@@ -155,12 +155,12 @@ async fn an_hour_of_everything_leaves_no_trace_and_every_side_counts_the_same() 
     assert!(last.series <= 5_000, "{} series", last.series);
     watch.is_flat(seconds, busiest.load(Ordering::Relaxed));
     let (asked, failed) = (Seen::count(&seen.asked), Seen::count(&seen.failed));
-    // A provider that is away costs a few answers each time; nobody else's fault is among them.
+    // An unavailable provider costs a few failed answers each time; there are no other failures.
     let few = if seconds >= 600 { 50 } else { 4 };
     assert!(failed * few <= asked, "{failed} of {asked} failed");
-    // Nobody is asked while one provider is away, the one before it still rests and the third said 429. Those are
-    // moments after a change of the weather, of which a short run has little else; apart from them, a gateway that
-    // refuses without having tried is at fault itself.
+    // No provider is tried if one is down, the second is still in cooldown and the third returned 429. This happens
+    // shortly after a change of the faults, which is most of a short run. At other times, a gateway that refuses
+    // without an attempt is at fault.
     let untried = Seen::count(&seen.untried);
     eprintln!("{failed} of {asked} failed, for {untried} of them nobody was asked");
     assert!(seconds < 600 || untried * 500 <= asked, "{untried} of {asked} refused without an attempt");
@@ -181,19 +181,19 @@ fn sum(metrics: &str, name: &str, labels: &[&str]) -> u64 {
     values.map(|value| value.parse::<f64>().unwrap() as u64).sum()
 }
 
-/// Nothing of what went wrong was the gateway's own, for clients or for batches.
+/// Checks that the gateway itself caused no failure, of requests or of batches.
 fn no_fault_of_its_own(metrics: &str) {
     let counted = |name: &str| metrics.lines().any(|line| line.starts_with(name));
     assert!(counted("penstock_panics_total ") && counted("penstock_requests_total{"));
     assert_eq!(sum(metrics, "penstock_panics_total", &[]), 0, "panics");
     assert_eq!(sum(metrics, "penstock_requests_total", &["status=\"500\""]), 0, "answers with 500");
-    // There was room for more than all clients together: the gateway has no reason to send anybody away.
+    // The permits exceed the number of all clients: the gateway has no reason to refuse any request.
     assert_eq!(sum(metrics, "penstock_overload_refused_total", &[]), 0, "refused for overload");
     assert_eq!(sum(metrics, "penstock_connections_refused_total", &[]), 0, "connections refused");
     assert_eq!(sum(metrics, "penstock_limited_total", &[]), 0, "refused by a limit");
 }
 
-/// Gateway and providers count what the client does.
+/// Checks that gateway and providers have the same counts as the clients.
 fn counts(metrics: &str, seen: &Seen, tallies: &[Arc<ResponseCounts>]) {
     let ok = |endpoint: &str| {
         sum(metrics, "penstock_requests_total", &[endpoint, "outcome=\"ok\"", "status=\"200\""])
@@ -206,7 +206,7 @@ fn counts(metrics: &str, seen: &Seen, tallies: &[Arc<ResponseCounts>]) {
         (good..=good + partial).contains(&asked),
         "{asked} good ones by the gateway, {good} by the client"
     );
-    // A line that was answered and then called off has no result.
+    // A line that was answered and then cancelled has no result.
     let cancelled = sum(metrics, "penstock_batch_results_total", &["outcome=\"cancelled\""]);
     assert_eq!(sum(metrics, "penstock_batch_results_total", &["outcome=\"completed\""]), results);
     assert!(
@@ -231,7 +231,8 @@ fn counts(metrics: &str, seen: &Seen, tallies: &[Arc<ResponseCounts>]) {
     );
 }
 
-/// Every good answer and every result is charged once; what was broken off may be; nothing else is.
+/// Checks that every good answer and every result is charged once, that partial answers are charged at most once, and
+/// that there are no other charges.
 fn ledger(home: &Home, seen: &Seen) {
     for words in [["credits", "verify"], ["store", "verify"]] {
         let proof = home.command(&words);

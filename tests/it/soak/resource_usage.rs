@@ -3,21 +3,21 @@
 use crate::harness::process::Process;
 use std::time::{Duration, Instant};
 
-/// Seconds between two looks, at most.
+/// Maximum seconds between two samples.
 const OFTEN: f64 = 10.0;
-/// Looks in a run, at least.
+/// Minimum number of samples in a run.
 const LOOKS: f64 = 60.0;
-/// Allowed growth of memory in an hour under load, in KiB: a megabyte is the goal of a day …
+/// Allowed growth of memory in an hour under load, in KiB; the goal is a megabyte in a day …
 const SLOPE: f64 = 1024.0;
-/// … and the line through a shorter run is bent by what comes and goes. In an hour at 150 requests a second memory
-/// moved within 4 MiB as archives were made, providers were away and threads kept what they had freed. A wave of that
-/// height bends the line most when one of it fills the look: by 1.9 times half the height over the time looked at,
-/// which is 3.8 MiB, here with a quarter more for what is no wave. So an hour, of which the second half is looked at,
-/// may show 11 MiB an hour, which is 21 bytes of a request; a day 1.4.
+/// … but temporary changes bend the line of a shorter run. In an hour at 150 requests per second, memory moved within 4
+/// MiB, because of archives, provider failures and memory that threads had freed. A wave of that height bends the line
+/// most if exactly one fills the measured time: by 1.9 times half the height, 3.8 MiB, with a quarter added for other
+/// effects. So an hour, of which the second half is measured, may show 11 MiB per hour, which is 21 bytes per request;
+/// a day 1.4 MiB.
 const WAVE: f64 = 5.0 * 1024.0;
-/// Runs that are long enough to say something of a slope, in seconds: what is made once is made by the middle.
+/// Minimum length of a run whose slope is meaningful, in seconds: one-time allocations happen before its middle.
 const LONG: u64 = 3_600;
-/// Descriptors that do not grow with the load: batches, their connections, archives while they are made.
+/// Descriptors that do not depend on the load: batches, their connections, archives in progress.
 const BESIDES: usize = 64;
 
 /// Samples of the process.
@@ -41,7 +41,7 @@ impl ResourceMonitor {
         Self { begun, idle: process.descriptors(), looks: Vec::new() }
     }
 
-    /// Watches for so long: a twelfth of the run.
+    /// Samples for this duration: a twelfth of the run.
     pub async fn over(&mut self, process: &Process, span: Duration) {
         let end = Instant::now() + span;
         let pause = Duration::from_secs_f64((span.as_secs_f64() * 12.0 / LOOKS).min(OFTEN));
@@ -55,8 +55,8 @@ impl ResourceMonitor {
         }
     }
 
-    /// Tells, and holds what a run of so many seconds may hold: memory that hardly rises under load, and descriptors
-    /// that the requests at work explain, of which there were so many at most.
+    /// Prints and checks the usage of a run of this length: memory hardly rises under load, and the running requests,
+    /// at most `busiest`, explain the descriptors.
     pub fn is_flat(&self, seconds: u64, busiest: usize) {
         let half = &self.looks[self.looks.len() / 2..];
         let slope = slope(half);
@@ -76,13 +76,14 @@ impl ResourceMonitor {
             seconds < LONG || slope <= bound,
             "memory grows by {slope:.0} KiB an hour, more than {bound:.0}"
         );
-        // Each has its client's connection, and each of three providers may keep as many as it ever had at work.
+        // Each request has its client's connection, and each of three providers may keep as many idle ones as it ever
+        // used.
         let explained = self.idle + 4 * busiest + BESIDES;
         assert!(most <= explained, "{most} descriptors, {explained} explained");
     }
 }
 
-/// The slope of the line that is nearest to all, in KiB an hour.
+/// Returns the slope of the least-squares line, in KiB per hour.
 fn slope(looks: &[ResourceSample]) -> f64 {
     let count = looks.len() as f64;
     let mean = |of: fn(&ResourceSample) -> f64| looks.iter().map(of).sum::<f64>() / count;

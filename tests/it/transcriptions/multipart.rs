@@ -179,7 +179,7 @@ async fn a_client_that_leaves_leaves_nothing_behind() {
     drop(open);
     nothing_is_left(&running).await;
     assert_eq!(provider.calls(), 0);
-    // And one that leaves while a provider works.
+    // A client that disconnects while a provider works.
     provider.then(crate::harness::script::silent());
     let open = running.client.open("POST", PATH, &[TYPE], &body).await;
     within("the call", provider.until_calls(1)).await;

@@ -13,7 +13,7 @@ pub struct LineError {
     pub code: &'static str,
     /// Invalid field, if the error concerns one.
     pub param: Option<&'static str>,
-    /// Expected value. Quotes nothing of the line but short names.
+    /// Expected value. Contains no text of the line except short names.
     pub message: String,
 }
 

@@ -1,4 +1,5 @@
-//! Tests only: every text of the code and of the templates is in the table, in each language with the same placeholders.
+//! Tests only: every text of the code and of the templates is in the table, in each language with the same
+//! placeholders.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::{BY_ENGLISH, TABLES, TextRow};
@@ -6,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Literals that look like prose and are none, or are for operators' logs and not for pages.
+/// Literals that look like prose but are not shown on pages, such as texts for operators' logs.
 const EXCEPTIONS: &[&str] = &[
     // Names in cryptography, in the code and of units.
     "LiveStream",
@@ -102,7 +103,7 @@ fn literals(code: &str) -> Vec<String> {
     found
 }
 
-/// Returns true for a literal that people read: it begins with a capital, or has two words.
+/// Returns true for a literal for readers: it begins with a capital letter, or has two words.
 fn is_prose(literal: &str) -> bool {
     let mut chars = literal.chars();
     let is_name =
@@ -121,7 +122,7 @@ fn missing(folder: &Path) -> Vec<String> {
         let name = path.to_string_lossy().into_owned();
         let is_code = path.extension().is_some_and(|kind| kind == "rs");
         let of_tests = name.ends_with("tests.rs") || name.contains("/texts/");
-        // The names of the languages are their own.
+        // Each language is named in itself.
         if !is_code || of_tests || name.ends_with("language.rs") {
             continue;
         }
@@ -163,7 +164,7 @@ fn no_template_has_prose_of_its_own() {
                 _ => ">",
             };
             let inside = &rest[start..];
-            // A tag ends behind the expressions in it.
+            // A tag ends after the expressions in it.
             let mut from = 0;
             if end == ">" {
                 while let Some(open) = inside[from..].find('{') {

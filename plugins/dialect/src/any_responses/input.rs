@@ -125,7 +125,7 @@ impl InputItems<'_, '_> {
         Ok(())
     }
 
-    /// Writes the texts of an answer as one string; nothing if there is none.
+    /// Writes the texts of an answer as one string; writes nothing if there is none.
     fn write_answer_text(&mut self, index: usize, message: &ParsedMessage<'_>) -> Result<(), ApiError> {
         let mut texts = Vec::new();
         if let Some(content) = message.content {

@@ -15,7 +15,7 @@ pub(super) enum Treatment {
     Unchanged,
 }
 
-/// Hints to sampling that the dialect does not have. Engines that take them are asked for by the catalogue.
+/// Sampling parameters that the dialect does not have. They are sent to engines whose catalogue entry lists them.
 const HINTS: &[&str] = &["frequency_penalty", "presence_penalty", "seed"];
 
 /// Returns the treatment of a member for an offer.

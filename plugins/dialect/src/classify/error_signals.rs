@@ -228,7 +228,8 @@ impl ErrorSignals {
     }
 }
 
-/// Returns the HTTP status that an error object states: in `code`, `status` or `http_code`, or by its type; 500 otherwise.
+/// Returns the HTTP status that an error object states: in `code`, `status` or `http_code`, or by its type; 500
+/// otherwise.
 pub(super) fn in_band_status(body: &[u8]) -> u16 {
     let value: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let error = value.get("error").filter(|error| error.is_object()).unwrap_or(&value);

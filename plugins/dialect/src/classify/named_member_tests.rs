@@ -68,7 +68,7 @@ fn a_path_names_the_member_at_its_end() {
         for (status, body) in refusals(path) {
             let named = named(status, &body).narrowest();
             assert!(named.contains(extra), "{extra:?}: {body}");
-            // The last word alone can be that of other members.
+            // The last word by itself may belong to other members.
             let is_shared = matches!(extra, ExtraMember::Effort | ExtraMember::ReasoningName);
             let broader = [ExtraMember::ReasoningObject, ExtraMember::Thinking];
             let is_alone = broader.iter().all(|broad| !named.contains(*broad));

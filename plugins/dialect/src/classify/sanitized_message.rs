@@ -79,7 +79,8 @@ fn provider_message(body: &[u8]) -> Option<String> {
     is_text.then(|| said.chars().take(MAX_SOURCE_CHARS).collect())
 }
 
-/// Returns the message of an error that another gateway has put into its own message, as JSON or as a Python dictionary.
+/// Returns the message of an error that another gateway has put into its own message, as JSON or as a Python
+/// dictionary.
 fn inner_message(said: &str) -> Option<String> {
     let start = said.find('{')?;
     let inner = said.get(start..)?;
@@ -236,7 +237,8 @@ impl<'t> RequestTexts<'t> {
     }
 
     /// Returns true if a word repeats the texts: as a whole word, as a part of a longer word, or with a word of them
-    /// inside, each of at least [`MIN_PART_LETTERS`] bytes; in scripts without spaces, if any three of its letters occur.
+    /// inside, each of at least [`MIN_PART_LETTERS`] bytes; in scripts without spaces, if any three of its letters
+    /// occur.
     fn contain(&self, word: &str) -> bool {
         if !word.is_ascii() {
             let letters: Vec<char> = word.chars().collect();

@@ -1,8 +1,8 @@
 //! Text completions: a client of `/v1/completions`, and a provider that serves the same endpoint or chat alone.
 //!
 //! Engines of the chat dialect answer both endpoints in nearly the same format, so the decoder of chat reads their
-//! answers. A provider without the endpoint is asked in chat, with the prompt as the message of a user; what depends on
-//! the prompt's tokens (echo, log probabilities, token ids, a suffix) is refused then.
+//! answers. A provider without the endpoint gets a chat request, with the prompt as a user message; parameters that
+//! depend on the prompt's tokens (echo, log probabilities, token ids, a suffix) are refused then.
 
 mod request;
 #[cfg(test)]

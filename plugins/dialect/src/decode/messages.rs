@@ -310,8 +310,8 @@ impl super::DialectDecoder for MessagesDecoder {
     }
 }
 
-/// Returns the index of a block that starts after `count` others. It must be the next one, unless all blocks have ended:
-/// then any index is that of a new block.
+/// Returns the index of a block that starts after `count` others. It must be the next one, unless all blocks have
+/// ended: then any index is that of a new block.
 pub(crate) fn block_index(seen: &EventMembers<'_>, count: usize, is_any_open: bool) -> Option<usize> {
     seen.index.filter(|index| *index == count || (count > 0 && !is_any_open))
 }
@@ -349,8 +349,8 @@ fn push_text(text: EscapedText, events: &mut Vec<AnswerEvent>) {
     }
 }
 
-/// Returns the id and the name of tool call number `tool`, both not empty and of limited length. An id that is absent or
-/// empty is generated.
+/// Returns the id and the name of tool call number `tool`, both not empty and of limited length. An id that is absent
+/// or empty is generated.
 ///
 /// # Errors
 /// Returns `ModelOutput` if the model gave no name or one that is too long, `Malformed` for an id that is too long and

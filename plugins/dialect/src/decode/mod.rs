@@ -27,8 +27,8 @@ pub trait DialectDecoder: Send {
     ///
     /// # Errors
     /// Returns `Malformed` for an event that violates the dialect (not JSON, a member of an invalid type, an impossible
-    /// index, an event out of order), `InBandError` for an error object, `Caller` if that error is the client's fault, and
-    /// `ModelOutput` for too many calls or too long names.
+    /// index, an event out of order), `InBandError` for an error object, `Caller` if that error is the client's fault,
+    /// and `ModelOutput` for too many calls or too long names.
     fn push(&mut self, bytes: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError>;
 
     /// Appends the last events after the provider has closed the stream. The caller checks that all choices have
@@ -87,8 +87,8 @@ pub fn new_decoder(provider: Dialect, id: &str) -> Box<dyn DialectDecoder> {
 /// `End` last). A body that is a stream of events is decoded as a stream. Returns the name of the reasoning member.
 ///
 /// # Errors
-/// Returns `Malformed` if the body is no answer of the dialect, and `InBandError` for an error object. Events before the
-/// error are appended nevertheless.
+/// Returns `Malformed` if the body is no answer of the dialect, and `InBandError` for an error object. Events before
+/// the error are appended nevertheless.
 pub fn decode_buffered(
     provider: Dialect,
     body: Bytes,

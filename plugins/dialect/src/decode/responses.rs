@@ -2,7 +2,8 @@
 //!
 //! The order of events is checked where it affects the meaning: nothing before the start of the response, deltas only
 //! for an open item of their kind. Text that is missing in the deltas is taken from the end of a part, of an item or of
-//! the response, or else from the beginning of an item; an end that contradicts the deltas is malformed. Unknown events and items, such as the calls of tools that a provider runs itself, are ignored.
+//! the response, or else from the beginning of an item; an end that contradicts the deltas is malformed. Unknown events
+//! and items, such as the calls of tools that a provider runs itself, are ignored.
 
 mod buffered;
 mod event_members;
@@ -167,7 +168,7 @@ impl DecodedOutput {
         Ok(items.len() - 1)
     }
 
-    /// Closes an item, and takes from it what no delta contained. An item that was not announced is opened first.
+    /// Closes an item, and emits content that no delta contained. An item that was not announced is opened first.
     fn finish_item(
         &mut self,
         data: &Bytes,
@@ -194,7 +195,7 @@ impl DecodedOutput {
         open.close(item, &mut context)
     }
 
-    /// Adds what an event says about a part.
+    /// Adds the content of an event about a part.
     fn push_part(
         &mut self,
         data: &Bytes,
@@ -211,7 +212,7 @@ impl DecodedOutput {
         let (kind, text_member) = match event {
             PartEvent::Delta(kind) => (kind, "delta"),
             PartEvent::Whole(kind, member) => (kind, member),
-            // These events only repeat what others say, with most providers.
+            // Most providers send these events only to repeat earlier ones.
             PartEvent::Added | PartEvent::Done => {
                 let Some((item, part)) = item.zip(seen.part) else { return Ok(()) };
                 return match event {
@@ -247,7 +248,7 @@ impl DecodedOutput {
         Ok(())
     }
 
-    /// Appends what is missing of complete items, and then of the beginnings of those that were not repeated.
+    /// Appends the missing text of complete items, and then the beginnings of items that were not repeated.
     fn push_output(
         &mut self,
         source: &Bytes,

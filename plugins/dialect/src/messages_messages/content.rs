@@ -47,13 +47,13 @@ pub(super) struct EditedContent<'a> {
     pub(super) call_count: usize,
     /// Number of `tool_result` blocks.
     pub(super) result_count: usize,
-    /// Number of slices in `said` up to and including the last tool result.
+    /// Number of slices in `blocks`, up to and including the last tool result.
     blocks_through_results: usize,
 }
 
 impl<'a> EditedContent<'a> {
-    /// Parses the next value and drops blank text blocks. With `system`, also drops the text block with the billing header of
-    /// coding agents.
+    /// Parses the next value and drops blank text blocks. With `system`, also drops the text block with the billing
+    /// header of coding agents.
     pub(super) fn parse(cursor: &mut JsonCursor<'a>, system: bool) -> Self {
         let start = cursor.at();
         let mut content = Self::default();

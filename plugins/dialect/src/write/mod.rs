@@ -32,9 +32,9 @@ impl ResponseIdentity {
 /// Events have passed the response constraints: choices below `n`, tool calls reduced to the requested ones, finish
 /// reasons that match the content. Written output is final.
 pub trait DialectWriter: Send {
-    /// Appends the serialized event. The last [`AnswerEvent::Finish`] is stored for [`DialectWriter::write_end`], and content may follow
-    /// a finish; `Start`, `Usage`, `Energy`, `Ping` and `End` may produce no output, but `Usage` before the first
-    /// content may be used for the opening event.
+    /// Appends the serialized event. The last [`AnswerEvent::Finish`] is stored for [`DialectWriter::write_end`], and
+    /// content may follow a finish; `Start`, `Usage`, `Energy`, `Ping` and `End` may produce no output, but `Usage`
+    /// before the first content may be used for the opening event.
     fn write(&mut self, event: &AnswerEvent, out: &mut Vec<u8>);
 
     /// Appends the output that precedes the content of all choices.

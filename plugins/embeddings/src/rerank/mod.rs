@@ -89,8 +89,7 @@ fn result(cursor: &mut AnswerCursor<'_>) -> Option<(usize, f64)> {
     index.zip(score.filter(|score| score.is_finite()))
 }
 
-/// Scales a score to 0 to 1. `None` if it is outside, so that the setting is wrong for this provider; nothing is
-/// guessed.
+/// Scales a score to 0 to 1. `None` if it is outside, which means that the setting is wrong for this provider.
 fn scale_score(raw: f64, score: RerankScoreTransform) -> Option<f64> {
     match score {
         RerankScoreTransform::Identity => {

@@ -1,7 +1,7 @@
 //! Request `{model, query, documents}`: the shape that vLLM, Jina, Cohere, Infinity, SGLang and llama.cpp share, except
 //! for a member or two. Each is a constant here.
 //!
-//! None is asked for `top_n` or for documents: all scores are needed to sort them, and the documents are in the
+//! No request asks for `top_n` or for documents: sorting needs all scores, and the documents are in the client's
 //! request.
 
 use super::{document_batches, read, task};

@@ -35,7 +35,7 @@ fn json(path: &Path) -> Value {
     std::fs::read(path).map_or(Value::Null, |text| serde_json::from_slice(&text).unwrap())
 }
 
-/// The answers of a case, with their headers.
+/// Returns the answers of a case, with their headers.
 fn answers(case: &Path, target: &Value) -> Vec<UpstreamAnswer> {
     let names = std::iter::once("got.json".to_owned()).chain((2..).map(|part| format!("got.{part}.json")));
     let bodies = names.map_while(|name| std::fs::read(case.join(name)).ok());

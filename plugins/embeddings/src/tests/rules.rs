@@ -29,7 +29,7 @@ fn base64(vector: &[f32]) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The vectors of an answer, in whichever form.
+/// Returns the vectors of an answer, in either form.
 fn vectors(whole: &BufferedResponse) -> Vec<Vec<f32>> {
     let value: Value = serde_json::from_slice(&whole.body.concat()).unwrap();
     let items = value["data"].as_array().unwrap();
@@ -63,7 +63,7 @@ proptest! {
         prop_assert_eq!(&again, &bytes);
         let (taken, count) = floats::measure_array(&json).unwrap();
         prop_assert_eq!((taken, count), (json.len(), vector.len()));
-        // Shortest: no decimal with fewer digits reads back as the same number.
+        // The shortest form: no decimal with fewer digits parses to the same number.
         for value in &vector {
             let mut one = Vec::new();
             floats::write_array(&value.to_le_bytes(), &mut one).unwrap();

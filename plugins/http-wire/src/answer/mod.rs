@@ -92,7 +92,8 @@ pub struct ResponseHeadScan {
 }
 
 impl ResponseHeadScan {
-    /// True if [`Http1ResponseHead::read`] may find something new in these bytes, which start with the bytes of the last call.
+    /// True if [`Http1ResponseHead::read`] may find something new in these bytes, which start with the bytes of the
+    /// last call.
     pub fn is_due(&mut self, bytes: &[u8]) -> bool {
         // A blank line is a line end preceded by at most two bytes of it.
         let from = self.searched.saturating_sub(2);

@@ -69,8 +69,8 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
     run + rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\').unwrap_or(rest.len())
 }
 
-/// Length of the blocks of 64 bytes at the start without quote, backslash and control characters. The compiler turns the
-/// comparisons into vector instructions.
+/// Length of the blocks of 64 bytes at the start without quote, backslash and control characters. The compiler turns
+/// the comparisons into vector instructions.
 #[inline]
 fn plain_blocks(bytes: &[u8]) -> usize {
     let is_plain = |block: &&[u8; 64]| {
@@ -205,8 +205,8 @@ enum IterState {
 
 /// Returns an iterator over the members of the object `json`, which may have surrounding white space.
 ///
-/// Lazy: bytes after the last returned member are not scanned. After the end of the iteration, [`MemberIter::is_complete`]
-/// returns true if all of `json` was one well-formed object. Names may repeat.
+/// Lazy: bytes after the last returned member are not scanned. After the end of the iteration,
+/// [`MemberIter::is_complete`] returns true if all of `json` was one well-formed object. Names may repeat.
 #[must_use]
 pub fn members(json: &[u8]) -> MemberIter<'_> {
     MemberIter { json, at: skip_space(json, 0), state: IterState::Start }

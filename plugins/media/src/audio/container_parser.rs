@@ -70,7 +70,8 @@ impl MinimumDuration {
     }
 }
 
-/// Sum of the bytes of elements without audio. An element counts once the file goes on behind it, or ends exactly there.
+/// Sum of the bytes of elements without audio. An element counts once the file continues after it, or ends exactly at
+/// its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ExcludedBytes {
     sum: u64,

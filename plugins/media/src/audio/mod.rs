@@ -2,9 +2,10 @@
 //!
 //! Bytes are pushed as they arrive; file names and content types are ignored. Formats: WAV (also RF64), MPEG audio
 //! (MP3, MPGA; bare or in an MPEG program stream), MP4 and M4A (also fragmented), WebM and Matroska, Ogg, FLAC. Nothing
-//! is decoded: headers are parsed, frames are counted, the rest is skipped, and at most twice [`MAX_BUFFERED_BYTES`] are
-//! buffered for any input, in time linear in its length. A duration in a header counts only within the limits that frames
-//! and bytes set. After lost sync parsing continues as in decoders; bytes that belong to no element count as audio.
+//! is decoded: headers are parsed, frames are counted, the rest is skipped, and at most twice [`MAX_BUFFERED_BYTES`]
+//! are buffered for any input, in time linear in its length. A duration in a header counts only within the limits that
+//! frames and bytes set. After lost sync parsing continues as in decoders; bytes that belong to no element count as
+//! audio.
 
 mod aac;
 mod bits;
@@ -208,8 +209,8 @@ const fn minimum_byte_rate(format: AudioFormat) -> u64 {
     }
 }
 
-/// Returns the minimum duration of a file of this size, three places. Bytes of which a file says that they have no audio
-/// count at the rate of uncompressed audio.
+/// Returns the minimum duration of a file of this size, in seconds with three decimals. Bytes that the file declares to
+/// be no audio count at the rate of uncompressed audio.
 fn minimum_seconds(floor: MinimumDuration, bytes: u64) -> Decimal {
     let of = |bytes, rate: u64| seconds(bytes, rate.max(1)).unwrap_or_default();
     let sounding = of(bytes.saturating_sub(floor.excluded), floor.rate);

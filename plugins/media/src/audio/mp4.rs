@@ -1,6 +1,6 @@
 //! MP4, M4A, QuickTime: the sum of the sample durations of the longest audio track and its fragments, but at least the
-//! minimum for its number of samples and bytes. Boxes may come in any order, even the index after the media. Tables of any
-//! length are summed as they arrive. The duration in the track's header is used only without a sample table.
+//! minimum for its number of samples and bytes. Boxes may come in any order, even the index after the media. Tables of
+//! any length are summed as they arrive. The duration in the track's header is used only without a sample table.
 
 use super::bits::{be32, be64};
 use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserStep};
@@ -27,7 +27,7 @@ pub(super) struct Mp4Parser {
     excluded: ExcludedBytes,
 }
 
-/// Place of the parser.
+/// Position of the parser.
 #[derive(Clone, Copy, Debug, Default)]
 enum Mp4Place {
     /// At a box.
@@ -35,7 +35,7 @@ enum Mp4Place {
     Box,
     /// Within a table of durations: entries and bytes left.
     Durations { entries: u64, left: u64 },
-    /// Within a run of samples of a fragment with this index.
+    /// Within a run of samples of the fragment with this index.
     Run { fragment: usize, entry: usize, entries: u64, left: u64 },
     /// Anywhere: the next box at the top is searched.
     Lost,
@@ -198,13 +198,13 @@ impl Mp4Parser {
             self.place = Mp4Place::Box;
             return self.next_box(ahead);
         }
-        // The names begin with the same letter, four bytes behind their size.
+        // The names begin with the same letter, four bytes after the start of the size.
         let rest = ahead.get(5..).unwrap_or_default();
         ParserStep::Skip(memchr::memchr(b'm', rest).map_or(ahead.len() - 4, |at| at + 1) as u64)
     }
 
     /// Reads the start of a box whose content has `size` bytes. For a table, returns the bytes before its entries, and
-    /// the place in it.
+    /// the position in it.
     fn read(&mut self, name: &[u8], content: &[u8], size: u64) -> Option<(u64, Mp4Place)> {
         let (version, flags) = version_flags(content)?;
         let long = version == 1;

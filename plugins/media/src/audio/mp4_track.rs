@@ -1,4 +1,4 @@
-//! One track of an MP4 file: what its header and its table of samples say of the duration.
+//! One track of an MP4 file: the duration by its header and by its table of samples.
 
 use super::aac::FrameConfig;
 use super::bits::{be16, be32};
@@ -38,7 +38,7 @@ impl Mp4Codec {
     /// Parses a table of sample descriptions.
     pub(super) fn parse(content: &[u8]) -> Option<Self> {
         let known = Self::from_name(content.get(12..16)?, content);
-        // Samples may refer to a description behind the first.
+        // Samples may refer to a description after the first.
         let later = || {
             let names: [&[u8]; 2] = [b"mp4a", b"Opus"];
             let found = names.into_iter().find(|name| memchr::memmem::find(content, name).is_some());
@@ -66,8 +66,9 @@ impl Mp4Codec {
         matches!(self, Self::Other | Self::Plain(_))
     }
 
-    /// Returns the minimum duration of this number of samples: what they last if the configuration says it, except for
-    /// two that may be trimmed; else 10 ms for lossy codecs, which the frames of all exceed, and 2.5 ms for Opus.
+    /// Returns the minimum duration of this number of samples. If the configuration states the duration of a sample:
+    /// their sum, except for two that may be trimmed. Otherwise 10 ms each for lossy codecs, whose frames are all
+    /// longer, and 2.5 ms for Opus.
     fn minimum(self, samples: u64) -> AudioDuration {
         match self {
             Self::Lossy(Some(config)) | Self::Plain(config) => of_frames(config, samples.saturating_sub(2)),

@@ -1,6 +1,6 @@
-//! MPEG audio: every frame is counted, so that variable rates are exact. Noise between frames is skipped. A tag behind the
-//! first frame is searched for frames, because decoders ignore its length. The first frame does not count if an encoder
-//! wrote it to describe the others.
+//! MPEG audio: every frame is counted, so that variable rates are exact. Noise between frames is skipped. A tag behind
+//! the first frame is searched for frames, because decoders ignore its length. The first frame does not count if an
+//! encoder wrote it to describe the others.
 
 use super::bits::{be32, le32};
 use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserStep};
@@ -110,21 +110,21 @@ pub(super) struct MpegParser {
     tags: TagSums,
 }
 
-/// Place of the parser in the stream.
+/// Position of the parser in the stream.
 #[derive(Clone, Copy, Debug, Default)]
 enum MpegPosition {
     #[default]
     Start,
-    /// Behind a frame or a tag.
+    /// After a frame or a tag.
     Synced,
     /// Within noise. The number of bytes skipped at once depends on the chunks of the input, so no tag may begin at
     /// their end. Frames are found anywhere.
     Noise,
-    /// Within what claims to be a tag, with this length and bytes left.
+    /// Within an apparent tag, with its length and the bytes left.
     Tag { length: u64, left: u64 },
 }
 
-/// Contents of all that claims to be tags.
+/// Contents of all apparent tags.
 #[derive(Clone, Copy, Debug, Default)]
 struct TagSums {
     /// Bytes so far.

@@ -1,5 +1,5 @@
-//! MPEG program streams: the frames of the longest audio stream in its packets. An end code does not end the file, because
-//! decoders continue behind it.
+//! MPEG program streams: the frames of the longest audio stream in its packets. An end code does not end the file,
+//! because decoders continue after it.
 
 use super::bits::be16;
 use super::container_parser::{
@@ -66,7 +66,7 @@ impl ContainerParser for ProgramStream {
             return ParserStep::Skip(whole as u64);
         }
         if !is_audio {
-            // Video packets may have no length; what follows is searched.
+            // Video packets may have no length; the bytes after their head are searched.
             return self.exclude(whole);
         }
         let Some(packet) = ahead.get(6..whole) else { return ParserStep::Need(whole) };

@@ -26,7 +26,7 @@ pub(super) struct OggParser {
     too_many: bool,
     /// Bytes of headers and of streams without audio.
     excluded: u64,
-    /// Position in the file, and the end of the last page with excluded bytes: pages inside it exclude nothing.
+    /// Position in the file, and the end of the last page with excluded bytes: pages within that page exclude no bytes.
     offset: u64,
     excluded_until: u64,
 }

@@ -1,6 +1,6 @@
 //! WAV: bytes of data divided by the bytes of a sample, as in decoders. MPEG audio is counted in frames. For other
-//! compressed files, the sample count of the `fact` chunk, as far as the bytes allow. The byte rate of the header is used
-//! only without these.
+//! compressed files, the sample count of the `fact` chunk, as far as the bytes allow. The byte rate of the header is
+//! used only without these.
 
 use super::bits::{le16, le32, le64};
 use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserDriver, ParserStep};
@@ -116,7 +116,7 @@ impl WavParser {
         skip_chunk(size)
     }
 
-    /// Parses the bytes after the data: chunks have no audio, anything else is more data.
+    /// Parses the bytes after the data: chunks have no audio, all other bytes are more data.
     fn trailing_chunk(&mut self, ahead: &[u8]) -> ParserStep {
         if !ahead.iter().take(4).all(|byte| matches!(byte, b' '..=b'~')) {
             self.state = WavState::Rest;

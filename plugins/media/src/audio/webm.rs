@@ -1,6 +1,6 @@
-//! WebM and Matroska: the end of the last audio block, or the packets if those are longer. Browsers that record omit the
-//! duration and the sizes of segment and clusters. Clusters are searched inside other elements too, and after lost sync:
-//! decoders continue with the next one after an error.
+//! WebM and Matroska: the end of the last audio block, or the packets if those are longer. Browsers that record omit
+//! the duration and the sizes of segment and clusters. Clusters are searched inside other elements too, and after lost
+//! sync: decoders continue with the next one after an error.
 
 use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserStep};
 use super::webm_track::{self, TrackKind, WebmCodec, WebmTrack};
@@ -59,7 +59,7 @@ pub(super) struct WebmParser {
     excluded: ExcludedBytes,
 }
 
-/// Place of the parser.
+/// Position of the parser.
 #[derive(Clone, Copy, Debug, Default)]
 enum WebmPlace {
     /// At an element.
@@ -241,7 +241,7 @@ impl WebmParser {
         }
     }
 
-    /// Returns the track of a block, and the content behind its number.
+    /// Returns the track of a block, and its content after the track number.
     fn track_of<'c>(&mut self, content: &'c [u8]) -> Option<(&mut WebmTrack, &'c [u8])> {
         let length = content.first()?.leading_zeros() as usize + 1;
         let (number, rest) = (vint(content.get(..length)?)?, content.get(length..)?);
@@ -263,7 +263,8 @@ impl WebmParser {
         })
     }
 
-    /// Reads a block of so many bytes: its time, relative to its cluster, and its packets. Returns the kind of its track.
+    /// Reads a block of so many bytes: its time, relative to its cluster, and its packets. Returns the kind of its
+    /// track.
     fn block(&mut self, content: &[u8], size: u64) -> Option<TrackKind> {
         let cluster = self.cluster;
         let (track, rest) = self.track_of(content)?;

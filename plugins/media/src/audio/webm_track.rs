@@ -82,8 +82,8 @@ impl WebmTrack {
         self.aac = FrameConfig::parse(content);
     }
 
-    /// Counts the packets of a block, from its content behind the time, or the beginning of it. The complete content has so
-    /// many bytes, with the flags.
+    /// Counts the packets of a block, from the beginning of its content after the time. `size` counts the complete
+    /// content with its flags.
     pub(super) fn count_block(&mut self, content: &[u8], size: u64) {
         let lacing = content.first().map_or(0, |flags| flags >> 1 & 3);
         if self.codec == WebmCodec::Pcm {
@@ -146,7 +146,7 @@ impl WebmTrack {
     }
 }
 
-/// Returns the lengths of the packets in a block, from its content behind track and time; `None` if they do not fit in.
+/// Returns the lengths of the packets in a block, from its content after track and time; `None` if they do not fit.
 fn packet_lengths(content: &[u8]) -> Option<(usize, Vec<usize>)> {
     let lacing = content.first()? >> 1 & 3;
     let count = usize::from(*content.get(1)?) + 1;
@@ -187,7 +187,7 @@ fn laced_number(content: &[u8]) -> Option<(i64, u32, usize)> {
     Some((number, 7 * length as u32, length))
 }
 
-/// Returns the time of a block relative to its cluster, from its content behind the track.
+/// Returns the time of a block relative to its cluster, from its content after the track number.
 pub(super) fn block_time(content: &[u8]) -> Option<i64> {
     be16(content, 0).map(|time| i64::from(time.cast_signed()))
 }

@@ -1,4 +1,5 @@
-//! Request formats of image providers. All are asked for inline images, so that as few as possible have to be fetched.
+//! Request formats of image providers. All requests ask for inline images, so that the gateway fetches as few as
+//! possible.
 
 use super::read;
 use crate::measured_energy::sum_energy;

@@ -65,7 +65,7 @@ impl TranscriptionFields {
             "include[]" | "include" => {
                 return Err(unsupported_field("include", "log probabilities are not available"));
             }
-            // A client that constrains the choice of the provider does not accept another.
+            // A client that constrains the choice of the provider does not accept a provider outside of it.
             "filters" | "mode" | "custom_weights" => {
                 return Err(unsupported_field(name, "the choice of the provider cannot be constrained here"));
             }

@@ -1,5 +1,5 @@
-//! Speech that passes while it arrives: as bytes, or as events `speech.audio.delta` and `speech.audio.done`. Its length is
-//! measured in the bytes that have passed.
+//! Speech that passes while it arrives: as bytes, or as events `speech.audio.delta` and `speech.audio.done`. Its length
+//! is measured in the bytes that have passed.
 
 use super::synthesis::{SpeechMeter, check_audio};
 use base64::Engine as _;

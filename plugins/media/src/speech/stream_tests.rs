@@ -115,7 +115,7 @@ fn an_error_text_and_silence_pass_nothing() {
 
 #[test]
 fn a_part_is_charged_by_its_bytes_and_nothing_beyond_the_reserve() {
-    // The header tells the length of the whole.
+    // The header states the length of the complete audio.
     let (request, audio) = (ask("audio/wav", MeteredDelivery::Bytes), wav(10_000));
     let (mut stream, mut out) = (SpeechStream::new(&request).unwrap(), OutputBuffer::default());
     stream.push(Bytes::copy_from_slice(&audio[..1_600]), &mut out).unwrap();

@@ -1,5 +1,5 @@
-//! Request `POST /audio/speech` of engines that speak a text (vLLM-Omni, Kokoro, LocalAI and hosted ones). The audio
-//! passes as it came, if it is audio; its length, which is charged, is measured in the audio itself.
+//! Request `POST /audio/speech` of engines that generate speech (vLLM-Omni, Kokoro, LocalAI and hosted ones). The audio
+//! passes unchanged after a check that it is audio; its charged length is measured in the audio itself.
 
 use super::stream::SpeechStream;
 use crate::audio::{AudioFormat, AudioMeter, detect_audio_format};
@@ -138,7 +138,8 @@ fn is_text_type(content_type: Option<&str>) -> bool {
     name.starts_with("text/") || ["json", "xml", "html"].iter().any(|end| name.ends_with(end))
 }
 
-/// Returns true for UTF-8 without control characters. Samples of audio are none: a quiet one has a byte of zeros or ones.
+/// Returns true for UTF-8 without control characters. Samples of audio are none: a quiet one has a byte of zeros or
+/// ones.
 fn is_text(body: &[u8]) -> bool {
     let start = body.get(..SEARCHED_BYTES).unwrap_or(body);
     let text = match std::str::from_utf8(start) {
@@ -158,9 +159,9 @@ pub(super) struct SpeechMeter {
     audio: AudioMeter,
     bytes: u64,
     is_raw: bool,
-    /// Most seconds that may be charged.
+    /// Maximum seconds that may be charged.
     most: Decimal,
-    /// Seconds by the length of the text.
+    /// Seconds estimated from the length of the text.
     usual: Decimal,
 }
 
@@ -188,9 +189,9 @@ impl SpeechMeter {
         }
     }
 
-    /// Returns the seconds, three places, and begins anew: measured, or by the length of the text where the format does not
-    /// show it; never more than was reserved. The length of a part is also bounded by its bytes, since a header may tell
-    /// that of the whole.
+    /// Returns the seconds, with three decimals, and resets the measurement. The seconds are measured, or estimated
+    /// from the length of the text if the format does not show them; never more than was reserved. The bytes of a part
+    /// also limit its length, since a header may state the length of the complete audio.
     pub(super) fn seconds(&mut self, is_complete: bool) -> Decimal {
         let bytes = Decimal::from(std::mem::take(&mut self.bytes));
         let audio = std::mem::take(&mut self.audio);

@@ -3,7 +3,7 @@
 
 use penstock_media::audio::AudioMeter;
 
-/// The length that is measured, the same however the file is cut.
+/// Returns the measured length, and asserts that it does not depend on the cuts.
 pub fn length(bytes: &[u8]) -> Option<String> {
     let measure = |pieces: &[&[u8]]| {
         let mut meter = AudioMeter::default();
@@ -23,7 +23,7 @@ pub fn known(seconds: &str) -> Option<String> {
     Some(seconds.to_owned())
 }
 
-/// A WAV file: so many milliseconds of 8 kHz, 16 bits, mono.
+/// Returns a WAV file of this many milliseconds, 8 kHz, 16 bits, mono.
 pub fn wav(millis: u32) -> Vec<u8> {
     let data = millis * 16;
     let mut bytes = b"RIFF".to_vec();
@@ -42,7 +42,7 @@ pub fn wav(millis: u32) -> Vec<u8> {
     bytes
 }
 
-/// MPEG-1 layer III frames at 44.1 kHz, 128 and 64 kbit/s in turn; 1152 samples each.
+/// Returns MPEG-1 layer III frames at 44.1 kHz, alternating 128 and 64 kbit/s, of 1152 samples each.
 pub fn mp3(frames: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for index in 0..frames {
@@ -53,7 +53,7 @@ pub fn mp3(frames: usize) -> Vec<u8> {
     bytes
 }
 
-/// The same behind a tag, with a describing frame in front and a tag behind.
+/// Returns the same frames with a tag and a describing frame before them, and a tag after them.
 pub fn tagged_mp3(frames: usize) -> Vec<u8> {
     let mut bytes = b"ID3\x04\0\0\0\0\x02\x10".to_vec();
     bytes.resize(10 + 272, 0xff);
@@ -68,7 +68,7 @@ pub fn tagged_mp3(frames: usize) -> Vec<u8> {
     bytes
 }
 
-/// The frames in an MPEG-2 program stream.
+/// Returns the frames in an MPEG-2 program stream.
 pub fn program(frames: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for chunk in mp3(frames).chunks(300) {
@@ -102,7 +102,7 @@ fn track(id: u32, kind: &[u8; 4], rate: u32, ticks: u32) -> Vec<u8> {
     track_with(id, kind, rate, ticks, &[])
 }
 
-/// A track whose table of samples holds these boxes.
+/// Returns a track whose table of samples has these boxes.
 fn track_with(id: u32, kind: &[u8; 4], rate: u32, ticks: u32, table: &[u8]) -> Vec<u8> {
     let mut tkhd = vec![0; 12];
     tkhd.extend(id.to_be_bytes());
@@ -117,7 +117,7 @@ fn track_with(id: u32, kind: &[u8; 4], rate: u32, ticks: u32, table: &[u8]) -> V
     boxed(b"trak", &[boxed(b"tkhd", &tkhd), boxed(b"mdia", &media)].concat())
 }
 
-/// An M4A whose index comes behind its media; the picture track is longer.
+/// Returns an M4A file whose index follows its media; the picture track is longer.
 pub fn mp4(millis: u32) -> Vec<u8> {
     let mut large = 1u32.to_be_bytes().to_vec();
     large.extend(b"mdat");
@@ -131,8 +131,8 @@ pub fn mp4(millis: u32) -> Vec<u8> {
     [boxed(b"ftyp", b"M4A \0\0\0\0"), large, boxed(b"moov", &moov.concat())].concat()
 }
 
-/// An M4A with tables of samples: what the head states of its rate and length, the lengths of samples (count, ticks),
-/// the codec, how many samples there are, and bytes of media.
+/// Returns an M4A with tables of samples: the rate and length stated in its head, the lengths of samples (count,
+/// ticks), the codec, the number of samples, and the bytes of media.
 pub fn m4a(
     rate: u32,
     stated: u32,
@@ -157,7 +157,7 @@ pub fn m4a(
     [boxed(b"ftyp", b"M4A \0\0\0\0"), boxed(b"moov", &moov), boxed(b"mdat", &vec![9; media])].concat()
 }
 
-/// A fragmented MP4: fragments of one second each, the last with its own lengths.
+/// Returns a fragmented MP4: fragments of one second each, the last with its own lengths.
 pub fn fragmented(seconds: u32) -> Vec<u8> {
     let mut trex = vec![0; 4];
     trex.extend([0, 0, 0, 7, 0, 0, 0, 1]);
@@ -193,12 +193,12 @@ pub fn element(id: &[u8], content: &[u8]) -> Vec<u8> {
 
 const UNKNOWN: [u8; 8] = [1, 255, 255, 255, 255, 255, 255, 255];
 
-/// A recording as browsers make it: sizes unknown, blocks of 20 ms, clusters of a second.
+/// Returns a recording as browsers write it: unknown sizes, blocks of 20 ms, clusters of a second.
 pub fn webm(blocks: u32, duration: Option<f64>) -> Vec<u8> {
     webm_with(blocks, duration, 1_000_000, 4)
 }
 
-/// The same with this many nanoseconds for a tick, and packets that begin with this byte.
+/// Returns the same recording with this number of nanoseconds per tick, and packets that begin with this byte.
 pub fn webm_with(blocks: u32, duration: Option<f64>, tick: u32, first: u8) -> Vec<u8> {
     let mut bytes = element(&[0x1a, 0x45, 0xdf, 0xa3], &element(&[0x42, 0x82], b"webm"));
     bytes.extend([0x18, 0x53, 0x80, 0x67]);
@@ -238,7 +238,7 @@ pub fn page(kind: u8, serial: u32, position: u64, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Opus in Ogg, with 312 samples to skip.
+/// Returns Opus in Ogg, with 312 samples to skip.
 pub fn ogg(millis: u64) -> Vec<u8> {
     let mut head = b"OpusHead\x01\x01".to_vec();
     head.extend(312u16.to_le_bytes());
@@ -252,7 +252,7 @@ pub fn ogg(millis: u64) -> Vec<u8> {
     bytes
 }
 
-/// A frame of FLAC: 4096 samples at the rate of the stream, in so many bytes.
+/// Returns a frame of FLAC: 4096 samples at the rate of the stream, in this number of bytes.
 pub fn flac_frame(number: u8, length: usize) -> Vec<u8> {
     let mut bytes = vec![0xff, 0xf8, 0xc0, 0x18, number & 0x7f];
     let crc = bytes.iter().fold(0u8, |sum, byte| {
@@ -263,7 +263,7 @@ pub fn flac_frame(number: u8, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// FLAC whose head states this rate and number of samples, with so many frames of 4096 samples behind it.
+/// Returns FLAC whose head states this rate and number of samples, followed by this number of frames of 4096 samples.
 pub fn framed_flac(rate: u32, stated: u64, frames: u8) -> Vec<u8> {
     let mut bytes = b"fLaC\x80\0\0\x22".to_vec();
     bytes.extend([16, 0, 16, 0, 0, 0, 0, 0, 0, 0]);
@@ -275,7 +275,7 @@ pub fn framed_flac(rate: u32, stated: u64, frames: u8) -> Vec<u8> {
     bytes
 }
 
-/// Opus in Ogg: so many packets of 20 ms, each in a page of its own, whose positions say something else.
+/// Returns Opus in Ogg: this number of packets of 20 ms, each in its own page, with page positions that do not match.
 pub fn opus(packets: u64, millis: u64) -> Vec<u8> {
     let mut head = b"OpusHead\x01\x01".to_vec();
     head.extend(312u16.to_le_bytes());
@@ -289,7 +289,7 @@ pub fn opus(packets: u64, millis: u64) -> Vec<u8> {
     bytes
 }
 
-/// FLAC at 44.1 kHz.
+/// Returns FLAC at 44.1 kHz.
 pub fn flac(samples: u64) -> Vec<u8> {
     let mut bytes = b"fLaC\0\0\0\x22".to_vec();
     bytes.extend([16, 0, 16, 0, 0, 0, 0, 0, 0, 0]);
@@ -298,8 +298,8 @@ pub fn flac(samples: u64) -> Vec<u8> {
     bytes
 }
 
-/// Vorbis in Ogg at 16 kHz, with blocks of 256 and 2,048 samples: so many packets of long blocks, 1,024 samples each, one
-/// in a page, with these positions.
+/// Returns Vorbis in Ogg at 16 kHz, with blocks of 256 and 2,048 samples: this number of packets of long blocks, 1,024
+/// samples each, one per page, with these positions.
 pub fn vorbis(packets: u64, position: impl Fn(u64) -> u64) -> Vec<u8> {
     let [identification, comment, setup] = vorbis_headers();
     let mut bytes = [page(2, 9, 0, &identification), page(0, 9, 0, &comment), page(0, 9, 0, &setup)].concat();
@@ -309,18 +309,18 @@ pub fn vorbis(packets: u64, position: impl Fn(u64) -> u64) -> Vec<u8> {
     bytes
 }
 
-/// A packet of a long block, of mode 1.
+/// Returns a packet of a long block, of mode 1.
 pub fn vorbis_packet() -> Vec<u8> {
     vec![2; 20]
 }
 
-/// The three headers of Vorbis.
+/// Returns the three headers of Vorbis.
 pub fn vorbis_headers() -> [Vec<u8>; 3] {
     let mut identification = b"\x01vorbis\0\0\0\0\x01".to_vec();
     identification.extend(16_000u32.to_le_bytes());
     identification.extend([0; 12]);
     identification.extend([0xb8, 1]);
-    // Bits from the lowest: number of modes less one, then of each the flag, two types and the mapping; a framing bit.
+    // Bits from the lowest: number of modes less one; for each mode the flag, two types and the mapping; a framing bit.
     let mut bits = vec![true, false, false, false, false, false];
     for long in [false, true] {
         bits.push(long);
@@ -333,7 +333,7 @@ pub fn vorbis_headers() -> [Vec<u8>; 3] {
     [identification, b"\x03vorbis and comments".to_vec(), setup]
 }
 
-/// A Matroska file whose blocks are all at the time 0: of this codec, with this private data, and elements of its audio.
+/// Returns a Matroska file whose blocks all have the time 0, with this codec, private data, and audio elements.
 pub fn matroska(codec: &[u8], private: &[u8], audio: &[u8], blocks: &[Vec<u8>]) -> Vec<u8> {
     let entry = [
         element(&[0xd7], &[1]),

@@ -92,8 +92,8 @@ impl BucketOptions {
         }
     }
 
-    /// TLS settings: the certificate of the store must be valid for its host name, by the given root certificates or those
-    /// of the system.
+    /// TLS settings: the certificate of the store must be valid for its host name, by the given root certificates or
+    /// those of the system.
     ///
     /// # Errors
     /// Returns a description if there is no usable root certificate.

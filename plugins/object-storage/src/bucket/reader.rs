@@ -1,4 +1,5 @@
-//! Reader of one object of a bucket. Sequential reads fetch more than was asked for, so that small reads cost few requests.
+//! Reader of one object of a bucket. Sequential reads fetch more than was asked for, so that small reads cost few
+//! requests.
 
 use super::Bucket;
 use super::error::BucketError;

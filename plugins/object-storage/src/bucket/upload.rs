@@ -110,7 +110,7 @@ impl Bucket {
     }
 }
 
-/// Random metadata of an object, which tells an earlier try of the same upload from another object.
+/// Random metadata of an object, which distinguishes an earlier try of the same upload from another object.
 struct UploadMark(String);
 
 impl UploadMark {

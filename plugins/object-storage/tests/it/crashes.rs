@@ -29,7 +29,7 @@ fn an_acknowledged_object_survives_a_kill_and_any_other_is_whole_or_absent() {
         assert!(BucketError::cause_of(&refused).unwrap().is_unreachable(), "{refused}");
         assert!(!bucket.is_available());
         server.restart();
-        // The first call after a second of silence finds out that the server is back.
+        // The first call after a second without calls detects that the server runs again.
         while bucket.probe().is_err() {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! Small HTTP server that answers as a test decides.
+//! Small HTTP server whose answers a test chooses.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ pub enum Behaviour {
     IgnoresConditions,
     /// Reads the request and never answers.
     Stalls,
-    /// Sends the start of a body and then nothing.
+    /// Sends the start of a body and then stops.
     StallsInBody,
     /// Sends a body without an end.
     Endless,

@@ -1,5 +1,5 @@
-//! Validation of `tools`: functions, custom tools, and namespaces of them. Tools that run on the servers of a vendor are
-//! refused by name.
+//! Validation of `tools`: functions, custom tools, and namespaces of them. Tools that run on the servers of a vendor
+//! are refused by name.
 
 use super::chat_body::ChatBody;
 use crate::body::RootObject;

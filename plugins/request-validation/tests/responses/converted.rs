@@ -103,7 +103,7 @@ fn reasoning_is_read_from_its_sealed_form_its_content_or_its_summary() {
     assert_eq!(answer(json!({"summary": summary, "encrypted_content": sealed})), "sealed \u{1F600}");
     assert_eq!(answer(json!({"summary": summary, "content": text("reasoning_text", "content")})), "content");
     assert_eq!(answer(json!({"summary": summary, "content": null, "encrypted_content": null})), "summary");
-    // What another vendor encrypted no model can read, and its summary is of another model.
+    // No model can read content that another vendor encrypted, and its summary is of another model.
     assert_eq!(answer(json!({"summary": summary, "encrypted_content": "gAAAA"})), Value::Null);
     // Reasoning whose answer was broken off.
     assert_eq!(

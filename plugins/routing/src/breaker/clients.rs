@@ -18,7 +18,7 @@ pub(super) const MAX_SUCCESS_AGE: Duration = Duration::from_secs(10);
 /// count in full.
 const MAX_ACCOUNTS: usize = 2;
 
-/// BreakerClient of an attempt, identified by hashes.
+/// Client of an attempt, identified by hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerClient {
     /// Hash of the API key.

@@ -15,8 +15,8 @@
 //! A cooldown differs from an ejection: an offer that returned `Retry-After` or 429 is not used until that time, and
 //! this does not count toward an ejection. Errors of the caller do not count either.
 //!
-//! Each attempt must report a result, also if the client disconnected ([`AttemptOutcome::Neutral`]); otherwise a probe's
-//! permit stays taken for [`BreakerSettings::probe_timeout`].
+//! Each attempt must report a result, also if the client disconnected ([`AttemptOutcome::Neutral`]); otherwise a
+//! probe's permit stays taken for [`BreakerSettings::probe_timeout`].
 
 mod clients;
 mod outcome;

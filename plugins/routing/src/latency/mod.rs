@@ -1,8 +1,8 @@
 //! Recent latency and speed of an offer, from which durations are predicted.
 //!
 //! Time to first token (by prompt size) and tokens per second are separate, because they have different causes. Both
-//! are averages whose weights halve every [`HALF_LIFE`]; an average without an observation for [`STALE_AFTER`] is dropped,
-//! and the offer counts as unmeasured again.
+//! are averages whose weights halve every [`HALF_LIFE`]; an average without an observation for [`STALE_AFTER`] is
+//! dropped, and the offer counts as unmeasured again.
 
 mod ewma;
 mod hourly;

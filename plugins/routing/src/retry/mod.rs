@@ -1,20 +1,20 @@
 //! Retry planner of one request, for all endpoints, streamed or not.
 //!
 //! ```text
-//! let mut next = course.start(now);
+//! let mut next = planner.start(now);
 //! loop { match next {
-//!     Next::Try(offer) => match attempt(offer) {
+//!     PlannerStep::Attempt(offer) => match attempt(offer) {
 //!         Ok(answer) => return answer,
-//!         Err(fault) => next = course.after(&fault, now, &mut budget),
+//!         Err(fault) => next = planner.on_failure(&fault, now, &mut budget),
 //!     },
-//!     Next::RetrySame { after, .. } => { sleep(after); next = course.resume(now) }
-//!     Next::WaitUntil(until) => { sleep_until(until); next = course.resume(now) }
-//!     Next::Queue => match queue_at(course.full(now)) {
-//!         Some(offer) => next = course.seated(offer, now),
-//!         None => next = course.unseated(now),
+//!     PlannerStep::RetrySame { after, .. } => { sleep(after); next = planner.resume(now) }
+//!     PlannerStep::WaitUntil(until) => { sleep_until(until); next = planner.resume(now) }
+//!     PlannerStep::WaitForPermit => match wait_for_permit(planner.full_offers(now)) {
+//!         Some(offer) => next = planner.on_permit(offer, now),
+//!         None => next = planner.on_permit_timeout(now),
 //!     },
-//!     Next::Refuse => return fault.refusal,
-//!     Next::GiveUp { retry_after } => return unavailable(course.details(..), retry_after),
+//!     PlannerStep::ReturnError => return fault.api_error,
+//!     PlannerStep::GiveUp { retry_after } => return unavailable(planner.attempt_details(..), retry_after),
 //! } }
 //! ```
 //!
@@ -30,8 +30,8 @@
 //! - no attempt follows an error of the caller, the total deadline, or a rescue with different text;
 //! - every attempt but the first is taken from the retry budget.
 //!
-//! A rescue after the first token is an attempt like any other: pass the failure of the stream to [`RetryPlanner::on_stream_failure`]
-//! and follow the returned `Next`.
+//! A rescue after the first token is an attempt like any other: pass the failure of the stream to
+//! [`RetryPlanner::on_stream_failure`] and follow the returned [`PlannerStep`].
 
 mod attempt;
 mod next;
@@ -217,8 +217,9 @@ impl RetryPlanner {
         self.plan_next(fault, now, budget, false)
     }
 
-    /// Step after an attempt failed when the client already had a part of its answer. Same as [`RetryPlanner::on_failure`], but a
-    /// quick retry comes only if no other offer is ready, because the provider just broke a stream.
+    /// Step after an attempt failed when the client already had a part of its answer. Same as
+    /// [`RetryPlanner::on_failure`], but a quick retry comes only if no other offer is ready, because the provider just
+    /// broke a stream.
     pub fn on_stream_failure(
         &mut self,
         fault: &UpstreamError,

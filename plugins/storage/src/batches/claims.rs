@@ -5,8 +5,8 @@
 //! batches  `x/` id       →  reason to end the batch (1 byte)
 //! batches  `n/` account  →  counter: number of the batches that the account has ever created in the fleet
 //! ```
-//! A claim is taken by compare-and-set with the next number. Every commit of the holder requires the claim as it was
-//! after the commit before, and counts it: so what a former holder still commits is refused, and a commit whose outcome
+//! A claim is taken by compare-and-set with the next number. Every commit of the holder requires the claim as its
+//! previous commit left it, and counts itself. So the commit of a former holder is refused, and a commit whose outcome
 //! is unknown is applied once. The rows are removed with the last commit of the batch.
 
 use super::{BatchRecord, BatchStore, OPEN_PREFIX, account_key, open_key, record_key};
@@ -24,7 +24,7 @@ const MAX_ATTEMPTS: usize = 8;
 pub enum ClaimState {
     /// Claim whose holder runs the batch while it is alive.
     Held,
-    /// Claim whose holder has stopped: nothing of it will be written any more.
+    /// Claim whose holder has stopped and will write no more.
     Released,
 }
 
@@ -69,7 +69,8 @@ impl BatchClaim {
         claim().ok_or_else(|| StoreError::corrupt("the claim of a batch"))
     }
 
-    /// Returns true if `row` is a later state of this claim, taken by the same strand with the same number and still held.
+    /// Returns true if `row` is a later state of this claim, taken by the same strand with the same number and still
+    /// held.
     #[must_use]
     pub fn is_continued_by(&self, row: &BatchClaim) -> bool {
         (self.strand, self.number) == (row.strand, row.number) && row.state == ClaimState::Held
@@ -206,9 +207,9 @@ impl BatchStore {
         Ok(rows)
     }
 
-    /// Takes the claim of a batch for a strand, in place of the claim `seen`; `alive` is the row that exists while the strand
-    /// may write. Returns `None` if the claim has changed, the batch has ended or the strand may not write any more. The
-    /// caller has observed that the former holder released the claim or does not live any more.
+    /// Takes the claim of a batch for a strand, in place of the claim `seen`; `alive` is the row that exists while the
+    /// strand may write. Returns `None` if the claim has changed, the batch has ended or the strand may not write any
+    /// more. The caller has observed that the former holder released the claim or does not live any more.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
@@ -236,7 +237,8 @@ impl BatchStore {
         }
     }
 
-    /// Releases a claim, so that another member continues the batch. Does nothing if the claim is not this one any more.
+    /// Releases a claim, so that another member continues the batch. Does nothing if the claim is not this one any
+    /// more.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
@@ -262,8 +264,8 @@ impl BatchStore {
         }
     }
 
-    /// Adds a batch in one transaction with the operations of `with` if fewer than `most` batches of its account and its
-    /// kind are unfinished, whatever other members add at the same time.
+    /// Adds a batch in one transaction with the operations of `with` if fewer than `most` batches of its account and
+    /// its kind are unfinished, whatever other members add at the same time.
     ///
     /// # Errors
     /// Returns `Guard` if other members kept adding batches of the account, and the errors of [`crate::Store::apply`].

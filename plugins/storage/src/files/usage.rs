@@ -90,8 +90,8 @@ impl FileStore {
         vec![change(usage_key("")), change(usage_key(key))]
     }
 
-    /// Counts the bytes of all files, unless the counters are complete. Several processes may do so at the same time, while
-    /// none of them adds files.
+    /// Counts the bytes of all files, unless the counters are complete. Several processes may do so at the same time,
+    /// while none of them adds files.
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`] and [`crate::Store::apply`].

@@ -1,19 +1,20 @@
-//! Fleet: several processes on one store, and what each may spend without asking.
+//! Fleet: several processes on one store, and the amounts that each may spend without a call of the store.
 //!
-//! A process start is a strand. A pool is an amount that all share, such as the available credits of an account; a strand
-//! draws parts of it, spends them without the store, and reports what it spent with its next turn. So the sum of all parts
-//! and the rest of the pool is never more than what was granted, and no request waits for the store while the part lasts.
+//! A process start is a strand. A pool is an amount that all share, such as the available credits of an account; a
+//! strand draws parts of it, spends them without the store, and reports what it spent with its next turn. So the sum of
+//! all parts and the rest of the pool is never more than what was granted, and no request waits for the store while the
+//! part lasts.
 //!
 //! ```text
 //! balance = rest of the pool + Σ parts,   reported spending ≤ balance + overdraft of parts
 //! ```
-//! A strand raises its beat with each turn. Another process counts it as dead after it has seen the beat unchanged for a
-//! time by its own clock, see [`PeerWatch`]; [`Fleet::bury`] then ends the strand if the beat is still the same, and returns
-//! its parts. Every transaction of a strand requires that it is alive, so a strand that was buried can neither draw nor
-//! report. No clocks of two machines are compared.
+//! A strand raises its beat with each turn. Another process counts it as dead after it has seen the beat unchanged for
+//! a time by its own clock, see [`PeerWatch`]; [`Fleet::bury`] then ends the strand if the beat is still the same, and
+//! returns its parts. Every transaction of a strand requires that it is alive, so a strand that was buried can neither
+//! draw nor report. No clocks of two machines are compared.
 //!
-//! The rows are those of any [`Store`](crate::Store); [`Alone`] is the fleet of a process that shares nothing and grants
-//! everything.
+//! The rows are those of any [`Store`](crate::Store); [`Alone`] is the fleet of a process that shares nothing and
+//! grants everything.
 
 mod alone;
 mod pools;
@@ -63,8 +64,8 @@ pub struct PoolAmount {
 /// Report of a strand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StrandReport {
-    /// Amounts that were spent from the strand's parts since its last turn, one for each pool. A part may become negative:
-    /// work whose cost was not known in advance may cost more than the rest of the part.
+    /// Amounts that were spent from the strand's parts since its last turn, one for each pool. A part may become
+    /// negative: work whose cost was not known in advance may cost more than the rest of the part.
     pub spent: Vec<PoolAmount>,
     /// Amounts of the strand's parts that go back to their pools, one for each pool.
     pub returned: Vec<PoolAmount>,
@@ -86,8 +87,8 @@ pub struct PoolRequest {
 /// Error of a strand.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FleetError {
-    /// Strand that was buried: nothing of this call was applied, and the process has to join again. If an earlier try of
-    /// the same turn had an unknown outcome, the rows of [`StrandReport::with`] tell whether it was applied.
+    /// Strand that was buried: nothing of this call was applied, and the process has to join again. If an earlier try
+    /// of the same turn had an unknown outcome, the rows of [`StrandReport::with`] tell whether it was applied.
     #[error("another gateway took this one for dead")]
     Buried,
     /// Error of the store.
@@ -103,17 +104,17 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     /// Same as [`crate::Store::apply`].
     fn join(&self, name: &str) -> Result<Strand, FleetError>;
 
-    /// Applies a report completely or not at all, and returns the strand with its next beat. After an error, the same turn
-    /// of the same strand may be repeated: it is applied once.
+    /// Applies a report completely or not at all, and returns the strand with its next beat. After an error, the same
+    /// turn of the same strand may be repeated: it is applied once.
     ///
     /// # Errors
     /// Returns `Buried` if the strand is not alive any more, `TooLarge` above [`MAX_TURN_POOLS`], and the errors of
     /// [`crate::Store::apply`]; `Guard` names a failed guard of [`StrandReport::with`].
     fn turn(&self, strand: Strand, turn: &StrandReport) -> Result<Strand, FleetError>;
 
-    /// Draws a part of a pool: the wanted amount if the pool has four times as much, else a quarter of the pool or the least
-    /// amount. Returns the drawn amount, 0 if the pool is empty. After an error the part has to be read again with
-    /// [`Fleet::parts`].
+    /// Draws a part of a pool: the wanted amount if the pool has four times as much, else a quarter of the pool or the
+    /// least amount. Returns the drawn amount, 0 if the pool is empty. After an error the part has to be read again
+    /// with [`Fleet::parts`].
     ///
     /// # Errors
     /// Same as [`Fleet::turn`].
@@ -131,8 +132,8 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     /// Same as [`crate::Store::scan`].
     fn peers(&self) -> Result<Vec<PeerStrand>, FleetError>;
 
-    /// Ends the strand of a dead process if its beat is still that of `peer`, and returns its parts to their pools; returns
-    /// false if the beat has changed. A repetition continues an interrupted burial.
+    /// Ends the strand of a dead process if its beat is still that of `peer`, and returns its parts to their pools;
+    /// returns false if the beat has changed. A repetition continues an interrupted burial.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].

@@ -14,7 +14,7 @@ use crate::ledger::BalanceRecord;
 use crate::{MAX_PAGE_ROWS, StoreError, StoreTable, Transaction, counter_row};
 
 const META: StoreTable = StoreTable::Meta;
-/// Rows of a fleet that mean nothing once its gateways have ended.
+/// Rows of a fleet that have no meaning once its gateways have ended.
 const DISSOLVED_PREFIXES: [&[u8]; 5] =
     [b"fleet/live/", b"fleet/strand/", b"fleet/report/", POOL_PREFIX, PART_PREFIX];
 
@@ -40,8 +40,8 @@ pub fn energy_pool_name(account: &str) -> String {
 }
 
 impl SharedFleet {
-    /// Fills the pools from the balances, unless they agree already or another strand fills them. `abandoned_by` is a dead
-    /// strand that may have left them unfinished. No balance may change until the pools are ready.
+    /// Fills the pools from the balances, unless they agree already or another strand fills them. `abandoned_by` is a
+    /// dead strand that may have left them unfinished. No balance may change until the pools are ready.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
@@ -99,8 +99,8 @@ impl SharedFleet {
         Ok(PoolState::Opening(strand.map_err(|_| StoreError::corrupt("the strand that fills the pools"))?))
     }
 
-    /// Removes the rows of a fleet of which no process is alive, because this process uses the store alone. Costs one read
-    /// if there was no fleet.
+    /// Removes the rows of a fleet of which no process is alive, because this process uses the store alone. Costs one
+    /// read if there was no fleet.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].

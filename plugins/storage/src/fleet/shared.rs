@@ -52,8 +52,8 @@ impl SharedFleet {
         SharedFleet { store }
     }
 
-    /// Returns the operations that add to a pool: a grant, or a correction. They never fail: a sum beyond 64 bits stays at
-    /// the limit.
+    /// Returns the operations that add to a pool: a grant, or a correction. They never fail: a sum beyond 64 bits stays
+    /// at the limit.
     #[must_use]
     pub fn credit(change: &PoolAmount) -> Transaction {
         Transaction::new().sum(META, rows::pool_key(&change.pool), RowSum::Counter(change.amount))
@@ -67,8 +67,8 @@ impl SharedFleet {
         self.counter(&rows::pool_key(pool))
     }
 
-    /// Returns the operations that charge a strand's part of a pool, which may become negative. They never fail, as those
-    /// of [`SharedFleet::credit`].
+    /// Returns the operations that charge a strand's part of a pool, which may become negative. They never fail, as
+    /// those of [`SharedFleet::credit`].
     #[must_use]
     pub fn charge(strand: u32, change: &PoolAmount) -> Transaction {
         let key = rows::part_key(strand, &change.pool);
@@ -103,8 +103,8 @@ impl SharedFleet {
         rows.fold(Transaction::new(), |batch, (n, row)| batch.put(META, rows::report_key(strand, n), row))
     }
 
-    /// Reads all strands with the rows of their latest reports, and the pages of further scans, with one call of the store
-    /// unless a page is full.
+    /// Reads all strands with the rows of their latest reports, and the pages of further scans, with one call of the
+    /// store unless a page is full.
     ///
     /// # Errors
     /// Same as [`Store::scan`].
@@ -188,8 +188,8 @@ impl SharedFleet {
     }
 }
 
-/// Parses the rows of the beats and those of the names, which were read at the same time or later: a strand without a name
-/// is one that was buried, not one that joined meanwhile.
+/// Parses the rows of the beats and those of the names, which were read at the same time or later: a strand without a
+/// name is one that was buried, not one that joined meanwhile.
 fn parse_peers(strands: Vec<StoredRow>, live: Vec<StoredRow>) -> Result<Vec<PeerStrand>, StoreError> {
     let mut names = HashMap::with_capacity(live.len());
     for row in live {
@@ -263,7 +263,7 @@ impl Fleet for SharedFleet {
             batch = batch.add(META, rows::part_key(id, pool), amount.saturating_neg(), None, None);
         }
         for PoolAmount { pool, amount } in &turn.returned {
-            // A part that would become negative is not given back.
+            // A part that would become negative is not returned.
             batch = batch.add(META, rows::part_key(id, pool), amount.saturating_neg(), Some(0), None);
             batch = batch.add(META, rows::pool_key(pool), *amount, None, None);
         }
@@ -294,7 +294,7 @@ impl Fleet for SharedFleet {
             match self.store.apply(batch) {
                 Ok(()) => return Ok(amount),
                 Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Buried),
-                // Others drew meanwhile.
+                // Other strands drew from the pool in the meantime.
                 Err(error @ StoreError::Guard { .. }) => last_error = error,
                 Err(error) => return Err(error.into()),
             }

@@ -20,7 +20,8 @@ impl PeerWatch {
         PeerWatch { dead_after, seen: HashMap::new() }
     }
 
-    /// Records the peers as read at `now`; returns those that count as dead, and those that are buried but not complete.
+    /// Records the peers as read at `now`; returns those that count as dead, and those that are buried but not
+    /// complete.
     pub fn observe(&mut self, own: u32, peers: &[PeerStrand], now: Duration) -> Vec<PeerStrand> {
         self.seen.retain(|id, _| peers.iter().any(|peer| peer.id == *id));
         let mut dead = Vec::new();

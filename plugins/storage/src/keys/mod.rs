@@ -141,7 +141,7 @@ impl KeyStore {
         Ok(changed.map(|(key, _)| key))
     }
 
-    /// Revokes a key at the time of `said` and writes an audit entry. A second revocation changes nothing.
+    /// Revokes a key at the time of the audited change and writes an audit entry. A second revocation changes nothing.
     ///
     /// # Errors
     /// Same as [`KeyStore::change`].

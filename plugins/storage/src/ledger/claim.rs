@@ -30,8 +30,8 @@ enum ClaimAttempt {
 }
 
 impl ChainClaim {
-    /// Claims the chain that the strand has already, as its process is continued by another; else the lowest chain that no
-    /// living strand writes.
+    /// Claims the chain that the strand has already, as its process is continued by another; else the lowest chain that
+    /// no living strand writes.
     ///
     /// # Errors
     /// Returns `InUse` if the strand itself does not count as alive, and the errors of [`Store::apply`].
@@ -48,8 +48,8 @@ impl ChainClaim {
         Err(StoreError::corrupt("every chain of the ledger is claimed"))
     }
 
-    /// Claims a chain whose writer is dead, to end what it left open; `None` if another living strand writes it. It has to
-    /// be given back with [`ChainClaim::release`], and must not be the strand's own chain.
+    /// Claims a chain whose writer is dead, to end what it left open; `None` if another living strand writes it. It has
+    /// to be given back with [`ChainClaim::release`], and must not be the strand's own chain.
     ///
     /// # Errors
     /// Same as [`ChainClaim::take`].

@@ -65,11 +65,11 @@ pub struct LedgerCommit {
     pub new_tip: LedgerTip,
     /// Blocks in order.
     pub blocks: Vec<EntryBlock>,
-    /// Amounts to add to balances, by account; empty if the commit has no blocks. Blocks change the tip, and the check of
-    /// the previous tip ensures that a repeated commit does not add the amounts twice.
+    /// Amounts to add to balances, by account; empty if the commit has no blocks. Blocks change the tip, and the check
+    /// of the previous tip ensures that a repeated commit does not add the amounts twice.
     pub balance_changes: Vec<(String, BalanceRecord)>,
-    /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number`]. A name that is in use
-    /// already fails the commit.
+    /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number`]. A name that is in
+    /// use already fails the commit.
     pub names: Vec<(String, u64)>,
     /// Keys and new values of the changed usage rollups: of a process that writes alone.
     pub rollups: Vec<(Vec<u8>, Vec<u8>)>,
@@ -85,8 +85,8 @@ pub struct LedgerCommit {
     pub extra_rows: Vec<RowWrite>,
     /// Position of the writer's journal after the commit. Only a commit with blocks may have one.
     pub journal: Option<JournalPosition>,
-    /// Changes of counters. A commit without blocks may only have some if it changes a row of its fences, which proves that
-    /// they are added once.
+    /// Changes of counters. A commit without blocks may only have some if it changes a row of its fences, which proves
+    /// that they are added once.
     pub counters: Vec<CounterChange>,
 }
 

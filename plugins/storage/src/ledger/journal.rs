@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{StoreError, permissions};
 
-/// Size from which a file gives way to the other one.
+/// Size in bytes from which records go to the other file.
 pub const JOURNAL_FILE_BYTES: u64 = 8 * 1024 * 1024;
 /// Maximum bytes of one record: a longer length is damage.
 const MAX_RECORD_BYTES: usize = 1024 * 1024;
@@ -159,7 +159,8 @@ impl LedgerJournal {
         self.active.bytes + self.other.bytes
     }
 
-    /// Returns true if [`LedgerJournal::append`] will begin a file, whose records must be readable without the other one.
+    /// Returns true if [`LedgerJournal::append`] will begin a file, whose records must be readable without the other
+    /// one.
     #[must_use]
     pub fn begins_file(&self, committed: u64) -> bool {
         self.active.last == 0 || (self.active.bytes >= JOURNAL_FILE_BYTES && self.other.last <= committed)

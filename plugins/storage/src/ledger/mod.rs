@@ -3,11 +3,12 @@
 //!
 //! A block is a part of a commit, as lines of text that this module does not parse. Each commit is one guarded
 //! transaction, so it is never applied twice. Once it is durable in the store, its blocks are appended to the month's
-//! file, before [`LedgerStore::append`] returns. The file is synced within 250 ms, see [`LedgerStore::replica_sync_due`].
+//! file, before [`LedgerStore::append`] returns. The file is synced within 250 ms, see
+//! [`LedgerStore::replica_sync_due`].
 //!
-//! The ledger has one chain of entries for each process that writes at a time, see [`ChainClaim`]: a process alone writes
-//! chain 0. The number of an entry begins with its chain, see [`penstock_core::entry_number`]; balances, names and rollups
-//! are those of all chains.
+//! The ledger has one chain of entries for each process that writes at a time, see [`ChainClaim`]: a process alone
+//! writes chain 0. The number of an entry begins with its chain, see [`penstock_core::entry_number`]; balances, names
+//! and rollups are those of all chains.
 //!
 //! ```text
 //! key of a block   `2026-11` | number of its last entry (8 bytes, big-endian)  →  its text, compressed
@@ -87,8 +88,8 @@ struct MonthLength {
 }
 
 impl LedgerStore {
-    /// Opens the ledger in `store` for a process that writes alone, with its replica in the directory `copies`, created if
-    /// missing; `None` for an in-memory store. Brings the replica of all chains up to date with the store.
+    /// Opens the ledger in `store` for a process that writes alone, with its replica in the directory `copies`, created
+    /// if missing; `None` for an in-memory store. Brings the replica of all chains up to date with the store.
     ///
     /// # Errors
     /// Returns `Corrupt` if the replica has entries that the store lacks, `Full` or `Io` if the files cannot be
@@ -231,8 +232,8 @@ impl LedgerStore {
         Ok(AppendOutcome { copied })
     }
 
-    /// Returns the time until [`LedgerStore::sync_replica`] is due; `None` if the replica is synced. Later commits sync it
-    /// by themselves; this is for periods without commits.
+    /// Returns the time until [`LedgerStore::sync_replica`] is due; `None` if the replica is synced. Later commits sync
+    /// it by themselves; this is for periods without commits.
     #[must_use]
     pub fn replica_sync_due(&self) -> Option<Duration> {
         self.replica.as_ref().and_then(|copies| copies.lock().sync_due())
@@ -250,8 +251,8 @@ impl LedgerStore {
     }
 
     /// Compares the replica with the store byte by byte; returns a sentence for each month that differs, and none
-    /// without a replica. A member of a fleet has a replica of its own chain only; where a fleet has written, the files of
-    /// a chain may end before it.
+    /// without a replica. A member of a fleet has a replica of its own chain only; where a fleet has written, the files
+    /// of a chain may end before it.
     ///
     /// # Errors
     /// Same as [`Store::scan`], and `Io` if a file cannot be read.

@@ -72,9 +72,8 @@ impl LedgerStore {
         self.first_row(month, after)?.map(parse_block).transpose()
     }
 
-    /// Returns a page of the blocks of a month that end after the entry `after`, in the chain of that entry, in order and
-    /// decompressed lazily, and true if more blocks follow. The first entry of a chain follows
-    /// [`chain_start`].
+    /// Returns a page of the blocks of a month that end after the entry `after`, in the chain of that entry, in order
+    /// and decompressed lazily, and true if more blocks follow. The first entry of a chain follows [`chain_start`].
     ///
     /// # Errors
     /// Same as [`Store::scan`](crate::Store::scan); an item is `Corrupt` if its block cannot be read.

@@ -24,8 +24,8 @@ pub(super) enum ExpectedCopy {
     Part,
 }
 
-/// Implements [`LedgerStore::compare_replica`] for one chain. A commit may be in progress: the store has it shortly before
-/// the file.
+/// Implements [`LedgerStore::compare_replica`] for one chain. A commit may be in progress: the store has it shortly
+/// before the file.
 pub(super) fn compare_files(
     folder: &Path,
     ledger: &LedgerStore,

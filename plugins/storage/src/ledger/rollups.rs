@@ -27,8 +27,8 @@ impl LedgerStore {
         self.store.scan(StoreTable::Usage, prefix, after, limit)
     }
 
-    /// Removes all rollups and marks them as incomplete. Returns the chains with their marked tips. No other process may
-    /// write to the ledger meanwhile.
+    /// Removes all rollups and marks them as incomplete. Returns the chains with their marked tips. No other process
+    /// may write to the ledger meanwhile.
     ///
     /// # Errors
     /// Returns `Guard` if the ledger is written to meanwhile, and the errors of [`crate::Store::apply`].

@@ -39,8 +39,8 @@ pub struct DatabaseReport {
 ///
 /// # Errors
 /// Returns `InUse` if another live process uses the database, `Locked` if one of this machine has the folder,
-/// `Unreachable` if there is no connection, `Database` for a refusal by the server, `Format` for tables of a newer version
-/// or an unfinished import.
+/// `Unreachable` if there is no connection, `Database` for a refusal by the server, `Format` for tables of a newer
+/// version or an unfinished import.
 pub fn open_postgres(options: &PostgresOptions) -> Result<Arc<dyn Store>, StoreError> {
     open(options, |_, _, state| async move {
         match state {
@@ -53,8 +53,8 @@ pub fn open_postgres(options: &PostgresOptions) -> Result<Arc<dyn Store>, StoreE
     })
 }
 
-/// Opens a database for an import. Until [`finish_import`], [`open_postgres`] refuses it; a repeated import deletes what
-/// the unfinished one wrote.
+/// Opens a database for an import. Until [`finish_import`], [`open_postgres`] refuses it; a repeated import deletes
+/// what the unfinished one wrote.
 ///
 /// # Errors
 /// Same as [`open_postgres`]; `Format` if the database has rows.

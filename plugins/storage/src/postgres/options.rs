@@ -38,13 +38,13 @@ pub struct PostgresOptions {
     pub password: PasswordSource,
     /// Schema of the tables, of lower-case letters, digits and `_`. Default `penstock`.
     pub schema: String,
-    /// Folder of this process's lock and identity, created if missing. After a crash the next process of the folder takes
-    /// the database over at once; one of another folder waits for `takeover_after`.
+    /// Folder of this process's lock and identity, created if missing. After a crash the next process of the folder
+    /// takes the database over at once; one of another folder waits for `takeover_after`.
     pub folder: PathBuf,
     /// Number of processes that may use the database at the same time. Default [`StoreSharing::Alone`].
     pub sharing: StoreSharing,
-    /// Time without a heartbeat after which another process counts as dead. Default 10 s; a heartbeat is sent ten times as
-    /// often.
+    /// Time without a heartbeat after which another process counts as dead. Default 10 s; a heartbeat is sent ten times
+    /// as often.
     pub takeover_after: Duration,
     /// Timeout of a read and of `apply`, which then returns `Stuck`. Default 30 s.
     pub timeout: Duration,
@@ -57,8 +57,8 @@ pub struct PostgresOptions {
 pub enum StoreSharing {
     /// One: another one that is alive is an error, and one that is dead is taken over.
     Alone,
-    /// Several: rows are locked for each transaction. A guard that a row is absent holds against another process only if
-    /// the transaction writes the row.
+    /// Several: rows are locked for each transaction. A guard that a row is absent holds against another process only
+    /// if the transaction writes the row.
     Shared,
 }
 

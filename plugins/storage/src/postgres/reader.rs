@@ -13,7 +13,7 @@ use crate::StoreError;
 
 /// Time within which a read is tried again.
 const RETRY_TIME: Duration = Duration::from_secs(2);
-/// Timeout of one attempt, its connection included: a network that fails without a reset answers nothing.
+/// Timeout of one attempt, including its connection, because a network may fail without a reset.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum pause before a retry; a random part of it is waited.
 const MAX_PAUSE: Duration = Duration::from_millis(100);

@@ -119,8 +119,8 @@ fn creation_error(error: tokio_postgres::Error) -> DatabaseError {
     error.into()
 }
 
-/// Returns true if a table or column of this program does not exist: the tables of an older program lack those that came
-/// later.
+/// Returns true if a table or column of this program does not exist: the tables of an older program lack those that
+/// came later.
 async fn is_table_missing(client: &Client, names: &TableNames) -> Result<bool, DatabaseError> {
     let tables: Vec<String> = StoreTable::ALL.iter().map(|table| names.rows(*table)).collect();
     let missing = "select exists(select from unnest($1::text[]) as name where to_regclass(name) is null)

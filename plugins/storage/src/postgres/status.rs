@@ -33,7 +33,7 @@ impl DatabaseStatus {
     pub(super) fn mark_lost(&self) {
         let busy_since = Some(self.busy_since.load(Ordering::Acquire)).filter(|since| *since > 0);
         let since = busy_since.unwrap_or_else(|| self.elapsed_ms());
-        // An outage that has begun keeps its start.
+        // The start of an ongoing outage does not change.
         let _ = self.lost_since.compare_exchange(0, since, Ordering::AcqRel, Ordering::Acquire);
     }
 

@@ -1,11 +1,11 @@
 //! Strand: the entry of a process start in the database, and the proof that no other process writes.
 //!
 //! A strand is live until its process closes the store or another process marks it as dead. It raises its `beat` with
-//! every commit and heartbeat, and its `seq` with every commit, in the same transaction: a commit of a strand that is no
-//! longer live fails, and the number tells whether a commit was applied whose answer was lost. Only one strand is live at
-//! a time, or several that all share the database. No clocks are compared: a strand counts as dead if the observer saw its
-//! beat unchanged for `takeover_after` by its own monotonic clock, or if the observer holds the lock of the folder that the
-//! strand's process held.
+//! every commit and heartbeat, and its `seq` with every commit, in the same transaction: a commit of a strand that is
+//! no longer live fails, and the number tells whether a commit was applied whose answer was lost. Only one strand is
+//! live at a time, or several that all share the database. No clocks are compared: a strand counts as dead if the
+//! observer saw its beat unchanged for `takeover_after` by its own monotonic clock, or if the observer holds the lock
+//! of the folder that the strand's process held.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};

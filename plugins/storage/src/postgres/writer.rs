@@ -1,7 +1,8 @@
-//! Writer thread: waiting transactions are committed in groups by one database transaction, as the embedded engine does.
+//! Writer thread: waiting transactions are committed in groups by one database transaction, as the embedded engine
+//! does.
 //!
-//! A group is tried again after a conflict or a lost connection. A commit without an answer is resolved by the number of
-//! the strand's last commit on the next connection, so no group is applied twice.
+//! A group is tried again after a conflict or a lost connection. A commit without an answer is resolved by the number
+//! of the strand's last commit on the next connection, so no group is applied twice.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -245,8 +246,9 @@ fn no_answer() -> DatabaseError {
 
 type StoredRows = HashMap<Vec<u8>, Option<Result<Vec<u8>, StoreError>>>;
 
-/// Reads and locks the rows that the group's guards and sums refer to, by disk key; `None` for a row that does not exist.
-/// Tables and keys are in ascending order, so that writers of other processes do not wait for each other in a circle.
+/// Reads and locks the rows that the group's guards and sums refer to, by disk key; `None` for a row that does not
+/// exist. Tables and keys are in ascending order, so that writers of other processes do not wait for each other in a
+/// circle.
 async fn read_rows(
     client: &Client,
     names: &TableNames,

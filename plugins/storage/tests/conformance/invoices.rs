@@ -59,7 +59,7 @@ fn numbers_are_consecutive_per_series_and_year_and_documents_stay() {
             issued(issue(store, &draft("s", 2027, "acme", "2026-03-01", "2026-03-31"), b"")).sequence,
             1
         );
-        // The same period again: the same invoice, whatever its figures would be now.
+        // A second call for the same period returns the same invoice, even if its figures would differ now.
         let again = issue(store, &draft("s", 2026, "acme", "2026-01-01", "2026-01-31"), b"changed");
         assert_eq!(again, IssueOutcome::Existing(first.clone()));
         assert_eq!(invoices.document(&first).unwrap(), b"first");

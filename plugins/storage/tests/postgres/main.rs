@@ -1,4 +1,5 @@
-//! PostgreSQL store beyond the conformance suite: one process at a time, lost connections, crashes of the server, imports.
+//! PostgreSQL store beyond the conformance suite: one process at a time, lost connections, crashes of the server,
+//! imports.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 #[path = "../support/flaky.rs"]
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 const COUNTERS: StoreTable = StoreTable::Meta;
 
-/// Time in which the tests' stores take over a database whose process does not beat.
+/// Time after which the tests' stores take over a database whose process does not beat.
 const TAKEOVER: Duration = Duration::from_millis(400);
 
 /// Options of a second process: the same database, another folder.

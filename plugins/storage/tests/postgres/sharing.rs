@@ -71,7 +71,7 @@ fn a_process_that_lost_its_strand_writes_nothing_more() {
     let server = PostgresServer::start();
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let mut options = server.options();
-    // The first process beats once an hour, as one that is stopped does not beat at all.
+    // The first process beats once an hour, which simulates a stopped process.
     options.takeover_after = TAKEOVER * 36_000;
     let first = open_postgres(&elsewhere(&options, &folders[0])).unwrap();
     add_one(&*first).unwrap();

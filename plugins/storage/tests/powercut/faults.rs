@@ -59,7 +59,7 @@ fn child_on_a_disk_that_fails_to_write_for_a_while() {
         assert_eq!(store.health(), StoreHealth::Failed);
         fs::remove_file(marker("SHIM_EIO_WRITE")).unwrap();
         if round == 1 {
-            // Reads alone also make it recover.
+            // Reads are enough for the recovery.
             let patience = Instant::now();
             while failed(store.get(StoreTable::Meta, &[0])) {
                 assert!(patience.elapsed() < Duration::from_secs(60), "it does not go on");

@@ -262,7 +262,7 @@ fn try_cuts(
     let rounds = env::var("PENSTOCK_POWERCUT_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
     for round in 0..rounds {
         let Recorded { dir, events } = record(entry);
-        // The recording is complete: played back to its end it gives the child's files.
+        // The recording is complete: its replay to the end gives the child's files.
         let all = dir.path().join("all");
         image(&events, events.len(), Policy::KeepAll, &mut StdRng::seed_from_u64(0), &all);
         assert_same_tree(&all, &dir.path().join("root"));

@@ -1,4 +1,4 @@
-//! Store whose transactions fail before or after their effect, as a test decides.
+//! Store whose transactions fail before or after their effect, as chosen by a test.
 
 use penstock_storage::{
     RowPage, SnapshotRow, Store, StoreError, StoreHealth, StoreTable, Transaction, VerifyOutcome,

@@ -1,5 +1,5 @@
-//! Replicas of a gateway as the fleet protocol sees them, under kills, pauses and failures of the store, in simulated time;
-//! and a check of the rows after each step.
+//! Replicas of a gateway as the fleet protocol sees them, under kills, pauses and failures of the store, in simulated
+//! time; and a check of the rows after each step.
 
 use crate::flaky::{Failure, FlakyStore};
 use penstock_storage::fleet::{
@@ -48,7 +48,7 @@ pub struct Replica {
     paused_until: Duration,
 }
 
-/// All processes, and what a perfect observer knows.
+/// All processes, and the true state that no process knows completely.
 pub struct World {
     store: Arc<dyn Store>,
     pub replicas: Vec<Replica>,
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Lets one replica do something.
+    /// Makes one replica perform a random step.
     pub fn step(&mut self) {
         self.now += Duration::from_millis(self.random.random_range(0..80));
         let index = self.random.random_range(0..self.replicas.len());
@@ -151,7 +151,7 @@ impl World {
         parse_counter(self.store.get(StoreTable::Meta, key.as_bytes()).unwrap().as_deref()).unwrap()
     }
 
-    /// Checks the rows: each pool is whole, nothing was charged twice or without being served.
+    /// Checks the rows: each pool adds up, and no charge is duplicated or without a served request.
     pub fn check(&self) -> Result<(), String> {
         let mut charged: BTreeMap<String, i64> = BTreeMap::new();
         let mut seen = BTreeSet::new();

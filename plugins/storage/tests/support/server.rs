@@ -1,8 +1,9 @@
-//! PostgreSQL server in a temporary folder, on a Unix socket. A shell runs it and ends it with the test process, whose pipe
-//! it reads. Commands are lines: `crash` stops the server without a checkpoint, as a power cut does; `start` starts it.
+//! PostgreSQL server in a temporary folder, on a Unix socket. A shell runs it and ends it with the test process, whose
+//! pipe it reads. Commands are lines: `crash` stops the server without a checkpoint, as a power cut does; `start`
+//! starts it.
 //!
-//! Variables of the environment: `PENSTOCK_POSTGRES_BIN` is a folder with the `initdb` and `postgres` of another version
-//! than Debian's; `PENSTOCK_POSTGRES_POOLER=pgbouncer` puts PgBouncer in transaction mode before the server.
+//! Variables of the environment: `PENSTOCK_POSTGRES_BIN` is a folder with the `initdb` and `postgres` of another
+//! version than Debian's; `PENSTOCK_POSTGRES_POOLER=pgbouncer` puts PgBouncer in transaction mode before the server.
 
 use penstock_storage::PostgresOptions;
 use std::io::{BufRead, BufReader, Write};
@@ -108,7 +109,7 @@ impl PostgresServer {
         assert_eq!(line.trim(), answer, "the PostgreSQL server's shell");
     }
 
-    /// Options of a store with tables of its own.
+    /// Returns options of a store with its own tables.
     pub fn options(&self) -> PostgresOptions {
         let number = self.schemas.fetch_add(1, Ordering::Relaxed);
         let url = format!("postgresql:///postgres?user=penstock&host={}", self.host.display());

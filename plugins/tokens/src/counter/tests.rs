@@ -1,4 +1,4 @@
-//! Whole counts against the references.
+//! Complete counts, compared with the reference counts.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
@@ -35,7 +35,7 @@ impl Family {
         TokenCounter::from_files(self.tokenizer, Some(self.template), Some(self.config)).unwrap()
     }
 
-    /// Every case has the reference's count. Cases the reference refuses are bent or refused.
+    /// Every case has the reference's count. A case that the reference refuses is adapted or refused.
     fn equal(&self, counter: &TokenCounter, least: usize) {
         let expected: Value = serde_json::from_str(self.expected).unwrap();
         let (cases, mut equal) = (cases(), 0);
@@ -183,7 +183,7 @@ fn a_count_ends_one_beyond_its_budget_however_long_the_text_is() {
         let words = counter.count_text("one two three four");
         assert_eq!((text(words), text(words - 1), text(1)), (Some(words), Some(words), Some(2)));
     }
-    // Too many bytes for the budget, whatever they are: not even looked at.
+    // Too many bytes for the budget, so the text is not even scanned.
     let endless = chat(" ".repeat(4 << 20));
     let counted = TokenCounter::o200k_harmony()
         .count_within(&endless, &CountBudget { max_tokens: 10_000, stop: &stop });

@@ -1,4 +1,4 @@
-//! The packed vocabularies against the published ones.
+//! The packed vocabularies, compared with the published ones.
 #![allow(clippy::unwrap_used)]
 
 use super::*;

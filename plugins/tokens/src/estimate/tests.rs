@@ -1,4 +1,4 @@
-//! The estimate against real vocabularies.
+//! The estimate, compared with real vocabularies.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
@@ -84,7 +84,7 @@ fn an_unknown_size_has_a_high_cost() {
     assert_eq!(upper_bound(usize::MAX, u32::MAX, u64::MAX), u64::MAX);
 }
 
-/// Cases of each property; `PROPTEST_CASES` makes it a search, with another `PROPTEST_RNG_SEED`.
+/// Number of cases of each property; a larger `PROPTEST_CASES` with another `PROPTEST_RNG_SEED` searches further.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").map_or(1_000, |cases| cases.parse().unwrap())
 }

@@ -1,4 +1,4 @@
-//! The rendering against `openai-harmony` (`testdata/harmony.json`, see the README there).
+//! The rendering, compared with `openai-harmony` (`testdata/harmony.json`, see the README there).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;

@@ -1,4 +1,4 @@
-//! The built-in tokenizer against the published one.
+//! The built-in tokenizer, compared with the published one.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -35,7 +35,7 @@ fn long_runs_count_as_the_reference_counts_them() {
     }
 }
 
-/// Text that no space cuts, longer than several windows: cuts change nothing.
+/// Returns a text without spaces, longer than several windows: windows do not change the tokens.
 #[test]
 fn text_of_several_windows_counts_as_a_whole() {
     use crate::windows::WINDOW;

@@ -1,4 +1,4 @@
-//! Prompts against `transformers` (`testdata/families/`), and conversations templates refuse.
+//! Prompts, compared with `transformers` (`testdata/families/`), and conversations that templates refuse.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;

@@ -130,8 +130,8 @@ fn cut_at_letters(
     groups.end(each)
 }
 
-/// Neighbouring pieces of a text, joined according to a [`MatchTreatment`]. Only the last group is stored, whatever the number of
-/// pieces.
+/// Neighbouring pieces of a text, joined according to a [`MatchTreatment`]. Only the last group is stored, whatever the
+/// number of pieces.
 struct PieceGroups<'t> {
     text: &'t str,
     keep: MatchTreatment,

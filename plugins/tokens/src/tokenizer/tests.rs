@@ -1,4 +1,4 @@
-//! Texts against the `tokenizers` library (`testdata/families/`, see the README there).
+//! Texts, compared with the `tokenizers` library (`testdata/families/`, see the README there).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
@@ -132,7 +132,7 @@ fn a_long_word_is_counted_as_a_whole() {
     }
 }
 
-/// The likeliest way, looked for among all ways to each place of a word.
+/// Returns the most probable segmentation, found by a complete search over all segmentations of a word.
 fn likeliest(tokens: &[(String, f64)], word: &str) -> u64 {
     let mut ways: Vec<Option<(f64, u64)>> = vec![None; word.len() + 1];
     ways[0] = Some((0.0, 0));

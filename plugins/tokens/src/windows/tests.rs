@@ -1,4 +1,4 @@
-//! Windows against the encoding of the whole piece.
+//! Windows, compared with the encoding of the complete piece.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;
@@ -47,7 +47,7 @@ fn windowed(merges: &Merges, text: &str) -> u64 {
     meter.tokens()
 }
 
-/// Merges of `ab`, `ba`, `aa` and so on up to long tokens, in an order that a number decides.
+/// Merges of `ab`, `ba`, `aa` and so on up to long tokens, in an order that depends on a number.
 fn merges(seed: u64) -> Merges {
     let (mut seed, mut tokens, mut rules) = (seed | 1, vec![u32::from(b'a'), u32::from(b'b')], Vec::new());
     while rules.len() < 60 {
@@ -84,7 +84,7 @@ fn characters_are_never_cut() {
     }
 }
 
-/// Merges whose choice is carried from the end of a text to its begin, however far that is.
+/// Merges in which a choice at the end of a text changes its beginning, at any distance.
 #[test]
 fn windows_without_a_common_token_never_count_less() {
     let letters: Vec<u32> = (0..2_000).map(|at| 0x4E00 + at).collect();

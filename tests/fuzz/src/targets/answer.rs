@@ -1,4 +1,4 @@
-//! Whole plain answers of chat providers: sound JSON in the client's dialect, in which everything stands that was said.
+//! Complete plain answers of chat providers: valid JSON in the client's dialect, with the complete content.
 
 use crate::stream::{ask, heard, heard_in_response};
 use crate::{choice, json, target};

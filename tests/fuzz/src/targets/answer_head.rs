@@ -1,4 +1,4 @@
-//! Answers over HTTP/1.1, head and body: the same however they are cut, and little is held meanwhile.
+//! Answers over HTTP/1.1, head and body: the result does not depend on the cuts, and few bytes are buffered.
 
 use crate::{however_cut, pieces};
 use bytes::{Buf, BytesMut};
@@ -6,17 +6,17 @@ use penstock_http_wire::answer::{
     BodyFraming, ChunkDecoder, ChunkStep, Http1ResponseHead, MalformedResponse, header_value,
 };
 
-/// Most that waits for its line's end, within chunks.
+/// Maximum bytes that are buffered until the end of a line, within chunks.
 const LINE: usize = 4 * 1024;
 
-/// What is read of an answer.
+/// Answer read from the bytes.
 #[derive(Debug, Default, PartialEq)]
 struct Answer {
-    /// Of heads that only announce another, and of the last one.
+    /// Heads of informational responses, and the last head.
     heads: Vec<Http1ResponseHead>,
     head: Vec<u8>,
     body: Vec<u8>,
-    /// Its body has ended, and so many bytes are not of it.
+    /// Number of bytes after the body, once it has ended.
     over: Option<usize>,
 }
 
@@ -64,7 +64,7 @@ fn read(parts: &[&[u8]]) -> Result<Answer, MalformedResponse> {
 
 pub fn check(bytes: &[u8]) {
     let whole = however_cut(bytes, read);
-    // Chunks that nobody announced, too: most of what is drawn is no head.
+    // Chunks without a head are tested too, because most generated inputs have no valid head.
     let _ = however_cut(bytes, unchunked);
     let Ok(answer) = whole else { return };
     let Some(head) = answer.heads.last() else { return };
@@ -83,7 +83,7 @@ pub fn check(bytes: &[u8]) {
     again(&answer.body);
 }
 
-/// A body and whether it ended, of chunks alone.
+/// Decodes chunks without a head; returns the body, and true if it has ended.
 fn unchunked(parts: &[&[u8]]) -> Result<(Vec<u8>, bool), MalformedResponse> {
     let (mut chunks, mut buffer, mut body) = (ChunkDecoder::default(), BytesMut::new(), Vec::new());
     for part in parts {
@@ -100,7 +100,7 @@ fn unchunked(parts: &[&[u8]]) -> Result<(Vec<u8>, bool), MalformedResponse> {
     Ok((body, false))
 }
 
-/// A body that is put into chunks is itself when it is read.
+/// Asserts that an encoded body is decoded to the same body.
 fn again(body: &[u8]) {
     let mut coded = Vec::new();
     for piece in pieces(body) {

@@ -1,4 +1,4 @@
-//! Batches: what creates one, the lines of its results, which of them are done, and windows.
+//! Batches: requests that create them, lines of results, bitmaps of finished lines, and windows.
 
 use penstock_batch::completion_bitmap::CompletionBitmap;
 use penstock_batch::create_request::CreateBatchRequest;
@@ -6,7 +6,7 @@ use penstock_batch::jsonl::AllowedUrls;
 use penstock_batch::{completion_window, result_line};
 use serde_json::Value;
 
-/// What a batch may ask, as the gateway has it: the seeds name these.
+/// Paths that a batch may use, as in the gateway: the seeds contain these.
 pub(super) const URLS: AllowedUrls =
     &["/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/v1/rerank", "/v1/images/generations"];
 

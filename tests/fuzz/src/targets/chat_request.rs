@@ -1,4 +1,5 @@
-//! Requests of `/v1/chat/completions`: what is taken is sound, stays itself when made canonical, and is cut nowhere.
+//! Requests of `/v1/chat/completions`: an accepted one is valid, its canonical form is equivalent, and a part is
+//! refused.
 
 use bytes::Bytes;
 use penstock_request_validation::{RequestLimits, chat};
@@ -19,7 +20,7 @@ pub fn check(bytes: &[u8]) {
         let inside: Value = serde_json::from_slice(&bytes[field.value.clone()]).expect("a field is a value");
         assert_eq!(value.get(&*field.name), Some(&inside).filter(|_| value.get(&*field.name).is_some()));
     }
-    // Its edits are in order, and with them it is a request that needs none.
+    // The edits are in order and do not overlap, and the edited request is accepted.
     let (mut edited, mut at) = (Vec::new(), 0);
     for edit in &ask.edits {
         assert!(at <= edit.range.start && edit.range.start <= edit.range.end, "edits overlap");
@@ -34,7 +35,7 @@ pub fn check(bytes: &[u8]) {
         Ok(again) => assert_eq!((again.model, again.stream, again.n), (ask.model, ask.stream, ask.n)),
         Err(refusal) => panic!("{}: {}", refusal.message, String::from_utf8_lossy(&edited)),
     }
-    // No beginning of it is a request.
+    // A truncated request is refused.
     let trimmed = bytes.trim_ascii_end();
     let cut = trimmed.len() / 2;
     assert!(chat(Bytes::copy_from_slice(&trimmed[..cut]), &limits).is_err());

@@ -1,4 +1,4 @@
-//! Configurations: every mistake has words, the same each time; the secrets of a good one are in none of them.
+//! Configurations: every mistake has a message, always the same one; no message contains the secrets of a valid one.
 
 #[path = "../../../../src/config/mod.rs"]
 #[allow(dead_code, unused_imports, missing_docs, reason = "the gateway uses what is not used here")]
@@ -8,7 +8,7 @@ const SECRET: &str = "sk-canary-7f3a9";
 
 pub fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    // Whoever writes the configuration may name any file; devices have no end.
+    // A configuration may name any file, but devices are endless.
     if text.contains("/dev") || text.contains("/proc") || text.contains("/sys") {
         return;
     }

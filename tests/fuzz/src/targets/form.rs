@@ -1,4 +1,4 @@
-//! Forms: the same parts and contents however the bytes are cut; boundaries from any content type.
+//! Forms: parts and contents do not depend on the cuts; boundaries from any content type.
 
 use crate::however_cut;
 use bytes::Bytes;
@@ -25,7 +25,7 @@ fn read(pieces: &[&[u8]], boundary: &str) -> (Parts, Option<MultipartError>) {
             }
         }
         if let Err(broken) = pushed {
-            // What was told of a part that breaks depends on where the bytes were cut.
+            // The events of a truncated part depend on the cuts.
             parts.pop();
             return (parts, Some(broken));
         }

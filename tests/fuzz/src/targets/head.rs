@@ -1,4 +1,4 @@
-//! Heads of requests: the same however they are cut; what is taken a strict parser reads alike; a body ends in one way.
+//! Heads of requests: the result does not depend on the cuts, a strict parser agrees, and each body has only one end.
 
 use crate::however_cut;
 use bytes::Bytes;
@@ -6,10 +6,10 @@ use penstock_http_wire::http1_request::{
     HeadError, HeadLimits, HeadParser, Http1RequestHead, request_target,
 };
 
-/// Small, so that inputs reach them.
+/// Limits so small that inputs reach them.
 const CAPS: HeadLimits = HeadLimits { bytes: 1_024, target: 128, fields: 12 };
 
-/// How long the head is, once it is whole; the pieces come one after the other.
+/// Returns the length of the complete head; the pieces arrive one after the other.
 fn read(pieces: &[&[u8]]) -> Result<Option<usize>, HeadError> {
     let (mut scan, mut held) = (HeadParser::default(), Vec::new());
     for piece in pieces {
@@ -21,7 +21,7 @@ fn read(pieces: &[&[u8]]) -> Result<Option<usize>, HeadError> {
     Ok(None)
 }
 
-/// The same as a request.
+/// Parses a complete head as a request.
 fn request(head: &[u8]) -> Http1RequestHead {
     let mut scan = HeadParser::default();
     assert_eq!(scan.push(head, CAPS), Ok(Some(head.len())), "what follows a head changes nothing of it");
@@ -53,7 +53,7 @@ pub fn check(bytes: &[u8]) {
     for (name, _) in &fields {
         assert_eq!(ours.field(name), of(name).first().copied(), "{name}");
     }
-    // A body ends by its length or by its chunks, and whoever reads this head knows by which.
+    // A body ends by its length or by its chunks, and the head states which.
     let (lengths, codings, hosts) = (of("content-length"), of("transfer-encoding"), of("host"));
     assert!(lengths.len() + codings.len() <= 1, "a body that ends in two ways");
     match (lengths.first(), codings.first()) {
@@ -76,11 +76,11 @@ pub fn check(bytes: &[u8]) {
     assert_eq!(ours.is_last(), wants(b"close") || (ours.is_http10() && !wants(b"keep-alive")));
 }
 
-/// Path, query and host are the target's own, put together again.
+/// Asserts that path, query and host together are equal to the target.
 fn aims(ours: &Http1RequestHead, method: &str, named: &str) {
     let path = ours.path();
     let said = ours.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
-    // A target that names its host may have no path; then it is asked for the first one.
+    // A target with a host may have no path, which means `/`.
     let alike = |rest: &str| rest == said || Some(rest) == said.strip_prefix('/');
     if named.starts_with('/') || named == "*" || method == "CONNECT" {
         assert!(alike(named), "{named} was read as {said}");

@@ -1,4 +1,4 @@
-//! JSON handled in place: what it takes a whole parser takes too, and strings are the same both ways.
+//! JSON scanned in place: the scanner accepts what a complete parser accepts, and strings survive a round trip.
 
 use penstock_json_scan::json::{self, StringBody};
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub fn check(bytes: &[u8]) {
     let whole = end == Some(text.len());
     let parsed = serde_json::from_slice::<Value>(text);
     if let Ok(value) = &parsed {
-        // The parser gives up at the same depth; numbers that it cannot hold are JSON all the same.
+        // The parser has the same depth limit. Numbers that it cannot represent are valid JSON nevertheless.
         assert!(whole, "a JSON document was not taken");
         if let Value::Object(object) = value {
             let mut members = json::members(text);
@@ -40,7 +40,7 @@ pub fn check(bytes: &[u8]) {
     }
     let sound = json::classify_string(bytes) != StringBody::Invalid;
     let quoted = [b"\"", bytes, b"\""].concat();
-    // A bare quote ends the string: that is for whoever found its end to see.
+    // A bare quote ends the string, which the caller checks.
     if sound && json::string_end(&quoted, 0) == Some(quoted.len()) {
         assert!(serde_json::from_slice::<String>(&quoted).is_ok(), "unsound text was taken");
     }

@@ -1,4 +1,4 @@
-//! Files of requests: the same findings however they are cut; each line by itself says the same as in its file.
+//! Files of requests: the findings do not depend on the cuts; each line alone gives the same finding as in its file.
 
 use super::batch::URLS;
 use crate::{however_cut, parse};

@@ -1,4 +1,4 @@
-//! Keys: only what was made is taken, as itself; a presented header never makes more of a text than it is.
+//! Keys: only generated keys are accepted, unchanged; a key taken from a header is never longer than the header.
 
 use penstock_auth::{ApiKey, KeyScopes, presented_keys};
 
@@ -18,7 +18,7 @@ pub fn check(bytes: &[u8]) {
             assert_eq!(KeyScopes::parse_lenient(text.split(',')), scopes);
         }
     }
-    // A key made of these bytes is itself, and no other.
+    // A key generated from these bytes is accepted, and no key with one other character is.
     let mut at = 0;
     let key = ApiKey::generate(&mut |place: &mut [u8]| {
         for byte in place {

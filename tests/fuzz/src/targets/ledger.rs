@@ -1,4 +1,4 @@
-//! The ledger's lines: what is read is itself when written again, what is changed breaks the chain, books never panic.
+//! Lines of the ledger: they survive a round trip, a change breaks the chain, and balances never panic.
 
 use penstock_ledger::{BalanceFold, HashChain, lines};
 
@@ -9,7 +9,7 @@ pub fn check(bytes: &[u8]) {
         let _ = books.apply(&entry);
         let Some(seq) = entry.seq.checked_sub(1) else { continue };
         let before = HashChain { seq, hash: after.hash };
-        // What is written in a chain of its own is read in it, and in no other.
+        // An entry written in one chain is read in that chain, and in no other.
         let (mut own, mut out) = (before, Vec::new());
         if own.append(&entry, &mut out).is_err() {
             continue;

@@ -1,5 +1,5 @@
-//! Streams of providers that speak the messages dialect, for clients of both: the same however they are cut, well-formed,
-//! nothing lost and nothing made up.
+//! Streams of messages providers, for clients of every dialect: the result does not depend on the cuts, is well-formed,
+//! and no content is lost or invented.
 
 use penstock_core::Dialect;
 

@@ -1,4 +1,4 @@
-//! What is fuzzed, a file each: its first line says what must hold.
+//! Fuzz targets, a file each: the first line states the tested guarantees.
 #![allow(missing_docs, reason = "each file has one function, and says above it what that checks")]
 
 pub mod answer;
@@ -32,10 +32,10 @@ pub mod tokens;
 pub mod translate;
 pub mod upload;
 
-/// A target by its name: it panics at what does not hold.
+/// Returns the target of this name, a function that panics if a guarantee is broken.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every target.
+/// All targets.
 pub const ALL: [Target; 30] = [
     ("answer", answer::check),
     ("answer_head", answer_head::check),

@@ -1,4 +1,4 @@
-//! Answers of providers of embeddings, rerank, images and transcriptions: sound, and within what was asked for.
+//! Answers of providers of embeddings, rerank, images and transcriptions: valid, and within the limits of the request.
 
 use crate::{bit, choice, json, target};
 use bytes::Bytes;

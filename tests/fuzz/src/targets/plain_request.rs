@@ -1,4 +1,5 @@
-//! Requests for embeddings, rerank, images, speech and moderation: what is taken can be asked of every shape of provider, in sound JSON.
+//! Requests for embeddings, rerank, images, speech and moderation: an accepted one can be sent to every shape of
+//! provider, as valid JSON.
 
 use crate::{abilities, choice, json, target};
 use bytes::Bytes;

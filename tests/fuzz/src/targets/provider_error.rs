@@ -1,4 +1,4 @@
-//! Errors of providers: whatever they say, no word of the request comes back in the answer.
+//! Errors of providers: the client's answer repeats no word of the request.
 
 use crate::choice;
 use penstock_core::Dialect;
@@ -6,7 +6,7 @@ use penstock_dialect::classify_error;
 use penstock_http_wire::error::error_envelope;
 
 const CANARY: &str = "canary7f3a9";
-/// The request that the provider answers, which holds the word.
+/// Request that the provider answers, which contains the word.
 const REQUEST: &[u8] = br#"{"model":"m","messages":[{"role":"user","content":"canary7f3a9"}]}"#;
 
 pub fn check(bytes: &[u8]) {

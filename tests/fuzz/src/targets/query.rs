@@ -1,4 +1,4 @@
-//! The question mark's right side in `GET /v1/models`: refused with a field's name, or a page of sound JSON.
+//! Query of `GET /v1/models`: an error with the name of a field, or a page of valid JSON.
 
 use penstock_catalog::{Catalog, CatalogModel, CatalogQuery, LiveFigures};
 use std::sync::LazyLock;

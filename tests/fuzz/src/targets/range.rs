@@ -1,4 +1,4 @@
-//! Ranges of a file's contents: never beyond its end, and what one asks for is what it gets.
+//! Ranges of a file's contents: never beyond its end, and exactly as requested.
 
 #[path = "../../../../src/proxy/endpoint/files/range.rs"]
 #[allow(missing_docs, reason = "compiled into the gateway")]

@@ -1,4 +1,4 @@
-//! A stream that breaks and is rescued by another provider's: no text twice, and what the client has is the second's.
+//! Streams that break and are rescued by another provider: no text twice, and the client has the text of the second.
 
 use crate::stream::{ask, conforms, feed, finish, heard, heard_by, shaped};
 use crate::{choice, however_cut, pieces, target};
@@ -29,7 +29,7 @@ pub fn check(bytes: &[u8]) {
         Some(finish(&mut *reply, fault, out))
     });
     let Some(run) = rescued else { return };
-    // Where the dialects are the same, bytes pass: what comes out is as good as what came in.
+    // Between equal dialects the bytes pass unchanged: the output is only as well-formed as the input.
     if client != Dialect::Messages || (one == Dialect::Chat && other == Dialect::Chat) {
         conforms(&ask, &run.out);
     }

@@ -1,4 +1,5 @@
-//! Requests of `/v1/responses`: what is taken becomes a sound chat request, is counted too, and is cut nowhere.
+//! Requests of `/v1/responses`: an accepted one becomes a valid chat request, can be counted too, and a part is
+//! refused.
 
 use bytes::Bytes;
 use penstock_request_validation::{RequestLimits, ResponsesPurpose, validate_responses_request};

@@ -1,4 +1,4 @@
-//! The two objects put into an answer: wherever its bytes are cut, and nothing else changes.
+//! Insertion of the two objects into an answer: it does not depend on the cuts, and nothing else changes.
 
 use crate::however_cut;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Server-sent events: the same ones however the bytes are cut, what is written is read again, no event over the cap.
+//! Server-sent events: they do not depend on the cuts, survive a round trip, and are never longer than the limit.
 
 use crate::however_cut;
 use bytes::Bytes;
@@ -30,7 +30,7 @@ pub fn check(bytes: &[u8]) {
         assert_eq!(again.len(), 1);
         assert_eq!(again[0].data, event.data);
     }
-    // A small cap ends the stream, whatever comes after, and holds no more than it may.
+    // A small limit ends the stream, whatever follows, and bounds the buffered bytes.
     if let Ok(events) = read(&[bytes], 64) {
         assert!(events.len() <= bytes.len());
     }

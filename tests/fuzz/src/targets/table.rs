@@ -1,4 +1,4 @@
-//! Tables that operators bring: forecasts, the grid, data centres. A plan is within its window.
+//! Tables of operators: forecasts, grids, data centres. A planned start is within its window.
 
 use penstock_batch::carbon_forecast::{GridZone, parse_forecast, plan_start};
 

@@ -1,4 +1,4 @@
-//! Tokens: an estimate is never below the exact count, nor that above the bound by bytes; engines' answers are read.
+//! Tokens: neither the estimate nor the bound by bytes is below the exact count; answers of engines are parsed.
 
 use crate::bit;
 use penstock_tokens::engine::{self, CountInput, TokenizeApi};

@@ -1,5 +1,5 @@
-//! Requests in each dialect, translated for each provider: sound JSON, the same each time, itself a request, and one
-//! that says what was said.
+//! Requests in each dialect, translated for each provider: valid JSON, always the same, accepted as a request of the
+//! provider's dialect, and with the same content.
 
 use crate::spoken::Spoken;
 use crate::{abilities, choice, json, target};
@@ -29,7 +29,7 @@ pub fn check(bytes: &[u8]) {
     for translator in TRANSLATORS {
         let Ok(ask) = admit(translator.client(), Bytes::copy_from_slice(body)) else { continue };
         if ask.max_tokens == Some(0) {
-            // Answered without a provider.
+            // The gateway answers such a request without a provider.
             empty(&ask);
             continue;
         }
@@ -43,7 +43,7 @@ pub fn check(bytes: &[u8]) {
         assert_eq!(value["model"], "engine/model");
         assert_eq!(value["stream"] == true, ask.stream);
         says_the_same(&ask, &sent.concat(), translator.provider());
-        // Files that a chat client may send are no input of this gateway's own clients of the responses dialect.
+        // A chat client may send files, but the responses dialect of this gateway's own clients does not accept them.
         let has_files = translator.provider() == Dialect::Responses && ask.required.files;
         if !has_files && let Err(refusal) = admit(translator.provider(), Bytes::from(sent.concat())) {
             panic!("{}: {value}", refusal.message);
@@ -54,12 +54,12 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-/// Where the dialect changes, all that was said is said in the other one. What only clients read, such as half a
-/// character, is left out.
+/// Asserts that a translation to another dialect has the same content. Bodies that only clients can parse, such as with
+/// half of a surrogate pair, are skipped.
 fn says_the_same(ask: &InferenceRequest, sent: &[u8], provider: Dialect) {
     let read = |bytes| serde_json::from_slice::<Value>(bytes).ok();
     let (Some(asked), Some(sent)) = (read(&ask.body), read(sent)) else { return };
-    // Of the tools only some were allowed.
+    // With `allowed_tools`, the translation has only some of the tools.
     let some = !asked["tool_choice"]["allowed_tools"].is_null();
     let form = match ask.dialect.request_form() {
         RequestForm::Chat => Dialect::Chat,
@@ -70,7 +70,7 @@ fn says_the_same(ask: &InferenceRequest, sent: &[u8], provider: Dialect) {
     }
 }
 
-/// What a client is told that asks for no tokens, whatever it calls the model.
+/// Checks the answer to a request for no tokens, for any model name.
 fn empty(ask: &InferenceRequest) {
     let said = |stream| {
         let face =

@@ -1,4 +1,4 @@
-//! Uploads of batch files and of sounds: the same however they are cut, names that are names, refusals that name a part.
+//! Uploads of batch files and of audio: the result does not depend on the cuts, names are valid, errors name a part.
 
 use crate::however_cut;
 use bytes::Bytes;

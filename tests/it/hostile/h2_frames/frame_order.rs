@@ -107,7 +107,7 @@ pub(super) fn invalid_frame_order() -> Table {
     table
 }
 
-/// Frames that may not come between the parts of a header block.
+/// Returns frames that are not allowed between the parts of a header block.
 fn wrong_within() -> Table {
     let half = || frame(HEADERS, END_STREAM, 1, &pseudo("GET", "/v1/nothing"));
     let reset = frame(RST, 0, 1, &[0, 0, 0, 8]);
@@ -138,7 +138,7 @@ fn wrong_within() -> Table {
     table
 }
 
-/// Values of settings at the ends of what they may be, and beyond.
+/// Returns values of settings at the limits of their ranges, and beyond.
 fn invalid_settings() -> Table {
     let mut table = Vec::new();
     for (what, id, value, ends) in [

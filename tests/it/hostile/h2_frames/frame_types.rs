@@ -21,7 +21,7 @@ pub(super) fn invalid_frame_types() -> Table {
             _ => Vec::new(),
         }
     };
-    // Frames on a stream that belong to the connection, and the other way round.
+    // Frames on a stream that belong to the connection, and vice versa.
     for (kind, stream) in [
         (DATA, 0),
         (HEADERS, 0),
@@ -47,7 +47,7 @@ pub(super) fn invalid_frame_types() -> Table {
             Connection,
         ));
     }
-    // Sizes that cannot be.
+    // Impossible sizes.
     for (kind, stream, sizes) in [
         (PRIORITY, 1, vec![0, 4, 6, 10]),
         (RST, 1, vec![0, 3, 5, 8]),
@@ -80,7 +80,7 @@ pub(super) fn invalid_frame_types() -> Table {
         table.push((what.into(), bytes, Connection));
     }
     table.push(("an acknowledgement on stream 1".into(), frame(SETTINGS, ACK, 1, b""), Connection));
-    // From the server alone, or never.
+    // Frames that only a server may send, or none.
     table.push((
         "a push".into(),
         [open(1), frame(PUSH, END_HEADERS, 1, &payload(PUSH))].concat(),

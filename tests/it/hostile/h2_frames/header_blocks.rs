@@ -8,7 +8,7 @@ use crate::hostile::{CHAT, ask};
 
 pub(super) fn invalid_header_blocks(key: &str) -> Table {
     let mut table = Vec::new();
-    // Fields that are not to be, above all those that mean something to HTTP/1.1.
+    // Forbidden fields, above all those with a meaning in HTTP/1.1.
     for (name, value) in [
         ("connection", "close"),
         ("connection", "authorization"),
@@ -90,7 +90,7 @@ pub(super) fn invalid_header_blocks(key: &str) -> Table {
     table.push(("a tunnel".into(), only(key, &connect), Refused));
     let extended = [field(":method", "CONNECT"), field(":protocol", "websocket"), scheme, path, authority];
     table.push(("a tunnel with a protocol".into(), only(key, &extended), Refused));
-    // A body that is not as long as its head said.
+    // A body whose length differs from its head's statement.
     for (said, body) in [("5", &b"123"[..]), ("2", b"123"), ("0", b"1")] {
         let block =
             [pseudo("POST", CHAT), field("authorization", key), field("content-length", said)].concat();
@@ -98,7 +98,7 @@ pub(super) fn invalid_header_blocks(key: &str) -> Table {
         let bytes = [head, frame(DATA, END_STREAM, 1, body)].concat();
         table.push((format!("{} bytes where {said} were announced", body.len()), bytes, Refused));
     }
-    // The same over several frames, with no frame at all, and with trailers.
+    // The same in several frames, without a frame, and with trailers.
     let told = |said: &str, flags| {
         let block =
             [pseudo("POST", CHAT), field("authorization", key), field("content-length", said)].concat();
@@ -128,7 +128,7 @@ pub(super) fn invalid_header_blocks(key: &str) -> Table {
     table
 }
 
-/// A request that a provider would answer, but for these fields after the four.
+/// Returns a valid request with these fields after the four pseudo-header fields.
 fn with(key: &str, fields: &[Vec<u8>]) -> Vec<u8> {
     only(key, &[&[pseudo("POST", CHAT)], fields].concat())
 }

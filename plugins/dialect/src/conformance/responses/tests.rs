@@ -61,7 +61,7 @@ fn a_complete_stream_passes() {
 fn a_stream_with_a_missing_a_double_or_a_moved_event_is_refused() {
     let events = message_stream();
     for at in 0..events.len() {
-        // One of two equal deltas less is noticed by the text.
+        // If one of two equal deltas is missing, the text differs.
         let mut fewer = events.clone();
         fewer.remove(at);
         assert!(check(&fewer).is_err(), "without event {at}");

@@ -167,7 +167,8 @@ impl ChunkReader {
             self.choices.resize_with(at + 1, ChoiceDecoder::default);
         }
         let choice = self.choices.get_mut(at).ok_or_else(malformed_error)?;
-        // In a buffered answer a repeated index is that of another choice, which was not requested or has the wrong one.
+        // In a buffered answer a repeated index is that of another choice, which was not requested or has the wrong
+        // one.
         if choice.is_finished && self.is_buffered {
             return Err(malformed_error());
         }

@@ -31,8 +31,8 @@ enum FrameTextKind {
 }
 
 impl ChunkFrame {
-    /// Returns the frame of a chunk: the bytes around its only text. `None` if the chunk contains anything else, or if the
-    /// frame is too long.
+    /// Returns the frame of a chunk: the bytes around its only text. `None` if the chunk contains anything else, or if
+    /// the frame is too long.
     pub(super) fn from_chunk(chunk: &Bytes, only: Option<TextSpan>, events: &[AnswerEvent]) -> Option<Self> {
         let only = only?;
         let (choice, voice) = match events {

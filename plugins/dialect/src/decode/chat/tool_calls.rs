@@ -6,8 +6,8 @@
 //! If the index is ambiguous, a fragment with a name begins another call if the arguments so far are complete or empty
 //! and its id or name differs, or if they are complete and it has arguments itself.
 //!
-//! Two things are decided later. A name that comes again without id and arguments is another call only if no arguments
-//! follow. Arguments that stand for none, such as `{}`, are held back, because the real ones of the call may follow.
+//! Two decisions are delayed. A repeated name without id and arguments is another call only if no arguments follow.
+//! Arguments that mean "none", such as `{}`, are held back, because the real arguments of the call may follow.
 
 mod tracked_call;
 
@@ -181,7 +181,7 @@ impl ToolCallTracker {
         Ok(())
     }
 
-    /// Emits what was held back: arguments that stand for none, and calls of which only the name came.
+    /// Emits held-back output: arguments that mean "none", and calls that have only a name so far.
     pub(super) fn flush(&mut self, place: &mut FragmentContext<'_>) -> Result<(), UpstreamError> {
         for at in 0..self.calls.len() {
             let Some(call) = self.calls.get_mut(at) else { continue };
@@ -259,7 +259,7 @@ impl ToolCallTracker {
         let differs = renamed || (other_id && !call.has_generated_id);
         match call.arguments_state() {
             JsonState::Empty => differs,
-            // Of one id, arguments that stand for none are followed by the real ones.
+            // After arguments that mean "none", the real ones may follow with the same id.
             JsonState::Complete if call.placeholder.is_some() && fragment.id.is_some() => differs,
             JsonState::Complete => differs || fragment.has_arguments(),
             JsonState::Incomplete | JsonState::NonObject | JsonState::Invalid => false,

@@ -35,7 +35,7 @@ pub(super) struct DecodedItem {
     kind: ItemKind,
     /// Parts with text so far.
     parts: Vec<DecodedPart>,
-    /// Texts that came with the beginning of the item or of a part and with nothing else so far.
+    /// Texts received with the beginning of the item or of a part, and in no other event so far.
     announced: Vec<AnnouncedText>,
 }
 
@@ -88,7 +88,7 @@ impl DecodedItem {
         }
     }
 
-    /// Returns true if text of this kind is not passed on: the reasoning itself and its summary say the same.
+    /// Returns true if text of this kind is not passed on: a summary has the same content as the reasoning itself.
     fn ignores(&self, kind: PartKind) -> bool {
         let is_other_reasoning =
             || self.kind == ItemKind::Reasoning && self.parts.iter().any(|part| part.key.0 != kind);
@@ -172,8 +172,8 @@ impl DecodedItem {
         Ok(())
     }
 
-    /// Adds what is missing of the whole text of a part. A text that contradicts the emitted one is malformed, and so is
-    /// a missing end after which other text was emitted.
+    /// Adds what is missing of the whole text of a part. A text that contradicts the emitted one is malformed, and so
+    /// is a missing end after which other text was emitted.
     pub(super) fn push_whole(
         &mut self,
         key: PartKey,
@@ -262,7 +262,7 @@ impl DecodedItem {
         Ok(())
     }
 
-    /// Adds what is missing of the texts that came with a beginning.
+    /// Adds the missing rest of the texts received with a beginning.
     pub(super) fn push_announced(&mut self, context: &mut OutputContext<'_>) -> Result<(), UpstreamError> {
         for announced in std::mem::take(&mut self.announced) {
             let key = announced.key;

@@ -1,4 +1,4 @@
-//! Tests of texts that are not, or not completely, in the deltas.
+//! Tests of texts that the deltas contain only in part, or not at all.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
@@ -71,8 +71,8 @@ fn completed(output: &[Value]) -> Value {
     json!({"type": "response.completed", "response": {"status": "completed", "output": output}})
 }
 
-/// Kinds of text: item without it, whole item with a text, name of the events and of the member with the whole text, name
-/// of the channel, a beginning and the whole text.
+/// Kinds of text: item without the text, complete item with it, name of the events, name of the member with the
+/// complete text, name of the channel, a beginning, and the complete text.
 type Kind = (Value, fn(&str) -> Value, &'static str, &'static str, &'static str, &'static str, &'static str);
 
 fn kinds() -> Vec<Kind> {
@@ -201,7 +201,7 @@ fn a_text_at_the_beginning_counts_where_nothing_repeats_it() {
                 assert_eq!(decode(&events), expected(channel, whole), "{events:?}");
             }
         }
-        // The deltas continue it.
+        // The deltas continue the text.
         let rest = whole.strip_prefix(half).unwrap();
         let delta = event(&format!("{name}.delta"), "delta", rest);
         for end in [vec![completed(&[])], vec![completed(&[whole_item(whole)])]] {

@@ -15,7 +15,7 @@ pub(super) enum PartKind {
     Refusal,
     /// `reasoning_text`.
     Reasoning,
-    /// `reasoning_summary_text`, which counts where no reasoning itself is given.
+    /// `reasoning_summary_text`, used only if the reasoning itself is absent.
     Summary,
     /// Arguments of a function call.
     Arguments,
@@ -94,7 +94,7 @@ pub(super) struct DecodedPart {
 /// Relation of a whole text to what has been emitted of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum WholeText<'a> {
-    /// Text of which nothing is missing.
+    /// Complete text.
     Emitted,
     /// Text that continues what was emitted; this is the rest.
     Continues(&'a str),
@@ -170,7 +170,7 @@ impl Fingerprint {
     }
 }
 
-/// Text of a part that came with its beginning. Most providers write an empty text there, some the whole one.
+/// Text of a part, received with its beginning. Most providers send an empty text there, some the complete one.
 #[derive(Debug)]
 pub(super) struct AnnouncedText {
     pub(super) key: PartKey,
@@ -189,7 +189,7 @@ impl AnnouncedText {
     }
 }
 
-/// Last part of each channel of text: a missing end of an earlier part has no place any more.
+/// Last part of each channel of text: the missing end of an earlier part can no longer be emitted in order.
 #[derive(Debug, Default)]
 pub(super) struct LastParts(Vec<(TextChannel, (usize, PartKey))>);
 

@@ -1,7 +1,6 @@
-//! Generator and check of `docs/dialects.md`, which lists the translation of each
-//! field as the golden cases show it. A case may have `rows.txt`; each line is
-//! `field | fate | what becomes of it | evidence`. The evidence is a text that the
-//! case's request or answer must contain or, with `!` before it, must not contain.
+//! Generator and check of `docs/dialects.md`, which lists the translation of each field as the golden cases show it. A
+//! case may have `rows.txt`; each line is `field | fate | what becomes of it | evidence`. The evidence is a text that
+//! the case's request or answer must contain or, with `!` before it, must not contain.
 
 use super::case_dirs;
 use crate::test_support::assert_golden;

@@ -1,5 +1,5 @@
-//! Golden cases: `ask.json` as the client sends it; `sent.json`, what a provider gets; `got.sse` and `got.json`, what it
-//! answers; `answered.sse` and `answered.json`, what the client gets.
+//! Golden cases: `ask.json` as the client sends it; `sent.json`, what a provider gets; `got.sse` and `got.json`, what
+//! it answers; `answered.sse` and `answered.json`, what the client gets.
 
 use super::admitted_request;
 use crate::{conformance, find_translator, test_support};

@@ -1,4 +1,4 @@
-//! Input of a custom tool, taken out of the arguments of a function call while they arrive.
+//! Input of a custom tool, extracted from the arguments of a function call while they arrive.
 //!
 //! The provider writes `{"input":"…"}`. The body of that string is valid in an event as it is, apart from escapes that
 //! are cut or invalid. Arguments of another form are the input themselves: the model ignored the schema.
@@ -24,7 +24,7 @@ enum InputState {
 #[derive(Debug)]
 pub(super) struct CustomInput {
     state: InputState,
-    /// Text that cannot be interpreted yet: the start, or a cut escape.
+    /// Text that cannot be interpreted yet: the start, or an incomplete escape.
     pending: String,
 }
 
@@ -195,7 +195,7 @@ fn write_escape(escape: &str, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// Returns the input of arguments in one piece, and asserts that each split gives the same.
+    /// Returns the input of complete arguments, and asserts that each split gives the same result.
     fn input_of(arguments: &str) -> String {
         let read = |pieces: &[&str]| {
             let (mut input, mut out) = (CustomInput::new(), Vec::new());

@@ -95,8 +95,8 @@ impl ResponseFrame {
         out.extend_from_slice(br#","output":"#);
     }
 
-    /// Writes the repeated members. A failed response is not stored, whatever was asked for; the first `store` is that of
-    /// the response, because the members begin with those that are no text of the client.
+    /// Writes the repeated members. A failed response is not stored, even if the request asked for it. The first
+    /// `store` is the member of the response, because members with text of the client come after it.
     fn write_repeated(&self, failed: bool, out: &mut Vec<u8>) {
         const STORED: &[u8] = br#""store":true"#;
         let members = &self.repeated_members;

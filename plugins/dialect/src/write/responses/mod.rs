@@ -123,7 +123,7 @@ impl ResponsesStreamWriter {
         self.open_item(ItemBody::Call(call), out);
     }
 
-    /// Writes arguments of a call. Behind complete arguments only white space can follow, which is dropped.
+    /// Writes arguments of a call. Only white space can follow complete arguments, and is dropped.
     fn write_arguments(&mut self, number: u32, fragment: &EscapedText, out: &mut Vec<u8>) {
         let is_call =
             |item: &&mut OutputItem| matches!(&item.body, ItemBody::Call(call) if call.number == number);
@@ -251,7 +251,7 @@ impl super::DialectWriter for ResponsesStreamWriter {
         self.write_response(status, Some(usage), objects, out);
     }
 
-    /// Ends a started response as failed. Before its start there is no response, and the event `error` says why.
+    /// Ends a started response as failed. If no response has started, writes the event `error` with the reason.
     fn write_error(&mut self, refusal: &ApiError, _request_id: &str, out: &mut Vec<u8>) {
         let code = frame::failure_code(refusal.code);
         if self.has_started {

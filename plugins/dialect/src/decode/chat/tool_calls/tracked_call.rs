@@ -23,9 +23,9 @@ pub(super) struct TrackedCall {
     arguments_json: PartialJson,
     /// Number of argument bytes parsed so far.
     parsed_bytes: usize,
-    /// Arguments that stand for none and were not emitted.
+    /// Arguments that mean "none" and were not emitted.
     pub(super) placeholder: Option<EscapedText>,
-    /// Number of times that the name came again without id and arguments.
+    /// Number of repetitions of the name without id and arguments.
     pub(super) repeated_names: u32,
 }
 
@@ -68,7 +68,7 @@ impl TrackedCall {
         place.events.push(AnswerEvent::ToolCallStart { choice: place.choice, tool: number, id, name });
     }
 
-    /// Prepares for more arguments. After complete ones, an object can only replace those that stand for none.
+    /// Prepares for more arguments. After complete ones, an object can only replace arguments that mean "none".
     pub(super) fn accept_arguments(&mut self, fresh: &EscapedText) -> Result<(), UpstreamError> {
         self.repeated_names = 0;
         if self.arguments_state() != JsonState::Complete || !begins_object(fresh) {
@@ -83,7 +83,7 @@ impl TrackedCall {
         Ok(())
     }
 
-    /// Emits arguments of a started call, or holds those back that stand for none.
+    /// Emits arguments of a started call, or holds them back if they mean "none".
     pub(super) fn emit_arguments(&mut self, fresh: EscapedText, place: &mut FragmentContext<'_>) {
         let Some(tool) = self.number.filter(|_| !fresh.is_empty()) else { return };
         let choice = place.choice;
@@ -100,7 +100,7 @@ impl TrackedCall {
         place.events.push(AnswerEvent::ToolCallArguments { choice, tool, fragment: fresh });
     }
 
-    /// Counts a name that comes again without id and arguments, to a call that has neither.
+    /// Counts a repeated name without id and arguments, for a call that has neither.
     pub(super) fn count_repeated_name(&mut self) {
         let is_bare = self.number.is_some() && self.has_generated_id;
         if is_bare && self.arguments_state() == JsonState::Empty {
@@ -130,7 +130,7 @@ impl TrackedCall {
     }
 }
 
-/// Returns true if arguments stand for none.
+/// Returns true if arguments mean "none".
 fn stands_for_none(arguments: &EscapedText) -> bool {
     const MAX_BYTES: usize = 32;
     arguments.escaped().len() <= MAX_BYTES && matches!(arguments.decoded().trim(), "{}" | "null" | r#""""#)
