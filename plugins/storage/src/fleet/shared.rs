@@ -81,18 +81,31 @@ impl SharedFleet {
         (META, rows::live_key(strand))
     }
 
-    /// Continues a strand of an earlier process, which has ended, under a new name; `None` if the strand was buried.
+    /// Continues a strand of an earlier process, which has ended, under a new name; `None` if the strand was buried. The
+    /// beat is raised with it: peers that were about to bury the strand see that it is alive again.
     ///
     /// # Errors
     /// Same as [`Store::apply`].
     pub fn adopt(&self, id: u32, name: &str) -> Result<Option<Strand>, StoreError> {
         let key = rows::live_key(id);
-        let renamed = Transaction::new().require_present(META, key.as_slice()).put(META, key, name);
-        match self.store.apply(renamed) {
-            Ok(()) => Ok(Some(Strand { id, beat: self.counter(&rows::strand_key(id))? })),
-            Err(StoreError::Guard { .. }) => Ok(None),
-            Err(error) => Err(error),
+        let mut last_error = StoreError::Guard { step: 0 };
+        for _ in 0..MAX_ATTEMPTS {
+            let beat = self.counter(&rows::strand_key(id))?;
+            let next = Strand { id, beat: beat.wrapping_add(1) };
+            let adopted = Transaction::new()
+                .require_present(META, key.as_slice())
+                .require_value(META, rows::strand_key(id), counter_row(beat))
+                .put(META, rows::strand_key(id), counter_row(next.beat))
+                .put(META, key.as_slice(), name);
+            match self.store.apply(adopted) {
+                Ok(()) => return Ok(Some(next)),
+                Err(StoreError::Guard { .. }) if !self.is_alive(id)? => return Ok(None),
+                // A commit of the earlier process, or of this one, was applied meanwhile.
+                Err(error @ StoreError::Guard { .. }) => last_error = error,
+                Err(error) => return Err(error),
+            }
         }
+        Err(last_error)
     }
 
     /// Returns the operations that replace the first rows of a strand's report to its peers. Further rows of an earlier
