@@ -8,6 +8,7 @@ use crate::telemetry::fleet_metrics::FleetStatus;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::provider_state::ProviderState;
 use penstock_core::Dialect;
+use penstock_core::calendar::format_rfc3339;
 use penstock_routing::{BreakerState, OfferHealth};
 use penstock_storage::StoreHealth;
 use rust_decimal::Decimal;
@@ -135,7 +136,7 @@ fn backup_json(app: &AppState) -> Value {
             _ => "good",
         },
         "interval_seconds": interval.map(|interval| interval.as_secs()),
-        "seconds_ago": last.map(|last| app.clock.unix_seconds().saturating_sub(last)),
+        "last": last.map(format_rfc3339),
     })
 }
 

@@ -110,15 +110,15 @@ fn state_tiles(status: &Value) -> Vec<Tile> {
     ]
 }
 
-/// State of the scheduled backups, and the age of the last one.
+/// State of the scheduled backups, and the end of the last one.
 fn backup_tile(backup: &Value) -> Tile {
     let state = match text(backup, "state").as_str() {
         "good" => CellState::Good,
         "failed" => CellState::Bad,
         _ => CellState::None,
     };
-    let hours = number(backup, "seconds_ago").map(|seconds| seconds / 3_600.0);
-    let detail = hours.map(|hours| Text::with("the last one {0} ago", [Text::Quantity(hours, "h")]));
+    let last = backup.get("last").and_then(Value::as_str);
+    let detail = last.map(|last| Text::with("last {0}", [Text::Time(last.to_owned())]));
     Tile { label: "Backups".into(), value: word(backup, "state"), detail: detail.unwrap_or_default(), state }
 }
 
@@ -194,4 +194,39 @@ fn request_chart(day: &[&Value], now: u64) -> BarChart {
         series.name == Text::from("charged") || series.values.iter().any(|value| *value > 0.0)
     };
     BarChart { title, unit: "", labels, series: series.into_iter().filter(shown).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tile_of_backups_has_their_state_and_the_time_of_the_last_one() {
+        let show = |backup: Value, language| {
+            let tile = backup_tile(&backup);
+            (tile.value.to(language).into_owned(), tile.detail.to(language).into_owned(), tile.state)
+        };
+        let last = "2026-11-27T03:04:05Z";
+        for (backup, language, value, detail, state) in [
+            (json!({"state": "good", "last": last}), Language::English, "good", "last ", CellState::Good),
+            (
+                json!({"state": "failed", "last": null}),
+                Language::German,
+                "fehlgeschlagen",
+                "",
+                CellState::Bad,
+            ),
+            (json!({"state": "not yet", "last": null}), Language::French, "pas encore", "", CellState::None),
+            (json!({"state": "off", "last": null}), Language::German, "aus", "", CellState::None),
+        ] {
+            let shown = show(backup, language);
+            assert_eq!((shown.0.as_str(), shown.2), (value, state));
+            assert!(
+                if detail.is_empty() { shown.1.is_empty() } else { shown.1.starts_with(detail) },
+                "{shown:?}"
+            );
+        }
+        let german = show(json!({"state": "good", "last": last}), Language::German);
+        assert_eq!(german.1, "letztes 27.11.2026, 03:04:05 UTC");
+    }
 }

@@ -17,7 +17,7 @@ pub(super) const ROWS: &[TextRow] = &[
     ("Ledger", "Hauptbuch", "Grand livre"),
     ("{0} entries, {1} open reserves", "{0} Einträge, {1} offene Reservierungen", "{0} écritures, {1} réservations ouvertes"),
     ("Backups", "Backups", "Sauvegardes"),
-    ("the last one {0} ago", "das letzte vor {0}", "la dernière il y a {0}"),
+    ("last {0}", "letztes {0}", "dernière {0}"),
     ("off", "aus", "désactivées"),
     ("Requests, 24 hours", "Anfragen, 24 Stunden", "Requêtes, 24 heures"),
     ("{0} generated", "{0} erzeugt", "{0} générés"),
