@@ -163,9 +163,9 @@ impl SpendStore {
                 applied = last.wrapping_add(1);
                 match self.store.apply(self.addition(last, applied, addition)) {
                     // Another process of the same number wrote meanwhile, and nothing of this try.
-                    Err(StoreError::Guard { .. }) if is_first_try && attempts > 0 => {
-                        attempts -= 1;
+                    Err(error @ StoreError::Guard { .. }) if is_first_try => {
                         pending.tried = None;
+                        attempts = attempts.checked_sub(1).ok_or(error)?;
                         continue;
                     }
                     outcome => outcome?,
