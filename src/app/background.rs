@@ -39,8 +39,10 @@ const STORE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Interval of the heartbeats of a fleet member.
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
-/// Time after each heartbeat at which a fleet member reads the changes of keys again.
-const FEED_DELAY: Duration = Duration::from_millis(500);
+/// Interval at which a fleet member reads the changes of keys, unless a heartbeat has just read them.
+const FEED_INTERVAL: Duration = Duration::from_millis(500);
+/// Time from the first heartbeat to the first read, so that every second read is left out.
+const FEED_DELAY: Duration = Duration::from_millis(250);
 /// Interval of the comparison with the system clock.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -79,7 +81,7 @@ fn start_fleet_tasks(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<J
                 tokio::task::spawn_blocking(move || app.beat()).await.ok();
             }
         }),
-        spawn_delayed(FEED_DELAY, BEAT_INTERVAL, stop, app, |app| async move {
+        spawn_delayed(FEED_DELAY, FEED_INTERVAL, stop, app, |app| async move {
             if app.stores.fleet.is_shared() {
                 tokio::task::spawn_blocking(move || app.follow_changes()).await.ok();
             }

@@ -8,16 +8,19 @@ use crate::storage::stores::Stores;
 use crate::telemetry::fleet_metrics::FleetStatus;
 use crate::telemetry::log;
 use parking_lot::Mutex;
-use penstock_storage::StoreError;
 use penstock_storage::audit::AuditPage;
 use penstock_storage::batches::BatchStore;
 use penstock_storage::fleet::{FleetError, ObservedFleet};
+use penstock_storage::{RowPage, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Difference of two members' clocks in seconds above which it is logged; reports are at most a few seconds old.
 const MAX_CLOCK_DIFFERENCE: u64 = 60;
+
+/// Age of the last read of changes from which they are read again between two heartbeats, each of which reads them too.
+const MIN_FEED_AGE: Duration = Duration::from_millis(300);
 
 /// State of this member's work.
 pub struct FleetWork {
@@ -68,10 +71,13 @@ impl FleetWork {
 }
 
 impl AppState {
-    /// Applies changes of keys and accounts that other members made. Blocks.
+    /// Applies changes of keys and accounts that other members made, unless they have just been read. Blocks.
     pub fn follow_changes(&self) {
         let Some(work) = self.fleet_work.as_ref().filter(|_| !self.is_store_handed_over()) else { return };
         let mut feed = work.feed.lock();
+        if work.fed_at.lock().elapsed() < MIN_FEED_AGE {
+            return;
+        }
         let (read_at, steady) = (Instant::now(), self.clock.steady_now());
         let notify = |change: ChangedRecord<'_>| self.notify_changed(change);
         if feed.apply_new(&self.key_cache, &self.key_write_lock, notify).is_ok() {
@@ -92,23 +98,23 @@ impl AppState {
         self.key_cache.set_valid_until(stale.map(|stale| steady.saturating_add(stale)));
     }
 
-    /// Reads what other members wrote with one call of the store: beats and reports, which are returned, and the
-    /// changes of keys and the unfinished batches, which are applied. Blocks.
-    fn read_fleet(&self, work: &FleetWork) -> Result<ObservedFleet, StoreError> {
+    /// Reads what other members wrote with one call of the store, and applies the changes of keys; returns the beats and
+    /// reports, and the page of the unfinished batches. Blocks.
+    fn read_fleet(&self, work: &FleetWork) -> Result<(ObservedFleet, RowPage), StoreError> {
         let mut feed = work.feed.lock();
         let (read_at, steady) = (Instant::now(), self.clock.steady_now());
         let further = [feed.next_scan(), BatchStore::unfinished_scan()];
-        let observed = self.stores.fleet.read_rows(&further)?;
-        let [changes, unfinished] = observed.further_pages.as_slice() else { return Ok(observed) };
+        let mut observed = self.stores.fleet.read_rows(&further)?;
+        let mut pages = std::mem::take(&mut observed.further_pages).into_iter();
+        let (changes, unfinished) = (pages.next().unwrap_or_default(), pages.next().unwrap_or_default());
         let notify = |change: ChangedRecord<'_>| self.notify_changed(change);
         // A damaged entry must not end the heartbeats; the age of the feed shows it.
-        let applied = AuditPage::from_rows(changes)
+        let applied = AuditPage::from_rows(&changes)
             .and_then(|page| feed.apply_page(page, &self.key_cache, &self.key_write_lock, notify));
         if applied.is_ok() {
             self.note_changes_read(work, read_at, steady);
         }
-        self.batches.note_unfinished(unfinished);
-        Ok(observed)
+        Ok((observed, unfinished))
     }
 
     /// Raises the beat of this member, exchanges the use of limits, and adjusts leases; once a second. Blocks.
@@ -135,8 +141,10 @@ impl AppState {
         let member = &self.stores.fleet;
         let now = self.clock.calendar_now();
         let before = self.stores.fleet.snapshot(Instant::now()).map_or(0, |figures| figures.burials);
-        let observed = self.read_fleet(work)?;
+        let (observed, unfinished) = self.read_fleet(work)?;
         let reports = member.note_heartbeats(observed, Instant::now())?;
+        // Batches of a member that is gone belong to the members that are live now.
+        self.batches.note_unfinished(&unfinished);
         let mut exchange = work.exchange.lock();
         // Applied before the report is built, because the report has the limits that this exchange allows.
         exchange.apply_reports(&self.key_cache, member.live_members().len(), &reports, now);

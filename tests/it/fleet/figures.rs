@@ -127,7 +127,7 @@ async fn a_member_costs_the_database_and_the_processor_little() {
     );
     fleet.verify().await;
     // The tasks that run every 30 seconds have more weight in the short form.
-    let (idle_bound, loaded_bound) = if full() { (4.5, 12.0) } else { (8.0, 18.0) };
+    let (idle_bound, loaded_bound) = if full() { (4.5, 12.0) } else { (6.0, 16.0) };
     assert!(idle.transactions < idle_bound, "{}", idle.transactions);
     assert!(loaded.transactions < loaded_bound, "{}", loaded.transactions);
     // The bounds assume an idle machine, which only the long form requires.

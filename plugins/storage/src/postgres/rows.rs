@@ -91,9 +91,9 @@ pub(super) async fn scan_many(
     if !parts.is_empty() {
         for row in client.query_typed(&parts.join(" union all "), &parameters).await? {
             let number = usize::try_from(row.try_get::<_, i32>(3)?).ok();
-            if let Some(rows) = number.and_then(|number| rows.get_mut(number)) {
-                rows.push(row);
-            }
+            let rows = number.and_then(|number| rows.get_mut(number));
+            let unknown = || DatabaseError::Permanent(StoreError::corrupt("the number of a scan"));
+            rows.ok_or_else(unknown)?.push(row);
         }
     }
     let pages = scans.iter().zip(&mut rows).map(|(scan, rows)| {
