@@ -166,7 +166,7 @@ pub(super) fn push_voids(queue: &WriteQueue, open: &OpenReserves, clock: SteadyC
 }
 
 /// Computes the usage rollups from the ledger if they are incomplete, for instance after a version without rollups.
-/// They stay incomplete while other processes write.
+/// The rollups stay incomplete while other processes write.
 fn complete_rollups(store: &LedgerStore, tip: Option<LedgerTip>) -> Result<Option<LedgerTip>, String> {
     let to_message = |error: StoreError| format!("The ledger cannot be used: {error}.");
     if store.has_complete_rollups().map_err(to_message)? {

@@ -167,7 +167,7 @@ async fn a_dead_provider_is_left_alone_at_once_and_found_again() {
         after.len()
     );
     assert!(ejected <= Duration::from_secs(1), "{ejected:?}");
-    // Its first ejection lasts a second, in which it gets no requests.
+    // The first ejection lasts a second, during which the provider gets no requests.
     if let Some(probe) = called.get(FAILURES) {
         let rest = probe.duration_since(called[FAILURES - 1]);
         assert!(rest >= Duration::from_secs(1), "asked again after {rest:?}");
