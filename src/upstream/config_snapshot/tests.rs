@@ -71,18 +71,31 @@ fn work(offers: usize, providers: usize) -> [u64; 3] {
     [check, start, reload]
 }
 
+/// Returns the factors by which each processor time of `work` grows from 500 to 4,000 offers, in percent.
+fn growth(providers: impl Fn(usize) -> usize) -> [u64; 3] {
+    let (small, large) = (work(500, providers(500)), work(4_000, providers(4_000)));
+    std::array::from_fn(|at| large[at].saturating_mul(100) / small[at])
+}
+
+/// Checks the growth with one provider and with four offers per provider.
+///
+/// Linear work grows 8 times and quadratic work 64 times. The lowest factor of up to six rounds counts: other
+/// programs on the machine change the processor time of a round, because they share its caches.
 #[test]
 fn eight_times_the_offers_take_no_twelve_times_the_work() {
-    for providers in [1, 8] {
-        let of = |times: usize| {
-            let all = [(); 3].map(|()| work(500 * times, if providers == 1 { 1 } else { 500 * times / 4 }));
-            let least = |at: usize| all.iter().filter_map(|work| work.get(at)).min().copied().unwrap();
-            [least(0), least(1), least(2)]
-        };
-        let (small, large) = (of(1), of(8));
-        for ((name, small), large) in ["check", "start", "reload"].into_iter().zip(small).zip(large) {
-            let most = small.saturating_mul(12);
-            assert!(large < most, "{name}: {small} ns for 500 offers, {large} ns for 4,000");
+    let one: fn(usize) -> usize = |_| 1;
+    let many: fn(usize) -> usize = |offers| offers / 4;
+    for providers in [one, many] {
+        let mut lowest = [u64::MAX; 3];
+        for _ in 0..6 {
+            let factors = growth(providers);
+            lowest = std::array::from_fn(|at| factors[at].min(lowest[at]));
+            if lowest.iter().all(|factor| *factor < 1_200) {
+                break;
+            }
+        }
+        for (name, factor) in ["check", "start", "reload"].into_iter().zip(lowest) {
+            assert!(factor < 1_200, "{name}: {factor} % of the time of 500 offers for 4,000");
         }
     }
 }
