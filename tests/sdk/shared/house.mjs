@@ -40,21 +40,25 @@ export async function sent() {
   return JSON.parse((await answer.json()).last.find(({ body }) => body).body);
 }
 
-// After a 429 the client waits as long as it is told, tries again, and is answered. `once` asks with a client
-// that does not retry, until it is refused; `patient` with one that does, through the `calls`.
+// Checks that after a 429 the client waits for the time of `Retry-After`, tries again, and is answered. `once` asks with
+// a client that does not retry, until it is refused; `patient` with one that does, through `calls`. If the limit admits
+// a request between the two, `patient` is not refused, and the case is repeated.
 export async function refusedAndWaits(once, patient, calls) {
-  let refusal;
-  for (let asked = 0; asked < 40 && !refusal; asked += 1) {
-    await once().catch((error) => (refusal = error));
+  for (let round = 0; ; round += 1) {
+    let refusal;
+    for (let asked = 0; asked < 40 && !refusal; asked += 1) {
+      await once().catch((error) => (refusal = error));
+    }
+    assert.equal(refusal?.status ?? refusal?.statusCode, 429, String(refusal));
+    const [began, before] = [performance.now(), calls.number];
+    const answer = await patient();
+    const waited = performance.now() - began;
+    if (calls.number - before === 1 && round < 4) continue;
+    assert.equal(calls.number - before, 2);
+    const after = Number(calls.refused.get('retry-after'));
+    assert.ok(after >= 1 && after <= 3 && waited >= after * 950, `${waited} ms, ${after} s`);
+    return { refusal, answer };
   }
-  assert.equal(refusal?.status ?? refusal?.statusCode, 429, String(refusal));
-  const [began, before] = [performance.now(), calls.number];
-  const answer = await patient();
-  const waited = performance.now() - began;
-  assert.equal(calls.number - before, 2);
-  const after = Number(calls.refused.get('retry-after'));
-  assert.ok(after >= 1 && after <= 3 && waited >= after * 950, `${waited} ms, ${after} s`);
-  return { refusal, answer };
 }
 
 // A `fetch` that counts, and keeps the last answer's head, and that of the last 429.
