@@ -28,6 +28,14 @@ impl Folder {
         Ok(self.0.join(name))
     }
 
+    /// Creates the folder of an object.
+    fn create_parent(&self, path: &Path) -> Result<()> {
+        match path.parent().filter(|folder| *folder != self.0) {
+            Some(folder) => DirBuilder::new().recursive(true).mode(0o700).create(folder),
+            None => Ok(()),
+        }
+    }
+
     /// Reserves the name by an empty file, renames the complete file to it, and syncs the folder. The standard library
     /// is used so that tests of power loss see the calls.
     fn publish(source: &Path, path: &Path) -> Result<()> {
@@ -44,10 +52,15 @@ impl Folder {
 impl ContentStore for Folder {
     fn create(&self, name: &str, source: TempPath) -> Result<()> {
         let path = self.path(name)?;
-        if let Some(folder) = path.parent().filter(|folder| *folder != self.0) {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        }
+        self.create_parent(&path)?;
         Self::publish(&source, &path)
+    }
+
+    fn replace(&self, name: &str, source: TempPath) -> Result<()> {
+        let path = self.path(name)?;
+        self.create_parent(&path)?;
+        fs::rename(&source, &path)?;
+        File::open(path.parent().unwrap_or(&path))?.sync_all()
     }
 
     fn create_from_bytes(&self, name: &str, bytes: Bytes) -> Result<()> {
@@ -127,12 +140,21 @@ mod tests {
         reader.read_exact_at(&mut buffer, 4).unwrap();
         assert_eq!((&buffer, reader.length().unwrap()), (b"456", 10));
         assert_eq!(reader.read_exact_at(&mut buffer, 8).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        for (name, text) in [("a", "new"), ("d/e", "newer")] {
+            let mut file = NamedTempFile::new_in(folder.path()).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            store.replace(name, file.into_temp_path()).unwrap();
+            assert_eq!(fs::read_to_string(folder.path().join(name)).unwrap(), text);
+        }
+        // An open object remains as it was.
+        reader.read_exact_at(&mut buffer, 7).unwrap();
+        assert_eq!(&buffer, b"789");
         store.delete("a").unwrap();
         store.delete("a").unwrap();
         assert_eq!(store.open("a").unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(store.open("../a").unwrap_err().kind(), ErrorKind::InvalidInput);
         let files = fs::read_dir(folder.path()).unwrap().count();
-        assert_eq!(files, 1, "no temporary file remains");
+        assert_eq!(files, 2, "no temporary file remains");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Storage of whole objects: in a folder of this machine, or in a bucket of an S3-compatible store. An object is
-//! created at once, read in ranges, and never changed. All calls block, and return [`std::io::Error`]; the cause of an
+//! created or replaced at once, and read in ranges. All calls block, and return [`std::io::Error`]; the cause of an
 //! error of a bucket is a [`BucketError`].
 
 mod bucket;
@@ -36,6 +36,13 @@ pub trait ContentStore: Debug + Send + Sync {
     /// # Errors
     /// The same as those of [`ContentStore::create`].
     fn create_from_bytes(&self, name: &str, bytes: Bytes) -> Result<()>;
+
+    /// Creates an object from a complete temporary file, or replaces it as a whole. The file no longer exists afterwards,
+    /// also after an error.
+    ///
+    /// # Errors
+    /// Returns any I/O error. The object may be replaced nevertheless.
+    fn replace(&self, name: &str, source: TempPath) -> Result<()>;
 
     /// Opens an object.
     ///

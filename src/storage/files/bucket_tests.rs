@@ -297,6 +297,10 @@ fn unreachable<T>() -> std::io::Result<T> {
 }
 
 impl ContentStore for Unreachable {
+    fn replace(&self, _: &str, _: TempPath) -> std::io::Result<()> {
+        unreachable()
+    }
+
     fn create(&self, _: &str, _: TempPath) -> std::io::Result<()> {
         unreachable()
     }

@@ -30,6 +30,7 @@ use std::io::{Error, Result};
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempPath;
+use upload::UploadMode;
 
 /// Bytes above which an object is uploaded in parts, and of a part.
 pub const PART_SIZE: u64 = 8 << 20;
@@ -136,11 +137,15 @@ impl Bucket {
 
 impl ContentStore for Bucket {
     fn create(&self, name: &str, source: TempPath) -> Result<()> {
-        self.upload_file(&self.path(name)?, &source)
+        self.upload_file(&self.path(name)?, &source, UploadMode::Create)
     }
 
     fn create_from_bytes(&self, name: &str, bytes: Bytes) -> Result<()> {
-        Ok(self.put_new(&self.path(name)?, bytes)?)
+        Ok(self.put(&self.path(name)?, bytes, UploadMode::Create)?)
+    }
+
+    fn replace(&self, name: &str, source: TempPath) -> Result<()> {
+        self.upload_file(&self.path(name)?, &source, UploadMode::Replace)
     }
 
     fn open(&self, name: &str) -> Result<Box<dyn ObjectReader>> {

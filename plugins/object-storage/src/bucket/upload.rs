@@ -14,12 +14,29 @@ use std::io::{Read, Result};
 /// Most parts of an upload; S3 allows 10,000.
 const MAX_PARTS: u64 = 9_000;
 
+/// Treatment of an existing object of the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UploadMode {
+    /// An existing object is an error.
+    Create,
+    /// An existing object is replaced.
+    Replace,
+}
+
 impl Bucket {
-    /// Creates an object if there is none of its name. A conflict with an earlier try of the same call is a success.
-    pub(super) fn put_new(&self, path: &Path, bytes: Bytes) -> std::result::Result<(), BucketError> {
+    /// Creates or replaces an object. A conflict with an earlier try of the same call is a success.
+    pub(super) fn put(
+        &self,
+        path: &Path,
+        bytes: Bytes,
+        mode: UploadMode,
+    ) -> std::result::Result<(), BucketError> {
+        let mode = match mode {
+            UploadMode::Create => PutMode::Create,
+            UploadMode::Replace => PutMode::Overwrite,
+        };
         let (location, mark) = (path.clone(), UploadMark::new());
-        let options =
-            PutOptions { mode: PutMode::Create, attributes: mark.attributes(), ..PutOptions::default() };
+        let options = PutOptions { mode, attributes: mark.attributes(), ..PutOptions::default() };
         let created = self.call(move |store| async move {
             store.put_opts(&location, PutPayload::from_bytes(bytes), options).await
         });
@@ -29,16 +46,16 @@ impl Bucket {
         }
     }
 
-    /// Creates an object from a file.
-    pub(super) fn upload_file(&self, path: &Path, source: &std::path::Path) -> Result<()> {
+    /// Creates or replaces an object from a file.
+    pub(super) fn upload_file(&self, path: &Path, source: &std::path::Path, mode: UploadMode) -> Result<()> {
         let mut file = File::open(source)?;
         let length = file.metadata()?.len();
         if length <= self.0.part_size {
             let mut bytes = Vec::new();
             file.take(self.0.part_size).read_to_end(&mut bytes)?;
-            return Ok(self.put_new(path, bytes.into())?);
+            return Ok(self.put(path, bytes.into(), mode)?);
         }
-        if self.exists(path)? {
+        if mode == UploadMode::Create && self.exists(path)? {
             return Err(BucketError::Exists.into());
         }
         let mark = UploadMark::new();

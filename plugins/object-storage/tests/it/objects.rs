@@ -38,6 +38,8 @@ fn small_objects(bucket: &Bucket) {
     assert_eq!(bucket.create("small/a", source).unwrap_err().kind(), ErrorKind::AlreadyExists);
     assert!(!path.exists(), "the temporary file is gone");
     assert_eq!(read_all(&*bucket.open("small/a").unwrap()).unwrap(), b"one");
+    bucket.replace("small/a", temporary_file(b"three")).unwrap();
+    assert_eq!(read_all(&*bucket.open("small/a").unwrap()).unwrap(), b"three");
     bucket.delete("small/a").unwrap();
     bucket.delete("small/a").unwrap();
     assert_eq!(bucket.open("small/a").unwrap_err().kind(), ErrorKind::NotFound);
@@ -56,6 +58,9 @@ fn objects_in_parts(bucket: &Bucket) {
         let again = bucket.create(&name, temporary_file(&contents(length, 1))).unwrap_err();
         assert_eq!(again.kind(), ErrorKind::AlreadyExists, "{length}");
         assert!(read_all(&*bucket.open(&name).unwrap()).unwrap() == bytes);
+        let newer = contents(length + 1, 2);
+        bucket.replace(&name, temporary_file(&newer)).unwrap();
+        assert!(read_all(&*bucket.open(&name).unwrap()).unwrap() == newer);
         bucket.delete(&name).unwrap();
     }
 }
