@@ -6,6 +6,7 @@ use crate::http::buffer_pool;
 use crate::state::AppState;
 use crate::state::latency_records::{self, FlushExtent};
 use crate::storage::files::LEFTOVER_AGE;
+use crate::storage::responses::SweepRole;
 use crate::telemetry::log;
 use crate::time::clock::{self, ClockAdjustment, SteadyClock};
 use crate::upstream::provider_state::resolve_all;
@@ -61,13 +62,18 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
         spawn_periodic(FILE_SWEEP_INTERVAL, stop, app, |app| async move {
             if !app.is_store_handed_over() {
                 sweep_files(&app).await;
-                delete_expired_responses(&app).await;
+                if !app.stores.fleet.is_shared() {
+                    delete_expired_responses(&app).await;
+                }
             }
         }),
         spawn_periodic(LEFTOVER_INTERVAL, stop, app, |app| async move {
             let fleet = &app.stores.fleet;
             if fleet.is_shared() && fleet.is_leader() && !app.is_store_handed_over() {
                 delete_old_leftovers(&app).await;
+            }
+            if fleet.is_shared() && !app.is_store_handed_over() {
+                delete_expired_responses(&app).await;
             }
         }),
     ]
@@ -220,10 +226,12 @@ async fn delete_old_leftovers(app: &AppState) {
     }
 }
 
-/// Deletes expired responses, and those beyond the limits.
+/// Deletes expired responses, and those beyond the limits, on one gateway of a fleet; the others count the rest.
 async fn delete_expired_responses(app: &Arc<AppState>) {
     let (state, now, limits) = (app.clone(), app.clock.unix_seconds(), app.response_limits());
-    let swept = tokio::task::spawn_blocking(move || state.responses.sweep(now, limits.settings)).await;
+    let fleet = &app.stores.fleet;
+    let role = if !fleet.is_shared() || fleet.is_leader() { SweepRole::Remover } else { SweepRole::Counter };
+    let swept = tokio::task::spawn_blocking(move || state.responses.sweep(now, limits.settings, role)).await;
     if let Ok(Err(error)) = swept {
         log::event(log::error(), "responses_not_swept", &[("why", &error.to_string())]);
     }

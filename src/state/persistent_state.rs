@@ -53,9 +53,8 @@ impl PersistentState {
             true => FileManager::open_shared(&settings.files, records)?,
             false => FileManager::open(&settings.files, records, taken_over)?,
         };
-        // Another process may be writing responses.
-        let is_used = taken_over || stores.fleet.is_shared();
-        let responses = Arc::new(ResponseStore::open(&settings.storage.path, &stores.pepper, is_used)?);
+        let (folder, shared) = (&settings.storage.path, files.shared_contents());
+        let responses = Arc::new(ResponseStore::open(folder, &stores.pepper, taken_over, shared)?);
         let batches = Arc::new(BatchManager::new(stores.store.clone(), stores.fleet.clone()));
         files.set_users(batches.clone());
         let exports = Exports::open(settings, clock.unix_seconds());

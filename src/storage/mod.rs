@@ -5,5 +5,6 @@ pub mod files;
 pub mod image_cache;
 pub mod object_id;
 pub mod responses;
+pub mod shared_contents;
 pub mod spool;
 pub mod stores;

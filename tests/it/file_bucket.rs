@@ -12,18 +12,26 @@ use std::process::Output;
 /// A configuration folder, with this bucket.
 fn home(provider: &Provider, server: Option<&SeaweedServer>) -> Home {
     let home = Home::new();
-    fs::write(home.path().join("id"), ACCESS_KEY[0]).unwrap();
-    fs::write(home.path().join("secret"), ACCESS_KEY[1]).unwrap();
-    let store = server.map_or(String::new(), |server| {
-        format!(
-            "[files.store]\nendpoint = \"http://127.0.0.1:{}\"\nbucket = \"{BUCKET}\"\nprefix = \"it\"\naccess_key_id = \
-             {{ file = \"id\" }}\nsecret_access_key = {{ file = \"secret\" }}\n",
-            server.port
-        )
-    });
+    write_access_key(&home);
+    let store = server.map_or(String::new(), bucket_settings);
     let settings = format!("[batches]\nconcurrency = 8\n[files]\nkeep_free = \"0B\"\n{store}");
     home.write(&format!("{settings}{}", catalogue(provider, "")));
     home
+}
+
+/// Writes the files of the access key that [`bucket_settings`] names.
+pub fn write_access_key(home: &Home) {
+    fs::write(home.path().join("id"), ACCESS_KEY[0]).unwrap();
+    fs::write(home.path().join("secret"), ACCESS_KEY[1]).unwrap();
+}
+
+/// Returns the section of the configuration for a bucket of this server.
+pub fn bucket_settings(server: &SeaweedServer) -> String {
+    format!(
+        "[files.store]\nendpoint = \"http://127.0.0.1:{}\"\nbucket = \"{BUCKET}\"\nprefix = \"it\"\naccess_key_id = \
+         {{ file = \"id\" }}\nsecret_access_key = {{ file = \"secret\" }}\n",
+        server.port
+    )
 }
 
 fn succeeded(output: &Output) -> String {

@@ -8,7 +8,9 @@ use crate::harness::process::{Home, Process, catalogue, complaint};
 use crate::harness::script::held;
 use crate::harness::{Client, Provider, full, until, until_answered};
 use crate::postgres_server::PostgresServer;
+use crate::seaweedfs::SeaweedServer;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -19,34 +21,39 @@ const CONCURRENCY: usize = 16;
 const STILL: Duration = Duration::from_millis(1_500);
 const PEPPER: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
-/// Two gateways, and their shared database and folder.
-struct Pair {
-    provider: Provider,
-    homes: [Home; 2],
-    gateways: [Process; 2],
+/// Two gateways, and their shared database and folder or bucket.
+pub struct Pair {
+    pub provider: Provider,
+    pub homes: [Home; 2],
+    pub gateways: [Process; 2],
     key: String,
     _server: PostgresServer,
-    _files: tempfile::TempDir,
+    files: tempfile::TempDir,
 }
 
 impl Pair {
-    async fn start() -> Pair {
+    pub async fn start() -> Pair {
+        Self::start_with(None, "").await
+    }
+
+    /// Starts both with this bucket instead of a folder, and these lines at the end of the configuration.
+    pub async fn start_with(bucket: Option<&SeaweedServer>, lines: &str) -> Pair {
         let (provider, server) = (Provider::start().await, PostgresServer::start());
         let files = tempfile::tempdir().unwrap();
         let homes = [Home::new(), Home::new()];
-        let responses = files.path().join("responses");
-        std::fs::create_dir(&responses).unwrap();
+        let place = match bucket {
+            None => format!("path = {:?}\n", files.path()),
+            Some(bucket) => crate::file_bucket::bucket_settings(bucket),
+        };
         for home in &homes {
-            write_settings(home, &server, files.path(), &provider);
-            std::fs::create_dir_all(home.storage()).unwrap();
-            std::os::unix::fs::symlink(&responses, home.storage().join("responses")).unwrap();
+            write_settings(home, &server, &place, &(catalogue(&provider, "") + lines));
         }
         let gateways = [homes[0].run().await, homes[1].run().await];
         let token = std::fs::read_to_string(homes[0].storage().join("admin.token")).unwrap();
         let admin = Client { address: homes[0].admin, key: token.trim().to_owned() };
         let made = admin.post("/admin/keys", &json!({"name": "n", "store_responses": true})).await;
         let key = made.json()["key"].as_str().unwrap_or_else(|| panic!("{}", made.text())).to_owned();
-        let pair = Pair { provider, homes, gateways, key, _server: server, _files: files };
+        let pair = Pair { provider, homes, gateways, key, _server: server, files };
         crate::harness::within("both gateways to know the key", async {
             for gateway in 0..2 {
                 while pair.at(gateway).get("/v1/models").await.status != 200 {}
@@ -56,7 +63,12 @@ impl Pair {
         pair
     }
 
-    fn at(&self, gateway: usize) -> Client {
+    /// Folder of the files, if they are not in a bucket.
+    pub fn folder(&self) -> &Path {
+        self.files.path()
+    }
+
+    pub fn at(&self, gateway: usize) -> Client {
         Client { address: self.homes[gateway].http, key: self.key.clone() }
     }
 
@@ -67,7 +79,7 @@ impl Pair {
         usize::from(!claims(&self.gateways[0]))
     }
 
-    async fn stop(&mut self) {
+    pub async fn stop(&mut self) {
         self.gateways.iter().for_each(|gateway| gateway.signal("TERM"));
         for gateway in &mut self.gateways {
             assert!(gateway.until_ended().await.success(), "{}", gateway.said());
@@ -75,14 +87,14 @@ impl Pair {
     }
 }
 
-fn write_settings(home: &Home, server: &PostgresServer, files: &std::path::Path, provider: &Provider) {
+fn write_settings(home: &Home, server: &PostgresServer, files: &str, catalogue: &str) {
     std::fs::write(home.path().join("database"), server.options().url).unwrap();
     std::fs::write(home.path().join("pepper-given"), PEPPER).unwrap();
+    crate::file_bucket::write_access_key(home);
     home.write(&format!(
         "engine = \"postgres\"\nurl = {{ file = \"database\" }}\npepper = {{ file = \"pepper-given\" }}\n\
-         [fleet]\nclaim = \"5s\"\nlease = \"8s\"\n[files]\npath = {files:?}\nkeep_free = \"0B\"\n\
-         [batches]\nconcurrency = {CONCURRENCY}\n{}",
-        catalogue(provider, "")
+         [fleet]\nclaim = \"5s\"\nlease = \"8s\"\n[batches]\nconcurrency = {CONCURRENCY}\n\
+         [files]\nkeep_free = \"0B\"\n{files}{catalogue}",
     ));
 }
 
@@ -147,7 +159,7 @@ async fn a_batch_is_cancelled_and_its_file_deleted_through_the_other_gateway() {
 }
 
 /// A background response once it has this status.
-async fn background(client: &Client, response: &Value, status: &str) -> Value {
+pub async fn background(client: &Client, response: &Value, status: &str) -> Value {
     let path = format!("/v1/responses/{}", response["id"].as_str().unwrap());
     crate::harness::within(status, async {
         loop {

@@ -4,6 +4,7 @@ use super::bucket::FileBucket;
 use super::contents::{FileContents, LineReader};
 use super::output::OutputFile;
 use super::{FileError, FileManager, FileOwner, new_record, run_blocking, sync_folder};
+use crate::storage::shared_contents::SharedContents;
 use bytes::Bytes;
 use penstock_storage::files::{FilePurpose, FileRecord};
 use std::fs::OpenOptions;
@@ -23,8 +24,19 @@ impl FileManager {
 
     /// Bucket of the contents, if one is configured.
     #[must_use]
-    pub const fn bucket(&self) -> Option<&FileBucket> {
-        self.bucket.as_ref()
+    pub fn bucket(&self) -> Option<&FileBucket> {
+        self.bucket.as_deref()
+    }
+
+    /// Returns the contents that all gateways of a fleet reach; `None` without a fleet.
+    #[must_use]
+    pub fn shared_contents(&self) -> Option<SharedContents> {
+        self.shared.as_ref()?;
+        let aside = self.upload_folder.clone();
+        Some(match &self.bucket {
+            Some(bucket) => SharedContents::in_bucket(bucket.clone(), aside),
+            None => SharedContents::in_folder(self.folder.clone(), aside),
+        })
     }
 
     /// Opens the contents of a file.

@@ -120,7 +120,7 @@ impl FileBucket {
     ///
     /// # Errors
     /// Returns the error of the bucket as the cause of an I/O error.
-    pub(super) fn contents(&self) -> Result<&Arc<dyn ContentStore>> {
+    pub fn contents(&self) -> Result<&Arc<dyn ContentStore>> {
         let mut check = self.check.lock().clone();
         if matches!(check, BucketCheck::Pending) {
             check = self.run_check();

@@ -73,8 +73,11 @@ impl From<StoreError> for FileError {
     }
 }
 
-/// Converts an error of the disk to that of a client.
+/// Converts an error of the disk or of the bucket to that of a client.
 pub fn disk_error(error: &std::io::Error) -> ApiError {
+    if is_bucket_away(error) {
+        return bucket_unavailable();
+    }
     ApiError::new(match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::StorageFull,
         _ => ErrorCode::Internal,

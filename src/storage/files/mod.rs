@@ -93,7 +93,7 @@ pub struct FileManager {
     upload_folder: PathBuf,
     store: FileStore,
     /// Bucket of the contents; `None` if they are in the folder.
-    bucket: Option<FileBucket>,
+    bucket: Option<Arc<FileBucket>>,
     quota: Arc<DiskQuota>,
     /// State for a fleet; `None` if no other gateway uses the folder.
     shared: Option<SharedFolder>,
@@ -158,7 +158,7 @@ impl FileManager {
                 format!("The folder of the files {} cannot be made: {error}.", folder.display())
             })?;
         Ok(Self {
-            bucket: open_bucket(&aside)?,
+            bucket: open_bucket(&aside)?.map(Arc::new),
             folder,
             upload_folder: aside,
             store,

@@ -1,77 +1,74 @@
 //! Removal of stored responses: those that have expired, and the oldest beyond the limits.
 
-use super::{ResponseStore, is_expired, sync_folder};
+use super::response_files::{ResponseFile, ResponseFiles};
+use super::{ResponseStore, is_expired};
 use crate::config::settings::ResponseSettings;
-use std::fs;
-use std::io::{ErrorKind, Result};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::io::Result;
 
-/// Stored file of a key.
-struct StoredFile {
-    path: PathBuf,
-    bytes: u64,
-    /// Creation time of the response, Unix seconds.
-    created: u64,
+/// Part of a sweep in the sweeps of a fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SweepRole {
+    /// Removes responses.
+    Remover,
+    /// Counts the bytes of the remaining responses, while another gateway removes.
+    Counter,
 }
 
 impl ResponseStore {
     /// Removes the responses that have expired at `now`, Unix seconds, and those beyond the limits, and counts the
-    /// remaining ones again. Returns the number of removed ones.
+    /// remaining ones again. Returns the number of expired ones that were removed.
     ///
     /// # Errors
     /// Returns any I/O error.
-    pub fn sweep(&self, now: u64, settings: ResponseSettings) -> Result<u64> {
+    pub fn sweep(&self, now: u64, settings: ResponseSettings, role: SweepRole) -> Result<u64> {
         let mut removed = 0;
-        for key in self.keys()? {
-            let folder = self.folder.join(&key);
-            let files = stored_files(&folder)?;
-            let (expired, others): (Vec<_>, Vec<_>) =
-                files.into_iter().partition(|file| is_expired(file.created, now, settings.retention));
-            self.usage.set_bytes(&key, others.iter().map(|file| file.bytes).sum());
-            for file in &expired {
-                removed += u64::from(remove_if_present(&file.path)?);
+        let is_expired = |file: &ResponseFile| is_expired(file.created, now, settings.retention);
+        let mut keys = self.usage.keys();
+        self.files.for_each_key(&mut |key, files| {
+            let (expired, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_expired);
+            keys.remove(key);
+            self.usage.set_bytes(key, others.iter().map(|file| file.bytes).sum());
+            if role == SweepRole::Remover && !expired.is_empty() {
+                removed += self.files.remove(key, expired)?.len() as u64;
             }
-            if !expired.is_empty() {
-                sync_folder(&folder)?;
-            }
-            if others.is_empty() {
-                // Fails if a response was stored meanwhile.
-                fs::remove_dir(&folder).ok();
-            }
-            self.evict(&key, settings)?;
+            if role == SweepRole::Remover { self.evict(key, settings) } else { Ok(()) }
+        })?;
+        // Responses that are stored during the sweep may be missing from a count until the next one.
+        keys.iter().for_each(|key| self.usage.set_bytes(key, 0));
+        if let Some(earlier) = &self.earlier {
+            earlier.for_each_key(&mut |key, files| {
+                let expired = files.into_iter().filter(is_expired).collect();
+                removed += earlier.remove(key, expired)?.len() as u64;
+                Ok(())
+            })?;
         }
         Ok(removed)
     }
 
-    /// Counts all files, and removes those with the extension `unfinished`.
-    pub(super) fn count_files(&self, unfinished: Option<&str>) -> Result<()> {
-        for key in self.keys()? {
-            let mut bytes = 0;
-            for file in stored_files(&self.folder.join(&key))? {
-                if unfinished.is_some() && file.path.extension().and_then(|name| name.to_str()) == unfinished
-                {
-                    remove_if_present(&file.path)?;
-                } else {
-                    bytes += file.bytes;
-                }
-            }
-            self.usage.set_bytes(&key, bytes);
-        }
-        Ok(())
+    /// Counts all files.
+    pub(super) fn count_files(&self) -> Result<()> {
+        self.files.for_each_key(&mut |key, files| {
+            self.usage.set_bytes(key, files.iter().map(|file| file.bytes).sum());
+            Ok(())
+        })
     }
 
     /// Removes the oldest responses of a key beyond its limit, and those of the largest keys beyond the limit of all. A
     /// tenth of the limit is freed at once, because each time the files have to be listed.
     pub(super) fn evict(&self, key: &str, settings: ResponseSettings) -> Result<()> {
-        let used = self.usage.of_key(key);
-        if used > settings.per_key {
-            self.evict_oldest(key, used - settings.per_key / 10 * 9)?;
+        if self.usage.of_key(key) > settings.per_key {
+            self.evict_oldest(key, |used| {
+                if used > settings.per_key { used - settings.per_key / 10 * 9 } else { 0 }
+            })?;
         }
+        let excess_of_all = |used: u64| match self.usage.total_bytes() {
+            total if total > settings.disk => (total - settings.disk / 10 * 9).min(used / 10 + 1),
+            _ => 0,
+        };
         while self.usage.total_bytes() > settings.disk {
             let Some(largest) = self.usage.largest_key() else { break };
-            let excess = self.usage.total_bytes() - settings.disk / 10 * 9;
-            if self.evict_oldest(&largest, excess.min(self.usage.of_key(&largest) / 10 + 1))? == 0 {
+            let freed = self.evict_oldest(&largest, excess_of_all)?;
+            if freed == 0 && self.usage.total_bytes() > settings.disk {
                 // No file was left to remove, so the bytes of the key are no longer counted.
                 self.usage.set_bytes(&largest, 0);
             }
@@ -79,61 +76,23 @@ impl ResponseStore {
         Ok(())
     }
 
-    /// Removes the oldest responses of a key until at least `excess` bytes are freed; returns the freed bytes.
-    fn evict_oldest(&self, key: &str, excess: u64) -> Result<u64> {
-        let folder = self.folder.join(key);
-        let mut files = stored_files(&folder)?;
-        files.sort_by(|a, b| (a.created, &a.path).cmp(&(b.created, &b.path)));
+    /// Removes the oldest responses of a key until at least the bytes are freed that `excess` returns for the used
+    /// bytes; returns the freed bytes. The used bytes are counted again: other gateways of a fleet remove files too.
+    fn evict_oldest(&self, key: &str, excess: impl FnOnce(u64) -> u64) -> Result<u64> {
+        let mut files = self.files.files_of(key)?;
+        files.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
+        let used = files.iter().map(|file| file.bytes).sum();
+        self.usage.set_bytes(key, used);
+        let excess = excess(used);
         let mut freed = 0;
-        for file in &files {
-            if freed >= excess {
-                break;
-            }
-            self.remove(key, &file.path)?;
-            freed += file.bytes;
-        }
-        if freed > 0 {
-            sync_folder(&folder)?;
-        }
-        Ok(freed)
-    }
-
-    /// Returns the public ids of the keys that have a folder.
-    fn keys(&self) -> Result<Vec<String>> {
-        let mut keys = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
-            keys.extend(entry?.file_name().into_string());
-        }
-        Ok(keys)
-    }
-}
-
-/// Returns the files of a folder; none if the folder does not exist.
-fn stored_files(folder: &Path) -> Result<Vec<StoredFile>> {
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Ok(Vec::new());
-        }
-        Err(error) => return Err(error),
-    };
-    let mut files = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        // A file may be removed between the list and this call.
-        let Ok(metadata) = entry.metadata() else { continue };
-        let since = metadata.modified()?.duration_since(SystemTime::UNIX_EPOCH);
-        let created = since.unwrap_or(Duration::ZERO).as_secs();
-        files.push(StoredFile { path: entry.path(), bytes: metadata.len(), created });
-    }
-    Ok(files)
-}
-
-/// Removes a file; returns false if another thread has removed it.
-fn remove_if_present(path: &Path) -> Result<bool> {
-    match fs::remove_file(path) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
+        let oldest: Vec<_> = files
+            .into_iter()
+            .take_while(|file| {
+                let is_needed = freed < excess;
+                freed += file.bytes;
+                is_needed
+            })
+            .collect();
+        if oldest.is_empty() { Ok(0) } else { self.remove(key, oldest) }
     }
 }

@@ -1,21 +1,24 @@
 //! Tests of stored responses: encryption, scope, expiry, limits.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use super::local_files::UNFINISHED;
 use super::*;
 use crate::config::settings::BackgroundSettings;
+use std::fs;
+use std::path::PathBuf;
 
-const KEY: &str = "0123456789abcdef";
-const OTHER_KEY: &str = "fedcba9876543210";
-const DAY: Duration = Duration::from_secs(86_400);
-const TEXT: &[u8] = br#"{"input":["a secret of the client"],"response":{}}"#;
+pub(super) const KEY: &str = "0123456789abcdef";
+pub(super) const OTHER_KEY: &str = "fedcba9876543210";
+pub(super) const DAY: Duration = Duration::from_secs(86_400);
+pub(super) const TEXT: &[u8] = br#"{"input":["a secret of the client"],"response":{}}"#;
 
-fn limits(per_key: u64, disk: u64) -> ResponseLimits {
+pub(super) fn limits(per_key: u64, disk: u64) -> ResponseLimits {
     let background = BackgroundSettings { open: 1, concurrency: 1, window: DAY };
     ResponseLimits { settings: ResponseSettings { disk, per_key, retention: DAY, background }, keep_free: 0 }
 }
 
 fn open(folder: &Path) -> ResponseStore {
-    ResponseStore::open(folder, &Pepper([7; 32]), false).unwrap()
+    ResponseStore::open(folder, &Pepper([7; 32]), false, None).unwrap()
 }
 
 /// Returns the paths and contents of all files below a folder.
@@ -44,7 +47,7 @@ fn a_stored_response_is_read_by_its_key_alone_and_encrypted() {
     // After a restart the response exists, but only with the same pepper.
     drop(store);
     assert_eq!(open(folder.path()).get(KEY, "resp_a", 101, DAY).unwrap().as_deref(), Some(TEXT));
-    let other = ResponseStore::open(folder.path(), &Pepper([8; 32]), false).unwrap();
+    let other = ResponseStore::open(folder.path(), &Pepper([8; 32]), false, None).unwrap();
     assert_eq!(other.get(KEY, "resp_a", 101, DAY).unwrap_err().kind(), ErrorKind::InvalidData);
 }
 
@@ -101,10 +104,10 @@ fn deleted_and_expired_responses_leave_the_disk() {
     let now = 200 + DAY.as_secs();
     assert_eq!(store.get(KEY, "resp_b", now - 1, DAY).unwrap().as_deref(), Some(TEXT));
     assert_eq!(store.get(KEY, "resp_b", now, DAY).unwrap(), None);
-    assert_eq!(store.sweep(now, limits.settings).unwrap(), 1);
+    assert_eq!(store.sweep(now, limits.settings, SweepRole::Remover).unwrap(), 1);
     assert_eq!(files(folder.path()).len(), 1);
     assert_eq!(store.used_bytes(), files(folder.path())[0].1.len() as u64);
-    assert_eq!(store.sweep(now + 100, limits.settings).unwrap(), 1);
+    assert_eq!(store.sweep(now + 100, limits.settings, SweepRole::Remover).unwrap(), 1);
     assert_eq!(store.used_bytes(), 0);
     assert_eq!(fs::read_dir(folder.path().join(RESPONSES_FOLDER)).unwrap().count(), 0);
 }
@@ -146,7 +149,7 @@ fn unfinished_files_are_removed_at_the_start_and_others_counted() {
     open(folder.path()).insert((KEY, "resp_a"), 100, TEXT, limits(1 << 20, 1 << 20)).unwrap();
     let path = files(folder.path()).remove(0).0;
     fs::write(path.with_extension(UNFINISHED), b"half").unwrap();
-    let draining = ResponseStore::open(folder.path(), &Pepper([7; 32]), true).unwrap();
+    let draining = ResponseStore::open(folder.path(), &Pepper([7; 32]), true, None).unwrap();
     assert_eq!(files(folder.path()).len(), 2);
     drop(draining);
     let store = open(folder.path());

@@ -1,7 +1,7 @@
 //! Bytes of the stored responses of each API key, counted in memory.
 
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 type BytesByKey = HashMap<Box<str>, u64, ahash::RandomState>;
 
@@ -42,6 +42,11 @@ impl ResponseUsage {
 
     pub(super) fn of_key(&self, key: &str) -> u64 {
         self.0.lock().get(key).copied().unwrap_or_default()
+    }
+
+    /// Returns the keys that have responses.
+    pub(super) fn keys(&self) -> HashSet<Box<str>> {
+        self.0.lock().keys().cloned().collect()
     }
 
     pub(super) fn total_bytes(&self) -> u64 {

@@ -1,0 +1,100 @@
+//! Tests of the stored responses of a fleet: two gateways with folders of their own and shared contents.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use super::tests::{DAY, KEY, OTHER_KEY, TEXT, limits};
+use super::*;
+
+/// Age of an object that a sweep sees later.
+const LATER: u64 = 2 * 86_400;
+
+struct Fleet {
+    local: [tempfile::TempDir; 2],
+    shared: tempfile::TempDir,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        let folder = || tempfile::tempdir().unwrap();
+        Self { local: [folder(), folder()], shared: folder() }
+    }
+
+    fn gateway(&self, index: usize) -> ResponseStore {
+        let shared = self.shared.path().to_owned();
+        let contents = SharedContents::in_folder(shared.clone(), shared);
+        ResponseStore::open(self.local[index].path(), &Pepper([7; 32]), false, Some(contents)).unwrap()
+    }
+}
+
+fn now() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
+}
+
+#[test]
+fn a_response_of_one_gateway_is_read_replaced_and_deleted_by_another() {
+    let fleet = Fleet::new();
+    let (one, other) = (fleet.gateway(0), fleet.gateway(1));
+    let large = limits(1 << 20, 1 << 20);
+    one.insert((KEY, "resp_a"), now(), b"pending", large).unwrap();
+    assert_eq!(other.get(KEY, "resp_a", now(), DAY).unwrap().as_deref(), Some(&b"pending"[..]));
+    other.insert((KEY, "resp_a"), now(), TEXT, large).unwrap();
+    assert_eq!(one.get(KEY, "resp_a", now(), DAY).unwrap().as_deref(), Some(TEXT));
+    assert_eq!(one.get(KEY, "resp_a", now() + LATER, DAY).unwrap(), None, "it has expired");
+    assert!(one.size(KEY, "resp_a").unwrap().unwrap() >= TEXT.len() as u64);
+    assert_eq!(other.get(OTHER_KEY, "resp_a", now(), DAY).unwrap(), None);
+    assert!(!other.delete(OTHER_KEY, "resp_a").unwrap());
+    assert!(one.delete(KEY, "resp_a").unwrap() && !other.delete(KEY, "resp_a").unwrap());
+    assert_eq!(other.get(KEY, "resp_a", now(), DAY).unwrap(), None);
+}
+
+#[test]
+fn responses_from_before_the_fleet_are_read_by_their_gateway_until_they_expire() {
+    let fleet = Fleet::new();
+    let alone = ResponseStore::open(fleet.local[0].path(), &Pepper([7; 32]), false, None).unwrap();
+    for id in ["resp_a", "resp_b"] {
+        alone.insert((KEY, id), now(), TEXT, limits(1 << 20, 1 << 20)).unwrap();
+    }
+    drop(alone);
+    let one = fleet.gateway(0);
+    assert_eq!(one.get(KEY, "resp_a", now(), DAY).unwrap().as_deref(), Some(TEXT));
+    assert!(one.delete(KEY, "resp_a").unwrap() && !one.delete(KEY, "resp_a").unwrap());
+    assert_eq!(one.get(KEY, "resp_a", now(), DAY).unwrap(), None);
+    let settings = limits(1 << 20, 1 << 20).settings;
+    assert_eq!(one.sweep(now(), settings, SweepRole::Counter).unwrap(), 0);
+    assert_eq!(one.sweep(now() + LATER, settings, SweepRole::Counter).unwrap(), 1);
+    assert_eq!(one.size(KEY, "resp_b").unwrap(), None);
+}
+
+#[test]
+fn one_gateway_removes_what_has_expired_and_all_count_the_rest() {
+    let fleet = Fleet::new();
+    let (one, other) = (fleet.gateway(0), fleet.gateway(1));
+    let large = limits(1 << 20, 1 << 20);
+    for id in ["resp_a", "resp_b"] {
+        one.insert((KEY, id), now(), TEXT, large).unwrap();
+        one.insert((OTHER_KEY, id), now(), TEXT, large).unwrap();
+    }
+    assert_eq!(other.used_bytes(), 0);
+    assert_eq!(other.sweep(now(), large.settings, SweepRole::Counter).unwrap(), 0);
+    assert!(other.used_bytes() > 0 && other.used_bytes() == one.used_bytes());
+    assert_eq!(other.sweep(now() + LATER, large.settings, SweepRole::Counter).unwrap(), 0);
+    assert!(one.size(KEY, "resp_a").unwrap().is_some(), "a counter removes nothing");
+    assert_eq!(one.sweep(now() + LATER, large.settings, SweepRole::Remover).unwrap(), 4);
+    assert_eq!((one.used_bytes(), one.size(OTHER_KEY, "resp_b").unwrap()), (0, None));
+}
+
+#[test]
+fn the_limit_of_a_key_holds_over_the_gateways_after_each_count() {
+    let fleet = Fleet::new();
+    let (one, other) = (fleet.gateway(0), fleet.gateway(1));
+    let document = vec![b'x'; 1_000];
+    let narrow = limits(10_000, 1 << 20);
+    for number in 0..8 {
+        one.insert((KEY, &format!("resp_a{number}")), now(), &document, narrow).unwrap();
+        other.insert((KEY, &format!("resp_b{number}")), now(), &document, narrow).unwrap();
+    }
+    other.sweep(now(), narrow.settings, SweepRole::Remover).unwrap();
+    assert!(other.used_bytes() <= 10_000);
+    one.insert((KEY, "resp_last"), now(), &document, narrow).unwrap();
+    one.sweep(now(), narrow.settings, SweepRole::Counter).unwrap();
+    assert!(one.used_bytes() <= 10_000 && one.used_bytes() >= 8_000, "{}", one.used_bytes());
+}

@@ -1,0 +1,148 @@
+//! Stored responses in a folder of this machine: one file for each, in a folder for each API key.
+
+use super::response_files::{ResponseFile, ResponseFiles, ResponseName};
+use crate::storage::files::quota::has_free_space;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Result, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Extension of files that are being written.
+pub(super) const UNFINISHED: &str = "new";
+
+/// Stored responses in a folder of this machine.
+#[derive(Debug)]
+pub(super) struct LocalFiles(PathBuf);
+
+impl LocalFiles {
+    /// Opens or creates the folder.
+    pub(super) fn open(folder: PathBuf) -> Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        Ok(Self(folder))
+    }
+
+    /// Removes the unfinished files of a crash.
+    pub(super) fn remove_unfinished(&self) -> Result<()> {
+        self.for_each_key(&mut |key, files| {
+            let is_unfinished = |file: &ResponseFile| {
+                Path::new(&file.id).extension().and_then(|name| name.to_str()) == Some(UNFINISHED)
+            };
+            let unfinished = files.into_iter().filter(is_unfinished).collect::<Vec<_>>();
+            if !unfinished.is_empty() {
+                self.remove(key, unfinished)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn path(&self, name: ResponseName<'_>) -> PathBuf {
+        self.0.join(name.key).join(name.id)
+    }
+
+    /// Writes a file under another name first, so that it appears complete or not at all.
+    fn write_file(&self, name: ResponseName<'_>, sealed: &[u8], created: u64) -> Result<()> {
+        let (folder, path) = (self.0.join(name.key), self.path(name));
+        if !folder.is_dir() {
+            DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+            sync_folder(&self.0)?;
+        }
+        let unfinished = path.with_extension(UNFINISHED);
+        let written = write_synced(&unfinished, sealed, created).and_then(|()| fs::rename(&unfinished, path));
+        if written.is_err() {
+            fs::remove_file(&unfinished).ok();
+        }
+        written.and_then(|()| sync_folder(&folder))
+    }
+}
+
+impl ResponseFiles for LocalFiles {
+    fn write(&self, name: ResponseName<'_>, sealed: &[u8], created: u64) -> Result<()> {
+        match self.write_file(name, sealed, created) {
+            // Another call removed the empty folder meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => self.write_file(name, sealed, created),
+            written => written,
+        }
+    }
+
+    fn read(&self, name: ResponseName<'_>) -> Result<Option<Vec<u8>>> {
+        found(fs::read(self.path(name)))
+    }
+
+    fn size(&self, name: ResponseName<'_>) -> Result<Option<u64>> {
+        Ok(found(fs::metadata(self.path(name)))?.map(|file| file.len()))
+    }
+
+    fn remove(&self, key: &str, files: Vec<ResponseFile>) -> Result<Vec<ResponseFile>> {
+        let folder = self.0.join(key);
+        let mut removed = Vec::new();
+        for file in files {
+            if found(fs::remove_file(folder.join(&file.id)))?.is_some() {
+                removed.push(file);
+            }
+        }
+        if !removed.is_empty() {
+            sync_folder(&folder)?;
+            // Fails if the folder has other files.
+            fs::remove_dir(&folder).ok();
+        }
+        Ok(removed)
+    }
+
+    fn files_of(&self, key: &str) -> Result<Vec<ResponseFile>> {
+        let entries = match fs::read_dir(self.0.join(key)) {
+            Ok(entries) => entries,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(Vec::new());
+            }
+            Err(error) => return Err(error),
+        };
+        let mut files = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            // A file may be removed between the list and this call.
+            let (Ok(metadata), Ok(id)) = (entry.metadata(), entry.file_name().into_string()) else {
+                continue;
+            };
+            let since = metadata.modified()?.duration_since(SystemTime::UNIX_EPOCH);
+            let created = since.unwrap_or(Duration::ZERO).as_secs();
+            files.push(ResponseFile { id, bytes: metadata.len(), created });
+        }
+        Ok(files)
+    }
+
+    fn for_each_key(&self, each: &mut dyn FnMut(&str, Vec<ResponseFile>) -> Result<()>) -> Result<()> {
+        for entry in fs::read_dir(&self.0)? {
+            if let Ok(key) = entry?.file_name().into_string() {
+                each(&key, self.files_of(&key)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_space(&self, bytes: u64, keep_free: u64) -> bool {
+        has_free_space(&self.0, bytes, keep_free)
+    }
+}
+
+/// Returns `None` for a file that does not exist.
+fn found<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes and syncs a file for its owner only. Its modification time is that of the response, by which it expires.
+fn write_synced(path: &Path, bytes: &[u8], created: u64) -> Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(created))?;
+    file.sync_all()
+}
+
+/// Syncs a folder, so that changes of its names survive a power cut. A folder that was removed needs none.
+fn sync_folder(folder: &Path) -> Result<()> {
+    found(File::open(folder))?.map_or(Ok(()), |folder| folder.sync_all())
+}

@@ -1,0 +1,57 @@
+//! Files of stored responses: in a folder of this machine, or where all gateways of a fleet reach them.
+
+use super::{MAX_ID_BYTES, RESPONSE_ID_PREFIX};
+use std::io::Result;
+
+/// Name of a stored response.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ResponseName<'a> {
+    /// Public id of the API key.
+    pub(super) key: &'a str,
+    /// Id of the response.
+    pub(super) id: &'a str,
+}
+
+impl<'a> ResponseName<'a> {
+    /// Checks a name; `None` for ids that name no file, such as `../key`.
+    pub(super) fn new(key: &'a str, id: &'a str) -> Option<Self> {
+        let is_word = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let unique = id.strip_prefix(RESPONSE_ID_PREFIX)?;
+        (is_word(key) && is_word(unique) && id.len() <= MAX_ID_BYTES).then_some(Self { key, id })
+    }
+}
+
+/// File of a stored response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ResponseFile {
+    /// Id of the response.
+    pub(super) id: String,
+    /// Length in bytes.
+    pub(super) bytes: u64,
+    /// Creation time of the response, Unix seconds; that of a bucket is the time of the last write.
+    pub(super) created: u64,
+}
+
+/// Files of stored responses by key and id. All calls block.
+pub(super) trait ResponseFiles: Send + Sync {
+    /// Writes a file, or replaces it as a whole. The file survives a power cut.
+    fn write(&self, name: ResponseName<'_>, sealed: &[u8], created: u64) -> Result<()>;
+
+    /// Reads a file; `None` if there is none of this name.
+    fn read(&self, name: ResponseName<'_>) -> Result<Option<Vec<u8>>>;
+
+    /// Returns the length of a file in bytes; `None` if there is none of this name.
+    fn size(&self, name: ResponseName<'_>) -> Result<Option<u64>>;
+
+    /// Removes files of a key; returns those that existed.
+    fn remove(&self, key: &str, files: Vec<ResponseFile>) -> Result<Vec<ResponseFile>>;
+
+    /// Returns the files of a key.
+    fn files_of(&self, key: &str) -> Result<Vec<ResponseFile>>;
+
+    /// Calls `each` with every key that has files, and its files.
+    fn for_each_key(&self, each: &mut dyn FnMut(&str, Vec<ResponseFile>) -> Result<()>) -> Result<()>;
+
+    /// Returns true if there is space for a file of this length, which leaves `keep_free` bytes of the disk free.
+    fn has_space(&self, bytes: u64, keep_free: u64) -> bool;
+}

@@ -1,0 +1,96 @@
+//! Stored responses of a fleet: objects `responses/<key>/<id>` beside the contents of files.
+
+use super::RESPONSES_FOLDER;
+use super::response_files::{ResponseFile, ResponseFiles, ResponseName};
+use crate::storage::shared_contents::SharedContents;
+use penstock_object_storage::ObjectInfo;
+use std::io::Result;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Stored responses where all gateways of a fleet reach them.
+pub(super) struct SharedFiles(pub(super) SharedContents);
+
+fn object_name(name: ResponseName<'_>) -> String {
+    format!("{RESPONSES_FOLDER}/{}/{}", name.key, name.id)
+}
+
+impl SharedFiles {
+    /// Calls `each` with every object below a folder.
+    fn list(&self, folder: &str, each: &mut dyn FnMut(ObjectInfo) -> Result<()>) -> Result<()> {
+        let store = self.0.store()?;
+        let mut after: Option<String> = None;
+        loop {
+            let page = store.list(folder, after.as_deref())?;
+            after = page.objects.last().map(|object| object.name.clone());
+            page.objects.into_iter().try_for_each(&mut *each)?;
+            if !page.more || after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl ResponseFiles for SharedFiles {
+    fn write(&self, name: ResponseName<'_>, sealed: &[u8], _created: u64) -> Result<()> {
+        self.0.replace(&object_name(name), &[sealed])
+    }
+
+    fn read(&self, name: ResponseName<'_>) -> Result<Option<Vec<u8>>> {
+        // An object of a bucket that is replaced during the read is read again.
+        self.0.read(&object_name(name)).or_else(|_| self.0.read(&object_name(name)))
+    }
+
+    fn size(&self, name: ResponseName<'_>) -> Result<Option<u64>> {
+        self.0.size(&object_name(name))
+    }
+
+    fn remove(&self, key: &str, files: Vec<ResponseFile>) -> Result<Vec<ResponseFile>> {
+        let store = self.0.store()?;
+        for file in &files {
+            store.delete(&object_name(ResponseName { key, id: &file.id }))?;
+        }
+        Ok(files)
+    }
+
+    fn files_of(&self, key: &str) -> Result<Vec<ResponseFile>> {
+        let (now, mut files) = (unix_seconds(), Vec::new());
+        self.list(&format!("{RESPONSES_FOLDER}/{key}"), &mut |object| {
+            files.extend(response_file(&object, now).map(|(_, file)| file));
+            Ok(())
+        })?;
+        Ok(files)
+    }
+
+    fn for_each_key(&self, each: &mut dyn FnMut(&str, Vec<ResponseFile>) -> Result<()>) -> Result<()> {
+        // The list is in the order of names, so the files of a key follow each other.
+        let (now, mut current, mut files) = (unix_seconds(), String::new(), Vec::new());
+        self.list(RESPONSES_FOLDER, &mut |object| {
+            let Some((key, file)) = response_file(&object, now) else { return Ok(()) };
+            if key != current {
+                if !files.is_empty() {
+                    each(&current, std::mem::take(&mut files))?;
+                }
+                key.clone_into(&mut current);
+            }
+            files.push(file);
+            Ok(())
+        })?;
+        if files.is_empty() { Ok(()) } else { each(&current, files) }
+    }
+
+    fn has_space(&self, bytes: u64, keep_free: u64) -> bool {
+        self.0.has_space(bytes, keep_free)
+    }
+}
+
+/// Returns the key and the file of an object; `None` for another object.
+fn response_file(object: &ObjectInfo, now: u64) -> Option<(&str, ResponseFile)> {
+    let (key, id) = object.name.strip_prefix(RESPONSES_FOLDER)?.strip_prefix('/')?.split_once('/')?;
+    let name = ResponseName::new(key, id)?;
+    let created = now.saturating_sub(object.age.as_secs());
+    Some((name.key, ResponseFile { id: name.id.to_owned(), bytes: object.length, created }))
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}

@@ -1,0 +1,94 @@
+//! Contents that all gateways of a fleet reach: in the bucket of file contents, or in the shared folder of files.
+
+use crate::storage::files::FileBucket;
+use crate::storage::files::quota::has_free_space;
+use penstock_object_storage::{ContentStore, Folder, ObjectReader};
+use std::io::{ErrorKind, Result, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tempfile::NamedTempFile;
+
+/// Contents that all gateways of a fleet reach. All calls block.
+#[derive(Clone)]
+pub struct SharedContents {
+    store: SharedStore,
+    /// Folder of temporary files, which is swept.
+    upload_folder: PathBuf,
+}
+
+#[derive(Clone)]
+enum SharedStore {
+    Folder(Arc<dyn ContentStore>),
+    Bucket(Arc<FileBucket>),
+}
+
+impl SharedContents {
+    /// Returns the contents of a folder that all gateways share.
+    #[must_use]
+    pub fn in_folder(folder: PathBuf, upload_folder: PathBuf) -> Self {
+        Self { store: SharedStore::Folder(Arc::new(Folder::new(folder))), upload_folder }
+    }
+
+    /// Returns the contents of a bucket.
+    #[must_use]
+    pub const fn in_bucket(bucket: Arc<FileBucket>, upload_folder: PathBuf) -> Self {
+        Self { store: SharedStore::Bucket(bucket), upload_folder }
+    }
+
+    /// Returns the store of the contents.
+    ///
+    /// # Errors
+    /// Returns the error of a bucket that cannot be used.
+    pub fn store(&self) -> Result<Arc<dyn ContentStore>> {
+        match &self.store {
+            SharedStore::Folder(folder) => Ok(folder.clone()),
+            SharedStore::Bucket(bucket) => bucket.contents().cloned(),
+        }
+    }
+
+    /// Writes an object of these parts, or replaces it as a whole.
+    ///
+    /// # Errors
+    /// Returns any I/O error. The object may be written nevertheless.
+    pub fn replace(&self, name: &str, parts: &[&[u8]]) -> Result<()> {
+        let store = self.store()?;
+        let mut file = NamedTempFile::new_in(&self.upload_folder)?;
+        parts.iter().try_for_each(|part| file.write_all(part))?;
+        file.as_file().sync_all()?;
+        store.replace(name, file.into_temp_path())
+    }
+
+    /// Returns the length of an object in bytes; `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// Returns any I/O error.
+    pub fn size(&self, name: &str) -> Result<Option<u64>> {
+        self.open(name)?.map(|object| object.length()).transpose()
+    }
+
+    /// Reads an object; `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// Returns any I/O error, such as that of an object that is replaced during the read.
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let Some(object) = self.open(name)? else { return Ok(None) };
+        let mut bytes = vec![0; usize::try_from(object.length()?).map_err(|_| ErrorKind::FileTooLarge)?];
+        object.read_exact_at(&mut bytes, 0)?;
+        Ok(Some(bytes))
+    }
+
+    fn open(&self, name: &str) -> Result<Option<Box<dyn ObjectReader>>> {
+        match self.store()?.open(name) {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns true if there is space for a temporary file, and in a shared folder for the contents, that leaves
+    /// `keep_free` bytes free.
+    #[must_use]
+    pub fn has_space(&self, bytes: u64, keep_free: u64) -> bool {
+        has_free_space(&self.upload_folder, bytes, keep_free)
+    }
+}
