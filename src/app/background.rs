@@ -71,6 +71,7 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
             let fleet = &app.stores.fleet;
             if fleet.is_shared() && fleet.is_leader() && !app.is_store_handed_over() {
                 delete_old_leftovers(&app).await;
+                delete_shared_images(&app).await;
             }
             if fleet.is_shared() && !app.is_store_handed_over() {
                 delete_expired_responses(&app).await;
@@ -223,6 +224,16 @@ async fn delete_old_leftovers(app: &AppState) {
     let swept = tokio::task::spawn_blocking(move || files.delete_old_leftovers(LEFTOVER_AGE)).await;
     if let Ok(Err(error)) = swept {
         log::event(log::error(), "files_not_swept", &[("why", &error.to_string())]);
+    }
+}
+
+/// Deletes generated images of the fleet that have expired.
+async fn delete_shared_images(app: &AppState) {
+    let Some(images) = app.image_cache.shared().cloned() else { return };
+    let lifetime = app.config_snapshot().settings.images.lifetime;
+    let swept = tokio::task::spawn_blocking(move || images.sweep(lifetime)).await;
+    if let Ok(Err(error)) = swept {
+        log::event(log::warn(), "images_not_swept", &[("why", &error.kind().to_string())]);
     }
 }
 

@@ -20,7 +20,7 @@ use crate::limits::admission_control::AdmissionControl;
 use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::net::lifecycle::{InFlightGuard, Lifecycle};
 use crate::storage::files::{ExpiryCheck, FileManager};
-use crate::storage::image_cache::ImageCache;
+use crate::storage::images::cache::ImageCache;
 use crate::storage::responses::{ResponseLimits, ResponseStore};
 use crate::storage::spool::SpoolFactory;
 use crate::storage::stores::Stores;
@@ -159,6 +159,7 @@ impl AppState {
             fixed,
             live,
             tls: ArcSwap::from_pointee(tls),
+            image_cache: ImageCache::new(&stores.pepper, open.files.shared_contents()),
             stores,
             key_cache: open.key_cache,
             key_write_lock: Mutex::new(()),
@@ -176,7 +177,6 @@ impl AppState {
             tokenizer_permits: counting,
             retry_budget: Mutex::new(RetryBudget::new()),
             spools,
-            image_cache: ImageCache::default(),
             buffer_pool: Arc::default(),
             files: open.files,
             responses: open.responses,

@@ -1,8 +1,8 @@
 //! Stores of the process: the embedded database with its ledger, uploaded files, stored responses, spooled bodies,
-//! cached images.
+//! generated images.
 
 pub mod files;
-pub mod image_cache;
+pub mod images;
 pub mod object_id;
 pub mod responses;
 pub mod shared_contents;

@@ -68,6 +68,7 @@ mod files;
 mod filters;
 mod fleet;
 mod fleet_batches;
+mod fleet_contents;
 mod footprint;
 mod full_disk;
 mod full_disk_batch;

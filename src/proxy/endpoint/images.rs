@@ -7,6 +7,8 @@ use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
 use crate::proxy::response::head::ResponseHead;
+use crate::storage::files::disk_error;
+use crate::storage::images::cache::CachedImage;
 use crate::storage::spool::SpooledData;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use async_trait::async_trait;
@@ -14,6 +16,7 @@ use bytes::Bytes;
 use http::{Method, header};
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, ErrorCode, InferenceRequest, InferenceTask};
+use penstock_media::image;
 use std::time::Duration;
 
 /// Endpoint of image generation.
@@ -87,12 +90,12 @@ impl Endpoint for GetImage {
 
     async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
         let now = x.app.clock.steady_now();
-        let not_found = || {
-            ApiError::with_message(ErrorCode::NotFound, "There is no image at this URL, or it has expired.")
+        let stored = match x.app.image_cache.get(tail, now) {
+            Some(stored) => stored,
+            None => load_shared_image(x, tail, now).await?,
         };
-        let stored = x.app.image_cache.get(tail, now).ok_or_else(not_found)?;
         // Read before the response head is sent, so that a disk error is an error and not a truncated image.
-        let first = stored.image.read(0).await.map_err(|error| crate::storage::files::disk_error(&error))?;
+        let first = stored.image.read(0).await.map_err(|error| disk_error(&error))?;
         x.reserve_memory(first.len())?;
         x.record.status = 200;
         let remaining = stored.until.saturating_sub(now);
@@ -104,6 +107,25 @@ impl Endpoint for GetImage {
         }
         Ok(send_image(x, &stored.image, first).await)
     }
+}
+
+/// Loads an image that another gateway of a fleet has stored.
+///
+/// # Errors
+/// Returns 404 if there is no image of this name, and a refusal if it cannot be read or there is no memory for it.
+async fn load_shared_image(x: &mut Exchange<'_>, name: &str, now: Duration) -> Result<CachedImage, ApiError> {
+    let app = x.app;
+    let not_found =
+        || ApiError::with_message(ErrorCode::NotFound, "There is no image at this URL, or it has expired.");
+    let size = app.image_cache.shared_size(name).await.map_err(|error| disk_error(&error))?;
+    x.reserve_memory(usize::try_from(size.ok_or_else(not_found)?).unwrap_or(usize::MAX))?;
+    let read = app.image_cache.read_shared(name, app.clock.unix_seconds()).await;
+    let found = read.map_err(|error| disk_error(&error))?.ok_or_else(not_found)?;
+    let mut spool = app.spools.open();
+    spool.push(&found.image).await.map_err(|error| disk_error(&error))?;
+    let image = spool.seal().await.map_err(|error| disk_error(&error))?;
+    let kind = image::content_type(&found.image);
+    Ok(CachedImage { image, kind, until: now + found.remaining, account: "".into() })
 }
 
 /// Headers that keep a browser from interpreting an image as anything else.

@@ -6,7 +6,8 @@ use super::attempt::{AttemptError, UpstreamResponse};
 use super::wait::WaitOutcome;
 use super::{FailoverRun, buffered};
 use crate::config::settings::{BaseUrl, Provider};
-use crate::storage::image_cache::ImageMetadata;
+use crate::storage::images::cache::ImageMetadata;
+use crate::telemetry::log;
 use crate::telemetry::off_thread::{self, BlockingHandles};
 use crate::upstream::connect::UpstreamRoute;
 use crate::upstream::content_encoding::ContentDecoder;
@@ -92,11 +93,17 @@ async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<Deli
     let label = ImageMetadata { account, kind, now: app.clock.steady_now(), lifetime: images.lifetime };
     let stored = app.image_cache.insert(&app.spools, image, label, images.keep).await;
     // A full disk is not the provider's fault, and another provider would not help.
-    let (name, gone) = stored.map_err(|error| {
+    let added = stored.map_err(|error| {
         AttemptError::Fault(UpstreamError::caller(crate::storage::files::disk_error(&error)))
     })?;
-    app.metrics.record_dropped_images(gone);
-    Ok(DeliveredImage::Url(format!("{}{CONTENT}{name}", run.exchange.public_url())))
+    app.metrics.record_dropped_images(added.evicted.len());
+    let expiry = app.clock.unix_seconds().saturating_add(images.lifetime.as_secs());
+    if let Err(error) = app.image_cache.share(&added, image, expiry).await {
+        // This gateway serves the image nevertheless.
+        let members = [("id", run.exchange.id.as_str()), ("why", &*error.kind().to_string())];
+        log::event(log::warn(), "image_not_shared", &members);
+    }
+    Ok(DeliveredImage::Url(format!("{}{CONTENT}{}", run.exchange.public_url(), added.name)))
 }
 
 /// Fetches an image from its URL at the provider.

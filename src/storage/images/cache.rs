@@ -1,19 +1,22 @@
 //! Cache of generated images, each at an unguessable URL for a limited time. An image that is not fetched in time is
 //! deleted. When the cache is full, the oldest image of the account with the most usage is evicted first, so that an
-//! account with many images only shortens the lifetime of its own.
+//! account with many images only shortens the lifetime of its own. A gateway of a fleet also writes its images where the
+//! others reach them.
 
+use super::names::ImageNames;
+use super::shared::{SharedImage, SharedImages};
+use crate::storage::shared_contents::SharedContents;
 use crate::storage::spool::{SpoolFactory, SpooledData};
+use crate::storage::stores::Pepper;
 use parking_lot::Mutex;
-use penstock_core::hex;
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
-use std::io::Result;
+use std::io::{ErrorKind, Result};
 use std::time::Duration;
+use tokio::task::spawn_blocking;
 
 /// Maximum number of images; each may hold an open file.
 const MAX_IMAGES: usize = 512;
-/// Characters of a URL: 192 random bits.
-const NAME_CHARS: usize = 48;
 
 /// Cached image.
 #[derive(Clone)]
@@ -24,8 +27,8 @@ pub struct CachedImage {
     pub kind: &'static str,
     /// Expiry, on the gateway's clock.
     pub until: Duration,
-    /// Account that owns it.
-    account: Box<str>,
+    /// Account that owns it; empty for an image of another gateway.
+    pub account: Box<str>,
 }
 
 /// Metadata of a new image.
@@ -50,9 +53,19 @@ struct SpaceRequest<'a> {
 }
 
 /// Cache of generated images.
-#[derive(Default)]
 pub struct ImageCache {
     inner: Mutex<CacheState>,
+    names: ImageNames,
+    /// Images of all gateways of a fleet; `None` without a fleet.
+    shared: Option<SharedImages>,
+}
+
+/// Result of an insertion.
+pub struct CacheInsertion {
+    /// Name of the new image.
+    pub name: String,
+    /// Names of the images that were evicted before their expiry.
+    pub evicted: Vec<String>,
 }
 
 #[derive(Default)]
@@ -64,8 +77,23 @@ struct CacheState {
 }
 
 impl ImageCache {
-    /// Adds an image, and evicts others if all together exceed `most` bytes. Returns the last segment of its URL, and
-    /// the number of images evicted before their expiry.
+    /// Creates an empty cache. A gateway of a fleet passes the contents that all gateways reach.
+    #[must_use]
+    pub fn new(pepper: &Pepper, shared: Option<SharedContents>) -> Self {
+        Self {
+            inner: Mutex::default(),
+            names: ImageNames::new(pepper),
+            shared: shared.map(SharedImages::new),
+        }
+    }
+
+    /// Images of all gateways of a fleet; `None` without a fleet.
+    #[must_use]
+    pub const fn shared(&self) -> Option<&SharedImages> {
+        self.shared.as_ref()
+    }
+
+    /// Adds an image, and evicts others if all together exceed `most` bytes.
     ///
     /// # Errors
     /// Returns any I/O error.
@@ -75,25 +103,60 @@ impl ImageCache {
         image: &[u8],
         label: ImageMetadata<'_>,
         most: u64,
-    ) -> Result<(String, usize)> {
+    ) -> Result<CacheInsertion> {
         let ImageMetadata { account, kind, now, lifetime: life } = label;
         let coming =
             SpaceRequest { account, bytes: u64::try_from(image.len()).unwrap_or(u64::MAX), limit: most };
         // Evicted first, since the new image may need their space.
-        let gone = self.inner.lock().evict(coming, now).len();
+        let mut evicted = self.inner.lock().evict(coming, now);
         let mut spool = spools.open();
         spool.push(image).await?;
         let kept =
             CachedImage { image: spool.seal().await?, kind, until: now + life, account: account.into() };
-        let name = hex::text(&rand::random::<[u8; NAME_CHARS / 2]>());
+        let name = self.names.generate();
         let mut inner = self.inner.lock();
         // Other images may have been added meanwhile.
-        let more = inner.evict(coming, now);
+        evicted.extend(inner.evict(coming, now));
         inner.bytes += kept.image.len();
         inner.order.push_back(name.as_str().into());
         inner.images.insert(name.as_str().into(), kept);
         drop(inner);
-        Ok((name, gone + more.len()))
+        Ok(CacheInsertion { name, evicted })
+    }
+
+    /// Writes a new image of a fleet where the other gateways reach it, until `expiry` in Unix seconds, and deletes the
+    /// evicted ones there.
+    ///
+    /// # Errors
+    /// Returns any I/O error of the write; the image remains available at this gateway.
+    pub async fn share(&self, added: &CacheInsertion, image: &[u8], expiry: u64) -> Result<()> {
+        let Some(shared) = self.shared.clone() else { return Ok(()) };
+        let (name, evicted, image) = (added.name.clone(), added.evicted.clone(), image.to_vec());
+        let write = move || {
+            shared.delete(&evicted);
+            shared.write(&name, &image, expiry)
+        };
+        spawn_blocking(write).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
+    }
+
+    /// Returns the length of an image that another gateway of a fleet has written; `None` if there is none.
+    ///
+    /// # Errors
+    /// Returns any I/O error.
+    pub async fn shared_size(&self, name: &str) -> Result<Option<u64>> {
+        let Some(shared) = self.shared.clone().filter(|_| self.names.is_valid(name)) else { return Ok(None) };
+        let name = name.to_owned();
+        spawn_blocking(move || shared.size(&name)).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
+    }
+
+    /// Reads an image that another gateway of a fleet has written, unless it has expired at `now`, Unix seconds.
+    ///
+    /// # Errors
+    /// Returns any I/O error.
+    pub async fn read_shared(&self, name: &str, now: u64) -> Result<Option<SharedImage>> {
+        let Some(shared) = self.shared.clone().filter(|_| self.names.is_valid(name)) else { return Ok(None) };
+        let name = name.to_owned();
+        spawn_blocking(move || shared.read(&name, now)).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
     }
 
     /// Returns the image at this URL, unless it has expired.
@@ -134,8 +197,8 @@ impl CacheState {
         self.bytes = images.values().map(|kept| kept.image.len()).sum();
     }
 
-    /// Evicts images until there is space for one more.
-    fn evict(&mut self, coming: SpaceRequest<'_>, now: Duration) -> Vec<CachedImage> {
+    /// Evicts images until there is space for one more; returns their names.
+    fn evict(&mut self, coming: SpaceRequest<'_>, now: Duration) -> Vec<String> {
         self.remove_expired(now);
         let mut gone = Vec::new();
         loop {
@@ -149,7 +212,7 @@ impl CacheState {
             let Some(name) = first.and_then(|first| self.order.remove(first)) else { return gone };
             if let Some(kept) = self.images.remove(&name) {
                 self.bytes = self.bytes.saturating_sub(kept.image.len());
-                gone.push(kept);
+                gone.push(name.into());
             }
         }
     }
@@ -178,6 +241,21 @@ mod tests {
 
     const LIFE: Duration = Duration::from_secs(60);
 
+    fn cache() -> ImageCache {
+        ImageCache::new(&Pepper([7; 32]), None)
+    }
+
+    async fn insert(
+        cache: &ImageCache,
+        spools: &SpoolFactory,
+        image: &[u8],
+        of: ImageMetadata<'_>,
+        most: u64,
+    ) -> (String, usize) {
+        let added = cache.insert(spools, image, of, most).await.unwrap();
+        (added.name, added.evicted.len())
+    }
+
     const fn of(account: &str, now: Duration) -> ImageMetadata<'_> {
         ImageMetadata { account, kind: "image/png", now, lifetime: LIFE }
     }
@@ -186,12 +264,12 @@ mod tests {
     async fn an_image_is_there_for_its_life_and_under_its_own_name_only() {
         let folder = tempfile::tempdir().unwrap();
         let spools = SpoolFactory::new(folder.path().to_owned(), 4, 1000);
-        let shelf = ImageCache::default();
+        let shelf = cache();
         let now = Duration::from_secs(5);
         let long = ImageMetadata { lifetime: LIFE * 2, ..of("a", now) };
-        let (name, _) = shelf.insert(&spools, b"an image", of("a", now), 100).await.unwrap();
-        let (other, _) = shelf.insert(&spools, b"other", long, 100).await.unwrap();
-        assert!(name.len() == NAME_CHARS && name != other);
+        let (name, _) = insert(&shelf, &spools, b"an image", of("a", now), 100).await;
+        let (other, _) = insert(&shelf, &spools, b"other", long, 100).await;
+        assert!(name.len() == 48 && name != other);
         assert_eq!(shelf.get(&name, now).unwrap().image.read(0).await.unwrap(), "an image");
         assert!(shelf.get(&name[1..], now).is_none());
         assert!(shelf.get(&name, now + LIFE).is_none());
@@ -202,39 +280,39 @@ mod tests {
     async fn the_oldest_go_first() {
         let folder = tempfile::tempdir().unwrap();
         let spools = SpoolFactory::new(folder.path().to_owned(), 4, 1000);
-        let shelf = ImageCache::default();
+        let shelf = cache();
         let mut names = Vec::new();
         for _ in 0..4 {
-            names.push(shelf.insert(&spools, &[7; 40], of("a", LIFE), 100).await.unwrap());
+            names.push(insert(&shelf, &spools, &[7; 40], of("a", LIFE), 100).await);
         }
         let there: Vec<bool> = names.iter().map(|(name, _)| shelf.get(name, LIFE).is_some()).collect();
         assert_eq!(there, [false, false, true, true]);
         assert!(names.iter().map(|(_, gone)| *gone).eq([0, 0, 1, 1]), "those that went early are told");
         // The evicted image frees the space of the next one.
         let narrow = SpoolFactory::new(folder.path().to_owned(), 4, 100);
-        let shelf = ImageCache::default();
+        let shelf = cache();
         for _ in 0..5 {
-            shelf.insert(&narrow, &[7; 40], of("a", LIFE), 100).await.unwrap();
+            insert(&shelf, &narrow, &[7; 40], of("a", LIFE), 100).await;
         }
         assert_eq!((shelf.len(), narrow.used_bytes()), (2, 80));
         // An image above the limit is cached nevertheless.
-        let (large, _) = shelf.insert(&spools, &[7; 400], of("a", LIFE), 100).await.unwrap();
+        let (large, _) = insert(&shelf, &spools, &[7; 400], of("a", LIFE), 100).await;
         assert!(shelf.get(&large, LIFE).is_some() && shelf.len() == 1);
     }
     #[tokio::test]
     async fn one_accounts_images_do_not_evict_those_of_others() {
         let folder = tempfile::tempdir().unwrap();
         let spools = SpoolFactory::new(folder.path().to_owned(), 4, 100_000);
-        let shelf = ImageCache::default();
-        let (theirs, _) = shelf.insert(&spools, b"x", of("b", LIFE), 1_000).await.unwrap();
+        let shelf = cache();
+        let (theirs, _) = insert(&shelf, &spools, b"x", of("b", LIFE), 1_000).await;
         let mut gone = 0;
         for _ in 0..600 {
-            gone += shelf.insert(&spools, b"y", of("a", LIFE), 1_000).await.unwrap().1;
+            gone += insert(&shelf, &spools, b"y", of("a", LIFE), 1_000).await.1;
         }
         assert!(shelf.get(&theirs, LIFE).is_some());
         assert_eq!((shelf.len(), gone), (MAX_IMAGES, 601 - MAX_IMAGES));
         // The same holds for bytes.
-        shelf.insert(&spools, &[7; 900], of("a", LIFE), 1_000).await.unwrap();
+        insert(&shelf, &spools, &[7; 900], of("a", LIFE), 1_000).await;
         assert!(shelf.get(&theirs, LIFE).is_some() && shelf.len() < MAX_IMAGES);
     }
 }

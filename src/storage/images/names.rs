@@ -1,0 +1,68 @@
+//! Names of generated images, the last segment of their URLs: 48 hexadecimal digits of 128 random bits and an
+//! authentication code of 64 bits under the pepper. A gateway of a fleet looks up only names with a valid code among
+//! the images of the others, so requests with random names cost no call of the bucket.
+
+use crate::storage::stores::Pepper;
+use penstock_core::hex;
+use ring::hkdf::{HKDF_SHA256, Salt};
+use ring::hmac;
+
+/// Random bytes of a name.
+const RANDOM_BYTES: usize = 16;
+/// Bytes of the authentication code.
+const CODE_BYTES: usize = 8;
+/// Salt and label of the derivation of the key. Another label gives independent keys.
+const SALT: &[u8] = b"penstock";
+const LABEL: &[u8] = b"image names 1";
+
+/// Source of names. Its debug output has no secret.
+#[derive(Debug)]
+pub(super) struct ImageNames(hmac::Key);
+
+impl ImageNames {
+    pub(super) fn new(pepper: &Pepper) -> Self {
+        let secret = Salt::new(HKDF_SHA256, SALT).extract(&pepper.0);
+        let derived = secret.expand(&[LABEL], hmac::HMAC_SHA256).map(hmac::Key::from);
+        // The derivation fails only for keys of more than 255 digests.
+        Self(derived.unwrap_or_else(|_| hmac::Key::new(hmac::HMAC_SHA256, &pepper.0)))
+    }
+
+    /// Returns a new name.
+    pub(super) fn generate(&self) -> String {
+        let random = rand::random::<[u8; RANDOM_BYTES]>();
+        let code = hmac::sign(&self.0, &random);
+        let code = code.as_ref().get(..CODE_BYTES).unwrap_or_default();
+        hex::text(&[&random[..], code].concat())
+    }
+
+    /// Returns true if a gateway with this pepper has made the name.
+    pub(super) fn is_valid(&self, name: &str) -> bool {
+        let decoded: Option<[u8; RANDOM_BYTES + CODE_BYTES]> = hex::bytes(name.as_bytes());
+        let Some((random, code)) = decoded.as_ref().map(|bytes| bytes.split_at(RANDOM_BYTES)) else {
+            return false;
+        };
+        let expected = hmac::sign(&self.0, random);
+        expected.as_ref().get(..CODE_BYTES) == Some(code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing, clippy::string_slice)]
+    use super::*;
+
+    #[test]
+    fn a_name_is_valid_under_its_pepper_alone_and_unchanged() {
+        let (names, others) = (ImageNames::new(&Pepper([7; 32])), ImageNames::new(&Pepper([8; 32])));
+        let name = names.generate();
+        assert!(name.len() == 48 && names.is_valid(&name) && !others.is_valid(&name));
+        assert_ne!(name, names.generate());
+        for at in 0..name.len() {
+            let mut changed = name.clone().into_bytes();
+            changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
+            assert!(!names.is_valid(&String::from_utf8_lossy(&changed)), "{at}");
+            assert!(!names.is_valid(&name[..at]), "{at}");
+        }
+        assert!(!names.is_valid(&format!("{name}0")) && !names.is_valid("../../responses/a"));
+    }
+}

@@ -1,0 +1,127 @@
+//! Generated images of a fleet: objects `images/<name>` beside the contents of files, so that every gateway serves a URL.
+//! An object is
+//!
+//! ```text
+//! "PIM1" | expiry, Unix seconds, 8 bytes, big-endian | image
+//! ```
+
+use crate::storage::shared_contents::SharedContents;
+use std::io::{Error, ErrorKind, Result};
+use std::time::Duration;
+
+/// Folder of the objects.
+const FOLDER: &str = "images";
+const MAGIC: &[u8; 4] = b"PIM1";
+const HEAD_BYTES: usize = 12;
+/// Time for which an object remains after its expiry: the clocks of gateways and store may differ.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// Generated images of a fleet. All calls block.
+#[derive(Clone)]
+pub struct SharedImages(SharedContents);
+
+/// Image of another gateway.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SharedImage {
+    /// Image data.
+    pub image: Vec<u8>,
+    /// Time until its expiry.
+    pub remaining: Duration,
+}
+
+impl SharedImages {
+    /// Returns the images among the contents of a fleet.
+    #[must_use]
+    pub const fn new(contents: SharedContents) -> Self {
+        Self(contents)
+    }
+
+    /// Writes an image that expires at `expiry`, Unix seconds.
+    ///
+    /// # Errors
+    /// Returns any I/O error.
+    pub fn write(&self, name: &str, image: &[u8], expiry: u64) -> Result<()> {
+        self.0.replace(&object_name(name), &[MAGIC, &expiry.to_be_bytes(), image])
+    }
+
+    /// Returns the length of an object in bytes; `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// Returns any I/O error.
+    pub fn size(&self, name: &str) -> Result<Option<u64>> {
+        self.0.size(&object_name(name))
+    }
+
+    /// Reads an image; `None` if there is none of this name, or it has expired at `now`, Unix seconds.
+    ///
+    /// # Errors
+    /// Returns `InvalidData` for an object that is no image, and any I/O error.
+    pub fn read(&self, name: &str, now: u64) -> Result<Option<SharedImage>> {
+        let Some(mut bytes) = self.0.read(&object_name(name))? else { return Ok(None) };
+        let head = bytes.get(..HEAD_BYTES).and_then(|head| head.strip_prefix(MAGIC));
+        let expiry = head.and_then(|expiry| expiry.try_into().ok()).map(u64::from_be_bytes);
+        let expiry = expiry.ok_or_else(|| Error::from(ErrorKind::InvalidData))?;
+        bytes.drain(..HEAD_BYTES);
+        let remaining = Duration::from_secs(expiry.saturating_sub(now));
+        Ok((!remaining.is_zero()).then_some(SharedImage { image: bytes, remaining }))
+    }
+
+    /// Deletes images; errors are ignored, because the sweep deletes what remains.
+    pub fn delete(&self, names: &[String]) {
+        if let Ok(store) = self.0.store() {
+            for name in names {
+                store.delete(&object_name(name)).ok();
+            }
+        }
+    }
+
+    /// Deletes images that are older than their lifetime; returns their number. Called by one gateway of a fleet.
+    ///
+    /// # Errors
+    /// Returns any I/O error.
+    pub fn sweep(&self, lifetime: Duration) -> Result<u64> {
+        let (store, mut after, mut deleted) = (self.0.store()?, None::<String>, 0);
+        loop {
+            let page = store.list(FOLDER, after.as_deref())?;
+            after = page.objects.last().map(|object| object.name.clone());
+            for object in page.objects.iter().filter(|object| object.age >= lifetime.saturating_add(GRACE)) {
+                store.delete(&object.name)?;
+                deleted += 1;
+            }
+            if !page.more || after.is_none() {
+                return Ok(deleted);
+            }
+        }
+    }
+}
+
+fn object_name(name: &str) -> String {
+    format!("{FOLDER}/{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_image_is_read_until_its_expiry_and_swept_after_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let contents = SharedContents::in_folder(folder.path().to_owned(), folder.path().to_owned());
+        let images = SharedImages::new(contents);
+        images.write("ab", b"an image", 100).unwrap();
+        let read = images.read("ab", 40).unwrap().unwrap();
+        assert_eq!(read, SharedImage { image: b"an image".to_vec(), remaining: Duration::from_secs(60) });
+        assert_eq!(images.size("ab").unwrap(), Some(20));
+        assert_eq!((images.read("ab", 100).unwrap(), images.read("cd", 0).unwrap()), (None, None));
+        assert_eq!(images.sweep(Duration::from_secs(3_600)).unwrap(), 0);
+        let path = folder.path().join("images/ab");
+        let old = std::time::SystemTime::now() - Duration::from_secs(3_661);
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
+        assert_eq!((images.sweep(Duration::from_secs(3_600)).unwrap(), path.exists()), (1, false));
+        std::fs::write(&path, b"PIM0 no image").unwrap();
+        assert_eq!(images.read("ab", 0).unwrap_err().kind(), ErrorKind::InvalidData);
+        images.delete(&["ab".to_owned(), "ab".to_owned()]);
+        assert_eq!(images.read("ab", 0).unwrap(), None);
+    }
+}
