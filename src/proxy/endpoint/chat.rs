@@ -1,11 +1,10 @@
 //! `POST /v1/chat/completions`: a chat request, handled by the relay.
 
-use super::Endpoint;
-use crate::proxy::exchange::{Exchange, WriteOutcome};
+use super::{Endpoint, EndpointFuture};
+use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
 use crate::upstream::config_snapshot::ConfigSnapshot;
-use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
 use penstock_auth::KeyScope;
@@ -14,7 +13,6 @@ use penstock_core::{ApiError, InferenceRequest};
 /// Endpoint of chat completions.
 pub struct ChatCompletions;
 
-#[async_trait]
 impl Endpoint for ChatCompletions {
     fn name(&self) -> &'static str {
         "chat"
@@ -36,9 +34,11 @@ impl Endpoint for ChatCompletions {
         true
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let body = x.json_body().await?;
-        failover::run(x, RequestBody::Json(body, parse_chat)).await
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let body = x.json_body().await?;
+            failover::run(x, RequestBody::Json(body, parse_chat)).await
+        })
     }
 }
 

@@ -1,10 +1,9 @@
 //! `POST /v1/messages/count_tokens`: counts tokens without a charge.
 
-use super::Endpoint;
+use super::{Endpoint, EndpointFuture};
 use crate::proxy::context_window;
 use crate::proxy::exchange::{Exchange, WriteOutcome, ended};
 use crate::proxy::filters::model_for_request;
-use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
 use penstock_auth::KeyScope;
@@ -15,7 +14,6 @@ use penstock_tokens::TokenCount;
 /// Endpoint of token counts.
 pub struct CountTokens;
 
-#[async_trait]
 impl Endpoint for CountTokens {
     fn name(&self) -> &'static str {
         "count_tokens"
@@ -33,16 +31,18 @@ impl Endpoint for CountTokens {
         KeyScope::Chat
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let body = x.json_body().await?;
-        let ask = penstock_request_validation::count(
-            body,
-            &x.config.admission,
-            x.config.settings.default_models.count_tokens.as_deref(),
-        )?;
-        let Some(count) = count_prompt(x, &ask).await? else { return Ok(WriteOutcome::Disconnected) };
-        let body = format!("{{\"input_tokens\":{}}}", count.tokens);
-        Ok(write_count(x, &count, body).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let body = x.json_body().await?;
+            let ask = penstock_request_validation::count(
+                body,
+                &x.config.admission,
+                x.config.settings.default_models.count_tokens.as_deref(),
+            )?;
+            let Some(count) = count_prompt(x, &ask).await? else { return Ok(WriteOutcome::Disconnected) };
+            let body = format!("{{\"input_tokens\":{}}}", count.tokens);
+            Ok(write_count(x, &count, body).await)
+        })
     }
 }
 

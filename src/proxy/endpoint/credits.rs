@@ -1,17 +1,14 @@
 //! `GET /v1/credits`: balance of the account. The key needs the scope `account.read`.
 
-use super::Endpoint;
+use super::{Endpoint, EndpointFuture};
 use crate::billing::format;
-use crate::proxy::exchange::{Exchange, WriteOutcome};
-use async_trait::async_trait;
+use crate::proxy::exchange::Exchange;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_core::ApiError;
 
 /// Endpoint of the account's balance.
 pub struct GetCredits;
 
-#[async_trait]
 impl Endpoint for GetCredits {
     fn name(&self) -> &'static str {
         "credits"
@@ -29,12 +26,14 @@ impl Endpoint for GetCredits {
         KeyScope::AccountRead
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let account = &x.principal.account.id;
-        let mut answer = format::account(account, &x.app.ledger.current_balance(account).await?);
-        if let Some(members) = answer.as_object_mut() {
-            members.insert("object".to_owned(), "balance".into());
-        }
-        Ok(x.send_json(200, answer.to_string().into_bytes()).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let account = &x.principal.account.id;
+            let mut answer = format::account(account, &x.app.ledger.current_balance(account).await?);
+            if let Some(members) = answer.as_object_mut() {
+                members.insert("object".to_owned(), "balance".into());
+            }
+            Ok(x.send_json(200, answer.to_string().into_bytes()).await)
+        })
     }
 }

@@ -1,19 +1,16 @@
 //! `POST /v1/embeddings`: embeddings of texts. Token IDs are decoded to text first.
 
-use super::Endpoint;
-use crate::proxy::exchange::{Exchange, WriteOutcome};
+use super::{Endpoint, EndpointFuture};
+use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
 use crate::upstream::config_snapshot::ConfigSnapshot;
-use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_core::ApiError;
 
 /// Endpoint of embeddings.
 pub struct Embeddings;
 
-#[async_trait]
 impl Endpoint for Embeddings {
     fn name(&self) -> &'static str {
         "embeddings"
@@ -35,11 +32,13 @@ impl Endpoint for Embeddings {
         true
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let body = x.json_body().await?;
-        let parse = |body, live: &ConfigSnapshot| {
-            penstock_request_validation::validate_embeddings(body, &live.admission)
-        };
-        failover::run(x, RequestBody::Json(body, parse)).await
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let body = x.json_body().await?;
+            let parse = |body, live: &ConfigSnapshot| {
+                penstock_request_validation::validate_embeddings(body, &live.admission)
+            };
+            failover::run(x, RequestBody::Json(body, parse)).await
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! `POST /v1/images/generations`: an image request, handled by the relay.
 //! `GET /v1/images/content/…`: a generated image, for every client that knows its URL.
 
-use super::Endpoint;
+use super::{Endpoint, EndpointFuture};
 use crate::config::settings::ImageFormat;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
@@ -11,7 +11,6 @@ use crate::storage::files::disk_error;
 use crate::storage::images::cache::CachedImage;
 use crate::storage::spool::SpooledData;
 use crate::upstream::config_snapshot::ConfigSnapshot;
-use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, header};
 use penstock_auth::KeyScope;
@@ -22,7 +21,6 @@ use std::time::Duration;
 /// Endpoint of image generation.
 pub struct GenerateImages;
 
-#[async_trait]
 impl Endpoint for GenerateImages {
     fn name(&self) -> &'static str {
         "images"
@@ -44,9 +42,11 @@ impl Endpoint for GenerateImages {
         true
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let body = x.json_body().await?;
-        failover::run(x, RequestBody::Json(body, parse)).await
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let body = x.json_body().await?;
+            failover::run(x, RequestBody::Json(body, parse)).await
+        })
     }
 }
 
@@ -66,7 +66,6 @@ fn parse(body: Bytes, live: &ConfigSnapshot) -> Result<InferenceRequest, ApiErro
 /// Endpoint of a generated image. The URL is the only credential: clients fetch images without their API key.
 pub struct GetImage;
 
-#[async_trait]
 impl Endpoint for GetImage {
     fn name(&self) -> &'static str {
         "image_content"
@@ -88,24 +87,26 @@ impl Endpoint for GetImage {
         true
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        let now = x.app.clock.steady_now();
-        let stored = match x.app.image_cache.get(tail, now) {
-            Some(stored) => stored,
-            None => load_shared_image(x, tail, now).await?,
-        };
-        // Read before the response head is sent, so that a disk error is an error and not a truncated image.
-        let first = stored.image.read(0).await.map_err(|error| disk_error(&error))?;
-        x.reserve_memory(first.len())?;
-        x.record.status = 200;
-        let remaining = stored.until.saturating_sub(now);
-        let head = image_head(x, remaining);
-        let sent = head.send_head(&mut x.caller, stored.kind, stored.image.len()).await.is_ok();
-        let silent = *x.caller.method() == Method::HEAD;
-        if !sent || silent || first.is_empty() {
-            return Ok(if sent { WriteOutcome::Complete } else { WriteOutcome::Disconnected });
-        }
-        Ok(send_image(x, &stored.image, first).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let now = x.app.clock.steady_now();
+            let stored = match x.app.image_cache.get(tail, now) {
+                Some(stored) => stored,
+                None => load_shared_image(x, tail, now).await?,
+            };
+            // Read before the response head is sent, so that a disk error is an error and not a truncated image.
+            let first = stored.image.read(0).await.map_err(|error| disk_error(&error))?;
+            x.reserve_memory(first.len())?;
+            x.record.status = 200;
+            let remaining = stored.until.saturating_sub(now);
+            let head = image_head(x, remaining);
+            let sent = head.send_head(&mut x.caller, stored.kind, stored.image.len()).await.is_ok();
+            let silent = *x.caller.method() == Method::HEAD;
+            if !sent || silent || first.is_empty() {
+                return Ok(if sent { WriteOutcome::Complete } else { WriteOutcome::Disconnected });
+            }
+            Ok(send_image(x, &stored.image, first).await)
+        })
     }
 }
 

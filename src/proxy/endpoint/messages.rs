@@ -1,20 +1,17 @@
 //! `POST /v1/messages`: a request in the messages dialect, handled by the relay.
 
-use super::Endpoint;
-use crate::proxy::exchange::{Exchange, WriteOutcome};
+use super::{Endpoint, EndpointFuture};
+use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
 use crate::upstream::config_snapshot::ConfigSnapshot;
-use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_core::ApiError;
 use penstock_request_validation::MessagesPurpose;
 
 /// Endpoint of messages.
 pub struct CreateMessage;
 
-#[async_trait]
 impl Endpoint for CreateMessage {
     fn name(&self) -> &'static str {
         "messages"
@@ -36,15 +33,17 @@ impl Endpoint for CreateMessage {
         true
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let body = x.json_body().await?;
-        let parse = |body, live: &ConfigSnapshot| {
-            penstock_request_validation::validate_messages_request(
-                body,
-                &live.admission,
-                MessagesPurpose::Generate,
-            )
-        };
-        failover::run(x, RequestBody::Json(body, parse)).await
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let body = x.json_body().await?;
+            let parse = |body, live: &ConfigSnapshot| {
+                penstock_request_validation::validate_messages_request(
+                    body,
+                    &live.admission,
+                    MessagesPurpose::Generate,
+                )
+            };
+            failover::run(x, RequestBody::Json(body, parse)).await
+        })
     }
 }

@@ -1,11 +1,10 @@
 //! Endpoints whose requests are passed to the provider without translation, one constant for each.
 
-use super::Endpoint;
-use crate::proxy::exchange::{Exchange, WriteOutcome};
+use super::{Endpoint, EndpointFuture};
+use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
 use crate::upstream::config_snapshot::ConfigSnapshot;
-use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, InferenceRequest};
@@ -35,7 +34,6 @@ pub const MODERATIONS: MeteredEndpoint = MeteredEndpoint {
     parse: |body, live| validation::validate_moderation(body, &live.admission),
 };
 
-#[async_trait]
 impl Endpoint for MeteredEndpoint {
     fn name(&self) -> &'static str {
         self.name
@@ -53,8 +51,10 @@ impl Endpoint for MeteredEndpoint {
         self.scope
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let body = x.json_body().await?;
-        failover::run(x, RequestBody::Json(body, self.parse)).await
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let body = x.json_body().await?;
+            failover::run(x, RequestBody::Json(body, self.parse)).await
+        })
     }
 }

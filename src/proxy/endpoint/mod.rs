@@ -25,13 +25,16 @@ pub use url_decoding::{decode_segment, query_parameters};
 
 use crate::http::route_table::{self, Route, RouteError};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
-use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, Dialect};
+use std::pin::Pin;
+
+/// Future of a request at an endpoint. Methods return it instead of using `async_trait`: the `where` clauses of that
+/// macro make the compiler prove for each endpoint again that the state of the gateway is `Send`, which takes minutes.
+pub type EndpointFuture<'a> = Pin<Box<dyn Future<Output = Result<WriteOutcome, ApiError>> + Send + 'a>>;
 
 /// Endpoint: one method on one path.
-#[async_trait]
 pub trait Endpoint: Sync {
     /// Name in metrics and logs.
     fn name(&self) -> &'static str;
@@ -56,7 +59,7 @@ pub trait Endpoint: Sync {
     }
 
     /// Responds, or passes the request to the relay. `tail` is the text that `*` matched, still percent-encoded.
-    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError>;
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a>;
 }
 
 impl Route for dyn Endpoint {

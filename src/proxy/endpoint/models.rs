@@ -1,14 +1,12 @@
 //! `GET /v1/models` and `GET /v1/models/{id}`: the catalogue, in a form that both dialects understand.
 
-use super::{Endpoint, decode_segment};
+use super::{Endpoint, EndpointFuture, decode_segment};
 use crate::auth::key_cache::Principal;
-use crate::proxy::exchange::{Exchange, WriteOutcome};
+use crate::proxy::exchange::Exchange;
 use crate::proxy::filters::unknown_model;
-use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_catalog::{CatalogModel, CatalogQuery, LiveFigures};
-use penstock_core::ApiError;
 
 /// Returns true if a key may use a model, and so list it. A key without any inference scope lists all models that its
 /// model list allows.
@@ -25,7 +23,6 @@ const INFERENCE_SCOPES: [KeyScope; 5] =
 /// Endpoint of the model list.
 pub struct ListModels;
 
-#[async_trait]
 impl Endpoint for ListModels {
     fn name(&self) -> &'static str {
         "models"
@@ -43,34 +40,35 @@ impl Endpoint for ListModels {
         KeyScope::Models
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let mut query = CatalogQuery::parse(x.caller.query().unwrap_or_default())?;
-        if x.caller.header_field("anthropic-version").is_some() {
-            // Anthropic clients only show model names of their own family, which are the aliases.
-            query = query.with_aliases();
-        }
-        let now = x.app.clock.steady_now();
-        let live = x.config.clone();
-        let figures = |id: &str| {
-            live.model(id).map_or_else(LiveFigures::default, |model| {
-                let rates = model.hour.lock().rates(now);
-                LiveFigures {
-                    throughput: rates.throughput,
-                    latency: rates.latency,
-                    popularity: rates.popularity,
-                }
-            })
-        };
-        let principal = x.principal.clone();
-        let page = live.catalog.page(&query, &|model| may_list(&principal, model), &figures)?;
-        Ok(x.send_json(200, page).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let mut query = CatalogQuery::parse(x.caller.query().unwrap_or_default())?;
+            if x.caller.header_field("anthropic-version").is_some() {
+                // Anthropic clients only show model names of their own family, which are the aliases.
+                query = query.with_aliases();
+            }
+            let now = x.app.clock.steady_now();
+            let live = x.config.clone();
+            let figures = |id: &str| {
+                live.model(id).map_or_else(LiveFigures::default, |model| {
+                    let rates = model.hour.lock().rates(now);
+                    LiveFigures {
+                        throughput: rates.throughput,
+                        latency: rates.latency,
+                        popularity: rates.popularity,
+                    }
+                })
+            };
+            let principal = x.principal.clone();
+            let page = live.catalog.page(&query, &|model| may_list(&principal, model), &figures)?;
+            Ok(x.send_json(200, page).await)
+        })
     }
 }
 
 /// Endpoint of one model.
 pub struct GetModel;
 
-#[async_trait]
 impl Endpoint for GetModel {
     fn name(&self) -> &'static str {
         "model"
@@ -88,13 +86,15 @@ impl Endpoint for GetModel {
         KeyScope::Models
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        let asked = decode_segment(tail);
-        let (name, _) = penstock_routing::split_flavor(&asked);
-        let detail = penstock_catalog::parse_detail(x.caller.query().unwrap_or_default())?;
-        let found = x.config.catalog.resolve(name).filter(|card| may_list(&x.principal, card));
-        let card = found.ok_or_else(|| unknown_model(&x.config, name))?;
-        let item = penstock_catalog::one(card, name, detail);
-        Ok(x.send_json(200, item).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let asked = decode_segment(tail);
+            let (name, _) = penstock_routing::split_flavor(&asked);
+            let detail = penstock_catalog::parse_detail(x.caller.query().unwrap_or_default())?;
+            let found = x.config.catalog.resolve(name).filter(|card| may_list(&x.principal, card));
+            let card = found.ok_or_else(|| unknown_model(&x.config, name))?;
+            let item = penstock_catalog::one(card, name, detail);
+            Ok(x.send_json(200, item).await)
+        })
     }
 }

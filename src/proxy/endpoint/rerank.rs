@@ -1,20 +1,17 @@
 //! `POST /v1/rerank`: documents sorted by their relevance to a query. `/v2/rerank` is the same endpoint, for clients of
 //! Cohere's API v2.
 
-use super::Endpoint;
-use crate::proxy::exchange::{Exchange, WriteOutcome};
+use super::{Endpoint, EndpointFuture};
+use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
 use crate::upstream::config_snapshot::ConfigSnapshot;
-use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_core::ApiError;
 
 /// Endpoint of reranking, at one of its paths.
 pub struct RerankDocuments(pub &'static str);
 
-#[async_trait]
 impl Endpoint for RerankDocuments {
     fn name(&self) -> &'static str {
         "rerank"
@@ -37,10 +34,13 @@ impl Endpoint for RerankDocuments {
         self.0 == "/v1/rerank"
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let body = x.json_body().await?;
-        let parse =
-            |body, live: &ConfigSnapshot| penstock_request_validation::validate_rerank(body, &live.admission);
-        failover::run(x, RequestBody::Json(body, parse)).await
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let body = x.json_body().await?;
+            let parse = |body, live: &ConfigSnapshot| {
+                penstock_request_validation::validate_rerank(body, &live.admission)
+            };
+            failover::run(x, RequestBody::Json(body, parse)).await
+        })
     }
 }

@@ -1,10 +1,9 @@
 //! `GET /`: name of the service and links to its description. `GET /health`, `/healthz`: 200 while requests are
 //! accepted. `GET /openapi.json`: the description of every endpoint. None of them needs a key.
 
-use super::{Endpoint, openapi};
-use crate::proxy::exchange::{Exchange, WriteOutcome, ended};
+use super::{Endpoint, EndpointFuture, openapi};
+use crate::proxy::exchange::{Exchange, ended};
 use crate::telemetry::HEALTH_ENDPOINT;
-use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, header};
 use penstock_auth::KeyScope;
@@ -14,7 +13,6 @@ use serde_json::json;
 /// Endpoint of the index page.
 pub struct RootEndpoint;
 
-#[async_trait]
 impl Endpoint for RootEndpoint {
     fn name(&self) -> &'static str {
         "root"
@@ -36,25 +34,26 @@ impl Endpoint for RootEndpoint {
         true
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let documentation = x.config.settings.listen.documentation.as_deref();
-        let page = json!({
-            "name": "Penstock",
-            "description": "A gateway to open-weight models at providers in the European Union. Requests need an API key, \
-                as Authorization: Bearer or x-api-key.",
-            "base_path": "/v1",
-            "openapi": openapi::PATH,
-            "documentation": documentation.unwrap_or(openapi::PATH),
-            "health": "/health",
-        });
-        Ok(x.send_json(200, page.to_string().into_bytes()).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let documentation = x.config.settings.listen.documentation.as_deref();
+            let page = json!({
+                "name": "Penstock",
+                "description": "A gateway to open-weight models at providers in the European Union. Requests need an API key, \
+                    as Authorization: Bearer or x-api-key.",
+                "base_path": "/v1",
+                "openapi": openapi::PATH,
+                "documentation": documentation.unwrap_or(openapi::PATH),
+                "health": "/health",
+            });
+            Ok(x.send_json(200, page.to_string().into_bytes()).await)
+        })
     }
 }
 
 /// Endpoint of the health status, without details, at one of its paths.
 pub struct HealthStatus(pub &'static str);
 
-#[async_trait]
 impl Endpoint for HealthStatus {
     fn name(&self) -> &'static str {
         HEALTH_ENDPOINT
@@ -76,20 +75,21 @@ impl Endpoint for HealthStatus {
         true
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        if x.app.is_draining() {
-            return Err(ApiError::new(ErrorCode::Overloaded).retry_after(1));
-        }
-        x.record.status = 200;
-        let head = x.response_head(200).with(header::CACHE_CONTROL, "no-store");
-        Ok(ended(head.json(&mut x.caller, vec![Bytes::from_static(br#"{"status":"ok"}"#)]).await))
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            if x.app.is_draining() {
+                return Err(ApiError::new(ErrorCode::Overloaded).retry_after(1));
+            }
+            x.record.status = 200;
+            let head = x.response_head(200).with(header::CACHE_CONTROL, "no-store");
+            Ok(ended(head.json(&mut x.caller, vec![Bytes::from_static(br#"{"status":"ok"}"#)]).await))
+        })
     }
 }
 
 /// Endpoint of the OpenAPI document.
 pub struct OpenApiDocument;
 
-#[async_trait]
 impl Endpoint for OpenApiDocument {
     fn name(&self) -> &'static str {
         "openapi"
@@ -111,11 +111,13 @@ impl Endpoint for OpenApiDocument {
         true
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        x.record.status = 200;
-        let document = Bytes::from_static(openapi::text().as_bytes());
-        x.reserve_memory(document.len())?;
-        let head = x.response_head(200).with(header::CACHE_CONTROL, "public, max-age=3600");
-        Ok(ended(head.json(&mut x.caller, vec![document]).await))
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            x.record.status = 200;
+            let document = Bytes::from_static(openapi::text().as_bytes());
+            x.reserve_memory(document.len())?;
+            let head = x.response_head(200).with(header::CACHE_CONTROL, "public, max-age=3600");
+            Ok(ended(head.json(&mut x.caller, vec![document]).await))
+        })
     }
 }

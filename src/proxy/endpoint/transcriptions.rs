@@ -1,18 +1,15 @@
 //! `POST /v1/audio/transcriptions`: a multipart form with an audio file, handled by the relay.
 
-use super::Endpoint;
-use crate::proxy::exchange::{Exchange, WriteOutcome};
+use super::{Endpoint, EndpointFuture};
+use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
-use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_core::ApiError;
 
 /// Endpoint of transcriptions.
 pub struct CreateTranscription;
 
-#[async_trait]
 impl Endpoint for CreateTranscription {
     fn name(&self) -> &'static str {
         "transcriptions"
@@ -30,8 +27,10 @@ impl Endpoint for CreateTranscription {
         KeyScope::Audio
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let (model, task, sound) = x.read_audio_form().await?;
-        failover::run(x, RequestBody::Form(model, task, sound)).await
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let (model, task, sound) = x.read_audio_form().await?;
+            failover::run(x, RequestBody::Form(model, task, sound)).await
+        })
     }
 }

@@ -1,10 +1,9 @@
 //! `GET /v1/usage`: usage of the account by day, model, key and other dimensions, from the hourly rollups. The key
 //! needs the scope `account.read`.
 
-use super::{Endpoint, query_parameters};
+use super::{Endpoint, EndpointFuture, query_parameters};
 use crate::billing::rollups::answer::{UsageQuery, read_usage, usage_json};
-use crate::proxy::exchange::{Exchange, WriteOutcome};
-use async_trait::async_trait;
+use crate::proxy::exchange::Exchange;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, ErrorCode};
@@ -15,7 +14,6 @@ const OWN_KEY: &str = "self";
 /// Endpoint of the account's usage.
 pub struct GetUsage;
 
-#[async_trait]
 impl Endpoint for GetUsage {
     fn name(&self) -> &'static str {
         "usage"
@@ -33,22 +31,25 @@ impl Endpoint for GetUsage {
         KeyScope::AccountRead
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let pairs: Vec<_> = query_parameters(x.caller.query().unwrap_or_default()).collect();
-        let value = |name: &str| pairs.iter().find(|(known, _)| *known == *name).map(|(_, value)| &**value);
-        let mut query = UsageQuery::parse(value, x.app.clock.unix_seconds())?;
-        if query.key.as_deref() == Some(OWN_KEY) {
-            query.key = Some(x.principal.public_id.to_string());
-        }
-        let (store, account) = (x.app.ledger.store.clone(), x.principal.account.id.clone());
-        let work = move || read_usage(&store, &account, &query).map(|report| usage_json(&query, &report));
-        let answer = tokio::task::spawn_blocking(work).await;
-        let answer = answer.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)));
-        // The cause of a store failure is not sent to the client.
-        let answer = answer.map_err(|refusal| match refusal.code {
-            ErrorCode::Internal => ApiError::new(ErrorCode::Internal),
-            _ => refusal,
-        })?;
-        Ok(x.send_json(200, answer.to_string().into_bytes()).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let pairs: Vec<_> = query_parameters(x.caller.query().unwrap_or_default()).collect();
+            let value =
+                |name: &str| pairs.iter().find(|(known, _)| *known == *name).map(|(_, value)| &**value);
+            let mut query = UsageQuery::parse(value, x.app.clock.unix_seconds())?;
+            if query.key.as_deref() == Some(OWN_KEY) {
+                query.key = Some(x.principal.public_id.to_string());
+            }
+            let (store, account) = (x.app.ledger.store.clone(), x.principal.account.id.clone());
+            let work = move || read_usage(&store, &account, &query).map(|report| usage_json(&query, &report));
+            let answer = tokio::task::spawn_blocking(work).await;
+            let answer = answer.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)));
+            // The cause of a store failure is not sent to the client.
+            let answer = answer.map_err(|refusal| match refusal.code {
+                ErrorCode::Internal => ApiError::new(ErrorCode::Internal),
+                _ => refusal,
+            })?;
+            Ok(x.send_json(200, answer.to_string().into_bytes()).await)
+        })
     }
 }

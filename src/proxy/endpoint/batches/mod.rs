@@ -3,10 +3,9 @@
 
 mod query;
 
-use super::{Endpoint, find};
+use super::{Endpoint, EndpointFuture, find};
 use crate::batch::{BatchManager, api_object, input_not_found};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
-use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_batch::create_request::CreateBatchRequest;
@@ -23,7 +22,6 @@ const CANCEL_PATH: &str = "/v1/batches/*/cancel";
 /// Endpoint `POST /v1/batches`.
 pub struct CreateBatch;
 
-#[async_trait]
 impl Endpoint for CreateBatch {
     fn name(&self) -> &'static str {
         "batches_create"
@@ -41,19 +39,21 @@ impl Endpoint for CreateBatch {
         KeyScope::Batches
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let asked = CreateBatchRequest::parse(&x.json_body().await?, penstock_batch::jsonl::BATCH_PATHS)?;
-        let (lines, _) = find(&Method::POST, asked.endpoint)?;
-        x.principal.require_scope(lines.scope())?;
-        let when = x.app.expiry_check();
-        let file = x.app.files.get(&x.principal.public_id, &asked.input_file_id, when).await;
-        let file =
-            file.map_err(
-                |refusal| if refusal.code == ErrorCode::NotFound { input_not_found() } else { refusal },
-            )?;
-        check_input(&file, &asked)?;
-        let record = BatchManager::create(&x.app.batch, &x.principal, asked).await?;
-        Ok(respond(x, &api_object::batch_object(&record)).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let asked = CreateBatchRequest::parse(&x.json_body().await?, penstock_batch::jsonl::BATCH_PATHS)?;
+            let (lines, _) = find(&Method::POST, asked.endpoint)?;
+            x.principal.require_scope(lines.scope())?;
+            let when = x.app.expiry_check();
+            let file = x.app.files.get(&x.principal.public_id, &asked.input_file_id, when).await;
+            let file =
+                file.map_err(
+                    |refusal| if refusal.code == ErrorCode::NotFound { input_not_found() } else { refusal },
+                )?;
+            check_input(&file, &asked)?;
+            let record = BatchManager::create(&x.app.batch, &x.principal, asked).await?;
+            Ok(respond(x, &api_object::batch_object(&record)).await)
+        })
     }
 }
 
@@ -79,7 +79,6 @@ fn check_input(file: &FileRecord, asked: &CreateBatchRequest) -> Result<(), ApiE
 /// Endpoint `GET /v1/batches`.
 pub struct ListBatches;
 
-#[async_trait]
 impl Endpoint for ListBatches {
     fn name(&self) -> &'static str {
         "batches"
@@ -97,25 +96,27 @@ impl Endpoint for ListBatches {
         KeyScope::Batches
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let query = BatchListQuery::parse(x.caller.query().unwrap_or_default())?;
-        let page = x.app.batches.list(&x.principal.account.id, query.after.as_deref(), query.limit).await?;
-        let id = |record: Option<&BatchRecord>| record.map(|record| record.id.clone());
-        let body = json!({
-            "object": "list",
-            "first_id": id(page.batches.first()),
-            "last_id": id(page.batches.last()),
-            "has_more": page.more,
-            "data": page.batches.iter().map(api_object::batch_object).collect::<Vec<_>>(),
-        });
-        Ok(respond(x, &body).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let query = BatchListQuery::parse(x.caller.query().unwrap_or_default())?;
+            let page =
+                x.app.batches.list(&x.principal.account.id, query.after.as_deref(), query.limit).await?;
+            let id = |record: Option<&BatchRecord>| record.map(|record| record.id.clone());
+            let body = json!({
+                "object": "list",
+                "first_id": id(page.batches.first()),
+                "last_id": id(page.batches.last()),
+                "has_more": page.more,
+                "data": page.batches.iter().map(api_object::batch_object).collect::<Vec<_>>(),
+            });
+            Ok(respond(x, &body).await)
+        })
     }
 }
 
 /// Endpoint `GET /v1/batches/{id}`.
 pub struct GetBatch;
 
-#[async_trait]
 impl Endpoint for GetBatch {
     fn name(&self) -> &'static str {
         "batch"
@@ -133,16 +134,17 @@ impl Endpoint for GetBatch {
         KeyScope::Batches
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        let record = x.app.batches.get(&x.principal.account.id, tail).await?;
-        Ok(respond(x, &api_object::batch_object(&record)).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let record = x.app.batches.get(&x.principal.account.id, tail).await?;
+            Ok(respond(x, &api_object::batch_object(&record)).await)
+        })
     }
 }
 
 /// Endpoint `POST /v1/batches/{id}/cancel`.
 pub struct CancelBatch;
 
-#[async_trait]
 impl Endpoint for CancelBatch {
     fn name(&self) -> &'static str {
         "batch_cancel"
@@ -160,17 +162,19 @@ impl Endpoint for CancelBatch {
         KeyScope::Batches
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, id: &str) -> Result<WriteOutcome, ApiError> {
-        let batches = &x.app.batches;
-        let record = batches.get(&x.principal.account.id, id).await?;
-        // Cancelling needs the same scopes as creating; `inference.batches` allows both for each endpoint.
-        if !x.principal.has_scope_explicitly(KeyScope::Batches)
-            && let Ok((lines, _)) = find(&Method::POST, &record.endpoint)
-        {
-            x.principal.require_scope(lines.scope())?;
-        }
-        let record = batches.cancel(&x.principal.account.id, id).await?;
-        Ok(respond(x, &api_object::batch_object(&record)).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, id: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let batches = &x.app.batches;
+            let record = batches.get(&x.principal.account.id, id).await?;
+            // Cancelling needs the same scopes as creating; `inference.batches` allows both for each endpoint.
+            if !x.principal.has_scope_explicitly(KeyScope::Batches)
+                && let Ok((lines, _)) = find(&Method::POST, &record.endpoint)
+            {
+                x.principal.require_scope(lines.scope())?;
+            }
+            let record = batches.cancel(&x.principal.account.id, id).await?;
+            Ok(respond(x, &api_object::batch_object(&record)).await)
+        })
     }
 }
 

@@ -1,12 +1,11 @@
 //! `GET /v1/files/{id}/content`: all bytes or a range, each block verified against its checksum first.
 
 use super::range::{RangeRequest, parse_range};
-use crate::proxy::endpoint::{Endpoint, decode_segment};
+use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::response::head::ResponseHead;
 use crate::storage::files::{FileContents, FileError};
 use crate::telemetry::log;
-use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Method, header};
 use penstock_auth::KeyScope;
@@ -23,7 +22,6 @@ pub struct DownloadFile;
 
 type OpenedFile = Arc<(FileRecord, FileContents)>;
 
-#[async_trait]
 impl Endpoint for DownloadFile {
     fn name(&self) -> &'static str {
         "file_content"
@@ -41,35 +39,37 @@ impl Endpoint for DownloadFile {
         KeyScope::Batches
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        let file =
-            x.app.files.get(&x.principal.public_id, &decode_segment(tail), x.app.expiry_check()).await?;
-        let etag = etag(&file);
-        let wanted = requested_range(x, &etag, file.bytes);
-        let (status, range) = match wanted {
-            RangeRequest::Full => (200, 0..file.bytes),
-            RangeRequest::Part(range) => (206, range),
-            RangeRequest::Unsatisfiable => {
-                let message = format!("range: expected bytes within the file's {} bytes.", file.bytes);
-                let refusal =
-                    ApiError::with_message(ErrorCode::RangeNotSatisfiable, message).with_param("range");
-                return Err(refusal.with_detail("bytes", file.bytes));
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let file =
+                x.app.files.get(&x.principal.public_id, &decode_segment(tail), x.app.expiry_check()).await?;
+            let etag = etag(&file);
+            let wanted = requested_range(x, &etag, file.bytes);
+            let (status, range) = match wanted {
+                RangeRequest::Full => (200, 0..file.bytes),
+                RangeRequest::Part(range) => (206, range),
+                RangeRequest::Unsatisfiable => {
+                    let message = format!("range: expected bytes within the file's {} bytes.", file.bytes);
+                    let refusal =
+                        ApiError::with_message(ErrorCode::RangeNotSatisfiable, message).with_param("range");
+                    return Err(refusal.with_detail("bytes", file.bytes));
+                }
+            };
+            let id = file.id.clone();
+            let opened = open_file(x, file).await;
+            let opened = opened.map_err(|failed| log_failure(&id, failed))?;
+            x.reserve_memory(READ_SIZE.min(usize::try_from(range.end - range.start).unwrap_or(READ_SIZE)))?;
+            // Read before the response head is sent, so that damage is an error and not a truncated file.
+            let first = read_slice(x, &opened, &range).await.map_err(|failed| log_failure(&id, failed))?;
+            x.record.status = status;
+            let head = download_head(x, status, &opened.0, &etag, &range);
+            let length = range.end - range.start;
+            let sent = head.send_head(&mut x.caller, "application/jsonl", length).await.is_ok();
+            if !sent || length == 0 || *x.caller.method() == Method::HEAD {
+                return Ok(if sent { WriteOutcome::Complete } else { WriteOutcome::Disconnected });
             }
-        };
-        let id = file.id.clone();
-        let opened = open_file(x, file).await;
-        let opened = opened.map_err(|failed| log_failure(&id, failed))?;
-        x.reserve_memory(READ_SIZE.min(usize::try_from(range.end - range.start).unwrap_or(READ_SIZE)))?;
-        // Read before the response head is sent, so that damage is an error and not a truncated file.
-        let first = read_slice(x, &opened, &range).await.map_err(|failed| log_failure(&id, failed))?;
-        x.record.status = status;
-        let head = download_head(x, status, &opened.0, &etag, &range);
-        let length = range.end - range.start;
-        let sent = head.send_head(&mut x.caller, "application/jsonl", length).await.is_ok();
-        if !sent || length == 0 || *x.caller.method() == Method::HEAD {
-            return Ok(if sent { WriteOutcome::Complete } else { WriteOutcome::Disconnected });
-        }
-        Ok(send_contents(x, &opened, range, first).await)
+            Ok(send_contents(x, &opened, range, first).await)
+        })
     }
 }
 

@@ -2,11 +2,10 @@
 //! was deleted, so that deletions do not break pagination.
 
 use super::object::file_object;
-use crate::proxy::endpoint::{Endpoint, query_parameters};
-use crate::proxy::exchange::{Exchange, WriteOutcome};
+use crate::proxy::endpoint::{Endpoint, EndpointFuture, query_parameters};
+use crate::proxy::exchange::Exchange;
 use crate::storage::files::{FILE_ID_PREFIX, FileListQuery};
 use crate::storage::object_id;
-use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::ApiError;
@@ -19,7 +18,6 @@ const MAX_LIMIT: usize = 10_000;
 /// Endpoint of the file list.
 pub struct ListFiles;
 
-#[async_trait]
 impl Endpoint for ListFiles {
     fn name(&self) -> &'static str {
         "files"
@@ -37,20 +35,22 @@ impl Endpoint for ListFiles {
         KeyScope::Batches
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let text = x.caller.query().unwrap_or_default();
-        let query = parse_query(&x.principal.public_id, text)?;
-        let at = x.app.expiry_check();
-        let page = x.app.files.list(query, at).await?;
-        let id = |file: Option<&penstock_storage::files::FileRecord>| file.map(|file| file.id.clone());
-        let body = json!({
-            "object": "list",
-            "data": page.files.iter().map(|file| file_object(file, at)).collect::<Vec<Value>>(),
-            "first_id": id(page.files.first()),
-            "last_id": id(page.files.last()),
-            "has_more": page.more,
-        });
-        Ok(x.send_json(200, body.to_string().into_bytes()).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let text = x.caller.query().unwrap_or_default();
+            let query = parse_query(&x.principal.public_id, text)?;
+            let at = x.app.expiry_check();
+            let page = x.app.files.list(query, at).await?;
+            let id = |file: Option<&penstock_storage::files::FileRecord>| file.map(|file| file.id.clone());
+            let body = json!({
+                "object": "list",
+                "data": page.files.iter().map(|file| file_object(file, at)).collect::<Vec<Value>>(),
+                "first_id": id(page.files.first()),
+                "last_id": id(page.files.last()),
+                "has_more": page.more,
+            });
+            Ok(x.send_json(200, body.to_string().into_bytes()).await)
+        })
     }
 }
 

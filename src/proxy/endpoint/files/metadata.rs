@@ -1,18 +1,15 @@
 //! `GET /v1/files/{id}` and `DELETE /v1/files/{id}`.
 
 use super::object::file_object;
-use crate::proxy::endpoint::{Endpoint, decode_segment};
-use crate::proxy::exchange::{Exchange, WriteOutcome};
-use async_trait::async_trait;
+use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment};
+use crate::proxy::exchange::Exchange;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_core::ApiError;
 use serde_json::json;
 
 /// Endpoint of a file's metadata.
 pub struct GetFile;
 
-#[async_trait]
 impl Endpoint for GetFile {
     fn name(&self) -> &'static str {
         "file"
@@ -30,11 +27,13 @@ impl Endpoint for GetFile {
         KeyScope::Batches
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        let at = x.app.expiry_check();
-        let file = x.app.files.get(&x.principal.public_id, &decode_segment(tail), at).await?;
-        let body = file_object(&file, at).to_string();
-        Ok(x.send_json(200, body.into_bytes()).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let at = x.app.expiry_check();
+            let file = x.app.files.get(&x.principal.public_id, &decode_segment(tail), at).await?;
+            let body = file_object(&file, at).to_string();
+            Ok(x.send_json(200, body.into_bytes()).await)
+        })
     }
 }
 
@@ -42,7 +41,6 @@ impl Endpoint for GetFile {
 /// ended before the deletion.
 pub struct DeleteFile;
 
-#[async_trait]
 impl Endpoint for DeleteFile {
     fn name(&self) -> &'static str {
         "file_delete"
@@ -60,10 +58,12 @@ impl Endpoint for DeleteFile {
         KeyScope::Batches
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        let (id, at) = (decode_segment(tail), x.app.expiry_check());
-        x.app.files.delete(&x.principal.public_id, &id, at).await?;
-        let body = json!({"id": id, "object": "file", "deleted": true}).to_string();
-        Ok(x.send_json(200, body.into_bytes()).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let (id, at) = (decode_segment(tail), x.app.expiry_check());
+            x.app.files.delete(&x.principal.public_id, &id, at).await?;
+            let body = json!({"id": id, "object": "file", "deleted": true}).to_string();
+            Ok(x.send_json(200, body.into_bytes()).await)
+        })
     }
 }

@@ -4,11 +4,10 @@
 
 use super::object::file_object;
 use crate::http::STREAM_WINDOW;
-use crate::proxy::endpoint::Endpoint;
-use crate::proxy::exchange::{Exchange, WriteOutcome};
+use crate::proxy::endpoint::{Endpoint, EndpointFuture};
+use crate::proxy::exchange::Exchange;
 use crate::storage::files::quota::QuotaLimits;
 use crate::storage::files::{FileError, FileManager, FileOwner, FileUpload};
-use async_trait::async_trait;
 use http::{Method, header};
 use penstock_auth::KeyScope;
 use penstock_batch::upload_form::{UploadParser, Uploaded};
@@ -36,7 +35,6 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Endpoint of uploads.
 pub struct UploadFile;
 
-#[async_trait]
 impl Endpoint for UploadFile {
     fn name(&self) -> &'static str {
         "file_upload"
@@ -54,22 +52,24 @@ impl Endpoint for UploadFile {
         KeyScope::Batches
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        x.require_identity_encoding()?;
-        let kind = x.caller.header_field(header::CONTENT_TYPE).unwrap_or_default();
-        let form = UploadParser::new(std::str::from_utf8(kind).unwrap_or_default())?;
-        let largest = x.config.settings.files.upload;
-        let cap = usize::try_from(largest.saturating_add(FORM_OVERHEAD)).unwrap_or(usize::MAX);
-        x.admit_body(cap, Some(UPLOAD_MEMORY)).await?;
-        let within = x.config.settings.limits.upload;
-        let read = timeout(within, receive_form(x, form, cap)).await;
-        let read = read.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::RequestTimeout)));
-        let body_done = x.caller.is_body_done();
-        x.finish_body(body_done);
-        let (writer, said) = read?;
-        let record = store_file(x, writer, said).await?;
-        let body = file_object(&record, x.app.expiry_check()).to_string();
-        Ok(x.send_json(200, body.into_bytes()).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            x.require_identity_encoding()?;
+            let kind = x.caller.header_field(header::CONTENT_TYPE).unwrap_or_default();
+            let form = UploadParser::new(std::str::from_utf8(kind).unwrap_or_default())?;
+            let largest = x.config.settings.files.upload;
+            let cap = usize::try_from(largest.saturating_add(FORM_OVERHEAD)).unwrap_or(usize::MAX);
+            x.admit_body(cap, Some(UPLOAD_MEMORY)).await?;
+            let within = x.config.settings.limits.upload;
+            let read = timeout(within, receive_form(x, form, cap)).await;
+            let read = read.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::RequestTimeout)));
+            let body_done = x.caller.is_body_done();
+            x.finish_body(body_done);
+            let (writer, said) = read?;
+            let record = store_file(x, writer, said).await?;
+            let body = file_object(&record, x.app.expiry_check()).to_string();
+            Ok(x.send_json(200, body.into_bytes()).await)
+        })
     }
 }
 

@@ -1,9 +1,8 @@
 //! `GET /v1/responses/{id}/input_items`: the items of the conversation that a stored response answers.
 
 use super::stored::find_response;
-use crate::proxy::endpoint::{Endpoint, decode_segment, query_parameters};
-use crate::proxy::exchange::{Exchange, WriteOutcome};
-use async_trait::async_trait;
+use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment, query_parameters};
+use crate::proxy::exchange::Exchange;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, ErrorCode};
@@ -17,7 +16,6 @@ const MAX_LIMIT: usize = 100;
 /// Endpoint of the list.
 pub struct ListInputItems;
 
-#[async_trait]
 impl Endpoint for ListInputItems {
     fn name(&self) -> &'static str {
         "response_input_items"
@@ -35,15 +33,17 @@ impl Endpoint for ListInputItems {
         KeyScope::Chat
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        let query = ItemQuery::parse(x.caller.query().unwrap_or_default())?;
-        let document = find_response(x, &decode_segment(tail)).await?;
-        let stored = StoredResponse::parse(&document).ok_or(ApiError::new(ErrorCode::Internal))?;
-        let page = item_page(stored.input_items, query.after.as_deref(), query.is_ascending, query.limit);
-        let page = page.ok_or_else(|| {
-            ApiError::invalid("after", "after: expected the id of an item of this response.")
-        })?;
-        Ok(x.send_json(200, list_object(&page)).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let query = ItemQuery::parse(x.caller.query().unwrap_or_default())?;
+            let document = find_response(x, &decode_segment(tail)).await?;
+            let stored = StoredResponse::parse(&document).ok_or(ApiError::new(ErrorCode::Internal))?;
+            let page = item_page(stored.input_items, query.after.as_deref(), query.is_ascending, query.limit);
+            let page = page.ok_or_else(|| {
+                ApiError::invalid("after", "after: expected the id of an item of this response.")
+            })?;
+            Ok(x.send_json(200, list_object(&page)).await)
+        })
     }
 }
 

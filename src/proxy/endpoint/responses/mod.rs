@@ -10,22 +10,20 @@ mod stored;
 pub use input_items::ListInputItems;
 pub use stored::{CancelResponse, DeleteResponse, GetResponse};
 
-use super::Endpoint;
 use super::count_tokens::{count_prompt, write_count};
+use super::{Endpoint, EndpointFuture};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
 use crate::upstream::config_snapshot::ConfigSnapshot;
-use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_core::{ApiError, ResponseStorage};
+use penstock_core::ResponseStorage;
 use penstock_request_validation::{ResponsesPurpose, validate_responses_request, validate_stored_response};
 
 /// Endpoint of responses.
 pub struct CreateResponse;
 
-#[async_trait]
 impl Endpoint for CreateResponse {
     fn name(&self) -> &'static str {
         "responses"
@@ -47,28 +45,29 @@ impl Endpoint for CreateResponse {
         true
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let body = x.json_body().await?;
-        if x.principal.stores_responses {
-            // A request without a socket is a line of a batch, or a background response that runs.
-            if x.caller.batch_line().is_none() && background::asks_for_background(&body) {
-                return background::create(x, body).await;
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let body = x.json_body().await?;
+            if x.principal.stores_responses {
+                // A request without a socket is a line of a batch, or a background response that runs.
+                if x.caller.batch_line().is_none() && background::asks_for_background(&body) {
+                    return background::create(x, body).await;
+                }
+                let body = references::resolve_references(x, body).await?;
+                let storage = previous::response_storage(x, &body).await?;
+                return failover::run(x, RequestBody::StoredResponse(body, Box::new(storage))).await;
             }
-            let body = references::resolve_references(x, body).await?;
-            let storage = previous::response_storage(x, &body).await?;
-            return failover::run(x, RequestBody::StoredResponse(body, Box::new(storage))).await;
-        }
-        let parse = |body, live: &ConfigSnapshot| {
-            validate_responses_request(body, &live.admission, ResponsesPurpose::Generate)
-        };
-        failover::run(x, RequestBody::Json(body, parse)).await
+            let parse = |body, live: &ConfigSnapshot| {
+                validate_responses_request(body, &live.admission, ResponsesPurpose::Generate)
+            };
+            failover::run(x, RequestBody::Json(body, parse)).await
+        })
     }
 }
 
 /// Endpoint of token counts.
 pub struct CountInputTokens;
 
-#[async_trait]
 impl Endpoint for CountInputTokens {
     fn name(&self) -> &'static str {
         "input_tokens"
@@ -86,18 +85,20 @@ impl Endpoint for CountInputTokens {
         KeyScope::Chat
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, _tail: &str) -> Result<WriteOutcome, ApiError> {
-        let mut body = x.json_body().await?;
-        let mut storage = ResponseStorage::default();
-        if x.principal.stores_responses {
-            body = references::resolve_references(x, body).await?;
-            storage = previous::response_storage(x, &body).await?;
-        }
-        let default = x.config.settings.default_models.count_tokens.as_deref();
-        let purpose = ResponsesPurpose::Count(default);
-        let ask = validate_stored_response(body, &x.config.admission, purpose, &storage)?;
-        let Some(count) = count_prompt(x, &ask).await? else { return Ok(WriteOutcome::Disconnected) };
-        let body = format!("{{\"object\":\"response.input_tokens\",\"input_tokens\":{}}}", count.tokens);
-        Ok(write_count(x, &count, body).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let mut body = x.json_body().await?;
+            let mut storage = ResponseStorage::default();
+            if x.principal.stores_responses {
+                body = references::resolve_references(x, body).await?;
+                storage = previous::response_storage(x, &body).await?;
+            }
+            let default = x.config.settings.default_models.count_tokens.as_deref();
+            let purpose = ResponsesPurpose::Count(default);
+            let ask = validate_stored_response(body, &x.config.admission, purpose, &storage)?;
+            let Some(count) = count_prompt(x, &ask).await? else { return Ok(WriteOutcome::Disconnected) };
+            let body = format!("{{\"object\":\"response.input_tokens\",\"input_tokens\":{}}}", count.tokens);
+            Ok(write_count(x, &count, body).await)
+        })
     }
 }

@@ -1,11 +1,10 @@
 //! `/v1/responses/{id}`: stored responses. Each belongs to the key that created it.
 
 use super::background;
-use crate::proxy::endpoint::{Endpoint, decode_segment, query_parameters};
-use crate::proxy::exchange::{Exchange, WriteOutcome};
+use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment, query_parameters};
+use crate::proxy::exchange::Exchange;
 use crate::storage::files::disk_error;
 use crate::telemetry::log;
-use async_trait::async_trait;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, ErrorCode};
@@ -18,7 +17,6 @@ const RESPONSE_PATH: &str = "/v1/responses/*";
 /// Endpoint `GET /v1/responses/{id}`.
 pub struct GetResponse;
 
-#[async_trait]
 impl Endpoint for GetResponse {
     fn name(&self) -> &'static str {
         "response"
@@ -36,24 +34,25 @@ impl Endpoint for GetResponse {
         KeyScope::Chat
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        let query = x.caller.query().unwrap_or_default();
-        if query_parameters(query).any(|(name, value)| name == "stream" && value == "true") {
-            let message = "stream: stored responses are not streamed; leave it out.";
-            return Err(ApiError::unsupported("stream", message));
-        }
-        let id = decode_segment(tail).into_owned();
-        let document = find_response(x, &id).await?;
-        let response = background::current_response(x, &id, &document).await?;
-        drop(document);
-        Ok(x.send_json(200, response).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let query = x.caller.query().unwrap_or_default();
+            if query_parameters(query).any(|(name, value)| name == "stream" && value == "true") {
+                let message = "stream: stored responses are not streamed; leave it out.";
+                return Err(ApiError::unsupported("stream", message));
+            }
+            let id = decode_segment(tail).into_owned();
+            let document = find_response(x, &id).await?;
+            let response = background::current_response(x, &id, &document).await?;
+            drop(document);
+            Ok(x.send_json(200, response).await)
+        })
     }
 }
 
 /// Endpoint `DELETE /v1/responses/{id}`.
 pub struct DeleteResponse;
 
-#[async_trait]
 impl Endpoint for DeleteResponse {
     fn name(&self) -> &'static str {
         "response_delete"
@@ -71,24 +70,25 @@ impl Endpoint for DeleteResponse {
         KeyScope::Chat
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        let id = decode_segment(tail).into_owned();
-        x.app.batches.cancel_response(&x.principal.public_id, &id).await?;
-        let (app, key, name) = (x.app.clone(), x.principal.public_id.clone(), id.clone());
-        let removed = spawn_blocking(move || app.responses.delete(&key, &name)).await;
-        let removed = removed.map_err(|_| ApiError::new(ErrorCode::Internal))?;
-        if !removed.map_err(|error| disk_error(&error))? {
-            return Err(response_not_found());
-        }
-        let body = json!({"id": id, "object": "response", "deleted": true}).to_string();
-        Ok(x.send_json(200, body.into_bytes()).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let id = decode_segment(tail).into_owned();
+            x.app.batches.cancel_response(&x.principal.public_id, &id).await?;
+            let (app, key, name) = (x.app.clone(), x.principal.public_id.clone(), id.clone());
+            let removed = spawn_blocking(move || app.responses.delete(&key, &name)).await;
+            let removed = removed.map_err(|_| ApiError::new(ErrorCode::Internal))?;
+            if !removed.map_err(|error| disk_error(&error))? {
+                return Err(response_not_found());
+            }
+            let body = json!({"id": id, "object": "response", "deleted": true}).to_string();
+            Ok(x.send_json(200, body.into_bytes()).await)
+        })
     }
 }
 
 /// Endpoint `POST /v1/responses/{id}/cancel`, for background responses.
 pub struct CancelResponse;
 
-#[async_trait]
 impl Endpoint for CancelResponse {
     fn name(&self) -> &'static str {
         "response_cancel"
@@ -106,9 +106,11 @@ impl Endpoint for CancelResponse {
         KeyScope::Chat
     }
 
-    async fn handle(&self, x: &mut Exchange<'_>, tail: &str) -> Result<WriteOutcome, ApiError> {
-        let response = background::cancel(x, &decode_segment(tail)).await?;
-        Ok(x.send_json(200, response).await)
+    fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
+        Box::pin(async move {
+            let response = background::cancel(x, &decode_segment(tail)).await?;
+            Ok(x.send_json(200, response).await)
+        })
     }
 }
 
