@@ -223,12 +223,13 @@ fn parse_sort(value: &str) -> Result<SortOrder, ApiError> {
     found.ok_or_else(|| one_of("sort", &SortOrder::ALL.map(SortOrder::name)))
 }
 
+/// Parses a boolean, also as Python writes it: `True`.
 fn parse_bool(name: &str, value: &str) -> Result<bool, ApiError> {
-    match value {
-        "true" | "1" => Ok(true),
-        "false" | "0" => Ok(false),
-        _ => Err(one_of(name, &["true", "false"])),
+    let is_any_of = |words: [&str; 2]| words.iter().any(|word| word.eq_ignore_ascii_case(value));
+    if is_any_of(["true", "1"]) {
+        return Ok(true);
     }
+    if is_any_of(["false", "0"]) { Ok(false) } else { Err(one_of(name, &["true", "false"])) }
 }
 
 fn parse_number(name: &str, value: &str, least: usize, most: usize) -> Result<usize, ApiError> {

@@ -367,6 +367,8 @@ fn meta_is_there_when_it_is_asked_for() {
         ("include_meta=false", false),
         ("include_meta=", false),
         ("include_meta=true", true),
+        ("include_meta=True", true),
+        ("include_meta=FALSE", false),
         ("include_meta=1&include_aliases=true", true),
     ] {
         for item in page(query)["data"].as_array().unwrap() {
