@@ -12,7 +12,7 @@ use bytes::Bytes;
 use penstock::admin::keys;
 use penstock::app::gateway::RunningGateway;
 use penstock::app::startup::fixed_source;
-use penstock::batch::{LineAsk, LineClass, LineDone};
+use penstock::batch::{LineClass, LineRequest, LineResponse};
 use penstock::billing::MAX_OUTCOMES;
 use penstock::config::{ResolveEnv, load_text};
 use penstock::state::AppState;
@@ -145,7 +145,7 @@ async fn lines(app: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 {
         tokio::spawn(async move {
             while Instant::now() < deadline {
                 let cancel = CancellationToken::default();
-                let ask = LineAsk {
+                let ask = LineRequest {
                     principal: principal.clone(),
                     path: PATH,
                     body: Bytes::from_static(ASK.as_bytes()),
@@ -163,7 +163,7 @@ async fn lines(app: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 {
 }
 
 /// Writes answers and charges to the disk, group by group.
-async fn keep(app: Arc<AppState>, mut ended: mpsc::Receiver<LineDone>, file: File) -> u64 {
+async fn keep(app: Arc<AppState>, mut ended: mpsc::Receiver<LineResponse>, file: File) -> u64 {
     let (mut count, mut bytes, file) = (0, 0, Arc::new(file));
     let mut group = Vec::new();
     let mut ticket = 0;

@@ -265,7 +265,7 @@ async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerR
         }),
         _ => None,
     };
-    let (status, entry) = match (ledger.correct(&account, act).await, wanted) {
+    let (status, entry) = match (ledger.record_correction(&account, act).await, wanted) {
         (Ok(entry), _) => (201, entry),
         (Err(AdjustmentError::Duplicate(entry)), Some(wanted)) => {
             (200, existing_entry(ledger, entry, &id, &wanted).await?)

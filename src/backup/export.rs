@@ -16,7 +16,7 @@ use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Exports to the folder `to`, which must be empty or absent, while no gateway runs.
+/// BackupSchedule to the folder `to`, which must be empty or absent, while no gateway runs.
 ///
 /// # Errors
 /// Returns a sentence for the operator if the export fails. A folder without a manifest is not an archive.
@@ -41,7 +41,7 @@ pub fn export_archive(place: &DataPaths, to: &Path, progress: &Progress) -> Resu
     Ok(BackupReport { repaired, ..report })
 }
 
-/// Exports while the gateway runs. Contents that the earlier archive `last` has too are hard-linked, not copied;
+/// BackupSchedule while the gateway runs. Contents that the earlier archive `last` has too are hard-linked, not copied;
 /// contents in a bucket are left out.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ use std::time::Duration;
 const AGAIN: Duration = Duration::from_secs(600);
 
 /// Times of the backups, in Unix seconds.
-pub struct Exports {
+pub struct BackupSchedule {
     /// Saved folders, and the folder of the backups, both as of startup, because deleted files are removed from it too.
     pub(crate) place: DataPaths,
     folder: PathBuf,
@@ -25,7 +25,7 @@ pub struct Exports {
     failed: AtomicU64,
 }
 
-impl Exports {
+impl BackupSchedule {
     /// Reads the times of existing backups.
     pub fn open(settings: &Settings, now: u64) -> Self {
         let last = last_archive_time(&settings.exports.path).map(|at| at.min(now));

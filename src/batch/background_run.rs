@@ -5,7 +5,7 @@ use super::BatchChannels;
 use super::background_watch::{Interruption, ResponseWatch};
 use super::claims::HeldClaim;
 use super::commit::CommitEnd;
-use super::context::{AnswerIdentity, BatchContext, LineAsk, LineClass, LineDone, LineEnding};
+use super::context::{AnswerIdentity, BatchContext, LineClass, LineEnding, LineRequest, LineResponse};
 use super::runner::{BatchStart, TICK};
 use super::scheduler::{RunPermit, SchedulerEntry};
 use crate::billing::HoldEnd;
@@ -212,14 +212,14 @@ impl ResponseRun {
         body: Bytes,
         held: (AdmissionPermit, RunPermit),
         cancel: &CancellationToken,
-    ) -> Option<oneshot::Receiver<LineDone>> {
+    ) -> Option<oneshot::Receiver<LineResponse>> {
         let principal = self.app.keyring.find_principal(&self.record.key)?;
         let executor = self.app.executor.get()?.clone();
         let path = BATCH_PATHS.iter().copied().find(|path| *path == self.record.endpoint)?;
         let unique = self.record.id.strip_prefix(RESPONSE_ID_PREFIX).unwrap_or_default();
         let identity = AnswerIdentity { unique: unique.into(), created: self.record.created_ms / 1_000 };
         let class = LineClass::Background(identity);
-        let ask = LineAsk { principal, path, body, cancel: cancel.clone(), class };
+        let ask = LineRequest { principal, path, body, cancel: cancel.clone(), class };
         let (tell, done) = oneshot::channel();
         self.app.batches.spawn_line(async move {
             // The memory and the run permit are held until the request has ended.
@@ -252,7 +252,7 @@ impl ResponseRun {
     }
 
     /// Handles the end of the request; `None` if its task panicked.
-    fn on_done(&mut self, done: Option<LineDone>) -> AttemptResult {
+    fn on_done(&mut self, done: Option<LineResponse>) -> AttemptResult {
         let Some(mut done) = done else {
             self.attempts += 1;
             return self.retry_or_fail(Duration::ZERO, 500, b"");
@@ -273,7 +273,7 @@ impl ResponseRun {
         AttemptResult::Retry(pause)
     }
 
-    fn on_answer(&self, done: LineDone) -> AttemptResult {
+    fn on_answer(&self, done: LineResponse) -> AttemptResult {
         let body = done.body.concat();
         if (200..300).contains(&done.status) {
             return AttemptResult::Ended(ResponseEnd::Answered(body, done.end));

@@ -12,7 +12,7 @@ use penstock_storage::ledger::{CounterChange, RowWrite};
 use std::sync::Arc;
 
 /// Rows, counters and ends of reserves of one commit.
-pub(super) type CommitParts = (Vec<HoldEnd>, Vec<RowWrite>, Vec<CounterChange>);
+pub(super) type CommitContents = (Vec<HoldEnd>, Vec<RowWrite>, Vec<CounterChange>);
 
 /// Records outcomes and rows of a batch with the ledger, in a fleet only if the batch is still claimed by this process.
 /// Returns the claim after the commit, and its end.
@@ -23,7 +23,7 @@ pub(super) fn record(
     context: &Arc<BatchContext>,
     record: &BatchRecord,
     held: Option<HeldClaim>,
-    (ends, mut rows, counters): CommitParts,
+    (ends, mut rows, counters): CommitContents,
 ) -> Result<(Option<HeldClaim>, impl Future<Output = CommitEnd> + Send + use<>), CommitTooLarge> {
     let ledger = context.ledger.clone();
     let Some(HeldClaim { claim, .. }) = held else {

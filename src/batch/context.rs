@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Request of one line.
-pub struct LineAsk {
+pub struct LineRequest {
     /// API key of the batch, in its present state.
     pub principal: Arc<Principal>,
     /// Path of the endpoint, one of [`penstock_batch::jsonl::BATCH_PATHS`].
@@ -53,7 +53,7 @@ pub struct AnswerIdentity {
 }
 
 /// Result of one line.
-pub struct LineDone {
+pub struct LineResponse {
     /// Id of its exchange.
     pub request: RequestId,
     /// Status that a client would have been sent.
@@ -87,7 +87,7 @@ pub enum LineEnding {
 #[async_trait]
 pub trait LineExecutor: Send + Sync {
     /// Executes a line. Waits for a permit of a provider for as long as that takes.
-    async fn execute(&self, line: LineAsk) -> LineDone;
+    async fn execute(&self, line: LineRequest) -> LineResponse;
 }
 
 /// Handles of the process that batches work with.

@@ -42,7 +42,7 @@ struct GatedExecutor {
 
 #[async_trait]
 impl LineExecutor for GatedExecutor {
-    async fn execute(&self, line: LineAsk) -> LineDone {
+    async fn execute(&self, line: LineRequest) -> LineResponse {
         let text = String::from_utf8(line.body.to_vec()).unwrap();
         *self.calls.lock().entry(text).or_default() += 1;
         let request = RequestId::random();
@@ -63,7 +63,7 @@ impl LineExecutor for GatedExecutor {
             true => hold.void_later("cancelled", RequestFootprint::default()),
             false => hold.settle_later(charge()),
         };
-        LineDone {
+        LineResponse {
             request,
             status: 200,
             body: vec![Bytes::from_static(b"{}")],

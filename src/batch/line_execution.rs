@@ -1,7 +1,7 @@
 //! Lines of a batch in flight: started as run permits allow, processed like requests, and then finished or retried.
 
 use super::commit::LineOutcome;
-use super::context::{LineAsk, LineClass, LineDone, LineEnding};
+use super::context::{LineClass, LineEnding, LineRequest, LineResponse};
 use super::input::PendingLine;
 use super::large_lines;
 use super::runner::{BatchEvent, BatchRunner, TICK};
@@ -94,7 +94,7 @@ impl BatchRunner {
                 let executor = context.executor.get()?;
                 Some(
                     executor
-                        .execute(LineAsk { principal, path, body, cancel, class: LineClass::Batch })
+                        .execute(LineRequest { principal, path, body, cancel, class: LineClass::Batch })
                         .await,
                 )
             };
@@ -112,7 +112,7 @@ impl BatchRunner {
         &mut self,
         mut asked: PendingLine,
         turn: RunPermit,
-        done: Option<Box<LineDone>>,
+        done: Option<Box<LineResponse>>,
     ) {
         self.in_flight.lines = self.in_flight.lines.saturating_sub(1);
         self.in_flight.bytes = self.in_flight.bytes.saturating_sub(asked.body.len());
@@ -162,7 +162,7 @@ impl BatchRunner {
     }
 
     /// Adds the result of a line to those that the next commit writes.
-    fn record_result(&mut self, asked: &PendingLine, turn: RunPermit, done: LineDone) {
+    fn record_result(&mut self, asked: &PendingLine, turn: RunPermit, done: LineResponse) {
         let good = (200..300).contains(&done.status);
         let mut text = Vec::with_capacity(128 + done.body.iter().map(Bytes::len).sum::<usize>());
         let id = format!("batch_{}", done.request.as_str());
@@ -220,7 +220,7 @@ struct LineTask {
 }
 
 impl LineTask {
-    fn complete(mut self, done: Option<LineDone>) {
+    fn complete(mut self, done: Option<LineResponse>) {
         if let Some((asked, turn)) = self.line.take() {
             self.events.send(BatchEvent::LineEnded(asked, turn, done.map(Box::new))).ok();
         }

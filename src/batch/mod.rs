@@ -39,7 +39,9 @@ mod scheduler;
 mod stats;
 
 pub use background::NewResponse;
-pub use context::{AnswerIdentity, BatchContext, LineAsk, LineClass, LineDone, LineEnding, LineExecutor};
+pub use context::{
+    AnswerIdentity, BatchContext, LineClass, LineEnding, LineExecutor, LineRequest, LineResponse,
+};
 pub use errors::input_not_found;
 
 use crate::fleet::FleetMember;

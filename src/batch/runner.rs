@@ -4,7 +4,7 @@
 use super::claims::HeldClaim;
 use super::commit::{CommitEnd, GroupOutcome, ResultGroup};
 use super::context::BatchContext;
-use super::context::LineDone;
+use super::context::LineResponse;
 use super::funds_backoff::FundsBackoff;
 use super::input::{BatchInput, PendingLine};
 use super::memory_budget::MemoryBudget;
@@ -41,7 +41,7 @@ pub(super) enum BatchEvent {
     /// Input lines were read.
     LinesRead(BatchInput, std::io::Result<Vec<PendingLine>>),
     /// A line ended; `None` if its task was aborted or panicked.
-    LineEnded(PendingLine, RunPermit, Option<Box<LineDone>>),
+    LineEnded(PendingLine, RunPermit, Option<Box<LineResponse>>),
     /// A group was written.
     GroupWritten(Box<GroupOutcome>),
     /// A commit has ended.
@@ -285,7 +285,7 @@ impl BatchRunner {
     }
 
     fn begin_stop(&mut self) {
-        self.shutdown.begin();
+        self.shutdown.start();
         self.shutdown.cancel_at = Some(Instant::now() + GRACE_PERIOD);
     }
 

@@ -113,8 +113,8 @@ impl ShutdownState {
         self.phase == RunnerPhase::Finished
     }
 
-    /// Begins the shutdown, unless the runner has finished.
-    pub(super) fn begin(&mut self) {
+    /// Starts the shutdown, unless the runner has finished.
+    pub(super) fn start(&mut self) {
         if self.phase == RunnerPhase::Running {
             self.phase = RunnerPhase::Stopping;
         }

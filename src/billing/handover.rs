@@ -196,7 +196,7 @@ impl Ledger {
                 {
                     log::event(log::error(), "handover_lost", &[("acts", &count.to_string())]);
                 }
-                let (open, entries) = (queue.open(), queue.entries());
+                let (open, entries) = (queue.open_hold_count(), queue.entry_count());
                 queue.on_committed(&CommittedGroup { bytes, exposed, copied: true, open, entries });
                 queue.set_written(last);
             }

@@ -19,7 +19,7 @@ impl Ledger {
     /// Records charges of the past, in ascending order of their times, if the ledger has no entries. Returns true once
     /// they are on the disk, false if the ledger has entries or ends.
     pub async fn record_history(&self, account: &str, key: &Arc<str>, charges: Vec<PastCharge>) -> bool {
-        if self.queue.entries() > 0 || charges.is_empty() {
+        if self.queue.entry_count() > 0 || charges.is_empty() {
             return false;
         }
         let balance = self.account_balance(account);

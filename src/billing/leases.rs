@@ -277,7 +277,7 @@ impl Ledger {
     /// Fills the leases that are used, and returns unused amounts; called once a second. Blocks.
     pub fn adjust_leases(&self) {
         let Some(leases) = &self.leases else { return };
-        let is_written = || self.queue.waiting() == 0 && leases.returning.lock().is_empty();
+        let is_written = || self.queue.unwritten_bytes() == 0 && leases.returning.lock().is_empty();
         if leases.resolve_uncertain(|account| self.account_balance(account), is_written).is_err() {
             return;
         }

@@ -134,8 +134,9 @@ impl Ledger {
     /// Returns true if too much is unwritten to accept another request.
     fn is_exhausted(&self) -> bool {
         self.queue.is_fenced()
-            || self.queue.waiting() > self.backlog_limit.load(Ordering::Relaxed)
-            || (self.is_failing() && self.queue.exposed() > self.exposure_limit.load(Ordering::Relaxed))
+            || self.queue.unwritten_bytes() > self.backlog_limit.load(Ordering::Relaxed)
+            || (self.is_failing()
+                && self.queue.unwritten_credits() > self.exposure_limit.load(Ordering::Relaxed))
     }
 
     /// Returns true if the store rejects entries or is too slow, or if this process may not write to it any more.
@@ -155,11 +156,11 @@ impl Ledger {
             failing: self.is_failing(),
             exhausted: self.is_exhausted()
                 || (self.is_failing() && self.refused_last.load(Ordering::Relaxed)),
-            copied: self.queue.copied(),
-            exposed: self.queue.exposed(),
-            waiting: self.queue.waiting(),
-            open: self.queue.open(),
-            entries: self.queue.entries(),
+            copied: self.queue.is_replica_current(),
+            exposed: self.queue.unwritten_credits(),
+            waiting: self.queue.unwritten_bytes(),
+            open: self.queue.open_hold_count(),
+            entries: self.queue.entry_count(),
         }
     }
 
@@ -167,7 +168,9 @@ impl Ledger {
     /// member, and returns at once without one.
     pub async fn wait_written(&self, ticket: u64) {
         let most = self.slow() * 2;
-        if !self.is_failing() && tokio::time::timeout(most, self.queue.written(ticket)).await.is_ok() {
+        if !self.is_failing()
+            && tokio::time::timeout(most, self.queue.wait_until_written(ticket)).await.is_ok()
+        {
             return;
         }
         let journal = self.journal.read().clone().filter(|journal| !journal.is_failing());
@@ -186,7 +189,7 @@ impl Ledger {
     /// Returns true if the store has every operation.
     #[must_use]
     pub fn is_written(&self) -> bool {
-        self.queue.waiting() == 0
+        self.queue.unwritten_bytes() == 0
     }
 
     /// Takes the charges that were replayed at the start, for the counters of budgets.
@@ -265,7 +268,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns the errors of [`AdjustmentError`].
-    pub async fn correct(&self, account: &str, act: EntryKind) -> Result<u64, AdjustmentError> {
+    pub async fn record_correction(&self, account: &str, act: EntryKind) -> Result<u64, AdjustmentError> {
         let EntryKind::Correct { id, of, .. } = &act else { return Err(AdjustmentError::InvalidAmount) };
         let names = vec![format!("correct {id}"), format!("corrected {of}")];
         self.submit_adjustment(account, act, names).await

@@ -300,7 +300,7 @@ impl WriteQueue {
         self.written.send_replace(number);
     }
 
-    pub(super) async fn written(&self, ticket: u64) {
+    pub(super) async fn wait_until_written(&self, ticket: u64) {
         self.shorten_window();
         self.written.subscribe().wait_for(|reached| *reached >= ticket).await.ok();
     }
@@ -327,11 +327,11 @@ impl WriteQueue {
         self.exposed.fetch_add(change, Ordering::AcqRel);
     }
 
-    pub(super) fn exposed(&self) -> i64 {
+    pub(super) fn unwritten_credits(&self) -> i64 {
         self.exposed.load(Ordering::Acquire)
     }
 
-    pub(super) fn waiting(&self) -> u64 {
+    pub(super) fn unwritten_bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
@@ -344,15 +344,15 @@ impl WriteQueue {
         self.health.load(Ordering::Acquire) == WriteHealth::Fenced as u8
     }
 
-    pub(super) fn copied(&self) -> bool {
+    pub(super) fn is_replica_current(&self) -> bool {
         !self.replica_behind.load(Ordering::Acquire)
     }
 
-    pub(super) fn open(&self) -> u64 {
+    pub(super) fn open_hold_count(&self) -> u64 {
         self.open.load(Ordering::Acquire)
     }
 
-    pub(super) fn entries(&self) -> u64 {
+    pub(super) fn entry_count(&self) -> u64 {
         self.entries.load(Ordering::Acquire)
     }
 }

@@ -2,7 +2,7 @@
 //! without a socket. Its charge is returned with its response instead of recorded here, so that both are written
 //! together or neither.
 
-use crate::batch::{LineAsk, LineDone, LineEnding, LineExecutor};
+use crate::batch::{LineEnding, LineExecutor, LineRequest, LineResponse};
 use crate::proxy::downstream::{LineDownstream, LineReport};
 use crate::proxy::exchange::ExchangeState;
 use crate::proxy::{GatewayProxy, LineSession};
@@ -33,14 +33,14 @@ impl BatchLineExecutor {
 
 #[async_trait]
 impl LineExecutor for BatchLineExecutor {
-    async fn execute(&self, ask: LineAsk) -> LineDone {
+    async fn execute(&self, ask: LineRequest) -> LineResponse {
         let app = self.app.upgrade();
         let _in_flight = app.as_ref().map(|app| app.track_exchange());
         execute(&self.proxy, ask).await
     }
 }
 
-async fn execute(proxy: &GatewayProxy, ask: LineAsk) -> LineDone {
+async fn execute(proxy: &GatewayProxy, ask: LineRequest) -> LineResponse {
     let line = LineDownstream::of_batch(ask.principal, ask.cancel, ask.class);
     // The batch cancels its lines itself, so the shutdown signal of the listeners is not used.
     let (_stop, stopping) = watch::channel(false);
@@ -53,7 +53,7 @@ async fn execute(proxy: &GatewayProxy, ask: LineAsk) -> LineDone {
         usage: None,
         ending: LineEnding::Retry(DEFAULT_RETRY),
     });
-    LineDone {
+    LineResponse {
         request: report.request,
         status: report.status,
         body: line.take_response(),

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::net::read_budget;
 use crate::proxy::RequestOrigin;
-use crate::proxy::failover::Part;
+use crate::proxy::failover::ChoiceUsage;
 use crate::proxy::response::head::ResponseHead;
 use bytes::{Bytes, BytesMut};
 use http::header::AsHeaderName;
@@ -299,7 +299,7 @@ impl Downstream<'_> {
     }
 
     /// Stores the usage of one choice for the request for all choices; returns it if this request is not a choice.
-    pub(crate) fn store_part(&mut self, part: Part) -> std::result::Result<(), Part> {
+    pub(crate) fn store_part(&mut self, part: ChoiceUsage) -> std::result::Result<(), ChoiceUsage> {
         match self.batch_line() {
             Some(line) => line.store_part(part),
             None => Err(part),

@@ -8,7 +8,7 @@ mod scrape;
 mod spends;
 
 use crate::auth::key_cache::KeyCache;
-use crate::backup::schedule::Exports;
+use crate::backup::schedule::BackupSchedule;
 use crate::batch::{BatchContext, BatchManager};
 use crate::billing::Ledger;
 use crate::billing::handover::InheritedHolds;
@@ -93,7 +93,7 @@ pub struct AppState {
     /// Work of a fleet member; `None` without a fleet.
     fleet_work: Option<FleetWork>,
     /// Schedule of backups.
-    pub backup_schedule: Exports,
+    pub backup_schedule: BackupSchedule,
     /// Replaced snapshots that exchanges still use. Dropping a snapshot of many offers takes milliseconds, so that no
     /// exchange may do it.
     retired_snapshots: Mutex<Vec<Arc<ConfigSnapshot>>>,

@@ -2,7 +2,7 @@
 
 use crate::auth::key_cache::KeyCache;
 use crate::backup::rotation;
-use crate::backup::schedule::Exports;
+use crate::backup::schedule::BackupSchedule;
 use crate::batch::{BatchContext, BatchManager};
 use crate::billing::Ledger;
 use crate::billing::handover::InheritedHolds;
@@ -25,7 +25,7 @@ pub(super) struct PersistentState {
     pub(super) files: Arc<FileManager>,
     pub(super) responses: Arc<ResponseStore>,
     pub(super) batches: Arc<BatchManager>,
-    pub(super) exports: Exports,
+    pub(super) exports: BackupSchedule,
 }
 
 impl PersistentState {
@@ -57,7 +57,7 @@ impl PersistentState {
         let responses = Arc::new(ResponseStore::open(folder, &stores.pepper, taken_over, shared)?);
         let batches = Arc::new(BatchManager::new(stores.store.clone(), stores.fleet.clone()));
         files.set_users(batches.clone());
-        let exports = Exports::open(settings, clock.unix_seconds());
+        let exports = BackupSchedule::open(settings, clock.unix_seconds());
         files.set_archives(exports.folder().to_owned(), rotation::remove_contents);
         Ok((Self { key_cache, ledger, files: Arc::new(files), responses, batches, exports }, holds))
     }

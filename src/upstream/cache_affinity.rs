@@ -114,7 +114,7 @@ impl CacheAffinity {
 
     /// Learns from an answer to a session that this offer answered before: the share of the expected prefix that was
     /// cached. A report of more than was expected counts as all of it.
-    pub fn learn(&self, record: SessionRecord, usage: &TokenUsage) {
+    pub fn record_hits(&self, record: SessionRecord, usage: &TokenUsage) {
         let expected = u64::from(record.tokens).min(usage.input);
         if record.offer != self.identity || expected == 0 {
             return;

@@ -6,7 +6,7 @@ use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::script::{ScriptStep, json_answer, plain, silent, status, vectors};
 use crate::harness::{Bench, Provider, until, within};
 use http::Method;
-use penstock::batch::{LineAsk, LineClass, LineDone, LineEnding};
+use penstock::batch::{LineClass, LineEnding, LineRequest, LineResponse};
 use penstock::billing::report;
 use penstock::proxy::endpoint;
 use penstock_storage::StoreTable;
@@ -25,12 +25,12 @@ fn begin(
     path: &str,
     body: &Value,
     cancel: &CancellationToken,
-) -> JoinHandle<LineDone> {
+) -> JoinHandle<LineResponse> {
     let app = running.gateway.app.clone();
     let (endpoint, _) = endpoint::find(&Method::POST, path).unwrap();
     assert!(endpoint.accepts_batch_lines());
     let principal = app.key_cache.find_principal(&key[7..23]).unwrap();
-    let ask = LineAsk {
+    let ask = LineRequest {
         principal,
         path: endpoint.path(),
         body: body.to_string().into(),
@@ -40,25 +40,25 @@ fn begin(
     tokio::spawn(async move { app.batch.executor.get().unwrap().execute(ask).await })
 }
 
-async fn at(running: &Running, path: &str, body: &Value) -> LineDone {
+async fn at(running: &Running, path: &str, body: &Value) -> LineResponse {
     let begun = begin(running, &running.client.key, path, body, &CancellationToken::default());
     within("a line", begun).await.unwrap()
 }
 
-async fn ask(running: &Running, body: &Value) -> LineDone {
+async fn ask(running: &Running, body: &Value) -> LineResponse {
     at(running, CHAT, body).await
 }
 
-fn line_response(done: &LineDone) -> Value {
+fn line_response(done: &LineResponse) -> Value {
     serde_json::from_slice(&done.body.concat()).unwrap()
 }
 
-fn code(done: &LineDone) -> (u16, String) {
+fn code(done: &LineResponse) -> (u16, String) {
     (done.status, line_response(done)["error"]["code"].as_str().unwrap().to_owned())
 }
 
 /// Records the end of a line and a row, and waits until both are on the disk.
-async fn enter(running: &Running, done: &mut LineDone, row: &[u8]) {
+async fn enter(running: &Running, done: &mut LineResponse, row: &[u8]) {
     let app = &running.gateway.app;
     let row = RowWrite { table: StoreTable::Batches, key: b"batch".to_vec(), value: Some(row.to_vec()) };
     let ticket = app.ledger.record_outcomes(done.end.take().into_iter().collect(), vec![row]);

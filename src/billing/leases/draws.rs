@@ -24,7 +24,11 @@ impl Ledger {
     ///
     /// # Errors
     /// Returns 503 if this member may not spend its leases any more, or the database does not answer in time.
-    pub async fn fund(self: &Arc<Self>, account: &str, need: ReserveRequest) -> Result<(), ApiError> {
+    pub async fn ensure_funded(
+        self: &Arc<Self>,
+        account: &str,
+        need: ReserveRequest,
+    ) -> Result<(), ApiError> {
         let Some(leases) = &self.leases else { return Ok(()) };
         if !leases.member.is_current(Instant::now()) {
             return Err(database_away());

@@ -70,7 +70,7 @@ impl Process {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let mut ticket = 0;
         for number in 0..count {
-            runtime.block_on(self.ledger.fund("acme", need(amount))).unwrap();
+            runtime.block_on(self.ledger.ensure_funded("acme", need(amount))).unwrap();
             ticket =
                 reserve(&self.ledger, &format!("{name}{number}"), amount).unwrap().settle(charge(amount));
         }

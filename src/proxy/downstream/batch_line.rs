@@ -4,7 +4,7 @@
 use crate::auth::key_cache::Principal;
 use crate::batch::{AnswerIdentity, LineClass, LineEnding};
 use crate::billing::HoldEnd;
-use crate::proxy::failover::Part;
+use crate::proxy::failover::ChoiceUsage;
 use crate::telemetry::request_id::RequestId;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -46,7 +46,7 @@ struct LineResult {
     /// End of the credit reservation; written together with the response.
     end: Option<HoldEnd>,
     /// Usage of a choice, and its finish reason.
-    part: Option<Part>,
+    part: Option<ChoiceUsage>,
     finish: Option<FinishReason>,
     report: Option<LineReport>,
 }
@@ -183,7 +183,7 @@ impl LineDownstream {
         self.result.lock().report.take()
     }
 
-    pub(super) fn store_part(&self, part: Part) -> std::result::Result<(), Part> {
+    pub(super) fn store_part(&self, part: ChoiceUsage) -> std::result::Result<(), ChoiceUsage> {
         if self.choice.is_none() {
             return Err(part);
         }
@@ -205,7 +205,7 @@ impl LineDownstream {
     }
 
     /// Takes the usage of a choice and its finish reason.
-    pub(crate) fn take_part(&self) -> (Option<Part>, Option<FinishReason>) {
+    pub(crate) fn take_part(&self) -> (Option<ChoiceUsage>, Option<FinishReason>) {
         let mut result = self.result.lock();
         (result.part.take(), result.finish)
     }

@@ -27,7 +27,7 @@ mod streaming;
 mod wait;
 
 pub(crate) use attempt::AttemptError;
-pub(crate) use fan::Part;
+pub(crate) use fan::ChoiceUsage;
 pub use select::{CandidateSet, SelectionTime};
 pub use settle::{FLAVOR_HEADER, image_work};
 

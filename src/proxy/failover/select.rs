@@ -224,7 +224,7 @@ impl CandidateSet {
         let outcome = match record {
             None => SessionOutcome::New,
             Some(record) if record.offer == offer.cache.identity_hash() => {
-                offer.cache.learn(record, usage);
+                offer.cache.record_hits(record, usage);
                 SessionOutcome::Stayed
             }
             Some(_) => SessionOutcome::Moved,

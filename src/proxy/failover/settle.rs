@@ -1,7 +1,7 @@
 //! Settlement of a response: its usage, energy and price. Nothing is charged if nothing was delivered, and a client
 //! pays once for one response. The charge of a batch line is entered later, together with its response.
 
-use super::{FailoverRun, Part};
+use super::{ChoiceUsage, FailoverRun};
 use crate::billing::Hold;
 use crate::proxy::filters::ResponseUsage;
 use crate::proxy::response::head::ResponseHead;
@@ -46,7 +46,7 @@ impl FailedAttemptUsage {
     }
 
     /// Adds the energy of work that is not charged separately.
-    pub fn add_part(&mut self, part: &Part) {
+    pub fn add_part(&mut self, part: &ChoiceUsage) {
         self.merge(Self(Some(part.offer.pricing.failed_energy(part.own, part.took))));
     }
 
@@ -162,7 +162,7 @@ pub fn settle_usage(
     if let (WorkDone::Tokens(paid), WorkDone::Tokens(own_tokens), ChoiceSelection::One(_)) =
         (done, own, run.choices)
     {
-        let part = Part { offer: offer.clone(), done: paid, own: own_tokens, measured, took };
+        let part = ChoiceUsage { offer: offer.clone(), done: paid, own: own_tokens, measured, took };
         if run.exchange.caller.store_part(part).is_ok() {
             return Vec::new();
         }

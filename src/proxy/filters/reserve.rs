@@ -66,7 +66,7 @@ async fn reserve_credits(
     let most = highest_reservation(x, ask, chosen, at);
     let (principal, id) = (&x.principal, x.id.as_str());
     if billing.prepaid {
-        x.app.ledger.fund(&principal.account.id, most).await?;
+        x.app.ledger.ensure_funded(&principal.account.id, most).await?;
     }
     x.app.ledger.reserve(&principal.account.id, &principal.public_id, id, most, billing.prepaid)
 }

@@ -4,7 +4,7 @@
 use super::super::select::CandidateSet;
 use super::super::wait::ClientWatch;
 use super::super::{FailoverRun, ResponseMemory, ResponseProgress, settle};
-use super::{ChoiceFuture, Part, StopReason};
+use super::{ChoiceFuture, ChoiceUsage, StopReason};
 use crate::auth::key_cache::Principal;
 use crate::proxy::downstream::{Downstream, LineDownstream};
 use crate::proxy::exchange::{Exchange, ExchangeState, WriteOutcome};
@@ -57,7 +57,7 @@ pub(super) struct ChoiceOutcome {
     /// True if all candidates were at their limit.
     pub(super) is_provider_full: bool,
     /// Usage of the choice, and its offer.
-    pub(super) part: Option<Part>,
+    pub(super) part: Option<ChoiceUsage>,
     pub(super) finish: Option<FinishReason>,
     /// Completion, if it is not a stream.
     pub(super) body: Bytes,

@@ -2,7 +2,7 @@
 
 use super::super::FailoverRun;
 use super::super::attempt::AttemptError;
-use super::sum::{self, Part};
+use super::sum::{self, ChoiceUsage};
 use crate::proxy::filters::{ResponseContext, ResponseUsage};
 use bytes::Bytes;
 use penstock_core::{
@@ -15,7 +15,7 @@ pub(super) struct JoinedResponse<'c, 'r, 'a> {
     /// Usage of all choices.
     pub(super) total: TokenUsage,
     /// Usage of each choice, until it is settled.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<ChoiceUsage>,
     /// Body of a buffered response.
     pub(super) joined: Vec<Bytes>,
 }

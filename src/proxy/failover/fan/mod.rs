@@ -27,7 +27,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
-pub(crate) use sum::Part;
+pub(crate) use sum::ChoiceUsage;
 use tokio::sync::mpsc;
 
 /// Maximum number of pieces of all choices that wait for the client.
@@ -78,8 +78,8 @@ pub(super) async fn run(
 ) -> Result<WriteOutcome, ApiError> {
     let failed = |offer: usize| course.failed_attempts().iter().any(|attempt| attempt.offer == offer);
     let seed = ChoiceContext::from_run(run, failed);
-    let mut parts: Vec<Part> =
-        run.translation.as_deref().and_then(|reply| Part::start(run, reply)).into_iter().collect();
+    let mut parts: Vec<ChoiceUsage> =
+        run.translation.as_deref().and_then(|reply| ChoiceUsage::start(run, reply)).into_iter().collect();
     if !run.progress.has_content() {
         (run.translation, run.attempt_started) =
             (streaming::error_translation(run).filter(|_| run.request.stream), None);
@@ -239,7 +239,7 @@ async fn finish_choices(
     run: &mut FailoverRun<'_, '_>,
     seed: &ChoiceContext<'_>,
     ends: Vec<ChoiceOutcome>,
-    parts: Vec<Part>,
+    parts: Vec<ChoiceUsage>,
 ) -> Result<WriteOutcome, ApiError> {
     let broken = || ApiError::new(ErrorCode::Internal);
     let primary = parts.first().map(|part| part.offer.clone()).ok_or_else(broken)?;
@@ -266,7 +266,7 @@ async fn finish_stream(
     run: &mut FailoverRun<'_, '_>,
     primary: &Arc<OfferState>,
     ends: Vec<ChoiceOutcome>,
-    parts: Vec<Part>,
+    parts: Vec<ChoiceUsage>,
     total: TokenUsage,
 ) -> WriteOutcome {
     if let Some(reply) = run.translation.as_mut() {
@@ -289,7 +289,7 @@ async fn finish_stream(
 /// Ends a failed request: nothing is charged, and the energy is recorded.
 async fn fail_choices(
     run: &mut FailoverRun<'_, '_>,
-    parts: Vec<Part>,
+    parts: Vec<ChoiceUsage>,
     refusal: ApiError,
 ) -> Result<WriteOutcome, ApiError> {
     let total = sum::total_usage(&parts);

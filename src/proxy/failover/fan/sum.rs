@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Usage of one choice, or of several in one response.
-pub(crate) struct Part {
+pub(crate) struct ChoiceUsage {
     /// Offer of the choice.
     pub(crate) offer: Arc<OfferState>,
     /// Usage that is charged.
@@ -21,7 +21,7 @@ pub(crate) struct Part {
     pub(crate) took: Duration,
 }
 
-impl Part {
+impl ChoiceUsage {
     /// Returns the usage of a stream that ended before all choices were complete.
     pub(super) fn start(run: &FailoverRun<'_, '_>, reply: &dyn StreamTranslation) -> Option<Self> {
         let offer = run.current_offer.clone().filter(|_| run.progress.has_content())?;
@@ -33,7 +33,7 @@ impl Part {
 }
 
 /// Returns the sum of the charged usage.
-pub(super) fn total_usage(parts: &[Part]) -> TokenUsage {
+pub(super) fn total_usage(parts: &[ChoiceUsage]) -> TokenUsage {
     parts.iter().fold(TokenUsage::default(), |sum, part| add_usage(sum, part.done))
 }
 
@@ -53,7 +53,7 @@ fn add_usage(sum: TokenUsage, more: TokenUsage) -> TokenUsage {
 }
 
 /// Settles all parts. Returns the members that are injected into the response.
-pub(super) fn settle_choices(run: &mut FailoverRun<'_, '_>, parts: Vec<Part>) -> Vec<u8> {
+pub(super) fn settle_choices(run: &mut FailoverRun<'_, '_>, parts: Vec<ChoiceUsage>) -> Vec<u8> {
     let done = total_usage(&parts);
     let Some(primary) = parts.first().map(|part| part.offer.clone()) else { return Vec::new() };
     let alone = parts.iter().all(|part| Arc::ptr_eq(&part.offer, &primary));
@@ -71,7 +71,7 @@ pub(super) fn settle_choices(run: &mut FailoverRun<'_, '_>, parts: Vec<Part>) ->
 }
 
 /// Returns the measured energy, if it was measured for all parts at one boundary.
-fn measured(parts: &[Part]) -> Option<MeasuredEnergy> {
+fn measured(parts: &[ChoiceUsage]) -> Option<MeasuredEnergy> {
     let mut all = parts.iter().map(|part| part.measured);
     let first = all.next()??;
     all.try_fold(first, |sum, more| {
