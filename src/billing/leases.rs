@@ -61,6 +61,8 @@ struct LeaseState {
     empty_at: Option<Instant>,
     /// Balance of the account at that time, leases of all members included.
     total: i64,
+    /// True if an amount was drawn since the last check: the request that needs it may not have reserved it yet.
+    is_fresh: bool,
     /// True if the outcome of a draw is unknown.
     uncertain: bool,
     /// Held by the request that draws; the others wait for its result.
@@ -183,6 +185,7 @@ impl Leases {
         let drawn = drawn?;
         state.drawn = state.drawn.saturating_add(drawn);
         state.empty_at = (drawn < least).then(Instant::now);
+        state.is_fresh = true;
         balance.credit(wallet, drawn);
         Ok(drawn)
     }
@@ -289,12 +292,15 @@ impl Ledger {
                 let balance = self.account_balance(account);
                 state.observe_second(balance.total(*wallet));
                 let wanted = state.wanted(leases.advance_seconds);
+                let is_fresh = std::mem::take(&mut state.is_fresh);
                 match lease_change(balance.available(*wallet), wanted) {
                     LeaseChange::Draw(amount) if !state.is_known_empty(Instant::now()) => {
                         draws.push((balance.clone(), *wallet, amount));
                     }
                     LeaseChange::Return(amount)
-                        if returning.len() < MAX_RETURNS && balance.take_available(*wallet, amount) =>
+                        if !is_fresh
+                            && returning.len() < MAX_RETURNS
+                            && balance.take_available(*wallet, amount) =>
                     {
                         state.drawn = state.drawn.saturating_sub(amount);
                         returning.push(PoolAmount { pool: pool_name(account, *wallet), amount });

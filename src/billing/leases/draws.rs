@@ -3,22 +3,48 @@
 use super::super::balance::AccountBalance;
 use super::super::current_balance::database_away;
 use super::super::reserve::insufficient_credits;
-use super::super::{Ledger, ReserveRequest};
+use super::super::{Hold, Ledger, ReserveRequest};
 use super::Leases;
-use penstock_core::ApiError;
+use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::Wallet;
 use penstock_storage::ledger::BalanceRecord;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tokio::time;
 
 /// Longest wait of a request for a draw. A busy database may need more than 300 ms for a commit, and a request can wait
 /// longer than that. During an outage draws fail at once after the store has detected it, within 5 s.
 const DRAW_TIMEOUT: Duration = Duration::from_secs(3);
 /// Multiple of a request's price that its draw asks for.
 const DRAW_REQUESTS: i64 = 16;
+/// Maximum number of attempts to reserve an amount that other requests have just reserved.
+const MAX_RESERVATIONS: usize = 16;
 
 impl Ledger {
+    /// Reserves the highest possible cost of a prepaid request; a member of a fleet draws for it if its lease does not
+    /// cover it.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Ledger::reserve`] and of [`Ledger::ensure_funded`].
+    pub async fn reserve_prepaid(
+        self: &Arc<Self>,
+        account: &str,
+        key: &Arc<str>,
+        request: &str,
+        need: ReserveRequest,
+    ) -> Result<Hold, ApiError> {
+        for _ in 1..MAX_RESERVATIONS {
+            self.ensure_funded(account, need).await?;
+            match self.reserve(account, key, request, need, true) {
+                // Another request has reserved the amount meanwhile.
+                Err(refusal) if self.leases.is_some() && refusal.code == ErrorCode::InsufficientCredits => {}
+                reserved => return reserved,
+            }
+        }
+        self.reserve(account, key, request, need, true)
+    }
+
     /// Draws for a prepaid request whose highest price the lease does not cover. Returns at once if it is covered, or
     /// without a fleet.
     ///
@@ -34,16 +60,21 @@ impl Ledger {
             return Err(database_away());
         }
         let balance = self.account_balance(account);
+        let deadline = time::Instant::now() + DRAW_TIMEOUT;
         let energy = need.energy.map(|amount| (Wallet::Energy, amount.max(1)));
         for (wallet, amount) in energy.into_iter().chain([(Wallet::Credits, need.credits)]) {
-            if balance.available(wallet) >= amount {
-                return Ok(());
-            }
-            if leases.is_known_empty(&balance.name, wallet) {
-                continue;
-            }
-            if self.draw_for_request(leases, &balance, wallet, amount).await? {
-                return Ok(());
+            loop {
+                if balance.available(wallet) >= amount {
+                    return Ok(());
+                }
+                if leases.is_known_empty(&balance.name, wallet) {
+                    break;
+                }
+                // Other requests may reserve the drawn amount first, so the draw is repeated until the pool is empty.
+                let drawing = self.draw_for_request(leases, &balance, wallet, amount);
+                if time::timeout_at(deadline, drawing).await.ok().flatten().is_none() {
+                    return Err(database_away());
+                }
             }
         }
         let credits = leases.noted_total(&balance.name, Wallet::Credits);
@@ -53,33 +84,27 @@ impl Ledger {
         Err(insufficient_credits(need, BalanceRecord { credits, energy }, held))
     }
 
-    /// Draws on a blocking thread, since the store blocks; returns true if the amount is covered now. One request
-    /// draws for all that wait for the same pool.
+    /// Draws on a blocking thread, since the store blocks; `None` if the store fails. One request draws for all that
+    /// wait for the same pool.
     async fn draw_for_request(
         self: &Arc<Self>,
         leases: &Leases,
         balance: &Arc<AccountBalance>,
         wallet: Wallet,
         amount: i64,
-    ) -> Result<bool, ApiError> {
-        let drawing = async {
-            let guard = leases.drawing(&balance.name, wallet).lock_owned().await;
-            if balance.available(wallet) >= amount || leases.is_known_empty(&balance.name, wallet) {
-                return Some(());
-            }
-            let permit = leases.draw_permits.clone().acquire_owned().await.ok()?;
-            let (ledger, balance) = (self.clone(), balance.clone());
-            let work = tokio::task::spawn_blocking(move || {
-                let drawn = ledger.draw_now(&balance, wallet, amount);
-                drop((guard, permit));
-                drawn
-            });
-            work.await.ok()?
-        };
-        match tokio::time::timeout(DRAW_TIMEOUT, drawing).await {
-            Ok(Some(())) => Ok(balance.available(wallet) >= amount),
-            _ => Err(database_away()),
+    ) -> Option<()> {
+        let guard = leases.drawing(&balance.name, wallet).lock_owned().await;
+        if balance.available(wallet) >= amount || leases.is_known_empty(&balance.name, wallet) {
+            return Some(());
         }
+        let permit = leases.draw_permits.clone().acquire_owned().await.ok()?;
+        let (ledger, balance) = (self.clone(), balance.clone());
+        let work = tokio::task::spawn_blocking(move || {
+            let drawn = ledger.draw_now(&balance, wallet, amount);
+            drop((guard, permit));
+            drawn
+        });
+        work.await.ok()?
     }
 
     /// Draws for a request, and records the balance of the account if its pool has too little; `None` if the store

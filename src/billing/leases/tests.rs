@@ -118,6 +118,47 @@ async fn every_unit_of_a_balance_is_spent_once_by_whichever_member() {
     assert_eq!(refusal.code, penstock_core::ErrorCode::InsufficientCredits);
 }
 
+/// Returns unused amounts to the pool, as a member does each second.
+fn return_unused(member: &FleetMember, ledger: &Ledger) {
+    ledger.adjust_leases();
+    let leases = ledger.leases().unwrap();
+    let returning = leases.returning_amounts();
+    member.write_heartbeat(&crate::fleet::MemberReport::default(), returning, Instant::now()).unwrap();
+    leases.on_returned();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_request_is_refused_because_others_took_or_returned_what_it_drew() {
+    let gateways = Gateways::new();
+    let (member, ledger) = gateways.open("1");
+    grant(&ledger, 1_000_000_000).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..32 {
+        let ledger = ledger.clone();
+        tasks.spawn(async move {
+            for n in 0..40 {
+                let name = format!("r{task}-{n}");
+                let hold = ledger.reserve_prepaid("acme", &"key".into(), &name, need(1_000)).await;
+                let hold = hold.unwrap_or_else(|refusal| panic!("{name}: {}", refusal.message));
+                tokio::task::yield_now().await;
+                drop(hold);
+            }
+        });
+    }
+    let mut checks = 0;
+    while !tasks.is_empty() {
+        tokio::task::block_in_place(|| return_unused(&member, &ledger));
+        checks += 1;
+        while let Some(ended) = tasks.try_join_next() {
+            ended.unwrap();
+        }
+    }
+    assert!(checks > 1);
+    ledger.adjust_leases();
+    return_unused(&member, &ledger);
+    assert_eq!(gateways.pool("acme"), 1_000_000_000);
+}
+
 #[tokio::test]
 async fn a_refusal_states_the_balance_of_all_members_and_that_others_hold_it() {
     let gateways = Gateways::new();
@@ -140,16 +181,7 @@ async fn what_is_not_needed_returns_to_the_pool() {
     assert!(serve(&ledger, "r", 100, 60).await);
     assert_eq!(gateways.pool("acme"), 100_000 - 1_600);
     for _ in 0..200 {
-        ledger.adjust_leases();
-        let leases = ledger.leases().unwrap();
-        member
-            .write_heartbeat(
-                &crate::fleet::MemberReport::default(),
-                leases.returning_amounts(),
-                Instant::now(),
-            )
-            .unwrap();
-        leases.on_returned();
+        return_unused(&member, &ledger);
     }
     assert_eq!(gateways.pool("acme"), 100_000 - 60, "all but the charge");
     assert!(serve(&ledger, "again", 100, 40).await);

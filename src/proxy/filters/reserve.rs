@@ -65,10 +65,11 @@ async fn reserve_credits(
     let billing = &x.config.settings.billing;
     let most = highest_reservation(x, ask, chosen, at);
     let (principal, id) = (&x.principal, x.id.as_str());
-    if billing.prepaid {
-        x.app.ledger.ensure_funded(&principal.account.id, most).await?;
+    let (ledger, account, key) = (&x.app.ledger, &principal.account.id, &principal.public_id);
+    match billing.prepaid {
+        true => ledger.reserve_prepaid(account, key, id, most).await,
+        false => ledger.reserve(account, key, id, most, false),
     }
-    x.app.ledger.reserve(&principal.account.id, &principal.public_id, id, most, billing.prepaid)
 }
 
 /// Returns the maximum work of an offer for a request.
