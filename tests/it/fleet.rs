@@ -5,6 +5,7 @@ mod figures;
 mod gateways;
 mod journal;
 mod outage;
+mod rolling_upgrade;
 
 use crate::harness::{Client, until_answered};
 use gateways::{Fleet, ask, served, until_status};

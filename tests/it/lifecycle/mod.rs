@@ -6,7 +6,7 @@ mod descriptor_limit;
 mod draining;
 mod failed_upgrades;
 mod goaway;
-mod load_clients;
+pub mod load_clients;
 mod open_streams;
 mod provider_countries;
 mod reload;
