@@ -1,7 +1,7 @@
 //! Leases of a fleet member: the part of each prepaid balance that this gateway may spend without the database.
 //!
 //! In a fleet, the balance of an account in memory is the lease of this gateway, see [`crate::fleet`]. A request whose
-//! price is not covered by it draws from the account's pool once, for at most three seconds. From then on the lease is
+//! price is not covered by it draws from the account's pool, for at most three seconds in all. From then on the lease is
 //! filled each second to the spending of `fleet.ahead`, and an amount that is no longer needed returns to the pool.
 //!
 //! ```text

@@ -13,13 +13,22 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::time;
 
-/// Longest wait of a request for a draw. A busy database may need more than 300 ms for a commit, and a request can wait
+/// Longest wait of a request for its draws. A busy database may need more than 300 ms for a commit, and a request can wait
 /// longer than that. During an outage draws fail at once after the store has detected it, within 5 s.
 const DRAW_TIMEOUT: Duration = Duration::from_secs(3);
 /// Multiple of a request's price that its draw asks for.
 const DRAW_REQUESTS: i64 = 16;
 /// Maximum number of attempts to reserve an amount that other requests have just reserved.
 const MAX_RESERVATIONS: usize = 16;
+
+/// Outcome of a draw, by this request or by another one of the account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DrawOutcome {
+    /// Drew what was missing.
+    Drawn,
+    /// Drew less than was missing.
+    PoolEmpty,
+}
 
 impl Ledger {
     /// Reserves the highest possible cost of a prepaid request; a member of a fleet draws for it if its lease does not
@@ -34,8 +43,9 @@ impl Ledger {
         request: &str,
         need: ReserveRequest,
     ) -> Result<Hold, ApiError> {
+        let deadline = time::Instant::now() + DRAW_TIMEOUT;
         for _ in 1..MAX_RESERVATIONS {
-            self.ensure_funded(account, need).await?;
+            self.ensure_funded(account, need, deadline).await?;
             match self.reserve(account, key, request, need, true) {
                 // Another request has reserved the amount meanwhile.
                 Err(refusal) if self.leases.is_some() && refusal.code == ErrorCode::InsufficientCredits => {}
@@ -45,8 +55,8 @@ impl Ledger {
         self.reserve(account, key, request, need, true)
     }
 
-    /// Draws for a prepaid request whose highest price the lease does not cover. Returns at once if it is covered, or
-    /// without a fleet.
+    /// Draws until the deadline for a prepaid request whose highest price the lease does not cover. Returns at once if it
+    /// is covered, or without a fleet.
     ///
     /// # Errors
     /// Returns 503 if this member may not spend its leases any more, or the database does not answer in time.
@@ -54,13 +64,13 @@ impl Ledger {
         self: &Arc<Self>,
         account: &str,
         need: ReserveRequest,
+        deadline: time::Instant,
     ) -> Result<(), ApiError> {
         let Some(leases) = &self.leases else { return Ok(()) };
         if !leases.member.is_current(Instant::now()) {
             return Err(database_away());
         }
         let balance = self.account_balance(account);
-        let deadline = time::Instant::now() + DRAW_TIMEOUT;
         let energy = need.energy.map(|amount| (Wallet::Energy, amount.max(1)));
         for (wallet, amount) in energy.into_iter().chain([(Wallet::Credits, need.credits)]) {
             loop {
@@ -70,10 +80,12 @@ impl Ledger {
                 if leases.is_known_empty(&balance.name, wallet) {
                     break;
                 }
-                // Other requests may reserve the drawn amount first, so the draw is repeated until the pool is empty.
                 let drawing = self.draw_for_request(leases, &balance, wallet, amount);
-                if time::timeout_at(deadline, drawing).await.ok().flatten().is_none() {
-                    return Err(database_away());
+                match time::timeout_at(deadline, drawing).await.ok().flatten() {
+                    // Other requests may reserve the drawn amount first, so the pool is asked again.
+                    Some(DrawOutcome::Drawn) => {}
+                    Some(DrawOutcome::PoolEmpty) => break,
+                    None => return Err(database_away()),
                 }
             }
         }
@@ -92,10 +104,13 @@ impl Ledger {
         balance: &Arc<AccountBalance>,
         wallet: Wallet,
         amount: i64,
-    ) -> Option<()> {
+    ) -> Option<DrawOutcome> {
         let guard = leases.drawing(&balance.name, wallet).lock_owned().await;
-        if balance.available(wallet) >= amount || leases.is_known_empty(&balance.name, wallet) {
-            return Some(());
+        if balance.available(wallet) >= amount {
+            return Some(DrawOutcome::Drawn);
+        }
+        if leases.is_known_empty(&balance.name, wallet) {
+            return Some(DrawOutcome::PoolEmpty);
         }
         let permit = leases.draw_permits.clone().acquire_owned().await.ok()?;
         let (ledger, balance) = (self.clone(), balance.clone());
@@ -109,17 +124,18 @@ impl Ledger {
 
     /// Draws for a request, and records the balance of the account if its pool has too little; `None` if the store
     /// fails.
-    fn draw_now(&self, balance: &Arc<AccountBalance>, wallet: Wallet, amount: i64) -> Option<()> {
+    fn draw_now(&self, balance: &Arc<AccountBalance>, wallet: Wallet, amount: i64) -> Option<DrawOutcome> {
         let leases = self.leases.as_ref()?;
         leases.dry_draws.fetch_add(1, Ordering::Relaxed);
         let missing = amount.saturating_sub(balance.available(wallet));
         let wanted = amount.saturating_mul(DRAW_REQUESTS).max(missing);
         let drawn = leases.draw(balance, wallet, wanted, missing).ok()?;
-        if drawn < missing {
-            let total = self.store.balance(&balance.name).ok()?.unwrap_or_default();
-            let total = if wallet == Wallet::Credits { total.credits } else { total.energy };
-            leases.note_total(&balance.name, wallet, total);
+        if drawn >= missing {
+            return Some(DrawOutcome::Drawn);
         }
-        Some(())
+        let total = self.store.balance(&balance.name).ok()?.unwrap_or_default();
+        let total = if wallet == Wallet::Credits { total.credits } else { total.energy };
+        leases.note_total(&balance.name, wallet, total);
+        Some(DrawOutcome::PoolEmpty)
     }
 }

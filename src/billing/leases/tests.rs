@@ -54,6 +54,10 @@ impl Gateways {
     }
 }
 
+fn deadline() -> tokio::time::Instant {
+    tokio::time::Instant::now() + Duration::from_secs(60)
+}
+
 const fn need(credits: i64) -> ReserveRequest {
     ReserveRequest { credits, energy: None, eur: 0 }
 }
@@ -80,7 +84,7 @@ fn charge(amount: i64) -> Settlement {
 
 /// Serves one request; returns false if its price is not covered.
 async fn serve(ledger: &Arc<Ledger>, request: &str, held: i64, charged: i64) -> bool {
-    if ledger.ensure_funded("acme", need(held)).await.is_err() {
+    if ledger.ensure_funded("acme", need(held), deadline()).await.is_err() {
         return false;
     }
     let hold = ledger.reserve("acme", &"key".into(), request, need(held), true).unwrap();
@@ -114,7 +118,7 @@ async fn every_unit_of_a_balance_is_spent_once_by_whichever_member() {
     assert!((995..=1_000).contains(&served), "{served}");
     let left = first.current_balance("acme").await.unwrap().credits.amount;
     assert_eq!(left, 10_000 - 10 * served);
-    let refusal = first.ensure_funded("acme", need(10)).await.unwrap_err();
+    let refusal = first.ensure_funded("acme", need(10), deadline()).await.unwrap_err();
     assert_eq!(refusal.code, penstock_core::ErrorCode::InsufficientCredits);
 }
 
@@ -164,8 +168,8 @@ async fn a_refusal_states_the_balance_of_all_members_and_that_others_hold_it() {
     let gateways = Gateways::new();
     let ((_one, first), (_two, second)) = (gateways.open("1"), gateways.open("2"));
     grant(&first, 100).await;
-    first.ensure_funded("acme", need(90)).await.unwrap();
-    let refusal = second.ensure_funded("acme", need(50)).await.unwrap_err();
+    first.ensure_funded("acme", need(90), deadline()).await.unwrap();
+    let refusal = second.ensure_funded("acme", need(50), deadline()).await.unwrap_err();
     assert!(
         refusal.message.contains("0.0001 are available while other requests are in flight"),
         "{}",

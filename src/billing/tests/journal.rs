@@ -70,7 +70,8 @@ impl Process {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let mut ticket = 0;
         for number in 0..count {
-            runtime.block_on(self.ledger.ensure_funded("acme", need(amount))).unwrap();
+            let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+            runtime.block_on(self.ledger.ensure_funded("acme", need(amount), deadline)).unwrap();
             ticket =
                 reserve(&self.ledger, &format!("{name}{number}"), amount).unwrap().settle(charge(amount));
         }
