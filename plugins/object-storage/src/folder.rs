@@ -28,6 +28,13 @@ impl Folder {
         Ok(self.0.join(name))
     }
 
+    /// Returns length and age of an object; `None` if it was deleted meanwhile.
+    fn object_info(&self, name: String, now: SystemTime) -> Option<ObjectInfo> {
+        let metadata = fs::metadata(self.0.join(&name)).ok()?;
+        let age = metadata.modified().ok().and_then(|at| now.duration_since(at).ok()).unwrap_or_default();
+        Some(ObjectInfo { name, length: metadata.len(), age })
+    }
+
     /// Creates the folder of an object.
     fn create_parent(&self, path: &Path) -> Result<()> {
         match path.parent().filter(|folder| *folder != self.0) {
@@ -84,7 +91,7 @@ impl ContentStore for Folder {
         let mut page = ObjectPage::default();
         collect_names(&self.path(folder)?, folder, &mut |name| {
             if after.is_some_and(|after| *name <= *after) {
-                return;
+                return Ok(());
             }
             names.push(name);
             // The first names of the order remain.
@@ -92,19 +99,26 @@ impl ContentStore for Folder {
                 names.pop();
                 page.more = true;
             }
+            Ok(())
         })?;
         let now = SystemTime::now();
-        for name in names.into_sorted_vec() {
-            let Ok(metadata) = fs::metadata(self.0.join(&name)) else { continue };
-            let age = metadata.modified().ok().and_then(|at| now.duration_since(at).ok()).unwrap_or_default();
-            page.objects.push(ObjectInfo { name, length: metadata.len(), age });
-        }
+        page.objects
+            .extend(names.into_sorted_vec().into_iter().filter_map(|name| self.object_info(name, now)));
         Ok(page)
+    }
+
+    fn for_each(&self, folder: &str, each: &mut dyn FnMut(ObjectInfo) -> Result<()>) -> Result<()> {
+        let now = SystemTime::now();
+        // One traversal, since each page would need its own.
+        collect_names(&self.path(folder)?, folder, &mut |name| match self.object_info(name, now) {
+            Some(object) => each(object),
+            None => Ok(()),
+        })
     }
 }
 
 /// Calls `each` with the name of every file below a folder; a missing folder is empty.
-fn collect_names(path: &Path, folder: &str, each: &mut dyn FnMut(String)) -> Result<()> {
+fn collect_names(path: &Path, folder: &str, each: &mut dyn FnMut(String) -> Result<()>) -> Result<()> {
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         entries => entries?,
@@ -116,7 +130,7 @@ fn collect_names(path: &Path, folder: &str, each: &mut dyn FnMut(String)) -> Res
         if entry.file_type()?.is_dir() {
             collect_names(&entry.path(), &name, each)?;
         } else if check_name(&name).is_ok() {
-            each(name);
+            each(name)?;
         }
     }
     Ok(())

@@ -61,6 +61,23 @@ pub trait ContentStore: Debug + Send + Sync {
     /// # Errors
     /// Returns any I/O error.
     fn list(&self, folder: &str, after: Option<&str>) -> Result<ObjectPage>;
+
+    /// Calls `each` with every object below a folder. The objects of a subfolder follow each other. Objects that are
+    /// created or deleted meanwhile may be missing.
+    ///
+    /// # Errors
+    /// Returns any I/O error, and the first one of `each`.
+    fn for_each(&self, folder: &str, each: &mut dyn FnMut(ObjectInfo) -> Result<()>) -> Result<()> {
+        let mut after: Option<String> = None;
+        loop {
+            let page = self.list(folder, after.as_deref())?;
+            after = page.objects.last().map(|object| object.name.clone());
+            page.objects.into_iter().try_for_each(&mut *each)?;
+            if !page.more || after.is_none() {
+                return Ok(());
+            }
+        }
+    }
 }
 
 /// Contents of one open object.
