@@ -98,3 +98,75 @@ fn the_limit_of_a_key_holds_over_the_gateways_after_each_count() {
     one.sweep(now(), narrow.settings, SweepRole::Counter).unwrap();
     assert!(one.used_bytes() <= 10_000 && one.used_bytes() >= 8_000, "{}", one.used_bytes());
 }
+
+/// Shared files from which nothing can be removed.
+struct Undeletable(SharedFiles);
+
+impl ResponseFiles for Undeletable {
+    fn write(&self, name: ResponseName<'_>, sealed: &[u8], created: u64) -> Result<()> {
+        self.0.write(name, sealed, created)
+    }
+
+    fn read(&self, name: ResponseName<'_>) -> Result<Option<Vec<u8>>> {
+        self.0.read(name)
+    }
+
+    fn size(&self, name: ResponseName<'_>) -> Result<Option<u64>> {
+        self.0.size(name)
+    }
+
+    fn remove(&self, _: &str, _: Vec<ResponseFile>) -> Result<Vec<ResponseFile>> {
+        Err(ErrorKind::PermissionDenied.into())
+    }
+
+    fn files_of(&self, key: &str) -> Result<Vec<ResponseFile>> {
+        self.0.files_of(key)
+    }
+
+    fn for_each_key(&self, each: &mut dyn FnMut(&str, Vec<ResponseFile>) -> Result<()>) -> Result<()> {
+        self.0.for_each_key(each)
+    }
+
+    fn max_evictions(&self) -> usize {
+        2
+    }
+
+    fn has_space(&self, bytes: u64, keep_free: u64) -> bool {
+        self.0.has_space(bytes, keep_free)
+    }
+}
+
+#[test]
+fn a_response_is_stored_although_older_ones_cannot_be_removed() {
+    let fleet = Fleet::new();
+    let folder = fleet.shared.path().to_owned();
+    let shared = SharedFiles(SharedContents::in_folder(folder.clone(), folder));
+    let store = ResponseStore { files: Box::new(Undeletable(shared)), ..fleet.gateway(0) };
+    let (document, narrow) = (vec![b'x'; 1_000], limits(3_000, 1 << 20));
+    for number in 0..5 {
+        let id = format!("resp_{number}");
+        store.insert((KEY, &id), now(), &document, narrow).unwrap();
+        assert_eq!(store.get(KEY, &id, now(), DAY).unwrap().as_deref(), Some(&*document));
+    }
+    assert!(store.used_bytes() > 5_000, "all are there, and counted");
+}
+
+#[test]
+fn a_write_removes_few_and_leaves_the_others_to_a_sweep() {
+    let fleet = Fleet::new();
+    let store = fleet.gateway(0);
+    let (document, wide, narrow) = (vec![b'x'; 100], limits(1 << 20, 1 << 20), limits(1_000, 1 << 20));
+    for number in 0..300 {
+        store.insert((KEY, &format!("resp_{number}")), now(), &document, wide).unwrap();
+    }
+    let each = store.used_bytes() / 300;
+    store.insert((KEY, "resp_last"), now(), &document, narrow).unwrap();
+    assert_eq!(store.used_bytes(), each * 45, "at most 256 at a time");
+    // While another call removes responses, a write leaves that to it.
+    let evicting = store.eviction.lock();
+    store.insert((KEY, "resp_later"), now(), &document, narrow).unwrap();
+    assert!(store.used_bytes() > each * 45);
+    drop(evicting);
+    store.sweep(now(), narrow.settings, SweepRole::Remover).unwrap();
+    assert!(store.used_bytes() <= 900, "{}", store.used_bytes());
+}

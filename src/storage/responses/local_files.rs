@@ -120,6 +120,10 @@ impl ResponseFiles for LocalFiles {
         Ok(())
     }
 
+    fn max_evictions(&self) -> usize {
+        usize::MAX
+    }
+
     fn has_space(&self, bytes: u64, keep_free: u64) -> bool {
         has_free_space(&self.0, bytes, keep_free)
     }

@@ -16,7 +16,9 @@ mod usage;
 use crate::config::settings::ResponseSettings;
 use crate::storage::shared_contents::SharedContents;
 use crate::storage::stores::Pepper;
+use crate::telemetry::log;
 use local_files::LocalFiles;
+use parking_lot::Mutex;
 use response_files::{ResponseFile, ResponseFiles, ResponseName};
 use sealed_document::DocumentCipher;
 use shared_files::SharedFiles;
@@ -49,6 +51,8 @@ pub struct ResponseStore {
     earlier: Option<LocalFiles>,
     cipher: DocumentCipher,
     usage: ResponseUsage,
+    /// Held by the call that removes responses beyond the limits; others leave that to it.
+    eviction: Mutex<()>,
 }
 
 impl ResponseStore {
@@ -76,7 +80,7 @@ impl ResponseStore {
             Some(contents) => (Box::new(SharedFiles(contents)), Some(local)),
         };
         let (cipher, usage) = (DocumentCipher::new(pepper), ResponseUsage::default());
-        let store = Self { files, earlier, cipher, usage };
+        let store = Self { files, earlier, cipher, usage, eviction: Mutex::default() };
         // The first sweep counts the files of a fleet.
         if store.earlier.is_none() {
             store.count_files().map_err(failed)?;
@@ -106,7 +110,11 @@ impl ResponseStore {
         }
         self.files.write(name, &sealed, created)?;
         self.usage.add_bytes(key, bytes);
-        self.evict(key, settings)
+        // The response is stored: a caller that repeated the write would not charge it.
+        if let Err(error) = self.evict(key, settings, self.files.max_evictions()) {
+            log::event(log::error(), "responses_not_swept", &[("why", &error.to_string())]);
+        }
+        Ok(())
     }
 
     /// Returns the size of a stored response in bytes, at least that of its document; `None` if the key has none of

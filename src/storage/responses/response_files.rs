@@ -52,6 +52,9 @@ pub(super) trait ResponseFiles: Send + Sync {
     /// Calls `each` with every key that has files, and its files.
     fn for_each_key(&self, each: &mut dyn FnMut(&str, Vec<ResponseFile>) -> Result<()>) -> Result<()>;
 
+    /// Maximum number of files that a write removes to free space; a sweep removes the others.
+    fn max_evictions(&self) -> usize;
+
     /// Returns true if there is space for a file of this length, which leaves `keep_free` bytes of the disk free.
     fn has_space(&self, bytes: u64, keep_free: u64) -> bool;
 }

@@ -7,27 +7,15 @@ use penstock_object_storage::ObjectInfo;
 use std::io::Result;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Maximum number of objects that a write removes to free space: each is a request to the bucket, while the client of the
+/// response waits.
+const MAX_EVICTIONS: usize = 256;
+
 /// Stored responses where all gateways of a fleet reach them.
 pub(super) struct SharedFiles(pub(super) SharedContents);
 
 fn object_name(name: ResponseName<'_>) -> String {
     format!("{RESPONSES_FOLDER}/{}/{}", name.key, name.id)
-}
-
-impl SharedFiles {
-    /// Calls `each` with every object below a folder.
-    fn list(&self, folder: &str, each: &mut dyn FnMut(ObjectInfo) -> Result<()>) -> Result<()> {
-        let store = self.0.store()?;
-        let mut after: Option<String> = None;
-        loop {
-            let page = store.list(folder, after.as_deref())?;
-            after = page.objects.last().map(|object| object.name.clone());
-            page.objects.into_iter().try_for_each(&mut *each)?;
-            if !page.more || after.is_none() {
-                return Ok(());
-            }
-        }
-    }
 }
 
 impl ResponseFiles for SharedFiles {
@@ -54,7 +42,7 @@ impl ResponseFiles for SharedFiles {
 
     fn files_of(&self, key: &str) -> Result<Vec<ResponseFile>> {
         let (now, mut files) = (unix_seconds(), Vec::new());
-        self.list(&format!("{RESPONSES_FOLDER}/{key}"), &mut |object| {
+        self.0.store()?.for_each(&format!("{RESPONSES_FOLDER}/{key}"), &mut |object| {
             files.extend(response_file(&object, now).map(|(_, file)| file));
             Ok(())
         })?;
@@ -62,9 +50,9 @@ impl ResponseFiles for SharedFiles {
     }
 
     fn for_each_key(&self, each: &mut dyn FnMut(&str, Vec<ResponseFile>) -> Result<()>) -> Result<()> {
-        // The list is in the order of names, so the files of a key follow each other.
+        // The files of a key follow each other.
         let (now, mut current, mut files) = (unix_seconds(), String::new(), Vec::new());
-        self.list(RESPONSES_FOLDER, &mut |object| {
+        self.0.store()?.for_each(RESPONSES_FOLDER, &mut |object| {
             let Some((key, file)) = response_file(&object, now) else { return Ok(()) };
             if key != current {
                 if !files.is_empty() {
@@ -76,6 +64,10 @@ impl ResponseFiles for SharedFiles {
             Ok(())
         })?;
         if files.is_empty() { Ok(()) } else { each(&current, files) }
+    }
+
+    fn max_evictions(&self) -> usize {
+        MAX_EVICTIONS
     }
 
     fn has_space(&self, bytes: u64, keep_free: u64) -> bool {

@@ -31,7 +31,7 @@ impl ResponseStore {
             if role == SweepRole::Remover && !expired.is_empty() {
                 removed += self.files.remove(key, expired)?.len() as u64;
             }
-            if role == SweepRole::Remover { self.evict(key, settings) } else { Ok(()) }
+            if role == SweepRole::Remover { self.evict(key, settings, usize::MAX) } else { Ok(()) }
         })?;
         // Responses that are stored during the sweep may be missing from a count until the next one.
         keys.iter().for_each(|key| self.usage.set_bytes(key, 0));
@@ -53,11 +53,15 @@ impl ResponseStore {
         })
     }
 
-    /// Removes the oldest responses of a key beyond its limit, and those of the largest keys beyond the limit of all. A
-    /// tenth of the limit is freed at once, because each time the files have to be listed.
-    pub(super) fn evict(&self, key: &str, settings: ResponseSettings) -> Result<()> {
+    /// Removes the oldest responses of a key beyond its limit, and those of the largest keys beyond the limit of all, at
+    /// most `most` of them. A tenth of the limit is freed at once, because each time the files have to be listed. If
+    /// another call is doing so, this one leaves it to that.
+    pub(super) fn evict(&self, key: &str, settings: ResponseSettings, most: usize) -> Result<()> {
+        let is_beyond = self.usage.of_key(key) > settings.per_key || self.usage.total_bytes() > settings.disk;
+        let Some(_evicting) = is_beyond.then(|| self.eviction.try_lock()).flatten() else { return Ok(()) };
+        let mut left = most;
         if self.usage.of_key(key) > settings.per_key {
-            self.evict_oldest(key, |used| {
+            self.evict_oldest(key, &mut left, |used| {
                 if used > settings.per_key { used - settings.per_key / 10 * 9 } else { 0 }
             })?;
         }
@@ -65,9 +69,9 @@ impl ResponseStore {
             total if total > settings.disk => (total - settings.disk / 10 * 9).min(used / 10 + 1),
             _ => 0,
         };
-        while self.usage.total_bytes() > settings.disk {
+        while left > 0 && self.usage.total_bytes() > settings.disk {
             let Some(largest) = self.usage.largest_key() else { break };
-            let freed = self.evict_oldest(&largest, excess_of_all)?;
+            let freed = self.evict_oldest(&largest, &mut left, excess_of_all)?;
             if freed == 0 && self.usage.total_bytes() > settings.disk {
                 // No file was left to remove, so the bytes of the key are no longer counted.
                 self.usage.set_bytes(&largest, 0);
@@ -77,8 +81,9 @@ impl ResponseStore {
     }
 
     /// Removes the oldest responses of a key until at least the bytes are freed that `excess` returns for the used
-    /// bytes; returns the freed bytes. The used bytes are counted again: other gateways of a fleet remove files too.
-    fn evict_oldest(&self, key: &str, excess: impl FnOnce(u64) -> u64) -> Result<u64> {
+    /// bytes, or none is `left`; returns the freed bytes. The used bytes are counted again: other gateways of a fleet
+    /// remove files too.
+    fn evict_oldest(&self, key: &str, left: &mut usize, excess: impl FnOnce(u64) -> u64) -> Result<u64> {
         let mut files = self.files.files_of(key)?;
         files.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
         let used = files.iter().map(|file| file.bytes).sum();
@@ -87,12 +92,14 @@ impl ResponseStore {
         let mut freed = 0;
         let oldest: Vec<_> = files
             .into_iter()
+            .take(*left)
             .take_while(|file| {
                 let is_needed = freed < excess;
                 freed += file.bytes;
                 is_needed
             })
             .collect();
+        *left -= oldest.len();
         if oldest.is_empty() { Ok(0) } else { self.remove(key, oldest) }
     }
 }
