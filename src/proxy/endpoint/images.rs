@@ -118,6 +118,11 @@ async fn load_shared_image(x: &mut Exchange<'_>, name: &str, now: Duration) -> R
     let app = x.app;
     let not_found =
         || ApiError::with_message(ErrorCode::NotFound, "There is no image at this URL, or it has expired.");
+    let _permit = app.image_cache.acquire_load(name).await.ok_or_else(not_found)?;
+    // Another request has loaded it meanwhile.
+    if let Some(loaded) = app.image_cache.get(name, now) {
+        return Ok(loaded);
+    }
     let size = app.image_cache.shared_size(name).await.map_err(|error| disk_error(&error))?;
     x.reserve_memory(usize::try_from(size.ok_or_else(not_found)?).unwrap_or(usize::MAX))?;
     let read = app.image_cache.read_shared(name, app.clock.unix_seconds()).await;
@@ -126,7 +131,9 @@ async fn load_shared_image(x: &mut Exchange<'_>, name: &str, now: Duration) -> R
     spool.push(&found.image).await.map_err(|error| disk_error(&error))?;
     let image = spool.seal().await.map_err(|error| disk_error(&error))?;
     let kind = image::content_type(&found.image);
-    Ok(CachedImage { image, kind, until: now + found.remaining, account: "".into() })
+    let loaded = CachedImage { image, kind, until: now + found.remaining, account: "".into() };
+    app.image_cache.keep_loaded(name, loaded.clone(), now, x.config.settings.images.keep);
+    Ok(loaded)
 }
 
 /// Headers that keep a browser from interpreting an image as anything else.

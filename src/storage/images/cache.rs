@@ -4,16 +4,17 @@
 //! others reach them.
 
 use super::names::ImageNames;
-use super::shared::{SharedImage, SharedImages};
+use super::shared::SharedImages;
+use super::sharing::MAX_LOADS;
 use crate::storage::shared_contents::SharedContents;
 use crate::storage::spool::{SpoolFactory, SpooledData};
 use crate::storage::stores::Pepper;
 use parking_lot::Mutex;
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
-use std::io::{ErrorKind, Result};
+use std::io::Result;
 use std::time::Duration;
-use tokio::task::spawn_blocking;
+use tokio::sync::Semaphore;
 
 /// Maximum number of images; each may hold an open file.
 const MAX_IMAGES: usize = 512;
@@ -46,18 +47,22 @@ pub struct ImageMetadata<'a> {
 
 /// Space that a new image needs.
 #[derive(Clone, Copy)]
-struct SpaceRequest<'a> {
-    account: &'a str,
-    bytes: u64,
-    limit: u64,
+pub(super) struct SpaceRequest<'a> {
+    pub(super) account: &'a str,
+    pub(super) bytes: u64,
+    pub(super) limit: u64,
 }
 
 /// Cache of generated images.
 pub struct ImageCache {
     inner: Mutex<CacheState>,
-    names: ImageNames,
+    /// Images of other gateways of a fleet that were loaded.
+    pub(super) loaded: Mutex<CacheState>,
+    pub(super) names: ImageNames,
     /// Images of all gateways of a fleet; `None` without a fleet.
-    shared: Option<SharedImages>,
+    pub(super) shared: Option<SharedImages>,
+    /// Permits of the loads of images of other gateways.
+    pub(super) load_permits: Semaphore,
 }
 
 /// Result of an insertion.
@@ -68,8 +73,9 @@ pub struct CacheInsertion {
     pub evicted: Vec<String>,
 }
 
+/// Images by name.
 #[derive(Default)]
-struct CacheState {
+pub(super) struct CacheState {
     images: HashMap<Box<str>, CachedImage, ahash::RandomState>,
     /// Names, the oldest first.
     order: VecDeque<Box<str>>,
@@ -82,8 +88,10 @@ impl ImageCache {
     pub fn new(pepper: &Pepper, shared: Option<SharedContents>) -> Self {
         Self {
             inner: Mutex::default(),
+            loaded: Mutex::default(),
             names: ImageNames::new(pepper),
             shared: shared.map(SharedImages::new),
+            load_permits: Semaphore::new(MAX_LOADS),
         }
     }
 
@@ -117,59 +125,21 @@ impl ImageCache {
         let mut inner = self.inner.lock();
         // Other images may have been added meanwhile.
         evicted.extend(inner.evict(coming, now));
-        inner.bytes += kept.image.len();
-        inner.order.push_back(name.as_str().into());
-        inner.images.insert(name.as_str().into(), kept);
+        inner.insert(&name, kept);
         drop(inner);
         Ok(CacheInsertion { name, evicted })
-    }
-
-    /// Writes a new image of a fleet where the other gateways reach it, until `expiry` in Unix seconds, and deletes the
-    /// evicted ones there.
-    ///
-    /// # Errors
-    /// Returns any I/O error of the write; the image remains available at this gateway.
-    pub async fn share(&self, added: &CacheInsertion, image: &[u8], expiry: u64) -> Result<()> {
-        let Some(shared) = self.shared.clone() else { return Ok(()) };
-        let (name, evicted, image) = (added.name.clone(), added.evicted.clone(), image.to_vec());
-        let write = move || {
-            shared.delete(&evicted);
-            shared.write(&name, &image, expiry)
-        };
-        spawn_blocking(write).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
-    }
-
-    /// Returns the length of an image that another gateway of a fleet has written; `None` if there is none.
-    ///
-    /// # Errors
-    /// Returns any I/O error.
-    pub async fn shared_size(&self, name: &str) -> Result<Option<u64>> {
-        let Some(shared) = self.shared.clone().filter(|_| self.names.is_valid(name)) else { return Ok(None) };
-        let name = name.to_owned();
-        spawn_blocking(move || shared.size(&name)).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
-    }
-
-    /// Reads an image that another gateway of a fleet has written, unless it has expired at `now`, Unix seconds.
-    ///
-    /// # Errors
-    /// Returns any I/O error.
-    pub async fn read_shared(&self, name: &str, now: u64) -> Result<Option<SharedImage>> {
-        let Some(shared) = self.shared.clone().filter(|_| self.names.is_valid(name)) else { return Ok(None) };
-        let name = name.to_owned();
-        spawn_blocking(move || shared.read(&name, now)).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
     }
 
     /// Returns the image at this URL, unless it has expired.
     #[must_use]
     pub fn get(&self, name: &str, now: Duration) -> Option<CachedImage> {
-        let mut inner = self.inner.lock();
-        inner.remove_expired(now);
-        inner.images.get(name).filter(|kept| kept.until > now).cloned()
+        self.inner.lock().get(name, now).or_else(|| self.loaded.lock().get(name, now))
     }
 
     /// Drops expired images.
     pub fn remove_expired(&self, now: Duration) {
         self.inner.lock().remove_expired(now);
+        self.loaded.lock().remove_expired(now);
     }
 
     /// Number of images.
@@ -186,6 +156,17 @@ impl ImageCache {
 }
 
 impl CacheState {
+    pub(super) fn insert(&mut self, name: &str, image: CachedImage) {
+        self.bytes += image.image.len();
+        self.order.push_back(name.into());
+        self.images.insert(name.into(), image);
+    }
+
+    pub(super) fn get(&mut self, name: &str, now: Duration) -> Option<CachedImage> {
+        self.remove_expired(now);
+        self.images.get(name).filter(|kept| kept.until > now).cloned()
+    }
+
     /// Drops expired images. Lifetimes may have changed with a reload, so all are checked.
     fn remove_expired(&mut self, now: Duration) {
         if self.images.values().all(|kept| kept.until > now) {
@@ -198,7 +179,7 @@ impl CacheState {
     }
 
     /// Evicts images until there is space for one more; returns their names.
-    fn evict(&mut self, coming: SpaceRequest<'_>, now: Duration) -> Vec<String> {
+    pub(super) fn evict(&mut self, coming: SpaceRequest<'_>, now: Duration) -> Vec<String> {
         self.remove_expired(now);
         let mut gone = Vec::new();
         loop {

@@ -3,3 +3,4 @@
 pub mod cache;
 mod names;
 pub mod shared;
+mod sharing;

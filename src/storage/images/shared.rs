@@ -80,18 +80,15 @@ impl SharedImages {
     /// # Errors
     /// Returns any I/O error.
     pub fn sweep(&self, lifetime: Duration) -> Result<u64> {
-        let (store, mut after, mut deleted) = (self.0.store()?, None::<String>, 0);
-        loop {
-            let page = store.list(FOLDER, after.as_deref())?;
-            after = page.objects.last().map(|object| object.name.clone());
-            for object in page.objects.iter().filter(|object| object.age >= lifetime.saturating_add(GRACE)) {
+        let (store, mut deleted) = (self.0.store()?, 0);
+        store.for_each(FOLDER, &mut |object| {
+            if object.age >= lifetime.saturating_add(GRACE) {
                 store.delete(&object.name)?;
                 deleted += 1;
             }
-            if !page.more || after.is_none() {
-                return Ok(deleted);
-            }
-        }
+            Ok(())
+        })?;
+        Ok(deleted)
     }
 }
 
