@@ -26,7 +26,7 @@ pub fn serve_predecessor(
     let out = Arc::new(Mutex::new(line.try_clone().map_err(failed)?));
     let predecessor = Predecessor::new(out.clone());
     app.add_predecessor(predecessor.clone());
-    messages::write(&mut *out.lock(), &NewToOld::Ready).map_err(failed)?;
+    messages::write_message(&mut *out.lock(), &NewToOld::Ready).map_err(failed)?;
     let (app, runtime) = (app.clone(), Handle::current());
     let serve = move || {
         let holds = serve(&mut line, &out, &app, &runtime, holds);
@@ -49,7 +49,7 @@ fn serve(
     mut holds: InheritedHolds,
 ) -> InheritedHolds {
     loop {
-        match messages::read(line) {
+        match messages::read_message(line) {
             Ok(OldToNew::Acts { number, acts }) => {
                 for sent in &acts {
                     let _charging = app.charge_lock.read();
@@ -60,7 +60,7 @@ fn serve(
                 let (app, out, ticket) = (app.clone(), out.clone(), app.ledger.current_ticket());
                 runtime.spawn(async move {
                     if app.ledger.wait_durable(ticket).await {
-                        messages::write(&mut *out.lock(), &NewToOld::Kept(number)).ok();
+                        messages::write_message(&mut *out.lock(), &NewToOld::Kept(number)).ok();
                     }
                 });
             }
@@ -69,7 +69,7 @@ fn serve(
                 runtime.spawn_blocking(move || {
                     let of_batches = call.writes_batches();
                     let answer = call.execute(&*app.stores.store);
-                    messages::write(&mut *out.lock(), &NewToOld::Answer(number, answer)).ok();
+                    messages::write_message(&mut *out.lock(), &NewToOld::Answer(number, answer)).ok();
                     if of_batches && handle.block_on(BatchManager::resume(&app.batch)).is_err() {
                         log::event(log::error(), "batches_not_resumed", &[]);
                     }

@@ -51,7 +51,7 @@ impl FileUsers for BatchManager {
 
     async fn end_late_users(&self, id: &str) {
         if self.fleet.is_shared() {
-            self.request_end_of_users(id).await.ok();
+            self.request_end_of_batches(id).await.ok();
         }
     }
 }

@@ -72,7 +72,7 @@ impl BatchManager {
     /// # Errors
     /// Returns a refusal if a batch does not end in time or the store cannot be used.
     pub(super) async fn end_users_in_fleet(&self, file: &str) -> Result<(), ApiError> {
-        for id in self.request_end_of_users(file).await? {
+        for id in self.request_end_of_batches(file).await? {
             let record = self.request_end(&id, EndRequest::InputDeleted).await?;
             if record.is_some_and(|record| !record.state.is_final()) {
                 return Err(not_writable());
@@ -81,8 +81,8 @@ impl BatchManager {
         Ok(())
     }
 
-    /// Asks for the end of all batches that read a file; returns their ids.
-    pub(super) async fn request_end_of_users(&self, file: &str) -> Result<Vec<String>, ApiError> {
+    /// Requests the end of all unfinished batches whose input is this file; returns their ids.
+    pub(super) async fn request_end_of_batches(&self, file: &str) -> Result<Vec<String>, ApiError> {
         let (store, file) = (self.store.clone(), file.to_owned());
         let request = move || {
             let open = store.list_unfinished()?;

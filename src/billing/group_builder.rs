@@ -76,7 +76,8 @@ impl GroupBuilder {
         drafted.chain(self.duplicates.iter_mut().map(|(adjustment, _)| adjustment))
     }
 
-    /// Returns true if all of an operation fits; operations are never split.
+    /// Returns true if the group has space for the whole operation within the limits of one commit. Operations are never
+    /// split.
     pub(super) fn can_fit(&self, op: &WriteOp) -> bool {
         let (bytes, rows, row_bytes) = max_size(op);
         let own = self.blocks.len()

@@ -29,8 +29,8 @@ pub struct InvoiceSums {
 }
 
 impl InvoiceSums {
-    /// Adds other sums.
-    pub fn add(&mut self, other: &Self) {
+    /// Adds other sums to these.
+    pub fn merge(&mut self, other: &Self) {
         self.usage.add(&other.usage);
         self.market_g = self.market_g.saturating_add(other.market_g);
         self.embodied_g = self.embodied_g.saturating_add(other.embodied_g);
@@ -151,10 +151,10 @@ pub fn read_figures(
 impl InvoiceFigures {
     fn add(&mut self, cell: &RollupCell, usage: &UsageSums, facts: Option<&TermsFacts>) {
         let sums = with_carbon(usage, facts);
-        self.total.add(&sums);
-        self.keys.entry(cell.key.clone()).or_default().add(&sums);
-        self.days.entry(UtcDay::from_unix(cell.hour.start()).to_string()).or_default().add(&sums);
-        self.locations.entry(cell.location.clone()).or_default().add(&sums);
+        self.total.merge(&sums);
+        self.keys.entry(cell.key.clone()).or_default().merge(&sums);
+        self.days.entry(UtcDay::from_unix(cell.hour.start()).to_string()).or_default().merge(&sums);
+        self.locations.entry(cell.location.clone()).or_default().merge(&sums);
         if let Some(facts) = facts {
             self.methods.extend(facts.method.clone());
             self.grids.extend(facts.grid.clone());
@@ -167,7 +167,7 @@ impl InvoiceFigures {
                 prices: facts.map(|facts| facts.prices.clone()).unwrap_or_default(),
                 is_correction: cell.outcome == UsageOutcome::Corrected,
             };
-            self.lines.entry(unit).or_default().add(&sums);
+            self.lines.entry(unit).or_default().merge(&sums);
         }
     }
 }

@@ -89,7 +89,8 @@ pub(super) async fn serve(server: &Arc<PublicServer>, mut stream: Stream, mut st
     }
 }
 
-/// Returns the first bytes of a head, which determine the dialect of its path.
+/// Copies the first bytes of a request head, padded with zeros. They have the path, which determines the dialect of an
+/// error once the proxy has taken the buffer.
 fn request_start(head: &[u8]) -> [u8; START_LEN] {
     let mut start = [0; START_LEN];
     start.iter_mut().zip(head).for_each(|(to, from)| *to = *from);

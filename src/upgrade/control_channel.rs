@@ -41,7 +41,7 @@ impl ControlChannel {
         });
         let reader = link.clone();
         std::thread::Builder::new().name("handover".to_owned()).spawn(move || {
-            while let Ok(frame) = messages::read::<NewToOld>(&mut from) {
+            while let Ok(frame) = messages::read_message::<NewToOld>(&mut from) {
                 match frame {
                     NewToOld::Kept(number) => reader.on_response(number, None),
                     NewToOld::Answer(number, answer) => reader.on_response(number, Some(answer)),
@@ -67,7 +67,7 @@ impl ControlChannel {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (asker, answer) = mpsc::channel();
         self.pending.lock().insert(number, asker);
-        let sent = messages::write(&mut *self.out.lock(), &frame(number));
+        let sent = messages::write_message(&mut *self.out.lock(), &frame(number));
         if sent.is_err() || self.is_lost() {
             self.pending.lock().remove(&number);
         }
@@ -86,7 +86,7 @@ impl ControlChannel {
 
     /// Announces the end of the connection.
     pub fn close(&self) {
-        messages::write(&mut *self.out.lock(), &OldToNew::Bye).ok();
+        messages::write_message(&mut *self.out.lock(), &OldToNew::Bye).ok();
     }
 
     /// Returns true if the other process is gone.

@@ -68,7 +68,7 @@ pub enum NewToOld {
 ///
 /// # Errors
 /// Returns an error if the other process has closed the connection.
-pub fn write(out: &mut impl Write, frame: &impl Serialize) -> Result<()> {
+pub fn write_message(out: &mut impl Write, frame: &impl Serialize) -> Result<()> {
     let mut text = vec![0; 4];
     serde_json::to_writer(&mut text, frame)?;
     let length = u32::try_from(text.len() - 4).map_err(|_| Error::from(ErrorKind::InvalidData))?;
@@ -82,7 +82,7 @@ pub fn write(out: &mut impl Write, frame: &impl Serialize) -> Result<()> {
 ///
 /// # Errors
 /// Returns an error if the connection is closed or the message is invalid.
-pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> Result<T> {
+pub fn read_message<T: DeserializeOwned>(from: &mut impl Read) -> Result<T> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length) as usize;

@@ -26,7 +26,7 @@ impl InheritedState {
         let read = || {
             let mut connection = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
             rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
-            let OldToNew::Sockets(addresses) = messages::read(&mut connection)? else {
+            let OldToNew::Sockets(addresses) = messages::read_message(&mut connection)? else {
                 return Err(std::io::ErrorKind::InvalidData.into());
             };
             let taken = fd_passing::receive_sockets(&connection, addresses.len())?;
@@ -43,14 +43,14 @@ impl InheritedState {
         Some(self.sockets.swap_remove(index).1)
     }
 
-    /// Reports that only the store is missing, and waits until it is free. Blocks.
+    /// Tells the old process that this one is ready but for the store, and waits until the old one has closed it. Blocks.
     ///
     /// # Errors
     /// Returns one sentence; the old process then continues.
     pub fn report_prepared(&mut self) -> Result<(), String> {
         self.sockets.clear();
-        let sent = messages::write(&mut self.stream, &NewToOld::Prepared).is_ok();
-        match sent.then(|| messages::read(&mut self.stream)) {
+        let sent = messages::write_message(&mut self.stream, &NewToOld::Prepared).is_ok();
+        match sent.then(|| messages::read_message(&mut self.stream)) {
             Some(Ok(OldToNew::Yours)) => Ok(()),
             _ => Err("The process before this one goes on.".to_owned()),
         }
@@ -76,12 +76,12 @@ impl Predecessor {
 
     /// Reports a change of a key.
     pub fn report_key_change(&self, id: &str) {
-        messages::write(&mut *self.out.lock(), &NewToOld::Key(id.to_owned())).ok();
+        messages::write_message(&mut *self.out.lock(), &NewToOld::Key(id.to_owned())).ok();
     }
 
     /// Reports a change of an account.
     pub fn report_account_change(&self, id: &str) {
-        messages::write(&mut *self.out.lock(), &NewToOld::Account(id.to_owned())).ok();
+        messages::write_message(&mut *self.out.lock(), &NewToOld::Account(id.to_owned())).ok();
     }
 
     /// Returns true if both are the same process.

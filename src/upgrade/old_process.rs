@@ -60,7 +60,7 @@ impl Successor {
             .map_err(failed)?;
         let mut new = Self { child, stream: own_end };
         let sent = new.send_sockets(listeners);
-        if sent.is_ok() && matches!(messages::read(&mut new.stream), Ok(NewToOld::Prepared)) {
+        if sent.is_ok() && matches!(messages::read_message(&mut new.stream), Ok(NewToOld::Prepared)) {
             return Ok(new);
         }
         Err(new.kill("did not start"))
@@ -68,7 +68,7 @@ impl Successor {
 
     fn send_sockets(&mut self, listeners: &[TcpListener]) -> std::io::Result<()> {
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
-        messages::write(&mut self.stream, &OldToNew::Sockets(addresses))?;
+        messages::write_message(&mut self.stream, &OldToNew::Sockets(addresses))?;
         fd_passing::send(&self.stream, listeners)
     }
 
@@ -86,8 +86,8 @@ impl Successor {
         mut self,
         news: impl FnMut(PeerEvent) + Send + 'static,
     ) -> Result<Arc<ControlChannel>, String> {
-        let sent = messages::write(&mut self.stream, &OldToNew::Yours);
-        if sent.is_err() || !matches!(messages::read(&mut self.stream), Ok(NewToOld::Ready)) {
+        let sent = messages::write_message(&mut self.stream, &OldToNew::Yours);
+        if sent.is_err() || !matches!(messages::read_message(&mut self.stream), Ok(NewToOld::Ready)) {
             return Err(self.kill("did not take over"));
         }
         let channel = self.stream.try_clone().and_then(|stream| {

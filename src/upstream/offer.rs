@@ -165,7 +165,7 @@ impl OfferState {
             (
                 figures.predict_seconds(now, prompt_tokens, output),
                 figures.age(now),
-                figures.mark_available(now),
+                figures.time_since_first_seen(now),
                 session.map(|session| self.cache.to_session(session, &figures, now, (prompt_tokens, output))),
             )
         };

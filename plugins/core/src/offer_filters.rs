@@ -66,9 +66,9 @@ pub struct OfferFacts<'f> {
 }
 
 impl OfferFilters {
-    /// True if an offer meets this filter.
+    /// True if an offer passes this filter.
     #[must_use]
-    pub fn meets(&self, filter: OfferFilter, facts: &OfferFacts<'_>) -> bool {
+    pub fn allows(&self, filter: OfferFilter, facts: &OfferFacts<'_>) -> bool {
         match filter {
             OfferFilter::Countries => {
                 self.countries.is_empty() || self.countries.iter().any(|country| **country == *facts.country)
@@ -85,10 +85,10 @@ impl OfferFilters {
         }
     }
 
-    /// True if an offer meets all filters.
+    /// True if an offer passes all filters.
     #[must_use]
     pub fn meets_all(&self, facts: &OfferFacts<'_>) -> bool {
-        OfferFilter::ALL.iter().all(|filter| self.meets(*filter, facts))
+        OfferFilter::ALL.iter().all(|filter| self.allows(*filter, facts))
     }
 
     /// True if an offer passes only because its speed is unknown.
@@ -114,7 +114,7 @@ mod tests {
     fn unmet(filters: &OfferFilters, facts: &OfferFacts<'_>) -> Vec<&'static str> {
         OfferFilter::ALL
             .iter()
-            .filter(|filter| !filters.meets(**filter, facts))
+            .filter(|filter| !filters.allows(**filter, facts))
             .map(|filter| filter.name())
             .collect()
     }

@@ -278,7 +278,8 @@ pub trait StreamTranslation: Send {
     /// had before.
     fn attempt_usage(&self) -> TokenUsage;
 
-    /// Returns the work of the answer so far that is charged, if it is not counted in tokens. Called once, at the end.
+    /// Returns the billable work of the answer if its unit is not tokens, such as seconds of audio; `None` for tokens.
+    /// Called once, after the answer has ended or was cut.
     fn work(&mut self) -> Option<WorkDone> {
         None
     }

@@ -131,7 +131,7 @@ fn only_pictures_are_images() {
         let body = serde_json::json!({"data": [{"b64_json": text}]}).to_string();
         translate(*shape, task, None, body.as_bytes())
     };
-    let encode = |bytes: &[u8]| String::from_utf8(image::encode(bytes).to_vec()).unwrap();
+    let encode = |bytes: &[u8]| String::from_utf8(image::encode_base64(bytes).to_vec()).unwrap();
     let images: [&[u8]; 5] = [
         b"\x89PNG\r\n\x1a\n and more of it, so that it is long",
         b"\xff\xd8\xff\xe0 and more",

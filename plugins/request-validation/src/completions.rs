@@ -81,7 +81,7 @@ pub fn validate_completion(body: Bytes, limits: &RequestLimits) -> Result<Infere
     }
     let required = RequiredCapabilities {
         logprobs: top.get("logprobs").is_some(),
-        logit_bias: top.get("logit_bias").is_some_and(|bias| !bias.is_empty_value()),
+        logit_bias: top.get("logit_bias").is_some_and(|bias| !bias.has_no_entries()),
         ..RequiredCapabilities::default()
     };
     let task = InferenceTask::Complete(CompletionTask {

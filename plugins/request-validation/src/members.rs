@@ -335,7 +335,7 @@ fn is_non_empty(value: JsonValue<'_>) -> bool {
     match value.kind() {
         ValueKind::Null | ValueKind::False => false,
         ValueKind::Object | ValueKind::Array | ValueKind::String | ValueKind::EscapedString => {
-            !value.is_empty_value()
+            !value.has_no_entries()
         }
         ValueKind::True | ValueKind::Number => true,
     }

@@ -28,12 +28,13 @@ pub struct Candidate {
     /// Expected price of this request in EUR, for comparison only; see [`estimate_price`].
     pub price: f64,
     /// Predicted seconds to the complete answer on an idle provider
-    /// ([`LatencyStats::predict_seconds`](crate::LatencyStats::predict_seconds)). `None` if unmeasured: the prediction
-    /// then starts at the best of the other offers, decays to their median, and the offer has capacity for one request.
+    /// ([`LatencyStats::predict_seconds`](crate::LatencyStats::predict_seconds)). `None` without a
+    /// measurement: the score then assumes the best prediction of the other offers, approaches their median as
+    /// `known_for` grows, and allows one request in flight.
     pub predicted_seconds: Option<f64>,
     /// Time since the last successful answer ([`LatencyStats::age`](crate::LatencyStats::age)); `None` without one.
     pub measured_age: Option<Duration>,
-    /// Time since the offer became available ([`LatencyStats::mark_available`](crate::LatencyStats::mark_available)).
+    /// Time since the offer could first be chosen ([`LatencyStats::time_since_first_seen`](crate::LatencyStats::time_since_first_seen)).
     pub known_for: Duration,
     /// Number of requests in flight at the offer.
     pub in_flight: u32,

@@ -28,7 +28,7 @@ impl Offer {
             price: estimate_price(self.price, self.price, 10, 100),
             predicted_seconds: self.figures.predict_seconds(now, 10, 100),
             measured_age: self.figures.age(now),
-            known_for: self.figures.mark_available(now),
+            known_for: self.figures.time_since_first_seen(now),
             ..Candidate::new(offer)
         }
     }
@@ -70,7 +70,7 @@ fn slow_and_fast() -> Vec<Offer> {
     let mut offers = vec![Offer::new(1.0, 0.4, 200.0), Offer::new(1.9, 0.02, 2_000.0)];
     offers[0].answers(NOW);
     // The initial optimistic estimate has expired, so only exploration can find the offer.
-    offers[1].figures.mark_available(NOW - Duration::from_secs(86_400));
+    offers[1].figures.time_since_first_seen(NOW - Duration::from_secs(86_400));
     offers
 }
 
@@ -102,7 +102,7 @@ fn an_offer_of_more_than_twice_the_price_is_never_explored() {
 #[test]
 fn one_that_turns_out_to_be_slower_is_asked_again_every_ten_minutes_and_no_more_often() {
     let mut offers = vec![Offer::new(1.0, 0.02, 2_000.0), Offer::new(1.5, 0.4, 200.0)];
-    offers[1].figures.mark_available(NOW - Duration::from_secs(86_400));
+    offers[1].figures.time_since_first_seen(NOW - Duration::from_secs(86_400));
     // Requests at one per second for an hour.
     let counts = asked(SPEED, &mut offers, 3_600, Duration::from_secs(1));
     assert!((5..=6).contains(&counts[1]), "{counts:?}");

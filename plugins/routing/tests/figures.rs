@@ -156,14 +156,14 @@ fn a_new_slice_replaces_an_old_one() {
 fn figures_move_to_another_clock_with_their_age() {
     let mut figures = LatencyStats::new();
     assert_eq!((figures.age(NOW), figures.version()), (None, 0));
-    assert_eq!(figures.mark_available(NOW), Duration::ZERO);
+    assert_eq!(figures.time_since_first_seen(NOW), Duration::ZERO);
     figures.observe(NOW, streamed(1, 101, 1.0, 3.0));
     let written = NOW + Duration::from_secs(100);
     // The other clock reads 5,000 s when this one reads `written`.
     let there = Duration::from_secs(5_000);
     let mut moved = figures.convert_clock(written, there);
     assert_eq!(moved.age(there), Some(Duration::from_secs(100)));
-    assert_eq!(moved.mark_available(there), Duration::from_secs(100));
+    assert_eq!(moved.time_since_first_seen(there), Duration::from_secs(100));
     assert!(close(moved.tokens_per_second(there), 50.0));
     assert_eq!(
         moved.predict_seconds(there - Duration::from_secs(100) + STALE_AFTER, 1, 1),
@@ -203,7 +203,7 @@ fn impossible_measurements_are_dropped() {
     kept["known"] = u64::MAX.into();
     let mut moved = serde_json::from_value::<LatencyStats>(kept).unwrap().convert_clock(NOW, NOW);
     assert_eq!(moved.age(NOW), Some(Duration::ZERO));
-    assert_eq!(moved.mark_available(NOW), Duration::ZERO);
+    assert_eq!(moved.time_since_first_seen(NOW), Duration::ZERO);
     assert!(
         mean > 0.0 && moved.tokens_per_second(NOW).is_some(),
         "a day for a token is the slowest there is"

@@ -21,7 +21,7 @@ pub enum AccountState {
     /// Account whose keys are valid.
     #[default]
     Active,
-    /// Account whose keys are all invalid until it is active again.
+    /// Account whose keys are rejected until it is active again.
     Suspended,
 }
 

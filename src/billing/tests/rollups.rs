@@ -169,7 +169,7 @@ fn assert_invoices_equal_ledger(store: &LedgerStore) {
         assert_eq!(figures.total.usage.billed, ledger, "{account}");
         let sum = |rows: Vec<&InvoiceSums>| {
             let mut sum = InvoiceSums::default();
-            rows.into_iter().for_each(|row| sum.add(row));
+            rows.into_iter().for_each(|row| sum.merge(row));
             sum
         };
         let total = &figures.total;

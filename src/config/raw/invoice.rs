@@ -22,7 +22,8 @@ pub struct InvoiceConfig {
     /// VAT rate in percent.
     #[schemars(extend("maximum" = 100))]
     pub vat_percent: ExactDecimal,
-    /// Text before the number of each invoice: the year and a number that is consecutive for the seller and the year.
+    /// Prefix of each invoice number, such as `PS-` in `PS-2026-000001`. The year and a number follow that is consecutive for
+    /// the seller and the year.
     #[schemars(length(max = 20), example = &"PS-")]
     pub number_prefix: String,
     /// Text below the sums, such as the terms of payment.

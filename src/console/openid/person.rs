@@ -53,7 +53,7 @@ impl OpenIdPerson {
         UserIdentity { issuer: self.issuer.clone(), subject: self.subject.clone(), has_claimed_role }
     }
 
-    /// Returns the user of the person, and brings its role and account up to date.
+    /// Updates role and account of the user of this OpenID identity; returns the user.
     ///
     /// # Errors
     /// Returns 403 if the person may not sign in, 409 if the name belongs to another user.

@@ -7,14 +7,14 @@ use serde_json::Value;
 
 /// Returns the refusal for offers with these facts, none of which meets all filters.
 pub fn no_offer_meets(filters: &OfferFilters, facts: &[OfferFacts<'_>]) -> ApiError {
-    let is_unmet = |filter: &&OfferFilter| !facts.iter().any(|facts| filters.meets(**filter, facts));
+    let is_unmet = |filter: &&OfferFilter| !facts.iter().any(|facts| filters.allows(**filter, facts));
     if let Some(filter) = OfferFilter::ALL.iter().find(is_unmet) {
         let (what, available) = unmet_explanation(*filter, facts);
         let sentence = format!("{filter}: no provider of this model {what}.");
         let refusal = ApiError::unsupported(filter.to_string(), sentence);
         return if available.is_null() { refusal } else { refusal.with_detail("available", available) };
     }
-    let unmet = |filter: &&OfferFilter| facts.iter().any(|facts| !filters.meets(**filter, facts));
+    let unmet = |filter: &&OfferFilter| facts.iter().any(|facts| !filters.allows(**filter, facts));
     let names: Vec<&str> = OfferFilter::ALL.iter().filter(unmet).map(|filter| filter.name()).collect();
     let sentence = format!("filters: no provider of this model meets {} together.", names.join(" and "));
     ApiError::unsupported("filters", sentence)

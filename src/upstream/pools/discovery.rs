@@ -58,10 +58,10 @@ pub(super) struct CheckedProviders {
 }
 
 /// Discovery of the checked providers of the configuration in use.
-pub(super) struct ProviderDiscovery(pub(super) Arc<ArcSwap<CheckedProviders>>);
+pub(super) struct HealthCheckDiscovery(pub(super) Arc<ArcSwap<CheckedProviders>>);
 
 #[async_trait]
-impl ServiceDiscovery for ProviderDiscovery {
+impl ServiceDiscovery for HealthCheckDiscovery {
     async fn discover(&self) -> Result<(BTreeSet<Backend>, HashMap<u64, bool>)> {
         let CheckedProviders { generation, providers } = &**self.0.load();
         let weight = |provider: &ProviderState| {

@@ -9,7 +9,7 @@
 //! passes are frequent and never wait for a provider: [`ProviderCheck`] starts the request to a provider that is due in
 //! a task of its own, and reports the result of the last check.
 
-use super::discovery::{CheckedProviders, ProviderDiscovery};
+use super::discovery::{CheckedProviders, HealthCheckDiscovery};
 use super::update_breaker;
 use crate::config::settings::HealthCheckSettings;
 use crate::telemetry::log;
@@ -66,7 +66,7 @@ impl Default for HealthChecks {
             move |backend: &Backend| keys.hash_one(provider(backend).map(|known| &known.provider.id));
         let registry = Arc::new(HealthRegistry::with_equivalence(provider_key));
         let providers = Arc::<ArcSwap<CheckedProviders>>::default();
-        let discovery = Box::new(ProviderDiscovery(providers.clone()));
+        let discovery = Box::new(HealthCheckDiscovery(providers.clone()));
         let view = BackendView::new_with_health_registry(discovery, registry.clone());
         Self { registry, view, providers, publishing: tokio::sync::Mutex::default() }
     }

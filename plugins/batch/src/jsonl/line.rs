@@ -191,7 +191,7 @@ fn json_type(value: &[u8]) -> &'static str {
     }
 }
 
-/// Returns a short plain word that is safe to repeat in an error message.
+/// Returns the text if it is short and has no special characters, so that an error message may repeat it.
 fn printable_word(text: &str) -> Option<&str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:[]".contains(&byte);
     (!text.is_empty() && text.len() <= 64 && text.bytes().all(plain)).then_some(text)

@@ -43,7 +43,7 @@ pub fn issued_table(issued: &Value, path: &str) -> Table {
     Table {
         title: "Issued invoices".into(),
         headings: vec!["Number", "First day", "Last day", "Issued", "Total, EUR"],
-        rows: list(issued, "data").iter().map(row).collect(),
+        rows: array_member(issued, "data").iter().map(row).collect(),
         empty: "No invoice was issued yet.",
         next: None,
         is_screen_only: true,
@@ -97,11 +97,11 @@ fn notes(invoice: &Value) -> Vec<Text> {
         "Carbon, market-based: power under the provider's contracts counts with 0 g, the rest with the grid's factor, as \
          no residual mix is known; failed attempts count with the grid's. Contracts: {0}.",
     ];
-    let items = list(invoice, "notes").iter();
+    let items = array_member(invoice, "notes").iter();
     items.filter_map(Value::as_str).map(|sentence| Text::parse(sentence, SENTENCES)).collect()
 }
 
-pub(super) fn list<'v>(value: &'v Value, name: &str) -> &'v [Value] {
+pub(super) fn array_member<'v>(value: &'v Value, name: &str) -> &'v [Value] {
     value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
@@ -201,7 +201,7 @@ fn lines_table(invoice: &Value) -> Table {
             "Seconds",
             "EUR",
         ],
-        rows: list(invoice, "lines").iter().map(row).collect(),
+        rows: array_member(invoice, "lines").iter().map(row).collect(),
         empty: "Nothing was charged in this period.",
         next: None,
         is_screen_only: false,
@@ -247,7 +247,7 @@ fn sums_table(invoice: &Value, title: &'static str, member: &str, name: impl Fn(
             "Carbon",
             "EUR",
         ],
-        rows: list(invoice, member).iter().map(row).collect(),
+        rows: array_member(invoice, member).iter().map(row).collect(),
         empty: "There is no usage in this period.",
         next: None,
         is_screen_only: false,
@@ -279,7 +279,8 @@ fn footprint_table(invoice: &Value) -> Table {
         name if name.is_empty() => Text::from("not answered"),
         name => name.into(),
     };
-    let mut rows: Vec<_> = list(invoice, "locations").iter().map(|place| row(name(place), place)).collect();
+    let mut rows: Vec<_> =
+        array_member(invoice, "locations").iter().map(|place| row(name(place), place)).collect();
     if let Some(total) = invoice.get("total") {
         rows.push(row("Total".into(), total));
     }

@@ -1,6 +1,6 @@
 //! Invoice of an account as CSV.
 
-use super::invoice::list;
+use super::invoice::array_member;
 use super::text;
 use crate::csv::{CsvColumn, CsvStyle, CsvTable};
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ pub fn invoice_csv(invoice: &Value, key_names: &BTreeMap<String, String>, style:
         table.add(&row);
     };
     for (kind, member) in [("line", "lines"), ("key", "keys"), ("day", "days"), ("location", "locations")] {
-        list(invoice, member).iter().for_each(|row| add(kind, row));
+        array_member(invoice, member).iter().for_each(|row| add(kind, row));
     }
     let mut total = invoice.get("total").cloned().unwrap_or_default();
     if let Some(members) = total.as_object_mut() {

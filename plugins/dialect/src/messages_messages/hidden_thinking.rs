@@ -52,7 +52,8 @@ impl HiddenBlocks {
     }
 }
 
-/// Types of the deltas with a text member that clients know.
+/// Types of the deltas of the messages API whose content is one string: `text`, `thinking`, `partial_json` or
+/// `signature`.
 const KNOWN_DELTAS: [&str; 4] = ["text_delta", "thinking_delta", "input_json_delta", "signature_delta"];
 
 /// Returns true if a delta of a known type has no text.

@@ -198,7 +198,7 @@ impl<'d> JsonValue<'d> {
     }
 
     /// True if an object or array has no entries.
-    pub fn is_empty_value(&self) -> bool {
+    pub fn has_no_entries(&self) -> bool {
         self.raw_inner_text().bytes().all(|byte| byte.is_ascii_whitespace())
     }
 }

@@ -113,7 +113,8 @@ pub(super) trait ContainerParser: Debug + Send {
     /// Inspects the available bytes; there is at least one.
     fn step(&mut self, ahead: &[u8]) -> ParserStep;
 
-    /// Ends the file. `ahead` are the last bytes, and `missing` bytes that were to be skipped never arrived.
+    /// Parses the end of the file and returns the duration. `ahead` has the last bytes that are not parsed yet, and
+    /// `missing` is the number of bytes that were still to be skipped; 0 if the file is complete.
     fn end(&mut self, ahead: &[u8], missing: u64) -> AudioDuration;
 }
 

@@ -15,7 +15,7 @@ const START: usize = 24;
 
 /// Decodes the bytes; `None` if it is invalid, or empty.
 #[must_use]
-pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
+pub fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
     let bytes = if text.iter().any(u8::is_ascii_whitespace) {
         let dense: Vec<u8> = text.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
         LENIENT.decode(dense)
@@ -26,13 +26,13 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Decodes the first bytes of canonical base64, enough to identify a format.
-pub(super) fn decode_start(text: &[u8]) -> Vec<u8> {
+pub(super) fn decode_base64_prefix(text: &[u8]) -> Vec<u8> {
     text.get(..START.min(text.len())).and_then(|start| LENIENT.decode(start).ok()).unwrap_or_default()
 }
 
 /// Encodes base64 with padding, as clients expect it.
 #[must_use]
-pub fn encode(bytes: &[u8]) -> Bytes {
+pub fn encode_base64(bytes: &[u8]) -> Bytes {
     Bytes::from(LENIENT.encode(bytes))
 }
 
@@ -60,13 +60,13 @@ mod tests {
     #[test]
     fn every_form_of_writing_gives_the_same_bytes() {
         for text in ["aGVsbG8h", "aGVs\nbG8h\r\n", " aGVsbG8h "] {
-            assert_eq!(decode(text.as_bytes()).as_deref(), Some(&b"hello!"[..]), "{text}");
+            assert_eq!(decode_base64(text.as_bytes()).as_deref(), Some(&b"hello!"[..]), "{text}");
         }
-        assert_eq!(decode(b"aGVsbG8").as_deref(), Some(&b"hello"[..]));
-        assert_eq!(decode(b"aGVsbG8=").as_deref(), Some(&b"hello"[..]));
+        assert_eq!(decode_base64(b"aGVsbG8").as_deref(), Some(&b"hello"[..]));
+        assert_eq!(decode_base64(b"aGVsbG8=").as_deref(), Some(&b"hello"[..]));
         assert_eq!(data_url_payload(Bytes::from_static(b"data:image/png;base64,aGVs")), "aGVs");
         for wrong in ["", "a", "a\u{e9}", "a-_b", "{}"] {
-            assert_eq!(decode(wrong.as_bytes()), None, "{wrong}");
+            assert_eq!(decode_base64(wrong.as_bytes()), None, "{wrong}");
         }
     }
 

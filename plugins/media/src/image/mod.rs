@@ -7,7 +7,7 @@ mod read;
 mod shape;
 mod write;
 
-pub use base64::{decode, encode};
+pub use base64::{decode_base64, encode_base64};
 pub use format::{content_type, is_image};
 pub use shape::{SHAPES, steps_name};
 pub use write::{DeliveredImage, answer};

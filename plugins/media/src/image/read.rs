@@ -87,8 +87,9 @@ fn image_source(text: Bytes, named: bool) -> Option<ImageSource> {
     }
     let inside = base64::data_url_payload(text);
     if base64::is_canonical(&inside) {
-        return format::is_image(&base64::decode_start(&inside)).then_some(ImageSource::Base64(inside));
+        return format::is_image(&base64::decode_base64_prefix(&inside))
+            .then_some(ImageSource::Base64(inside));
     }
-    let image = base64::decode(&inside).filter(|image| format::is_image(image))?;
-    Some(ImageSource::Base64(base64::encode(&image)))
+    let image = base64::decode_base64(&inside).filter(|image| format::is_image(image))?;
+    Some(ImageSource::Base64(base64::encode_base64(&image)))
 }

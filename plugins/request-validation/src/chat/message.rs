@@ -18,7 +18,7 @@ pub(super) fn validate_messages(
     found: &mut ChatFindings,
 ) -> Result<(), ApiError> {
     let path = top.path("messages");
-    if read::array(messages, &path)?.is_empty_value() {
+    if read::array(messages, &path)?.has_no_entries() {
         return Err(path.invalid("expected at least one message"));
     }
     let mut calls = ToolCalls::default();
@@ -156,7 +156,7 @@ impl<'d> ChatMessage<'d> {
     ) -> Result<(), ApiError> {
         let path = at.key("content");
         let content = read::required(self.content, &path, "a string or an array of content parts")?;
-        if content.is_array() && content.is_empty_value() {
+        if content.is_array() && content.has_no_entries() {
             return Err(path.invalid("expected at least one content part"));
         }
         validate_parts(content, &path, allowed, found)?;
@@ -215,7 +215,7 @@ impl<'d> ChatMessage<'d> {
     ) -> Result<Option<&'static str>, ApiError> {
         if let Some(list) = self.tool_calls {
             calls.read_tool_calls(list, &at.key("tool_calls"), found)?;
-            if !list.is_empty_value() {
+            if !list.has_no_entries() {
                 return Ok(Some("tool_calls"));
             }
         }
@@ -226,7 +226,7 @@ impl<'d> ChatMessage<'d> {
 
     /// Content, unless it is absent, `null` or an empty array.
     fn effective_content(&self) -> Option<JsonValue<'d>> {
-        self.content.filter(|content| !(content.is_array() && content.is_empty_value()))
+        self.content.filter(|content| !(content.is_array() && content.has_no_entries()))
     }
 
     /// Key of a member, which may be `null`.

@@ -168,7 +168,7 @@ fn read_logprobs(top: &RootObject<'_>, found: &mut ChatFindings) -> Result<(), A
             read::number(value, &path.key(&token.text()), -100.0, 100.0)
                 .map_err(|_| path.invalid("expected an object of token ids and numbers from -100 to 100"))?;
         }
-        found.needs.logit_bias = !bias.is_empty_value();
+        found.needs.logit_bias = !bias.has_no_entries();
     }
     found.needs.logprobs = wanted;
     Ok(())

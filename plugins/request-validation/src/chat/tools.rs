@@ -18,9 +18,9 @@ pub(super) fn validate_tools(
 ) -> Result<BodyMembers, ApiError> {
     let mut fields = top.fields();
     let declared = top.get("tools").map(|tools| read::array(tools, &top.path("tools"))).transpose()?;
-    let declared = declared.filter(|tools| !tools.is_empty_value());
+    let declared = declared.filter(|tools| !tools.has_no_entries());
     let functions = top.get("functions").map(|list| read::array(list, &top.path("functions"))).transpose()?;
-    let functions = functions.filter(|list| !list.is_empty_value());
+    let functions = functions.filter(|list| !list.has_no_entries());
     found.needs.tools = declared.or(functions).is_some();
     match (declared, functions) {
         (Some(tools), None) => for_each_tool(tools, &top.path("tools"), limits, |tool, path| {

@@ -20,7 +20,7 @@ pub(super) fn validate_messages(
     found: &mut MessagesFindings,
 ) -> Result<(), ApiError> {
     let path = top.path("messages");
-    if read::array(list, &path)?.is_empty_value() {
+    if read::array(list, &path)?.has_no_entries() {
         return Err(path.invalid("expected at least one message"));
     }
     let mut turns = ToolUseTracker::default();
@@ -116,7 +116,7 @@ impl<'d> ToolUseTracker<'d> {
             found.history.removable_text |= content.is_blank();
             return Ok(());
         }
-        found.history.removable_text |= content.is_empty_value();
+        found.history.removable_text |= content.has_no_entries();
         for (index, block) in blocks(content, at)?.enumerate() {
             let path = at.index(index);
             if let ParsedBlock::ToolUse(id) =

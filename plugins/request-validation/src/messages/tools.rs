@@ -19,7 +19,7 @@ pub(super) fn validate_tools(
 ) -> Result<bool, ApiError> {
     let path = top.path("tools");
     let declared = top.get("tools").map(|tools| read::array(tools, &path)).transpose()?;
-    let declared = declared.filter(|tools| !tools.is_empty_value());
+    let declared = declared.filter(|tools| !tools.has_no_entries());
     for (index, tool) in declared.iter().flat_map(JsonValue::items).enumerate() {
         if index >= limits.max_tools {
             return Err(path.invalid(format_args!("expected at most {} tools", limits.max_tools)));

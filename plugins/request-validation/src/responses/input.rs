@@ -44,7 +44,7 @@ pub(super) fn write_messages<'d>(
     if !input.is_array() {
         return Err(path.unexpected_type(EXPECTED, input.kind()));
     }
-    if input.is_empty_value() {
+    if input.has_no_entries() {
         return Err(path.invalid("expected at least one item"));
     }
     for (index, item) in input.items().enumerate() {

@@ -51,7 +51,7 @@ pub struct LatencyStats {
     per_token: Ewma,
     /// Generated tokens per answer.
     output: Ewma,
-    /// Time since which the offer is available, in milliseconds; 0 if it never was.
+    /// Time at which the offer could first be chosen, in milliseconds; 0 if it never could.
     known: u64,
     /// Time of the last observation in milliseconds; 0 without one.
     observed: u64,
@@ -64,8 +64,8 @@ impl LatencyStats {
         Self::default()
     }
 
-    /// Marks the offer as available; returns for how long it has been so.
-    pub fn mark_available(&mut self, now: Duration) -> Duration {
+    /// Returns the time since the first call, which is the first time that the offer could be chosen.
+    pub fn time_since_first_seen(&mut self, now: Duration) -> Duration {
         if self.known == 0 {
             self.known = millis(now).max(1);
         }

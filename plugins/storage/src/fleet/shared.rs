@@ -75,7 +75,8 @@ impl SharedFleet {
         Transaction::new().sum(META, key, RowSum::Counter(change.amount.saturating_neg()))
     }
 
-    /// Returns the row that exists while a strand counts as alive; its value is the strand's name.
+    /// Returns the table and the key of the row that exists while a strand, one start of a member, counts as alive. The
+    /// value of the row is the name of the strand.
     #[must_use]
     pub fn live_row(strand: u32) -> (StoreTable, Vec<u8>) {
         (META, rows::live_key(strand))

@@ -282,7 +282,8 @@ struct TableWrites {
     deletes: BTreeSet<Vec<u8>>,
     /// Rows that were read as missing: another process that created one since then is a conflict.
     inserts: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Rows that are locked, or that replace whatever there is.
+    /// Rows written with `on conflict do update`: those that this transaction has locked, and those that are replaced
+    /// without being read.
     upserts: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 

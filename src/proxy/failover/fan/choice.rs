@@ -108,7 +108,8 @@ impl<'a> ChoiceContext<'a> {
         x.record.flavor = self.flavor;
     }
 
-    /// Returns the number of choices that are requested at the same time.
+    /// Returns the maximum number of choices that are requested at the same time: the highest `max_in_flight` of the
+    /// candidates' providers, without a limit if one of them has none.
     pub(super) fn max_concurrent(&self) -> usize {
         let offers = self.chosen.entries.iter().filter_map(|entry| self.live.offers.get(entry.offer));
         let concurrency = offers.map(|offer| offer.offer.provider.max_in_flight);
