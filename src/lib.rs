@@ -10,6 +10,7 @@
 //! | [`cli`] | commands, their arguments and output |
 //! | [`app`] | startup, listeners, background tasks, stop and upgrade of the process |
 //! | [`admin`] | admin listener: keys, accounts, credits, batches, status, metrics |
+//! | [`console`] | pages of operators and of account holders, on top of the admin API |
 //! | [`server`] | connections of clients: guard of HTTP/1.1 heads, limits of HTTP/2, connection limits |
 //! | [`proxy`] | phases of Pingora's proxy: filters, endpoints, exchange, failover driver |
 //! | [`state`] | state of the process that requests share; reload |
@@ -28,11 +29,11 @@
 //! | [`net`] | sockets, threads, lifecycle of the process |
 //! | [`time`] | clocks and formats of time |
 //!
-//! Crates under `plugins/` are pure: values in, values out. Only this crate opens sockets, reads clocks, starts
-//! threads, and uses the command line and Prometheus.
+//! Crates under `plugins/` are pure: values in, values out. Only this crate, and the engines `storage` and
+//! `object-storage`, open sockets and read clocks.
 //!
 //! # Invariants
-//! 1. Only this crate opens sockets.
+//! 1. Only this crate and the engines of stores open sockets.
 //! 2. Crates under `plugins/` get time as an argument.
 //! 3. No floating point in money, and none in billed energy.
 //! 4. `Usage.input` includes cached tokens.
@@ -45,7 +46,8 @@
 //! 10. Nothing is retried after the first content token; a broken stream is continued without repeating a byte, or ends
 //!     with an error.
 //! 11. `conf/penstock.toml` equals the defaults.
-//! 12. No request content is logged or stored, except files and batches.
+//! 12. No request content is logged. Stored are files, batches, and images until they expire; responses only for keys that
+//!     may store them, encrypted.
 //! 13. Every timeout is compared with the clock at each step, and a client that disconnects is noticed, whatever the
 //!     provider sends.
 //! 14. Nothing that a client's file or a provider's response claims is charged without a bound from a measurement.
