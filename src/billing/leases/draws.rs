@@ -84,6 +84,8 @@ impl Ledger {
                 match time::timeout_at(deadline, drawing).await.ok().flatten() {
                     // Other requests may reserve the drawn amount first, so the pool is asked again.
                     Some(DrawOutcome::Drawn) => {}
+                    // Another request may have ended meanwhile, and released what it had reserved.
+                    Some(DrawOutcome::PoolEmpty) if balance.available(wallet) >= amount => return Ok(()),
                     Some(DrawOutcome::PoolEmpty) => break,
                     None => return Err(database_away()),
                 }

@@ -156,10 +156,13 @@ impl ImageCache {
 }
 
 impl CacheState {
+    /// Adds an image, or replaces the one of this name.
     pub(super) fn insert(&mut self, name: &str, image: CachedImage) {
         self.bytes += image.image.len();
-        self.order.push_back(name.into());
-        self.images.insert(name.into(), image);
+        match self.images.insert(name.into(), image) {
+            Some(replaced) => self.bytes = self.bytes.saturating_sub(replaced.image.len()),
+            None => self.order.push_back(name.into()),
+        }
     }
 
     pub(super) fn get(&mut self, name: &str, now: Duration) -> Option<CachedImage> {

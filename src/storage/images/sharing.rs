@@ -75,3 +75,98 @@ impl ImageCache {
         loaded.insert(name, image);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::storage::images::cache::ImageMetadata;
+    use crate::storage::shared_contents::SharedContents;
+    use crate::storage::spool::SpoolFactory;
+    use crate::storage::stores::Pepper;
+
+    const NOW: Duration = Duration::from_secs(1);
+    const LIFE: Duration = Duration::from_secs(60);
+
+    struct Fleet {
+        folder: tempfile::TempDir,
+        spools: SpoolFactory,
+    }
+
+    impl Fleet {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let spools = SpoolFactory::new(folder.path().to_owned(), 4, 100_000);
+            Self { folder, spools }
+        }
+
+        fn cache(&self) -> ImageCache {
+            let folder = self.folder.path().to_owned();
+            ImageCache::new(&Pepper([7; 32]), Some(SharedContents::in_folder(folder.clone(), folder)))
+        }
+
+        async fn image(&self, length: usize) -> CachedImage {
+            let mut spool = self.spools.open();
+            spool.push(&vec![7; length]).await.unwrap();
+            let image = spool.seal().await.unwrap();
+            CachedImage { image, kind: "image/png", until: NOW + LIFE, account: "".into() }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_image_is_written_for_the_others_and_deleted_with_its_eviction() {
+        let fleet = Fleet::new();
+        let (one, other) = (fleet.cache(), fleet.cache());
+        let label = ImageMetadata { account: "a", kind: "image/png", now: NOW, lifetime: LIFE };
+        let first = one.insert(&fleet.spools, &[1; 60], label, 100).await.unwrap();
+        one.share(&first, &[1; 60], 500).await.unwrap();
+        assert!(other.get(&first.name, NOW).is_none());
+        assert!(other.acquire_load(&first.name).await.is_some());
+        let read = other.read_shared(&first.name, 400).await.unwrap().unwrap();
+        assert_eq!((read.image.len(), read.remaining), (60, Duration::from_secs(100)));
+        let second = one.insert(&fleet.spools, &[2; 60], label, 100).await.unwrap();
+        assert_eq!(second.evicted, [first.name.as_str()]);
+        one.share(&second, &[2; 60], 500).await.unwrap();
+        // The deletion runs on a thread of its own.
+        while other.shared_size(&first.name).await.unwrap().is_some() {
+            tokio::task::yield_now().await;
+        }
+        assert!(other.shared_size(&second.name).await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn names_that_no_gateway_has_made_are_not_looked_up() {
+        let fleet = Fleet::new();
+        let cache = fleet.cache();
+        for name in ["", "0", &"0".repeat(48), "../responses/a"] {
+            assert!(cache.acquire_load(name).await.is_none(), "{name}");
+        }
+        let alone = ImageCache::new(&Pepper([7; 32]), None);
+        let label = ImageMetadata { account: "a", kind: "image/png", now: NOW, lifetime: LIFE };
+        let name = alone.insert(&fleet.spools, &[1; 6], label, 100).await.unwrap().name;
+        assert!(alone.acquire_load(&name).await.is_none(), "a single gateway has no other");
+        assert!(cache.acquire_load(&name).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn loaded_images_have_a_limit_of_their_own_and_count_once() {
+        let fleet = Fleet::new();
+        let cache = fleet.cache();
+        let label = ImageMetadata { account: "a", kind: "image/png", now: NOW, lifetime: LIFE };
+        let own = cache.insert(&fleet.spools, &[1; 100], label, 100).await.unwrap().name;
+        // A fourth of 400 bytes has space for two of 40.
+        for (name, times) in [("a", 3), ("b", 1)] {
+            for _ in 0..times {
+                cache.keep_loaded(name, fleet.image(40).await, NOW, 400);
+            }
+        }
+        assert!(cache.get("a", NOW).is_some() && cache.get("b", NOW).is_some());
+        cache.keep_loaded("c", fleet.image(40).await, NOW, 400);
+        let there = ["a", "b", "c"].map(|name| cache.get(name, NOW).is_some());
+        assert_eq!(there, [false, true, true]);
+        assert!(cache.get(&own, NOW).is_some());
+        cache.remove_expired(NOW + LIFE);
+        assert!(cache.get("c", NOW).is_none());
+        assert_eq!(fleet.spools.used_bytes(), 0);
+    }
+}
