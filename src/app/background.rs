@@ -69,9 +69,14 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
         }),
         spawn_periodic(LEFTOVER_INTERVAL, stop, app, |app| async move {
             let fleet = &app.stores.fleet;
-            if fleet.is_shared() && fleet.is_leader() && !app.is_store_handed_over() {
-                delete_old_leftovers(&app).await;
-                delete_shared_images(&app).await;
+            if fleet.is_shared() && !app.is_store_handed_over() {
+                // With a bucket, each gateway has a folder of its own.
+                if fleet.is_leader() || app.files.bucket().is_some() {
+                    delete_old_leftovers(&app).await;
+                }
+                if fleet.is_leader() {
+                    delete_shared_images(&app).await;
+                }
             }
             if fleet.is_shared() && !app.is_store_handed_over() {
                 delete_expired_responses(&app).await;

@@ -231,6 +231,8 @@ impl FileBucket {
     pub(super) fn open_output(&self, record: &FileRecord) -> Result<OutputFile> {
         let contents = self.contents()?;
         let (file, local) = NamedTempFile::new_in(&self.upload_folder)?.into_parts();
+        // A batch may wait for hours: the lock tells the sweep that the file is not a leftover.
+        file.lock_shared()?;
         fetch_committed(&**contents, record, &file)?;
         let segments = SegmentWriter::new(contents.clone(), self.upload_folder.clone(), record, local);
         OutputFile::from_file(file, record, Some(segments))

@@ -349,3 +349,31 @@ fn a_bucket_that_is_away_is_503_and_damages_nothing() {
     shared.age();
     assert_eq!(sound.bucket().unwrap().sweep(sound.record_store()).unwrap(), 1);
 }
+
+#[test]
+fn a_sweep_of_temporary_files_spares_the_output_of_a_batch_that_waits() {
+    let shared = SharedBucket::new();
+    let bucket = |folder: &Path| {
+        let contents = Arc::new(Folder::new(shared.bucket_path()));
+        Ok(Some(FileBucket::new(contents, None, FileStore::new(shared.store.clone()), folder.to_owned())))
+    };
+    let (settings, store) = (shared.settings("one"), FileStore::new(shared.store.clone()));
+    let files = FileManager::create_folder(&settings, store, Some(SharedFolder::default()), bucket).unwrap();
+    let record = new_output(&shared, &files);
+    let mut output = files.open_output(&record).unwrap();
+    output.append(b"a\n").unwrap();
+    output.sync().unwrap();
+    let committed = output.updated_record(&record);
+    shared.commit(&record, &committed);
+    fs::write(files.upload_folder.join("of a killed process"), b"x").unwrap();
+    let hour = Duration::from_secs(3_600);
+    for entry in fs::read_dir(&files.upload_folder).unwrap().flatten() {
+        fs::File::open(entry.path()).unwrap().set_modified(SystemTime::now() - hour * 5).unwrap();
+    }
+    assert_eq!((files.delete_old_leftovers(hour).unwrap(), files_in(&files.upload_folder)), (0, 2));
+    assert_eq!((files.delete_old_leftovers(hour).unwrap(), files_in(&files.upload_folder)), (1, 1));
+    let whole = output.seal(&committed, NOW).unwrap();
+    shared.commit(&committed, &whole);
+    assert_eq!(read(&files, &whole).unwrap(), b"a\n");
+    assert_eq!(files_in(&files.upload_folder), 0);
+}

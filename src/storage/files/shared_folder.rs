@@ -9,7 +9,7 @@ use crate::telemetry::log;
 use parking_lot::Mutex;
 use penstock_storage::files::{CountedInsertion, FileRecord, FileStore, UsedBytes};
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -105,7 +105,7 @@ impl FileManager {
 
     /// Deletes uploads and contents of the shared folder that have had no record and no write for `age`, both in this
     /// call and in the previous one: a record may be committed late after an outage of the database. Called by one
-    /// gateway of a fleet. Returns the number of deleted files; blocks.
+    /// gateway of a fleet, or by each if contents are in a bucket. Returns the number of deleted files; blocks.
     ///
     /// # Errors
     /// Returns any I/O error, and the store's error as text.
@@ -119,8 +119,9 @@ impl FileManager {
             // Deleted or renamed meanwhile.
             Err(_) => false,
         };
+        let is_leftover = |path: &Path| is_old(path) && !(self.bucket.is_some() && is_locked(path));
         let mut deleted = 0;
-        for path in self.contents_without_record()?.into_iter().filter(|path| is_old(path)) {
+        for path in self.contents_without_record()?.into_iter().filter(|path| is_leftover(path)) {
             if before.contains(&path) {
                 fs::remove_file(&path)?;
                 deleted += 1;
@@ -161,4 +162,11 @@ impl FileManager {
         paths.extend(gone.map(|(id, _)| self.folder.join(id)));
         Ok(paths)
     }
+}
+
+/// Returns true if an output file of a batch in progress is locked. Only for folders of one gateway: file servers have
+/// no locks that can be relied on.
+fn is_locked(path: &Path) -> bool {
+    let locked = File::open(path).map(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
+    locked.unwrap_or_default()
 }
