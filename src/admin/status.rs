@@ -50,9 +50,10 @@ pub fn not_ready(app: &AppState) -> Option<&'static str> {
         StoreHealth::Ready | StoreHealth::Full | StoreHealth::Unreachable { .. } => {}
         StoreHealth::Stuck { .. } => return Some("the store is stuck"),
         StoreHealth::Failed => return Some("the store failed"),
+        StoreHealth::Reverted => {}
     }
-    if app.is_buried() {
-        return Some("other gateways of the fleet took this one for dead; it has to be restarted");
+    if let Some(reason) = app.restart_reason() {
+        return Some(reason);
     }
     if !app.key_cache.is_valid() {
         return Some("the database has been away for longer than fleet.stale, so no API key is accepted");

@@ -19,11 +19,14 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Threads for background tasks; requests have threads of their own.
 const BACKGROUND_THREADS: usize = 1;
+/// Interval of the checks for a reason to restart.
+const RESTART_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs a gateway until it is stopped.
 ///
@@ -43,23 +46,30 @@ pub fn run(settings: Settings, source: ConfigLoader) -> Result<(), String> {
         log_listening(&gateway);
         fd_limit::log_if_insufficient(&gateway.app.config_snapshot().settings);
         sd_notify::notify_ready();
-        while signals.next_action(&gateway, &source).await == SignalAction::Upgrade {
-            match gateway.upgrade(&program).await {
-                Ok(id) => {
-                    sd_notify::notify_successor(id);
-                    log::event(log::info(), "handed_over", &[("to", &id.to_string())]);
-                    break;
+        let ended = loop {
+            match signals.next_action(&gateway, &source).await {
+                SignalAction::Stop => break Ok(()),
+                SignalAction::Restart(reason) => {
+                    log::event(log::error(), "restart_needed", &[("why", reason)]);
+                    break Err(format!("This gateway has ended because {reason}. Start it again."));
                 }
-                Err(why) => log::event(log::error(), "upgrade_failed", &[("why", &why)]),
+                SignalAction::Upgrade => match gateway.upgrade(&program).await {
+                    Ok(id) => {
+                        sd_notify::notify_successor(id);
+                        log::event(log::info(), "handed_over", &[("to", &id.to_string())]);
+                        break Ok(());
+                    }
+                    Err(why) => log::event(log::error(), "upgrade_failed", &[("why", &why)]),
+                },
             }
-        }
+        };
         if !gateway.app.is_store_handed_over() {
             sd_notify::notify_stopping();
         }
         let cut = gateway.stop(drain).await;
         log::event(log::info(), "stopped", &[("cut", &cut.to_string())]);
         log::flush();
-        Ok(())
+        ended
     })
 }
 
@@ -150,11 +160,13 @@ struct ProcessSignals {
     upgrade: Signal,
 }
 
-/// Order from a signal.
+/// Order from a signal, or from the state of the gateway.
 #[derive(PartialEq, Eq)]
 enum SignalAction {
     Stop,
     Upgrade,
+    /// Stop with an error for this reason, so that the service manager starts the gateway again.
+    Restart(&'static str),
 }
 
 impl ProcessSignals {
@@ -168,12 +180,13 @@ impl ProcessSignals {
         })
     }
 
-    /// Waits for a stop or an upgrade; handles reloads meanwhile.
+    /// Waits for a stop, an upgrade or a reason to restart; handles reloads meanwhile.
     async fn next_action(&mut self, gateway: &RunningGateway, source: &ConfigLoader) -> SignalAction {
         loop {
             tokio::select! {
                 () = stop(&mut self.terminate, &mut self.interrupt) => return SignalAction::Stop,
                 _ = self.upgrade.recv() => return SignalAction::Upgrade,
+                reason = restart_needed(&gateway.app) => return SignalAction::Restart(reason),
                 _ = self.hangup.recv() => {
                     admin::reload::reload(&gateway.app, source).await.ok();
                 }
@@ -183,6 +196,16 @@ impl ProcessSignals {
 
     async fn stop(&mut self) {
         stop(&mut self.terminate, &mut self.interrupt).await;
+    }
+}
+
+/// Waits until the gateway has to be restarted; returns the reason.
+async fn restart_needed(app: &AppState) -> &'static str {
+    loop {
+        if let Some(reason) = app.restart_reason() {
+            return reason;
+        }
+        tokio::time::sleep(RESTART_CHECK_INTERVAL).await;
     }
 }
 

@@ -8,7 +8,7 @@ use crate::auth::key_cache::KeyCache;
 use crate::storage::stores::Stores;
 use parking_lot::Mutex;
 use penstock_storage::accounts::AccountStore;
-use penstock_storage::audit::{AuditLog, AuditPage};
+use penstock_storage::audit::{AuditEntry, AuditLog, AuditPage};
 use penstock_storage::keys::KeyStore;
 use penstock_storage::{RowScan, StoreError};
 
@@ -31,6 +31,9 @@ pub struct ChangeFeed {
     accounts: AccountStore,
     /// Number of the last entry that was applied.
     last: u64,
+    /// The last entry. It is read again with the following ones: another or no entry of its number means that the
+    /// database lacks commits that it had acknowledged.
+    last_entry: Option<AuditEntry>,
 }
 
 impl ChangeFeed {
@@ -41,33 +44,40 @@ impl ChangeFeed {
     pub fn start(stores: &Stores) -> Result<Self, StoreError> {
         let (audit, keys, accounts) = (stores.audit.clone(), stores.keys.clone(), stores.accounts.clone());
         let last = audit.last()?;
-        Ok(Self { audit, keys, accounts, last })
+        let last_entry = audit.list(last.saturating_sub(1), 1)?.entries.pop();
+        Ok(Self { audit, keys, accounts, last, last_entry })
     }
 
     /// Applies the changes since the last call to `cache`, and passes each to `notify`; returns the number of entries.
     /// `write_lock` orders the changes of this process, each of which is also read and set under it. Blocks.
     ///
     /// # Errors
-    /// Returns the error of the store; the rest is applied by the next call.
+    /// Returns the error of the store, and then the rest is applied by the next call; `Reverted` if the last entry is
+    /// not there any more.
     pub fn apply_new(
         &mut self,
         cache: &KeyCache,
         write_lock: &Mutex<()>,
         notify: impl Fn(ChangedRecord<'_>),
     ) -> Result<u64, StoreError> {
-        self.apply_page(self.audit.list(self.last, PAGE_ENTRIES)?, cache, write_lock, notify)
+        self.apply_page(self.audit.list(self.scan_start(), PAGE_ENTRIES)?, cache, write_lock, notify)
     }
 
     /// Returns the scan of the next changes, whose page is passed to [`Self::apply_page`] while this feed stays locked.
     #[must_use]
     pub fn next_scan(&self) -> RowScan {
-        AuditLog::scan_after(self.last, PAGE_ENTRIES)
+        AuditLog::scan_after(self.scan_start(), PAGE_ENTRIES)
     }
 
-    /// Applies a page of changes after the last one, and those that follow it, as [`Self::apply_new`].
+    /// Number of the entry before the last one.
+    const fn scan_start(&self) -> u64 {
+        self.last.saturating_sub(1)
+    }
+
+    /// Applies a page of changes from the last one on, and those that follow it, as [`Self::apply_new`].
     ///
     /// # Errors
-    /// Returns the error of the store; the next call continues there.
+    /// Same as [`Self::apply_new`].
     pub fn apply_page(
         &mut self,
         mut page: AuditPage,
@@ -76,8 +86,15 @@ impl ChangeFeed {
         notify: impl Fn(ChangedRecord<'_>),
     ) -> Result<u64, StoreError> {
         let first = self.last;
+        let mut known = self.last_entry.clone();
         loop {
-            for entry in page.entries {
+            let mut entries = page.entries.into_iter();
+            if let Some(known) = known.take()
+                && entries.next() != Some(known)
+            {
+                return Err(StoreError::Reverted);
+            }
+            for entry in entries {
                 let target = entry.description.target.as_str();
                 match entry.description.what.split_once('.') {
                     Some(("key", _)) => {
@@ -97,6 +114,7 @@ impl ChangeFeed {
                     _ => {}
                 }
                 self.last = entry.number;
+                self.last_entry = Some(entry);
             }
             if page.next.is_none() {
                 return Ok(self.last - first);
@@ -177,6 +195,28 @@ mod tests {
         assert_eq!(feed.apply_new(&cache, &lock, |_| {}), Ok(1));
         assert!(!accepted());
         assert_eq!(feed.apply_new(&cache, &lock, |_| {}), Ok(0), "nothing is applied twice");
+    }
+
+    #[test]
+    fn an_entry_that_the_store_lacks_or_has_replaced_is_noticed() {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let [stores, standby] =
+            folders.each_ref().map(|folder| Stores::open(&StorageSettings::embedded(folder.path())).unwrap());
+        let add = |stores: &Stores, target: &str| {
+            stores.audit.apply(&penstock_storage::Transaction::new(), &said("something", target)).unwrap();
+        };
+        let (cache, lock) = (KeyCache::load(&stores, SteadyClock::start()).unwrap(), Mutex::new(()));
+        let mut feed = ChangeFeed::start(&stores).unwrap();
+        for target in ["a", "b"] {
+            [&stores, &standby].into_iter().for_each(|stores| add(stores, target));
+        }
+        add(&stores, "c");
+        feed.apply_new(&cache, &lock, |_| {}).unwrap();
+        feed.audit = standby.audit.clone();
+        assert_eq!(feed.apply_new(&cache, &lock, |_| {}), Err(StoreError::Reverted), "c is missing");
+        add(&standby, "d");
+        add(&standby, "e");
+        assert_eq!(feed.apply_new(&cache, &lock, |_| {}), Err(StoreError::Reverted), "d has its number");
     }
 
     #[test]

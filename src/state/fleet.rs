@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use penstock_storage::audit::AuditPage;
 use penstock_storage::batches::BatchStore;
 use penstock_storage::fleet::{FleetError, ObservedFleet};
-use penstock_storage::{RowPage, StoreError};
+use penstock_storage::{RowPage, StoreError, StoreHealth};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -36,6 +36,8 @@ pub struct FleetWork {
     skewed: Mutex<BTreeSet<u32>>,
     /// True while heartbeats fail, so that it is logged once.
     is_failing: AtomicBool,
+    /// True once the audit log lacks an entry that was read from it.
+    is_reverted: AtomicBool,
 }
 
 /// Configuration of another member, as far as it differs.
@@ -66,6 +68,7 @@ impl FleetWork {
             differing: Mutex::default(),
             skewed: Mutex::default(),
             is_failing: AtomicBool::new(false),
+            is_reverted: AtomicBool::new(false),
         }))
     }
 }
@@ -80,8 +83,9 @@ impl AppState {
         }
         let (read_at, steady) = (Instant::now(), self.clock.steady_now());
         let notify = |change: ChangedRecord<'_>| self.notify_changed(change);
-        if feed.apply_new(&self.key_cache, &self.key_write_lock, notify).is_ok() {
-            self.note_changes_read(work, read_at, steady);
+        match feed.apply_new(&self.key_cache, &self.key_write_lock, notify) {
+            Ok(_) => self.note_changes_read(work, read_at, steady),
+            Err(error) => work.note_feed_error(&error),
         }
     }
 
@@ -111,8 +115,9 @@ impl AppState {
         // A damaged entry must not end the heartbeats; the age of the feed shows it.
         let applied = AuditPage::from_rows(&changes)
             .and_then(|page| feed.apply_page(page, &self.key_cache, &self.key_write_lock, notify));
-        if applied.is_ok() {
-            self.note_changes_read(work, read_at, steady);
+        match applied {
+            Ok(_) => self.note_changes_read(work, read_at, steady),
+            Err(error) => work.note_feed_error(&error),
         }
         Ok((observed, unfinished))
     }
@@ -203,13 +208,25 @@ impl AppState {
         })
     }
 
-    /// Returns true if other members declared this one dead: it has to be restarted.
-    pub fn is_buried(&self) -> bool {
-        self.stores.fleet.snapshot(Instant::now()).is_some_and(|figures| figures.is_buried)
+    /// Returns the reason for which this process can do no more work and has to be restarted, if there is one.
+    pub fn restart_reason(&self) -> Option<&'static str> {
+        let is_fed = self.fleet_work.as_ref().is_none_or(|work| !work.is_reverted.load(Ordering::Acquire));
+        if self.stores.store.health() == StoreHealth::Reverted || !is_fed {
+            return Some("the database lacks commits that it had acknowledged");
+        }
+        let figures = self.stores.fleet.snapshot(Instant::now());
+        let is_buried = figures.is_some_and(|figures| figures.is_buried);
+        is_buried.then_some("the other gateways of the fleet took this one for dead")
     }
 }
 
 impl FleetWork {
+    fn note_feed_error(&self, error: &StoreError) {
+        if *error == StoreError::Reverted {
+            self.is_reverted.store(true, Ordering::Release);
+        }
+    }
+
     /// Logs the members whose clocks differ too much, when their set grows. Budgets and dates depend on the clocks.
     fn note_clocks(&self, own: u64, reports: &[(u32, MemberReport)]) {
         let differs = |report: &MemberReport| report.at.abs_diff(own) > MAX_CLOCK_DIFFERENCE;

@@ -2,7 +2,7 @@
 //! move between the engines.
 
 use crate::harness::process::{Home, catalogue, complaint};
-use crate::harness::{Client, Provider, until, within};
+use crate::harness::{Client, Provider, until, until_answered, within};
 use crate::postgres_server::PostgresServer;
 use serde_json::{Value, json};
 use std::process::Output;
@@ -91,6 +91,41 @@ async fn a_gateway_on_postgresql_survives_kills_and_outages_and_is_alone() {
     assert_ne!(balances(&home), before);
     assert_eq!(provider.calls(), 3);
     succeeded(&home.command(&["credits", "verify"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ledger_of_which_a_promoted_standby_lacks_the_end_is_restored_from_its_second_copy() {
+    let provider = Provider::start().await;
+    let mut server = PostgresServer::start();
+    let home = home(&provider, Some(&server));
+    let (client, _) = home.key();
+    succeeded(&home.command(&["credits", "grant", "default", "--credits", "10"]));
+    let mut gateway = home.run().await;
+    let status = || async { home.admin().get("/status").await.json() };
+    let is_written = || async { status().await["ledger"]["unwritten_bytes"] == json!(0) };
+    ask(&client).await;
+    until_answered("the charge to be written", is_written).await;
+    server.copy();
+    for _ in 0..5 {
+        ask(&client).await;
+    }
+    until_answered("the charges to be written", is_written).await;
+    let before = status().await;
+    server.promote_copy();
+    assert!(!gateway.until_ended().await.success(), "{}", gateway.said());
+    assert!(gateway.said().contains("restart_needed"), "{}", gateway.said());
+    let mut refused = home.spawn();
+    assert!(!refused.until_ended().await.success());
+    assert!(refused.said().contains("`penstock credits rebuild`"), "{}", refused.said());
+    succeeded(&home.command(&["credits", "rebuild"]));
+    succeeded(&home.command(&["credits", "verify"]));
+    succeeded(&home.command(&["usage", "verify"]));
+    let mut gateway = home.run().await;
+    assert_eq!(status().await["ledger"]["entries"], before["ledger"]["entries"]);
+    ask(&client).await;
+    gateway.signal("TERM");
+    assert!(gateway.until_ended().await.success());
+    succeeded(&home.command(&["store", "verify"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,10 +1,12 @@
 //! Several gateways on one PostgreSQL database: keys, limits, budgets and balances are those of one gateway, whichever
 //! gateway a client uses, and whichever process dies.
 
+mod charges;
 mod figures;
 mod gateways;
 mod journal;
 mod outage;
+mod promoted_standby;
 mod rolling_upgrade;
 
 use crate::harness::{Client, until_answered};

@@ -65,6 +65,10 @@ pub enum StoreError {
         /// Name of the other process: its host and process id.
         holder: String,
     },
+    /// Database that lacks commits that it acknowledged to this process, such as a promoted standby that was behind.
+    /// Nothing that was read from it before is certain, so the process has to start again.
+    #[error("the database lacks commits that it had acknowledged")]
+    Reverted,
     /// Database that refuses a statement or a connection: missing rights, wrong version, invalid address.
     #[error("the database cannot be used: {what}")]
     Database {

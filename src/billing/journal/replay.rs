@@ -45,7 +45,7 @@ fn open(store: &LedgerStore, folder: &Path) -> Result<OpenedJournal, StoreError>
         if (stored.id.strand, stored.id.chain) == (strand, chain)
             && let Some(position) = known_position
         {
-            pending = pending_actions(&stored, position.number);
+            pending = pending_actions(&stored, position.number, CommittedRecords::Ignore);
             known = Some((stored.id, position));
         } else {
             write_off(folder, &stored, known_position)?;
@@ -67,9 +67,16 @@ fn open(store: &LedgerStore, folder: &Path) -> Result<OpenedJournal, StoreError>
     Ok(OpenedJournal { journal, state, last_number, pending })
 }
 
-/// Returns the actions after both the position and the last number that the journal records as committed, with their
-/// terms.
-fn pending_actions(stored: &StoredJournal, position: u64) -> Vec<LedgerAction> {
+/// Use of the journal's own records of what was committed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CommittedRecords {
+    /// The store knows the position, and may lack commits that it had acknowledged.
+    Ignore,
+    Obey,
+}
+
+/// Returns the actions after the position, with their terms.
+fn pending_actions(stored: &StoredJournal, position: u64, committed: CommittedRecords) -> Vec<LedgerAction> {
     let mut terms: HashMap<Arc<str>, Arc<TermsText>> = HashMap::new();
     let mut actions = Vec::new();
     let (mut unreadable, mut position) = (0_usize, position);
@@ -78,7 +85,11 @@ fn pending_actions(stored: &StoredJournal, position: u64) -> Vec<LedgerAction> {
             Some(ReadRecord::Terms(text)) => drop(terms.insert(text.id.clone(), Arc::new(text))),
             Some(ReadRecord::Action(action)) if *number > position => actions.push(action),
             Some(ReadRecord::Action(_)) => {}
-            Some(ReadRecord::Committed(number)) => position = position.max(number),
+            Some(ReadRecord::Committed(number)) => {
+                if committed == CommittedRecords::Obey {
+                    position = position.max(number);
+                }
+            }
             None => unreadable += 1,
         }
     }
@@ -102,9 +113,9 @@ fn write_off(
     position: Option<JournalPosition>,
 ) -> Result<(), StoreError> {
     let lost = match position {
-        Some(position) => pending_actions(stored, position.number),
+        Some(position) => pending_actions(stored, position.number, CommittedRecords::Obey),
         // Another member may have written the chain since: the last group may be committed.
-        None => pending_actions(stored, 0),
+        None => pending_actions(stored, 0, CommittedRecords::Obey),
     };
     let charges: Vec<ChargeEvent> = lost.iter().filter_map(charge_of).collect();
     if charges.is_empty() {

@@ -181,6 +181,10 @@ impl LedgerWriter {
                 Ok(CommitConflict::Passed) | Err(_) => FailedAttempt::Retry(error.to_string()),
             },
             StoreError::InUse { .. } if self.store.claim().is_some() => FailedAttempt::End(self.fence()),
+            StoreError::Reverted => {
+                self.queue.set_fenced();
+                FailedAttempt::End(CommitOutcome::Lost)
+            }
             error if side_rows::is_permanent(&error) && !group.extra_rows.is_empty() => {
                 let rows = side_rows::drop_rejected_rows(group, rows_per_op).to_string();
                 let what = [("rows", rows.as_str()), ("why", &error.to_string())];

@@ -170,6 +170,14 @@ impl Fleet {
         until_answered("the leases", is_funded).await;
     }
 
+    /// Returns the entries of the ledger; for stopped gateways.
+    pub fn exported_entries(&self) -> Vec<Value> {
+        let exported = self.homes[0].command(&["credits", "export"]);
+        succeeded(&exported);
+        let lines = String::from_utf8(exported.stdout).unwrap();
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
     /// Stops all gateways in order, and checks the books.
     pub async fn verify(self) {
         self.stop().await;

@@ -1,5 +1,6 @@
 //! Outage of a fleet's database: requests that continue, requests that are refused, and the ledger afterwards.
 
+use super::charges::ChargedAnswer;
 use super::gateways::{Fleet, ask, served};
 use crate::harness::tcp_proxy::Network;
 use crate::harness::{Answer, Client, batch_jobs, full, until, until_answered};
@@ -27,8 +28,14 @@ impl Served {
 
     pub fn add(&mut self, answer: &Answer) {
         let credits = answer.json()["billing_cost"]["credits"].as_f64().unwrap();
-        self.micro_credits += (credits * 1e6).round() as i64;
-        self.requests.push(answer.header("x-request-id").unwrap().to_owned());
+        let micro_credits = (credits * 1e6).round() as i64;
+        let request = answer.header("x-request-id").unwrap().to_owned();
+        self.add_charge(ChargedAnswer { request, micro_credits });
+    }
+
+    pub fn add_charge(&mut self, answer: ChargedAnswer) {
+        self.micro_credits += answer.micro_credits;
+        self.requests.push(answer.request);
     }
 
     /// Sends requests until the gateway has noticed the outage; each answer is 200.
@@ -47,9 +54,7 @@ impl Served {
 
     /// Checks that each answered request is charged once, and that there are no other charges.
     pub fn assert_charged(&self, fleet: &Fleet) {
-        let exported = fleet.homes[0].command(&["credits", "export"]);
-        let exported = String::from_utf8(exported.stdout).unwrap();
-        let entries = exported.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let entries = fleet.exported_entries().into_iter();
         let settled: Vec<Value> = entries.filter(|entry| entry["act"] == "settle").collect();
         let amounts = settled.iter().map(|entry| entry["amount"].as_i64().unwrap());
         assert_eq!((settled.len(), amounts.sum::<i64>()), (self.requests.len(), self.micro_credits));

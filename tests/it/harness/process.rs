@@ -154,7 +154,9 @@ impl Home {
         if tokio::net::TcpStream::connect(self.admin).await.is_err() {
             return false;
         }
-        self.admin().get("/readyz").await.status == 200
+        // A process that ends during its start gives no answer.
+        let mut open = self.admin().open("GET", "/readyz", &[], b"").await;
+        open.any("HTTP/1.1 200").await
     }
 }
 

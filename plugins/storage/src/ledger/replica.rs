@@ -176,7 +176,9 @@ impl LedgerReplica {
         self.open = None;
         self.unsynced = None;
         let months = ledger.chain_months(self.chain)?;
-        self.refuse_unknown_files(&months)?;
+        for month in file_months(&self.folder, self.chain)?.iter().filter(|file| !months.contains(file)) {
+            self.set_apart(ledger, month)?;
+        }
         for (place, month) in months.iter().enumerate() {
             // A commit spans at most two months.
             self.catch_up_month(ledger, month, place + 2 >= months.len())?;
@@ -184,20 +186,30 @@ impl LedgerReplica {
         Ok(())
     }
 
-    /// Returns an error if a file is of a month without entries in the store.
-    fn refuse_unknown_files(&self, months: &[String]) -> Result<(), StoreError> {
-        match file_months(&self.folder, self.chain)?.iter().find(|file| !months.contains(file)) {
-            Some(month) => Err(extra_entries_error(&file_title(self.chain, month))),
-            None => Ok(()),
+    /// Renames a file with entries that the database of a fleet lacks, such as after the promotion of a standby: the
+    /// journal has the entries too, and writes them again. Without a fleet, an operator has to decide.
+    fn set_apart(&mut self, ledger: &LedgerStore, month: &str) -> Result<(), StoreError> {
+        let title = file_title(self.chain, month);
+        if ledger.claim().is_none() {
+            return Err(extra_entries_error(&title));
         }
+        self.open = None;
+        let path = month_path(&self.folder, self.chain, month);
+        let number = (0_u32..).find(|number| !apart_path(&path, *number).exists()).unwrap_or_default();
+        fs::rename(&path, apart_path(&path, number)).map_err(write_error)?;
+        sync_dir(&self.folder)?;
+        let apart = apart_path(&path, number).display().to_string();
+        self.repairs
+            .push(format!("the file of {title} had entries that the database lacks; it is {apart} now"));
+        Ok(())
     }
 
     fn catch_up_month(&mut self, ledger: &LedgerStore, month: &str, recent: bool) -> Result<(), StoreError> {
         let should = ledger.month_bytes(month)?;
-        let (file, length) = self.open_month(month)?;
-        if *length > should {
-            return Err(extra_entries_error(&file_title(self.chain, month)));
+        if *self.open_month(month)?.1 > should {
+            self.set_apart(ledger, month)?;
         }
+        let (file, length) = self.open_month(month)?;
         // Past months were synced long ago; in the last two the end may be torn.
         if *length == should && !recent {
             return Ok(());
@@ -271,6 +283,11 @@ fn replica_files(folder: &Path) -> Result<Vec<(u32, String)>, StoreError> {
 
 pub(super) fn month_path(folder: &Path, chain: u32, month: &str) -> PathBuf {
     folder.join(file_name(chain, month))
+}
+
+/// Path of a file that is set apart.
+fn apart_path(path: &Path, number: u32) -> PathBuf {
+    path.with_added_extension(format!("{number}.reverted"))
 }
 
 /// Returns the last blocks of a month: from the end of the file on, and at least those of the last commit.

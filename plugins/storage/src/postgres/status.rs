@@ -1,9 +1,20 @@
 //! State of the connection to the database, readable without a lock.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::StoreHealth;
+
+/// Permission of the writer to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum WriterState {
+    Active,
+    /// Another process has taken the database over.
+    Fenced,
+    /// The database lacks commits that it had acknowledged to this process.
+    Reverted,
+}
 
 /// State that the writer publishes.
 pub(super) struct DatabaseStatus {
@@ -11,8 +22,8 @@ pub(super) struct DatabaseStatus {
     /// Start of the current outage or of the current group, in milliseconds after `origin` plus one; 0 for none.
     lost_since: AtomicU64,
     busy_since: AtomicU64,
-    /// True once another process has taken the database over.
-    is_fenced: AtomicBool,
+    /// [`WriterState`]; only the first change counts.
+    state: AtomicU8,
 }
 
 impl DatabaseStatus {
@@ -21,7 +32,7 @@ impl DatabaseStatus {
             origin: Instant::now(),
             lost_since: AtomicU64::new(0),
             busy_since: AtomicU64::new(0),
-            is_fenced: AtomicBool::new(false),
+            state: AtomicU8::new(WriterState::Active as u8),
         }
     }
 
@@ -49,12 +60,18 @@ impl DatabaseStatus {
         self.busy_since.store(0, Ordering::Release);
     }
 
-    pub(super) fn mark_fenced(&self) {
-        self.is_fenced.store(true, Ordering::Release);
+    /// Ends all further writes.
+    pub(super) fn end_writes(&self, state: WriterState) {
+        let active = WriterState::Active as u8;
+        let _ = self.state.compare_exchange(active, state as u8, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    pub(super) fn is_fenced(&self) -> bool {
-        self.is_fenced.load(Ordering::Acquire)
+    pub(super) fn writer_state(&self) -> WriterState {
+        match self.state.load(Ordering::Acquire) {
+            state if state == WriterState::Active as u8 => WriterState::Active,
+            state if state == WriterState::Fenced as u8 => WriterState::Fenced,
+            _ => WriterState::Reverted,
+        }
     }
 
     /// Returns the length of the current outage.
@@ -75,8 +92,10 @@ impl DatabaseStatus {
     }
 
     pub(super) fn health(&self, stuck_after: Duration) -> StoreHealth {
-        if self.is_fenced() {
-            return StoreHealth::Failed;
+        match self.writer_state() {
+            WriterState::Active => {}
+            WriterState::Fenced => return StoreHealth::Failed,
+            WriterState::Reverted => return StoreHealth::Reverted,
         }
         let busy = self.since(&self.busy_since).filter(|busy| *busy >= stuck_after);
         match self.outage().or(busy) {

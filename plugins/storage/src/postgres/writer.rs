@@ -17,7 +17,7 @@ use super::connection::{DatabaseError, connect};
 use super::options::{ConnectSettings, refused};
 use super::rows::{row_sum, unpack_row};
 use super::schema::TableNames;
-use super::status::DatabaseStatus;
+use super::status::{DatabaseStatus, WriterState};
 use super::strand::{IdentityFile, Strand};
 use crate::transaction_group::{KeyedWrites, evaluate_group};
 use crate::{StoreError, StoreTable, Transaction, TransactionOp, row};
@@ -102,7 +102,7 @@ impl GroupWriter {
     }
 
     fn send_heartbeat(&mut self) {
-        if self.status.is_fenced() {
+        if self.status.writer_state() != WriterState::Active {
             return;
         }
         let runtime = self.runtime.clone();
@@ -166,6 +166,10 @@ impl GroupWriter {
         let last = self.strand.last_commit(&client, &self.names).await?;
         self.client = Some(client);
         match last {
+            Some(seq) if seq < self.seq => {
+                self.status.end_writes(WriterState::Reverted);
+                Err(DatabaseError::Permanent(StoreError::Reverted))
+            }
             Some(seq) => {
                 self.seq = seq;
                 Ok(())
@@ -180,14 +184,16 @@ impl GroupWriter {
             Some(client) => Strand::holder(client, &self.names).await.ok(),
             None => None,
         };
-        self.status.mark_fenced();
+        self.status.end_writes(WriterState::Fenced);
         let holder = holder.unwrap_or_else(|| "its name is unknown".to_owned());
         DatabaseError::Permanent(StoreError::InUse { holder })
     }
 
     async fn commit(&mut self, group: &[&Transaction]) -> Result<GroupResults, DatabaseError> {
-        if self.status.is_fenced() {
-            return Err(self.fence().await);
+        match self.status.writer_state() {
+            WriterState::Active => {}
+            WriterState::Fenced => return Err(self.fence().await),
+            WriterState::Reverted => return Err(DatabaseError::Permanent(StoreError::Reverted)),
         }
         self.ensure_connected().await?;
         if let Some((_, results)) = self.unanswered.take_if(|(number, _)| *number == self.seq) {

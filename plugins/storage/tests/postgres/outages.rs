@@ -63,3 +63,22 @@ fn an_outage_is_reported_and_ends_by_itself() {
     assert_eq!(store.get(StoreTable::Keys, b"k").unwrap().as_deref(), Some(&b"v"[..]));
     assert_eq!(count(&*store), 1);
 }
+
+#[test]
+fn a_database_that_lost_acknowledged_commits_is_written_to_only_by_a_process_that_starts_again() {
+    let mut server = PostgresServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = elsewhere(&server.options(), &folder);
+    options.takeover_after = TAKEOVER;
+    let store = open_postgres(&options).unwrap();
+    add_one(&*store).unwrap();
+    server.copy();
+    add_one(&*store).unwrap();
+    server.promote_copy();
+    wait_for(&*store, |health| health == StoreHealth::Reverted);
+    assert_eq!(add_one(&*store), Err(StoreError::Reverted));
+    drop(store);
+    let store = open_postgres(&options).unwrap();
+    add_one(&*store).unwrap();
+    assert_eq!((count(&*store), store.health()), (2, StoreHealth::Ready));
+}

@@ -1,6 +1,6 @@
 //! PostgreSQL server in a temporary folder, on a Unix socket. A shell runs it and ends it with the test process, whose
 //! pipe it reads. Commands are lines: `crash` stops the server without a checkpoint, as a power cut does; `start`
-//! starts it.
+//! starts it; `copy` copies its data, as a standby does; `promote` replaces the server by one with the copy.
 //!
 //! Variables of the environment: `PENSTOCK_POSTGRES_BIN` is a folder with the `initdb` and `postgres` of another
 //! version than Debian's; `PENSTOCK_POSTGRES_POOLER=pgbouncer` puts PgBouncer in transaction mode before the server.
@@ -52,6 +52,8 @@ while read -r command; do
     case $command in
         crash) stop QUIT; echo stopped ;;
         start) launch; echo ready ;;
+        copy) pg_basebackup -h "$dir" -U penstock -D "$dir/copy" -c fast >>"$dir/log" 2>&1 && echo copied ;;
+        promote) stop QUIT; mv "$dir/data" "$dir/lost" && mv "$dir/copy" "$dir/data" && launch && echo ready ;;
     esac
 done
 [ -z "$pooler" ] || kill -INT "$pooler"
@@ -150,6 +152,20 @@ impl PostgresServer {
     pub fn crash(&mut self) {
         writeln!(self.commands, "crash").unwrap();
         self.expect("stopped");
+    }
+
+    /// Copies the data as they are now, as a standby has them that receives nothing more.
+    #[allow(dead_code)]
+    pub fn copy(&mut self) {
+        writeln!(self.commands, "copy").unwrap();
+        self.expect("copied");
+    }
+
+    /// Stops the server, and starts one with the copied data: a standby that lacks the commits since then.
+    #[allow(dead_code)]
+    pub fn promote_copy(&mut self) {
+        writeln!(self.commands, "promote").unwrap();
+        self.expect("ready");
     }
 
     /// Starts the stopped server.

@@ -1,0 +1,53 @@
+//! A standby of the database is promoted that lacks the last commits: the gateways restart, and write them again from
+//! their journals.
+
+use super::charges::{Outcome, try_ask};
+use super::gateways::{Fleet, served};
+use super::outage::Served;
+use crate::harness::{full, until_answered};
+use serde_json::json;
+
+const GATEWAYS: usize = 3;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commits_that_a_promoted_standby_lacks_are_written_again_once() {
+    let mut fleet = Fleet::start_with(GATEWAYS, "[ledger]\nsync = \"answer\"").await;
+    let (key, _) = fleet.key(0, json!({})).await;
+    fleet.until_everywhere(&key, 200).await;
+    fleet.grant(0, "10000").await;
+    let mut charged = Served::default();
+    for gateway in 0..GATEWAYS {
+        charged.add(&served(&fleet.at(gateway, &key)).await);
+    }
+    fleet.until_funded().await;
+    for round in 0..if full() { 10 } else { 1 } {
+        fleet.server.copy();
+        // Committed by the server that is lost: with `ledger.sync = "answer"` each answer waited for that.
+        for _ in 0..20 {
+            for gateway in 0..GATEWAYS {
+                charged.ask(&fleet.at(gateway, &key)).await;
+            }
+        }
+        fleet.server.promote_copy();
+        for gateway in 0..GATEWAYS {
+            // The next commit finds that the last ones are missing.
+            let client = fleet.at(gateway, &key);
+            while fleet.gateways[gateway].ended().is_none() {
+                if let Outcome::Answered(answer) = try_ask(&client).await {
+                    charged.add_charge(answer);
+                }
+            }
+            assert!(fleet.gateways[gateway].said().contains("lacks commits"), "round {round}");
+            fleet.gateways[gateway] = fleet.homes[gateway].run().await;
+        }
+        for gateway in 0..GATEWAYS {
+            let admin = fleet.admin(gateway);
+            let is_written =
+                || async { admin.get("/status").await.json()["ledger"]["unwritten_bytes"] == json!(0) };
+            until_answered("the journal to be written", is_written).await;
+            charged.add(&served(&fleet.at(gateway, &key)).await);
+        }
+    }
+    let fleet = fleet.stop().await;
+    charged.assert_charged(&fleet);
+}
