@@ -11,7 +11,7 @@ import test from 'node:test';
 import { z } from 'zod';
 import {
   KEY, LIMITED, PIXEL, EMPTY, POOR, READER, REVOKED, URL, all, counting, fails, refusedAndWaits,
-} from './house.mjs';
+} from './harness.mjs';
 
 const made = (apiKey = KEY, fetch = globalThis.fetch) => ({
   chat: createOpenAICompatible({ name: 'penstock', baseURL: `${URL}/v1`, apiKey, fetch, includeUsage: true, supportsStructuredOutputs: true }),

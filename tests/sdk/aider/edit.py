@@ -1,4 +1,4 @@
-"""Aider, a coding agent: one edit of one file, told by the scripted provider."""
+"""Aider, a coding agent: one edit of one file, as the scripted provider dictates."""
 
 import os
 import pathlib
@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 
-from house import KEY, URL
+from harness import KEY, URL
 
 BEFORE = 'def greet():\n    return "Hello!"\n'
 AFTER = 'def greet(name):\n    return f"Hello, {name}!"\n'

@@ -4,8 +4,8 @@ import Anthropic from '@anthropic-ai/sdk';
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import {
-  HELLO, KEY, LIMITED, PIXEL, EMPTY, POOR, READER, REVOKED, URL, all, counting, fails, refusedAndWaits, sent, told,
-} from './house.mjs';
+  HELLO, KEY, LIMITED, PIXEL, EMPTY, POOR, READER, REVOKED, URL, all, counting, fails, refusedAndWaits, sent, checkMetadata,
+} from './harness.mjs';
 
 const made = (apiKey = KEY, more = {}) => {
   const calls = counting();
@@ -32,13 +32,13 @@ test('an answer tells its text, its usage and what it cost', async () => {
     assert.equal(answer.stop_reason, 'end_turn');
     assert.match(answer.content[0].text, /simulated/);
     assert.ok(answer._request_id);
-    told(answer);
+    checkMetadata(answer);
   }
 });
 
 test('both headers carry the key, any beta is taken', async () => {
   const other = new Anthropic({ apiKey: null, authToken: KEY, baseURL: URL });
-  told(await other.messages.create({ model: 'small-chat', messages: HELLO, max_tokens: 50 }));
+  checkMetadata(await other.messages.create({ model: 'small-chat', messages: HELLO, max_tokens: 50 }));
   const beta = await client.beta.messages.create({
     model: 'small-chat', messages: HELLO, max_tokens: 50, betas: ['whatever-2025-01-01'],
   });
@@ -52,7 +52,7 @@ for (const model of GOOD) {
     assert.deepEqual(kinds, [
       'message_start', 'content_block_start', 'content_block_delta', 'content_block_stop', 'message_delta', 'message_stop',
     ]);
-    told(got.find((event) => event.type === 'message_delta'));
+    checkMetadata(got.find((event) => event.type === 'message_delta'));
   });
 
   test(`the helper puts a stream together: ${model}`, async () => {

@@ -3,7 +3,7 @@
 import Anthropic from '@anthropic-ai/sdk';
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { KEY, URL, counting, sent } from './house.mjs';
+import { KEY, URL, counting, sent } from './harness.mjs';
 
 const calls = counting();
 const client = new Anthropic({ apiKey: KEY, baseURL: URL, fetch: calls });

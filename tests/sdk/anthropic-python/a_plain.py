@@ -1,7 +1,7 @@
 """Plain messages, on a provider that speaks the dialect and on one that does not."""
 
 import anthropic
-from house import KEY, PIXEL, URL, Calls, sent, told
+from harness import KEY, PIXEL, URL, Calls, sent, has_metadata
 
 client = anthropic.Anthropic(api_key=KEY, base_url=URL)
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -19,13 +19,13 @@ def test_an_answer_tells_its_text_its_usage_and_what_it_cost():
         assert answer.model == model and answer.stop_reason == "end_turn" and answer.stop_sequence is None
         assert [block.type for block in answer.content] == ["text"] and "simulated" in answer.content[0].text
         assert answer.usage.input_tokens >= 0 and answer.usage.output_tokens > 0
-        assert told(answer), model
+        assert has_metadata(answer), model
 
 
 def test_the_answer_carries_the_name_that_was_asked_for():
     for name in ["claude-haiku-4-5", "claude-sonnet-4-5", "org/solo"]:
         answer = ask(name)
-        assert answer.model == name and told(answer)
+        assert answer.model == name and has_metadata(answer)
 
 
 def test_a_flavor_is_part_of_a_models_name():
@@ -40,7 +40,7 @@ def test_both_headers_carry_the_key():
         anthropic.Anthropic(api_key=KEY, base_url=URL),
         anthropic.Anthropic(auth_token=KEY, api_key=None, base_url=URL),
     ]:
-        assert told(one.messages.create(model="small-chat", messages=HELLO, max_tokens=50))
+        assert has_metadata(one.messages.create(model="small-chat", messages=HELLO, max_tokens=50))
 
 
 def test_any_version_and_any_beta_is_taken():

@@ -1,7 +1,7 @@
 """Streams: the order of events, the helper, where the cost stands."""
 
 import anthropic
-from house import KEY, URL, told
+from harness import KEY, URL, has_metadata
 
 client = anthropic.Anthropic(api_key=KEY, base_url=URL, max_retries=0)
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -26,7 +26,7 @@ def test_the_last_delta_tells_usage_and_cost():
         assert got[0].message.content == [] and got[0].message.model == model
         (delta,) = [event for event in got if event.type == "message_delta"]
         assert delta.delta.stop_reason == "end_turn" and delta.usage.output_tokens > 0
-        assert told(delta), model
+        assert has_metadata(delta), model
 
 
 def test_the_helper_puts_the_stream_together():
@@ -42,7 +42,7 @@ def test_the_helper_puts_the_stream_together():
 def test_the_helper_shows_the_cost_in_its_events():
     with client.messages.stream(model="small-chat", messages=HELLO, max_tokens=300) as stream:
         deltas = [event for event in stream if event.type == "message_delta"]
-    assert told(deltas[0])
+    assert has_metadata(deltas[0])
 
 
 def test_thinking_streams_as_a_block_of_its_own_with_a_signature():

@@ -1,7 +1,7 @@
 """Tools: single, parallel, streamed, and the way back of their results."""
 
 import anthropic
-from house import KEY, PIXEL, URL, sent
+from harness import KEY, PIXEL, URL, sent
 
 client = anthropic.Anthropic(api_key=KEY, base_url=URL)
 MODELS = ["small-chat", "native"]

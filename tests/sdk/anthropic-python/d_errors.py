@@ -3,7 +3,7 @@
 import time
 
 import anthropic
-from house import EMPTY, KEY, LIMITED, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
+from harness import EMPTY, KEY, LIMITED, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
 
 HELLO = [{"role": "user", "content": "Hello"}]
 NEW = hasattr(anthropic, "PaymentRequiredError")

@@ -1,7 +1,7 @@
 """The catalogue as this dialect's clients see it."""
 
 import anthropic
-from house import READER, URL, raises
+from harness import READER, URL, raises
 
 client = anthropic.Anthropic(api_key=READER, base_url=URL)
 # Clients of 2024 have no list of models; they ask by path.

@@ -1,7 +1,7 @@
 """Counting tokens."""
 
 import anthropic
-from house import KEY, READER, URL, raises
+from harness import KEY, READER, URL, raises
 
 client = anthropic.Anthropic(api_key=KEY, base_url=URL)
 # Clients of 2024 count in their beta namespace.

@@ -1,7 +1,7 @@
 """Threads: the client falls back to sending the whole history, which reaches the provider."""
 
 import anthropic
-from house import KEY, URL, Calls, raises, sent
+from harness import KEY, URL, Calls, raises, sent
 
 client = anthropic.Anthropic(api_key=KEY, base_url=URL)
 THREADS = hasattr(client.beta.messages, "thread")

@@ -5,7 +5,7 @@ import os
 import tempfile
 
 from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, query
-from house import KEY, URL
+from harness import KEY, URL
 
 
 def test_one_turn_ends_well():

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { KEY, URL } from './house.mjs';
+import { KEY, URL } from './harness.mjs';
 
 const program = join(dirname(fileURLToPath(import.meta.url)), '..', 'node_modules', '@openai', 'codex', 'bin', 'codex.js');
 const config = (model) => `

@@ -1,7 +1,7 @@
 """Rerank with the Cohere client: version 1 of its API asks /v1/rerank, version 2 asks /v2/rerank."""
 
 import cohere
-from house import KEY, READER, URL, raises, told
+from harness import KEY, READER, URL, raises, has_metadata
 
 QUERY = "where does the river bend"
 TEXTS = ["A gate of steel.", "The river does bend where the rock is hard.", "Where is the gate?", "Nothing of it"]
@@ -18,7 +18,7 @@ def checked(answer, count):
     assert len(scores) == count and scores == sorted(scores, reverse=True)
     assert all(0 <= score <= 1 for score in scores) and scores[0] > 0.5 > scores[-1], scores
     assert answer.results[0].index == BEST
-    return told(answer)
+    return has_metadata(answer)
 
 
 def test_texts_are_put_in_order():

@@ -3,7 +3,7 @@
 import os
 import tempfile
 
-from house import KEY, URL
+from harness import KEY, URL
 
 os.environ["INSPECT_LOG_DIR"] = tempfile.mkdtemp()
 from inspect_ai import Task, eval as evaluate  # noqa: E402

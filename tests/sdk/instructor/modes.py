@@ -4,7 +4,7 @@ for it in the prompt from the scripted provider."""
 import anthropic
 import instructor
 import openai
-from house import KEY, URL
+from harness import KEY, URL
 from instructor import Mode
 from pydantic import BaseModel
 

@@ -1,7 +1,7 @@
 """LangChain over the messages dialect."""
 
 import anthropic
-from house import EMPTY, KEY, LIMITED, PIXEL, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
+from harness import EMPTY, KEY, LIMITED, PIXEL, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool

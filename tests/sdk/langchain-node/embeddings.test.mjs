@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { OpenAIEmbeddings } from '@langchain/openai';
-import { KEY, URL } from './house.mjs';
+import { KEY, URL } from './harness.mjs';
 
 const TEXTS = ['The river bends.', 'A gate of steel', 'Grüße 🌊'];
 const embeddings = (more) =>

@@ -1,7 +1,7 @@
 """LangChain over the chat completions dialect."""
 
 import openai
-from house import EMPTY, KEY, LIMITED, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
+from harness import EMPTY, KEY, LIMITED, POOR, READER, REVOKED, URL, Calls, raises, refused_and_waits
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI

@@ -1,6 +1,6 @@
 """LangChain's model for text completions."""
 
-from house import KEY, URL
+from harness import KEY, URL
 from langchain_openai import OpenAI
 
 

@@ -4,7 +4,7 @@ import math
 
 import openai
 import vocabulary
-from house import KEY, URL, raises
+from harness import KEY, URL, raises
 from langchain_openai import OpenAIEmbeddings
 
 vocabulary.write()

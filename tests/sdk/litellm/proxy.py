@@ -1,7 +1,7 @@
 """LiteLLM as a client, with its Router: it sends members of its own and reads the errors of both dialects."""
 
 import litellm
-from house import KEY, REVOKED, URL, raises
+from harness import KEY, REVOKED, URL, raises
 
 litellm.telemetry = False
 HELLO = [{"role": "user", "content": "Hello"}]

@@ -11,7 +11,7 @@ from agents import (
     handoff,
     set_tracing_disabled,
 )
-from house import KEY, URL
+from harness import KEY, URL
 from openai import AsyncOpenAI
 
 set_tracing_disabled(True)

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import OpenAI, { BadRequestError } from 'openai';
-import { STORING, URL, told } from './house.mjs';
+import { STORING, URL, checkMetadata } from './harness.mjs';
 
 const client = new OpenAI({ apiKey: STORING, baseURL: `${URL}/v1`, maxRetries: 0 });
 const model = 'small-chat';
@@ -19,7 +19,7 @@ test('a response is polled to its end', { timeout: 60_000 }, async () => {
   }
   assert.equal(response.status, 'completed');
   assert.match(response.output[0].content[0].text, /simulated/);
-  told(response);
+  checkMetadata(response);
 });
 
 test('a response is cancelled, and one in the foreground is not', async () => {

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import OpenAI, { toFile } from 'openai';
-import { KEY, URL, told } from './house.mjs';
+import { KEY, URL, checkMetadata } from './harness.mjs';
 
 const client = new OpenAI({ apiKey: KEY, baseURL: `${URL}/v1`, maxRetries: 0 });
 const CHAT = '/v1/chat/completions';
@@ -52,7 +52,7 @@ test('upload, create, poll, download', async () => {
   for (const one of found) {
     assert.equal(one.status_code, 200);
     assert.equal(one.error, null);
-    told(one.response);
+    checkMetadata(one.response);
   }
 });
 

@@ -1,9 +1,9 @@
-// Embeddings: the client asks for base64 unless told otherwise, and decodes it.
+// Embeddings: the client asks for base64 unless asked for another format, and decodes it.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import OpenAI from 'openai';
-import { KEY, URL, fails, told } from './house.mjs';
+import { KEY, URL, fails, checkMetadata } from './harness.mjs';
 
 const client = new OpenAI({ apiKey: KEY, baseURL: `${URL}/v1`, maxRetries: 0 });
 const TEXTS = ['The river bends.', 'A gate of steel', 'Grüße 🌊'];
@@ -33,7 +33,7 @@ test('the default form gives the same numbers', async () => {
   assert.equal(answer.data[0].embedding.length, 1024);
   near(answer, await floats(TEXTS));
   assert.equal(answer.usage.prompt_tokens, answer.usage.total_tokens);
-  told(answer);
+  checkMetadata(answer);
 });
 
 test('numbers are numbers, from any provider', async () => {

@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import OpenAI from 'openai';
 import {
-  HELLO, KEY, LIMITED, EMPTY, POOR, READER, REVOKED, URL, all, counting, fails, refusedAndWaits, told,
-} from './house.mjs';
+  HELLO, KEY, LIMITED, EMPTY, POOR, READER, REVOKED, URL, all, counting, fails, refusedAndWaits, checkMetadata,
+} from './harness.mjs';
 
 const made = (apiKey = KEY, more = {}) => {
   const calls = counting();
@@ -39,7 +39,7 @@ test('a budget that is used up is 402 once', async () => {
   assert.deepEqual([error.status, error.code, error.type], [402, 'BILLING_4002', 'budget_exceeded']);
 });
 
-test('an account without credits is 402 once and told what it lacks', async () => {
+test('an account without credits is 402 once, with the missing amount', async () => {
   const error = await refused(OpenAI.APIError, {}, EMPTY);
   assert.deepEqual([error.status, error.code, error.type], [402, 'BILLING_4001', 'insufficient_credits']);
   assert.ok(error.error.details.required > error.error.details.available);
@@ -122,5 +122,5 @@ test('a stream that is left does no harm', async () => {
     assert.ok(chunk);
     break;
   }
-  told(await client.chat.completions.create({ model: 'small-chat', messages: HELLO }));
+  checkMetadata(await client.chat.completions.create({ model: 'small-chat', messages: HELLO }));
 });

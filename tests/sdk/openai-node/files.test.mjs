@@ -1,4 +1,4 @@
-// Files: uploaded in one piece or as a stream, listed over pages, told of, given, deleted.
+// Files: uploaded in one piece or as a stream, listed over pages, retrieved, read, deleted.
 
 import assert from 'node:assert/strict';
 import { createReadStream } from 'node:fs';
@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
 import OpenAI, { toFile } from 'openai';
-import { KEY, URL, fails } from './house.mjs';
+import { KEY, URL, fails } from './harness.mjs';
 
 const client = new OpenAI({ apiKey: KEY, baseURL: `${URL}/v1`, maxRetries: 0 });
 // The older client calls it `del`.
@@ -31,7 +31,7 @@ async function all(query) {
   return files;
 }
 
-test('an upload is processed and told of', async () => {
+test('an upload is processed and can be retrieved', async () => {
   const made = await upload(3);
   assert.equal(made.bytes, asks(3).length);
   assert.deepEqual([made.object, made.purpose, made.status, made.filename], ['file', 'batch', 'processed', 'asks.jsonl']);

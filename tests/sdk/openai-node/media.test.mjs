@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import OpenAI, { toFile } from 'openai';
-import { KEY, URL, fails, told } from './house.mjs';
+import { KEY, URL, fails, checkMetadata } from './harness.mjs';
 
 const client = new OpenAI({ apiKey: KEY, baseURL: `${URL}/v1`, maxRetries: 0 });
 const PNG = Buffer.from('89504e470d0a1a0a', 'hex');
@@ -37,7 +37,7 @@ async function writeDown(more, seconds = 6) {
 test('an image is at an address of the gateway, without a key', async () => {
   for (const model of ['painter:price', 'painter:eco']) {
     const answer = await draw({ model, n: 2, size: '64x32' });
-    told(answer);
+    checkMetadata(answer);
     assert.equal(answer.data.length, 2);
     for (const image of answer.data) {
       assert.equal(image.b64_json, null);
@@ -51,7 +51,7 @@ test('an image is at an address of the gateway, without a key', async () => {
 test('an image is in the answer', async () => {
   for (const model of ['painter:price', 'painter:eco']) {
     const answer = await draw({ model, response_format: 'b64_json' });
-    told(answer);
+    checkMetadata(answer);
     assert.equal(answer.data[0].url, null);
     assert.deepEqual(Buffer.from(answer.data[0].b64_json, 'base64').subarray(0, 8), PNG);
   }
@@ -66,7 +66,7 @@ test('a transcript is JSON with both objects', async () => {
   const answer = await writeDown({ language: 'en', prompt: 'Names', temperature: 0 });
   assert.match(answer.text, /simulated/);
   assert.equal(answer.usage.seconds, 6);
-  told(answer);
+  checkMetadata(answer);
 });
 
 test('text and subtitles are strings', async () => {
@@ -82,7 +82,7 @@ test('verbose has segments and words', async () => {
   const answer = await writeDown(more);
   assert.equal(answer.segments.length, 2);
   assert.ok(answer.words.length > 5);
-  told(answer);
+  checkMetadata(answer);
 });
 
 test('what is wrong with a transcript is named', async () => {

@@ -5,7 +5,7 @@ import test from 'node:test';
 import OpenAI from 'openai';
 import { zodResponseFormat } from 'openai/helpers/zod';
 import { z } from 'zod';
-import { HELLO, KEY, PIXEL, URL, all, counting, sent, told } from './house.mjs';
+import { HELLO, KEY, PIXEL, URL, all, counting, sent, checkMetadata } from './harness.mjs';
 
 const client = new OpenAI({ apiKey: KEY, baseURL: `${URL}/v1`, maxRetries: 0 });
 const helper = client.chat.completions.stream ? client.chat : client.beta.chat;
@@ -27,7 +27,7 @@ test('an answer tells its text, its usage and what it cost', async () => {
   assert.equal(answer.choices[0].finish_reason, 'stop');
   assert.equal(answer.usage.total_tokens, answer.usage.prompt_tokens + answer.usage.completion_tokens);
   assert.ok(answer._request_id);
-  told(answer);
+  checkMetadata(answer);
 });
 
 test('the key may come as x-api-key alone', async () => {
@@ -36,7 +36,7 @@ test('the key may come as x-api-key alone', async () => {
     baseURL: `${URL}/v1`,
     defaultHeaders: { Authorization: null, 'x-api-key': KEY },
   });
-  told(await other.chat.completions.create({ model: 'small-chat', messages: HELLO }));
+  checkMetadata(await other.chat.completions.create({ model: 'small-chat', messages: HELLO }));
 });
 
 test('n, stop, length, null fields', async () => {
@@ -64,14 +64,14 @@ test('a stream begins with the role and ends with the reason and the cost', asyn
   assert.ok(got.every((chunk) => chunk.choices.length === 1));
   assert.equal(got[0].choices[0].delta.role, 'assistant');
   assert.equal(got.at(-1).choices[0].finish_reason, 'stop');
-  told(got.at(-1));
+  checkMetadata(got.at(-1));
 });
 
 test('usage comes last and alone when asked for', async () => {
   const got = await all(await ask({ stream: true, stream_options: { include_usage: true } }));
   assert.deepEqual(got.at(-1).choices, []);
   assert.ok(got.at(-1).usage.total_tokens > 0);
-  told(got.at(-1));
+  checkMetadata(got.at(-1));
   assert.ok(got.slice(0, -1).every((chunk) => chunk.choices.length === 1));
 });
 
@@ -82,7 +82,7 @@ test('the helper puts a stream together, cost included', async () => {
   const final = await stream.finalChatCompletion();
   assert.equal(final.choices[0].message.content, text);
   assert.ok(final.usage.total_tokens > 0);
-  told(final);
+  checkMetadata(final);
 });
 
 test('calls of tools have string arguments', async () => {

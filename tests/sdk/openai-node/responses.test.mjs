@@ -5,7 +5,7 @@ import test from 'node:test';
 import OpenAI from 'openai';
 import { zodTextFormat } from 'openai/helpers/zod';
 import { z } from 'zod';
-import { KEY, URL, all, told } from './house.mjs';
+import { KEY, URL, all, checkMetadata } from './harness.mjs';
 
 const client = new OpenAI({ apiKey: KEY, baseURL: `${URL}/v1`, maxRetries: 0 });
 const TOOLS = [['get_weather', { city: { type: 'string' } }], ['ping', {}]].map(([name, properties]) => ({
@@ -18,7 +18,7 @@ for (const model of ['small-chat', 'native', 'messy']) {
     assert.match(response.output_text, /simulated/);
     assert.equal(response.status, 'completed');
     assert.ok(response.usage.input_tokens > 0 && response.usage.output_tokens > 0);
-    told(response);
+    checkMetadata(response);
   });
 
   test(`a stream has numbered events and ends with the response: ${model}`, async () => {
@@ -28,7 +28,7 @@ for (const model of ['small-chat', 'native', 'messy']) {
     const last = events.at(-1);
     assert.equal(last.type, 'response.completed');
     assert.equal(last.response.output[0].content[0].text, text);
-    told(last.response);
+    checkMetadata(last.response);
   });
 
   test(`the helper puts calls together, and their outputs go back: ${model}`, async () => {

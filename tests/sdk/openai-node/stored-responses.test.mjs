@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import OpenAI, { BadRequestError, NotFoundError } from 'openai';
-import { STORING, URL, all, told } from './house.mjs';
+import { STORING, URL, all, checkMetadata } from './harness.mjs';
 
 const client = new OpenAI({ apiKey: STORING, baseURL: `${URL}/v1`, maxRetries: 0 });
 const model = 'small-chat';
@@ -14,7 +14,7 @@ test('a stored response is retrieved and deleted', async () => {
   const again = await client.responses.retrieve(response.id);
   // Older versions add the text to created responses alone.
   assert.deepEqual({ ...again, output_text: response.output_text }, { ...response });
-  told(again);
+  checkMetadata(again);
   await remove(response.id);
   await assert.rejects(client.responses.retrieve(response.id), NotFoundError);
 });

@@ -1,7 +1,7 @@
 """Plain chat completions: what a user reads first."""
 
 import openai
-from house import KEY, PIXEL, URL, Calls, nulls, sent, told, untold
+from harness import KEY, PIXEL, URL, Calls, nulls, sent, has_metadata, lacks_metadata
 
 client = openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1")
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -17,13 +17,13 @@ def test_an_answer_tells_its_text_its_usage_and_what_it_cost():
     usage = answer.usage
     assert usage.prompt_tokens > 0 and usage.completion_tokens > 0
     assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
-    assert told(answer)
+    assert has_metadata(answer)
 
 
 def test_the_key_may_come_as_x_api_key_alone():
     headers = {"Authorization": openai._types.Omit(), "x-api-key": KEY}
     answer = client.chat.completions.create(model="small-chat", messages=HELLO, extra_headers=headers)
-    assert told(answer)
+    assert has_metadata(answer)
 
 
 def test_every_answer_has_a_request_id():
@@ -35,7 +35,7 @@ def test_a_flavor_and_an_alias_are_names_of_the_model():
     for name in ["small-chat:eco", "small-chat:speed", "gpt-4o-mini", "gpt-4o-mini:price"]:
         calls = Calls(client)
         answer = client.chat.completions.create(model=name, messages=HELLO)
-        assert told(answer) and answer.model, name
+        assert has_metadata(answer) and answer.model, name
         if ":" in name:
             assert calls.head["x-penstock-flavor"] == name.split(":")[1], name
 
@@ -105,4 +105,4 @@ def test_the_raw_answer_names_provider_flavor_and_attempts():
 
 def test_what_is_inside_message_is_only_the_message():
     answer = client.chat.completions.create(model="small-chat", messages=HELLO)
-    assert untold(answer.choices[0].message) and untold(answer.usage)
+    assert lacks_metadata(answer.choices[0].message) and lacks_metadata(answer.usage)

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import openai
-from house import KEY, PORTO, URL, control, told, untold
+from harness import KEY, PORTO, URL, control, has_metadata, lacks_metadata
 
 client = openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1", max_retries=0)
 helper = client.chat if hasattr(client.chat.completions, "stream") else client.beta.chat
@@ -21,8 +21,8 @@ def test_a_stream_begins_with_the_role_and_ends_with_the_reason_and_the_cost():
     assert got[0].choices[0].delta.role == "assistant"
     assert len({chunk.id for chunk in got}) == 1 and got[0].object == "chat.completion.chunk"
     assert [c.choices[0].finish_reason for c in got if c.choices[0].finish_reason] == ["stop"]
-    assert got[-1].choices[0].finish_reason == "stop" and told(got[-1])
-    assert all(untold(chunk) for chunk in got[:-1])
+    assert got[-1].choices[0].finish_reason == "stop" and has_metadata(got[-1])
+    assert all(lacks_metadata(chunk) for chunk in got[:-1])
     # Nobody asked for usage: it stands on the last chunk all the same.
     assert got[-1].usage.total_tokens > 0 and all(chunk.usage is None for chunk in got[:-1])
     assert "simulated" in "".join(chunk.choices[0].delta.content or "" for chunk in got)
@@ -30,8 +30,8 @@ def test_a_stream_begins_with_the_role_and_ends_with_the_reason_and_the_cost():
 
 def test_usage_comes_last_and_alone_when_asked_for():
     got = chunks(model="small-chat", stream_options={"include_usage": True})
-    assert got[-1].choices == [] and got[-1].usage.total_tokens > 0 and told(got[-1])
-    assert all(chunk.choices for chunk in got[:-1]) and all(untold(chunk) for chunk in got[:-1])
+    assert got[-1].choices == [] and got[-1].usage.total_tokens > 0 and has_metadata(got[-1])
+    assert all(chunk.choices for chunk in got[:-1]) and all(lacks_metadata(chunk) for chunk in got[:-1])
     assert got[-2].choices[0].finish_reason == "stop"
 
 
@@ -75,7 +75,7 @@ def test_a_provider_in_the_worst_shape_reads_like_any_other():
     got = chunks(model="messy", stream_options={"include_usage": True})
     assert got[0].choices[0].delta.role == "assistant"
     assert "simulated" in "".join(c.choices[0].delta.content or "" for c in got if c.choices)
-    assert got[-1].usage.total_tokens > 0 and told(got[-1])
+    assert got[-1].usage.total_tokens > 0 and has_metadata(got[-1])
 
 
 def test_who_leaves_a_stream_ends_the_providers_work():
@@ -96,7 +96,7 @@ def test_an_asynchronous_client_streams_the_same():
         return [chunk async for chunk in stream]
 
     got = asyncio.run(whole())
-    assert told(got[-1]) and got[-1].choices[0].finish_reason == "stop"
+    assert has_metadata(got[-1]) and got[-1].choices[0].finish_reason == "stop"
 
 
 def test_many_streams_at_once_do_not_mix():

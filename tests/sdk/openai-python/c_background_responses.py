@@ -3,7 +3,7 @@
 import time
 
 import openai
-from house import KEY, STORING, URL, raises, sent, told
+from harness import KEY, STORING, URL, raises, sent, has_metadata
 
 client = openai.OpenAI(api_key=STORING, base_url=f"{URL}/v1", max_retries=0)
 # Another key of the account, which stores nothing.
@@ -33,7 +33,7 @@ def test_a_response_is_polled_to_its_end():
     assert first.status in ("queued", "in_progress") and not first.output, first
     done = polled(first)
     assert done.status == "completed" and done.id == first.id and done.created_at == first.created_at
-    assert "simulated" in done.output_text and done.usage.total_tokens > 0 and told(done)
+    assert "simulated" in done.output_text and done.usage.total_tokens > 0 and has_metadata(done)
     assert done.metadata == {"a": "b"} and done.to_dict()["background"] is True and done.store is True
     second = polled(create(model="org/solo", input="More", previous_response_id=done.id))
     assert second.previous_response_id == done.id and len(sent()["messages"]) == 3

@@ -3,7 +3,7 @@
 import json
 
 import openai
-from house import KEY, PIXEL, URL, raises, sent, told
+from harness import KEY, PIXEL, URL, raises, sent, has_metadata
 from pydantic import BaseModel
 
 client = openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1", max_retries=0)
@@ -32,7 +32,7 @@ def test_a_response_has_text_usage_and_cost():
         assert response.status == "completed" and response.id.startswith("resp_")
         assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens > 0
         assert response.instructions == "Be brief." and response.tools == []
-        assert told(response)
+        assert has_metadata(response)
 
 
 def test_a_cut_response_is_incomplete():
@@ -50,7 +50,7 @@ def test_a_stream_has_numbered_events_and_the_text_of_its_response():
         text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
         last = events[-1]
         assert last.type == "response.completed" and last.response.output_text == text
-        assert "simulated" in text and told(last.response)
+        assert "simulated" in text and has_metadata(last.response)
 
 
 def test_the_helper_puts_a_stream_together():

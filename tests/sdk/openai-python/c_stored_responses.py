@@ -1,7 +1,7 @@
 """Stored responses: `store`, `previous_response_id`, `retrieve`, `delete`, `input_items.list`, `cancel`."""
 
 import openai
-from house import KEY, STORING, URL, raises, sent, told
+from harness import KEY, STORING, URL, raises, sent, has_metadata
 
 client = openai.OpenAI(api_key=STORING, base_url=f"{URL}/v1", max_retries=0)
 # Another key of the account, which stores nothing.
@@ -21,7 +21,7 @@ def test_a_stored_response_is_retrieved_and_deleted():
     for create in [client.responses.create, streamed]:
         response = create(model="small-chat", input="Hello", store=True, metadata={"a": "b"})
         again = client.responses.retrieve(response.id)
-        assert again.to_dict() == response.to_dict() and told(again)
+        assert again.to_dict() == response.to_dict() and has_metadata(again)
         raises(openai.NotFoundError, other.responses.retrieve, response.id)
         client.responses.delete(response.id)
         raises(openai.NotFoundError, client.responses.retrieve, response.id)

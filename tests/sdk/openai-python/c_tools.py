@@ -3,7 +3,7 @@
 import json
 
 import openai
-from house import KEY, URL, nulls, sent
+from harness import KEY, URL, nulls, sent
 
 client = openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1")
 helper = client.chat if hasattr(client.chat.completions, "stream") else client.beta.chat

@@ -3,7 +3,7 @@
 import json
 
 import openai
-from house import KEY, URL, told
+from harness import KEY, URL, has_metadata
 from pydantic import BaseModel
 
 client = openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1")
@@ -27,7 +27,7 @@ def test_json_object_is_json():
 def test_parse_gives_an_object_of_the_class():
     answer = helper.completions.parse(model="small-chat", messages=HELLO, response_format=Event)
     event = answer.choices[0].message.parsed
-    assert isinstance(event, Event) and event.guests and told(answer)
+    assert isinstance(event, Event) and event.guests and has_metadata(answer)
 
 
 def test_parse_streams():

@@ -1,7 +1,7 @@
 """The catalogue as this dialect's clients see it."""
 
 import openai
-from house import KEY, READER, URL, raises
+from harness import KEY, READER, URL, raises
 
 client = openai.OpenAI(api_key=READER, base_url=f"{URL}/v1")
 

@@ -1,10 +1,10 @@
-"""Embeddings: the client asks for base64 unless told otherwise, and decodes it."""
+"""Embeddings: the client asks for base64 unless asked for another format, and decodes it."""
 
 import json
 import urllib.request
 
 import openai
-from house import KEY, URL, Calls, raises, told
+from harness import KEY, URL, Calls, raises, has_metadata
 
 client = openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1")
 TEXTS = ["The river bends.", "A gate of steel", "Grüße 🌊"]
@@ -37,7 +37,7 @@ def test_the_default_form_gives_the_same_numbers():
     assert len(answer.data[0].embedding) == 1024
     assert near(vectors(answer), floats(input=TEXTS))
     assert answer.usage.prompt_tokens == answer.usage.total_tokens > 0
-    assert told(answer)
+    assert has_metadata(answer)
 
 
 def test_either_form_from_any_provider():
@@ -58,7 +58,7 @@ def test_one_text_and_many():
     many = [f"text number {number}" for number in range(40)]
     answer = client.embeddings.create(model="vectors:price", input=many)
     assert [item.index for item in answer.data] == list(range(40))
-    assert near(vectors(answer), floats(input=many)) and told(answer)
+    assert near(vectors(answer), floats(input=many)) and has_metadata(answer)
 
 
 def test_token_ids_are_the_text_they_stand_for():

@@ -5,7 +5,7 @@ import struct
 import urllib.request
 
 import openai
-from house import KEY, READER, URL, Calls, raises, told
+from harness import KEY, READER, URL, Calls, raises, has_metadata
 
 client = openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1", max_retries=0)
 # The first of these is asked first by price, and answers with addresses; the other one by place.
@@ -20,7 +20,7 @@ def size(image):
 def test_an_address_is_there_for_anyone_who_knows_it():
     for model in FLAVORS:
         answer = client.images.generate(model=model, prompt="A cat", n=2, size="64x32")
-        assert answer.created > 0 and len(answer.data) == 2 and told(answer), model
+        assert answer.created > 0 and len(answer.data) == 2 and has_metadata(answer), model
         for image in answer.data:
             assert image.b64_json is None and image.url.startswith(f"{URL}/v1/images/content/"), image
             with urllib.request.urlopen(image.url, timeout=10) as got:
@@ -33,7 +33,7 @@ def test_an_image_may_be_in_the_answer():
     for model in FLAVORS:
         answer = client.images.generate(model=model, prompt="A cat", response_format="b64_json", size="256x256")
         (image,) = answer.data
-        assert image.url is None and told(answer), model
+        assert image.url is None and has_metadata(answer), model
         assert size(base64.b64decode(image.b64_json, validate=True)) == (256, 256)
 
 

@@ -5,7 +5,7 @@ import json
 import wave
 
 import openai
-from house import KEY, URL, raises, told
+from harness import KEY, URL, raises, has_metadata
 
 client = openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1", max_retries=0)
 # The cheaper provider closes before its head, so that each upload goes out twice.
@@ -35,7 +35,7 @@ def used(answer):
 
 def test_json_is_the_default_and_has_both_objects():
     answer = write_down(language="en", prompt="Names: Penstock", temperature=0)
-    assert "simulated" in answer.text and told(answer)
+    assert "simulated" in answer.text and has_metadata(answer)
     assert used(answer) == {"type": "duration", "seconds": 6}
     # Six seconds at 0.006 EUR a minute.
     assert answer.billing_cost["credits"] == 0.06, answer.billing_cost
@@ -57,7 +57,7 @@ def test_text_and_subtitles_are_strings_with_headers():
 
 def test_verbose_has_segments_and_words():
     answer = write_down(response_format="verbose_json", timestamp_granularities=["word", "segment"])
-    assert len(answer.segments) == 2 and float(answer.duration) == 6 and told(answer)
+    assert len(answer.segments) == 2 and float(answer.duration) == 6 and has_metadata(answer)
     assert answer.segments[0].start == 0 and answer.segments[1].end == 6
     assert answer.words[0].word and answer.words[-1].end <= 6.01
 

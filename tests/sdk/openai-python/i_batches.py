@@ -4,7 +4,7 @@ import json
 import time
 
 import openai
-from house import KEY, READER, URL, raises, told
+from harness import KEY, READER, URL, raises, has_metadata
 
 client = openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1")
 CHAT = "/v1/chat/completions"
@@ -58,7 +58,7 @@ def test_upload_create_poll_download():
         assert one["status_code"] == 200 and one["error"] is None
         # The body itself, not an envelope around it.
         assert one["response"]["choices"][0]["message"]["role"] == "assistant"
-        assert told(Response(one["response"]))
+        assert has_metadata(Response(one["response"]))
     output = client.files.retrieve(batch.output_file_id)
     assert (output.purpose, output.status) == ("batch_output", "processed")
     assert output.bytes == len(client.files.content(output.id).content)

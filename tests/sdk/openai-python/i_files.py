@@ -1,10 +1,10 @@
-"""Files: uploaded, listed over pages, told of, given, deleted."""
+"""Files: uploaded, listed over pages, retrieved, read, deleted."""
 
 import io
 import json
 
 import openai
-from house import KEY, READER, URL, raises
+from harness import KEY, READER, URL, raises
 
 client = openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1", max_retries=0)
 

@@ -5,7 +5,7 @@ import json
 import wave
 
 import openai
-from house import KEY, URL, raises, told
+from harness import KEY, URL, raises, has_metadata
 
 client = openai.OpenAI(api_key=KEY, base_url=f"{URL}/v1", max_retries=0)
 
@@ -16,7 +16,7 @@ def complete(**more):
 
 def test_a_completion_has_both_objects():
     answer = complete(temperature=0, seed=7)
-    assert answer.object == "text_completion" and answer.choices[0].text and told(answer)
+    assert answer.object == "text_completion" and answer.choices[0].text and has_metadata(answer)
     assert answer.usage.completion_tokens == 12
 
 
@@ -38,7 +38,7 @@ def test_the_log_likelihood_of_token_ids():
 def test_a_stream_of_text_ends_with_usage_and_both_objects():
     chunks = list(complete(stream=True, stream_options={"include_usage": True}))
     assert "".join(chunk.choices[0].text for chunk in chunks if chunk.choices)
-    assert chunks[-1].usage.completion_tokens == 12 and told(chunks[-1])
+    assert chunks[-1].usage.completion_tokens == 12 and has_metadata(chunks[-1])
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "length"
 
 
@@ -63,4 +63,4 @@ def test_speech_is_audio_with_headers():
 
 def test_moderation_has_a_result_for_each_text():
     answer = client.moderations.create(model="guard", input=["a pipe", "much harm"])
-    assert [result.flagged for result in answer.results] == [False, True] and told(answer)
+    assert [result.flagged for result in answer.results] == [False, True] and has_metadata(answer)

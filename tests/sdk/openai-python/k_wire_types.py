@@ -5,7 +5,7 @@ import time
 import urllib.request
 
 import openai
-from house import EMPTY, STORING, URL
+from harness import EMPTY, STORING, URL
 from pydantic import BaseModel
 
 NEWEST = tuple(int(part) for part in openai.__version__.split(".")[:2]) >= (3, 57)

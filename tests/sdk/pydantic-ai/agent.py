@@ -2,7 +2,7 @@
 
 import asyncio
 
-from house import KEY, URL
+from harness import KEY, URL
 from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_ai.models.anthropic import AnthropicModel

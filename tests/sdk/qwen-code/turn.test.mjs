@@ -8,7 +8,7 @@ import { dirname, join } from 'node:path';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { KEY, URL } from './house.mjs';
+import { KEY, URL } from './harness.mjs';
 
 test('one turn ends with the text of the model', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'qwen-'));

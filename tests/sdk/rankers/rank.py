@@ -2,7 +2,7 @@
 
 import importlib.util
 
-from house import KEY, URL
+from harness import KEY, URL
 
 LLAMA = importlib.util.find_spec("llama_index") is not None
 TEXTS = ["A red apple.", "Rivers bend because of erosion.", "A green pear."]

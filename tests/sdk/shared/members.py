@@ -32,8 +32,8 @@ print("\\n".join(f"messages {name}" for name in names))
 
 
 def listed(python, script):
-    told = subprocess.run([python, "-c", script], check=True, capture_output=True, text=True)
-    return told.stdout.split("\n")
+    listed = subprocess.run([python, "-c", script], check=True, capture_output=True, text=True)
+    return listed.stdout.split("\n")
 
 
 def main(openai, anthropic, path, *options):

@@ -5,7 +5,7 @@ import json
 import urllib.error
 import urllib.request
 
-from house import KEY, URL
+from harness import KEY, URL
 from pydantic import BaseModel, TypeAdapter
 
 # Members that Penstock adds to an answer, or to the last event of a stream (docs/openapi.json).

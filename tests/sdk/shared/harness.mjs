@@ -1,4 +1,4 @@
-// Where the gateway is, its keys, and the checks that every Node suite shares.
+// Address and keys of the gateway, and the checks that all Node suites share.
 
 import assert from 'node:assert/strict';
 
@@ -20,8 +20,8 @@ export const PIXEL =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC';
 export const HELLO = [{ role: 'user', content: 'Hello' }];
 
-// Both objects of Penstock, complete and with numbers in them.
-export function told(thing) {
+// Checks that both objects of Penstock are there, complete and with numbers.
+export function checkMetadata(thing) {
   const { environment_impact: impact, billing_cost: cost } = thing;
   for (const name of ['energy_kwh', 'carbon_g_co2', 'water_liters', 'renewable_percent', 'pue']) {
     assert.equal(typeof impact[name], 'number', name);
@@ -34,7 +34,7 @@ export function told(thing) {
   assert.equal(cost.paid_with, 'credits');
 }
 
-// What the provider of `org/solo` was asked last; checks, which have no body, are not meant.
+// Returns the last request with a body to the provider of `org/solo`; health checks have none.
 export async function sent() {
   const answer = await fetch(`${env.PENSTOCK_LYON}/control`);
   return JSON.parse((await answer.json()).last.find(({ body }) => body).body);
@@ -74,14 +74,14 @@ export function counting() {
   return calls;
 }
 
-// All that an iterator gives.
+// Collects the items of an iterator.
 export async function all(stream) {
   const got = [];
   for await (const one of stream) got.push(one);
   return got;
 }
 
-// The error of a promise that fails, of this class.
+// Returns the error of a promise that fails, of this class.
 export async function fails(kind, promise) {
   let made;
   try {

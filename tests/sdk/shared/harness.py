@@ -1,4 +1,4 @@
-"""Where the gateway is, its keys, and the checks that every Python suite shares."""
+"""Address and keys of the gateway, and the checks that all Python suites share."""
 
 import json
 import os
@@ -28,8 +28,8 @@ PIXEL = (
 IMPACT = ["energy_kwh", "carbon_g_co2", "water_liters", "renewable_percent", "pue"]
 
 
-def told(thing):
-    """Both objects of Penstock, complete and with numbers in them."""
+def has_metadata(thing):
+    """Checks that both objects of Penstock are there, complete and with numbers."""
     impact, cost = thing.environment_impact, thing.billing_cost
     for name in IMPACT:
         assert isinstance(impact[name], (int, float)) and impact[name] > 0, (name, impact)
@@ -41,24 +41,24 @@ def told(thing):
     return True
 
 
-def untold(thing):
-    """Neither object is there."""
+def lacks_metadata(thing):
+    """Checks that neither object is there."""
     return getattr(thing, "environment_impact", None) is None and getattr(thing, "billing_cost", None) is None
 
 
 def control(provider):
-    """What a simulated provider tells of itself: its counters, its last calls."""
+    """Returns the counters and the last calls of a simulated provider."""
     with urllib.request.urlopen(f"{provider}/control", timeout=10) as answer:
         return json.load(answer)
 
 
 def sent():
-    """What the provider of `org/solo` was asked last, as JSON."""
+    """Returns the last request to the provider of `org/solo`, as JSON."""
     return json.loads(next(ask["body"] for ask in control(LYON)["last"] if ask["body"]))
 
 
 def nulls(value, path=""):
-    """Paths of all nulls."""
+    """Returns the paths of all nulls."""
     if value is None:
         return [path]
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else []
