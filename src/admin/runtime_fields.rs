@@ -35,7 +35,7 @@ pub fn add_runtime_fields(app: &AppState, answer: &mut Value) {
 
 fn usage_figures(tally: &KeyUsage, now: Duration) -> Value {
     let (working, debt, standing) = tally.now(now);
-    let spent = tally.spent(now);
+    let spent = tally.spend_record(now);
     json!({
         "requests_at_work": working,
         "requests_left": standing.requests.map(|gauge| gauge.remaining),

@@ -41,7 +41,7 @@ impl KeyUsage {
 
     /// Returns the micro-credits spent in the current day and month.
     #[must_use]
-    pub fn spent(&self, now: Duration) -> SpendRecord {
+    pub fn spend_record(&self, now: Duration) -> SpendRecord {
         let inner = self.0.lock();
         let within = |period| inner.meter.spend().spent_in(period, now);
         SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at: now.as_secs() }

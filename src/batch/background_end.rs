@@ -104,7 +104,8 @@ impl ResponseRun {
     pub(super) async fn commit(&mut self, hold: Option<HoldEnd>) -> CommitEnd {
         let Ok(rows) = batches::record_rows(&self.record, None) else { return CommitEnd::Failed };
         let ends = Vec::from_iter(hold);
-        let commit = claimed_commit::record(&self.app, &self.record, self.claim, (ends, rows, Vec::new()));
+        let commit =
+            claimed_commit::commit_outcomes(&self.app, &self.record, self.claim, (ends, rows, Vec::new()));
         let Ok((claim, durable)) = commit else { return CommitEnd::Failed };
         self.claim = claim;
         let end = durable.await;

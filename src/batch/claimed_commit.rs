@@ -19,7 +19,7 @@ pub(super) type CommitContents = (Vec<HoldEnd>, Vec<RowWrite>, Vec<CounterChange
 ///
 /// # Errors
 /// Returns the data if it exceeds one commit.
-pub(super) fn record(
+pub(super) fn commit_outcomes(
     context: &Arc<BatchContext>,
     record: &BatchRecord,
     held: Option<HeldClaim>,
@@ -66,13 +66,14 @@ impl BatchRunner {
     ///
     /// # Errors
     /// Returns the data if it exceeds one commit.
-    pub(super) fn record(
+    pub(super) fn commit_outcomes(
         &mut self,
         ends: Vec<HoldEnd>,
         rows: Vec<RowWrite>,
         counters: Vec<CounterChange>,
     ) -> Result<(), CommitTooLarge> {
-        let (claim, committed) = record(&self.app, &self.record, self.claim, (ends, rows, counters))?;
+        let (claim, committed) =
+            commit_outcomes(&self.app, &self.record, self.claim, (ends, rows, counters))?;
         self.claim = claim;
         let events = self.events.clone();
         tokio::spawn(async move {

@@ -184,7 +184,7 @@ impl BatchRunner {
             Ok(own) => rows.extend(own),
             Err(error) => return self.commit_failed(&error.to_string()),
         }
-        if let Err(CommitTooLarge(ends, mut rows)) = self.record(ends, rows, counters.clone()) {
+        if let Err(CommitTooLarge(ends, mut rows)) = self.commit_outcomes(ends, rows, counters.clone()) {
             rows.truncate(others);
             self.commit_reduced(ends, rows, counters);
         }
@@ -198,7 +198,7 @@ impl BatchRunner {
         self.record.metadata.clear();
         rows.retain(RowWrite::is_within_limits);
         rows.extend(batches::record_rows(&self.record, Some(self.completed.bytes())).unwrap_or_default());
-        if self.record(ends, rows, counters).is_err() {
+        if self.commit_outcomes(ends, rows, counters).is_err() {
             return self.commit_failed("more than one commit can hold");
         }
         self.end_with(EndReason::Invalid);

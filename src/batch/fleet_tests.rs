@@ -5,7 +5,7 @@ mod cases;
 
 use super::*;
 use crate::auth::principal::Principal;
-use crate::billing::{ReserveRequest, Settlement, TermsText};
+use crate::billing::{ReserveRequest, SaleTerms, Settlement};
 use crate::config::settings::{FleetSettings, Settings};
 use crate::config::{ResolveEnv, load_text};
 use crate::state::AppState;
@@ -89,7 +89,7 @@ fn charge() -> Settlement {
             billable_kwh: None,
             eur: Decimal::new(10, 8),
         },
-        terms: Arc::new(TermsText { id: "t".into(), text: "{}".into() }),
+        terms: Arc::new(SaleTerms { id: "t".into(), text: "{}".into() }),
         footprint: RequestFootprint::default(),
     }
 }

@@ -5,7 +5,7 @@ use super::Ledger;
 use super::hold::{Hold, Settlement};
 use super::journal::start::{open_member_journal, start_threads};
 use super::recovery::take_replayed;
-use super::write_op::{AdjustmentError, LedgerAction, TermsText, WriteOp};
+use super::write_op::{AdjustmentError, LedgerAction, SaleTerms, WriteOp};
 use super::write_queue::{CommittedGroup, DrainedOps};
 use super::writer::WriterStart;
 use crate::telemetry::log;
@@ -119,7 +119,7 @@ impl Ledger {
                 let hold = holds.0.remove(&request).or_else(log_unmatched)?;
                 let (id, text) = sent.terms.clone().unwrap_or_default();
                 let eur = sale.eur;
-                let terms = Arc::new(TermsText { id: id.into(), text: text.into() });
+                let terms = Arc::new(SaleTerms { id: id.into(), text: text.into() });
                 hold.settle(Settlement { amount, eur: sent.eur, sale: *sale, terms, footprint });
                 (!sent.counted).then_some(ChargeEvent { key, wallet, amount, eur })
             }

@@ -3,7 +3,7 @@
 
 use super::Ledger;
 use super::balance::AccountBalance;
-use super::write_op::{LedgerAction, TermsText, WriteOp};
+use super::write_op::{LedgerAction, SaleTerms, WriteOp};
 use penstock_ledger::{EntryKind, RequestFootprint, SaleDetails, Wallet};
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct Settlement {
     /// Billed work.
     pub sale: SaleDetails,
     /// Terms of the sale.
-    pub terms: Arc<TermsText>,
+    pub terms: Arc<SaleTerms>,
     /// Footprint of the request.
     pub footprint: RequestFootprint,
 }
@@ -123,7 +123,7 @@ impl Hold {
         self.action(act, None, 0)
     }
 
-    fn action(&self, act: EntryKind, terms: Option<Arc<TermsText>>, exposed: i64) -> LedgerAction {
+    fn action(&self, act: EntryKind, terms: Option<Arc<SaleTerms>>, exposed: i64) -> LedgerAction {
         LedgerAction {
             at: self.ledger.clock.unix_seconds(),
             account: self.balance.name.clone(),

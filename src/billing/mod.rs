@@ -51,7 +51,7 @@ pub use hold::{Hold, HoldEnd, Settlement};
 pub use journal::JournalSnapshot;
 pub use leases::Leases;
 pub use reserve::ReserveRequest;
-pub use write_op::{AdjustmentError, TermsText};
+pub use write_op::{AdjustmentError, SaleTerms};
 
 use crate::config::settings;
 use crate::telemetry::durability_metrics::DurabilitySnapshot;

@@ -58,7 +58,7 @@ fn charge(amount: i64) -> Settlement {
             billable_kwh: None,
             eur: Decimal::new(amount, 8),
         },
-        terms: Arc::new(TermsText { id: "t".into(), text: "{}".into() }),
+        terms: Arc::new(SaleTerms { id: "t".into(), text: "{}".into() }),
         footprint: RequestFootprint::default(),
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 
 /// Terms that charges refer to.
 #[derive(Debug)]
-pub struct TermsText {
+pub struct SaleTerms {
     /// ID: the first sixteen hexadecimal digits of the text's SHA-256.
     pub id: Arc<str>,
     /// JSON object.
@@ -45,7 +45,7 @@ pub(super) struct LedgerAction {
     pub(super) at: u64,
     pub(super) account: Arc<str>,
     pub(super) act: EntryKind,
-    pub(super) terms: Option<Arc<TermsText>>,
+    pub(super) terms: Option<Arc<SaleTerms>>,
     /// Amount in 1e-8 EUR that is no longer exposed once the action is written.
     pub(super) exposed: i64,
     /// Number in the journal; 0 without one.

@@ -2,7 +2,7 @@
 //! multiplies and rounds.
 
 use crate::billing::sale::{billed_work, to_debt_units};
-use crate::billing::{ReserveRequest, Settlement, TermsText};
+use crate::billing::{ReserveRequest, SaleTerms, Settlement};
 use crate::config::settings::{BillingSettings as Money, OfferSettings};
 use crate::upstream::tariff_version::TariffVersion;
 use penstock_core::{MeasuredEnergy, MicroCredits, TokenUsage, WorkDone};
@@ -42,7 +42,7 @@ pub struct PricedAnswer {
     /// Energy for the bill, kWh, where the model is billed in energy.
     pub billable_kwh: Option<Decimal>,
     /// Terms of the tariff.
-    pub terms: Arc<TermsText>,
+    pub terms: Arc<SaleTerms>,
     /// Saving by the provider's prefix cache.
     pub cache: Option<CacheProvenance>,
     /// `environment_impact` and `billing_cost` as JSON members, without braces.

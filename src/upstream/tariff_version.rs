@@ -1,7 +1,7 @@
 //! Version of a tariff, valid from a Unix second on: its terms for the ledger, and its prices as integers for the fast
 //! estimate before a request.
 
-use crate::billing::{ReserveRequest, TermsText};
+use crate::billing::{ReserveRequest, SaleTerms};
 use crate::config::settings::OfferSettings;
 use penstock_core::{WorkDone, hex};
 use penstock_footprint::METHODOLOGY;
@@ -22,7 +22,7 @@ pub struct TariffVersion {
     /// Prices.
     pub tariff: Tariff,
     /// Terms as the ledger stores them.
-    pub terms: Arc<TermsText>,
+    pub terms: Arc<SaleTerms>,
     /// Prices per million tokens, rounded up; `None` if the tariff does not bill tokens.
     integer_estimate: Option<IntegerRates>,
 }
@@ -100,7 +100,7 @@ fn integer_rates(tariff: &Tariff, eur_per_credit: Decimal) -> Option<IntegerRate
 
 /// Returns the terms of an offer for the ledger: enough to recompute any charge, with the location of the data centre
 /// and the source of the grid figures.
-fn format_terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credit: Decimal) -> TermsText {
+fn format_terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credit: Decimal) -> SaleTerms {
     let location = &offer.provider.place;
     let price = |price: Option<Decimal>| price.map_or(Value::Null, |price| price.to_string().into());
     let text = json!({
@@ -133,7 +133,7 @@ fn format_terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credi
     interned_terms(text.to_string())
 }
 
-fn interned_terms(text: String) -> TermsText {
+fn interned_terms(text: String) -> SaleTerms {
     let hash = Sha256::digest(text.as_bytes());
-    TermsText { id: hex::text(hash.iter().take(8)).into(), text: text.into() }
+    SaleTerms { id: hex::text(hash.iter().take(8)).into(), text: text.into() }
 }

@@ -357,9 +357,9 @@ async fn spending_survives_a_restart() {
     .await
     .unwrap();
     let now = running.gateway.app.clock.calendar_now();
-    let spent = again.find_principal(public_id(&client)).unwrap().key_usage().spent(now);
+    let spent = again.find_principal(public_id(&client)).unwrap().key_usage().spend_record(now);
     assert_eq!((spent.day, spent.month), (2_500, 2_500));
-    assert_eq!(again.account("default").unwrap().limiter.spent(now).month, 2_500);
+    assert_eq!(again.account("default").unwrap().limiter.spend_record(now).month, 2_500);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

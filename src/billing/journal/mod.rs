@@ -13,7 +13,7 @@ mod record;
 pub(super) mod replay;
 pub(super) mod start;
 
-use super::write_op::{LedgerAction, TermsText, WriteOp};
+use super::write_op::{LedgerAction, SaleTerms, WriteOp};
 use super::write_queue::{DrainedOps, WriteQueue};
 use crate::telemetry::log;
 use penstock_storage::StoreError;
@@ -117,7 +117,7 @@ pub(super) struct JournalWriter {
     /// Frames of the group that is collected.
     frames: Vec<u8>,
     /// Terms that the group refers to, by id.
-    terms: BTreeMap<Arc<str>, Arc<TermsText>>,
+    terms: BTreeMap<Arc<str>, Arc<SaleTerms>>,
     /// Ids of the terms that are in the current file.
     known_terms: HashSet<Arc<str>>,
 }
@@ -198,7 +198,7 @@ impl JournalWriter {
         }
     }
 
-    fn append(&mut self, group: &[u8], terms: BTreeMap<Arc<str>, Arc<TermsText>>) -> Result<(), StoreError> {
+    fn append(&mut self, group: &[u8], terms: BTreeMap<Arc<str>, Arc<SaleTerms>>) -> Result<(), StoreError> {
         let committed = self.state.committed.load(Ordering::Acquire);
         // Each file must be readable without the other one.
         if self.journal.begins_file(committed) {

@@ -6,7 +6,7 @@
 //! C  number of the last operation that the database had (8 bytes LE)
 //! ```
 
-use super::super::write_op::{LedgerAction, TermsText};
+use super::super::write_op::{LedgerAction, SaleTerms};
 use penstock_ledger::{HashChain, LedgerEntry};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const COMMITTED: u8 = b'C';
 pub(super) enum ReadRecord {
     /// Action without its terms.
     Action(LedgerAction),
-    Terms(TermsText),
+    Terms(SaleTerms),
     /// Number of the last operation that the database had.
     Committed(u64),
 }
@@ -33,7 +33,7 @@ pub(super) fn encode_action(action: &LedgerAction) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-pub(super) fn encode_terms(terms: &TermsText) -> Vec<u8> {
+pub(super) fn encode_terms(terms: &SaleTerms) -> Vec<u8> {
     [&[TERMS], terms.id.as_bytes(), b"\n", terms.text.as_bytes()].concat()
 }
 
@@ -52,7 +52,7 @@ pub(super) fn decode(number: u64, bytes: &[u8]) -> Option<ReadRecord> {
         }
         (&TERMS, rest) => {
             let (id, text) = std::str::from_utf8(rest).ok()?.split_once('\n')?;
-            Some(ReadRecord::Terms(TermsText { id: Arc::from(id), text: Arc::from(text) }))
+            Some(ReadRecord::Terms(SaleTerms { id: Arc::from(id), text: Arc::from(text) }))
         }
         (&COMMITTED, rest) => Some(ReadRecord::Committed(u64::from_le_bytes(rest.try_into().ok()?))),
         _ => None,

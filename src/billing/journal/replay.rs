@@ -5,7 +5,7 @@
 //! not made: the folder of the journal is renamed and the loss is logged.
 
 use super::super::handover::ChargeEvent;
-use super::super::write_op::{LedgerAction, TermsText};
+use super::super::write_op::{LedgerAction, SaleTerms};
 use super::record::{self, ReadRecord};
 use super::{JournalState, charge_of};
 use crate::telemetry::log;
@@ -77,7 +77,7 @@ enum CommittedRecords {
 
 /// Returns the actions after the position, with their terms.
 fn pending_actions(stored: &StoredJournal, position: u64, committed: CommittedRecords) -> Vec<LedgerAction> {
-    let mut terms: HashMap<Arc<str>, Arc<TermsText>> = HashMap::new();
+    let mut terms: HashMap<Arc<str>, Arc<SaleTerms>> = HashMap::new();
     let mut actions = Vec::new();
     let (mut unreadable, mut position) = (0_usize, position);
     for JournalRecord { number, bytes } in &stored.records {

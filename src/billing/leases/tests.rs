@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
-use crate::billing::{ReserveRequest, Settlement, TermsText};
+use crate::billing::{ReserveRequest, Settlement, SaleTerms};
 use crate::config::settings::{FleetSettings, LedgerSettings};
 use crate::time::clock::SteadyClock;
 use penstock_core::TokenUsage;
@@ -77,7 +77,7 @@ fn charge(amount: i64) -> Settlement {
             billable_kwh: None,
             eur: Decimal::new(amount, 8),
         },
-        terms: Arc::new(TermsText { id: "t".into(), text: "{}".into() }),
+        terms: Arc::new(SaleTerms { id: "t".into(), text: "{}".into() }),
         footprint: RequestFootprint::default(),
     }
 }

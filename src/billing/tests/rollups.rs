@@ -83,7 +83,7 @@ impl Operations {
             sale.usage.input = self.random.random_range(0..5_000);
             EntryKind::Settle { request, key, wallet, amount, held: 90, sale: Box::new(sale), footprint }
         };
-        let terms = Arc::new(TermsText { id: terms.into(), text: text.into() });
+        let terms = Arc::new(SaleTerms { id: terms.into(), text: text.into() });
         for (act, terms) in [(reserve, None), (end, Some(terms))] {
             let (at, account) = (self.at, account.into());
             ledger.queue.push(WriteOp::Action(LedgerAction {

@@ -8,23 +8,23 @@ use penstock_batch::jsonl::MAX_LINE_LIMIT;
 
 impl SettingsResolver<'_> {
     pub fn check_bounds(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) {
-        let (limits, spot) = (&raw.limits, top.key("limits"));
-        self.check_minimum(limits.head, 1 << 10, &spot.key("head"));
-        self.check_minimum(limits.target, 64, &spot.key("target"));
-        self.check_minimum(limits.json_body, 512, &spot.key("json_body"));
-        self.check_minimum(limits.response_buffer, 1 << 10, &spot.key("response_buffer"));
+        let (limits, spot) = (&raw.limits, top.child("limits"));
+        self.check_minimum(limits.head, 1 << 10, &spot.child("head"));
+        self.check_minimum(limits.target, 64, &spot.child("target"));
+        self.check_minimum(limits.json_body, 512, &spot.child("json_body"));
+        self.check_minimum(limits.response_buffer, 1 << 10, &spot.child("response_buffer"));
         let breaker = &raw.routing.breaker;
-        let spot = top.key("routing").key("breaker");
+        let spot = top.child("routing").child("breaker");
         self.check_not_above(breaker.rest, ("rest_max", breaker.rest_max), "rest", &spot);
         let batches = &raw.batches;
-        let line = top.key("batches").key("line");
+        let line = top.child("batches").child("line");
         self.check_minimum(batches.line, 1 << 10, &line);
         self.check_maximum(batches.line, MAX_LINE_LIMIT as u64, &line);
         self.check_not_above(
             batches.retry_first,
             ("retry_most", batches.retry_most),
             "retry_first",
-            &top.key("batches"),
+            &top.child("batches"),
         );
     }
 
@@ -62,7 +62,7 @@ impl SettingsResolver<'_> {
     ) {
         if first.0 > most.0 {
             let why = format!("It is longer than `{most_key}`, {}.", format_duration(most.0));
-            self.report_mistake(&spot.key(key), why, format!("Shorten it, or lengthen `{most_key}`."));
+            self.report_mistake(&spot.child(key), why, format!("Shorten it, or lengthen `{most_key}`."));
         }
     }
 }

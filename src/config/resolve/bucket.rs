@@ -10,11 +10,11 @@ impl SettingsResolver<'_> {
     pub fn resolve_bucket(&mut self, raw: &FileStoreConfig, spot: &KeyPath<'_>) -> Option<BucketSettings> {
         let endpoint = self.check_endpoint(raw, spot);
         let is_named = self.check_names(raw, spot);
-        let id = self.read_secret(&raw.access_key_id, &spot.key("access_key_id"));
-        let secret = self.read_secret(&raw.secret_access_key, &spot.key("secret_access_key"));
+        let id = self.read_secret(&raw.access_key_id, &spot.child("access_key_id"));
+        let secret = self.read_secret(&raw.secret_access_key, &spot.child("secret_access_key"));
         let ca_file = match &raw.ca_file {
             None => Some(None),
-            Some(path) => self.check_pem_file(path, "CERTIFICATE", &spot.key("ca_file")).map(Some),
+            Some(path) => self.check_pem_file(path, "CERTIFICATE", &spot.child("ca_file")).map(Some),
         };
         if !is_named {
             return None;
@@ -33,7 +33,7 @@ impl SettingsResolver<'_> {
 
     /// Returns the endpoint in its simplest form.
     fn check_endpoint(&mut self, raw: &FileStoreConfig, spot: &KeyPath<'_>) -> Option<String> {
-        let at = spot.key("endpoint");
+        let at = spot.child("endpoint");
         let like = "Write something like \"https://s3.example.eu\".";
         let url = match parse_base_url(&raw.endpoint) {
             Ok(url) if url.path_prefix.is_empty() => url,
@@ -53,7 +53,7 @@ impl SettingsResolver<'_> {
         }
         if url.host.parse::<std::net::IpAddr>().is_ok() && raw.style == BucketStyleName::Virtual {
             let why = "The name of the bucket cannot be put before an IP address.";
-            self.report_mistake(&spot.key("style"), why, "Write \"path\", or a host name in `endpoint`.");
+            self.report_mistake(&spot.child("style"), why, "Write \"path\", or a host name in `endpoint`.");
             return None;
         }
         Some(format!("{}://{}", if url.tls { "https" } else { "http" }, url.authority))
@@ -63,7 +63,7 @@ impl SettingsResolver<'_> {
         let before = self.report.mistakes.len();
         if !is_bucket_name(&raw.bucket) {
             self.report_mistake(
-                &spot.key("bucket"),
+                &spot.child("bucket"),
                 "It must be 3 to 63 lower-case letters, digits, `-` and `.`, and begin and end with a letter or digit.",
                 "Write the name of the bucket without its address.",
             );
@@ -71,11 +71,11 @@ impl SettingsResolver<'_> {
         let is_region = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if raw.region.len() > 64 || !raw.region.bytes().all(is_region) {
             let fix = "Write it as the store calls it, such as \"fr-par\".";
-            self.report_mistake(&spot.key("region"), "It must be of letters, digits, `-` and `_`.", fix);
+            self.report_mistake(&spot.child("region"), "It must be of letters, digits, `-` and `_`.", fix);
         }
         if raw.prefix.as_deref().is_some_and(|prefix| !is_prefix(prefix)) {
             self.report_mistake(
-                &spot.key("prefix"),
+                &spot.child("prefix"),
                 "It must be names of letters, digits, `.`, `_` and `-`, with `/` between them.",
                 "Write something like \"penstock/files\".",
             );

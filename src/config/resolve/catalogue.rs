@@ -25,7 +25,7 @@ const COMPARED: usize = 128;
 impl SettingsResolver<'_> {
     /// Resolves all models, in document order; `None` for a model with mistakes.
     pub fn resolve_models(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Vec<Option<Arc<ModelSettings>>> {
-        let list = top.key("models");
+        let list = top.child("models");
         if self.names.models.is_empty() {
             self.report_warning(
                 &list,
@@ -41,7 +41,7 @@ impl SettingsResolver<'_> {
         let eur_per_kwh = raw.billing.eur_per_kwh.0;
         let mut found = Vec::with_capacity(raw.models.len());
         for (index, model) in raw.models.iter().enumerate() {
-            let spot = list.element(index);
+            let spot = list.list_element(index);
             self.check_fallbacks(raw, &fallbacks, model, &spot);
             found.push(self.resolve_model(model, eur_per_kwh, &spot).map(Arc::new));
         }
@@ -52,10 +52,10 @@ impl SettingsResolver<'_> {
     fn check_unique_names(&mut self, raw: &ConfigFile, list: &KeyPath<'_>) {
         let mut seen: HashMap<String, (String, String)> = HashMap::new();
         for (index, model) in raw.models.iter().enumerate() {
-            let spot = list.element(index);
+            let spot = list.list_element(index);
             let aliases = model.aliases.iter().enumerate();
-            let mut all = vec![(model.id.as_str(), spot.key("id"))];
-            all.extend(aliases.map(|(i, alias)| (alias.as_str(), spot.key("aliases").element(i))));
+            let mut all = vec![(model.id.as_str(), spot.child("id"))];
+            all.extend(aliases.map(|(i, alias)| (alias.as_str(), spot.child("aliases").list_element(i))));
             for (name, at) in all {
                 match seen.get(&comparison_key(name)) {
                     Some((first, place)) => {
@@ -86,7 +86,7 @@ impl SettingsResolver<'_> {
             for (first, other, _) in all.iter().take(at).filter(|(_, other, _)| other != place) {
                 let Some(name) = first.common_match(pattern).filter(|_| first != pattern) else { continue };
                 let other = raw.models.get(*other).map_or("", |model| &model.id);
-                let spot = list.element(*place).key("aliases").element(*alias);
+                let spot = list.list_element(*place).child("aliases").list_element(*alias);
                 let why = format!(
                     "Names such as \"{name}\" also match \"{}\" of `{other}`, which takes precedence.",
                     first.text()
@@ -105,22 +105,22 @@ impl SettingsResolver<'_> {
         spot: &KeyPath<'_>,
     ) -> Option<ModelSettings> {
         let kind = kind(raw.kind);
-        let energy = self.resolve_energy(raw, kind, &spot.key("energy"));
+        let energy = self.resolve_energy(raw, kind, &spot.child("energy"));
         let tokenizer = match &raw.tokenizer {
-            Some(tokenizer) => self.resolve_tokenizer(tokenizer, &spot.key("tokenizer")).map(Some),
+            Some(tokenizer) => self.resolve_tokenizer(tokenizer, &spot.child("tokenizer")).map(Some),
             None => Some(None),
         };
-        let presets = self.resolve_presets(&raw.presets, &spot.key("presets"));
-        let image_sizes = self.resolve_image_sizes(raw, kind, &spot.key("image_sizes"));
+        let presets = self.resolve_presets(&raw.presets, &spot.child("presets"));
+        let image_sizes = self.resolve_image_sizes(raw, kind, &spot.child("image_sizes"));
         if raw.max_output.is_some_and(|most| most > raw.context_length) {
             let why = format!("It is more than the context window, {}.", raw.context_length);
-            self.report_mistake(&spot.key("max_output"), why, "Write less, or leave it out.");
+            self.report_mistake(&spot.child("max_output"), why, "Write less, or leave it out.");
         }
-        self.check_price_unit(&raw.price, &spot.key("price"));
+        self.check_price_unit(&raw.price, &spot.child("price"));
         self.check_parameters(raw.supported_parameters.as_deref(), kind, true, spot);
         let usual = Tariff { eur_per_kwh, billing: convert_billing(raw.billing), ..Tariff::default() };
         let tariff = merge_tariff(&raw.price, &usual);
-        let later = self.resolve_price_changes(&raw.price_changes, &spot.key("price_changes"), |_| tariff);
+        let later = self.resolve_price_changes(&raw.price_changes, &spot.child("price_changes"), |_| tariff);
         Some(ModelSettings {
             card: catalog_model(raw, kind, &tariff),
             kind,
@@ -155,7 +155,7 @@ impl SettingsResolver<'_> {
                 Ok(size) => found.push(size),
                 Err(()) => {
                     let fix = "Write width and height in pixels, such as \"1024x1024\".";
-                    self.report_mistake(&spot.element(index), "It is not the size of an image.", fix);
+                    self.report_mistake(&spot.list_element(index), "It is not the size of an image.", fix);
                 }
             }
         }
@@ -172,7 +172,7 @@ impl SettingsResolver<'_> {
     ) -> Vec<(u64, Tariff)> {
         let mut later: Vec<(u64, Tariff)> = Vec::with_capacity(changes.len());
         for (index, change) in changes.iter().enumerate() {
-            let at = spot.element(index).key("from");
+            let at = spot.list_element(index).child("from");
             let Some(day) = UtcDay::parse(&change.from) else {
                 self.report_mistake(&at, "It is not a day.", "Write a day like 2027-01-01.");
                 continue;
@@ -185,7 +185,7 @@ impl SettingsResolver<'_> {
                 );
                 continue;
             }
-            self.check_price_unit(&change.price, &spot.element(index).key("price"));
+            self.check_price_unit(&change.price, &spot.list_element(index).child("price"));
             let stands_on = later.last().map_or_else(|| base(day.start()), |(_, tariff)| *tariff);
             later.push((day.start(), merge_tariff(&change.price, &stands_on)));
         }
@@ -194,10 +194,10 @@ impl SettingsResolver<'_> {
 
     /// Resolves the models for requests that name none.
     pub fn resolve_default_models(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> DefaultModelIds {
-        let spot = top.key("default_models");
+        let spot = top.child("default_models");
         let defaults = &raw.default_models;
         let mut of = |id: &Option<String>, key: &str, kind: raw::ModelKindConfig| {
-            let (id, at) = (id.as_ref()?, spot.key(key));
+            let (id, at) = (id.as_ref()?, spot.child(key));
             if !self.check_model_id(raw, id, &at) {
                 return None;
             }

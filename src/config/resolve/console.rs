@@ -8,24 +8,24 @@ use super::listen::TlsFiles;
 
 impl SettingsResolver<'_> {
     pub fn resolve_console(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<ConsoleSettings> {
-        let spot = top.key("console");
-        let at = spot.key("listen");
+        let spot = top.child("console");
+        let at = spot.child("listen");
         let listen = match &raw.console.listen {
             OneOrMany::One(one) => vec![self.parse_address(one, &at)],
             OneOrMany::Many(many) => many
                 .iter()
                 .enumerate()
-                .map(|(index, address)| self.parse_address(address, &at.element(index)))
+                .map(|(index, address)| self.parse_address(address, &at.list_element(index)))
                 .collect(),
         };
         let public_url = match &raw.console.public_url {
-            Some(url) => self.resolve_public_url(url, &spot.key("public_url")).map(Some),
+            Some(url) => self.resolve_public_url(url, &spot.child("public_url")).map(Some),
             None => Some(None),
         };
         let hosts = self.resolve_hosts(
             &raw.console.hosts,
             public_url.as_ref().and_then(Option::as_deref),
-            &spot.key("hosts"),
+            &spot.child("hosts"),
         );
         let tls = raw.console.tls.as_ref().map(|tls| {
             let files = TlsFiles {
@@ -35,9 +35,9 @@ impl SettingsResolver<'_> {
                 client_certificate: tls.client_certificate,
                 min_tls: tls.min_tls,
             };
-            self.resolve_tls(&files, &spot.key("tls"))
+            self.resolve_tls(&files, &spot.child("tls"))
         });
-        let openid = raw.console.oidc.as_ref().map(|oidc| self.resolve_oidc(oidc, &spot.key("oidc")));
+        let openid = raw.console.oidc.as_ref().map(|oidc| self.resolve_oidc(oidc, &spot.child("oidc")));
         let settings = ConsoleSettings {
             listen: listen.into_iter().collect::<Option<_>>()?,
             public_url: public_url?,

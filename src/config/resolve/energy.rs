@@ -48,7 +48,7 @@ impl SettingsResolver<'_> {
             Err(mistakes) => {
                 for mistake in mistakes {
                     self.report_mistake(
-                        &spot.key(mistake.field),
+                        &spot.child(mistake.field),
                         format!("It must be {}.", mistake.expected),
                         "",
                     );

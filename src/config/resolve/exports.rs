@@ -12,9 +12,11 @@ impl SettingsResolver<'_> {
         top: &KeyPath<'_>,
         files: Option<&FileSettings>,
     ) -> Option<ExportSettings> {
-        let (export, storage) = (&raw.storage.export, top.key("storage"));
-        let (store, spot) =
-            (storage.key("path").resolve_file_path(&raw.storage.path), storage.key("export").key("path"));
+        let (export, storage) = (&raw.storage.export, top.child("storage"));
+        let (store, spot) = (
+            storage.child("path").resolve_file_path(&raw.storage.path),
+            storage.child("export").child("path"),
+        );
         let path = match &export.path {
             Some(path) => spot.resolve_file_path(path),
             None => store.join("exports"),

@@ -15,7 +15,7 @@ impl SettingsResolver<'_> {
         spot: &KeyPath<'_>,
     ) {
         for (index, id) in model.fallbacks.iter().enumerate() {
-            let at = spot.key("fallbacks").element(index);
+            let at = spot.child("fallbacks").list_element(index);
             if !self.check_model_id(raw, id, &at) {
                 continue;
             }

@@ -14,7 +14,7 @@ impl SettingsResolver<'_> {
     /// Returns the settings of the fleet; `Some(None)` without the section.
     pub fn fleet(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<Option<FleetSettings>> {
         let Some(fleet) = &raw.fleet else { return Some(None) };
-        let spot = top.key("fleet");
+        let spot = top.child("fleet");
         let mistakes = self.report.mistakes.len();
         if raw.storage.engine != StorageEngineName::Postgres {
             self.report_mistake(
@@ -32,14 +32,14 @@ impl SettingsResolver<'_> {
         }
         if fleet.claim.0 < MIN_CLAIM {
             self.report_mistake(
-                &spot.key("claim"),
+                &spot.child("claim"),
                 format!("It must be at least {}.", format_duration(MIN_CLAIM)),
                 "A gateway sends a heartbeat each second, and a slow one must not count as dead.",
             );
         }
         if fleet.lease.0 < fleet.claim.0 {
             self.report_mistake(
-                &spot.key("lease"),
+                &spot.child("lease"),
                 "It must not be less than `claim`.",
                 format!("Write \"{}\" or more.", format_duration(fleet.claim.0)),
             );

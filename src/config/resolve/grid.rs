@@ -17,12 +17,12 @@ const MAX_GRAMS_PER_KWH: u32 = 5_000;
 
 impl SettingsResolver<'_> {
     pub fn resolve_grid(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> GridSettings {
-        let spot = top.key("grid");
+        let spot = top.child("grid");
         let saving =
             raw.grid.saving.0.saturating_mul(Decimal::ONE_THOUSAND).trunc().to_u32().unwrap_or(1_000);
         let mut places: BTreeMap<String, GridZone> = BTreeMap::new();
         for (place, hours) in &raw.grid.hours {
-            let at = spot.key("hours").key(place);
+            let at = spot.child("hours").child(place);
             let Some(usual) = <[u32; HOURS]>::try_from(hours.as_slice()).ok() else {
                 let why = format!("It has {} numbers, and a day has 24 hours.", hours.len());
                 self.report_mistake(&at, why, "Write 24 numbers, the first for 0:00 to 1:00 UTC.");
@@ -41,7 +41,7 @@ impl SettingsResolver<'_> {
             places.entry(place.clone()).or_default().typical = Some(usual);
         }
         if let Some(path) = &raw.grid.forecast {
-            self.read_forecast(raw, path, &spot.key("forecast"), &mut places);
+            self.read_forecast(raw, path, &spot.child("forecast"), &mut places);
         }
         GridSettings { saving, places }
     }

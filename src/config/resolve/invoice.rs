@@ -8,21 +8,21 @@ use rust_decimal::Decimal;
 
 impl SettingsResolver<'_> {
     pub fn resolve_invoice(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> InvoiceSettings {
-        let (invoice, spot) = (&raw.invoice, top.key("invoice"));
-        self.check_percent(invoice.vat_percent, &spot.key("vat_percent"));
-        let list = spot.key("customers");
+        let (invoice, spot) = (&raw.invoice, top.child("invoice"));
+        self.check_percent(invoice.vat_percent, &spot.child("vat_percent"));
+        let list = spot.child("customers");
         let mut customers: Vec<InvoiceCustomer> = Vec::with_capacity(invoice.customers.len());
         for (index, customer) in invoice.customers.iter().enumerate() {
-            let at = list.element(index);
+            let at = list.list_element(index);
             if customers.iter().any(|known| *known.account == *customer.id) {
                 self.report_mistake(
-                    &at.key("id"),
+                    &at.child("id"),
                     "There is a customer of this account already.",
                     "Join the blocks.",
                 );
             }
             if let Some(percent) = customer.vat_percent {
-                self.check_percent(percent, &at.key("vat_percent"));
+                self.check_percent(percent, &at.child("vat_percent"));
             }
             customers.push(InvoiceCustomer {
                 account: customer.id.as_str().into(),

@@ -15,19 +15,19 @@ pub struct KeyPath<'a> {
 
 impl<'a> KeyPath<'a> {
     /// Root of the document.
-    pub const fn root(root: &'a SpannedValue) -> Self {
+    pub const fn of_document(root: &'a SpannedValue) -> Self {
         Self { path: String::new(), nearest_node: root, node: Some(root) }
     }
 
     /// Path of a table member.
-    pub fn key(&self, key: &str) -> Self {
+    pub fn child(&self, key: &str) -> Self {
         let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
         let node = self.node.and_then(|node| node.get(key));
         Self { path, nearest_node: node.unwrap_or(self.nearest_node), node }
     }
 
     /// Path of a list element.
-    pub fn element(&self, index: usize) -> Self {
+    pub fn list_element(&self, index: usize) -> Self {
         let node = self.node.and_then(|node| node.elements().get(index));
         let path = match node {
             Some(element) => format!("{}{}", self.path, path_segment(element, index)),

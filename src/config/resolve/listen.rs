@@ -22,14 +22,14 @@ pub struct TlsFiles<'a> {
 
 impl SettingsResolver<'_> {
     pub fn resolve_listen(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<ListenSettings> {
-        let spot = top.key("listen");
-        let at = spot.key("http");
+        let spot = top.child("listen");
+        let at = spot.child("http");
         let http: Vec<Option<SocketAddr>> = match &raw.listen.http {
             OneOrMany::One(one) => vec![self.parse_address(one, &at)],
             OneOrMany::Many(many) => many
                 .iter()
                 .enumerate()
-                .map(|(i, address)| self.parse_address(address, &at.element(i)))
+                .map(|(i, address)| self.parse_address(address, &at.list_element(i)))
                 .collect(),
         };
         if http.is_empty() && raw.listen.https.is_none() {
@@ -39,25 +39,25 @@ impl SettingsResolver<'_> {
                 "Write an address in `http` or `https`.",
             );
         }
-        let https = raw.listen.https.as_ref().map(|https| self.resolve_https(https, &spot.key("https")));
+        let https = raw.listen.https.as_ref().map(|https| self.resolve_https(https, &spot.child("https")));
         let public_url = match &raw.listen.public_url {
-            Some(url) => self.resolve_public_url(url, &spot.key("public_url")).map(Some),
+            Some(url) => self.resolve_public_url(url, &spot.child("public_url")).map(Some),
             None => Some(None),
         };
         let documentation = match &raw.listen.documentation {
-            Some(url) => self.parse_link(url, &spot.key("documentation")).map(Some),
+            Some(url) => self.parse_link(url, &spot.child("documentation")).map(Some),
             None => Some(None),
         };
-        let cors = self.resolve_cors(&raw.listen.cors, &spot.key("cors"));
-        let admin = self.parse_address(&raw.listen.admin, &spot.key("admin"));
+        let cors = self.resolve_cors(&raw.listen.cors, &spot.child("cors"));
+        let admin = self.parse_address(&raw.listen.admin, &spot.child("admin"));
         let hosts = self.resolve_hosts(
             &raw.listen.hosts,
             public_url.as_ref().and_then(Option::as_deref),
-            &spot.key("hosts"),
+            &spot.child("hosts"),
         );
         if admin.is_some_and(|admin| !admin.ip().is_loopback()) {
             self.report_warning(
-                &spot.key("admin"),
+                &spot.child("admin"),
                 "Other machines can reach it, and it has no TLS: the admin token crosses the network unencrypted.",
                 "Write \"127.0.0.1:9090\" and use a tunnel or a proxy with TLS, or keep the network closed.",
             );
@@ -85,7 +85,7 @@ impl SettingsResolver<'_> {
             if !is_name || name.contains('*') {
                 let why = "It is not a host name.";
                 self.report_mistake(
-                    &spot.element(index),
+                    &spot.list_element(index),
                     why,
                     "Write it without scheme, port and path, such as \"metrics.example.eu\".",
                 );
@@ -117,7 +117,7 @@ impl SettingsResolver<'_> {
     }
 
     fn resolve_https(&mut self, https: &raw::HttpsConfig, spot: &KeyPath<'_>) -> Option<HttpsSettings> {
-        let address = self.parse_address(&https.address, &spot.key("address"));
+        let address = self.parse_address(&https.address, &spot.child("address"));
         let tls = self.resolve_tls(
             &TlsFiles {
                 certificate: &https.certificate,
@@ -132,15 +132,15 @@ impl SettingsResolver<'_> {
     }
 
     pub fn resolve_tls(&mut self, raw: &TlsFiles<'_>, spot: &KeyPath<'_>) -> Option<TlsSettings> {
-        let certificate = self.check_pem_file(raw.certificate, "CERTIFICATE", &spot.key("certificate"));
-        let key = self.check_pem_file(raw.key, "PRIVATE KEY", &spot.key("key"));
+        let certificate = self.check_pem_file(raw.certificate, "CERTIFICATE", &spot.child("certificate"));
+        let key = self.check_pem_file(raw.key, "PRIVATE KEY", &spot.child("key"));
         let client_ca = match raw.client_ca {
-            Some(file) => self.check_pem_file(file, "CERTIFICATE", &spot.key("client_ca")).map(Some),
+            Some(file) => self.check_pem_file(file, "CERTIFICATE", &spot.child("client_ca")).map(Some),
             None => Some(None),
         };
         if raw.client_certificate.is_some() && raw.client_ca.is_none() {
             self.report_mistake(
-                &spot.key("client_certificate"),
+                &spot.child("client_certificate"),
                 "No CA for client certificates is set, so none would be requested.",
                 "Name their issuers in `client_ca`, such as `client_ca = \"tls/clients.pem\"`, or take this out.",
             );
@@ -181,21 +181,24 @@ impl SettingsResolver<'_> {
         top: &KeyPath<'_>,
     ) {
         let Some(listen) = listen else { return };
-        let spot = top.key("listen");
+        let spot = top.child("listen");
         let mut all: Vec<(SocketAddr, KeyPath<'_>)> = Vec::new();
         let several = listen.http.len() != 1;
         for (index, address) in listen.http.iter().enumerate() {
-            all.push((*address, if several { spot.key("http").element(index) } else { spot.key("http") }));
+            all.push((
+                *address,
+                if several { spot.child("http").list_element(index) } else { spot.child("http") },
+            ));
         }
-        all.extend(listen.https.as_ref().map(|https| (https.address, spot.key("https").key("address"))));
-        all.push((listen.admin, spot.key("admin")));
-        let dashboard = top.key("console").key("listen");
+        all.extend(listen.https.as_ref().map(|https| (https.address, spot.child("https").child("address"))));
+        all.push((listen.admin, spot.child("admin")));
+        let dashboard = top.child("console").child("listen");
         for (index, address) in console.iter().flat_map(|console| console.listen.iter()).enumerate() {
             let several = console.is_some_and(|console| console.listen.len() != 1);
-            all.push((*address, if several { dashboard.element(index) } else { dashboard.clone() }));
+            all.push((*address, if several { dashboard.list_element(index) } else { dashboard.clone() }));
         }
         for (index, simulated) in simulators.iter().enumerate() {
-            all.push((simulated.address, top.key("simulated").element(index).key("address")));
+            all.push((simulated.address, top.child("simulated").list_element(index).child("address")));
         }
         for (index, (address, spot)) in all.iter().enumerate() {
             let clash = all.iter().take(index).find(|(other, _)| is_same_socket(*address, *other));

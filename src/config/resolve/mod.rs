@@ -83,7 +83,7 @@ pub fn resolve_settings(
     report: &mut Diagnostics,
 ) -> Option<Settings> {
     let raw = &read_document(root).map_err(|mistake| report.mistakes.push(mistake)).ok()?;
-    let top = &KeyPath::root(root);
+    let top = &KeyPath::of_document(root);
     let mut proof = SettingsResolver::new(around, names, report);
     let listen = proof.resolve_listen(raw, top);
     let console = proof.resolve_console(raw, top);
@@ -178,15 +178,15 @@ pub fn resolve_admin_target(
     around: ResolveEnv<'_>,
 ) -> Result<AdminTarget, Vec<Diagnostic>> {
     let raw = read_document(root).map_err(|mistake| vec![mistake])?;
-    let top = KeyPath::root(root);
+    let top = KeyPath::of_document(root);
     let names = DefinedNames::default();
     let mut report = Diagnostics::default();
     let mut proof = SettingsResolver::new(around, &names, &mut report);
     let storage = proof.storage(&raw, &top);
     let files = proof.files(&raw, &top);
     let store_mistakes = std::mem::take(&mut proof.report.mistakes);
-    let admin = proof.parse_address(&raw.listen.admin, &top.key("listen").key("admin"));
-    let folder = top.key("storage").key("path").resolve_file_path(&raw.storage.path);
+    let admin = proof.parse_address(&raw.listen.admin, &top.child("listen").child("admin"));
+    let folder = top.child("storage").child("path").resolve_file_path(&raw.storage.path);
     match admin {
         Some(admin) => {
             let dashboard = dashboard_url(&raw);

@@ -23,12 +23,12 @@ impl SettingsResolver<'_> {
         let by_id: HashMap<&str, &Arc<ModelSettings>> =
             models.iter().flatten().map(|model| (model.card.id.as_str(), model)).collect();
         for (place, (written, provider)) in raw.providers.iter().zip(providers).enumerate() {
-            let list = top.key("providers").element(place).key("offers");
+            let list = top.child("providers").list_element(place).child("offers");
             let mut seen = HashMap::new();
             for (index, offer) in written.offers.iter().enumerate() {
-                let spot = list.element(index);
+                let spot = list.list_element(index);
                 self.check_unique_offer(&mut seen, offer, &spot);
-                if !self.check_model_id(raw, &offer.model, &spot.key("model")) {
+                if !self.check_model_id(raw, &offer.model, &spot.child("model")) {
                     continue;
                 }
                 self.check_offer_dialects(written, offer, &spot);
@@ -43,15 +43,15 @@ impl SettingsResolver<'_> {
         for (index, model) in raw.models.iter().enumerate() {
             let offered = offered.contains(model.id.as_str());
             if offered && model.lifecycle == raw::LifecycleConfig::Retired {
-                let spot = top.key("models").element(index);
+                let spot = top.child("models").list_element(index);
                 self.report_warning(
-                    &spot.key("lifecycle"),
+                    &spot.child("lifecycle"),
                     "It is retired, and providers still offer it, so it is still served.",
                     "Take it out of their offers, or write \"deprecated\".",
                 );
             }
             if !offered && model.fallbacks.is_empty() {
-                let spot = top.key("models").element(index);
+                let spot = top.child("models").list_element(index);
                 self.report_warning(
                     &spot,
                     "No provider offers this model, so every request for it fails.",
@@ -70,7 +70,7 @@ impl SettingsResolver<'_> {
     ) {
         if let Some(place) = seen.insert((&offer.model, offer.name.as_deref()), spot.file_and_line()) {
             self.report_mistake(
-                &spot.key("model"),
+                &spot.child("model"),
                 format!("This provider offers the model already, under the same name, at {place}."),
                 "Take one of the two out.",
             );
@@ -86,7 +86,7 @@ impl SettingsResolver<'_> {
         for dialect in offer.dialects.iter().flatten() {
             if !provider.dialects.contains(dialect) {
                 self.report_mistake(
-                    &spot.key("dialects"),
+                    &spot.child("dialects"),
                     format!("The provider does not support {dialect:?}.")
                         .to_ascii_lowercase()
                         .replacen("the", "The", 1),
@@ -105,7 +105,7 @@ impl SettingsResolver<'_> {
     ) -> Vec<(u64, Tariff)> {
         // This only checks the offer's own days; the tariffs are computed below.
         let own =
-            self.resolve_price_changes(&raw.price_changes, &spot.key("price_changes"), |_| model.tariff);
+            self.resolve_price_changes(&raw.price_changes, &spot.child("price_changes"), |_| model.tariff);
         let mut days: Vec<u64> = own.iter().chain(&model.later_tariffs).map(|(day, _)| *day).collect();
         days.sort_unstable();
         days.dedup();
@@ -124,7 +124,7 @@ impl SettingsResolver<'_> {
             let fix =
                 format!("Write `{price}` in the model's `price` or in the offer's; 0 if it is to be free.");
             self.report_warning(
-                &spot.key("price"),
+                &spot.child("price"),
                 format!("There is no price of `{price}`, so requests for this model are free here."),
                 fix,
             );
@@ -142,7 +142,7 @@ impl SettingsResolver<'_> {
         if context_length > model.card.context_length {
             let why = format!("It is more than the model's own window, {}.", model.card.context_length);
             self.report_mistake(
-                &spot.key("context_length"),
+                &spot.child("context_length"),
                 why,
                 "Write less, or more in the model's block.",
             );
@@ -158,7 +158,7 @@ impl SettingsResolver<'_> {
         provider: &Arc<Provider>,
         spot: &KeyPath<'_>,
     ) -> Option<OfferSettings> {
-        self.check_price_unit(&raw.price, &spot.key("price"));
+        self.check_price_unit(&raw.price, &spot.child("price"));
         self.check_parameters(raw.supported_parameters.as_deref(), model.kind, false, spot);
         let tariff = catalogue::merge_tariff(&raw.price, &model.tariff);
         let later = self.offer_tariff_changes(raw, model, spot);

@@ -10,7 +10,7 @@ use penstock_storage::users::UserRole;
 impl SettingsResolver<'_> {
     pub fn resolve_oidc(&mut self, raw: &OidcConfig, spot: &KeyPath<'_>) -> Option<OpenIdSettings> {
         let like = "Write something like \"https://login.example.eu\".";
-        let at = spot.key("issuer");
+        let at = spot.child("issuer");
         let base = match parse_base_url(&raw.issuer) {
             Ok(base) if !base.tls && !is_local(&base.host) => {
                 self.report_mistake(&at, "Passwords and tokens would travel without encryption.", like);
@@ -24,19 +24,19 @@ impl SettingsResolver<'_> {
             }
         };
         let client_secret = match &raw.client_secret {
-            Some(reference) => self.read_secret(reference, &spot.key("client_secret")).map(Some),
+            Some(reference) => self.read_secret(reference, &spot.child("client_secret")).map(Some),
             None => Some(None),
         };
         let ca = match &raw.ca {
-            Some(file) => self.check_pem_file(file, "CERTIFICATE", &spot.key("ca")).map(Some),
+            Some(file) => self.check_pem_file(file, "CERTIFICATE", &spot.child("ca")).map(Some),
             None => Some(None),
         };
         let operators_url = match &raw.operators_url {
-            Some(url) => self.resolve_public_url(url, &spot.key("operators_url")).map(Some),
+            Some(url) => self.resolve_public_url(url, &spot.child("operators_url")).map(Some),
             None => Some(None),
         };
-        let scopes = self.resolve_scopes(&raw.scopes, &spot.key("scopes"));
-        let roles = self.resolve_roles(raw, &spot.key("roles"));
+        let scopes = self.resolve_scopes(&raw.scopes, &spot.child("scopes"));
+        let roles = self.resolve_roles(raw, &spot.child("roles"));
         Some(OpenIdSettings {
             issuer: raw.issuer.as_str().into(),
             base: base?,
@@ -60,7 +60,7 @@ impl SettingsResolver<'_> {
         };
         if let Some(index) = scopes.iter().position(|scope| !is_scope(scope)) {
             let fix = "Write one scope per element, such as [\"profile\", \"email\"].";
-            self.report_mistake(&spot.element(index), "It is not a scope.", fix);
+            self.report_mistake(&spot.list_element(index), "It is not a scope.", fix);
             return None;
         }
         let further = scopes.iter().filter(|scope| *scope != "openid").map(|scope| scope.as_str().into());
@@ -83,8 +83,8 @@ impl SettingsResolver<'_> {
         let mut known: Vec<&str> = Vec::new();
         for (role, values) in roles {
             for (index, value) in values.iter().enumerate() {
-                let at = spot.key(role.name());
-                let at = at.element(index);
+                let at = spot.child(role.name());
+                let at = at.list_element(index);
                 if value.is_empty() || known.contains(&value.as_str()) {
                     let why = if value.is_empty() {
                         "It is empty."

@@ -19,7 +19,7 @@ impl SettingsResolver<'_> {
         let origins: Vec<Option<Box<str>>> = raw
             .iter()
             .enumerate()
-            .map(|(index, text)| self.parse_origin(text, &spot.element(index)))
+            .map(|(index, text)| self.parse_origin(text, &spot.list_element(index)))
             .collect();
         origins.into_iter().collect::<Option<_>>().map(CorsPolicy::Origins)
     }

@@ -72,7 +72,7 @@ impl SettingsResolver<'_> {
         model: bool,
         spot: &KeyPath<'_>,
     ) {
-        let spot = spot.key("supported_parameters");
+        let spot = spot.child("supported_parameters");
         let Some(written) = written else {
             if model && kind.is_generator() {
                 let names = kind.spec().parameters.join(", ");
@@ -85,7 +85,7 @@ impl SettingsResolver<'_> {
             let engine = find_parameter(name);
             if engine.is_some_and(|parameter| parameter.effect == ParameterEffect::Private) {
                 let why = "This parameter is never sent to a provider, so the entry has no effect.";
-                self.report_warning(&spot.element(index), why, "Remove it.");
+                self.report_warning(&spot.list_element(index), why, "Remove it.");
                 continue;
             }
             if engine.is_some() || known_parameters().any(|known| known == name) {
@@ -93,10 +93,10 @@ impl SettingsResolver<'_> {
             }
             if let Some(meant) = suggest::most_similar(name, known_parameters()) {
                 let why = "There is no parameter of this name, so the entry has no effect.";
-                self.report_warning(&spot.element(index), why, format!("Did you mean \"{meant}\"?"));
+                self.report_warning(&spot.list_element(index), why, format!("Did you mean \"{meant}\"?"));
             } else {
                 let why = "The gateway does not know this parameter and never sends it, so the entry has no effect.";
-                self.report_warning(&spot.element(index), why, "Remove it.");
+                self.report_warning(&spot.list_element(index), why, "Remove it.");
             }
         }
     }
@@ -112,7 +112,7 @@ impl SettingsResolver<'_> {
             };
             let million = price.saturating_mul(Decimal::from(1_000_000)).normalize();
             self.report_warning(
-                &spot.key(name),
+                &spot.child(name),
                 "It is EUR per million tokens, and looks like the price of one token.",
                 format!("Write {million} if it is the price of one token."),
             );

@@ -32,7 +32,7 @@ impl SettingsResolver<'_> {
         let mut found = BTreeMap::new();
         let mut whole = true;
         for (name, preset) in [("reasoning", &raw.reasoning), ("non_reasoning", &raw.non_reasoning)] {
-            whole &= self.check_sampling(preset, &spot.key(name));
+            whole &= self.check_sampling(preset, &spot.child(name));
             if !preset.is_empty() {
                 let member =
                     |(name, value): (&String, &Value)| (name.as_str().into(), value.to_string().into());
@@ -50,12 +50,12 @@ impl SettingsResolver<'_> {
                 || format!("It may set {}.", SAMPLING.join(", ")),
                 |meant| format!("Did you mean `{meant}`?"),
             );
-            self.report_mistake(&spot.key(name), "A preset fills in sampling parameters only.", fix);
+            self.report_mistake(&spot.child(name), "A preset fills in sampling parameters only.", fix);
         }
         for (name, value) in preset.iter().filter(|(name, _)| SAMPLING.contains(&name.as_str())) {
             if let Some(why) = refusal_reason(name, value) {
                 whole = false;
-                self.report_mistake(&spot.key(name), why, "Write a value that a request may set.");
+                self.report_mistake(&spot.child(name), why, "Write a value that a request may set.");
             }
         }
         whole

@@ -36,18 +36,18 @@ const RESERVED_HEADERS: [&str; 11] = [
 impl SettingsResolver<'_> {
     /// Resolves all providers, in document order; `None` for a provider with mistakes.
     pub fn resolve_providers(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Vec<Option<Arc<Provider>>> {
-        let list = top.key("providers");
+        let list = top.child("providers");
         let mut found: Vec<Option<Arc<Provider>>> = Vec::with_capacity(raw.providers.len());
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for (index, provider) in raw.providers.iter().enumerate() {
-            let spot = list.element(index);
+            let spot = list.list_element(index);
             let first = *seen.entry(&provider.id).or_insert(index);
             if first < index {
                 let why = format!(
                     "There is a provider of this name already, at {}.",
-                    list.element(first).file_and_line()
+                    list.list_element(first).file_and_line()
                 );
-                self.report_mistake(&spot.key("id"), why, "Give each provider its own id.");
+                self.report_mistake(&spot.child("id"), why, "Give each provider its own id.");
             }
             found.push(self.resolve_provider(provider, index, &spot).map(Arc::new));
         }
@@ -61,22 +61,23 @@ impl SettingsResolver<'_> {
         spot: &KeyPath<'_>,
     ) -> Option<Provider> {
         let place = self.resolve_location(raw, spot);
-        let base = self.resolve_base_url(&raw.base_url, &spot.key("base_url"));
-        self.check_base_path(base.as_ref(), &spot.key("base_url"));
+        let base = self.resolve_base_url(&raw.base_url, &spot.child("base_url"));
+        self.check_base_path(base.as_ref(), &spot.child("base_url"));
         let api_key = match &raw.api_key {
-            Some(reference) => self.read_secret(reference, &spot.key("api_key")).map(Some),
+            Some(reference) => self.read_secret(reference, &spot.child("api_key")).map(Some),
             None => Some(None),
         };
         let ca = match &raw.ca {
-            Some(file) => self.check_pem_file(file, "CERTIFICATE", &spot.key("ca")).map(Some),
+            Some(file) => self.check_pem_file(file, "CERTIFICATE", &spot.child("ca")).map(Some),
             None => Some(None),
         };
-        self.check_ca_use(raw, base.as_ref(), &spot.key("ca"));
+        self.check_ca_use(raw, base.as_ref(), &spot.child("ca"));
         let client = self.resolve_client_identity(raw, spot);
-        let headers = self.resolve_headers(raw, &spot.key("headers"));
-        let image_hosts = self.resolve_image_hosts(raw, &spot.key("image_hosts"));
-        let health = raw.health.as_ref().map(|health| self.resolve_health_check(health, &spot.key("health")));
-        self.check_timeouts(&raw.timeouts, &spot.key("timeouts"));
+        let headers = self.resolve_headers(raw, &spot.child("headers"));
+        let image_hosts = self.resolve_image_hosts(raw, &spot.child("image_hosts"));
+        let health =
+            raw.health.as_ref().map(|health| self.resolve_health_check(health, &spot.child("health")));
+        self.check_timeouts(&raw.timeouts, &spot.child("timeouts"));
         if raw.offers.is_empty() {
             self.report_warning(
                 spot,
@@ -135,21 +136,21 @@ impl SettingsResolver<'_> {
             (Some(certificate), Some(key)) => (certificate, key),
             (Some(_), None) => {
                 let why = "A certificate cannot be used without its key.";
-                self.report_mistake(&spot.key("client_certificate"), why, "Name its key in `client_key`.");
+                self.report_mistake(&spot.child("client_certificate"), why, "Name its key in `client_key`.");
                 return None;
             }
             (None, Some(_)) => {
                 let why = "A key cannot be used without its certificate.";
                 self.report_mistake(
-                    &spot.key("client_key"),
+                    &spot.child("client_key"),
                     why,
                     "Name its certificate in `client_certificate`.",
                 );
                 return None;
             }
         };
-        let certificate = self.check_pem_file(certificate, "CERTIFICATE", &spot.key("client_certificate"));
-        let key = self.check_pem_file(key, "PRIVATE KEY", &spot.key("client_key"));
+        let certificate = self.check_pem_file(certificate, "CERTIFICATE", &spot.child("client_certificate"));
+        let key = self.check_pem_file(key, "PRIVATE KEY", &spot.child("client_key"));
         Some(Some((certificate?, key?)))
     }
 
@@ -157,18 +158,18 @@ impl SettingsResolver<'_> {
         let name = match country::eu_country_name(&raw.country) {
             Ok(name) => name,
             Err((why, fix)) => {
-                self.report_mistake(&spot.key("country"), why, fix);
+                self.report_mistake(&spot.child("country"), why, fix);
                 return None;
             }
         };
         let Some(grid) = GRID.get(&raw.country) else {
-            self.report_mistake(&spot.key("country"), "The grid table has no row for this country.", "");
+            self.report_mistake(&spot.child("country"), "The grid table has no row for this country.", "");
             return None;
         };
         if raw.pue.is_none() {
             let why = "The PUE of the building is unknown, so 1.40 is assumed, and answers say so.";
             self.report_warning(
-                &spot.key("pue"),
+                &spot.child("pue"),
                 why,
                 "Write the provider's published figure, if there is one.",
             );
@@ -226,7 +227,7 @@ impl SettingsResolver<'_> {
         let mut found = Vec::with_capacity(raw.headers.len());
         let mut whole = true;
         for (name, value) in &raw.headers {
-            let at = spot.key(name);
+            let at = spot.child(name);
             let lower = name.to_ascii_lowercase();
             let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
             let value = if name.is_empty() || !name.bytes().all(token) {
@@ -281,7 +282,7 @@ impl SettingsResolver<'_> {
         let printable = raw.path.bytes().all(|byte| byte.is_ascii_graphic()) && !raw.path.contains('#');
         if !raw.path.starts_with('/') || !printable {
             self.report_mistake(
-                &spot.key("path"),
+                &spot.child("path"),
                 "It is not a path below the base URL.",
                 "Write something like \"/models\".",
             );
@@ -298,12 +299,16 @@ impl SettingsResolver<'_> {
     fn resolve_image_hosts(&mut self, raw: &raw::Provider, spot: &KeyPath<'_>) -> Option<Vec<BaseUrl>> {
         let mut found = Vec::with_capacity(raw.image_hosts.len());
         for (index, text) in raw.image_hosts.iter().enumerate() {
-            let Some(base) = self.resolve_base_url(text, &spot.element(index)) else { continue };
+            let Some(base) = self.resolve_base_url(text, &spot.list_element(index)) else { continue };
             if base.path_prefix.is_empty() {
                 found.push(base);
             } else {
                 let fix = "Stop after the host, such as \"https://images.example.eu\".";
-                self.report_mistake(&spot.element(index), "It has a path, and must be a host only.", fix);
+                self.report_mistake(
+                    &spot.list_element(index),
+                    "It has a path, and must be a host only.",
+                    fix,
+                );
             }
         }
         (found.len() == raw.image_hosts.len()).then_some(found)
@@ -324,7 +329,7 @@ impl SettingsResolver<'_> {
                     "It is longer than `total`, {}, and so has no effect.",
                     super::super::units::format_duration(raw.total.0)
                 );
-                self.report_warning(&spot.key(name), why, "Shorten it, or lengthen `total`.");
+                self.report_warning(&spot.child(name), why, "Shorten it, or lengthen `total`.");
             }
         }
     }

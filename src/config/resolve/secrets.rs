@@ -23,7 +23,7 @@ impl SettingsResolver<'_> {
                 Some(text) => text,
                 None => {
                     self.report_secret_mistake(
-                        &spot.key("env"),
+                        &spot.child("env"),
                         format!("The environment variable {name} is not set."),
                         "Set it where the gateway is started, or write `{ file = \"…\" }`.",
                     );
@@ -31,7 +31,7 @@ impl SettingsResolver<'_> {
                 }
             },
             (None, Some(file)) => {
-                let at = spot.key("file");
+                let at = spot.child("file");
                 let path = at.resolve_file_path(file);
                 self.watched_files.push(path.clone());
                 match read_text(&path, MAX_SECRET_BYTES) {

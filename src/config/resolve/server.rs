@@ -155,7 +155,7 @@ impl SettingsResolver<'_> {
         if overload.bytes.0 / 2 < raw.limits.json_body.0 {
             let least = super::super::units::format_size(raw.limits.json_body.0.saturating_mul(2));
             self.report_mistake(
-                &top.key("overload").key("bytes"),
+                &top.child("overload").child("bytes"),
                 "It must be at least twice `limits.json_body`.",
                 format!("Write \"{least}\" or more, or a smaller `limits.json_body`."),
             );
@@ -175,7 +175,7 @@ impl SettingsResolver<'_> {
             let why = "It is more than all files together may have (spool.disk): images would take the space of \
                        uploads, and then of each other.";
             self.report_warning(
-                &top.key("images").key("keep"),
+                &top.child("images").child("keep"),
                 why,
                 "Write less than spool.disk, or more there.",
             );
@@ -189,7 +189,7 @@ impl SettingsResolver<'_> {
         let retention = files.retention.0.as_secs();
         let store = match &files.store {
             None => None,
-            Some(store) => Some(self.resolve_bucket(store, &top.key("files").key("store"))?),
+            Some(store) => Some(self.resolve_bucket(store, &top.child("files").child("store"))?),
         };
         Some(FileSettings {
             path,
@@ -211,10 +211,10 @@ impl SettingsResolver<'_> {
         raw: &ConfigFile,
         top: &KeyPath<'_>,
     ) -> Option<PathBuf> {
-        let spot = top.key(section).key("path");
+        let spot = top.child(section).child("path");
         let path = match written {
             Some(path) => spot.resolve_file_path(path),
-            None => top.key("storage").key("path").resolve_file_path(&raw.storage.path).join(section),
+            None => top.child("storage").child("path").resolve_file_path(&raw.storage.path).join(section),
         };
         if path.exists() && !path.is_dir() {
             let fix = "Write the path of a folder, or of one to be made.";
@@ -230,24 +230,24 @@ impl SettingsResolver<'_> {
 
     pub fn resolve_simulators(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Vec<SimulatorSettings> {
         let mut found: Vec<SimulatorSettings> = Vec::with_capacity(raw.simulated.len());
-        let list = top.key("simulated");
+        let list = top.child("simulated");
         for (index, simulated) in raw.simulated.iter().enumerate() {
-            let spot = list.element(index);
+            let spot = list.list_element(index);
             if let Some(first) =
                 raw.simulated.iter().take(index).position(|other| other.name == simulated.name)
             {
                 let why = format!(
                     "There is a simulated provider of this name already, at {}.",
-                    list.element(first).file_and_line()
+                    list.list_element(first).file_and_line()
                 );
-                self.report_mistake(&spot.key("name"), why, "Give each its own name.");
+                self.report_mistake(&spot.child("name"), why, "Give each its own name.");
             }
-            let Some(address) = self.parse_address(&simulated.address, &spot.key("address")) else {
+            let Some(address) = self.parse_address(&simulated.address, &spot.child("address")) else {
                 continue;
             };
             if !address.ip().is_loopback() {
                 self.report_mistake(
-                    &spot.key("address"),
+                    &spot.child("address"),
                     "A simulated provider requires no key, so it may listen on this machine only.",
                     format!("Write \"127.0.0.1:{}\".", address.port()),
                 );

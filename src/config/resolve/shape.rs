@@ -42,7 +42,7 @@ impl SettingsResolver<'_> {
                     format!("Write one of: {}.", names.join(", ")),
                 ),
             };
-            self.report_mistake(&spot.key("shape"), why, fix);
+            self.report_mistake(&spot.child("shape"), why, fix);
         }
         found
     }

@@ -7,19 +7,19 @@ use super::key_path::KeyPath;
 
 impl SettingsResolver<'_> {
     pub fn storage(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<StorageSettings> {
-        let spot = top.key("storage");
-        let path = spot.key("path").resolve_file_path(&raw.storage.path);
+        let spot = top.child("storage");
+        let path = spot.child("path").resolve_file_path(&raw.storage.path);
         if path.exists() && !path.is_dir() {
             self.report_mistake(
-                &spot.key("path"),
+                &spot.child("path"),
                 "It is a file, and must be a folder.",
                 "Write the path of a folder, or of one to be made.",
             );
         }
         if !path.exists() || path.is_dir() {
-            self.check_creatable(&path, &spot.key("path"));
+            self.check_creatable(&path, &spot.child("path"));
         }
-        let at = spot.key("pepper");
+        let at = spot.child("pepper");
         let pepper = raw.storage.pepper.as_ref().map(|reference| self.read_secret(reference, &at));
         if let Some(Some(pepper)) = &pepper {
             let text = pepper.reveal();
@@ -52,7 +52,7 @@ impl SettingsResolver<'_> {
             (StorageEngineName::Embedded, _) => {
                 let key = if storage.url.is_some() { "url" } else { "password" };
                 self.report_secret_mistake(
-                    &spot.key(key),
+                    &spot.child(key),
                     "The embedded store has no database.",
                     "Remove it, or write `engine = \"postgres\"`.",
                 );
@@ -60,20 +60,20 @@ impl SettingsResolver<'_> {
             }
             (StorageEngineName::Postgres, None) => {
                 self.report_mistake(
-                    &spot.key("engine"),
+                    &spot.child("engine"),
                     "A PostgreSQL store needs the URL of its database.",
                     "Write `url = { env = \"PENSTOCK_DATABASE\" }` or `url = { file = \"…\" }`.",
                 );
                 None
             }
             (StorageEngineName::Postgres, Some(url)) => {
-                let url = self.read_secret(url, &spot.key("url"));
-                let at = spot.key("password");
+                let url = self.read_secret(url, &spot.child("url"));
+                let at = spot.child("password");
                 let password = match &storage.password {
                     None => Some(None),
                     Some(reference) => self.read_secret(reference, &at).map(|text| {
                         Some(match &reference.file {
-                            Some(file) => DatabasePassword::File(at.key("file").resolve_file_path(file)),
+                            Some(file) => DatabasePassword::File(at.child("file").resolve_file_path(file)),
                             None => DatabasePassword::Text(text),
                         })
                     }),

@@ -21,12 +21,12 @@ impl SettingsResolver<'_> {
         spot: &KeyPath<'_>,
     ) -> Option<ExactTokenizer> {
         let images = match &raw.images {
-            Some(rule) => self.resolve_image_rule(rule, &spot.key("images")).map(Some),
+            Some(rule) => self.resolve_image_rule(rule, &spot.child("images")).map(Some),
             None => Some(None),
         };
         let counter = match (&raw.file, &raw.builtin) {
             (Some(file), None) => self.load_tokenizer_files(file, raw, spot)?,
-            (None, Some(name)) => self.load_builtin_tokenizer(name, &spot.key("builtin"))?,
+            (None, Some(name)) => self.load_builtin_tokenizer(name, &spot.child("builtin"))?,
             _ => {
                 let fix = "Write either `file` (with `chat_template` or `config`) or `builtin`.";
                 self.report_mistake(spot, "A tokenizer has exactly one source.", fix);
@@ -46,10 +46,10 @@ impl SettingsResolver<'_> {
         raw: &raw::TokenizerConfig,
         spot: &KeyPath<'_>,
     ) -> Option<TokenCounter> {
-        let tokenizer = self.read_tokenizer_file(file, &spot.key("file"));
+        let tokenizer = self.read_tokenizer_file(file, &spot.child("file"));
         let mut whole = true;
         let mut optional = |written: &Option<String>, key: &str| {
-            let bytes = written.as_ref().map(|written| self.read_tokenizer_file(written, &spot.key(key)));
+            let bytes = written.as_ref().map(|written| self.read_tokenizer_file(written, &spot.child(key)));
             whole &= bytes.as_ref().is_none_or(Option::is_some);
             bytes.flatten()
         };
@@ -58,7 +58,7 @@ impl SettingsResolver<'_> {
         let tokenizer = tokenizer.filter(|_| whole)?;
         let template = match template.map(String::from_utf8) {
             Some(Err(_)) => {
-                self.report_mistake(&spot.key("chat_template"), "The file is not UTF-8.", "");
+                self.report_mistake(&spot.child("chat_template"), "The file is not UTF-8.", "");
                 return None;
             }
             Some(Ok(text)) => Some(text),

@@ -50,7 +50,7 @@ impl FailoverRun<'_, '_> {
             }
             AttemptError::SeparateChoices => {
                 offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
-                self.separate_choices = Some(SeparateChoices::all(Some(offer.clone())));
+                self.separate_choices = Some(SeparateChoices::all_choices(Some(offer.clone())));
                 Some(PlannerStep::ReturnError)
             }
             AttemptError::Fault(UpstreamError { completed_choices: Some(whole), .. })

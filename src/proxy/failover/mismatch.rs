@@ -216,7 +216,7 @@ impl FailoverRun<'_, '_> {
         if self.progress.has_content() {
             return course.on_skipped(self.now());
         }
-        self.separate_choices = Some(SeparateChoices::all(None));
+        self.separate_choices = Some(SeparateChoices::all_choices(None));
         PlannerStep::ReturnError
     }
 
@@ -225,10 +225,10 @@ impl FailoverRun<'_, '_> {
     pub(super) fn handle_fewer_choices(&mut self, offer: &OfferState, whole: u32) {
         self.mark_single_choice(offer);
         if self.progress.has_content() {
-            self.separate_choices = Some(SeparateChoices::from(whole));
+            self.separate_choices = Some(SeparateChoices::starting_at(whole));
         } else {
             self.record_failed_energy(offer);
-            self.separate_choices = Some(SeparateChoices::all(None));
+            self.separate_choices = Some(SeparateChoices::all_choices(None));
         }
     }
 }

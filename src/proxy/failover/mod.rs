@@ -185,7 +185,7 @@ impl FailoverRun<'_, '_> {
         let mut kept_permit = None;
         loop {
             if let Some(wanted) = self.separate_choices.take() {
-                return Box::pin(fan::run(self, wanted, &course)).await;
+                return Box::pin(fan::request_choices(self, wanted, &course)).await;
             }
             let went_on = match next {
                 PlannerStep::Attempt(index) if self.is_single_choice(index) => {

@@ -43,12 +43,12 @@ pub(super) struct SeparateChoices {
 
 impl SeparateChoices {
     /// Selects all choices; `suspect` may have refused them due to their number.
-    pub(super) const fn all(suspect: Option<Arc<OfferState>>) -> Self {
+    pub(super) const fn all_choices(suspect: Option<Arc<OfferState>>) -> Self {
         Self { from: 0, suspect }
     }
 
     /// Selects the choices from this index on.
-    pub(super) const fn from(from: u32) -> Self {
+    pub(super) const fn starting_at(from: u32) -> Self {
         Self { from, suspect: None }
     }
 }
@@ -71,7 +71,7 @@ enum ChoiceEvent {
 }
 
 /// Requests the choices one by one, sends them as one response, and settles.
-pub(super) async fn run(
+pub(super) async fn request_choices(
     run: &mut FailoverRun<'_, '_>,
     wanted: SeparateChoices,
     course: &RetryPlanner,
