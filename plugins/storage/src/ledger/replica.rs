@@ -287,7 +287,7 @@ pub(super) fn month_path(folder: &Path, chain: u32, month: &str) -> PathBuf {
 
 /// Path of a file that is set apart.
 fn apart_path(path: &Path, number: u32) -> PathBuf {
-    path.with_added_extension(format!("{number}.reverted"))
+    path.with_extension(format!("jsonl.{number}.reverted"))
 }
 
 /// Returns the last blocks of a month: from the end of the file on, and at least those of the last commit.
