@@ -2,7 +2,8 @@
 //!
 //! In a fleet, the balance of an account in memory is the lease of this gateway, see [`crate::fleet`]. A request whose
 //! price is not covered by it draws from the account's pool, for at most three seconds in all. From then on the lease is
-//! filled each second to the spending of `fleet.ahead`, and an amount that is no longer needed returns to the pool.
+//! filled each second to the spending of `fleet.ahead`, and an amount that is no longer needed returns to the pool. If a
+//! request is refused although the other members hold enough, they return all but the spending of the last second.
 //!
 //! ```text
 //! spent by this member ≤ leased + the excess of requests without max_tokens
@@ -19,12 +20,14 @@ use penstock_ledger::Wallet;
 use penstock_storage::StoreError;
 use penstock_storage::fleet::{FleetError, PoolAmount, PoolRequest, credit_pool_name, energy_pool_name};
 use penstock_storage::ledger::BalanceRecord;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 
+/// Time after a refusal for which the other members are asked to return what they do not need at once.
+const WANTED_TIME: Duration = Duration::from_secs(3);
 /// Time for which a pool that was found empty counts as empty.
 const EMPTY_POOL_MEMORY: Duration = Duration::from_millis(250);
 /// Maximum number of draws at a time, each of which blocks a thread while the database does not answer.
@@ -42,6 +45,8 @@ pub struct Leases {
     accounts: Mutex<HashMap<(Arc<str>, Wallet), LeaseState>>,
     /// Amounts that return to the pools: sent again until the store has accepted them.
     returning: Mutex<Vec<PoolAmount>>,
+    /// Names of the pools that other members want.
+    wanted_by_peers: Mutex<HashSet<String>>,
     /// Number of requests that had to draw.
     dry_draws: AtomicU64,
     /// Permits of the draws for requests.
@@ -55,12 +60,16 @@ struct LeaseState {
     drawn: i64,
     /// Part of the drawn amount that was spent at the last check.
     spent: i64,
+    /// Spending of the last second.
+    second: i64,
     /// Smoothed spending per second, in eighths of the unit.
     rate: i64,
     /// Time at which the pool was last found empty.
     empty_at: Option<Instant>,
     /// Balance of the account at that time, leases of all members included.
     total: i64,
+    /// Time of the last refusal of a request although the other members hold enough for it.
+    refused_at: Option<Instant>,
     /// True if an amount was drawn since the last check: the request that needs it may not have reserved it yet.
     is_fresh: bool,
     /// True if the outcome of a draw is unknown.
@@ -73,16 +82,20 @@ impl LeaseState {
     /// Records the spending of a second; `balance` is the rest of the lease without regard to holds.
     fn observe_second(&mut self, balance: i64) {
         let spent = self.drawn.saturating_sub(balance);
-        let second = spent.saturating_sub(self.spent).max(0);
+        self.second = spent.saturating_sub(self.spent).max(0);
         self.spent = spent;
         // At least one unit, so that the rate of an idle account becomes 0.
         let decay = (self.rate >> RATE_SHIFT).max(1).min(self.rate);
-        self.rate = self.rate.saturating_sub(decay).saturating_add(second);
+        self.rate = self.rate.saturating_sub(decay).saturating_add(self.second);
     }
 
     /// Returns the amount to hold in advance.
     fn wanted(&self, advance_seconds: i64) -> i64 {
         self.rate.saturating_mul(advance_seconds) >> RATE_SHIFT
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.refused_at.is_some_and(|at| at.elapsed() < WANTED_TIME)
     }
 
     fn is_known_empty(&self, now: Instant) -> bool {
@@ -96,6 +109,14 @@ enum LeaseChange {
     Nothing,
     Draw(i64),
     Return(i64),
+}
+
+/// Decides about a lease that another member wants: more than the spending of the last second returns.
+const fn contended_lease_change(available: i64, second: i64) -> LeaseChange {
+    if available > second {
+        return LeaseChange::Return(available.saturating_sub(second));
+    }
+    LeaseChange::Nothing
 }
 
 /// Decides about a lease: it draws below half of the wanted amount, and returns above twice that amount.
@@ -136,6 +157,7 @@ impl Leases {
             advance_seconds: i64::try_from(settings.advance.as_secs()).unwrap_or(i64::MAX),
             accounts: Mutex::default(),
             returning: Mutex::default(),
+            wanted_by_peers: Mutex::default(),
             dry_draws: AtomicU64::new(0),
             draw_permits: Arc::new(Semaphore::new(MAX_DRAWS)),
         })
@@ -269,6 +291,25 @@ impl Leases {
         self.returning.lock().clear();
     }
 
+    /// Records the refusal of a request although the other members hold enough for it.
+    fn note_refused(&self, account: &Arc<str>, wallet: Wallet) {
+        let mut accounts = self.accounts.lock();
+        accounts.entry((account.clone(), wallet)).or_default().refused_at = Some(Instant::now());
+    }
+
+    /// Returns the names of the pools from which requests were refused lately although the other members hold enough.
+    #[must_use]
+    pub fn wanted_pools(&self) -> Vec<String> {
+        let accounts = self.accounts.lock();
+        let wanted = accounts.iter().filter(|(_, state)| state.is_wanted());
+        wanted.map(|((account, wallet), _)| pool_name(account, *wallet)).collect()
+    }
+
+    /// Replaces the names of the pools that other members want.
+    pub fn set_wanted_by_peers(&self, pools: impl Iterator<Item = String>) {
+        *self.wanted_by_peers.lock() = pools.collect();
+    }
+
     /// Returns the number of requests that had to wait for a draw.
     #[must_use]
     pub fn dry_draws(&self) -> u64 {
@@ -288,12 +329,19 @@ impl Ledger {
         {
             let mut accounts = leases.accounts.lock();
             let mut returning = leases.returning.lock();
+            let contended = leases.wanted_by_peers.lock();
             accounts.retain(|(account, wallet), state| {
                 let balance = self.account_balance(account);
                 state.observe_second(balance.total(*wallet));
-                let wanted = state.wanted(leases.advance_seconds);
                 let is_fresh = std::mem::take(&mut state.is_fresh);
-                match lease_change(balance.available(*wallet), wanted) {
+                let is_contended = !contended.is_empty() && contended.contains(&pool_name(account, *wallet));
+                let available = balance.available(*wallet);
+                let change = if is_contended {
+                    contended_lease_change(available, state.second)
+                } else {
+                    lease_change(available, state.wanted(leases.advance_seconds))
+                };
+                match change {
                     LeaseChange::Draw(amount) if !state.is_known_empty(Instant::now()) => {
                         draws.push((balance.clone(), *wallet, amount));
                     }
@@ -307,7 +355,7 @@ impl Ledger {
                     }
                     _ => {}
                 }
-                state.rate > 0 || state.uncertain || balance.total(*wallet) != 0
+                state.rate > 0 || state.uncertain || state.is_wanted() || balance.total(*wallet) != 0
             });
         }
         for (balance, wallet, amount) in draws {

@@ -12,6 +12,9 @@ const MAX_REPORTED_KEYS: usize = 16_000;
 /// Keys of one row: one key has at most 320 bytes as JSON.
 const KEYS_PER_ROW: usize = 200;
 
+/// Maximum number of wanted pools of one report.
+const MAX_WANTED_POOLS: usize = 64;
+
 /// Report of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberReport {
@@ -25,6 +28,8 @@ pub struct MemberReport {
     pub config: String,
     /// Short hashes of its sections by name, to say which ones differ; empty from members that do not report them.
     pub sections: BTreeMap<String, String>,
+    /// Names of the pools from which requests were refused although the other members hold enough.
+    pub wanted_pools: Vec<String>,
     /// Use of limits.
     pub keys: Vec<KeyUsageReport>,
 }
@@ -71,6 +76,8 @@ struct Header {
     config: String,
     #[serde(default)]
     sections: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    wanted_pools: Vec<String>,
     rows: usize,
 }
 
@@ -88,6 +95,7 @@ impl MemberReport {
             version: self.version.clone(),
             config: self.config.clone(),
             sections: self.sections.clone(),
+            wanted_pools: self.wanted_pools.iter().take(MAX_WANTED_POOLS).cloned().collect(),
             rows: groups.len(),
         };
         let row = |value: serde_json::Result<Vec<u8>>| value.unwrap_or_default();
@@ -106,8 +114,8 @@ impl MemberReport {
         for group in groups.get(..header.rows)? {
             keys.extend(serde_json::from_slice::<Vec<KeyUsageReport>>(group).ok()?);
         }
-        let Header { start, at, version, config, sections, .. } = header;
-        Some(Self { start, at, version, config, sections, keys })
+        let Header { start, at, version, config, sections, wanted_pools, .. } = header;
+        Some(Self { start, at, version, config, sections, wanted_pools, keys })
     }
 
     /// Returns the names of the sections whose configuration differs from the other member's. A section that only one
@@ -148,6 +156,7 @@ mod tests {
             version: "1.0".to_owned(),
             config: "abc".to_owned(),
             sections: sections([("models", "1f00")]),
+            wanted_pools: vec![format!("credits/{:0>250}", 7); MAX_WANTED_POOLS],
             keys: (0..keys).map(key).collect(),
         }
     }
@@ -167,16 +176,15 @@ mod tests {
     }
 
     #[test]
-    fn a_report_without_sections_is_read() {
+    fn a_report_of_an_earlier_version_is_read() {
         let mut rows = report(1).to_rows();
-        let header = String::from_utf8(rows.remove(0)).unwrap();
-        let earlier = header.replace(r#","sections":{"models":"1f00"}"#, "");
-        assert_ne!(earlier, header);
-        rows.insert(0, earlier.into_bytes());
-        assert_eq!(
-            MemberReport::from_rows(&rows),
-            Some(MemberReport { sections: BTreeMap::new(), ..report(1) })
-        );
+        let mut header: serde_json::Value = serde_json::from_slice(&rows.remove(0)).unwrap();
+        for added in ["sections", "wanted_pools"] {
+            header.as_object_mut().unwrap().remove(added).unwrap();
+        }
+        rows.insert(0, serde_json::to_vec(&header).unwrap());
+        let earlier = MemberReport { sections: BTreeMap::new(), wanted_pools: Vec::new(), ..report(1) };
+        assert_eq!(MemberReport::from_rows(&rows), Some(earlier));
     }
 
     #[test]

@@ -160,6 +160,7 @@ impl AppState {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: shared.all.0.to_string(),
             sections: shared.sections.clone(),
+            wanted_pools: self.ledger.leases().map(|leases| leases.wanted_pools()).unwrap_or_default(),
             keys: exchange.collect_usage(&self.key_cache, self.clock.steady_now()),
         };
         let returned = self.ledger.leases().map(|leases| leases.returning_amounts()).unwrap_or_default();
@@ -170,6 +171,9 @@ impl AppState {
         beaten?;
         if let Some(leases) = self.ledger.leases() {
             leases.on_returned();
+            leases.set_wanted_by_peers(
+                reports.iter().flat_map(|(_, report)| report.wanted_pools.iter().cloned()),
+            );
         }
         exchange.refresh_spends(&self.stores.spends, now)?;
         drop(exchange);

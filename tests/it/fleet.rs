@@ -8,7 +8,9 @@ mod gateways;
 mod journal;
 mod outage;
 mod promoted_standby;
+mod revocation;
 mod rolling_upgrade;
+mod spending;
 
 use crate::harness::{Client, until_answered};
 use gateways::{Fleet, ask, served, until_status};

@@ -94,8 +94,12 @@ impl Ledger {
         let credits = leases.noted_total(&balance.name, Wallet::Credits);
         let energy = leases.noted_total(&balance.name, Wallet::Energy);
         // Other members hold the rest, and return the part that they do not need.
-        let held = credits >= need.credits || need.energy.is_some_and(|need| need > 0 && energy >= need);
-        Err(insufficient_credits(need, BalanceRecord { credits, energy }, held))
+        let held_energy = need.energy.is_some_and(|need| need > 0 && energy >= need);
+        let held_credits = credits >= need.credits;
+        let held = [(Wallet::Credits, held_credits), (Wallet::Energy, held_energy)];
+        let held = held.into_iter().filter(|(_, is_held)| *is_held).map(|(wallet, _)| wallet);
+        let is_held = held.inspect(|wallet| leases.note_refused(&balance.name, *wallet)).count() > 0;
+        Err(insufficient_credits(need, BalanceRecord { credits, energy }, is_held))
     }
 
     /// Draws on a blocking thread, since the store blocks; `None` if the store fails. One request draws for all that

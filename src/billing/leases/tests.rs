@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
-use crate::billing::{ReserveRequest, Settlement, SaleTerms};
+use crate::billing::{ReserveRequest, SaleTerms, Settlement};
 use crate::config::settings::{FleetSettings, LedgerSettings};
 use crate::time::clock::SteadyClock;
 use penstock_core::TokenUsage;
@@ -203,6 +203,35 @@ async fn a_lease_grows_with_the_spending() {
     }
     let leased = 10_000_000 - 2_000 - gateways.pool("acme");
     assert!((2_000..=100 * 60 * 2).contains(&leased), "{leased}");
+}
+
+#[tokio::test]
+async fn what_a_refused_request_of_another_member_needs_returns_at_once() {
+    let gateways = Gateways::new();
+    let ((member, first), (_two, second)) = (gateways.open("1"), gateways.open("2"));
+    grant(&first, 40_000).await;
+    for n in 0..20 {
+        assert!(serve(&first, &format!("r{n}"), 1_000, 1_000).await);
+        return_unused(&member, &first);
+    }
+    assert_eq!(second.leases().unwrap().wanted_pools(), [""; 0]);
+    let refused = second.ensure_funded("acme", need(18_000), deadline()).await.unwrap_err();
+    assert!(refused.message.contains("while other requests are in flight"), "{}", refused.message);
+    let wanted = second.leases().unwrap().wanted_pools();
+    assert_eq!(wanted, [credit_pool_name("acme")]);
+    first.leases().unwrap().set_wanted_by_peers(wanted.into_iter());
+    // A lease that was drawn in the same second returns with the next heartbeat.
+    return_unused(&member, &first);
+    return_unused(&member, &first);
+    assert_eq!(first.account_balance("acme").available(Wallet::Credits), 0, "nothing was spent since");
+    // For a moment the pool counts as empty.
+    let begun = Instant::now();
+    while second.ensure_funded("acme", need(18_000), deadline()).await.is_err() {
+        assert!(begun.elapsed() < EMPTY_POOL_MEMORY * 40);
+        tokio::task::yield_now().await;
+    }
+    first.leases().unwrap().set_wanted_by_peers(std::iter::empty());
+    assert!(serve(&first, "more", 500, 500).await);
 }
 
 #[tokio::test]

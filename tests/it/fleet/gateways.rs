@@ -158,14 +158,27 @@ impl Fleet {
         answer.json()["data"][0]["credits"]["balance"].as_f64().unwrap_or_else(|| panic!("{}", answer.text()))
     }
 
+    /// Returns the amounts that the gateways have leased of the account's credits, in micro-credits.
+    fn leases(&self, account: &str) -> Vec<i64> {
+        // The number of the gateway is left out of the key.
+        let statement = format!(
+            "select encode(value, 'hex') from penstock.meta where overlay(key placing ''::bytea from 12 for 4) = \
+             'fleet/part/credits/{account}'::bytea"
+        );
+        let amount = |row: &str| i64::from_be_bytes(u64::from_str_radix(row, 16).unwrap().to_le_bytes());
+        self.server.query(&statement).lines().map(amount).collect()
+    }
+
+    /// Returns the sum of all leases of the account's credits, in micro-credits.
+    pub fn leased(&self, account: &str) -> i64 {
+        self.leases(account).into_iter().sum()
+    }
+
     /// Waits until each gateway has leased credits for thousands of requests.
     pub async fn until_funded(&self) {
-        let statement = "select encode(value, 'hex') from penstock.meta where position('fleet/part/credits'::bytea \
-                         in overlay(key placing ''::bytea from 12 for 4)) = 1";
         let is_funded = || async {
-            let rows = self.server.query(statement);
-            let amount = |row: &str| i64::from_be_bytes(u64::from_str_radix(row, 16).unwrap().to_le_bytes());
-            rows.lines().filter(|row| amount(row) >= LARGE_LEASE).count() == self.homes.len()
+            self.leases("default").into_iter().filter(|lease| *lease >= LARGE_LEASE).count()
+                == self.homes.len()
         };
         until_answered("the leases", is_funded).await;
     }
