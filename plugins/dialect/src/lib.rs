@@ -39,6 +39,8 @@ mod reasoning_effort;
 mod request_history_tests;
 mod response_constraints;
 mod responses_any;
+#[cfg(test)]
+mod stream_format_tests;
 mod stream_translator;
 mod structured_output;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use penstock_core::{UpstreamError, UpstreamErrorKind};
 
 /// Possible first bytes of an event stream.
-const SSE_PREFIXES: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
+const SSE_PREFIXES: [&[u8]; 6] = [b"data:", b"event:", b"id:", b"retry:", b"error:", b":"];
 
 /// Format of the response to a streaming request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,6 +129,7 @@ mod tests {
             ("data: {}\n\n", true),
             ("\n\nevent: ping\n\n", true),
             (": comment\n\n", true),
+            ("error: {}\n\n", true),
             ("{\"data\":1}", false),
             ("dat", false),
             ("<html>", false),

@@ -13,7 +13,6 @@ mod tool_calls;
 pub(crate) use tool_calls::generate_call_id;
 
 use super::{FormatDetector, as_truncated};
-use crate::classify;
 use crate::event::AnswerEvent;
 use bytes::Bytes;
 use chunk::ChunkReader;
@@ -76,6 +75,9 @@ impl ChatDecoder {
         if let Some(comment) = &event.comment {
             events.push(usage::parse_energy_comment(comment).map_or(AnswerEvent::Ping, AnswerEvent::Energy));
         }
+        if let Some(error) = super::event_error(event, false) {
+            return Err(error);
+        }
         let data = json::trim(&event.data);
         if data.is_empty() {
             return Ok(());
@@ -83,9 +85,6 @@ impl ChatDecoder {
         if data == b"[DONE]" {
             events.push(AnswerEvent::End);
             return Ok(());
-        }
-        if event.event.as_deref() == Some(b"error") {
-            return Err(classify::classify_in_band(data));
         }
         if !self.started {
             self.started = true;

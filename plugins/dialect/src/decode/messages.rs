@@ -86,12 +86,21 @@ impl MessagesDecoder {
         self.buffered_input_bytes
     }
 
-    /// Decodes the data of one event.
-    fn decode_data(&mut self, data: &Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
-        if penstock_json_scan::json::trim(data).is_empty() {
-            return Ok(());
+    /// Decodes one event.
+    fn decode_event(
+        &mut self,
+        event: &sse::SseEvent,
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
+        if let Some(comment) = &event.comment {
+            events.push(usage::parse_energy_comment(comment).map_or(AnswerEvent::Ping, AnswerEvent::Energy));
         }
-        self.decode_members(data, &EventMembers::parse(data), events)
+        let seen = EventMembers::parse(&event.data);
+        match super::event_error(event, seen.has_known_type()) {
+            Some(error) => Err(error),
+            None if penstock_json_scan::json::trim(&event.data).is_empty() => Ok(()),
+            None => self.decode_members(&event.data, &seen, events),
+        }
     }
 
     /// Decodes the data of one event, given its members.
@@ -283,12 +292,7 @@ impl super::DialectDecoder for MessagesDecoder {
         self.sse.push(bytes);
         while let Some(event) = self.sse.next() {
             let event = event.map_err(|sse::EventTooLong| malformed_error())?;
-            if let Some(comment) = &event.comment {
-                events.push(
-                    usage::parse_energy_comment(comment).map_or(AnswerEvent::Ping, AnswerEvent::Energy),
-                );
-            }
-            self.decode_data(&event.data, events)?;
+            self.decode_event(&event, events)?;
         }
         Ok(())
     }
@@ -300,9 +304,7 @@ impl super::DialectDecoder for MessagesDecoder {
                 .map_err(as_truncated);
         }
         let Some(event) = self.sse.end() else { return Ok(()) };
-        let comment = event.comment.as_deref().and_then(usage::parse_energy_comment);
-        events.extend(comment.map(AnswerEvent::Energy));
-        self.decode_data(&event.data, events).map_err(as_truncated)
+        self.decode_event(&event, events).map_err(as_truncated)
     }
 
     fn buffered_bytes(&self) -> usize {

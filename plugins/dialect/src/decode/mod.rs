@@ -9,9 +9,11 @@ mod text_channel;
 use body_format::FormatDetector;
 pub(crate) use body_format::{BodyFormat, is_event_stream};
 
+use crate::classify;
 use crate::event::AnswerEvent;
 use bytes::Bytes;
 use penstock_core::{Dialect, ReasoningName, UpstreamError, UpstreamErrorKind};
+use penstock_http_wire::sse::SseEvent;
 use penstock_json_scan::json;
 
 /// Maximum bytes of a server-sent event from a provider.
@@ -107,6 +109,13 @@ pub fn decode_buffered(
         return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
     }
     (decoder_of(provider).decode_buffered)(body, id, events)
+}
+
+/// Returns the error that an event reports by a field of its own, or by its name unless its data has a type of the
+/// dialect, which counts more than the name.
+pub(crate) fn event_error(event: &SseEvent, has_known_type: bool) -> Option<UpstreamError> {
+    let data = event.error_data().filter(|_| event.error.is_some() || !has_known_type)?;
+    Some(classify::classify_in_band(data))
 }
 
 /// Returns the error at the end of an answer: an incomplete last event means that the stream was truncated, and not

@@ -87,18 +87,26 @@ impl ResponsesDecoder {
         if let Some(comment) = &event.comment {
             events.push(usage::parse_energy_comment(comment).map_or(AnswerEvent::Ping, AnswerEvent::Energy));
         }
+        let seen = EventMembers::parse(&event.data);
+        if let Some(error) = super::event_error(event, seen.event_type.starts_with("response.")) {
+            return Err(error);
+        }
         match json::trim(&event.data) {
             b"" => Ok(()),
             b"[DONE]" => {
                 events.push(AnswerEvent::End);
                 Ok(())
             }
-            _ => self.decode_data(&event.data, events),
+            _ => self.decode_data(&event.data, &seen, events),
         }
     }
 
-    fn decode_data(&mut self, data: &Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
-        let seen = EventMembers::parse(data);
+    fn decode_data(
+        &mut self,
+        data: &Bytes,
+        seen: &EventMembers<'_>,
+        events: &mut Vec<AnswerEvent>,
+    ) -> Result<(), UpstreamError> {
         if !seen.is_complete {
             return Err(malformed_error());
         }
@@ -122,13 +130,13 @@ impl ResponsesDecoder {
             _ => {}
         }
         match &*seen.event_type {
-            "response.output_item.added" => self.output.add_item(data, &seen, events),
-            "response.output_item.done" => self.output.finish_item(data, &seen, events),
+            "response.output_item.added" => self.output.add_item(data, seen, events),
+            "response.output_item.done" => self.output.finish_item(data, seen, events),
             "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
                 self.output.finish_response(data, seen.response_object()?, events)
             }
             name => match PartEvent::parse(name) {
-                Some(event) => self.output.push_part(data, &seen, event, events),
+                Some(event) => self.output.push_part(data, seen, event, events),
                 None => Ok(()),
             },
         }

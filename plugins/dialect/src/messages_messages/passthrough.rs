@@ -13,8 +13,8 @@ mod translation;
 
 use super::hidden_thinking::{HiddenBlocks, is_empty_delta, is_thinking_block, is_thinking_delta};
 use super::repair;
-use crate::decode::BodyFormat;
 use crate::decode::messages::{EventMembers, MessagesDecoder};
+use crate::decode::{self, BodyFormat};
 use crate::event::AnswerEvent;
 use crate::json_cursor;
 use crate::response_constraints::ToolCallIds;
@@ -116,10 +116,13 @@ impl StreamPassthrough {
             };
             self.observer.push_decoded(tell, &mut OutputBuffer::default())?;
         }
+        let seen = EventMembers::parse(&event.data);
+        if let Some(error) = decode::event_error(event, seen.has_known_type()) {
+            return self.observer.push_decoded(|_| Err(error), &mut OutputBuffer::default());
+        }
         if json::trim(&event.data).is_empty() {
             return Ok(());
         }
-        let seen = EventMembers::parse(&event.data);
         let kind = &*seen.event_type;
         let passes = FORWARDED_EVENTS.contains(&kind);
         let lines = memchr::memchr(b'\n', &event.data).is_some();

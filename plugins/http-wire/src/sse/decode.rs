@@ -12,6 +12,17 @@ pub struct SseEvent {
     pub data: Bytes,
     /// Comment lines of this event without their colons, joined by line feeds.
     pub comment: Option<Bytes>,
+    /// Values of the `error:` lines, joined by line feeds. No field of the standard: old servers of llama.cpp report
+    /// errors by it.
+    pub error: Option<Bytes>,
+}
+
+impl SseEvent {
+    /// Returns the report of an error: an `error:` field, or the data of an event named `error`.
+    #[must_use]
+    pub fn error_data(&self) -> Option<&Bytes> {
+        self.error.as_ref().or_else(|| (self.event.as_deref()? == b"error").then_some(&self.data))
+    }
 }
 
 /// Error of an event longer than the decoder's cap. The decoder returns nothing after it.
@@ -46,8 +57,10 @@ struct EventFields {
     event: Option<Range<usize>>,
     data: Option<Range<usize>>,
     comment: Option<Range<usize>>,
+    error: Option<Range<usize>>,
     joined_data: Option<Vec<u8>>,
     joined_comment: Option<Vec<u8>>,
+    joined_error: Option<Vec<u8>>,
 }
 
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
@@ -125,7 +138,9 @@ impl SseDecoder {
     #[must_use]
     pub fn buffered_bytes(&self) -> usize {
         let joined = |lines: &Option<Vec<u8>>| lines.as_ref().map_or(0, Vec::len);
-        self.buffer().len() + joined(&self.fields.joined_data) + joined(&self.fields.joined_comment)
+        let fields = &self.fields;
+        let lines = [&fields.joined_data, &fields.joined_comment, &fields.joined_error];
+        self.buffer().len() + lines.into_iter().map(joined).sum::<usize>()
     }
 
     /// Ends the stream; returns a last event that has no blank line after it.
@@ -200,13 +215,14 @@ impl SseDecoder {
         match bytes.get(..colon).unwrap_or_default() {
             b"data" => append_line(buffer, &mut fields.data, &mut fields.joined_data, value),
             b"event" => fields.event = Some(value),
+            b"error" => append_line(buffer, &mut fields.error, &mut fields.joined_error, value),
             b"" => append_line(buffer, &mut fields.comment, &mut fields.joined_comment, value),
             // Ignores `id:`, `retry:` and unknown fields.
             _ => {}
         }
     }
 
-    /// Returns the event that ends before the current line, if it has data or a comment.
+    /// Returns the event that ends before the current line, if it has data, a comment or an error.
     fn take_event(&mut self) -> Option<SseEvent> {
         let size = std::mem::take(&mut self.line);
         let fields = std::mem::take(&mut self.fields);
@@ -215,7 +231,7 @@ impl SseDecoder {
         } else {
             self.piece.split_to(size.min(self.piece.len()))
         };
-        if fields.data.is_none() && fields.comment.is_none() {
+        if fields.data.is_none() && fields.comment.is_none() && fields.error.is_none() {
             return None;
         }
         let take = |range: Option<Range<usize>>, joined: Option<Vec<u8>>| match (joined, range) {
@@ -224,12 +240,9 @@ impl SseDecoder {
         };
         let event = take(fields.event, None);
         let comment = take(fields.comment, fields.joined_comment);
-        let data = match (fields.joined_data, fields.data) {
-            (Some(joined), _) => Bytes::from(joined),
-            (None, Some(range)) => bytes.slice(range),
-            (None, None) => Bytes::new(),
-        };
-        Some(SseEvent { event, data, comment })
+        let error = take(fields.error, fields.joined_error);
+        let data = take(fields.data, fields.joined_data).unwrap_or_default();
+        Some(SseEvent { event, data, comment, error })
     }
 }
 

@@ -22,7 +22,11 @@ fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, cap: usize) -> (Vec<Ss
 
 fn event(name: Option<&str>, data: &str, comment: Option<&str>) -> SseEvent {
     let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
-    SseEvent { event: name.map(bytes), data: bytes(data), comment: comment.map(bytes) }
+    SseEvent { event: name.map(bytes), data: bytes(data), comment: comment.map(bytes), error: None }
+}
+
+fn error_event(error: &str) -> SseEvent {
+    SseEvent { error: Some(Bytes::copy_from_slice(error.as_bytes())), ..SseEvent::default() }
 }
 
 fn all_cuts(stream: &str, expected: &[SseEvent]) {
@@ -60,6 +64,41 @@ fn one_space_after_the_colon_is_dropped_and_no_more() {
 #[test]
 fn unknown_fields_are_skipped_and_an_event_of_nothing_else_is_none() {
     all_cuts("id: 1\nretry: 5\n\n\n\nid: 2\ndata: a\nfoo\n\n", &[event(None, "a", None)]);
+}
+
+#[test]
+fn an_error_field_is_an_event_of_its_own_or_a_part_of_one() {
+    let stream = "data: a\n\nerror: {\"code\":500}\n\nerror: one\nerror:two\n\ndata: b\nerror: c\n\nerror\n\nerrors: d\n\n";
+    let mixed = SseEvent { data: Bytes::from_static(b"b"), ..error_event("c") };
+    let expected = [
+        event(None, "a", None),
+        error_event("{\"code\":500}"),
+        error_event("one\ntwo"),
+        mixed,
+        error_event(""),
+    ];
+    all_cuts(stream, &expected);
+    all_cuts("error: cut", &[error_event("cut")]);
+}
+
+#[test]
+fn an_event_named_error_or_with_an_error_field_reports_an_error() {
+    let error_of = |stream: &str| {
+        let (events, _) = decode([stream.as_bytes()], 1000);
+        events
+            .first()
+            .and_then(|event| event.error_data().map(|data| String::from_utf8(data.to_vec()).unwrap()))
+    };
+    for (stream, error) in [
+        ("error: a\n\n", Some("a")),
+        ("event: error\ndata: a\n\n", Some("a")),
+        ("data: b\nerror: a\n\n", Some("a")),
+        ("event: error\ndata\n\n", Some("")),
+        ("event: message\ndata: a\n\n", None),
+        ("data: error\n\n", None),
+    ] {
+        assert_eq!(error_of(stream).as_deref(), error, "{stream:?}");
+    }
 }
 
 #[test]
@@ -107,7 +146,7 @@ proptest! {
     #[test]
     fn any_bytes_come_to_the_same_for_any_cut(
         parts in prop::collection::vec(prop::sample::select(vec![
-            "data", ":", " ", "\n", "\r", "\r\n", "event", "x", "\u{feff}", "\n\n", "é", "data: {}\n\n",
+            "data", ":", " ", "\n", "\r", "\r\n", "event", "error", "x", "\u{feff}", "\n\n", "é", "data: {}\n\n",
         ]), 0..40),
         size in 1_usize..7,
     ) {

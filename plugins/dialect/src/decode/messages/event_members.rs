@@ -45,4 +45,18 @@ impl<'a> EventMembers<'a> {
         seen.is_complete = members.is_complete();
         seen
     }
+
+    /// Returns true if the type is that of an event of an answer, and not of an error.
+    pub(crate) fn has_known_type(&self) -> bool {
+        matches!(
+            &*self.event_type,
+            "message_start"
+                | "content_block_start"
+                | "content_block_delta"
+                | "content_block_stop"
+                | "message_delta"
+                | "message_stop"
+                | "ping"
+        )
+    }
 }
