@@ -6,6 +6,7 @@ use crate::{TRANSLATORS, classify, conformance, find_translator};
 use bytes::Bytes;
 use penstock_core::*;
 use penstock_request_validation::{RequestLimits, ResponsesPurpose, validate_responses_request};
+use serde_json::Value;
 use std::path::Path;
 
 const DIALECTS: [Dialect; 3] = [Dialect::Chat, Dialect::Messages, Dialect::Responses];
@@ -30,6 +31,11 @@ fn text_stream(provider: Dialect) -> String {
     };
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(case).join("got.sse");
     std::fs::read_to_string(path).unwrap()
+}
+
+/// Returns the data of the events of a stream, each in one line.
+fn data_lines(stream: &str) -> Vec<&str> {
+    stream.lines().filter_map(|line| line.strip_prefix("data: ")).collect()
 }
 
 /// Streams a provider's answer to a client at every split, and checks the grammar of the output.
@@ -62,14 +68,15 @@ fn is_failed_output(client: Dialect, out: &[u8]) -> bool {
     }
 }
 
-/// Forms in which engines report an error in a stream, other than as an object of the dialect.
-const ERROR_FORMS: [&str; 6] = [
+/// Forms in which engines of any dialect report an error in a stream.
+const ERROR_FORMS: [&str; 7] = [
     "error: {\"code\":500,\"message\":\"slot failed\",\"type\":\"server_error\"}\n\n",
     "error: {\"code\":500,\"message\":\"slot failed\",\"type\":\"server_error\"}",
     "error: slot failed\n\n",
     "event: error\ndata: {\"code\":500,\"message\":\"slot failed\",\"type\":\"server_error\"}\n\n",
     "event: error\ndata: {\"error\":{\"code\":500,\"message\":\"slot failed\"}}\n\n",
     "event: error\ndata: slot failed\n\n",
+    "data: {\"error\":{\"code\":500,\"message\":\"slot failed\"}}\n\n",
 ];
 
 #[test]
@@ -121,5 +128,98 @@ fn an_error_field_where_a_plain_answer_was_requested_is_an_error() {
             let error = pair.translate_buffered(&ask, &target, Bytes::from(form)).unwrap_err();
             assert_eq!(error.kind, UpstreamErrorKind::InBandError, "{form}");
         }
+    }
+}
+
+/// Returns the text that a client reads from a stream.
+fn delivered_text(client: Dialect, out: &[u8]) -> String {
+    let text = std::str::from_utf8(out).unwrap();
+    let member = |data: &str| {
+        let event: Value = serde_json::from_str(data).unwrap_or_default();
+        let text = match client {
+            Dialect::Chat => &event["choices"][0]["delta"]["content"],
+            Dialect::Messages => &event["delta"]["text"],
+            Dialect::Responses => &event["delta"],
+        };
+        text.as_str().map(str::to_owned)
+    };
+    data_lines(text).into_iter().filter_map(member).collect()
+}
+
+#[test]
+fn json_lines_are_read_like_the_events_that_they_are() {
+    for (provider, client) in DIALECTS.into_iter().flat_map(|one| DIALECTS.map(|other| (one, other))) {
+        let text = text_stream(provider);
+        let events = run_stream(client, provider, &text);
+        let lines = data_lines(&text);
+        let spaced = format!("\u{feff}\r\n {} \r\n\r\n{}", lines[0], lines[1..].join("\r\n"));
+        for form in [lines.join("\n"), lines.join("\n") + "\n", lines.join("\n\n"), spaced] {
+            let run = run_stream(client, provider, &form);
+            let name = format!("{provider:?} to {client:?}: {form}");
+            assert_eq!((run.fault, run.usage), (None, events.usage), "{name}");
+            assert_eq!((run.finish_reason, run.output_bytes), (events.finish_reason, events.output_bytes));
+            let said = delivered_text(client, &run.out);
+            assert!(said.starts_with("Hello "), "{name}: {said}");
+            assert_eq!(said, delivered_text(client, &events.out), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_text_of_json_lines_is_delivered_before_the_last_line() {
+    for (provider, client) in DIALECTS.into_iter().flat_map(|one| DIALECTS.map(|other| (one, other))) {
+        let text = text_stream(provider);
+        let lines = data_lines(&text);
+        let whole = lines.iter().position(|line| line.contains("Hel")).unwrap();
+        let ask = sample_request(client, true);
+        let abilities = OfferCapabilities::default();
+        let target = test_support::sample_target(provider, &abilities);
+        let mut reply = find_translator(client, provider).unwrap().translate_stream(&ask, &target);
+        let mut out = OutputBuffer::default();
+        reply.push(Bytes::from(lines[..=whole].join("\n") + "\n"), &mut out).unwrap();
+        assert_eq!(reply.progress(), StreamProgress::Committed, "{provider:?} to {client:?}");
+        assert_eq!(delivered_text(client, &out.0.concat()), "Hel", "{provider:?} to {client:?}");
+    }
+}
+
+#[test]
+fn broken_json_lines_and_other_bodies_fail_with_their_reason() {
+    for (provider, client) in DIALECTS.into_iter().flat_map(|one| DIALECTS.map(|other| (one, other))) {
+        let text = text_stream(provider);
+        let lines = data_lines(&text);
+        let start = lines[..2].join("\n");
+        let error = r#"{"error":{"code":500,"message":"slot failed"}}"#;
+        for (form, fault) in [
+            (format!("{start}\n{error}\n"), UpstreamErrorKind::InBandError),
+            (format!("{start}\n{error}"), UpstreamErrorKind::InBandError),
+            (start.clone(), UpstreamErrorKind::Truncated),
+            (format!("{start}\n{{\"choices\":"), UpstreamErrorKind::Truncated),
+            (format!("{start}\n{{\"choices\"\n"), UpstreamErrorKind::Malformed),
+            (format!("{start}\n<html>\n"), UpstreamErrorKind::Malformed),
+            (format!("{}{}", lines[0], lines[1]), UpstreamErrorKind::Malformed),
+            (format!("{}\n5\n", lines[0]), UpstreamErrorKind::Malformed),
+        ] {
+            let run = run_stream(client, provider, &form);
+            let delivered = !run.out.is_empty();
+            assert_eq!(run.fault, Some(fault), "{provider:?} to {client:?}: {form}");
+            assert!(!delivered || is_failed_output(client, &run.out), "{provider:?} to {client:?}: {form}");
+        }
+    }
+}
+
+#[test]
+fn json_lines_where_a_plain_answer_was_requested_are_a_whole_answer() {
+    for pair in TRANSLATORS {
+        let ask = sample_request(pair.client(), false);
+        let abilities = OfferCapabilities::default();
+        let target = test_support::sample_target(pair.provider(), &abilities);
+        let text = text_stream(pair.provider());
+        let lines = data_lines(&text);
+        let whole = |body: String| pair.translate_buffered(&ask, &target, Bytes::from(body));
+        let (events, form) = (whole(text.clone()).unwrap(), whole(lines.join("\n")).unwrap());
+        assert_eq!(form.body.concat(), events.body.concat());
+        assert_eq!(form.usage(), events.usage());
+        let cut = whole(lines[..lines.len() - 3].join("\n")).unwrap_err();
+        assert_eq!(cut.kind, UpstreamErrorKind::Truncated);
     }
 }

@@ -1,8 +1,9 @@
-//! Format of a response body, detected from its first bytes: some engines answer a streaming request with JSON, and
-//! others stream although the request did not ask for it.
+//! Format of a response body, detected from its first bytes: some engines answer a streaming request with JSON or with
+//! JSON lines, and others stream although the request did not ask for it.
 
 use bytes::{Bytes, BytesMut};
 use penstock_core::{UpstreamError, UpstreamErrorKind};
+use penstock_json_scan::json;
 
 /// Possible first bytes of an event stream.
 const SSE_PREFIXES: [&[u8]; 6] = [b"data:", b"event:", b"id:", b"retry:", b"error:", b":"];
@@ -15,8 +16,10 @@ pub(crate) enum BodyFormat {
     Unknown,
     /// Server-sent events.
     EventStream,
-    /// JSON object, complete when the provider closes the stream.
+    /// JSON object, complete when the provider closes the stream; or the first of several JSON lines.
     JsonObject,
+    /// Events as JSON lines (`application/x-ndjson`): the data of one event in each line.
+    JsonLines,
 }
 
 impl BodyFormat {
@@ -30,11 +33,30 @@ impl BodyFormat {
     }
 }
 
-/// Detector of a body's format, which also buffers a JSON object.
+/// Detector of a body's format, which buffers a JSON object and converts JSON lines to events.
+///
+/// JSON lines are detected by the first byte of their second line: until then the first line may be a whole answer.
 #[derive(Debug, Default)]
 pub(crate) struct FormatDetector {
     format: BodyFormat,
     object: BytesMut,
+    /// Number of bytes of the object without a line end.
+    scanned_bytes: usize,
+    first_line: FirstLine,
+    /// True inside a JSON line.
+    is_inside_line: bool,
+}
+
+/// First line of a JSON object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum FirstLine {
+    /// Line without an end so far.
+    #[default]
+    Open,
+    /// Complete JSON value that ends before this position.
+    Value(usize),
+    /// Part of an object of several lines, or of a body that is no JSON.
+    Other,
 }
 
 impl FormatDetector {
@@ -46,14 +68,62 @@ impl FormatDetector {
         if self.format == BodyFormat::Unknown {
             self.format = BodyFormat::of(&bytes);
         }
-        if self.format != BodyFormat::JsonObject {
-            return Ok(Some(bytes));
+        match self.format {
+            BodyFormat::Unknown | BodyFormat::EventStream => return Ok(Some(bytes)),
+            BodyFormat::JsonLines => return Ok(Some(self.lines_as_events(&bytes))),
+            BodyFormat::JsonObject => self.object.extend_from_slice(&bytes),
         }
-        if self.object.len() + bytes.len() > most {
+        if self.begins_json_lines() {
+            self.format = BodyFormat::JsonLines;
+            let lines = std::mem::take(&mut self.object).freeze();
+            let events = self.lines_as_events(lines.get(start_of(&lines)..).unwrap_or_default());
+            // The line end ends the white space that was returned before.
+            return Ok(Some([b"\n", &*events].concat().into()));
+        }
+        if self.object.len() > most {
+            self.object = BytesMut::new();
             return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
         }
-        self.object.extend_from_slice(&bytes);
         Ok(None)
+    }
+
+    /// Returns true if the object so far is a line with a JSON value, and another object or list begins after it.
+    fn begins_json_lines(&mut self) -> bool {
+        if self.first_line == FirstLine::Open {
+            let start = self.scanned_bytes.max(start_of(&self.object));
+            self.scanned_bytes = self.object.len();
+            let Some(end) = memchr::memchr(b'\n', self.object.get(start..).unwrap_or_default()) else {
+                return false;
+            };
+            let end = start + end;
+            let line = self.object.get(..end).unwrap_or_default();
+            self.first_line = if is_json_value(line) { FirstLine::Value(end) } else { FirstLine::Other };
+        }
+        let FirstLine::Value(end) = self.first_line else { return false };
+        match self.object.get(end..).unwrap_or_default().iter().find(|byte| !is_space(**byte)) {
+            None => false,
+            Some(b'{' | b'[') => true,
+            Some(_) => {
+                self.first_line = FirstLine::Other;
+                false
+            }
+        }
+    }
+
+    /// Converts JSON lines to server-sent events.
+    fn lines_as_events(&mut self, bytes: &[u8]) -> Bytes {
+        let mut events = BytesMut::with_capacity(bytes.len() + 64);
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if !self.is_inside_line {
+                events.extend_from_slice(b"data: ");
+            }
+            events.extend_from_slice(piece);
+            self.is_inside_line = piece.last() != Some(&b'\n');
+            if !self.is_inside_line {
+                events.extend_from_slice(b"\n");
+            }
+        }
+        events.freeze()
     }
 
     /// Returns the object without a byte order mark, after the provider has closed the stream.
@@ -62,8 +132,7 @@ impl FormatDetector {
             return None;
         }
         let object = std::mem::take(&mut self.object).freeze();
-        let start = object.iter().position(|byte| !is_space(*byte)).unwrap_or_default();
-        Some(object.slice(start..))
+        Some(object.slice(start_of(&object)..))
     }
 
     /// Returns the buffered bytes of the object.
@@ -72,11 +141,29 @@ impl FormatDetector {
     }
 }
 
-/// Returns true if a body is an event stream.
+/// Returns true if a body is a stream of events: server-sent events or JSON lines.
 pub(crate) fn is_event_stream(body: &[u8]) -> bool {
-    let start = body.iter().position(|byte| !is_space(*byte)).unwrap_or(body.len());
-    let body = body.get(start..).unwrap_or_default();
-    SSE_PREFIXES.iter().any(|word| body.starts_with(word))
+    let body = body.get(start_of(body)..).unwrap_or_default();
+    SSE_PREFIXES.iter().any(|word| body.starts_with(word)) || is_json_lines(body)
+}
+
+/// Returns true if a body that begins without white space is a line with a JSON object, and another object or list
+/// begins after it.
+fn is_json_lines(body: &[u8]) -> bool {
+    let Some(end) = memchr::memchr(b'\n', body).filter(|_| body.starts_with(b"{")) else { return false };
+    let (line, rest) = body.split_at(end);
+    matches!(rest.get(start_of(rest)), Some(b'{' | b'[')) && is_json_value(line)
+}
+
+/// Returns the position of the first byte other than white space.
+fn start_of(body: &[u8]) -> usize {
+    body.iter().position(|byte| !is_space(*byte)).unwrap_or(body.len())
+}
+
+/// Returns true if a line is one complete JSON value.
+fn is_json_value(line: &[u8]) -> bool {
+    let line = json::trim(line.get(start_of(line)..).unwrap_or_default());
+    json::value_end(line, 0) == Some(line.len())
 }
 
 /// Returns true for white space and the bytes of a byte order mark.

@@ -113,8 +113,8 @@ impl super::DialectDecoder for ChatDecoder {
 
     fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
         if let Some(object) = self.format_detector.take_object() {
-            let read = super::decode_buffered(Dialect::Chat, object, self.chunks.seed(), events);
-            self.buffered_reasoning = read.map_err(as_truncated)?;
+            let seed = self.chunks.seed();
+            self.buffered_reasoning = super::decode_closed_object(Dialect::Chat, object, seed, events)?;
             return Ok(());
         }
         let Some(event) = self.sse.end() else { return Ok(()) };

@@ -116,6 +116,8 @@ impl MessagesDecoder {
         events.extend(seen.measured_energy.map(AnswerEvent::Energy));
         match &*seen.event_type {
             "error" => Err(classify::classify_in_band(data)),
+            // Servers of another dialect, and proxies, write error objects without a type.
+            "" if seen.error.is_some() => Err(classify::classify_in_band(data)),
             "ping" => {
                 events.push(AnswerEvent::Ping);
                 Ok(())
@@ -299,9 +301,7 @@ impl super::DialectDecoder for MessagesDecoder {
 
     fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
         if let Some(object) = self.format_detector.take_object() {
-            return super::decode_buffered(Dialect::Messages, object, &self.seed, events)
-                .map(drop)
-                .map_err(as_truncated);
+            return super::decode_closed_object(Dialect::Messages, object, &self.seed, events).map(drop);
         }
         let Some(event) = self.sse.end() else { return Ok(()) };
         self.decode_event(&event, events).map_err(as_truncated)

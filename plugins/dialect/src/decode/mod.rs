@@ -111,6 +111,21 @@ pub fn decode_buffered(
     (decoder_of(provider).decode_buffered)(body, id, events)
 }
 
+/// Appends the events of a JSON object that a provider sent as its stream, after the stream was closed.
+///
+/// # Errors
+/// Returns the errors of [`decode_buffered`], and `Truncated` for an object that is cut.
+fn decode_closed_object(
+    provider: Dialect,
+    object: Bytes,
+    id: &str,
+    events: &mut Vec<AnswerEvent>,
+) -> Result<Option<ReasoningName>, UpstreamError> {
+    let is_cut = json::value_end(&object, 0).is_none();
+    decode_buffered(provider, object, id, events)
+        .map_err(|fault| if is_cut { as_truncated(fault) } else { fault })
+}
+
 /// Returns the error that an event reports by a field of its own, or by its name unless its data has a type of the
 /// dialect, which counts more than the name.
 pub(crate) fn event_error(event: &SseEvent, has_known_type: bool) -> Option<UpstreamError> {

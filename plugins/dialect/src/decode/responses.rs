@@ -330,9 +330,7 @@ impl super::DialectDecoder for ResponsesDecoder {
 
     fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
         if let Some(object) = self.format_detector.take_object() {
-            return super::decode_buffered(Dialect::Responses, object, "", events)
-                .map(drop)
-                .map_err(as_truncated);
+            return super::decode_closed_object(Dialect::Responses, object, "", events).map(drop);
         }
         let Some(event) = self.sse.end() else { return Ok(()) };
         self.decode_event(&event, events).map_err(as_truncated)

@@ -16,6 +16,8 @@ pub(crate) struct EventMembers<'a> {
     pub(crate) content_block: Option<&'a [u8]>,
     pub(crate) message: Option<&'a [u8]>,
     pub(super) usage: Option<&'a [u8]>,
+    /// Member `error`, unless it is null.
+    pub(super) error: Option<&'a [u8]>,
     pub(super) measured_energy: Option<MeasuredEnergy>,
     /// True if the data is one complete object.
     pub(crate) is_complete: bool,
@@ -37,6 +39,7 @@ impl<'a> EventMembers<'a> {
                 "content_block" => seen.content_block = Some(value),
                 "message" => seen.message = Some(value),
                 "usage" => seen.usage = Some(value),
+                "error" => seen.error = Some(value).filter(|error| !json_cursor::is_null(error)),
                 "energy" => seen.measured_energy = usage::parse_energy(value).or(seen.measured_energy),
                 "impact" => seen.measured_energy = usage::parse_impact(value).or(seen.measured_energy),
                 _ => {}
