@@ -260,6 +260,12 @@ pub trait StreamTranslation: Send {
     /// Progress of the answer.
     fn progress(&self) -> StreamProgress;
 
+    /// True if the answer has ended without usage, and the provider may still report it: some engines do so after their
+    /// end event. The caller may pass on what arrives before the provider's close, and need not wait for it.
+    fn awaits_usage(&self) -> bool {
+        false
+    }
+
     /// Usage reported by the provider so far. A missing half is filled with the gateway's own count, and the usage is
     /// marked accordingly.
     fn usage(&self) -> Option<TokenUsage>;

@@ -158,9 +158,9 @@ fn json_lines_are_read_like_the_events_that_they_are() {
             let name = format!("{provider:?} to {client:?}: {form}");
             assert_eq!((run.fault, run.usage), (None, events.usage), "{name}");
             assert_eq!((run.finish_reason, run.output_bytes), (events.finish_reason, events.output_bytes));
-            let said = delivered_text(client, &run.out);
-            assert!(said.starts_with("Hello "), "{name}: {said}");
-            assert_eq!(said, delivered_text(client, &events.out), "{name}");
+            let delivered = delivered_text(client, &run.out);
+            assert!(delivered.starts_with("Hello "), "{name}: {delivered}");
+            assert_eq!(delivered, delivered_text(client, &events.out), "{name}");
         }
     }
 }
@@ -221,5 +221,83 @@ fn json_lines_where_a_plain_answer_was_requested_are_a_whole_answer() {
         assert_eq!(form.usage(), events.usage());
         let cut = whole(lines[..lines.len() - 3].join("\n")).unwrap_err();
         assert_eq!(cut.kind, UpstreamErrorKind::Truncated);
+    }
+}
+
+/// Returns a chat stream with a finish reason and `[DONE]`, and what follows it.
+fn chat_stream(after_done: &str) -> String {
+    let chunk = |delta: &str, finish: &str| {
+        format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\n")
+    };
+    let text = chunk(r#"{"content":"Hello"}"#, "null");
+    format!("{text}{}data: [DONE]\n\n{after_done}", chunk("{}", "\"stop\""))
+}
+
+fn usage_chunk(output: u64) -> String {
+    format!("data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":9,\"completion_tokens\":{output}}}}}\n\n")
+}
+
+#[test]
+fn usage_after_the_end_of_a_chat_stream_counts_and_nothing_else_does() {
+    let late_text = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\" more\"}}]}\n\n";
+    let reported = |output| Some((9, output, UsageSource::Provider));
+    for (after, usage) in [
+        (usage_chunk(2), reported(2)),
+        (usage_chunk(2).trim_end().to_owned(), reported(2)),
+        (format!(": ping\n\ndata: [DONE]\n\n{}data: [DONE]\n\n", usage_chunk(2)), reported(2)),
+        (format!("{late_text}{}", usage_chunk(2)), reported(2)),
+        (
+            late_text.replace("]}", &format!("],{}", &usage_chunk(2)[19..].trim_start_matches(','))),
+            reported(2),
+        ),
+        (format!("{}{}", usage_chunk(2), usage_chunk(1)), reported(2)),
+        (format!("data: {{\"choices\":[{{\"index\":7}}]}}\n\n{}", usage_chunk(2)), reported(2)),
+        (format!("data: {{\n\n{}", usage_chunk(2)), None),
+        (format!("error: late\n\n{}", usage_chunk(2)), None),
+        (late_text.to_owned(), None),
+        (String::new(), None),
+    ] {
+        for client in DIALECTS {
+            let run = run_stream(client, Dialect::Chat, &chat_stream(&after));
+            let found = run.usage.map(|usage| (usage.input, usage.output, usage.source));
+            assert_eq!((run.fault, found), (None, usage), "{client:?}: {after}");
+            assert_eq!(delivered_text(client, &run.out), "Hello", "{client:?}: {after}");
+            assert_eq!(run.output_bytes, 5, "{client:?}: {after}");
+        }
+    }
+}
+
+#[test]
+fn usage_after_the_end_is_bounded_like_any_other() {
+    let stream = chat_stream(&usage_chunk(4_000_000));
+    let before = stream.replace("data: [DONE]\n\n", "") + "data: [DONE]\n\n";
+    for client in DIALECTS {
+        let (late, early) =
+            (run_stream(client, Dialect::Chat, &stream), run_stream(client, Dialect::Chat, &before));
+        assert_eq!(late.usage, early.usage, "{client:?}");
+        assert_eq!(late.usage.unwrap().source, UsageSource::Overstated, "{client:?}");
+    }
+}
+
+#[test]
+fn only_an_end_without_usage_awaits_usage_until_the_provider_closes() {
+    let ask = sample_request(Dialect::Chat, true);
+    let abilities = OfferCapabilities::default();
+    let target = test_support::sample_target(Dialect::Chat, &abilities);
+    let pair = find_translator(Dialect::Chat, Dialect::Chat).unwrap();
+    let without = chat_stream("");
+    let with = without.replace("data: [DONE]", &(usage_chunk(2) + "data: [DONE]"));
+    let unfinished = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n";
+    for (stream, progress, awaits_usage, fault) in [
+        (&*with, StreamProgress::Ended, false, None),
+        (&*without, StreamProgress::Ended, true, None),
+        (unfinished, StreamProgress::Committed, false, Some(UpstreamErrorKind::Truncated)),
+    ] {
+        let mut reply = pair.translate_stream(&ask, &target);
+        let pushed = reply.push(Bytes::from(stream.to_owned()), &mut OutputBuffer::default());
+        assert_eq!(pushed.err().map(|error| error.kind), fault, "{stream}");
+        assert_eq!((reply.progress(), reply.awaits_usage()), (progress, awaits_usage), "{stream}");
+        assert!(fault.is_some() || reply.end(&mut OutputBuffer::default()).is_ok());
+        assert!(!reply.awaits_usage());
     }
 }

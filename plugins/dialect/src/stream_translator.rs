@@ -14,7 +14,7 @@ use crate::response_constraints::ResponseConstraints;
 use crate::write::DialectWriter;
 use bytes::Bytes;
 use penstock_core::{
-    AttemptTarget, FinishReason, InferenceRequest, MeasuredEnergy, OutputBuffer, ReportedUsage,
+    AttemptTarget, Dialect, FinishReason, InferenceRequest, MeasuredEnergy, OutputBuffer, ReportedUsage,
     StreamProgress, StreamTranslation, UpstreamError, UpstreamErrorKind, UsageBounds,
 };
 
@@ -64,6 +64,10 @@ pub struct StreamTranslator {
     finished: Vec<bool>,
     finish_reason: Option<FinishReason>,
     finish_confidence: FinishConfidence,
+    /// True if engines of the provider's dialect may report usage after the end event.
+    may_report_usage_late: bool,
+    /// True after an end event without usage: only usage and energy are read from what follows.
+    awaits_usage: bool,
     reported_usage: Option<ReportedUsage>,
     /// Bytes of the prompt, for an estimate if the provider reports no input.
     prompt_bytes: usize,
@@ -100,6 +104,8 @@ impl StreamTranslator {
             finished: vec![false; n],
             finish_reason: None,
             finish_confidence: FinishConfidence::Trusted,
+            may_report_usage_late: target.dialect == Dialect::Chat,
+            awaits_usage: false,
             reported_usage: None,
             prompt_bytes: ask.prompt_bytes,
             usage_bounds: ask.usage_bounds(target),
@@ -135,6 +141,10 @@ impl StreamTranslator {
             (std::mem::take(&mut self.events), std::mem::take(&mut self.constrained_events));
         let mut result = Ok(());
         for event in events.drain(..) {
+            if self.awaits_usage {
+                self.record_late_event(&event);
+                continue;
+            }
             if self.progress == StreamProgress::Ended {
                 // The result must not depend on chunk boundaries.
                 break;
@@ -181,7 +191,7 @@ impl StreamTranslator {
                 self.reported_usage = Some(self.reported_usage.unwrap_or_default().then(*stated))
             }
             AnswerEvent::Energy(measured) => self.measured_energy = Some(*measured),
-            AnswerEvent::End => return self.end_stream(),
+            AnswerEvent::End => return self.record_end(),
             AnswerEvent::Start | AnswerEvent::Ping => {}
         }
         self.writer.write(&event, &mut self.held_output);
@@ -212,7 +222,26 @@ impl StreamTranslator {
         UpstreamError { completed_choices: answered, ..UpstreamError::new(UpstreamErrorKind::Truncated) }
     }
 
-    /// Handles the provider's end event or close.
+    /// Handles the provider's end event. Some engines report the usage after `[DONE]`.
+    fn record_end(&mut self) -> Result<(), UpstreamError> {
+        self.end_stream()?;
+        self.awaits_usage = self.may_report_usage_late && self.reported_usage.is_none();
+        Ok(())
+    }
+
+    /// Records the usage or the energy in an event after the end event. Nothing is read after the usage.
+    fn record_late_event(&mut self, event: &AnswerEvent) {
+        match event {
+            AnswerEvent::Usage(stated) => {
+                self.reported_usage = Some(*stated);
+                self.awaits_usage = false;
+            }
+            AnswerEvent::Energy(measured) => self.measured_energy = Some(*measured),
+            _ => {}
+        }
+    }
+
+    /// Handles the end of the provider's stream.
     fn end_stream(&mut self) -> Result<(), UpstreamError> {
         if !self.finished.iter().all(|finished| *finished) {
             return Err(self.truncation_error());
@@ -238,7 +267,10 @@ impl StreamTranslator {
     /// Ignores an error after all choices have finished.
     fn ignore_late_error(&mut self, result: Result<(), UpstreamError>) -> Result<(), UpstreamError> {
         match result {
-            Err(_) if self.progress >= StreamProgress::Finished => self.end_stream(),
+            Err(_) if self.progress >= StreamProgress::Finished => {
+                self.awaits_usage = false;
+                self.end_stream()
+            }
             result => result,
         }
     }

@@ -136,7 +136,8 @@ pub(crate) fn run_stream<'a>(
     for piece in pieces {
         result = reply.push(Bytes::copy_from_slice(piece), &mut out);
         assert!(reply.progress() > StreamProgress::Pending || out.is_empty(), "something came out too early");
-        if result.is_err() || reply.progress() == StreamProgress::Ended {
+        let is_over = reply.progress() == StreamProgress::Ended && !reply.awaits_usage();
+        if result.is_err() || is_over {
             break;
         }
     }

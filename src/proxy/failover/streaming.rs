@@ -24,7 +24,7 @@ use penstock_core::{
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
-use times::{END_TIMEOUT, StreamTimes};
+use times::StreamTimes;
 
 /// Maximum number of consecutive bytes of a stream without progress (comments, pings, empty deltas), without those of
 /// an incomplete event. Real keep-alives are some bytes a second.
@@ -122,8 +122,9 @@ async fn copy_stream(
 ) -> Result<(), AttemptError> {
     let mut out = OutputBuffer::default();
     loop {
-        let progress = run.translation.as_ref().map_or(StreamProgress::Ended, |reply| reply.progress());
-        if progress == StreamProgress::Ended {
+        let Some(reply) = run.translation.as_deref() else { return Ok(()) };
+        let progress = reply.progress();
+        if progress == StreamProgress::Ended && !reply.awaits_usage() {
             return Ok(());
         }
         let received = read_event(run, offer, answering, times, progress).await?;
@@ -180,14 +181,7 @@ async fn read_event(
     times: &StreamTimes,
     progress: StreamProgress,
 ) -> Result<Option<Bytes>, AttemptError> {
-    let timeouts = &offer.offer.provider.timeouts;
-    let (limit, silent) = match progress {
-        StreamProgress::Pending => (times.first_token_deadline, UpstreamErrorKind::FirstTokenTimeout),
-        StreamProgress::Committed => (times.progressed + timeouts.idle, UpstreamErrorKind::IdleTimeout),
-        StreamProgress::Finished | StreamProgress::Ended => {
-            (times.end_deadline.unwrap_or(times.progressed + END_TIMEOUT), UpstreamErrorKind::IdleTimeout)
-        }
-    };
+    let (limit, silent) = times.read_deadline(progress, offer.offer.provider.timeouts.idle);
     let alarm = limit.min(answering.until);
     let woken = if clock::cached_now() >= alarm {
         WaitOutcome::Deadline
@@ -196,9 +190,13 @@ async fn read_event(
         run.watch.wait_for(&mut run.exchange.caller, read, alarm).await
     };
     match woken {
+        // After the end event, bytes that cannot be decoded are as good as the provider's close.
+        WaitOutcome::Ready(Ok(piece)) if progress == StreamProgress::Ended => {
+            Ok(decode_piece(answering, piece).unwrap_or_default())
+        }
         WaitOutcome::Ready(Ok(piece)) => decode_piece(answering, piece),
         // A stream that has a finish reason is complete without a proper end.
-        WaitOutcome::Ready(Err(_)) | WaitOutcome::Deadline if progress == StreamProgress::Finished => {
+        WaitOutcome::Ready(Err(_)) | WaitOutcome::Deadline if progress >= StreamProgress::Finished => {
             Ok(None)
         }
         WaitOutcome::Ready(Err(_)) => Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Reset))),

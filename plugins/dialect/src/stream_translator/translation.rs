@@ -4,13 +4,13 @@ use super::{FinishConfidence, GeneratedOutput, StreamTranslator};
 use crate::{choices, decode};
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, FinishReason, MeasuredEnergy, OfferObservation, OutputBuffer, RescueMode,
-    StreamProgress, StreamTranslation, TokenUsage, UpstreamError,
+    ApiError, AttemptTarget, Dialect, FinishReason, MeasuredEnergy, OfferObservation, OutputBuffer,
+    RescueMode, StreamProgress, StreamTranslation, TokenUsage, UpstreamError,
 };
 
 impl StreamTranslation for StreamTranslator {
     fn push(&mut self, bytes: Bytes, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
-        if self.progress == StreamProgress::Ended {
+        if self.progress == StreamProgress::Ended && !self.awaits_usage {
             return Ok(());
         }
         let decoded = self.decoder.push(bytes, &mut self.events);
@@ -19,11 +19,12 @@ impl StreamTranslation for StreamTranslator {
     }
 
     fn end(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
-        if self.progress == StreamProgress::Ended {
+        if self.progress == StreamProgress::Ended && !self.awaits_usage {
             return Ok(());
         }
         let decoded = self.decoder.end(&mut self.events);
         self.process_events(out)?;
+        self.awaits_usage = false;
         if self.progress == StreamProgress::Ended {
             return Ok(());
         }
@@ -33,6 +34,10 @@ impl StreamTranslation for StreamTranslator {
 
     fn progress(&self) -> StreamProgress {
         self.progress
+    }
+
+    fn awaits_usage(&self) -> bool {
+        self.awaits_usage
     }
 
     fn usage(&self) -> Option<TokenUsage> {
@@ -143,6 +148,7 @@ impl StreamTranslation for StreamTranslator {
         self.constraints.restart(target);
         self.finished.fill(false);
         (self.finish_reason, self.finish_confidence) = (None, FinishConfidence::Trusted);
+        (self.may_report_usage_late, self.awaits_usage) = (target.dialect == Dialect::Chat, false);
         (self.reported_usage, self.measured_energy) = (None, None);
         (self.attempt_bytes, self.attempt_output) = (0, GeneratedOutput::default());
         true

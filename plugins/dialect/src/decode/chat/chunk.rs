@@ -121,8 +121,9 @@ impl ChunkReader {
                 parts.message.and_then(|said| said.reasoning_name).or(self.last_reasoning_name);
             only = self.read_choice(chunk, parts, position as u64, events)?;
         }
-        events.extend(usage.map(AnswerEvent::Usage));
+        // After `[DONE]` nothing is read behind the usage.
         events.extend(measured.map(AnswerEvent::Energy));
+        events.extend(usage.map(AnswerEvent::Usage));
         let alone = count == 1 && usage.is_none() && measured.is_none();
         Ok(only.filter(|_| alone))
     }
