@@ -5,7 +5,7 @@ use super::offer::OfferState;
 use crate::config::settings::LogLevel;
 use crate::telemetry::log;
 use crate::telemetry::throttle::ThrottledLog;
-use penstock_core::UpstreamErrorKind;
+use penstock_core::{UpstreamErrorKind, is_timeout_status};
 use penstock_routing::BreakerState;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -22,11 +22,12 @@ enum FailureCategory {
     Unpaid,
     Exhausted,
     Silent,
+    TimedOut,
     Failing,
 }
 
 /// Number of failure categories.
-const CATEGORY_COUNT: usize = 7;
+const CATEGORY_COUNT: usize = 8;
 
 /// Log throttles of one provider or offer; created at the first event.
 #[derive(Debug, Default)]
@@ -50,6 +51,7 @@ impl FailureCategory {
             UpstreamErrorKind::Credentials(404) => Self::Name,
             UpstreamErrorKind::Credentials(_) => Self::Key,
             UpstreamErrorKind::Status(429) => Self::Exhausted,
+            UpstreamErrorKind::Status(status) if is_timeout_status(status) => Self::TimedOut,
             UpstreamErrorKind::FirstByteTimeout
             | UpstreamErrorKind::FirstTokenTimeout
             | UpstreamErrorKind::IdleTimeout => Self::Silent,
@@ -74,7 +76,7 @@ impl FailureCategory {
     const fn level(self) -> LogLevel {
         match self {
             Self::Unreachable | Self::Key | Self::Name | Self::Unpaid => log::error(),
-            Self::Exhausted | Self::Silent | Self::Failing => log::warn(),
+            Self::Exhausted | Self::Silent | Self::TimedOut | Self::Failing => log::warn(),
         }
     }
 
@@ -90,6 +92,9 @@ impl FailureCategory {
                 "Raise the quota at the provider, lower `max_in_flight`, or add another offer."
             }
             Self::Silent => "Check the provider's status; raise its `timeouts` if it is only slow.",
+            Self::TimedOut => {
+                "Check the provider's load and the timeouts of its own proxies: it ended the request."
+            }
             Self::Failing => "Check the provider's status and its own log.",
         }
     }
@@ -147,7 +152,7 @@ mod tests {
                 .map(|category| (category.level() == log::error(), category.remedy().len() > 20));
             assert_eq!(found, Some((true, true)), "{kind:?}");
         }
-        let warnings = [429, 500, 503].map(UpstreamErrorKind::Status).into_iter().chain([
+        let warnings = [429, 500, 503, 504].map(UpstreamErrorKind::Status).into_iter().chain([
             UpstreamErrorKind::FirstByteTimeout,
             UpstreamErrorKind::FirstTokenTimeout,
             UpstreamErrorKind::IdleTimeout,

@@ -59,7 +59,7 @@ pub use traits::{
     RerankScoreTransform, RescueMode, StreamProgress, StreamTranslation, Translator,
 };
 pub use unary_adapter::{ProviderAdapter, UpstreamAnswer, UpstreamRequest};
-pub use upstream_error::{UpstreamError, UpstreamErrorKind};
+pub use upstream_error::{UpstreamError, UpstreamErrorKind, is_timeout_status};
 pub use usage::{
     FinishReason, MeasuredEnergy, MeterBoundary, ReportedUsage, TokenUsage, UsageBounds, UsageSource,
     WorkDone,

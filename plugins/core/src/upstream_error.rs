@@ -57,6 +57,7 @@ impl UpstreamErrorKind {
             Self::IdleTimeout => "idle_timeout",
             Self::DeadlineExceeded => "deadline",
             Self::Status(429) => "rate_limited",
+            Self::Status(status) if is_timeout_status(status) => "timeout",
             Self::Status(_) => "status",
             Self::Credentials(_) => "credentials",
             Self::Malformed => "malformed",
@@ -87,11 +88,10 @@ impl UpstreamErrorKind {
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Status(429) => "rate_limited",
-            Self::FirstByteTimeout
-            | Self::FirstTokenTimeout
-            | Self::IdleTimeout
-            | Self::DeadlineExceeded
-            | Self::Status(408) => "timeout",
+            Self::Status(status) if is_timeout_status(status) => "timeout",
+            Self::FirstByteTimeout | Self::FirstTokenTimeout | Self::IdleTimeout | Self::DeadlineExceeded => {
+                "timeout"
+            }
             Self::Caller => "refused",
             Self::ModelOutput
             | Self::Connect
@@ -106,6 +106,12 @@ impl UpstreamErrorKind {
             | Self::Diverged => "unavailable",
         }
     }
+}
+
+/// True for a status by which a provider reports a timeout of its own: 408, 504, and 522 and 524 of Cloudflare.
+#[must_use]
+pub const fn is_timeout_status(status: u16) -> bool {
+    matches!(status, 408 | 504 | 522 | 524)
 }
 
 /// Error of one attempt at a provider.

@@ -15,7 +15,9 @@ mod tests;
 mod truncated_calls;
 
 use error_signals::ErrorSignals;
-use penstock_core::{ApiError, Dialect, ErrorCode, ExtraMembers, UpstreamError, UpstreamErrorKind};
+use penstock_core::{
+    ApiError, Dialect, ErrorCode, ExtraMembers, UpstreamError, UpstreamErrorKind, is_timeout_status,
+};
 use std::time::Duration;
 
 /// Maximum accepted `Retry-After` of a provider, in seconds.
@@ -94,17 +96,19 @@ fn client_error(
 const NOT_ACCEPTED_MESSAGE: &str = "The model's provider does not accept this request.";
 
 /// Classifies an error object inside a successful response. It is a client error only if it is about the context window
-/// or refused content; [`classify_in_band_error`] decides about others.
+/// or refused content; [`classify_in_band_error`] decides about others. An error that states a timeout has the kind of
+/// that status.
 pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
     let about = ErrorSignals::read(body);
     if about.is_window_exceeded() || about.is_content_refused() {
         UpstreamError::caller(api_error(&about, 0))
     } else {
+        let kind = match error_signals::in_band_status(body) {
+            status if is_timeout_status(status) => UpstreamErrorKind::Status(status),
+            _ => UpstreamErrorKind::InBandError,
+        };
         let body = body.get(..MAX_IN_BAND_BYTES).unwrap_or(body);
-        UpstreamError {
-            in_band_body: Some(body.into()),
-            ..UpstreamError::new(UpstreamErrorKind::InBandError)
-        }
+        UpstreamError { in_band_body: Some(body.into()), ..UpstreamError::new(kind) }
     }
 }
 

@@ -40,6 +40,10 @@ fn customers_read_one_of_four_reasons_and_nothing_of_our_key() {
         (UpstreamErrorKind::Status(430), "unavailable"),
         (UpstreamErrorKind::Status(429), "rate_limited"),
         (UpstreamErrorKind::Status(408), "timeout"),
+        (UpstreamErrorKind::Status(504), "timeout"),
+        (UpstreamErrorKind::Status(522), "timeout"),
+        (UpstreamErrorKind::Status(524), "timeout"),
+        (UpstreamErrorKind::Status(502), "unavailable"),
         (UpstreamErrorKind::FirstByteTimeout, "timeout"),
         (UpstreamErrorKind::FirstTokenTimeout, "timeout"),
         (UpstreamErrorKind::IdleTimeout, "timeout"),
@@ -63,5 +67,23 @@ fn customers_read_one_of_four_reasons_and_nothing_of_our_key() {
             serde_json::json!([{"provider": "alpha-fr", "reason": reason, "ms": 5}]),
             "{kind:?}"
         );
+    }
+}
+
+#[test]
+fn the_operator_reads_a_status_of_a_timeout_as_a_timeout() {
+    for (status, name) in [
+        (408, "timeout"),
+        (504, "timeout"),
+        (522, "timeout"),
+        (524, "timeout"),
+        (429, "rate_limited"),
+        (409, "status"),
+        (500, "status"),
+        (502, "status"),
+        (503, "status"),
+        (529, "status"),
+    ] {
+        assert_eq!(UpstreamErrorKind::Status(status).name(), name, "{status}");
     }
 }

@@ -35,6 +35,25 @@ fn an_error_inside_a_good_answer_is_classified_as_the_status_that_it_states() {
 }
 
 #[test]
+fn an_error_inside_a_good_answer_that_states_a_timeout_is_one() {
+    for status in [408, 504, 522, 524] {
+        for body in [
+            format!(r#"{{"error":{{"message":"upstream request timeout","code":{status}}}}}"#),
+            format!(r#"{{"code":"{status}","message":"upstream request timeout"}}"#),
+        ] {
+            let error = classify_in_band(body.as_bytes());
+            assert_eq!(
+                (error.kind, error.kind.name()),
+                (UpstreamErrorKind::Status(status), "timeout"),
+                "{body}"
+            );
+            let error = classify_in_band_error(error, 8192, br#"{"messages":[]}"#);
+            assert_eq!(error.kind, UpstreamErrorKind::Status(status), "{body}");
+        }
+    }
+}
+
+#[test]
 fn a_part_of_a_word_of_the_request_is_removed_too() {
     let request = br#"{"messages":[{"role":"user","content":"My secret is Swordfish. Schwangerschaftsdiabetes. L\u00f6sung"}]}"#;
     let said = |text: &str| {

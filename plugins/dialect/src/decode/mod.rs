@@ -29,8 +29,8 @@ pub trait DialectDecoder: Send {
     ///
     /// # Errors
     /// Returns `Malformed` for an event that violates the dialect (not JSON, a member of an invalid type, an impossible
-    /// index, an event out of order), `InBandError` for an error object, `Caller` if that error is the client's fault,
-    /// and `ModelOutput` for too many calls or too long names.
+    /// index, an event out of order), `InBandError` for an error object, `Status` if it states a timeout, `Caller` if it
+    /// is the client's fault, and `ModelOutput` for too many calls or too long names.
     fn push(&mut self, bytes: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError>;
 
     /// Appends the last events after the provider has closed the stream. The caller checks that all choices have
