@@ -75,6 +75,7 @@ fn every_command_parses_and_explains_itself() {
         &["penstock", "credits", "grant", "acme", "--credits", "100", "--id", "invoice-7", "--config", "x"],
         &["penstock", "credits", "correct", "7", "--kwh", "0", "--note", "counted wrong"],
         &["penstock", "credits", "export", "--format", "csv", "--after", "9", "--output", "x"],
+        &["penstock", "credits", "export", "--format", "table"],
         &["penstock", "statement", "--month", "2026-11", "--account", "acme", "--format", "csv"],
         &["penstock", "statement", "--format", "text"],
         &["penstock", "batches", "list", "--account", "acme", "--state", "failed", "--format", "csv"],

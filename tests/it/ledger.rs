@@ -243,6 +243,8 @@ fn read(home: &Home, key: &str, charge: &Value) -> Vec<String> {
     assert!(proof.contains("Every entry follows"), "{proof}");
     let csv = output_text(&home.command(&["credits", "export", "--format", "csv"]));
     assert!(csv.starts_with("seq,at,act,account,key,") && csv.contains("\"a present, for once\""), "{csv}");
+    let table = output_text(&home.command(&["credits", "export", "--format", "table"]));
+    assert!(table.starts_with("ENTRY  TIME") && table.lines().count() == all.len() + 1, "{table}");
     let text = output_text(&home.command(&["statement", "--month", &month]));
     for word in [key, "Methodology:", "Grid:", "Paris, France", "scope 3"] {
         assert!(text.contains(word), "{word} is missing in\n{text}");

@@ -1,17 +1,24 @@
-//! `penstock credits export`: the entries of the ledger, as JSON lines or CSV, to a file or standard output.
+//! `penstock credits export`: the entries of the ledger, as JSON lines, CSV or a table, to a file or standard output.
+//! Pages are written as they arrive, since a ledger may be larger than the memory.
 
 use super::LedgerBackend;
 use crate::billing::entry_pages::parse_position;
+use crate::billing::format::to_decimal;
 use crate::cli::output::{print_stderr, print_stdout};
 use crate::cli::statement;
+use crate::cli::status::table_cell;
+use crate::cli::table::TablePages;
+use crate::time::format::format_time;
 use clap::{Args, ValueEnum};
 use penstock_core::entry_number::chain_of;
+use penstock_ledger::Wallet;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
@@ -90,6 +97,8 @@ enum ExportFormat {
     Jsonl,
     /// One row for each entry
     Csv,
+    /// Aligned columns for people, with times in UTC and amounts in credits or kWh
+    Table,
 }
 
 /// CSV columns of an export: every member that an entry may have.
@@ -126,6 +135,32 @@ const COLUMNS: [&str; 30] = [
     "why",
 ];
 
+/// Headings of the table.
+const HEADING: [&str; 11] =
+    ["ENTRY", "TIME", "ACT", "ACCOUNT", "KEY", "WALLET", "AMOUNT", "EUR", "MODEL", "PROVIDER", "ID"];
+
+/// Returns the cells of an entry in the table. The id is that of the request, grant, correction or terms.
+fn table_row(entry: &Value) -> Vec<String> {
+    let time = entry.get("at").and_then(Value::as_u64);
+    let wallet = entry.get("wallet").and_then(Value::as_str).and_then(Wallet::from_name);
+    let amount = entry.get("amount").and_then(Value::as_i64).zip(wallet);
+    let id = if entry.get("request").is_some() { "request" } else { "id" };
+    let cell = |name: &str| table_cell(entry, name);
+    vec![
+        cell("seq"),
+        time.map(|at| format_time(Duration::from_secs(at))).unwrap_or_default(),
+        cell("act"),
+        cell("account"),
+        cell("key"),
+        cell("wallet"),
+        amount.map(|(amount, wallet)| to_decimal(wallet, amount).to_string()).unwrap_or_default(),
+        cell("eur"),
+        cell("model"),
+        cell("provider"),
+        cell(id),
+    ]
+}
+
 /// Writes the entries, page after page.
 pub(super) fn run(backend: &LedgerBackend, export: &ExportArgs) -> Result<(), String> {
     let mut file = match &export.output {
@@ -139,10 +174,11 @@ pub(super) fn run(backend: &LedgerBackend, export: &ExportArgs) -> Result<(), St
     if matches!(export.format, ExportFormat::Csv) {
         write(statement::csv_heading(&COLUMNS).as_bytes())?;
     }
+    let mut table = TablePages::new(&HEADING);
     let (mut position, mut entries) = (export.after.clone(), 0_u64);
     loop {
         let lines = backend.lines(&position.to_string())?;
-        let mut is_end = true;
+        let (mut is_end, mut rows) = (true, Vec::new());
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             let entry: Value = serde_json::from_slice(line)
                 .map_err(|_| "A received line is not an entry of the ledger.".to_owned())?;
@@ -154,7 +190,11 @@ pub(super) fn run(backend: &LedgerBackend, export: &ExportArgs) -> Result<(), St
             match export.format {
                 ExportFormat::Jsonl => write(line)?,
                 ExportFormat::Csv => write(statement::csv_row(&COLUMNS, &entry).as_bytes())?,
+                ExportFormat::Table => rows.push(table_row(&entry)),
             }
+        }
+        if matches!(export.format, ExportFormat::Table) {
+            write(table.page(&rows).as_bytes())?;
         }
         if is_end {
             break;
@@ -166,4 +206,40 @@ pub(super) fn run(backend: &LedgerBackend, export: &ExportArgs) -> Result<(), St
 
 fn write_error(error: &std::io::Error) -> String {
     format!("The export cannot be written: {error}.")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_table_has_times_and_amounts_for_people() {
+        let settled = json!({"seq": 7, "at": 1_763_650_000, "act": "settle", "account": "acme", "key": "k",
+            "request": "req_1", "wallet": "credits", "amount": 2500, "held": 9000, "eur": "0.000025",
+            "model": "m", "provider": "a"});
+        let cells = table_row(&settled);
+        let expected = [
+            "7",
+            "2025-11-20T14:46:40Z",
+            "settle",
+            "acme",
+            "k",
+            "credits",
+            "0.0025",
+            "0.000025",
+            "m",
+            "a",
+            "req_1",
+        ];
+        assert_eq!(cells, expected);
+        let granted = json!({"seq": 1, "at": 0, "act": "grant", "account": "acme", "id": "invoice-7",
+            "wallet": "energy", "amount": 1_500_000_000, "why": "a present"});
+        let cells = table_row(&granted);
+        assert_eq!((cells[6].as_str(), cells[10].as_str()), ("1.5", "invoice-7"));
+        assert_eq!(cells.len(), HEADING.len());
+        let terms = table_row(&json!({"seq": 2, "at": 0, "act": "terms", "id": "t"}));
+        assert_eq!((terms[5].as_str(), terms[6].as_str()), ("", ""));
+    }
 }
