@@ -105,6 +105,7 @@ mod privacy;
 mod process;
 mod provider_concurrency;
 mod provider_errors;
+mod provider_streams;
 mod public_listener;
 mod published_footprints;
 mod reload_in_flight;
