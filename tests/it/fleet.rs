@@ -6,6 +6,7 @@ mod charges;
 mod figures;
 mod gateways;
 mod journal;
+mod many_members;
 mod outage;
 mod promoted_standby;
 mod revocation;

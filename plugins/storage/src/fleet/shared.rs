@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::rows::{self, LAST_KEY, LIVE_PREFIX, REPORT_PREFIX, STRAND_PREFIX};
 use super::{
@@ -16,6 +17,9 @@ use crate::{
 const META: StoreTable = StoreTable::Meta;
 /// Number of attempts against concurrent changes.
 const MAX_ATTEMPTS: usize = 32;
+/// Maximum number of attempts to get a number, and the pause between two: for a hundred members that join together.
+const MAX_JOIN_ATTEMPTS: usize = 256;
+const MAX_JOIN_PAUSE: Duration = Duration::from_millis(100);
 /// Number of parts that one transaction of a burial returns.
 const BURIED_PARTS: usize = 500;
 
@@ -238,7 +242,10 @@ fn require_alive(id: u32) -> Transaction {
 impl Fleet for SharedFleet {
     fn join(&self, name: &str) -> Result<Strand, FleetError> {
         let mut last_error = StoreError::Guard { step: 0 };
-        for _ in 0..MAX_ATTEMPTS {
+        for attempt in 0..MAX_JOIN_ATTEMPTS {
+            // Gateways that start together do not all conflict again.
+            let pause = MAX_JOIN_PAUSE.mul_f64(rand::random_range(0.0..1.0));
+            std::thread::sleep(if attempt == 0 { Duration::ZERO } else { pause });
             let row = self.store.get(META, LAST_KEY)?;
             let id = parse_counter(row.as_deref())?.checked_add(1).and_then(|id| u32::try_from(id).ok());
             let id = id.ok_or_else(|| StoreError::corrupt("the number of the last strand"))?;

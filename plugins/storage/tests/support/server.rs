@@ -17,7 +17,7 @@ for bin in /usr/lib/postgresql/*/bin; do [ -d "$bin" ] && PATH=$bin:$PATH; done
 PATH=${PENSTOCK_POSTGRES_BIN:+$PENSTOCK_POSTGRES_BIN:}$PATH:/usr/sbin
 initdb -D "$dir/data" -U penstock -A trust --no-sync >"$dir/log" 2>&1 || { cat "$dir/log" >&2; exit 1; }
 launch() {
-    postgres -D "$dir/data" -k "$dir" -c listen_addresses= -c fsync=off -c max_connections=200 >>"$dir/log" 2>&1 &
+    postgres -D "$dir/data" -k "$dir" -c listen_addresses= -c fsync=off -c max_connections=300 >>"$dir/log" 2>&1 &
     pid=$!
     until pg_isready -q -h "$dir" -d postgres; do
         kill -0 "$pid" 2>/dev/null || { cat "$dir/log" >&2; exit 1; }
