@@ -5,6 +5,7 @@ use super::openapi::{answer_schema, schema_ref};
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use super::{accounts, openapi};
+use crate::billing::checkpoint::{CHECKPOINT_RULE, LedgerCheckpoint};
 use crate::billing::entry_pages::parse_position;
 use crate::billing::report::{self, MonthlyStatement, ReportError};
 use crate::billing::rerate::recalculate_day;
@@ -141,8 +142,10 @@ pub const READ: [&str; 1] = ["after"];
 /// Query parameters of a statement.
 pub const STATEMENT: [&str; 2] = ["month", "account"];
 /// Answer members of a ledger verification.
-pub const PROOF: [&str; 7] =
-    ["good", "entries", "accounts", "open_reserves", "first_misfit", "balances", "second_copy"];
+pub const PROOF: [&str; 8] =
+    ["good", "entries", "accounts", "open_reserves", "first_misfit", "balances", "second_copy", "checkpoint"];
+/// Query parameters of a ledger verification.
+pub const VERIFY: [&str; 1] = ["checkpoint"];
 /// Answer members of a rerated day.
 pub const RERATED: [&str; 6] =
     ["day", "charges", "charged", "computed_again", "same", "first_different_entry"];
@@ -164,8 +167,9 @@ pub const ROUTES: &[AdminRoute] = &[
         "/admin/credits/verify",
         "verifyLedger",
         "Recomputes the ledger, and names the first incorrect entry",
-        RouteHandler::Ledger(|_, ledger, _| Box::pin(verify(ledger))),
+        RouteHandler::Ledger(|_, ledger, asked| Box::pin(verify(ledger, asked))),
     )
+    .with_query_parameters(&VERIFY)
     .with_response(200, || answer_schema(&PROOF)),
     AdminRoute::get(
         "/admin/credits/rerate",
@@ -198,9 +202,15 @@ async fn list(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<L
     Ok(LedgerReply::Json(200, balances_json(ledger, account.as_deref()).await?))
 }
 
-async fn verify(ledger: &Ledger) -> Result<LedgerReply, ApiError> {
+async fn verify(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
-    Ok(LedgerReply::Json(200, run_blocking(move || report::verify(&store)).await?.to_json()))
+    let invalid = || ApiError::invalid("checkpoint", CHECKPOINT_RULE);
+    let checkpoint = match asked.query("checkpoint", &VERIFY)? {
+        Some(text) => LedgerCheckpoint::parse(text).ok_or_else(invalid)?,
+        None => LedgerCheckpoint::default(),
+    };
+    let verified = run_blocking(move || report::verify_with(&store, &checkpoint, &mut |_| {})).await?;
+    Ok(LedgerReply::Json(200, verified.to_json()))
 }
 
 async fn rerate_day(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {

@@ -119,6 +119,7 @@ fn ledger_member(name: &str) -> Option<Value> {
         "open_reserves" => describe_member("integer", "Number of reservations that are neither settled nor voided."),
         "first_misfit" => nullable_member("object", "First entry that does not follow from the ones before it, with the reason."),
         "balances" => text_list("Balances that are not the sum of their entries."),
+        "checkpoint" => describe_member("string", "Number and SHA-256 of the last entry of each chain: `number:hash`, separated by commas."),
         "second_copy" => text_list("Differences of the second copy."),
         "day" | "month" => describe_member("string", "Day or month, UTC."),
         "charges" => describe_member("integer", "Number of charges of the day."),

@@ -3,6 +3,7 @@
 
 use super::progress::{Progress, ProgressUnit};
 use super::{DataPaths, batches, store_error_message};
+use crate::billing::checkpoint::LedgerCheckpoint;
 use crate::billing::report;
 use crate::storage::files::{FILE_ID_PREFIX, StoredContents};
 use crate::storage::object_id;
@@ -123,7 +124,8 @@ fn verify_ledger(
     // A writable open would repair the differences that have to be reported.
     let book = LedgerStore::open_with_replica(store.clone(), &place.ledger_path());
     let proof =
-        report::verify_with(&book, &mut |entries| progress.advance(entries)).map_err(|failed| failed.0)?;
+        report::verify_with(&book, &LedgerCheckpoint::default(), &mut |entries| progress.advance(entries))
+            .map_err(|failed| failed.0)?;
     verdict.entries = proof.entries;
     if let Some((entry, why)) = &proof.invalid_entry {
         verdict.add_finding(format!("ledger: entry {entry} does not fit: {why}"));

@@ -14,6 +14,7 @@
 
 mod abandoned;
 mod balance;
+pub mod checkpoint;
 mod current_balance;
 mod entry_effects;
 mod entry_merge;

@@ -1,5 +1,6 @@
 //! Checks and repairs of the ledger of a store that no process has open.
 
+use super::checkpoint::LedgerCheckpoint;
 use super::report;
 use super::rollups::rebuild::{self, RollupCheck};
 use crate::config::settings::StorageSettings;
@@ -35,7 +36,10 @@ pub fn rebuild_rollups(storage: &StorageSettings) -> Result<RollupCheck, String>
 ///
 /// # Errors
 /// Returns one sentence with the cause.
-pub fn verify_ledger(storage: &StorageSettings) -> Result<report::LedgerVerification, String> {
+pub fn verify_ledger(
+    storage: &StorageSettings,
+    checkpoint: &LedgerCheckpoint,
+) -> Result<report::LedgerVerification, String> {
     let store = open_existing(storage)?;
     let store = store.ok_or_else(|| {
         let hint = if storage.path.join(LEDGER_FOLDER).is_dir() {
@@ -45,6 +49,6 @@ pub fn verify_ledger(storage: &StorageSettings) -> Result<report::LedgerVerifica
         };
         format!("There is no store in {}.{hint}", storage.path.display())
     })?;
-    report::verify(&LedgerStore::open_with_replica(store, &storage.path.join(LEDGER_FOLDER)))
-        .map_err(|failed| failed.0)
+    let store = LedgerStore::open_with_replica(store, &storage.path.join(LEDGER_FOLDER));
+    report::verify_with(&store, checkpoint, &mut |_| {}).map_err(|failed| failed.0)
 }

@@ -1,6 +1,7 @@
 //! Verification of the ledger: the entries of each chain, the balances and the replica. A reserve ends in its own
 //! chain, a balance is the sum over all chains. All calls block.
 
+use super::checkpoint::LedgerCheckpoint;
 use super::report::ReportError;
 use penstock_core::entry_number::{chain_of, sequence_of};
 use penstock_ledger::{BalanceFold, HashChain, UtcMonth, lines};
@@ -30,6 +31,8 @@ pub struct LedgerVerification {
     pub balances: Vec<String>,
     /// Differences between the replica files and the store.
     pub copy: Vec<String>,
+    /// Last verified entry of each chain.
+    pub checkpoint: LedgerCheckpoint,
 }
 
 impl LedgerVerification {
@@ -50,6 +53,7 @@ impl LedgerVerification {
             "first_misfit": self.invalid_entry.as_ref().map(|(entry, why)| json!({ "entry": entry, "why": why })),
             "balances": self.balances,
             "second_copy": self.copy,
+            "checkpoint": self.checkpoint.to_string(),
         })
     }
 }
@@ -63,6 +67,8 @@ struct VerifiedChain {
 /// Verified entries of all chains.
 struct VerifiedFold<'a> {
     chains: BTreeMap<u32, VerifiedChain>,
+    /// Entries with the hashes that they must have.
+    expected: &'a LedgerCheckpoint,
     /// Callback with the number of entries of each valid block.
     on_entries: &'a mut dyn FnMut(u64),
 }
@@ -76,13 +82,16 @@ impl VerifiedChain {
     }
 
     /// Adds a block; returns the number of its entries.
-    fn add_block(&mut self, block: &EntryBlock) -> Result<u64, Misfit> {
+    fn add_block(&mut self, block: &EntryBlock, expected: &LedgerCheckpoint) -> Result<u64, Misfit> {
         let (month, before) = (&block.month, self.chain.seq);
         for line in lines(&block.text) {
             let number = self.chain.seq + 1;
             let fits =
                 self.chain.verify_next(line).and_then(|entry| self.books.apply(&entry).map(|()| entry.at));
             let at = fits.map_err(|why| (number, why.to_string()))?;
+            if !expected.allows(number, &self.chain.hash) {
+                return Err((number, "it is another one than that of the checkpoint".to_owned()));
+            }
             if UtcMonth::from_unix(at).to_string() != *month {
                 return Err((number, format!("it is stored in the month {month} and dated in another")));
             }
@@ -120,9 +129,9 @@ impl VerifiedFold<'_> {
             }
         }
         let fold = self.chains.entry(number).or_insert_with(|| VerifiedChain::new(number));
-        let on_entries = &mut self.on_entries;
+        let (on_entries, expected) = (&mut self.on_entries, self.expected);
         let read = store.for_each_block(fold.chain.seq, |block| {
-            on_entries(fold.add_block(block).map_err(Stop::Misfit)?);
+            on_entries(fold.add_block(block, expected).map_err(Stop::Misfit)?);
             Ok(())
         });
         match read {
@@ -136,6 +145,20 @@ impl VerifiedFold<'_> {
     fn ends(&self) -> Vec<(u32, u64)> {
         let ends = self.chains.iter().map(|(number, fold)| (*number, fold.chain.seq));
         ends.filter(|(_, seq)| sequence_of(*seq) > 0).collect()
+    }
+
+    /// Last entry of each chain.
+    fn checkpoint(&self) -> LedgerCheckpoint {
+        let ends = self.chains.values().map(|fold| (fold.chain.seq, fold.chain.hash));
+        LedgerCheckpoint::of_entries(ends.filter(|(seq, _)| sequence_of(*seq) > 0))
+    }
+
+    /// Returns the first entry of the checkpoint that does not exist.
+    fn find_missing(&self) -> Option<Misfit> {
+        let is_missing =
+            |number: &u64| self.chains.get(&chain_of(*number)).is_none_or(|fold| fold.chain.seq < *number);
+        let number = self.expected.numbers().find(is_missing)?;
+        Some((number, "the checkpoint has it, and it does not exist".to_owned()))
     }
 
     /// Balance of an account over all chains; `None` beyond 64 bits.
@@ -160,22 +183,26 @@ impl VerifiedFold<'_> {
 /// # Errors
 /// Returns an error if the store cannot be read.
 pub fn verify(store: &LedgerStore) -> Result<LedgerVerification, ReportError> {
-    verify_with(store, &mut |_| {})
+    verify_with(store, &LedgerCheckpoint::default(), &mut |_| {})
 }
 
-/// Verifies like [`verify`], with a callback for each portion of entries.
+/// Verifies like [`verify`], and that the entries of a checkpoint are there, with a callback for each portion of entries.
 ///
 /// # Errors
 /// Returns the errors of [`verify`].
 pub fn verify_with(
     store: &LedgerStore,
+    expected: &LedgerCheckpoint,
     read: &mut dyn FnMut(u64),
 ) -> Result<LedgerVerification, ReportError> {
-    let mut fold = VerifiedFold { chains: BTreeMap::new(), on_entries: read };
+    let mut fold = VerifiedFold { chains: BTreeMap::new(), expected, on_entries: read };
     let mut proof =
         LedgerVerification { invalid_entry: fold.add_new_entries(store)?, ..LedgerVerification::default() };
     if proof.invalid_entry.is_none() {
         proof.invalid_entry = check_tips(store, &mut fold)?;
+    }
+    if proof.invalid_entry.is_none() {
+        proof.invalid_entry = fold.find_missing();
     }
     if proof.invalid_entry.is_none() {
         proof.invalid_entry = check_corrections(store, &mut fold)?;
@@ -185,6 +212,7 @@ pub fn verify_with(
         proof.copy = store.compare_replica()?;
     }
     proof.entries = fold.chains.values().map(|fold| sequence_of(fold.books.seq())).sum();
+    proof.checkpoint = fold.checkpoint();
     proof.accounts = fold.accounts().iter().filter(|name| !name.is_empty()).count();
     proof.open = fold.chains.values().map(|fold| fold.books.open().len()).sum();
     Ok(proof)

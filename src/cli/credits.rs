@@ -10,6 +10,8 @@ use super::client::{AdminClientError, Client, admin_target};
 use super::listing::{Listing, OutputArgs};
 use super::output::{print_stderr, print_stdout};
 use super::status::{answer_rows, print_json, table_cell};
+use crate::billing::checkpoint::{CHECKPOINT_RULE, LedgerCheckpoint};
+use crate::billing::offline::verify_ledger;
 use clap::{Args, Subcommand};
 use export::ExportArgs;
 use serde_json::{Value, json};
@@ -46,6 +48,9 @@ enum CreditsCommand {
         /// Afterwards write to the second copy what it lacks; requires that no gateway runs
         #[arg(long)]
         repair: bool,
+        /// Checkpoint that an earlier verification printed: its entries have to be there unchanged
+        #[arg(long)]
+        checkpoint: Option<String>,
     },
     /// Recomputes every charge of a day from its usage and its terms
     Rerate {
@@ -108,8 +113,11 @@ pub fn run(credits: CreditsArgs) -> Result<(), String> {
     if matches!(credits.command, CreditsCommand::Rebuild) {
         return rebuild(&credits.reached);
     }
-    if let CreditsCommand::Verify { repair } = credits.command {
-        return verify(&credits.reached, repair);
+    if let CreditsCommand::Verify { repair, checkpoint } = &credits.command {
+        let invalid = || format!("--checkpoint: {CHECKPOINT_RULE}");
+        let parse = |text: &String| LedgerCheckpoint::parse(text).ok_or_else(invalid);
+        let checkpoint = checkpoint.as_ref().map_or(Ok(LedgerCheckpoint::default()), parse)?;
+        return verify(&credits.reached, *repair, &checkpoint);
     }
     if matches!(credits.command, CreditsCommand::Rerate { .. }) {
         check_unopened_ledger(&credits.reached)?;
@@ -146,23 +154,27 @@ pub fn run(credits: CreditsArgs) -> Result<(), String> {
 }
 
 /// Verifies through the running gateway, or by reading its store. Only `repair` writes.
-fn verify(reached: &ConfigArgs, repair: bool) -> Result<(), String> {
+fn verify(reached: &ConfigArgs, repair: bool, checkpoint: &LedgerCheckpoint) -> Result<(), String> {
     let reach = admin_target(&reached.source()?)?;
     match Client::new(&reach) {
         Ok(_) if repair => Err("The gateway is running: stop it first, or leave --repair out.".to_owned()),
-        Ok(client) => print_verification(&client.send("GET", "/admin/credits/verify", None)?),
+        Ok(client) => {
+            let query =
+                if checkpoint.is_empty() { String::new() } else { format!("?checkpoint={checkpoint}") };
+            print_verification(&client.send("GET", &format!("/admin/credits/verify{query}"), None)?)
+        }
         Err(AdminClientError::Other(why)) => Err(why),
         Err(AdminClientError::NotRunning(_)) => {
             let storage = backend::ledger_storage(&reach)?;
             super::drop_privileges::become_folder_owner(&storage.path)?;
-            let found = print_verification(&crate::billing::offline::verify_ledger(&storage)?.to_json());
-            match found {
+            let verify = || Ok::<_, String>(verify_ledger(&storage, checkpoint)?.to_json());
+            match print_verification(&verify()?) {
                 Err(why) if repair => {
                     print_stderr(&why);
                     for healed in crate::storage::stores::repair_replica(&storage)? {
                         print_stderr(&format!("Written again: {healed}.\n"));
                     }
-                    print_verification(&crate::billing::offline::verify_ledger(&storage)?.to_json())
+                    print_verification(&verify()?)
                 }
                 found => found,
             }
@@ -182,7 +194,7 @@ pub(super) fn check_unopened_ledger(reached: &ConfigArgs) -> Result<(), String> 
     }
     let storage = backend::ledger_storage(&reach)?;
     super::drop_privileges::become_folder_owner(&storage.path)?;
-    let proof = crate::billing::offline::verify_ledger(&storage)?.to_json();
+    let proof = verify_ledger(&storage, &LedgerCheckpoint::default())?.to_json();
     verification_errors(&proof).map_or(Ok(()), Err)
 }
 
@@ -226,9 +238,11 @@ fn print_verification(proof: &Value) -> Result<(), String> {
         table_cell(proof, "open_reserves")
     ))?;
     if proof.get("good") == Some(&Value::Bool(true)) {
-        return print_stdout(
-            "Every entry follows from the one before it, every balance from its entries, and the second copy agrees.\n",
-        );
+        return print_stdout(&format!(
+            "Every entry follows from the one before it, every balance from its entries, and the second copy agrees.\n\
+             Checkpoint, to keep elsewhere and pass to --checkpoint later: {}\n",
+            table_cell(proof, "checkpoint")
+        ));
     }
     Err(verification_errors(proof).unwrap_or_default())
 }

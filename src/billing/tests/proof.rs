@@ -1,6 +1,7 @@
 //! Tests of the verification: it reports manual changes, and accepts corrections.
 
 use super::*;
+use crate::billing::checkpoint::LedgerCheckpoint;
 
 #[test]
 fn a_charge_is_corrected_once_and_verification_finds_manual_changes() {
@@ -54,4 +55,33 @@ fn a_manually_changed_balance_is_reported() {
     store.apply(Transaction::new().put(StoreTable::Balances, *b"acme", text.into_bytes())).unwrap();
     let proof = report::verify(&ledger.store).unwrap();
     assert!(proof.balances.len() == 1 && proof.balances[0].contains("acme"), "{proof:?}");
+}
+
+#[test]
+fn a_checkpoint_proves_that_earlier_entries_are_unchanged() {
+    let store = Flaky::over(open_in_memory());
+    let ledger = open(&store, QUICK);
+    grant(&ledger, "g1", 1_000).unwrap();
+    settled(&ledger);
+    let checkpoint = report::verify(&ledger.store).unwrap().checkpoint;
+    grant(&ledger, "g2", 1_000).unwrap();
+    settled(&ledger);
+    let verify =
+        |checkpoint: &LedgerCheckpoint| report::verify_with(&ledger.store, checkpoint, &mut |_| {}).unwrap();
+    let proof = verify(&checkpoint);
+    assert!(proof.is_intact() && proof.checkpoint != checkpoint, "{proof:?}");
+    // Another ledger with other entries, each of which follows from the one before.
+    let other = open(&Flaky::over(open_in_memory()), QUICK);
+    grant(&other, "g1", 999).unwrap();
+    settled(&other);
+    let rewritten = report::verify_with(&other.store, &checkpoint, &mut |_| {}).unwrap().invalid_entry;
+    assert!(
+        rewritten.as_ref().is_some_and(|(entry, why)| *entry == 1 && why.contains("checkpoint")),
+        "{rewritten:?}"
+    );
+    let removed = report::verify_with(&other.store, &proof.checkpoint, &mut |_| {}).unwrap().invalid_entry;
+    assert!(
+        removed.as_ref().is_some_and(|(entry, why)| *entry == 2 && why.contains("does not exist")),
+        "{removed:?}"
+    );
 }

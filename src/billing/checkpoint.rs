@@ -1,0 +1,94 @@
+//! Checkpoint of the ledger: number and hash of the last entry of each chain. Each hash covers all entries before it, so
+//! a checkpoint that is kept elsewhere proves later that none of them was changed or removed.
+//!
+//! ```text
+//! 1042:5f3a…,8589934603:91c0…
+//! ```
+
+use penstock_core::hex;
+use penstock_ledger::EntryHash;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Sentence on the form of a checkpoint.
+pub const CHECKPOINT_RULE: &str = "It has to be the checkpoint that `penstock credits verify` printed, such as 1042:5f3a…, of 64 digits for each chain.";
+
+/// Numbers of entries with their hashes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LedgerCheckpoint(BTreeMap<u64, EntryHash>);
+
+impl LedgerCheckpoint {
+    /// Creates a checkpoint of these entries.
+    #[must_use]
+    pub fn of_entries(entries: impl Iterator<Item = (u64, EntryHash)>) -> Self {
+        Self(entries.collect())
+    }
+
+    /// Returns true if it has no entries.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Parses the text of a checkpoint; `None` if it is not one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let entry = |part: &str| {
+            let (number, hash) = part.split_once(':')?;
+            let number = number.parse().ok().filter(|number| *number > 0)?;
+            Some((number, hex::bytes(hash.as_bytes())?))
+        };
+        text.trim().split(',').map(|part| entry(part.trim())).collect::<Option<_>>().map(Self)
+    }
+
+    /// Returns true if an entry may have this hash.
+    #[must_use]
+    pub fn allows(&self, number: u64, hash: &EntryHash) -> bool {
+        self.0.get(&number).is_none_or(|expected| expected == hash)
+    }
+
+    /// Numbers of the entries in ascending order.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.0.keys().copied()
+    }
+}
+
+impl fmt::Display for LedgerCheckpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (number, hash)) in self.0.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            write!(f, "{comma}{number}:{}", hex::text(hash))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_read_back_and_other_texts_are_none() {
+        let checkpoint =
+            LedgerCheckpoint::of_entries([(8_589_934_603, [0xab; 32]), (7, [1; 32])].into_iter());
+        let text = checkpoint.to_string();
+        assert!(text.starts_with("7:0101") && text.contains(",8589934603:abab"), "{text}");
+        assert_eq!(LedgerCheckpoint::parse(&text), Some(checkpoint.clone()));
+        assert_eq!(
+            LedgerCheckpoint::parse(&format!(" {} \n", text.replace(',', ", "))),
+            Some(checkpoint.clone())
+        );
+        let short = text.get(..text.len() - 1).unwrap();
+        for other in
+            ["", "7", "7:", ":00", "0:00", "-1:00", "7:zz", short, &format!("{text},"), &format!("{text}0")]
+        {
+            assert_eq!(LedgerCheckpoint::parse(other), None, "{other}");
+        }
+        assert!(
+            checkpoint.allows(7, &[1; 32])
+                && checkpoint.allows(8, &[9; 32])
+                && !checkpoint.allows(7, &[2; 32])
+        );
+    }
+}
