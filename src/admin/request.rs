@@ -118,7 +118,7 @@ pub(super) fn store_refusal(error: StoreError) -> ApiError {
             ErrorCode::Conflict,
             "Another request changed this at the same time; try again.",
         ),
-        StoreError::Unreachable { .. } => {
+        StoreError::Unreachable { .. } | StoreError::Reverted | StoreError::InUse { .. } => {
             let message = "The database cannot be reached at the moment; try again shortly.";
             ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
         }

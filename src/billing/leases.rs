@@ -11,6 +11,7 @@
 //! ```
 
 mod draws;
+mod returns;
 
 use super::Ledger;
 use super::balance::AccountBalance;
@@ -20,6 +21,7 @@ use penstock_ledger::Wallet;
 use penstock_storage::StoreError;
 use penstock_storage::fleet::{FleetError, PoolAmount, PoolRequest, credit_pool_name, energy_pool_name};
 use penstock_storage::ledger::BalanceRecord;
+use returns::PendingReturns;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,8 +45,7 @@ pub struct Leases {
     member: Arc<FleetMember>,
     advance_seconds: i64,
     accounts: Mutex<HashMap<(Arc<str>, Wallet), LeaseState>>,
-    /// Amounts that return to the pools: sent again until the store has accepted them.
-    returning: Mutex<Vec<PoolAmount>>,
+    returning: Mutex<PendingReturns>,
     /// Names of the pools that other members want.
     wanted_by_peers: Mutex<HashSet<String>>,
     /// Number of requests that had to draw.
@@ -70,6 +71,8 @@ struct LeaseState {
     total: i64,
     /// Time of the last refusal of a request although the other members hold enough for it.
     refused_at: Option<Instant>,
+    /// Amount that the refused request needed.
+    refused: i64,
     /// True if an amount was drawn since the last check: the request that needs it may not have reserved it yet.
     is_fresh: bool,
     /// True if the outcome of a draw is unknown.
@@ -96,6 +99,11 @@ impl LeaseState {
 
     fn is_wanted(&self) -> bool {
         self.refused_at.is_some_and(|at| at.elapsed() < WANTED_TIME)
+    }
+
+    /// Returns twice the price of a request that was refused lately, so that a lease below that price draws; 0 without one.
+    fn refused_amount(&self) -> i64 {
+        if self.is_wanted() { self.refused.saturating_mul(2) } else { 0 }
     }
 
     fn is_known_empty(&self, now: Instant) -> bool {
@@ -267,42 +275,21 @@ impl Leases {
         self.accounts.lock().entry((account.clone(), wallet)).or_default().drawing.clone()
     }
 
-    /// Returns the amounts that go back to the pools with the next beat. They stay until [`Leases::on_returned`].
-    #[must_use]
-    pub fn returning_amounts(&self) -> Vec<PoolAmount> {
-        self.returning.lock().clone()
-    }
-
-    /// Adds the amounts that the store refuses permanently back to the balances, so that they do not block the
-    /// heartbeats.
-    fn take_back_returns(&self, balance: impl Fn(&str) -> Arc<AccountBalance>) {
-        let refused = std::mem::take(&mut *self.returning.lock());
-        for PoolAmount { pool, amount } in refused {
-            let Some((wallet, account)) = split_pool_name(&pool) else { continue };
-            balance(account).credit(wallet, amount);
-            if let Some(state) = self.accounts.lock().get_mut(&(account.into(), wallet)) {
-                state.drawn = state.drawn.saturating_add(amount);
-            }
-        }
-    }
-
-    /// Removes the amounts that the store has accepted.
-    pub fn on_returned(&self) {
-        self.returning.lock().clear();
-    }
-
-    /// Records the refusal of a request although the other members hold enough for it.
-    fn note_refused(&self, account: &Arc<str>, wallet: Wallet) {
+    /// Records the refusal of a request of this price although the other members hold enough for it.
+    fn note_refused(&self, account: &Arc<str>, wallet: Wallet, price: i64) {
         let mut accounts = self.accounts.lock();
-        accounts.entry((account.clone(), wallet)).or_default().refused_at = Some(Instant::now());
+        let state = accounts.entry((account.clone(), wallet)).or_default();
+        (state.refused_at, state.refused) = (Some(Instant::now()), price);
     }
 
-    /// Returns the names of the pools from which requests were refused lately although the other members hold enough.
+    /// Returns the names of the pools from which requests were refused lately although the other members hold enough, the
+    /// last refusal first.
     #[must_use]
     pub fn wanted_pools(&self) -> Vec<String> {
         let accounts = self.accounts.lock();
-        let wanted = accounts.iter().filter(|(_, state)| state.is_wanted());
-        wanted.map(|((account, wallet), _)| pool_name(account, *wallet)).collect()
+        let mut wanted: Vec<_> = accounts.iter().filter(|(_, state)| state.is_wanted()).collect();
+        wanted.sort_by_key(|(_, state)| std::cmp::Reverse(state.refused_at));
+        wanted.into_iter().map(|((account, wallet), _)| pool_name(account, *wallet)).collect()
     }
 
     /// Replaces the names of the pools that other members want.
@@ -321,7 +308,7 @@ impl Ledger {
     /// Fills the leases that are used, and returns unused amounts; called once a second. Blocks.
     pub fn adjust_leases(&self) {
         let Some(leases) = &self.leases else { return };
-        let is_written = || self.queue.unwritten_bytes() == 0 && leases.returning.lock().is_empty();
+        let is_written = || self.queue.unwritten_bytes() == 0 && leases.returning.lock().amounts.is_empty();
         if leases.resolve_uncertain(|account| self.account_balance(account), is_written).is_err() {
             return;
         }
@@ -339,7 +326,7 @@ impl Ledger {
                 let change = if is_contended {
                     contended_lease_change(available, state.second)
                 } else {
-                    lease_change(available, state.wanted(leases.advance_seconds))
+                    lease_change(available, state.wanted(leases.advance_seconds).max(state.refused_amount()))
                 };
                 match change {
                     LeaseChange::Draw(amount) if !state.is_known_empty(Instant::now()) => {
@@ -347,11 +334,12 @@ impl Ledger {
                     }
                     LeaseChange::Return(amount)
                         if !is_fresh
-                            && returning.len() < MAX_RETURNS
+                            && !returning.is_sent
+                            && returning.amounts.len() < MAX_RETURNS
                             && balance.take_available(*wallet, amount) =>
                     {
                         state.drawn = state.drawn.saturating_sub(amount);
-                        returning.push(PoolAmount { pool: pool_name(account, *wallet), amount });
+                        returning.amounts.push(PoolAmount { pool: pool_name(account, *wallet), amount });
                     }
                     _ => {}
                 }

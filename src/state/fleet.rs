@@ -218,6 +218,10 @@ impl AppState {
         if self.stores.store.health() == StoreHealth::Reverted || !is_fed {
             return Some("the database lacks commits that it had acknowledged");
         }
+        // Members take no store from each other, so their processes can only be forgotten by it.
+        if self.stores.fleet.is_shared() && self.stores.store.health() == StoreHealth::Failed {
+            return Some("the database does not know this process any more");
+        }
         let figures = self.stores.fleet.snapshot(Instant::now());
         let is_buried = figures.is_some_and(|figures| figures.is_buried);
         is_buried.then_some("the other gateways of the fleet took this one for dead")

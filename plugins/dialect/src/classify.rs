@@ -104,7 +104,8 @@ pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
         UpstreamError::caller(api_error(&about, 0))
     } else {
         let kind = match error_signals::in_band_status(body) {
-            status if is_timeout_status(status) => UpstreamErrorKind::Status(status),
+            // Unlike the status 408 of an answer, it does not say that the request was not processed.
+            status if is_timeout_status(status) => UpstreamErrorKind::Status(504),
             _ => UpstreamErrorKind::InBandError,
         };
         let body = body.get(..MAX_IN_BAND_BYTES).unwrap_or(body);

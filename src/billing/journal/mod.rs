@@ -152,12 +152,10 @@ impl JournalWriter {
             piece.ops.iter_mut().for_each(|op| self.encode(op));
             let (last, is_complete) = (piece.last, piece.is_complete);
             // The file does not wait for the database, and the database does not wait for the file.
+            // After the end of the writer, operations are in the file only, for the next process of the folder.
             let is_taken = self.ops.send(piece).is_ok();
-            if is_complete {
+            if is_complete || !is_taken {
                 self.write(last);
-            }
-            if !is_taken {
-                return;
             }
         }
     }

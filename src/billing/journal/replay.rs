@@ -45,6 +45,7 @@ fn open(store: &LedgerStore, folder: &Path) -> Result<OpenedJournal, StoreError>
         if (stored.id.strand, stored.id.chain) == (strand, chain)
             && let Some(position) = known_position
         {
+            log_gap(&stored, position.number);
             pending = pending_actions(&stored, position.number, CommittedRecords::Ignore);
             known = Some((stored.id, position));
         } else {
@@ -65,6 +66,16 @@ fn open(store: &LedgerStore, folder: &Path) -> Result<OpenedJournal, StoreError>
     let last_number = journal.last_number().max(position.number);
     let state = JournalState::new(id.generation, position.number);
     Ok(OpenedJournal { journal, state, last_number, pending })
+}
+
+/// Logs the records between the position in the store and the first one of the files, which keep only the last ones: the
+/// store lacks more than they have.
+fn log_gap(stored: &StoredJournal, position: u64) {
+    let first = stored.records.iter().map(|record| record.number).find(|number| *number > 0);
+    let missing = first.map_or(0, |first| first.saturating_sub(position.saturating_add(1)));
+    if missing > 0 {
+        log::event(log::error(), "ledger_journal_incomplete", &[("actions", &missing.to_string())]);
+    }
 }
 
 /// Use of the journal's own records of what was committed.
@@ -113,7 +124,7 @@ fn write_off(
     position: Option<JournalPosition>,
 ) -> Result<(), StoreError> {
     let lost = match position {
-        Some(position) => pending_actions(stored, position.number, CommittedRecords::Obey),
+        Some(position) => pending_actions(stored, position.number, CommittedRecords::Ignore),
         // Another member may have written the chain since: the last group may be committed.
         None => pending_actions(stored, 0, CommittedRecords::Obey),
     };

@@ -77,6 +77,9 @@ impl Ledger {
                 if balance.available(wallet) >= amount {
                     return Ok(());
                 }
+                if leases.reclaim(&balance, wallet) {
+                    continue;
+                }
                 if leases.is_known_empty(&balance.name, wallet) {
                     break;
                 }
@@ -93,12 +96,18 @@ impl Ledger {
         }
         let credits = leases.noted_total(&balance.name, Wallet::Credits);
         let energy = leases.noted_total(&balance.name, Wallet::Energy);
-        // Other members hold the rest, and return the part that they do not need.
-        let held_energy = need.energy.is_some_and(|need| need > 0 && energy >= need);
-        let held_credits = credits >= need.credits;
-        let held = [(Wallet::Credits, held_credits), (Wallet::Energy, held_energy)];
-        let held = held.into_iter().filter(|(_, is_held)| *is_held).map(|(wallet, _)| wallet);
-        let is_held = held.inspect(|wallet| leases.note_refused(&balance.name, *wallet)).count() > 0;
+        let needed_energy = need.energy.filter(|need| *need > 0);
+        let held_energy = needed_energy.is_some_and(|need| energy >= need);
+        let is_held = credits >= need.credits || held_energy;
+        // The other members return what they do not need, but what requests in flight hold here does not help.
+        for (wallet, total, price) in
+            [(Wallet::Credits, credits, Some(need.credits)), (Wallet::Energy, energy, needed_energy)]
+        {
+            let held_here = balance.total(wallet).saturating_sub(balance.available(wallet));
+            if let Some(price) = price.filter(|price| total.saturating_sub(held_here) >= *price) {
+                leases.note_refused(&balance.name, wallet, price);
+            }
+        }
         Err(insufficient_credits(need, BalanceRecord { credits, energy }, is_held))
     }
 

@@ -139,6 +139,8 @@ async fn copy_stream(
             times.add_client_delay(clock::cached_now().saturating_duration_since(before));
         }
         match fault.or_else(|| count_memory(run, buffered).err()) {
+            // Only the usage was missing.
+            Some(_) if progress == StreamProgress::Ended => return Ok(()),
             Some(fault) => return Err(AttemptError::Fault(fault)),
             None if over => return Ok(()),
             None if times.bytes_without_progress > buffered.saturating_add(MAX_BYTES_WITHOUT_PROGRESS) => {
@@ -199,6 +201,8 @@ async fn read_event(
         WaitOutcome::Ready(Err(_)) | WaitOutcome::Deadline if progress >= StreamProgress::Finished => {
             Ok(None)
         }
+        // The client has the whole answer.
+        _ if progress == StreamProgress::Ended => Ok(None),
         WaitOutcome::Ready(Err(_)) => Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Reset))),
         // The total time is over and the client used most of it: that is not a fault of the provider.
         WaitOutcome::Deadline

@@ -36,9 +36,13 @@ impl FileError {
             ),
             Self::Disk(error) => disk_error(error),
             Self::Store(StoreError::Full) => ApiError::new(ErrorCode::StorageFull),
-            Self::Store(StoreError::Io { .. } | StoreError::Stuck | StoreError::Unreachable { .. }) => {
-                store_unavailable()
-            }
+            Self::Store(
+                StoreError::Io { .. }
+                | StoreError::Stuck
+                | StoreError::Unreachable { .. }
+                | StoreError::Reverted
+                | StoreError::InUse { .. },
+            ) => store_unavailable(),
             Self::Store(_) | Self::ThreadEnded => ApiError::new(ErrorCode::Internal),
         }
     }

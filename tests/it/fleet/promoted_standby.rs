@@ -4,8 +4,11 @@
 use super::charges::{Outcome, try_ask};
 use super::gateways::{Fleet, served};
 use super::outage::Served;
-use crate::harness::{full, until_answered};
+use super::rolling_upgrade::{interrupted, open_stream, stream_charge};
+use crate::harness::{full, until_answered, within};
 use serde_json::json;
+use std::sync::Arc;
+use tokio::sync::Notify;
 
 const GATEWAYS: usize = 3;
 
@@ -20,6 +23,8 @@ async fn commits_that_a_promoted_standby_lacks_are_written_again_once() {
         charged.add(&served(&fleet.at(gateway, &key)).await);
     }
     fleet.until_funded().await;
+    let go = Arc::new(Notify::new());
+    fleet.provider.streams(interrupted(&go));
     for round in 0..if full() { 10 } else { 1 } {
         fleet.server.copy();
         // Committed by the server that is lost: with `ledger.sync = "answer"` each answer waited for that.
@@ -28,7 +33,12 @@ async fn commits_that_a_promoted_standby_lacks_are_written_again_once() {
                 charged.ask(&fleet.at(gateway, &key)).await;
             }
         }
+        let mut stream = open_stream(&fleet.at(0, &key)).await;
         fleet.server.promote_copy();
+        // A request in flight may finish, and is in the journal.
+        fleet.gateways[0].until_said("restart_needed").await;
+        go.notify_one();
+        charged.add(&stream_charge(within("the end of the stream", stream.finish()).await));
         for gateway in 0..GATEWAYS {
             // The next commit finds that the last ones are missing.
             let client = fleet.at(gateway, &key);

@@ -18,14 +18,24 @@ const GATEWAYS: usize = 3;
 const CLIENTS: usize = 6;
 
 /// Stream that stops after its first words until the test continues it.
-fn interrupted(go: &Arc<Notify>) -> Script {
+pub fn interrupted(go: &Arc<Notify>) -> Script {
     let wait = ScriptStep::Wait(go.clone());
     vec![sse(), role(), text("Hel"), wait, text("lo"), finish("stop"), usage(5, 2), done()]
 }
 
-async fn open_stream(client: &Client) -> Open {
+pub async fn open_stream(client: &Client) -> Open {
     let ask = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "Hi"}]});
     client.stream_until(CHAT, &ask, "Hel").await
+}
+
+/// Returns the answer of a whole stream with the object of its charge as its body.
+pub fn stream_charge(answer: Answer) -> Answer {
+    let text = answer.text();
+    assert!(answer.whole && text.contains("[DONE]"), "{text}");
+    let events = text.lines().filter_map(|line| line.strip_prefix("data: {"));
+    let mut events = events.map(|event| serde_json::from_str::<Value>(&format!("{{{event}")).unwrap());
+    let charged = events.rfind(|event| event["billing_cost"].is_object()).unwrap();
+    Answer { body: charged.to_string().into_bytes(), ..answer }
 }
 
 /// Balancer that sends requests to the gateways in turn, but to none that was taken out of rotation.
@@ -101,13 +111,7 @@ impl Load {
     /// Lets a stream end, and adds its charge.
     async fn finish_stream(&mut self, mut stream: Open) {
         self.go.notify_one();
-        let answer = stream.finish().await;
-        let text = answer.text();
-        assert!(answer.whole && text.contains("[DONE]"), "{text}");
-        let events = text.lines().filter_map(|line| line.strip_prefix("data: {"));
-        let mut charged = events.map(|event| serde_json::from_str::<Value>(&format!("{{{event}")).unwrap());
-        let charged = charged.rfind(|event| event["billing_cost"].is_object()).unwrap();
-        self.served.add(&Answer { body: charged.to_string().into_bytes(), ..answer });
+        self.served.add(&stream_charge(stream.finish().await));
     }
 
     /// Ends the load; returns the number of answers of each gateway.
