@@ -11,11 +11,26 @@ use std::time::{Duration, Instant};
 /// Interval of the checks whether another member has filled the pools.
 const POOL_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// File with the number of the strand of this folder's last process. Only the process that holds the lock of the folder
-/// reads or writes it.
+/// File with the strand of this folder's last process: its number, then the names that it may have, a line each. Only
+/// the process that holds the lock of the folder reads or writes it.
 pub(super) struct IdentityFile {
     file: File,
-    previous: Option<u32>,
+    previous: Option<PreviousStrand>,
+}
+
+/// Strand of an earlier process.
+struct PreviousStrand {
+    id: u32,
+    /// Names of the strand; none if a version before them wrote the file.
+    names: Vec<String>,
+}
+
+impl PreviousStrand {
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let id = lines.next()?.trim().parse().ok()?;
+        Some(Self { id, names: lines.map(str::to_owned).collect() })
+    }
 }
 
 impl IdentityFile {
@@ -34,34 +49,41 @@ impl IdentityFile {
             .map_err(failed)?;
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(failed)?;
-        Ok(Self { file, previous: text.trim().parse().ok() })
+        Ok(Self { file, previous: PreviousStrand::parse(&text) })
     }
 
-    pub(super) const fn previous_strand(&self) -> Option<u32> {
-        self.previous
-    }
-
-    /// Writes the number of this process's strand. Without it the next process joins as a new member, and others bury
-    /// the strand.
-    pub(super) fn write_strand(&mut self, strand: u32) -> Result<(), String> {
+    /// Writes the number of this process's strand and its possible names. Without them the next process joins as a new
+    /// member, and others bury the strand.
+    pub(super) fn write_strand(&mut self, strand: u32, names: &[String]) -> Result<(), String> {
+        let lines = std::iter::once(strand.to_string()).chain(names.iter().cloned());
+        let text = lines.collect::<Vec<_>>().join("\n");
         let written = self
             .file
             .rewind()
             .and_then(|()| self.file.set_len(0))
-            .and_then(|()| self.file.write_all(strand.to_string().as_bytes()))
+            .and_then(|()| self.file.write_all(text.as_bytes()))
             .and_then(|()| self.file.sync_all());
         written.map_err(|error| format!("The number of this fleet member cannot be written: {error}."))
     }
 }
 
-/// Continues the strand of the folder's previous process, or joins as a new member.
-pub(super) fn join(fleet: &SharedFleet, previous: Option<u32>, name: &str) -> Result<Strand, String> {
+/// Continues the strand of the folder's previous process, or joins as a new member, and writes it to the file.
+pub(super) fn join(fleet: &SharedFleet, file: &mut IdentityFile, name: &str) -> Result<Strand, String> {
     let failed = |error: FleetError| format!("The fleet cannot be joined: {error}.");
-    let adopted = previous.map(|id| fleet.adopt(id, name)).transpose();
-    match adopted.map_err(|error| failed(error.into()))?.flatten() {
-        Some(strand) => Ok(strand),
-        None => fleet.join(name).map_err(failed),
-    }
+    let adopted = match file.previous.take() {
+        Some(PreviousStrand { id, names }) => {
+            if !names.is_empty() {
+                // If this process ends in between, the strand has either name.
+                let either: Vec<String> = names.iter().cloned().chain([name.to_owned()]).collect();
+                file.write_strand(id, &either)?;
+            }
+            fleet.adopt(id, &names, name).map_err(|error| failed(error.into()))?
+        }
+        None => None,
+    };
+    let strand = adopted.map_or_else(|| fleet.join(name).map_err(failed), Ok)?;
+    file.write_strand(strand.id, &[name.to_owned()])?;
+    Ok(strand)
 }
 
 /// Fills the pools from the balances, or waits until another member has done so; continues the work of a member without

@@ -98,8 +98,7 @@ impl FleetMember {
         let start = Instant::now();
         let name = settings.name.clone().unwrap_or_else(join::process_name);
         let mut file = IdentityFile::open(identity)?;
-        let strand = join::join(&fleet, file.previous_strand(), &name)?;
-        file.write_strand(strand.id)?;
+        let strand = join::join(&fleet, &mut file, &name)?;
         join::wait_for_pools(&fleet, strand.id, settings.claim)?;
         let mut term = LeaseTerm::new(settings.lease);
         term.renew(Duration::ZERO);

@@ -136,3 +136,14 @@ fn a_member_continues_to_fill_the_pools_that_a_dead_one_left() {
     folders.join(&store, "1");
     assert_eq!(SharedFleet::new(store).available(&credit_pool_name("acme")), Ok(5));
 }
+
+#[test]
+fn a_folder_continues_its_strand_only_under_the_names_that_it_knows() {
+    let (store, folders) = (open_in_memory(), folders());
+    let first = folders.join(&store, "1").strand();
+    assert_eq!(folders.join(&store, "1").strand(), first, "its own");
+    // A database that lost commits has given the number to another process.
+    let live = SharedFleet::live_row(first);
+    store.apply(Transaction::new().put(live.0, live.1, "another")).unwrap();
+    assert_ne!(folders.join(&store, "1").strand(), first);
+}

@@ -81,7 +81,7 @@ pub fn feed(
         if let Err(fault) = result {
             return Some(fault.kind);
         }
-        if reply.progress() == StreamProgress::Ended {
+        if reply.progress() == StreamProgress::Ended && !reply.awaits_usage() {
             return None;
         }
     }

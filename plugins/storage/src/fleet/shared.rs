@@ -86,26 +86,31 @@ impl SharedFleet {
         (META, rows::live_key(strand))
     }
 
-    /// Continues a strand of an earlier process, which has ended, under a new name; `None` if the strand was buried. The
-    /// beat is raised with it: peers that were about to bury the strand see that it is alive again.
+    /// Continues a strand of an earlier process, which has ended, under a new name; `None` if the strand was buried, or
+    /// has none of the names `expected`: a database that lost commits gives its number to another process. Any name is
+    /// right if `expected` is empty. The beat is raised with it: peers that were about to bury the strand see that it is
+    /// alive again.
     ///
     /// # Errors
     /// Same as [`Store::apply`].
-    pub fn adopt(&self, id: u32, name: &str) -> Result<Option<Strand>, StoreError> {
+    pub fn adopt(&self, id: u32, expected: &[String], name: &str) -> Result<Option<Strand>, StoreError> {
         let key = rows::live_key(id);
         let mut last_error = StoreError::Guard { step: 0 };
         for _ in 0..MAX_ATTEMPTS {
+            let Some(live) = self.store.get(META, &key)? else { return Ok(None) };
+            if !expected.is_empty() && !expected.iter().any(|name| name.as_bytes() == live) {
+                return Ok(None);
+            }
             let beat = self.counter(&rows::strand_key(id))?;
             let next = Strand { id, beat: beat.wrapping_add(1) };
             let adopted = Transaction::new()
-                .require_present(META, key.as_slice())
+                .require_value(META, key.as_slice(), live)
                 .require_value(META, rows::strand_key(id), counter_row(beat))
                 .put(META, rows::strand_key(id), counter_row(next.beat))
                 .put(META, key.as_slice(), name);
             match self.store.apply(adopted) {
                 Ok(()) => return Ok(Some(next)),
-                Err(StoreError::Guard { .. }) if !self.is_alive(id)? => return Ok(None),
-                // A commit of the earlier process, or of this one, was applied meanwhile.
+                // A commit of the earlier process, or of this one, was applied meanwhile, or a burial.
                 Err(error @ StoreError::Guard { .. }) => last_error = error,
                 Err(error) => return Err(error),
             }

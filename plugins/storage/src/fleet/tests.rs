@@ -131,11 +131,12 @@ fn an_adopted_strand_is_not_buried_for_the_silence_of_the_earlier_process() {
     let fleet = SharedFleet::new(open_in_memory());
     let strand = fleet.join("earlier").unwrap();
     let silent = fleet.peers().unwrap().into_iter().find(|peer| peer.id == strand.id).unwrap();
-    let adopted = fleet.adopt(strand.id, "later").unwrap().unwrap();
+    assert_eq!(fleet.adopt(strand.id, &["another's".to_owned()], "later"), Ok(None));
+    let adopted = fleet.adopt(strand.id, &[], "later").unwrap().unwrap();
     assert_eq!(fleet.bury(&silent), Ok(false), "a peer that saw only the earlier beat");
     assert!(fleet.turn(adopted, &StrandReport::default()).is_ok());
     assert_eq!(fleet.peers().unwrap()[0].name.as_deref(), Some("later"));
     let seen = fleet.peers().unwrap().remove(0);
     assert_eq!(fleet.bury(&seen), Ok(true));
-    assert_eq!(fleet.adopt(strand.id, "last"), Ok(None), "it was buried");
+    assert_eq!(fleet.adopt(strand.id, &["later".to_owned()], "last"), Ok(None), "it was buried");
 }

@@ -21,7 +21,10 @@ pub fn check(bytes: &[u8]) {
     let events = however_cut(bytes, |pieces| read(pieces, bytes.len() + 1)).expect("within the cap");
     for event in &events {
         assert!(
-            !event.data.is_empty() || event.comment.is_some() || bytes.windows(4).any(|four| four == b"data")
+            !event.data.is_empty()
+                || event.comment.is_some()
+                || event.error.is_some()
+                || bytes.windows(4).any(|four| four == b"data")
         );
         if event.data.contains(&b'\n') || event.data.contains(&b'\r') {
             continue;
