@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tokio_postgres::Client;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::connection::DatabaseError;
 use super::options::StoreSharing;
@@ -200,10 +200,18 @@ impl Strand {
         Ok(if row.try_get(1)? { Some(row.try_get(0)?) } else { None })
     }
 
-    /// Raises the beat; returns false if the strand is no longer live.
-    pub(super) async fn beat(&self, client: &Client, names: &TableNames) -> Result<bool, DatabaseError> {
-        let statement = format!("update {} set beat = beat + 1 where token = $1 and live", names.strands());
-        Ok(client.execute_typed(&statement, &[(&self.token, Type::TEXT)]).await? == 1)
+    /// Raises the beat; returns false if the strand is no longer live, or its last commit has another number.
+    pub(super) async fn beat(
+        &self,
+        client: &Client,
+        names: &TableNames,
+        last_commit: i64,
+    ) -> Result<bool, DatabaseError> {
+        let statement =
+            format!("update {} set beat = beat + 1 where token = $1 and live and seq = $2", names.strands());
+        let values: [(&(dyn ToSql + Sync), Type); 2] =
+            [(&self.token, Type::TEXT), (&last_commit, Type::INT8)];
+        Ok(client.execute_typed(&statement, &values).await? == 1)
     }
 
     /// Ends the strand, so that the next process joins at once.

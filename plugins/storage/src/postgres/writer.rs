@@ -116,7 +116,12 @@ impl GroupWriter {
     async fn beat(&mut self) -> Result<(), DatabaseError> {
         self.ensure_connected().await?;
         let client = self.client.as_ref().ok_or_else(not_connected)?;
-        if self.strand.beat(client, &self.names).await? { Ok(()) } else { Err(self.fence().await) }
+        if self.strand.beat(client, &self.names, self.seq).await? {
+            return Ok(());
+        }
+        // A pooler keeps the connection when another server takes over: the number of the last commit is read again.
+        self.client = None;
+        self.ensure_connected().await
     }
 
     async fn commit_with_retries(&mut self, group: &[&Transaction]) -> Result<GroupResults, StoreError> {

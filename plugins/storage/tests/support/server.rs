@@ -45,6 +45,17 @@ END
         kill -0 "$pooler" 2>/dev/null || { cat "$dir/log" >&2; exit 1; }
     done
 }
+# With SQL only: pg_basebackup has to be of the server's version.
+copy_data() {
+    psql -qAt -v ON_ERROR_STOP=1 -h "$dir" -U penstock -d postgres <<END
+select pg_backup_start('copy', true);
+\! cp -a "$dir/data" "$dir/copy" && rm "$dir/copy/postmaster.pid"
+\o $dir/copy/backup_label
+select labelfile from pg_backup_stop(false);
+\o
+\! cp -a "$dir/data/pg_wal/." "$dir/copy/pg_wal/"
+END
+}
 launch
 if [ -n "$2" ]; then start_pooler; fi
 echo ready
@@ -52,7 +63,7 @@ while read -r command; do
     case $command in
         crash) stop QUIT; echo stopped ;;
         start) launch; echo ready ;;
-        copy) pg_basebackup -h "$dir" -U penstock -D "$dir/copy" -c fast >>"$dir/log" 2>&1 && echo copied ;;
+        copy) copy_data >>"$dir/log" 2>&1 && echo copied ;;
         promote) stop QUIT; mv "$dir/data" "$dir/lost" && mv "$dir/copy" "$dir/data" && launch && echo ready ;;
     esac
 done
