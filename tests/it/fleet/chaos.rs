@@ -124,7 +124,8 @@ impl Chaos {
     }
 
     async fn restart(&mut self, gateway: usize) {
-        self.fleet.gateways[gateway] = self.fleet.homes[gateway].run().await;
+        // Behind a pooler, the first connection after a restart of the server may be broken.
+        self.fleet.gateways[gateway] = self.fleet.homes[gateway].run_again().await;
     }
 
     fn network(&self, network: Network) {

@@ -48,7 +48,7 @@ async fn commits_that_a_promoted_standby_lacks_are_written_again_once() {
                 }
             }
             assert!(fleet.gateways[gateway].said().contains("lacks commits"), "round {round}");
-            fleet.gateways[gateway] = fleet.homes[gateway].run().await;
+            fleet.gateways[gateway] = fleet.homes[gateway].run_again().await;
         }
         for gateway in 0..GATEWAYS {
             let admin = fleet.admin(gateway);

@@ -117,6 +117,22 @@ impl Home {
         self.run_with(|_| {}).await
     }
 
+    /// Starts the gateway as a service manager does: again if it ends before it is ready.
+    pub async fn run_again(&self) -> Process {
+        super::within("the gateway to be ready", async {
+            loop {
+                let mut process = self.spawn();
+                while process.ended().is_none() {
+                    if self.is_ready().await {
+                        return process;
+                    }
+                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                }
+            }
+        })
+        .await
+    }
+
     /// Starts the gateway with a changed command, and waits until it is ready.
     pub async fn run_with(&self, around: impl FnOnce(&mut Command)) -> Process {
         self.until_ready(self.spawn_with(around)).await
