@@ -105,7 +105,8 @@ pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
     } else {
         let kind = match error_signals::in_band_status(body) {
             // Unlike the status 408 of an answer, it does not say that the request was not processed.
-            status if is_timeout_status(status) => UpstreamErrorKind::Status(504),
+            408 => UpstreamErrorKind::Status(504),
+            status if is_timeout_status(status) => UpstreamErrorKind::Status(status),
             _ => UpstreamErrorKind::InBandError,
         };
         let body = body.get(..MAX_IN_BAND_BYTES).unwrap_or(body);
