@@ -30,17 +30,21 @@ fn stated_usage(events: &[Value]) -> Value {
     events.iter().find_map(|event| event.get("usage").filter(|usage| !usage.is_null())).cloned().unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_error_field_before_the_first_token_fails_over_and_after_it_is_an_error_event() {
+/// Checks that a stream is answered by the second provider if the first one sends this.
+async fn assert_fails_over(script: Script) {
     let (bad, good) = (Provider::start().await, Provider::start().await);
-    bad.then(vec![sse(), role(), error_field(), ScriptStep::End]);
+    bad.then(script);
     good.always(stream(&["One two"]));
     let running = Bench::new().provider("bad", &bad).provider_with("good", &good, "", SECOND).start().await;
     let mut ask = running.ask_stream();
     ask["model"] = json!("m:price");
     let answer = running.client.post("/v1/chat/completions", &ask).await;
     assert_eq!((answer.streamed().as_str(), answer.header("x-penstock-provider")), ("One two", Some("good")));
-    drop(running);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_field_before_the_first_token_fails_over_and_after_it_is_an_error_event() {
+    assert_fails_over(vec![sse(), role(), error_field(), ScriptStep::End]).await;
 
     let alone = Provider::start().await;
     alone.always(vec![sse(), role(), text("One "), error_field(), done(), ScriptStep::End]);
@@ -70,14 +74,8 @@ async fn json_lines_are_an_answer_and_cut_ones_fail_over() {
     assert_eq!(plain.json()["choices"][0]["message"]["content"], "One two");
     drop(running);
 
-    let (bad, good) = (Provider::start().await, Provider::start().await);
-    bad.then(json_lines(&[delta(json!({"role": "assistant"}), None), json!({"error": {"message": "x"}})]));
-    good.always(stream(&["One two"]));
-    let running = Bench::new().provider("bad", &bad).provider_with("good", &good, "", SECOND).start().await;
-    let mut ask = running.ask_stream();
-    ask["model"] = json!("m:price");
-    let answer = running.client.post("/v1/chat/completions", &ask).await;
-    assert_eq!((answer.streamed().as_str(), answer.header("x-penstock-provider")), ("One two", Some("good")));
+    let cut = [delta(json!({"role": "assistant"}), None), json!({"error": {"message": "x"}})];
+    assert_fails_over(json_lines(&cut)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

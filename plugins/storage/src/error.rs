@@ -66,7 +66,7 @@ pub enum StoreError {
         holder: String,
     },
     /// Database that lacks commits that it acknowledged to this process, such as a promoted standby that was behind.
-    /// Nothing that was read from it before is certain, so the process has to start again.
+    /// The process has to start again, since no earlier read is certain any more.
     #[error("the database lacks commits that it had acknowledged")]
     Reverted,
     /// Database that refuses a statement or a connection: missing rights, wrong version, invalid address.

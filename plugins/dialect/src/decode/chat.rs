@@ -18,7 +18,7 @@ use bytes::Bytes;
 use chunk::ChunkReader;
 use fast_path::ChunkFrame;
 use penstock_core::{Dialect, ReasoningName, UpstreamError, UpstreamErrorKind};
-use penstock_http_wire::{sse, usage};
+use penstock_http_wire::sse;
 use penstock_json_scan::json;
 use tool_calls::begins_object;
 
@@ -72,9 +72,7 @@ impl ChatDecoder {
         event: &sse::SseEvent,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        if let Some(comment) = &event.comment {
-            events.push(usage::parse_energy_comment(comment).map_or(AnswerEvent::Ping, AnswerEvent::Energy));
-        }
+        events.extend(super::comment_event(event));
         if let Some(error) = super::event_error(event, false) {
             return Err(error);
         }

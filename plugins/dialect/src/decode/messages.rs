@@ -25,7 +25,7 @@ use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
 use bytes::Bytes;
 use penstock_core::{Dialect, UpstreamError, UpstreamErrorKind};
-use penstock_http_wire::{sse, usage};
+use penstock_http_wire::sse;
 use stop_reason::finish_event;
 use usage_counter::UsageCounter;
 
@@ -92,9 +92,7 @@ impl MessagesDecoder {
         event: &sse::SseEvent,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        if let Some(comment) = &event.comment {
-            events.push(usage::parse_energy_comment(comment).map_or(AnswerEvent::Ping, AnswerEvent::Energy));
-        }
+        events.extend(super::comment_event(event));
         let seen = EventMembers::parse(&event.data);
         match super::event_error(event, seen.has_known_type()) {
             Some(error) => Err(error),

@@ -14,6 +14,7 @@ use crate::event::AnswerEvent;
 use bytes::Bytes;
 use penstock_core::{Dialect, ReasoningName, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::sse::SseEvent;
+use penstock_http_wire::usage;
 use penstock_json_scan::json;
 
 /// Maximum bytes of a server-sent event from a provider.
@@ -124,6 +125,12 @@ fn decode_closed_object(
     let is_cut = json::value_end(&object, 0).is_none();
     decode_buffered(provider, object, id, events)
         .map_err(|fault| if is_cut { as_truncated(fault) } else { fault })
+}
+
+/// Returns the event of a comment: the energy that the provider states in it, or a sign of life.
+fn comment_event(event: &SseEvent) -> Option<AnswerEvent> {
+    let comment = event.comment.as_ref()?;
+    Some(usage::parse_energy_comment(comment).map_or(AnswerEvent::Ping, AnswerEvent::Energy))
 }
 
 /// Returns the error that an event reports by a field of its own, or by its name unless its data has a type of the

@@ -26,7 +26,7 @@ use event_members::EventMembers;
 use item::DecodedItem;
 use part::{LastParts, PartEvent};
 use penstock_core::{Dialect, FinishReason, UpstreamError, UpstreamErrorKind};
-use penstock_http_wire::{sse, usage};
+use penstock_http_wire::sse;
 use penstock_json_scan::json;
 
 /// Maximum number of output items.
@@ -84,9 +84,7 @@ impl ResponsesDecoder {
         event: &sse::SseEvent,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        if let Some(comment) = &event.comment {
-            events.push(usage::parse_energy_comment(comment).map_or(AnswerEvent::Ping, AnswerEvent::Energy));
-        }
+        events.extend(super::comment_event(event));
         let seen = EventMembers::parse(&event.data);
         if let Some(error) = super::event_error(event, seen.event_type.starts_with("response.")) {
             return Err(error);
