@@ -33,12 +33,17 @@ async fn commits_that_a_promoted_standby_lacks_are_written_again_once() {
                 charged.ask(&fleet.at(gateway, &key)).await;
             }
         }
-        let mut stream = open_stream(&fleet.at(0, &key)).await;
+        let mut streams = Vec::new();
+        for _ in 0..3 {
+            streams.push(open_stream(&fleet.at(0, &key)).await);
+        }
         fleet.server.promote_copy();
-        // A request in flight may finish, and is in the journal.
+        // Requests in flight may finish, one after the other, and are in the journal.
         fleet.gateways[0].until_said("restart_needed").await;
-        go.notify_one();
-        charged.add(&stream_charge(within("the end of the stream", stream.finish()).await));
+        for mut stream in streams {
+            go.notify_one();
+            charged.add(&stream_charge(within("the end of a stream", stream.finish()).await));
+        }
         for gateway in 0..GATEWAYS {
             // The next commit finds that the last ones are missing.
             let client = fleet.at(gateway, &key);
