@@ -11,7 +11,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub use objects::{ObjectEvent, for_each_object};
+pub use objects::{ObjectEvent, visit_objects};
 pub use scan::{
     ElementIter, MAX_DEPTH, MemberIter, MemberSpan, elements, members, skip_space, string_end, trim,
     value_end,

@@ -158,13 +158,14 @@ fn hash_beginning(request: &InferenceRequest) -> Option<(u64, bool)> {
         return Some((hash_content(start, messages), true));
     }
     let (mut hash, mut is_user, mut found) = (start, false, None);
-    let followed = json::for_each_object(messages, |event| {
+    let followed = json::visit_objects(messages, b"content", |event| {
         if let Some(hash) = found {
             return ControlFlow::Break((hash, false));
         }
         match event {
             ObjectEvent::Member(b"role", value) => is_user = value == b"\"user\"",
-            ObjectEvent::Member(b"content", value) => hash = hash_content(hash, value),
+            ObjectEvent::Member(b"content", value) => hash = hash_ends(hash, value),
+            ObjectEvent::NestedMember(key, value) => hash = hash_part_member(hash, key, value),
             ObjectEvent::Member(..) => {}
             ObjectEvent::End => found = is_user.then_some(hash),
         }
@@ -173,21 +174,25 @@ fn hash_beginning(request: &InferenceRequest) -> Option<(u64, bool)> {
     followed.or(found.map(|hash| (hash, true)))
 }
 
-/// Hash of a text, or of the parts of a content. Marks of the cache move from message to message as a conversation
-/// grows, so they do not count, and a text is the same whether it is a string or the only part.
+/// Hash of a text, or of the parts of a content.
 fn hash_content(seed: u64, content: &[u8]) -> u64 {
     if content.first() != Some(&b'[') {
         return hash_ends(seed, content);
     }
     let mut hash = seed;
-    let _: Option<()> = json::for_each_object(content, |event| {
-        match event {
-            ObjectEvent::Member(b"type" | b"cache_control", _) | ObjectEvent::End => {}
-            ObjectEvent::Member(_, value) => hash = hash_ends(hash, value),
+    let _: Option<()> = json::visit_objects(content, b"", |event| {
+        if let ObjectEvent::Member(key, value) = event {
+            hash = hash_part_member(hash, key, value);
         }
         ControlFlow::Continue(())
     });
     hash
+}
+
+/// Hash of a member of a content part. Marks of the cache move from message to message as a conversation grows, so they
+/// do not count, and a text is the same whether it is a string or the only part.
+fn hash_part_member(seed: u64, key: &[u8], value: &[u8]) -> u64 {
+    if matches!(key, b"type" | b"cache_control") { seed } else { hash_ends(seed, value) }
 }
 
 fn hash_ends(seed: u64, text: &[u8]) -> u64 {

@@ -1,44 +1,161 @@
-//! Visit of the objects of an array in one pass.
+//! Visit of the objects of an array in one pass over JSON that was validated before.
 
-use super::scan::{members, skip_space, value_end};
+use super::scan::skip_space;
 use std::ops::ControlFlow;
 
-/// Visits the members of each object of the array `json` as (raw key without quotes, value) and each object's
-/// end, until `visit` returns [`ControlFlow::Break`]. Elements that are no objects are passed over.
-///
-/// One pass: an element is not scanned for its end before its members are. Ends silently at malformed bytes.
-pub fn for_each_object<'a, B>(
-    json: &'a [u8],
-    mut visit: impl FnMut(ObjectEvent<'a>) -> ControlFlow<B>,
-) -> Option<B> {
-    let mut at = skip_space(json, 0);
-    let mut expected = b'[';
-    while json.get(at) == Some(&expected) {
-        expected = b',';
-        at = skip_space(json, at + 1);
-        if json.get(at) != Some(&b'{') {
-            at = skip_space(json, value_end(json, at)?);
-            continue;
-        }
-        let mut members = members(json.get(at..)?);
-        while let Some((key, value)) = members.next_pair() {
-            if let ControlFlow::Break(result) = visit(ObjectEvent::Member(key, value)) {
-                return Some(result);
-            }
-        }
-        at = skip_space(json, at + members.end()?);
-        if let ControlFlow::Break(result) = visit(ObjectEvent::End) {
-            return Some(result);
-        }
-    }
-    None
-}
-
-/// Event of [`for_each_object`].
+/// Event of [`visit_objects`]. Keys are raw, without quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectEvent<'a> {
-    /// Member: raw key without quotes, and value.
+    /// Member of an object: key and value.
     Member(&'a [u8], &'a [u8]),
-    /// End of an object.
+    /// Member of an object in the nested array: key and value.
+    NestedMember(&'a [u8], &'a [u8]),
+    /// End of an object of the outer array.
     End,
+}
+
+/// Visits the members of each object of the array `json`, until `visit` returns [`ControlFlow::Break`]. If the value of
+/// the member `nested` is an array, its objects are visited instead of the member. Elements that are no objects are
+/// skipped.
+///
+/// Each byte is scanned once, and strings are only searched for their end: the JSON must be valid. Malformed JSON ends
+/// the visit silently, or yields pieces of it.
+pub fn visit_objects<'a, B>(
+    json: &'a [u8],
+    nested: &[u8],
+    mut visit: impl FnMut(ObjectEvent<'a>) -> ControlFlow<B>,
+) -> Option<B> {
+    let mut scanner = ValidScanner { json, at: 0 };
+    let visited = scanner.visit_array(&mut |scanner| {
+        scanner
+            .visit_members(&mut |scanner, key| {
+                if key == nested && scanner.next_byte() == Some(b'[') {
+                    return scanner.visit_array(&mut |scanner| {
+                        scanner.visit_members(&mut |scanner, key| {
+                            Some(visit(ObjectEvent::NestedMember(key, scanner.take_value()?)))
+                        })
+                    });
+                }
+                Some(visit(ObjectEvent::Member(key, scanner.take_value()?)))
+            })
+            .map(|flow| if flow.is_break() { flow } else { visit(ObjectEvent::End) })
+    });
+    visited.and_then(ControlFlow::break_value)
+}
+
+/// Position in valid JSON. Methods return `None` if it turns out to be malformed.
+struct ValidScanner<'a> {
+    json: &'a [u8],
+    at: usize,
+}
+
+/// Outcome of a visit; `None` for malformed JSON.
+type Visited<B> = Option<ControlFlow<B>>;
+
+impl<'a> ValidScanner<'a> {
+    /// Skips white space; returns the byte that follows.
+    fn next_byte(&mut self) -> Option<u8> {
+        self.at = skip_space(self.json, self.at);
+        self.json.get(self.at).copied()
+    }
+
+    /// Skips white space and this byte.
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        (self.next_byte()? == byte).then(|| self.at += 1)
+    }
+
+    /// Calls `visit` at each object of an array.
+    fn visit_array<B>(&mut self, visit: &mut impl FnMut(&mut Self) -> Visited<B>) -> Visited<B> {
+        self.expect(b'[')?;
+        loop {
+            match self.next_byte()? {
+                b']' => break,
+                b',' => self.at += 1,
+                b'{' => {
+                    if let ControlFlow::Break(result) = visit(self)? {
+                        return Some(ControlFlow::Break(result));
+                    }
+                }
+                _ => self.skip_value()?,
+            }
+        }
+        self.at += 1;
+        Some(ControlFlow::Continue(()))
+    }
+
+    /// Calls `visit` with each key of an object, at the member's value.
+    fn visit_members<B>(&mut self, visit: &mut impl FnMut(&mut Self, &'a [u8]) -> Visited<B>) -> Visited<B> {
+        self.expect(b'{')?;
+        loop {
+            match self.next_byte()? {
+                b'}' => break,
+                b',' => self.at += 1,
+                _ => {
+                    let key = self.take_value()?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+                    self.expect(b':')?;
+                    if let ControlFlow::Break(result) = visit(self, key)? {
+                        return Some(ControlFlow::Break(result));
+                    }
+                }
+            }
+        }
+        self.at += 1;
+        Some(ControlFlow::Continue(()))
+    }
+
+    /// Skips a value and returns its bytes.
+    fn take_value(&mut self) -> Option<&'a [u8]> {
+        self.next_byte()?;
+        let start = self.at;
+        self.skip_value()?;
+        self.json.get(start..self.at)
+    }
+
+    /// Skips a value.
+    fn skip_value(&mut self) -> Option<()> {
+        let mut depth = 0_usize;
+        loop {
+            match self.next_byte()? {
+                b'"' => self.skip_string()?,
+                b'{' | b'[' => {
+                    depth += 1;
+                    self.at += 1;
+                    continue;
+                }
+                b'}' | b']' => {
+                    depth = depth.checked_sub(1)?;
+                    self.at += 1;
+                }
+                b',' | b':' if depth > 0 => {
+                    self.at += 1;
+                    continue;
+                }
+                _ => self.skip_scalar()?,
+            }
+            if depth == 0 {
+                return Some(());
+            }
+        }
+    }
+
+    /// Skips a number or a literal.
+    fn skip_scalar(&mut self) -> Option<()> {
+        let is_scalar = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'E' | b'+' | b'-' | b'.');
+        let length = self.json.get(self.at..)?.iter().take_while(is_scalar).count();
+        self.at += length;
+        (length > 0).then_some(())
+    }
+
+    /// Skips a string.
+    fn skip_string(&mut self) -> Option<()> {
+        let mut at = self.at + 1;
+        loop {
+            at += memchr::memchr2(b'"', b'\\', self.json.get(at..)?)?;
+            if self.json.get(at) == Some(&b'"') {
+                self.at = at + 1;
+                return Some(());
+            }
+            at += 2;
+        }
+    }
 }
