@@ -7,7 +7,7 @@ mod folder;
 mod name;
 
 pub use bucket::error::BucketError;
-pub use bucket::options::{BucketOptions, BucketStyle, BucketTimeouts};
+pub use bucket::options::{BucketCredentials, BucketOptions, BucketStyle, BucketTimeouts, WebIdentity};
 pub use bucket::probe::ProbeError;
 pub use bucket::request_counts::RequestCount;
 pub use bucket::{Bucket, PART_SIZE};

@@ -65,12 +65,31 @@ pub struct FileStoreConfig {
     #[serde(default)]
     pub style: BucketStyleName,
     /// ID of the access key, which may get, put, list and delete objects.
-    pub access_key_id: SecretRef,
+    pub access_key_id: Option<SecretRef>,
     /// Secret of the access key.
-    pub secret_access_key: SecretRef,
+    pub secret_access_key: Option<SecretRef>,
+    /// Identity that is exchanged for temporary access keys, instead of `access_key_id` and `secret_access_key`.
+    pub web_identity: Option<WebIdentityConfig>,
     /// Root certificates for the store's certificate, PEM; by default those of the system.
     #[schemars(length(min = 1), example = &"tls/s3-ca.pem")]
     pub ca_file: Option<String>,
+}
+
+/// Identity of the gateway that a security token service exchanges for temporary access keys
+/// (`AssumeRoleWithWebIdentity`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub struct WebIdentityConfig {
+    /// File of the token, which something else renews. It is read for each exchange.
+    #[schemars(length(min = 1), example = &"/var/run/secrets/s3/token")]
+    pub token_file: String,
+    /// Role that the keys have; it may get, put, list and delete objects.
+    #[schemars(length(min = 1), example = &"arn:aws:iam::123456789012:role/penstock")]
+    pub role: String,
+    /// URL of the security token service; by default `endpoint`, as stores with a service of their own have it.
+    #[schemars(length(min = 1), example = &"https://sts.eu-central-1.amazonaws.com")]
+    pub endpoint: Option<String>,
 }
 
 /// Form of the addresses of objects.

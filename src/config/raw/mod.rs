@@ -27,7 +27,10 @@ pub use catalogue::{
 };
 pub use compatibility::{BatchResultFormat, CompatibilityConfig, CostFormat, ImageFormat};
 pub use console::{ConsoleConfig, ConsoleTlsConfig, OidcConfig, OidcRolesConfig};
-pub use files::{BucketStyleName, FileStoreConfig, FilesConfig, ImagesConfig, ResponsesConfig, SpoolConfig};
+pub use files::{
+    BucketStyleName, FileStoreConfig, FilesConfig, ImagesConfig, ResponsesConfig, SpoolConfig,
+    WebIdentityConfig,
+};
 pub use fleet::FleetConfig;
 pub use invoice::{InvoiceConfig, InvoiceCustomerConfig};
 pub use limits::LimitsConfig;

@@ -1,17 +1,20 @@
 //! `[files.store]`: checks of the bucket for the contents of files.
 
-use super::super::raw::{BucketStyleName, FileStoreConfig};
-use super::super::settings::BucketSettings;
+use super::super::raw::{BucketStyleName, FileStoreConfig, WebIdentityConfig};
+use super::super::settings::{BaseUrl, BucketCredentialSettings, BucketSettings};
 use super::SettingsResolver;
 use super::key_path::KeyPath;
 use super::url::{is_local, parse_base_url};
+use std::fs::File;
+
+/// Longest name of a role.
+const MAX_ROLE: usize = 2048;
 
 impl SettingsResolver<'_> {
     pub fn resolve_bucket(&mut self, raw: &FileStoreConfig, spot: &KeyPath<'_>) -> Option<BucketSettings> {
         let endpoint = self.check_endpoint(raw, spot);
         let is_named = self.check_names(raw, spot);
-        let id = self.read_secret(&raw.access_key_id, &spot.child("access_key_id"));
-        let secret = self.read_secret(&raw.secret_access_key, &spot.child("secret_access_key"));
+        let credentials = self.resolve_credentials(raw, endpoint.as_deref(), spot);
         let ca_file = match &raw.ca_file {
             None => Some(None),
             Some(path) => self.check_pem_file(path, "CERTIFICATE", &spot.child("ca_file")).map(Some),
@@ -25,28 +28,100 @@ impl SettingsResolver<'_> {
             region: raw.region.as_str().into(),
             prefix: raw.prefix.as_deref().unwrap_or_default().into(),
             is_virtual_host: raw.style == BucketStyleName::Virtual,
-            access_key_id: id?,
-            secret_access_key: secret?,
+            credentials: credentials?,
             ca_file: ca_file?,
         })
+    }
+
+    /// Returns an access key, or else the identity that is exchanged for one.
+    fn resolve_credentials(
+        &mut self,
+        raw: &FileStoreConfig,
+        endpoint: Option<&str>,
+        spot: &KeyPath<'_>,
+    ) -> Option<BucketCredentialSettings> {
+        match (&raw.access_key_id, &raw.secret_access_key, &raw.web_identity) {
+            (Some(id), Some(secret), None) => {
+                let id = self.read_secret(id, &spot.child("access_key_id"));
+                let secret = self.read_secret(secret, &spot.child("secret_access_key"));
+                Some(BucketCredentialSettings::AccessKey { id: id?, secret: secret? })
+            }
+            (None, None, Some(identity)) => {
+                self.resolve_identity(identity, endpoint, &spot.child("web_identity"))
+            }
+            _ => {
+                self.report_mistake(
+                    spot,
+                    "It needs the credentials of the store.",
+                    "Write `access_key_id` and `secret_access_key`, or `web_identity`.",
+                );
+                None
+            }
+        }
+    }
+
+    fn resolve_identity(
+        &mut self,
+        raw: &WebIdentityConfig,
+        endpoint: Option<&str>,
+        spot: &KeyPath<'_>,
+    ) -> Option<BucketCredentialSettings> {
+        let service = match &raw.endpoint {
+            None => endpoint.map(str::to_owned),
+            Some(written) => {
+                let at = spot.child("endpoint");
+                let url = self.check_url(written, "https://sts.example.eu", &at)?;
+                // The client of a store with TLS makes no other connections.
+                if !url.tls && endpoint.is_some_and(|store| store.starts_with("https://")) {
+                    self.report_mistake(
+                        &at,
+                        "The token would travel without encryption.",
+                        "Write `https://`.",
+                    );
+                    return None;
+                }
+                Some(origin(&url))
+            }
+        };
+        let token_file = spot.child("token_file").resolve_file_path(&raw.token_file);
+        if raw.role.is_empty()
+            || raw.role.len() > MAX_ROLE
+            || !raw.role.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            let like = "Write something like \"arn:aws:iam::123456789012:role/penstock\".";
+            self.report_mistake(&spot.child("role"), "It must be the name of a role, without spaces.", like);
+            return None;
+        }
+        if let Err(why) = File::open(&token_file) {
+            // Something else writes the file, perhaps not before the gateway starts.
+            let why = format!("The file {} cannot be read: {}.", token_file.display(), why.kind());
+            self.report_warning(&spot.child("token_file"), why, "");
+        }
+        let role = raw.role.as_str().into();
+        Some(BucketCredentialSettings::WebIdentity { token_file, role, endpoint: service?.into() })
+    }
+
+    /// Returns a URL that has no path.
+    fn check_url(&mut self, written: &str, example: &str, at: &KeyPath<'_>) -> Option<BaseUrl> {
+        let like = format!("Write something like \"{example}\".");
+        match parse_base_url(written) {
+            Ok(url) if url.path_prefix.is_empty() => Some(url),
+            Ok(_) => {
+                self.report_mistake(at, "It has a path, and must be the address of the store alone.", &like);
+                None
+            }
+            Err((why, _)) => {
+                // A URL with a password in it must not be shown.
+                self.report_secret_mistake(at, why, &like);
+                None
+            }
+        }
     }
 
     /// Returns the endpoint in its simplest form.
     fn check_endpoint(&mut self, raw: &FileStoreConfig, spot: &KeyPath<'_>) -> Option<String> {
         let at = spot.child("endpoint");
-        let like = "Write something like \"https://s3.example.eu\".";
-        let url = match parse_base_url(&raw.endpoint) {
-            Ok(url) if url.path_prefix.is_empty() => url,
-            Ok(_) => {
-                self.report_mistake(&at, "It has a path, and must be the address of the store alone.", like);
-                return None;
-            }
-            Err((why, _)) => {
-                // A URL with a password in it must not be shown.
-                self.report_secret_mistake(&at, why, like);
-                return None;
-            }
-        };
+        let url = self.check_url(&raw.endpoint, "https://s3.example.eu", &at)?;
         if !url.tls && !is_local(&url.host) {
             let why = "Contents and signatures would travel without encryption.";
             self.report_warning(&at, why, "Write `https://`.");
@@ -56,7 +131,7 @@ impl SettingsResolver<'_> {
             self.report_mistake(&spot.child("style"), why, "Write \"path\", or a host name in `endpoint`.");
             return None;
         }
-        Some(format!("{}://{}", if url.tls { "https" } else { "http" }, url.authority))
+        Some(origin(&url))
     }
 
     fn check_names(&mut self, raw: &FileStoreConfig, spot: &KeyPath<'_>) -> bool {
@@ -82,6 +157,10 @@ impl SettingsResolver<'_> {
         }
         self.report.mistakes.len() == before
     }
+}
+
+fn origin(url: &BaseUrl) -> String {
+    format!("{}://{}", if url.tls { "https" } else { "http" }, url.authority)
 }
 
 fn is_bucket_name(name: &str) -> bool {

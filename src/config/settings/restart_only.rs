@@ -138,7 +138,13 @@ fn file_values(files: &FileSettings) -> [(&'static str, String); 2] {
     let FileSettings { path, store, upload: _, disk: _, per_key: _, keep_free: _, retention: _ } = files;
     let bucket = store.as_ref().map(|bucket| {
         let digest = |secret: &SecretText| secret_digest(Some(secret));
-        format!("{bucket:?} {} {}", digest(&bucket.access_key_id), digest(&bucket.secret_access_key))
+        let key = match &bucket.credentials {
+            BucketCredentialSettings::AccessKey { id, secret } => {
+                format!("{} {}", digest(id), digest(secret))
+            }
+            BucketCredentialSettings::WebIdentity { .. } => String::new(),
+        };
+        format!("{bucket:?} {key}")
     });
     [("files.path", path.display().to_string()), ("files.store", bucket.unwrap_or_default())]
 }

@@ -62,6 +62,27 @@ pub enum DatabasePassword {
     File(PathBuf),
 }
 
+/// Credentials of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BucketCredentialSettings {
+    /// Access key that does not expire.
+    AccessKey {
+        /// ID of the key.
+        id: SecretText,
+        /// Secret of the key.
+        secret: SecretText,
+    },
+    /// Temporary access keys for a token that is in a file.
+    WebIdentity {
+        /// File of the token.
+        token_file: PathBuf,
+        /// Role that the keys have.
+        role: Box<str>,
+        /// URL of the security token service.
+        endpoint: Box<str>,
+    },
+}
+
 /// Bucket of an S3-compatible store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketSettings {
@@ -75,10 +96,8 @@ pub struct BucketSettings {
     pub prefix: Box<str>,
     /// True if the bucket is in the host name.
     pub is_virtual_host: bool,
-    /// ID of the access key.
-    pub access_key_id: SecretText,
-    /// Secret of the access key.
-    pub secret_access_key: SecretText,
+    /// Credentials that sign requests.
+    pub credentials: BucketCredentialSettings,
     /// File of the root certificates, PEM; `None` for those of the system.
     pub ca_file: Option<PathBuf>,
 }

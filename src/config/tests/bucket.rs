@@ -1,6 +1,6 @@
 //! `[files.store]`: address, names and credentials of a bucket.
 
-use super::super::settings::BucketSettings;
+use super::super::settings::{BucketCredentialSettings, BucketSettings};
 use super::{load, mistakes, tells, with};
 
 /// Configuration with a bucket whose `line` replaces the default of the same key.
@@ -29,7 +29,8 @@ fn a_bucket_needs_an_endpoint_a_name_and_a_key() {
         ("https://s3.example.eu", "penstock", "fr-par")
     );
     assert!(found.prefix.is_empty() && !found.is_virtual_host && found.ca_file.is_none());
-    assert_eq!(found.secret_access_key.reveal(), "sk-provider-1");
+    let BucketCredentialSettings::AccessKey { secret, .. } = &found.credentials else { panic!("{found:?}") };
+    assert_eq!(secret.reveal(), "sk-provider-1");
     assert!(!format!("{found:?}").contains("sk-provider"));
     assert_eq!(&*bucket("endpoint = \"http://localhost:8333\"").endpoint, "http://localhost:8333");
     assert!(bucket("style = \"virtual\"").is_virtual_host);
@@ -60,4 +61,60 @@ fn a_bucket_that_cannot_be_used_is_refused_by_name() {
     tells(&address, "files.store.style", "before an IP address", "path");
     let open = load(&store("endpoint = \"http://s3.example.eu\"")).unwrap();
     assert!(open.warnings.iter().any(|warning| warning.key == "files.store.endpoint"), "{:?}", open.warnings);
+}
+
+/// Configuration with a bucket at `endpoint` and a web identity with these `members`.
+fn identity(endpoint: &str, members: &str) -> String {
+    let bucket = format!("endpoint = \"{endpoint}\"\nbucket = \"penstock\"\nweb_identity = {{ {members} }}");
+    with(&format!("[files.store]\n{bucket}"), "", "", "")
+}
+
+#[test]
+fn a_web_identity_replaces_the_access_key() {
+    let members = "token_file = \"/nonexistent/token\", role = \"arn:x:role/penstock\"";
+    let loaded = load(&identity("https://s3.example.eu", members)).unwrap();
+    let at = "files.store.web_identity.token_file";
+    assert!(loaded.warnings.iter().any(|warning| warning.key == at), "{:?}", loaded.warnings);
+    let found = loaded.settings.files.store.unwrap().credentials;
+    let BucketCredentialSettings::WebIdentity { token_file, role, endpoint } = found else {
+        panic!("{found:?}")
+    };
+    assert_eq!((token_file.to_str(), &*role), (Some("/nonexistent/token"), "arn:x:role/penstock"));
+    assert_eq!(&*endpoint, "https://s3.example.eu", "the store has a token service of its own");
+    let members = format!("{members}, endpoint = \"https://STS.example.eu/\"");
+    let found = load(&identity("https://s3.example.eu", &members)).unwrap().settings.files.store.unwrap();
+    let BucketCredentialSettings::WebIdentity { endpoint, .. } = found.credentials else { panic!() };
+    assert_eq!(&*endpoint, "https://sts.example.eu");
+}
+
+#[test]
+fn credentials_that_cannot_be_used_are_refused_by_name() {
+    let token = "token_file = \"t\"";
+    let cases = [
+        (format!("{token}, role = \"a b\""), "web_identity.role", "without spaces"),
+        (
+            format!("{token}, role = \"r\", endpoint = \"http://sts.example.eu\""),
+            "web_identity.endpoint",
+            "encryption",
+        ),
+        (
+            format!("{token}, role = \"r\", endpoint = \"https://sts.example.eu/x\""),
+            "web_identity.endpoint",
+            "path",
+        ),
+        (
+            format!("{token}, role = \"r\", endpoint = \"https://a:hush@b.eu\""),
+            "web_identity.endpoint",
+            "exposed secret",
+        ),
+    ];
+    for (members, key, why) in cases {
+        let text = identity("https://s3.example.eu", &members);
+        tells(&text, &format!("files.store.{key}"), why, "");
+        assert!(!format!("{:?}", mistakes(&text)).contains("hush"));
+    }
+    let role = "web_identity = { token_file = \"t\", role = \"r\" }";
+    tells(&store(role), "files.store", "credentials of the store", "or `web_identity`");
+    let lacks_secret = store("region = \"fr-par\"").replace("secret_access_key = { env = \"KEY\" }\n", "");
+    tells(&lacks_secret, "files.store", "credentials of the store", "or `web_identity`");
 }

@@ -5,12 +5,13 @@ use super::bucket_sweep::SweepSchedule;
 use super::contents::FileContents;
 use super::output::OutputFile;
 use super::segments::{SegmentWriter, copy_object, fetch_committed, store_committed};
-use crate::config::settings::BucketSettings;
+use crate::config::settings::{BucketCredentialSettings, BucketSettings};
 use crate::telemetry::log;
 use parking_lot::Mutex;
 use penstock_core::hex;
 use penstock_object_storage::{
-    Bucket, BucketError, BucketOptions, BucketStyle, BucketTimeouts, ContentStore, ProbeError, RequestCount,
+    Bucket, BucketCredentials, BucketError, BucketOptions, BucketStyle, BucketTimeouts, ContentStore,
+    ProbeError, RequestCount, WebIdentity,
 };
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};
 use std::fs::File;
@@ -63,8 +64,19 @@ pub fn bucket_options(settings: &BucketSettings) -> BucketOptions {
         region: settings.region.to_string(),
         prefix: settings.prefix.to_string(),
         style: if settings.is_virtual_host { BucketStyle::VirtualHost } else { BucketStyle::Path },
-        access_key_id: settings.access_key_id.reveal().to_owned(),
-        secret_access_key: settings.secret_access_key.reveal().to_owned(),
+        credentials: match &settings.credentials {
+            BucketCredentialSettings::AccessKey { id, secret } => BucketCredentials::AccessKey {
+                id: id.reveal().to_owned(),
+                secret: secret.reveal().to_owned(),
+            },
+            BucketCredentialSettings::WebIdentity { token_file, role, endpoint } => {
+                BucketCredentials::WebIdentity(WebIdentity {
+                    token_file: token_file.clone(),
+                    role: role.to_string(),
+                    endpoint: endpoint.to_string(),
+                })
+            }
+        },
         ca_file: settings.ca_file.clone(),
         timeouts: BucketTimeouts::default(),
     }

@@ -65,6 +65,12 @@ impl From<object_store::Error> for BucketError {
             (Some(status), Some(code)) => format!("status {status}, {code}"),
             (Some(status), None) => format!("status {status}"),
             (None, Some(code)) => code.to_owned(),
+            (None, None) if text.contains("Failed to read token file") => {
+                "the file of the web identity's token cannot be read".to_owned()
+            }
+            (None, None) if text.contains("Invalid AssumeRoleWithWebIdentity response") => {
+                "an answer that is not of a security token service".to_owned()
+            }
             (None, None) => "an answer that is not of an S3 store".to_owned(),
         };
         match &error {

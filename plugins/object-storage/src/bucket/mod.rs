@@ -17,10 +17,10 @@ use availability::CallGate;
 use bytes::Bytes;
 use connector::BucketConnector;
 use error::BucketError;
-use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::{BackoffConfig, ObjectStoreExt, RetryConfig};
-use options::{BucketOptions, BucketStyle};
+use options::{BucketCredentials, BucketOptions, BucketStyle};
 use reader::BucketReader;
 use request_counts::{RequestCount, RequestCounters};
 use runtime::BucketRuntime;
@@ -36,6 +36,8 @@ use upload::UploadMode;
 pub const PART_SIZE: u64 = 8 << 20;
 /// Number of times that a failed request is sent again.
 const MAX_RETRIES: usize = 3;
+/// Name of the sessions of temporary access keys, which the store may log.
+const SESSION_NAME: &str = "penstock";
 
 /// Bucket of an S3-compatible store.
 #[derive(Clone)]
@@ -73,13 +75,11 @@ impl Bucket {
             base: 2.0,
         };
         let retry = RetryConfig { backoff, max_retries: MAX_RETRIES, retry_timeout: options.timeouts.retry };
-        let store = AmazonS3Builder::new()
+        let store = with_credentials(AmazonS3Builder::new(), &options.credentials)
             .with_endpoint(options.base_url())
             .with_virtual_hosted_style_request(options.style == BucketStyle::VirtualHost)
             .with_bucket_name(&options.bucket)
             .with_region(&options.region)
-            .with_access_key_id(&options.access_key_id)
-            .with_secret_access_key(&options.secret_access_key)
             .with_allow_http(!options.uses_tls())
             .with_retry(retry)
             .with_http_connector(connector)
@@ -132,6 +132,20 @@ impl Bucket {
         self.0.gate.record(&outcome);
         drop(permit);
         outcome
+    }
+}
+
+/// Temporary access keys are exchanged again before they expire.
+fn with_credentials(builder: AmazonS3Builder, credentials: &BucketCredentials) -> AmazonS3Builder {
+    match credentials {
+        BucketCredentials::AccessKey { id, secret } => {
+            builder.with_access_key_id(id).with_secret_access_key(secret)
+        }
+        BucketCredentials::WebIdentity(identity) => builder
+            .with_config(AmazonS3ConfigKey::WebIdentityTokenFile, identity.token_file.to_string_lossy())
+            .with_config(AmazonS3ConfigKey::RoleArn, &identity.role)
+            .with_config(AmazonS3ConfigKey::RoleSessionName, SESSION_NAME)
+            .with_config(AmazonS3ConfigKey::StsEndpoint, &identity.endpoint),
     }
 }
 

@@ -19,6 +19,32 @@ pub enum BucketStyle {
     VirtualHost,
 }
 
+/// Credentials of a bucket.
+#[derive(Clone)]
+pub enum BucketCredentials {
+    /// Access key that does not expire.
+    AccessKey {
+        /// ID of the key.
+        id: String,
+        /// Secret of the key.
+        secret: String,
+    },
+    /// Temporary access keys of a security token service, for a token that another service issues and renews
+    /// (`AssumeRoleWithWebIdentity`).
+    WebIdentity(WebIdentity),
+}
+
+/// Identity that is exchanged for temporary access keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebIdentity {
+    /// File of the token, which is read for each exchange.
+    pub token_file: PathBuf,
+    /// Role that the keys have, such as `arn:aws:iam::123456789012:role/penstock`.
+    pub role: String,
+    /// URL of the security token service.
+    pub endpoint: String,
+}
+
 /// Options of a bucket.
 #[derive(Clone)]
 pub struct BucketOptions {
@@ -32,10 +58,8 @@ pub struct BucketOptions {
     pub prefix: String,
     /// Form of the addresses.
     pub style: BucketStyle,
-    /// ID of the access key.
-    pub access_key_id: String,
-    /// Secret of the access key.
-    pub secret_access_key: String,
+    /// Credentials that sign requests.
+    pub credentials: BucketCredentials,
     /// File of the root certificates, PEM; `None` for those of the system.
     pub ca_file: Option<PathBuf>,
     /// Time limits.
@@ -71,8 +95,7 @@ impl fmt::Debug for BucketOptions {
         f.debug_struct("BucketOptions")
             .field("bucket", &self.bucket)
             .field("prefix", &self.prefix)
-            .field("access_key_id", &"***")
-            .field("secret_access_key", &"***")
+            .field("credentials", &"***")
             .finish_non_exhaustive()
     }
 }
@@ -136,8 +159,7 @@ mod tests {
             region: "fr-par".to_owned(),
             prefix: String::new(),
             style,
-            access_key_id: "id".to_owned(),
-            secret_access_key: "secret".to_owned(),
+            credentials: BucketCredentials::AccessKey { id: "id".to_owned(), secret: "secret".to_owned() },
             ca_file: None,
             timeouts: BucketTimeouts::default(),
         }

@@ -7,6 +7,7 @@ mod objects;
 #[path = "../support/seaweedfs.rs"]
 mod seaweedfs;
 mod server;
+mod web_identity;
 
 use penstock_object_storage::ObjectReader;
 use std::io::Write;

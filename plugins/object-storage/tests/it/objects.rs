@@ -1,9 +1,11 @@
 //! Objects on a real server: created once, read in ranges, listed and deleted.
 
-use crate::seaweedfs::SeaweedServer;
+use crate::seaweedfs::{ACCESS_KEY, SeaweedServer};
 use crate::{contents, one_server, read, read_all, temporary_file};
 use bytes::Bytes;
-use penstock_object_storage::{Bucket, BucketError, ContentStore, PAGE_SIZE, PART_SIZE, ProbeError};
+use penstock_object_storage::{
+    Bucket, BucketCredentials, BucketError, ContentStore, PAGE_SIZE, PART_SIZE, ProbeError,
+};
 use std::io::ErrorKind;
 
 const MIB: usize = 1 << 20;
@@ -121,7 +123,8 @@ fn other_prefix(bucket: &Bucket, other: &Bucket) {
 
 fn refusals(server: &SeaweedServer) {
     let mut options = server.options("");
-    options.secret_access_key = "another".to_owned();
+    options.credentials =
+        BucketCredentials::AccessKey { id: ACCESS_KEY[0].to_owned(), secret: "another".to_owned() };
     let Err(ProbeError::Unfit(why)) = Bucket::new(&options).unwrap().probe() else { panic!("a bad key") };
     assert!(why.contains("refuses") && why.contains("403"), "{why}");
     assert!(!why.contains("another") && !why.contains("127.0.0.1"), "{why}");

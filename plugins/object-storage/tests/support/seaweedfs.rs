@@ -1,7 +1,7 @@
 //! SeaweedFS, a real S3-compatible server, on ports of this machine. A shell runs it and ends it with the test process,
 //! whose pipe it reads. Commands are lines: `kill` ends the server at once; `start` starts it.
 
-use penstock_object_storage::{BucketOptions, BucketStyle, BucketTimeouts};
+use penstock_object_storage::{BucketCredentials, BucketOptions, BucketStyle, BucketTimeouts};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::Path;
@@ -124,8 +124,10 @@ pub fn options(endpoint: &str, prefix: &str) -> BucketOptions {
         region: "eu-test".to_owned(),
         prefix: prefix.to_owned(),
         style: BucketStyle::Path,
-        access_key_id: ACCESS_KEY[0].to_owned(),
-        secret_access_key: ACCESS_KEY[1].to_owned(),
+        credentials: BucketCredentials::AccessKey {
+            id: ACCESS_KEY[0].to_owned(),
+            secret: ACCESS_KEY[1].to_owned(),
+        },
         ca_file: None,
         timeouts: BucketTimeouts::default(),
     }
