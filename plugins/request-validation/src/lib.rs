@@ -13,6 +13,7 @@ mod body;
 mod body_edits;
 mod chat;
 mod completions;
+mod conversation;
 mod field_path;
 mod filters;
 mod images;
@@ -28,6 +29,7 @@ mod vectors;
 
 pub use chat::chat;
 pub use completions::validate_completion;
+pub use conversation::validate_conversation;
 pub use images::{validate_images, validate_images_with};
 pub use limits::RequestLimits;
 pub use messages::{MessagesPurpose, count, validate_messages_request};
