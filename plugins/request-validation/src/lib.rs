@@ -33,6 +33,6 @@ pub use conversation::validate_conversation;
 pub use images::{validate_images, validate_images_with};
 pub use limits::RequestLimits;
 pub use messages::{MessagesPurpose, count, validate_messages_request};
-pub use metered::{validate_moderation, validate_speech};
+pub use metered::{validate_speech, validate_texts};
 pub use responses::{ResponsesPurpose, validate_responses_request, validate_stored_response};
 pub use vectors::{validate_embeddings, validate_rerank};

@@ -7,14 +7,14 @@ use crate::proxy::filters::RequestBody;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_core::{ApiError, InferenceRequest};
+use penstock_core::{ApiError, InferenceRequest, ModelKind};
 use penstock_request_validation as validation;
 
 /// Endpoint with a JSON body and a buffered answer.
 pub struct MeteredEndpoint {
     name: &'static str,
     path: &'static str,
-    scope: KeyScope,
+    kind: ModelKind,
     parse: fn(bytes::Bytes, &ConfigSnapshot) -> Result<InferenceRequest, ApiError>,
 }
 
@@ -22,7 +22,7 @@ pub struct MeteredEndpoint {
 pub const SPEECH: MeteredEndpoint = MeteredEndpoint {
     name: "speech",
     path: "/v1/audio/speech",
-    scope: KeyScope::Audio,
+    kind: ModelKind::Speech,
     parse: |body, live| validation::validate_speech(body, &live.admission),
 };
 
@@ -30,8 +30,8 @@ pub const SPEECH: MeteredEndpoint = MeteredEndpoint {
 pub const MODERATIONS: MeteredEndpoint = MeteredEndpoint {
     name: "moderations",
     path: "/v1/moderations",
-    scope: KeyScope::Chat,
-    parse: |body, live| validation::validate_moderation(body, &live.admission),
+    kind: ModelKind::Moderation,
+    parse: |body, live| validation::validate_texts(body, &live.admission, ModelKind::Moderation),
 };
 
 impl Endpoint for MeteredEndpoint {
@@ -48,7 +48,7 @@ impl Endpoint for MeteredEndpoint {
     }
 
     fn scope(&self) -> KeyScope {
-        self.scope
+        KeyScope::from_name(self.kind.spec().scope).unwrap_or(KeyScope::Chat)
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
