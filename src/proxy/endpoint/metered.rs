@@ -1,6 +1,7 @@
 //! Endpoints whose requests are passed to the provider without translation, one constant for each.
 
 use super::{Endpoint, EndpointFuture};
+use crate::proxy::endpoint::openapi::{EVENTS, JSON, Operation, WorkKind};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -15,6 +16,7 @@ pub struct MeteredEndpoint {
     name: &'static str,
     path: &'static str,
     kind: ModelKind,
+    operation: Operation,
     parse: fn(bytes::Bytes, &ConfigSnapshot) -> Result<InferenceRequest, ApiError>,
 }
 
@@ -23,6 +25,24 @@ pub const SPEECH: MeteredEndpoint = MeteredEndpoint {
     name: "speech",
     path: "/v1/audio/speech",
     kind: ModelKind::Speech,
+    operation: Operation::new(
+        "Audio",
+        WorkKind::Model,
+        "Speaks a text",
+        &[(
+            200,
+            &[
+                ("audio/mpeg", "Bytes"),
+                ("audio/ogg", "Bytes"),
+                ("audio/aac", "Bytes"),
+                ("audio/flac", "Bytes"),
+                ("audio/wav", "Bytes"),
+                ("audio/pcm", "Bytes"),
+                EVENTS,
+            ],
+        )],
+    )
+    .with_body(JSON, "SpeechRequest"),
     parse: |body, live| validation::validate_speech(body, &live.admission),
 };
 
@@ -31,6 +51,13 @@ pub const MODERATIONS: MeteredEndpoint = MeteredEndpoint {
     name: "moderations",
     path: "/v1/moderations",
     kind: ModelKind::Moderation,
+    operation: Operation::new(
+        "Moderation",
+        WorkKind::Model,
+        "Classifies texts by the harm that they may do",
+        &[(200, &[(JSON, "Moderation")])],
+    )
+    .with_body(JSON, "ModerationRequest"),
     parse: |body, live| validation::validate_texts(body, &live.admission, ModelKind::Moderation),
 };
 
@@ -49,6 +76,10 @@ impl Endpoint for MeteredEndpoint {
 
     fn scope(&self) -> KeyScope {
         KeyScope::from_name(self.kind.spec().scope).unwrap_or(KeyScope::Chat)
+    }
+
+    fn operation(&self) -> Operation {
+        self.operation
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
