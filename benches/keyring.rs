@@ -116,7 +116,7 @@ fn bench(c: &mut Criterion, name: &str, mut work: impl FnMut()) {
 
 fn measure(c: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
-    let engine = StorageEngine::Embedded;
+    let engine = StorageEngine::EMBEDDED;
     let storage = StorageSettings {
         path: folder.path().to_owned(),
         ballast_bytes: 0,

@@ -6,7 +6,7 @@ use crate::state::AppState;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::offer::OfferState;
 use crate::upstream::pricing::ChargeTerms;
-use penstock_core::{ModelKind, TokenUsage, UsageSource, WorkDone};
+use penstock_core::{TokenUsage, UsageSource, WorkDone};
 use penstock_pricing::PaymentSource;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -34,7 +34,7 @@ fn charges(config: &ConfigSnapshot, now: u64) -> Vec<PastCharge> {
     for hour in (now / HOUR).saturating_sub(HOURS)..now / HOUR {
         let mut rng = StdRng::seed_from_u64(hour);
         let mut charges: Vec<PastCharge> = Vec::new();
-        for model in config.models().filter(|model| model.model.card.kind == ModelKind::Chat) {
+        for model in config.models().filter(|model| model.model.card.kind.is_generator()) {
             let offers: Vec<_> = model.offers.iter().filter_map(|index| config.offers.get(*index)).collect();
             let expected = (BUSIEST * load_at(hour)).round() as u64;
             for _ in 0..rng.random_range(expected / 2..=expected) {

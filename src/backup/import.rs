@@ -8,7 +8,7 @@ use super::throttle::Throttle;
 use super::verify::for_each_file;
 use super::{BackupReport, DataPaths, manifest, store_error_message};
 use crate::storage::files::StoredContents;
-use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE, database_options};
+use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE, StoreLocation, database_options, store_location};
 use penstock_storage::files::FileStore;
 use penstock_storage::{PostgresOptions, Store, StoreError};
 use std::collections::HashSet;
@@ -83,8 +83,8 @@ struct TargetStore {
 
 /// Kind of a store that an import writes to.
 enum TargetKind {
-    /// Embedded store in this folder, which is renamed when it is complete.
-    Embedded(PathBuf),
+    /// Store in this folder, which is renamed when it is complete.
+    Folder(PathBuf),
     /// Database, which is marked as complete.
     Database(PostgresOptions),
 }
@@ -92,17 +92,20 @@ enum TargetKind {
 impl TargetStore {
     fn open(place: &DataPaths) -> Result<Self, String> {
         let said = |error: StoreError| store_error_message(&error);
-        if let Some(options) = database_options(&place.storage) {
-            let store = penstock_storage::begin_import(&options).map_err(said)?;
-            return Ok(Self { store, kind: TargetKind::Database(options) });
-        }
+        let engine = match store_location(&place.storage) {
+            StoreLocation::Folder(engine) => engine,
+            StoreLocation::Database(options) => {
+                let store = penstock_storage::begin_import(&options).map_err(said)?;
+                return Ok(Self { store, kind: TargetKind::Database(options) });
+            }
+        };
         let folder = place.storage.path.join("store.import");
         if folder.exists() {
             fs::remove_dir_all(&folder)
                 .map_err(|error| format!("{} cannot be removed: {error}.", folder.display()))?;
         }
-        let store = penstock_storage::open(&folder, place.store_options()).map_err(said)?;
-        Ok(Self { store, kind: TargetKind::Embedded(folder) })
+        let store = (engine.open)(&folder, place.store_options()).map_err(said)?;
+        Ok(Self { store, kind: TargetKind::Folder(folder) })
     }
 
     /// Closes the store and marks it as complete.
@@ -112,7 +115,7 @@ impl TargetStore {
             TargetKind::Database(options) => {
                 penstock_storage::finish_import(&options).map_err(|error| store_error_message(&error))
             }
-            TargetKind::Embedded(folder) => fs::rename(&folder, place.store_path())
+            TargetKind::Folder(folder) => fs::rename(&folder, place.store_path())
                 .map_err(|error| format!("{} cannot be renamed: {error}.", folder.display())),
         }
     }

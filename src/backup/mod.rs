@@ -22,7 +22,7 @@ pub use verify::{VerifyReport, verify};
 
 use crate::config::settings::{BucketSettings, StorageSettings};
 use crate::storage::files::StoredContents;
-use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE, STORE_FOLDER, database_options};
+use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE, STORE_FOLDER, StoreLocation, store_location};
 use penstock_storage::files::FileStore;
 use penstock_storage::{Store, StoreError, StoreOptions};
 use std::path::{Path, PathBuf};
@@ -73,13 +73,16 @@ impl DataPaths {
 
     /// Opens the store, which must exist.
     fn open_store(&self) -> Result<Arc<dyn Store>, String> {
-        let Some(options) = database_options(&self.storage) else {
-            let store = self.store_path();
-            if !store.is_dir() {
-                return Err(format!("There is no store in {}.", self.storage.path.display()));
+        let options = match store_location(&self.storage) {
+            StoreLocation::Database(options) => options,
+            StoreLocation::Folder(engine) => {
+                let store = self.store_path();
+                if !store.is_dir() {
+                    return Err(format!("There is no store in {}.", self.storage.path.display()));
+                }
+                return (engine.open)(&store, self.store_options())
+                    .map_err(|error| store_error_message(&error));
             }
-            return penstock_storage::open(&store, self.store_options())
-                .map_err(|error| store_error_message(&error));
         };
         let said = |error: StoreError| store_error_message(&error);
         if !penstock_storage::check_postgres(&options).map_err(said)?.has_tables {

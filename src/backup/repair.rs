@@ -7,7 +7,7 @@ use super::throttle::Throttle;
 use super::verify::{VerifyReport, for_each_file, verify};
 use super::{DataPaths, store_error_message};
 use crate::billing::{rebuild, report};
-use crate::storage::stores::database_options;
+use crate::storage::stores::{StoreLocation, store_location};
 use penstock_storage::files::FileStore;
 use penstock_storage::ledger::LedgerStore;
 use penstock_storage::{RepairOutcome, Store, StoreError};
@@ -33,9 +33,16 @@ pub struct RepairReport {
 /// Returns a sentence for the operator if nothing of the store could be read or the target cannot be written.
 pub fn repair_store(place: &DataPaths, to: &Path, progress: &Progress) -> Result<RepairReport, String> {
     let failed = |error: std::io::Error| format!("{} cannot be written: {error}.", to.display());
-    if database_options(&place.storage).is_some() {
-        return Err("A store in PostgreSQL is not repaired: restore the database from its backup.".to_owned());
-    }
+    let repair_rows = match store_location(&place.storage) {
+        StoreLocation::Folder(engine) => engine.repair.ok_or(
+            "A store of this engine is not repaired: restore it from an archive (`penstock store import`).",
+        )?,
+        StoreLocation::Database(_) => {
+            return Err(
+                "A store in PostgreSQL is not repaired: restore the database from its backup.".to_owned()
+            );
+        }
+    };
     if !file_copy::is_empty_dir(to).map_err(failed)? {
         return Err(format!("{} is not empty: the repaired data needs a folder of its own.", to.display()));
     }
@@ -45,13 +52,8 @@ pub fn repair_store(place: &DataPaths, to: &Path, progress: &Progress) -> Result
     }
     progress.begin_stage("Rows", ProgressUnit::Rows, None);
     let mut read = |rows| progress.advance(rows);
-    let rows = penstock_storage::repair_with(
-        &place.store_path(),
-        &new.store_path(),
-        place.store_options(),
-        &mut read,
-    )
-    .map_err(|error| store_error_message(&error))?;
+    let rows = repair_rows(&place.store_path(), &new.store_path(), place.store_options(), &mut read)
+        .map_err(|error| store_error_message(&error))?;
     let mut brake = Throttle::with_progress(progress);
     let months = file_copy::file_names(&place.ledger_path()).map_err(failed)?;
     let bytes = file_copy::total_size(months.iter().map(|name| place.ledger_path().join(name)));

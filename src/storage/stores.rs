@@ -26,7 +26,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use database::{check_database, database_options};
+pub use database::{StoreLocation, check_database, database_options, store_location};
 
 /// Open store and its secrets.
 #[derive(Clone)]
@@ -187,9 +187,9 @@ pub fn check_admin_token(storage: &StorageSettings) -> Result<(), String> {
 /// # Errors
 /// Returns a sentence for the operator if the store cannot be opened.
 pub fn open_existing(storage: &StorageSettings) -> Result<Option<Arc<dyn Store>>, String> {
-    let exists = match database_options(storage) {
-        None => storage.path.join(STORE_FOLDER).is_dir(),
-        Some(options) => {
+    let exists = match store_location(storage) {
+        StoreLocation::Folder(_) => storage.path.join(STORE_FOLDER).is_dir(),
+        StoreLocation::Database(options) => {
             let report = penstock_storage::check_postgres(&options);
             report.map_err(|error| to_sentence(&error.to_string()))?.has_tables
         }
@@ -202,12 +202,16 @@ pub fn open_existing(storage: &StorageSettings) -> Result<Option<Arc<dyn Store>>
 /// # Errors
 /// Returns a sentence for the operator if the store cannot be opened.
 pub fn open_engine(storage: &StorageSettings) -> Result<Arc<dyn Store>, String> {
-    if let Some(options) = database_options(storage) {
-        return penstock_storage::open_postgres(&options).map_err(|error| to_sentence(&error.to_string()));
-    }
+    let engine = match store_location(storage) {
+        StoreLocation::Folder(engine) => engine,
+        StoreLocation::Database(options) => {
+            return penstock_storage::open_postgres(&options)
+                .map_err(|error| to_sentence(&error.to_string()));
+        }
+    };
     let options = StoreOptions { ballast_bytes: storage.ballast_bytes, ..StoreOptions::default() };
     let folder = storage.path.join(STORE_FOLDER);
-    penstock_storage::open(&folder, options).map_err(|error| open_error(&folder, &error))
+    (engine.open)(&folder, options).map_err(|error| open_error(&folder, &error))
 }
 
 /// Restores missing parts of the replica files from the store; returns a sentence for each month.

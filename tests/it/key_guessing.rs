@@ -48,7 +48,7 @@ fn ring(folder: &std::path::Path) -> (KeyCache, ApiKey) {
     let storage = StorageSettings {
         path: folder.to_owned(),
         ballast_bytes: 0,
-        engine: StorageEngine::Embedded,
+        engine: StorageEngine::EMBEDDED,
         pepper: None,
         fleet: None,
     };

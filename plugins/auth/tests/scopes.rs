@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_auth::{KeyScope, KeyScopes};
-use penstock_core::ErrorCode;
+use penstock_core::{ErrorCode, KINDS};
 
 #[test]
 fn a_scope_allows_itself_and_files_if_it_allows_requests() {
@@ -68,4 +68,12 @@ fn a_403_names_the_missing_scope() {
     assert_eq!(refusal.code, ErrorCode::InsufficientScope);
     assert_eq!(refusal.details["required_scope"], "inference.images");
     assert!(KeyScopes::inference().require(KeyScope::Images).is_ok());
+}
+
+#[test]
+fn each_kind_of_model_needs_a_scope_that_exists() {
+    for kind in KINDS {
+        let scope = KeyScope::from_name(kind.scope);
+        assert!(scope.is_some_and(|scope| KeyScopes::inference().allows(scope)), "{}", kind.name);
+    }
 }

@@ -1,7 +1,11 @@
 //! Dialects of clients and providers, and the table of their properties.
 
 /// Request format on the wire, of the client or of the provider.
+///
+/// The rows of [`DIALECTS`] hold the differences between the dialects: a `match` in another crate has an arm for those
+/// that it does not name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Dialect {
     /// Chat completions (`/v1/chat/completions`).
     Chat,
@@ -83,8 +87,8 @@ pub struct DialectSpec {
     pub dialect: Dialect,
     /// Name in the configuration, logs and metrics.
     pub name: &'static str,
-    /// Start of the paths of its endpoints; errors on these paths follow the dialect.
-    pub client_path: &'static str,
+    /// Start of the paths of its endpoints, on which errors follow the dialect; `None` for a dialect of providers only.
+    pub client_path: Option<&'static str>,
     /// Path below a provider's base URL.
     pub provider_path: &'static str,
     /// Form of validated bodies.
@@ -93,6 +97,10 @@ pub struct DialectSpec {
     pub http: &'static HttpConventions,
     /// Model name in answers.
     pub answer_model: AnswerModel,
+    /// True if its providers may serve text completions.
+    pub has_completions: bool,
+    /// True if engines may report the usage after the end event.
+    pub reports_usage_late: bool,
     /// True if a request may ask for several choices.
     pub has_choices: bool,
     /// True if a request needs a cap on generated tokens.
@@ -148,11 +156,13 @@ const MESSAGES_CONVENTIONS: HttpConventions = HttpConventions {
 const CHAT: DialectSpec = DialectSpec {
     dialect: Dialect::Chat,
     name: "chat",
-    client_path: "/v1/chat",
+    client_path: Some("/v1/chat"),
     provider_path: "/chat/completions",
     request_form: RequestForm::Chat,
     http: &CHAT_CONVENTIONS,
     answer_model: AnswerModel::WithoutFlavor,
+    has_completions: true,
+    reports_usage_late: true,
     has_choices: true,
     requires_max_tokens: false,
     has_stop_sequences: true,
@@ -165,11 +175,13 @@ const CHAT: DialectSpec = DialectSpec {
 const MESSAGES: DialectSpec = DialectSpec {
     dialect: Dialect::Messages,
     name: "messages",
-    client_path: "/v1/messages",
+    client_path: Some("/v1/messages"),
     provider_path: "/messages",
     request_form: RequestForm::Messages,
     http: &MESSAGES_CONVENTIONS,
     answer_model: AnswerModel::AsSent,
+    has_completions: false,
+    reports_usage_late: false,
     has_choices: false,
     requires_max_tokens: true,
     has_stop_sequences: true,
@@ -182,11 +194,13 @@ const MESSAGES: DialectSpec = DialectSpec {
 const RESPONSES: DialectSpec = DialectSpec {
     dialect: Dialect::Responses,
     name: "responses",
-    client_path: "/v1/responses",
+    client_path: Some("/v1/responses"),
     provider_path: "/responses",
     request_form: RequestForm::Chat,
     http: &CHAT_CONVENTIONS,
     answer_model: AnswerModel::WithoutFlavor,
+    has_completions: false,
+    reports_usage_late: false,
     has_choices: false,
     requires_max_tokens: false,
     has_stop_sequences: false,
@@ -208,20 +222,38 @@ const RESPONSES: DialectSpec = DialectSpec {
 pub const DIALECTS: &[&DialectSpec] = &[&CHAT, &MESSAGES, &RESPONSES];
 
 impl Dialect {
+    /// Names of all dialects, in their order.
+    pub const NAMES: [&'static str; DIALECTS.len()] = {
+        let mut names = [""; DIALECTS.len()];
+        let mut at = 0;
+        while at < DIALECTS.len() {
+            #[allow(clippy::indexing_slicing, reason = "in a constant: the compiler sees the bounds")]
+            {
+                names[at] = DIALECTS[at].name;
+            }
+            at += 1;
+        }
+        names
+    };
+
     /// Returns the properties of the dialect.
     #[must_use]
     pub const fn spec(self) -> &'static DialectSpec {
-        match self {
-            Self::Chat => &CHAT,
-            Self::Messages => &MESSAGES,
-            Self::Responses => &RESPONSES,
-        }
+        // Unreachable: the test `each_dialect_has_one_row_with_its_own_name_and_path` compares the table with the enum.
+        #[allow(clippy::indexing_slicing, reason = "the table has a row for each variant")]
+        DIALECTS[self as usize]
     }
 
     /// Returns the name in the configuration, logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.spec().name
+    }
+
+    /// Returns the dialect with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        DIALECTS.iter().find(|row| row.name == name).map(|row| row.dialect)
     }
 
     /// Returns the form of validated bodies.
@@ -240,7 +272,8 @@ impl Dialect {
     /// Returns the dialect of the endpoint at a path.
     #[must_use]
     pub fn of_path(path: &str) -> Option<Self> {
-        DIALECTS.iter().find(|row| path.starts_with(row.client_path)).map(|row| row.dialect)
+        let is_own = |row: &&&DialectSpec| row.client_path.is_some_and(|own| path.starts_with(own));
+        DIALECTS.iter().find(is_own).map(|row| row.dialect)
     }
 }
 
@@ -252,7 +285,8 @@ mod tests {
     fn each_dialect_has_one_row_with_its_own_name_and_path() {
         for (at, row) in DIALECTS.iter().enumerate() {
             assert_eq!((row.dialect as usize, row.dialect.spec().name), (at, row.name));
-            assert_eq!(Dialect::of_path(row.client_path), Some(row.dialect));
+            assert_eq!(Dialect::from_name(row.name), Some(row.dialect));
+            assert_eq!(row.client_path.and_then(Dialect::of_path), row.client_path.map(|_| row.dialect));
             assert!(DIALECTS.iter().skip(at + 1).all(|other| other.name != row.name));
         }
         assert_eq!(Dialect::Responses.member_name("messages[3].content"), "input");

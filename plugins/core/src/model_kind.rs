@@ -95,7 +95,7 @@ const CHAT_PARAMETERS: &[&str] = &[
 ];
 
 /// All kinds, in the order of [`ModelKind`].
-pub const KINDS: [KindSpec; 7] = [
+pub const KINDS: &[KindSpec] = &[
     KindSpec {
         kind: ModelKind::Chat,
         name: "chat",

@@ -6,10 +6,7 @@
 
 use bytes::Bytes;
 use penstock_core::*;
-use penstock_request_validation::{
-    MessagesPurpose, RequestLimits, ResponsesPurpose, chat, validate_messages_request,
-    validate_responses_request,
-};
+use penstock_request_validation::{RequestLimits, validate_conversation};
 use serde_json::{Value, json};
 use std::hint::black_box;
 use std::io::Write;
@@ -27,7 +24,7 @@ fn request_body(client: Dialect, bytes: usize) -> Bytes {
     let mut body = json!({"model": "m", "temperature": 0.7, "stream": true});
     let (cap, conversation) = match client {
         Dialect::Responses => ("max_output_tokens", "input"),
-        Dialect::Chat | Dialect::Messages => ("max_tokens", "messages"),
+        _ => ("max_tokens", "messages"),
     };
     body[cap] = json!(512);
     body[conversation] = messages.into();
@@ -35,12 +32,7 @@ fn request_body(client: Dialect, bytes: usize) -> Bytes {
 }
 
 fn validate(client: Dialect, body: Bytes, limits: &RequestLimits) -> InferenceRequest {
-    match client {
-        Dialect::Chat => chat(body, limits),
-        Dialect::Messages => validate_messages_request(body, limits, MessagesPurpose::Generate),
-        Dialect::Responses => validate_responses_request(body, limits, ResponsesPurpose::Generate),
-    }
-    .expect("a valid request")
+    validate_conversation(client, body, limits).expect("a valid request")
 }
 
 /// Events of a streamed answer.

@@ -6,8 +6,8 @@
 //! translator between the two buffers and counts them, compares them with delivered text and handles a rescue. Strings
 //! keep their JSON escapes, so that they are not unescaped and escaped again.
 //!
-//! To add a pair: add a folder `src/<client>_<provider>/` with its definition, a line in [`TRANSLATORS`], and golden
-//! cases in `testdata/<client>_<provider>/`.
+//! To add a dialect of providers: a row in [`penstock_core::DIALECTS`], a folder `src/<provider>/` with its
+//! `ProviderDialect`, a line in `providers::PROVIDERS`, and golden cases in `testdata/<client>_<provider>/`.
 
 pub mod background_response;
 pub mod conformance;
@@ -34,6 +34,7 @@ mod messages_chat;
 mod messages_messages;
 mod partial_json;
 mod pending_tool_calls;
+mod providers;
 mod reasoning_effort;
 #[cfg(test)]
 mod request_history_tests;
@@ -57,21 +58,14 @@ pub use structured_output::accepts_json_schema;
 
 use penstock_core::{Dialect, Translator};
 
-/// Translators of all supported pairs of dialects.
-pub const TRANSLATORS: &[&dyn Translator] = &[
-    &chat_chat::TRANSLATOR,
-    &chat_messages::TRANSLATOR,
-    &messages_chat::TRANSLATOR,
-    &messages_messages::TRANSLATOR,
-    &responses_any::CHAT,
-    &responses_any::MESSAGES,
-    &any_responses::CHAT,
-    &any_responses::MESSAGES,
-    &any_responses::RESPONSES,
-];
+/// Returns the translators of all supported pairs of dialects.
+pub fn translators() -> impl Iterator<Item = &'static dyn Translator> {
+    providers::PROVIDERS.iter().flat_map(|row| row.translators).map(|pair| pair as &dyn Translator)
+}
 
 /// Returns the translator from a client's dialect to a provider's dialect and back.
 #[must_use]
 pub fn find_translator(client: Dialect, provider: Dialect) -> Option<&'static dyn Translator> {
-    TRANSLATORS.iter().copied().find(|pair| pair.client() == client && pair.provider() == provider)
+    let pairs = providers::provider_dialect(provider).translators;
+    pairs.iter().find(|pair| pair.client_dialect == client).map(|pair| pair as &dyn Translator)
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use crate::test_support::{self, StreamRun};
-use crate::{TRANSLATORS, classify, conformance, find_translator};
+use crate::{classify, conformance, find_translator, translators};
 use bytes::Bytes;
 use penstock_core::*;
 use penstock_request_validation::{RequestLimits, ResponsesPurpose, validate_responses_request};
@@ -26,11 +26,15 @@ fn sample_request(client: Dialect, stream: bool) -> InferenceRequest {
 fn text_stream(provider: Dialect) -> String {
     let case = match provider {
         Dialect::Chat => "chat_chat/text_include_usage",
-        Dialect::Messages => "chat_messages/stream_text",
-        Dialect::Responses => "chat_responses/stream_text",
+        other => &format!("chat_{}/stream_text", other.name()),
     };
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(case).join("got.sse");
-    std::fs::read_to_string(path).unwrap()
+    let text = std::fs::read_to_string(path).unwrap();
+    if text.contains("data: ") {
+        return text;
+    }
+    // A provider of JSON lines.
+    text.lines().map(|line| format!("data: {line}\n\n")).collect()
 }
 
 /// Returns the data of the events of a stream, each in one line.
@@ -45,12 +49,8 @@ fn run_stream(client: Dialect, provider: Dialect, stream: &str) -> StreamRun {
     let target = test_support::sample_target(provider, &abilities);
     let pair = find_translator(client, provider).unwrap();
     let run = test_support::run_all_splits(&|| pair.translate_stream(&ask, &target), stream.as_bytes());
-    let checked = match client {
-        _ if run.out.is_empty() => Ok(()),
-        Dialect::Chat => conformance::chat(&run.out, false),
-        Dialect::Messages => conformance::check_messages_stream(&run.out),
-        Dialect::Responses => conformance::check_responses_stream(&run.out),
-    };
+    let checked =
+        if run.out.is_empty() { Ok(()) } else { conformance::check_stream(client, &run.out, false) };
     assert_eq!(checked, Ok(()), "{client:?} {provider:?}: {}", String::from_utf8_lossy(&run.out));
     run
 }
@@ -61,7 +61,7 @@ fn is_failed_output(client: Dialect, out: &[u8]) -> bool {
     match client {
         Dialect::Chat => text.contains("data: {\"error\":") && !text.contains("\"finish_reason\":\"stop\""),
         Dialect::Messages => text.contains("event: error\n") && !text.contains("message_stop"),
-        Dialect::Responses => {
+        _ => {
             (text.contains("event: error\n") || text.contains("response.failed"))
                 && !text.contains("response.completed")
         }
@@ -120,7 +120,7 @@ fn an_error_in_any_form_is_the_client_s_if_its_text_says_so() {
 
 #[test]
 fn an_error_field_where_a_plain_answer_was_requested_is_an_error() {
-    for pair in TRANSLATORS {
+    for pair in translators() {
         let ask = sample_request(pair.client(), false);
         let abilities = OfferCapabilities::default();
         let target = test_support::sample_target(pair.provider(), &abilities);
@@ -139,7 +139,7 @@ fn delivered_text(client: Dialect, out: &[u8]) -> String {
         let text = match client {
             Dialect::Chat => &event["choices"][0]["delta"]["content"],
             Dialect::Messages => &event["delta"]["text"],
-            Dialect::Responses => &event["delta"],
+            _ => &event["delta"],
         };
         text.as_str().map(str::to_owned)
     };
@@ -209,7 +209,7 @@ fn broken_json_lines_and_other_bodies_fail_with_their_reason() {
 
 #[test]
 fn json_lines_where_a_plain_answer_was_requested_are_a_whole_answer() {
-    for pair in TRANSLATORS {
+    for pair in translators() {
         let ask = sample_request(pair.client(), false);
         let abilities = OfferCapabilities::default();
         let target = test_support::sample_target(pair.provider(), &abilities);

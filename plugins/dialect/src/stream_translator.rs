@@ -14,7 +14,7 @@ use crate::response_constraints::ResponseConstraints;
 use crate::write::DialectWriter;
 use bytes::Bytes;
 use penstock_core::{
-    AttemptTarget, Dialect, FinishReason, InferenceRequest, MeasuredEnergy, OutputBuffer, ReportedUsage,
+    AttemptTarget, FinishReason, InferenceRequest, MeasuredEnergy, OutputBuffer, ReportedUsage,
     StreamProgress, StreamTranslation, UpstreamError, UpstreamErrorKind, UsageBounds,
 };
 
@@ -104,7 +104,7 @@ impl StreamTranslator {
             finished: vec![false; n],
             finish_reason: None,
             finish_confidence: FinishConfidence::Trusted,
-            may_report_usage_late: target.dialect == Dialect::Chat,
+            may_report_usage_late: target.dialect.spec().reports_usage_late,
             awaits_usage: false,
             reported_usage: None,
             prompt_bytes: ask.prompt_bytes,

@@ -1,7 +1,9 @@
 //! Definition of a pair of dialects: a table of functions, so that a pair contains only its own code.
 
 use crate::answer::DecodedAnswer;
+use crate::decode::{BufferedDecoder, DialectDecoder};
 use crate::write::{self, ResponseIdentity};
+use crate::{chat_chat, messages_chat, responses_any};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, Dialect, InferenceRequest, StreamTranslation, Translator,
@@ -10,6 +12,18 @@ use penstock_core::{
 
 /// Function that builds the request body for a provider, as segments.
 type RequestBuilder = fn(&InferenceRequest, &AttemptTarget<'_>, Option<&str>) -> Result<Vec<Bytes>, ApiError>;
+
+/// Function that converts the body for a chat provider to that of another dialect.
+type BodyConverter = fn(&InferenceRequest, &AttemptTarget<'_>, &Bytes) -> Result<Vec<Bytes>, ApiError>;
+
+/// Dialect of providers: its decoders, and the translators from each client dialect.
+pub(crate) struct ProviderDialect {
+    /// Constructor of the decoder of a stream, with the seed of generated tool call ids.
+    pub(crate) new_decoder: fn(&str) -> Box<dyn DialectDecoder>,
+    /// Decoder of a buffered answer.
+    pub(crate) decode_buffered: BufferedDecoder,
+    pub(crate) translators: &'static [TranslatorDef],
+}
 
 /// Translator between a client dialect and a provider dialect.
 #[derive(Clone, Copy, Debug)]
@@ -20,11 +34,45 @@ pub(crate) struct TranslatorDef {
     pub(crate) path: &'static str,
     /// Builder of the request body; with delivered text, of the request to continue it.
     pub(crate) build_request: RequestBuilder,
+    /// Conversion of that body, if the builder is the one for chat providers.
+    pub(crate) convert: Option<BodyConverter>,
     /// Translator of a buffered answer.
     pub(crate) translate_buffered:
         fn(&InferenceRequest, &AttemptTarget<'_>, Bytes) -> Result<BufferedResponse, UpstreamError>,
     /// Constructor of the translation of a streamed answer.
     pub(crate) translate_stream: fn(&InferenceRequest, &AttemptTarget<'_>) -> Box<dyn StreamTranslation>,
+}
+
+/// Returns the translators for providers whose requests are those of chat providers, converted, so that capabilities,
+/// limits and presets are handled once.
+pub(crate) const fn converted_translators(provider: Dialect, convert: BodyConverter) -> [TranslatorDef; 3] {
+    let chat = TranslatorDef {
+        provider_dialect: provider,
+        path: provider.spec().provider_path,
+        convert: Some(convert),
+        ..chat_chat::TRANSLATOR
+    };
+    let TranslatorDef { provider_dialect, path, convert, .. } = chat;
+    [
+        chat,
+        TranslatorDef { provider_dialect, path, convert, ..messages_chat::TRANSLATOR },
+        TranslatorDef { provider_dialect, path, convert, ..responses_any::CHAT },
+    ]
+}
+
+impl TranslatorDef {
+    fn build(
+        &self,
+        ask: &InferenceRequest,
+        target: &AttemptTarget<'_>,
+        delivered: Option<&str>,
+    ) -> Result<Vec<Bytes>, ApiError> {
+        let body = (self.build_request)(ask, target, delivered)?;
+        match self.convert {
+            None => Ok(body),
+            Some(convert) => convert(ask, target, &Bytes::from(body.concat())),
+        }
+    }
 }
 
 impl Translator for TranslatorDef {
@@ -45,7 +93,7 @@ impl Translator for TranslatorDef {
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
     ) -> Result<Vec<Bytes>, ApiError> {
-        (self.build_request)(ask, target, None)
+        self.build(ask, target, None)
     }
 
     fn build_continuation(
@@ -54,7 +102,7 @@ impl Translator for TranslatorDef {
         target: &AttemptTarget<'_>,
         delivered: &str,
     ) -> Result<Vec<Bytes>, ApiError> {
-        (self.build_request)(ask, target, Some(delivered))
+        self.build(ask, target, Some(delivered))
     }
 
     fn translate_buffered(

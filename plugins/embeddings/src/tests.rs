@@ -34,13 +34,7 @@ pub(super) fn ask(kind: ModelKind, body: &str) -> InferenceRequest {
             as_base64: value["encoding_format"] == "base64",
             dimensions: value["dimensions"].as_u64().map(|length| u32::try_from(length).unwrap()),
         }),
-        ModelKind::Moderation => InferenceTask::Metered(MeteredTask {
-            delivery: MeteredDelivery::Complete,
-            texts: list("input"),
-            max_work: WorkDone::Tokens(TokenUsage { input: 1_000, ..TokenUsage::default() }),
-            content_type: None,
-        }),
-        _ => InferenceTask::Rerank(RerankTask {
+        ModelKind::Rerank => InferenceTask::Rerank(RerankTask {
             query: json(&value["query"]),
             documents: value["documents"]
                 .as_array()
@@ -50,6 +44,13 @@ pub(super) fn ask(kind: ModelKind, body: &str) -> InferenceRequest {
                 .collect(),
             top_n: value["top_n"].as_u64().map(|most| usize::try_from(most).unwrap()),
             return_documents: value["return_documents"] == true,
+        }),
+        // Kinds whose requests pass as they came.
+        _ => InferenceTask::Metered(MeteredTask {
+            delivery: MeteredDelivery::Complete,
+            texts: list("input"),
+            max_work: WorkDone::Tokens(TokenUsage { input: 1_000, ..TokenUsage::default() }),
+            content_type: None,
         }),
     };
     let model = value["model"].as_str().unwrap().into();

@@ -5,28 +5,18 @@
 use super::*;
 use crate::limits::RequestLimits;
 use crate::messages::MessagesPurpose;
-use crate::responses::ResponsesPurpose;
 use bytes::Bytes;
 use penstock_core::{ErrorCode, InferenceRequest};
 use std::collections::BTreeSet;
 
 fn ask(dialect: Dialect, members: &str) -> Result<InferenceRequest, ApiError> {
-    let body = format!(
-        r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"user","content":"hi"}}]{}{members}}}"#,
-        if members.is_empty() { "" } else { "," }
-    );
-    let (body, limits) = (Bytes::from(body), RequestLimits::default());
-    match dialect {
-        Dialect::Chat => crate::chat(body, &limits),
-        Dialect::Messages => crate::validate_messages_request(body, &limits, MessagesPurpose::Generate),
-        Dialect::Responses => {
-            let body = format!(
-                r#"{{"model":"m","input":"hi"{}{members}}}"#,
-                if members.is_empty() { "" } else { "," }
-            );
-            crate::validate_responses_request(Bytes::from(body), &limits, ResponsesPurpose::Generate)
-        }
-    }
+    let comma = if members.is_empty() { "" } else { "," };
+    let conversation = match dialect {
+        Dialect::Responses => r#""input":"hi""#,
+        _ => r#""max_tokens":9,"messages":[{"role":"user","content":"hi"}]"#,
+    };
+    let body = format!(r#"{{"model":"m",{conversation}{comma}{members}}}"#);
+    crate::validate_conversation(dialect, Bytes::from(body), &RequestLimits::default())
 }
 
 fn refused(dialect: Dialect) -> impl Iterator<Item = (&'static KnownMember, RefusedValues)> {

@@ -88,11 +88,15 @@ pub fn validate_speech(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     })
 }
 
-/// Validates a request of `/v1/moderations`.
+/// Validates a request with `input`, a text or texts, for a model of this kind, such as one of `/v1/moderations`.
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
-pub fn validate_moderation(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
+pub fn validate_texts(
+    body: Bytes,
+    limits: &RequestLimits,
+    kind: ModelKind,
+) -> Result<InferenceRequest, ApiError> {
     let (text, nodes) = validate_body(&body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
@@ -132,14 +136,8 @@ pub fn validate_moderation(body: Bytes, limits: &RequestLimits) -> Result<Infere
         delivery: MeteredDelivery::Complete,
     };
     Ok(InferenceRequest {
-        filters: read_filters(&top, ModelKind::Moderation)?,
+        filters: read_filters(&top, kind)?,
         prompt_bytes: bytes,
-        ..InferenceRequest::buffered(
-            ModelKind::Moderation,
-            body.clone(),
-            top.fields(),
-            model,
-            InferenceTask::Metered(task),
-        )
+        ..InferenceRequest::buffered(kind, body.clone(), top.fields(), model, InferenceTask::Metered(task))
     })
 }

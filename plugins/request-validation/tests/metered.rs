@@ -2,12 +2,18 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use bytes::Bytes;
-use penstock_core::{ApiError, InferenceRequest, InferenceTask, MeteredDelivery, MeteredTask, WorkDone};
-use penstock_request_validation::{RequestLimits, validate_moderation, validate_speech};
+use penstock_core::{
+    ApiError, InferenceRequest, InferenceTask, MeteredDelivery, MeteredTask, ModelKind, WorkDone,
+};
+use penstock_request_validation::{RequestLimits, validate_speech, validate_texts};
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
 type Validate = fn(Bytes, &RequestLimits) -> Result<InferenceRequest, ApiError>;
+
+fn moderation(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
+    validate_texts(body, limits, ModelKind::Moderation)
+}
 
 fn check(validate: Validate, body: &Value) -> Result<MeteredTask, String> {
     match validate(Bytes::from(body.to_string()), &RequestLimits::default()) {
@@ -73,9 +79,8 @@ fn invalid_speech_is_named() {
 
 #[test]
 fn moderation_takes_a_text_or_texts() {
-    let texts = |input: Value| {
-        check(validate_moderation, &json!({"model": "m", "input": input})).map(|task| task.texts.len())
-    };
+    let texts =
+        |input: Value| check(moderation, &json!({"model": "m", "input": input})).map(|task| task.texts.len());
     assert_eq!(texts(json!("a")), Ok(1));
     assert_eq!(texts(json!(["a", "b"])), Ok(2));
     for (input, message) in [

@@ -1,8 +1,8 @@
 //! Embedded durable store for small state, as rows in typed tables behind the [`Store`] trait.
 //!
 //! - [`Store`] is the interface: `get`, `scan` and `apply` of atomic guarded transactions, durable when they return.
-//! - [`open`] opens the embedded durable engine (`sled/`), [`open_postgres`] a PostgreSQL database, [`memory`] creates
-//!   one that lives as long as the process.
+//! - [`FOLDER_ENGINES`] lists the engines that keep a store in a folder, [`open`] opens the default one (`sled/`),
+//!   [`open_postgres`] a PostgreSQL database, [`memory`] creates one that lives as long as the process.
 //! - [`export`] and [`import`] move rows between stores, [`compact`] frees disk space, [`repair`] recovers the readable
 //!   rows of a damaged store.
 //! - [`ledger`] stores the blocks of ledger entries, and a replica of them in monthly files.
@@ -19,6 +19,7 @@
 pub mod accounts;
 pub mod audit;
 pub mod batches;
+mod engine;
 mod error;
 mod export;
 pub mod files;
@@ -43,6 +44,7 @@ pub mod users;
 mod versioned_json;
 
 pub use self::sled::{CompactionOutcome, RepairOutcome, StoreOptions, compact, open, repair, repair_with};
+pub use engine::{EMBEDDED, FOLDER_ENGINES, FolderEngine, RepairStore};
 pub use error::StoreError;
 pub use export::{export, import};
 pub use memory::open_in_memory;

@@ -4,8 +4,11 @@ use super::{
     DatedPriceConfig, ExactDecimal, HeaderValue, NonZeroDuration, PriceConfig, ScoreConfig, SecretRef,
     TlsVersion,
 };
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use penstock_core::Dialect;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// An operator that runs models at one location.
@@ -90,18 +93,41 @@ pub struct Provider {
 }
 
 fn chat() -> Vec<DialectConfig> {
-    vec![DialectConfig::Chat]
+    vec![DialectConfig(Dialect::Chat)]
 }
 
-/// API dialect of a provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-#[allow(missing_docs)]
-pub enum DialectConfig {
-    Chat,
-    Messages,
-    Responses,
+/// API dialect of a provider, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DialectConfig(pub Dialect);
+
+impl Serialize for DialectConfig {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for DialectConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let dialect = Dialect::from_name(&name);
+        dialect.map(Self).ok_or_else(|| D::Error::unknown_variant(&name, &Dialect::NAMES))
+    }
+}
+
+impl JsonSchema for DialectConfig {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Dialect".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "API dialect of a provider.", "type": "string", "enum": Dialect::NAMES
+        })
+    }
 }
 
 /// Renewable power by contract.

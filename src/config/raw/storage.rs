@@ -1,8 +1,12 @@
 //! `[storage]` as written in a configuration.
 
 use super::{ByteSize, DurationOrZero, SecretRef};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use penstock_storage::{EMBEDDED, FOLDER_ENGINES, FolderEngine};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Storage of persistent data.
@@ -29,16 +33,59 @@ pub struct StorageConfig {
     pub export: ExportConfig,
 }
 
-/// Engine of the store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(inline)]
+/// Engine of the store, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageEngineName {
-    /// Embedded store in the folder.
-    #[default]
-    Embedded,
+    /// Store in the folder.
+    Folder(&'static FolderEngine),
     /// PostgreSQL database.
     Postgres,
+}
+
+impl StorageEngineName {
+    const POSTGRES: (&'static str, &'static str) = ("postgres", "PostgreSQL database.");
+}
+
+impl Serialize for StorageEngineName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match self {
+            Self::Folder(engine) => engine.name,
+            Self::Postgres => Self::POSTGRES.0,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for StorageEngineName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        if name == Self::POSTGRES.0 {
+            return Ok(Self::Postgres);
+        }
+        let unknown = || {
+            let folders = FOLDER_ENGINES.iter().map(|engine| engine.name);
+            let names: Vec<String> =
+                folders.chain([Self::POSTGRES.0]).map(|name| format!("`{name}`")).collect();
+            D::Error::custom(format_args!("unknown variant `{name}`, expected {}", names.join(" or ")))
+        };
+        FolderEngine::from_name(&name).map(Self::Folder).ok_or_else(unknown)
+    }
+}
+
+impl JsonSchema for StorageEngineName {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "StorageEngine".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let folders = FOLDER_ENGINES.iter().map(|engine| (engine.name, engine.summary));
+        let one = |(name, summary)| json!({ "type": "string", "const": name, "description": summary });
+        let choices: Vec<Value> = folders.chain([Self::POSTGRES]).map(one).collect();
+        json_schema!({ "oneOf": choices })
+    }
 }
 
 /// Periodic archives of all persistent data, created while the gateway runs.
@@ -62,7 +109,7 @@ impl Default for StorageConfig {
         Self {
             path: "data".into(),
             ballast,
-            engine: StorageEngineName::Embedded,
+            engine: StorageEngineName::Folder(&EMBEDDED),
             url: None,
             password: None,
             pepper: None,

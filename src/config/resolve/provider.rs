@@ -349,12 +349,7 @@ fn timeout_settings(raw: &raw::TimeoutsConfig) -> TimeoutSettings {
 /// Converts dialects, without duplicates.
 pub fn convert_dialects(raw: &[raw::DialectConfig]) -> Vec<Dialect> {
     let mut found = Vec::with_capacity(2);
-    for dialect in raw {
-        let dialect = match dialect {
-            raw::DialectConfig::Chat => Dialect::Chat,
-            raw::DialectConfig::Messages => Dialect::Messages,
-            raw::DialectConfig::Responses => Dialect::Responses,
-        };
+    for raw::DialectConfig(dialect) in raw.iter().copied() {
         if !found.contains(&dialect) {
             found.push(dialect);
         }

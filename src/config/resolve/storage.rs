@@ -46,10 +46,10 @@ impl SettingsResolver<'_> {
     fn storage_engine(&mut self, raw: &ConfigFile, spot: &KeyPath<'_>) -> Option<StorageEngine> {
         let storage = &raw.storage;
         match (storage.engine, &storage.url) {
-            (StorageEngineName::Embedded, None) if storage.password.is_none() => {
-                Some(StorageEngine::Embedded)
+            (StorageEngineName::Folder(engine), None) if storage.password.is_none() => {
+                Some(StorageEngine::Folder(engine))
             }
-            (StorageEngineName::Embedded, _) => {
+            (StorageEngineName::Folder(_), _) => {
                 let key = if storage.url.is_some() { "url" } else { "password" };
                 self.report_secret_mistake(
                     &spot.child(key),

@@ -114,12 +114,19 @@ fn storage_values(storage: &StorageSettings) -> Vec<(&'static str, String)> {
     vec![
         ("storage.path", path.display().to_string()),
         ("storage.ballast", ballast_bytes.to_string()),
-        ("storage.engine", database.is_some().to_string()),
+        ("storage.engine", engine_name(engine).to_owned()),
         ("storage.url", format!("{database:?}")),
         ("storage.password", format!("{password:?}")),
         ("storage.pepper", secret_digest(pepper.as_ref())),
         ("fleet", format!("{fleet:?}")),
     ]
+}
+
+const fn engine_name(engine: &StorageEngine) -> &'static str {
+    match engine {
+        StorageEngine::Folder(engine) => engine.name,
+        StorageEngine::Postgres(_) => "postgres",
+    }
 }
 
 /// Returns digests of the database's URL and password, to detect a change; `None` for the embedded store.

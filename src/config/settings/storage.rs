@@ -2,6 +2,7 @@
 
 use super::super::secret::SecretText;
 use super::FleetSettings;
+use penstock_storage::FolderEngine;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ impl StorageSettings {
         Self {
             path: folder.to_owned(),
             ballast_bytes: 0,
-            engine: StorageEngine::Embedded,
+            engine: StorageEngine::EMBEDDED,
             fleet: None,
             pepper: None,
         }
@@ -35,13 +36,17 @@ impl StorageSettings {
 }
 
 /// Engine of the store.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub enum StorageEngine {
-    /// Embedded store in the folder.
-    #[default]
-    Embedded,
+    /// Store in the folder.
+    Folder(&'static FolderEngine),
     /// PostgreSQL database.
     Postgres(DatabaseSettings),
+}
+
+impl StorageEngine {
+    /// Embedded store in the folder.
+    pub const EMBEDDED: Self = Self::Folder(&penstock_storage::EMBEDDED);
 }
 
 /// Address and credentials of a database.

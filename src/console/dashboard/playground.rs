@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::Method;
 use penstock_console::pages::{self as blocks, PlaygroundChoices, QUOTE_ACTION, encode};
 use penstock_console::{Block, NoticeKind};
-use penstock_core::{ApiError, ErrorCode, ModelKind};
+use penstock_core::{ApiError, ErrorCode};
 use penstock_routing::FLAVORS;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ fn form_blocks(
     refused: Option<&ApiError>,
 ) -> Vec<Block> {
     let live = console.app.config_snapshot();
-    let chat = live.catalog.models().filter(|model| model.kind == ModelKind::Chat);
+    let chat = live.catalog.models().filter(|model| model.kind.is_generator());
     let choices = PlaygroundChoices {
         keys,
         models: chat.take(MAX_MODELS).map(|model| (model.id.clone(), model.name.clone())).collect(),

@@ -1,6 +1,7 @@
 //! `POST /v1/chat/completions`: a chat request, handled by the relay.
 
 use super::{Endpoint, EndpointFuture};
+use crate::proxy::endpoint::openapi::{EVENTS, JSON, Operation, WorkKind};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -28,6 +29,16 @@ impl Endpoint for ChatCompletions {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Chat
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Chat",
+            WorkKind::Model,
+            "Answers a conversation",
+            &[(200, &[(JSON, "ChatCompletion"), EVENTS])],
+        )
+        .with_body(JSON, "ChatRequest")
     }
 
     fn accepts_batch_lines(&self) -> bool {

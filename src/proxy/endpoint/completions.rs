@@ -1,6 +1,7 @@
 //! `POST /v1/completions`: text that continues a prompt without roles.
 
 use super::{Endpoint, EndpointFuture};
+use crate::proxy::endpoint::openapi::{EVENTS, JSON, Operation, WorkKind};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -26,6 +27,16 @@ impl Endpoint for TextCompletions {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Chat
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Chat",
+            WorkKind::Model,
+            "Continues a prompt without roles",
+            &[(200, &[(JSON, "Completion"), EVENTS])],
+        )
+        .with_body(JSON, "CompletionRequest")
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {

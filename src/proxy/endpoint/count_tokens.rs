@@ -2,6 +2,7 @@
 
 use super::{Endpoint, EndpointFuture};
 use crate::proxy::context_window;
+use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
 use crate::proxy::exchange::{Exchange, WriteOutcome, ended};
 use crate::proxy::filters::model_for_request;
 use bytes::Bytes;
@@ -29,6 +30,16 @@ impl Endpoint for CountTokens {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Chat
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Messages",
+            WorkKind::Model,
+            "Counts the tokens of a conversation without charge",
+            &[(200, &[(JSON, "TokenCount")])],
+        )
+        .with_body(JSON, "CountTokensRequest")
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {

@@ -1,6 +1,7 @@
 //! `POST /v1/embeddings`: embeddings of texts. Token IDs are decoded to text first.
 
 use super::{Endpoint, EndpointFuture};
+use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -26,6 +27,11 @@ impl Endpoint for Embeddings {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Embeddings
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new("Embeddings", WorkKind::Model, "Embeds texts", &[(200, &[(JSON, "Embeddings")])])
+            .with_body(JSON, "EmbeddingsRequest")
     }
 
     fn accepts_batch_lines(&self) -> bool {

@@ -3,6 +3,7 @@
 
 use super::{Endpoint, EndpointFuture};
 use crate::config::settings::ImageFormat;
+use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -36,6 +37,11 @@ impl Endpoint for GenerateImages {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Images
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new("Images", WorkKind::Model, "Generates images", &[(200, &[(JSON, "Images")])])
+            .with_body(JSON, "ImagesRequest")
     }
 
     fn accepts_batch_lines(&self) -> bool {
@@ -81,6 +87,24 @@ impl Endpoint for GetImage {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Images
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Images",
+            WorkKind::Direct,
+            "A generated image, by the URL of its response",
+            &[(
+                200,
+                &[
+                    ("image/png", "Bytes"),
+                    ("image/jpeg", "Bytes"),
+                    ("image/webp", "Bytes"),
+                    ("image/gif", "Bytes"),
+                    ("application/octet-stream", "Bytes"),
+                ],
+            )],
+        )
     }
 
     fn is_public(&self) -> bool {

@@ -1,6 +1,7 @@
 //! `POST /v1/messages`: a request in the messages dialect, handled by the relay.
 
 use super::{Endpoint, EndpointFuture};
+use crate::proxy::endpoint::openapi::{EVENTS, JSON, Operation, WorkKind};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -27,6 +28,16 @@ impl Endpoint for CreateMessage {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Chat
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Messages",
+            WorkKind::Model,
+            "Answers a conversation, in the messages dialect",
+            &[(200, &[(JSON, "MessagesResponse"), EVENTS])],
+        )
+        .with_body(JSON, "MessagesRequest")
     }
 
     fn accepts_batch_lines(&self) -> bool {

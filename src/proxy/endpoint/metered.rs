@@ -1,20 +1,22 @@
 //! Endpoints whose requests are passed to the provider without translation, one constant for each.
 
 use super::{Endpoint, EndpointFuture};
+use crate::proxy::endpoint::openapi::{EVENTS, JSON, Operation, WorkKind};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use http::Method;
 use penstock_auth::KeyScope;
-use penstock_core::{ApiError, InferenceRequest};
+use penstock_core::{ApiError, InferenceRequest, ModelKind};
 use penstock_request_validation as validation;
 
 /// Endpoint with a JSON body and a buffered answer.
 pub struct MeteredEndpoint {
     name: &'static str,
     path: &'static str,
-    scope: KeyScope,
+    kind: ModelKind,
+    operation: Operation,
     parse: fn(bytes::Bytes, &ConfigSnapshot) -> Result<InferenceRequest, ApiError>,
 }
 
@@ -22,7 +24,25 @@ pub struct MeteredEndpoint {
 pub const SPEECH: MeteredEndpoint = MeteredEndpoint {
     name: "speech",
     path: "/v1/audio/speech",
-    scope: KeyScope::Audio,
+    kind: ModelKind::Speech,
+    operation: Operation::new(
+        "Audio",
+        WorkKind::Model,
+        "Speaks a text",
+        &[(
+            200,
+            &[
+                ("audio/mpeg", "Bytes"),
+                ("audio/ogg", "Bytes"),
+                ("audio/aac", "Bytes"),
+                ("audio/flac", "Bytes"),
+                ("audio/wav", "Bytes"),
+                ("audio/pcm", "Bytes"),
+                EVENTS,
+            ],
+        )],
+    )
+    .with_body(JSON, "SpeechRequest"),
     parse: |body, live| validation::validate_speech(body, &live.admission),
 };
 
@@ -30,8 +50,15 @@ pub const SPEECH: MeteredEndpoint = MeteredEndpoint {
 pub const MODERATIONS: MeteredEndpoint = MeteredEndpoint {
     name: "moderations",
     path: "/v1/moderations",
-    scope: KeyScope::Chat,
-    parse: |body, live| validation::validate_moderation(body, &live.admission),
+    kind: ModelKind::Moderation,
+    operation: Operation::new(
+        "Moderation",
+        WorkKind::Model,
+        "Classifies texts by the harm that they may do",
+        &[(200, &[(JSON, "Moderation")])],
+    )
+    .with_body(JSON, "ModerationRequest"),
+    parse: |body, live| validation::validate_texts(body, &live.admission, ModelKind::Moderation),
 };
 
 impl Endpoint for MeteredEndpoint {
@@ -48,7 +75,11 @@ impl Endpoint for MeteredEndpoint {
     }
 
     fn scope(&self) -> KeyScope {
-        self.scope
+        KeyScope::from_name(self.kind.spec().scope).unwrap_or(KeyScope::Chat)
+    }
+
+    fn operation(&self) -> Operation {
+        self.operation
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {

@@ -1,4 +1,5 @@
-//! Endpoints of the public listener. A new endpoint needs a file here and an entry in [`ENDPOINTS`].
+//! Endpoints of the public listener. A new endpoint needs a file here and an entry in [`ENDPOINTS`]; the file describes
+//! it for the OpenAPI document, too.
 
 mod batches;
 mod chat;
@@ -26,6 +27,7 @@ pub use url_decoding::{decode_segment, query_parameters};
 use crate::http::route_table::{self, Route, RouteError};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use http::Method;
+use openapi::Operation;
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, Dialect};
 use std::pin::Pin;
@@ -47,6 +49,9 @@ pub trait Endpoint: Sync {
 
     /// Scope that a key needs.
     fn scope(&self) -> KeyScope;
+
+    /// Description in the OpenAPI document.
+    fn operation(&self) -> Operation;
 
     /// Returns true if the endpoint needs no key.
     fn is_public(&self) -> bool {

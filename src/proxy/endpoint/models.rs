@@ -2,11 +2,13 @@
 
 use super::{Endpoint, EndpointFuture, decode_segment};
 use crate::auth::key_cache::Principal;
+use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::filters::unknown_model;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_catalog::{CatalogModel, CatalogQuery, LiveFigures};
+use penstock_core::ErrorCode;
 
 /// Returns true if a key may use a model, and so list it. A key without any inference scope lists all models that its
 /// model list allows.
@@ -38,6 +40,27 @@ impl Endpoint for ListModels {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Models
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Models",
+            WorkKind::Direct,
+            "Lists the models that the key may use",
+            &[(200, &[(JSON, "ModelList")])],
+        )
+        .with_query(&[
+            "output_modalities",
+            "supported_parameters",
+            "lifecycle",
+            "sort",
+            "offset",
+            "limit 1 1000 100",
+            "after_id",
+            "before_id",
+            "include_aliases",
+            "include_meta",
+        ])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
@@ -84,6 +107,12 @@ impl Endpoint for GetModel {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Models
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new("Models", WorkKind::Direct, "A model", &[(200, &[(JSON, "Model")])])
+            .with_query(&["include_meta"])
+            .with_codes(&[ErrorCode::ModelNotFound])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {

@@ -2,6 +2,7 @@
 //! Cohere's API v2.
 
 use super::{Endpoint, EndpointFuture};
+use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -27,6 +28,16 @@ impl Endpoint for RerankDocuments {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Rerank
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Rerank",
+            WorkKind::Model,
+            "Sorts documents by their relevance to a query",
+            &[(200, &[(JSON, "Ranking")])],
+        )
+        .with_body(JSON, "RerankRequest")
     }
 
     /// Returns true for the first path. The second is only for clients with a fixed path.

@@ -2,6 +2,7 @@
 //! accepted. `GET /openapi.json`: the description of every endpoint. None of them needs a key.
 
 use super::{Endpoint, EndpointFuture, openapi};
+use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
 use crate::proxy::exchange::{Exchange, ended};
 use crate::telemetry::HEALTH_ENDPOINT;
 use bytes::Bytes;
@@ -28,6 +29,15 @@ impl Endpoint for RootEndpoint {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Models
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Service",
+            WorkKind::Direct,
+            "Name and links of the service",
+            &[(200, &[(JSON, "Root")])],
+        )
     }
 
     fn is_public(&self) -> bool {
@@ -71,6 +81,15 @@ impl Endpoint for HealthStatus {
         KeyScope::Models
     }
 
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Service",
+            WorkKind::Direct,
+            "200 while requests are accepted",
+            &[(200, &[(JSON, "Health")])],
+        )
+    }
+
     fn is_public(&self) -> bool {
         true
     }
@@ -105,6 +124,10 @@ impl Endpoint for OpenApiDocument {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Models
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new("Service", WorkKind::Direct, "This document", &[(200, &[(JSON, "Document")])])
     }
 
     fn is_public(&self) -> bool {

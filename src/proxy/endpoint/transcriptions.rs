@@ -1,6 +1,7 @@
 //! `POST /v1/audio/transcriptions`: a multipart form with an audio file, handled by the relay.
 
 use super::{Endpoint, EndpointFuture};
+use crate::proxy::endpoint::openapi::{FORM, JSON, Operation, WorkKind};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -25,6 +26,24 @@ impl Endpoint for CreateTranscription {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Audio
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Audio",
+            WorkKind::Model,
+            "Transcribes speech",
+            &[(
+                200,
+                &[
+                    (JSON, "Transcription"),
+                    ("text/plain", "Text"),
+                    ("application/x-subrip", "Text"),
+                    ("text/vtt", "Text"),
+                ],
+            )],
+        )
+        .with_body(FORM, "TranscriptionRequest")
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {

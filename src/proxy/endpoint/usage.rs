@@ -3,6 +3,7 @@
 
 use super::{Endpoint, EndpointFuture, query_parameters};
 use crate::billing::rollups::answer::{UsageQuery, read_usage, usage_json};
+use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
 use crate::proxy::exchange::Exchange;
 use http::Method;
 use penstock_auth::KeyScope;
@@ -29,6 +30,16 @@ impl Endpoint for GetUsage {
 
     fn scope(&self) -> KeyScope {
         KeyScope::AccountRead
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Account",
+            WorkKind::Direct,
+            "Usage of the account, or of one of its keys",
+            &[(200, &[(JSON, "Usage")])],
+        )
+        .with_query(&["from", "to", "group_by", "key"])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {

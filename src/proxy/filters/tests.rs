@@ -9,7 +9,6 @@ use penstock_core::{
     OfferObservation, OutputBuffer, RequestAdjustment, StreamTranslation, TokenUsage, UpstreamAnswer,
     UpstreamError, WorkDone,
 };
-use penstock_request_validation::MessagesPurpose;
 use pingora_http::ResponseHeader;
 
 /// Objects of a settlement.
@@ -35,24 +34,14 @@ struct TestResponse {
 impl TestResponse {
     /// Creates a response whose client and provider speak the same dialect.
     fn new(dialect: Dialect) -> Self {
-        let body =
-            r#"{"model":"m","stream":true,"max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}"#;
-        let (body, limits) =
-            (Bytes::from_static(body.as_bytes()), penstock_request_validation::RequestLimits::default());
-        let ask: InferenceRequest = match dialect {
-            Dialect::Chat => penstock_request_validation::chat(body, &limits),
-            Dialect::Responses => penstock_request_validation::validate_responses_request(
-                Bytes::from_static(br#"{"model":"m","stream":true,"input":"Hi"}"#),
-                &limits,
-                penstock_request_validation::ResponsesPurpose::Generate,
-            ),
-            Dialect::Messages => penstock_request_validation::validate_messages_request(
-                body,
-                &limits,
-                MessagesPurpose::Generate,
-            ),
-        }
-        .unwrap();
+        let body: &[u8] = match dialect {
+            Dialect::Responses => br#"{"model":"m","stream":true,"input":"Hi"}"#,
+            _ => br#"{"model":"m","stream":true,"max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}"#,
+        };
+        let limits = penstock_request_validation::RequestLimits::default();
+        let ask: InferenceRequest =
+            penstock_request_validation::validate_conversation(dialect, Bytes::from_static(body), &limits)
+                .unwrap();
         let abilities = OfferCapabilities::default();
         let target = AttemptTarget {
             model: "m",

@@ -3,7 +3,7 @@
 use super::to_sentence;
 use crate::config::settings::{DatabasePassword, StorageEngine, StorageSettings};
 use crate::time::clock::system_time;
-use penstock_storage::{PasswordSource, PostgresOptions, StoreSharing};
+use penstock_storage::{FolderEngine, PasswordSource, PostgresOptions, StoreSharing};
 
 /// Folder of the lock and the identity of the process that uses a database.
 const DATABASE_FOLDER: &str = "database";
@@ -11,10 +11,31 @@ const DATABASE_FOLDER: &str = "database";
 /// Difference from the database's clock in seconds from which a check fails.
 const MAX_CLOCK_DIFFERENCE: u64 = 60;
 
-/// Returns the options of the configured database; `None` for the embedded store.
+/// Location of a store, with what opens it.
+#[derive(Debug)]
+pub enum StoreLocation {
+    /// Folder of the storage.
+    Folder(&'static FolderEngine),
+    /// PostgreSQL database.
+    Database(PostgresOptions),
+}
+
+/// Returns the options of the configured database; `None` for a store in the folder.
 #[must_use]
 pub fn database_options(storage: &StorageSettings) -> Option<PostgresOptions> {
-    let StorageEngine::Postgres(database) = &storage.engine else { return None };
+    match store_location(storage) {
+        StoreLocation::Folder(_) => None,
+        StoreLocation::Database(options) => Some(options),
+    }
+}
+
+/// Returns the location of the configured store.
+#[must_use]
+pub fn store_location(storage: &StorageSettings) -> StoreLocation {
+    let database = match &storage.engine {
+        StorageEngine::Folder(engine) => return StoreLocation::Folder(engine),
+        StorageEngine::Postgres(database) => database,
+    };
     let password = match &database.password {
         None => PasswordSource::Url,
         Some(DatabasePassword::Text(text)) => PasswordSource::Text(text.reveal().to_owned()),
@@ -22,7 +43,7 @@ pub fn database_options(storage: &StorageSettings) -> Option<PostgresOptions> {
     };
     let options = PostgresOptions::new(database.url.reveal(), storage.path.join(DATABASE_FOLDER));
     let sharing = if storage.fleet.is_some() { StoreSharing::Shared } else { StoreSharing::Alone };
-    Some(PostgresOptions { password, sharing, ..options })
+    StoreLocation::Database(PostgresOptions { password, sharing, ..options })
 }
 
 /// Checks the configured database, and connects to it if `reach` is set; writes nothing. Returns warnings.

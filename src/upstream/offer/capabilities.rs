@@ -22,7 +22,9 @@ impl OfferState {
             InferenceTask::GenerateImages(draw) => {
                 unsupported_size(&self.offer.model.image_sizes, draw).or_else(|| self.unsupported_steps(ask))
             }
-            InferenceTask::Complete(_) if !self.offer.dialects.contains(&Dialect::Chat) => {
+            InferenceTask::Complete(_)
+                if !self.offer.dialects.iter().any(|dialect| dialect.spec().has_completions) =>
+            {
                 let sentence = "This model has no text completions; use /v1/chat/completions.";
                 Some(ApiError::unsupported("model", sentence))
             }

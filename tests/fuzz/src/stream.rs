@@ -7,11 +7,8 @@ use penstock_core::{
     StreamProgress, StreamTranslation, TokenUsage, Translator, UpstreamErrorKind,
 };
 use penstock_dialect::event::AnswerEvent;
-use penstock_dialect::{ResponseConstraints, TRANSLATORS, conformance, decode, find_translator};
-use penstock_request_validation::{
-    MessagesPurpose, RequestLimits, ResponsesPurpose, chat, validate_messages_request,
-    validate_responses_request,
-};
+use penstock_dialect::{ResponseConstraints, conformance, decode, find_translator, translators};
+use penstock_request_validation::{RequestLimits, validate_conversation};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -35,7 +32,7 @@ pub fn ask(client: Dialect, choice: u16) -> InferenceRequest {
             format!(r#"{{"model":"m","max_tokens":2048,"messages":[{{"role":"user","content":"x"}}],"stream":true{thinking}{stop}}}"#)
                 .replace("STOP", "stop_sequences")
         }
-        Dialect::Responses => {
+        _ => {
             let reasoning = if choice & 1 == 0 {
                 ""
             } else {
@@ -48,12 +45,7 @@ pub fn ask(client: Dialect, choice: u16) -> InferenceRequest {
     };
     let limits = RequestLimits::default();
     let body = Bytes::from(body);
-    match client {
-        Dialect::Chat => chat(body, &limits),
-        Dialect::Messages => validate_messages_request(body, &limits, MessagesPurpose::Generate),
-        Dialect::Responses => validate_responses_request(body, &limits, ResponsesPurpose::Generate),
-    }
-    .expect("a sound request")
+    validate_conversation(client, body, &limits).expect("a sound request")
 }
 
 /// Result of one translated stream.
@@ -224,12 +216,7 @@ pub fn shaped(
 
 /// Checks the client's bytes against the grammar of its dialect.
 pub fn conforms(ask: &InferenceRequest, out: &[u8]) {
-    let checked = match ask.dialect {
-        Dialect::Chat => conformance::chat(out, ask.include_usage),
-        Dialect::Messages => conformance::check_messages_stream(out),
-        Dialect::Responses => conformance::check_responses_stream(out),
-    };
-    if let Err(rule) = checked {
+    if let Err(rule) = conformance::check_stream(ask.dialect, out, ask.include_usage) {
         panic!("{rule}\n{}", String::from_utf8_lossy(out));
     }
 }
@@ -247,7 +234,7 @@ fn agrees(out: &[u8]) {
 
 /// Returns the translators for providers of this dialect.
 pub fn pairs(provider: Dialect) -> impl Iterator<Item = &'static dyn Translator> {
-    TRANSLATORS.iter().copied().filter(move |pair| pair.provider() == provider)
+    translators().filter(move |pair| pair.provider() == provider)
 }
 
 /// Translates a stream for every client dialect. Asserts that the result does not depend on the cuts, that it is
@@ -317,7 +304,7 @@ fn compare(said: &Said, got: &Said, client: Dialect, whole: bool) {
             Dialect::Responses => {
                 assert!(arguments.starts_with(got) || (arguments.is_empty() && got == "{}"), "arguments");
             }
-            Dialect::Messages => {}
+            _ => {}
         }
     }
 }

@@ -12,55 +12,13 @@ mod request;
 mod tests;
 mod tools;
 
-use crate::translator_def::{self, TranslatorDef};
-use crate::write::responses;
-use crate::{chat_chat, messages_chat};
-use bytes::Bytes;
-use penstock_core::{ApiError, AttemptTarget, Dialect, InferenceRequest};
+use crate::decode::responses::{ResponsesDecoder, decode_response};
+use crate::translator_def::{ProviderDialect, converted_translators};
+use penstock_core::Dialect;
 
-const PATH: &str = "/responses";
-
-/// Definition of the translator for chat clients.
-pub(crate) const CHAT: TranslatorDef = TranslatorDef {
-    client_dialect: Dialect::Chat,
-    provider_dialect: Dialect::Responses,
-    path: PATH,
-    build_request: build_from_chat,
-    translate_buffered: translator_def::buffered_as_chat,
-    translate_stream: translator_def::stream_as_chat,
+/// Definition of the dialect.
+pub(crate) const PROVIDER: ProviderDialect = ProviderDialect {
+    new_decoder: |_| Box::new(ResponsesDecoder::new()),
+    decode_buffered: |body, _, events| decode_response(body, events).map(|()| None),
+    translators: &converted_translators(Dialect::Responses, request::convert),
 };
-
-/// Definition of the translator for messages clients.
-pub(crate) const MESSAGES: TranslatorDef = TranslatorDef {
-    client_dialect: Dialect::Messages,
-    build_request: build_from_messages,
-    translate_buffered: messages_chat::TRANSLATOR.translate_buffered,
-    translate_stream: translator_def::stream_as_messages,
-    ..CHAT
-};
-
-/// Definition of the translator for responses clients, whose requests have the chat form.
-pub(crate) const RESPONSES: TranslatorDef = TranslatorDef {
-    client_dialect: Dialect::Responses,
-    translate_buffered: responses::translate_buffered,
-    translate_stream: translator_def::stream_as_responses,
-    ..CHAT
-};
-
-fn build_from_chat(
-    ask: &InferenceRequest,
-    target: &AttemptTarget<'_>,
-    delivered: Option<&str>,
-) -> Result<Vec<Bytes>, ApiError> {
-    let chat = (chat_chat::TRANSLATOR.build_request)(ask, target, delivered)?;
-    request::convert(ask, target, &Bytes::from(chat.concat()))
-}
-
-fn build_from_messages(
-    ask: &InferenceRequest,
-    target: &AttemptTarget<'_>,
-    delivered: Option<&str>,
-) -> Result<Vec<Bytes>, ApiError> {
-    let chat = (messages_chat::TRANSLATOR.build_request)(ask, target, delivered)?;
-    request::convert(ask, target, &Bytes::from(chat.concat()))
-}

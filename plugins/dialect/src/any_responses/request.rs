@@ -6,7 +6,7 @@ use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, Dialect, ExtraMember, InferenceRequest, ReasoningDisplay, ThinkingDisplay,
+    ApiError, AttemptTarget, ExtraMember, InferenceRequest, ReasoningDisplay, RequestForm, ThinkingDisplay,
 };
 
 /// Converts a body; `chat` is what a chat provider would get.
@@ -64,7 +64,8 @@ fn write_reasoning(
     out: &mut BodyBuilder<'_>,
 ) {
     let allows_object = target.allows_extra(ExtraMember::ReasoningObject);
-    let is_own_effort = ask.dialect != Dialect::Messages && ask.member_value("reasoning_effort").is_some();
+    let is_own_effort =
+        ask.dialect.request_form() == RequestForm::Chat && ask.member_value("reasoning_effort").is_some();
     let effort = effort.filter(|_| allows_object || is_own_effort);
     let is_shown = ask.thinking == ThinkingDisplay::Shown
         || ask.responses.as_ref().is_some_and(|details| details.reasoning == ReasoningDisplay::Summary);

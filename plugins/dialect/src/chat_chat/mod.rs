@@ -18,8 +18,9 @@ use penstock_core::Dialect;
 pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Chat,
     provider_dialect: Dialect::Chat,
-    path: "/chat/completions",
+    path: Dialect::Chat.spec().provider_path,
     build_request: request::build_request,
+    convert: None,
     translate_buffered: translator_def::buffered_as_chat,
     translate_stream: translator_def::stream_as_chat,
 };

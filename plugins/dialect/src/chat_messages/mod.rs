@@ -19,8 +19,9 @@ use penstock_core::Dialect;
 pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Chat,
     provider_dialect: Dialect::Messages,
-    path: "/messages",
+    path: Dialect::Messages.spec().provider_path,
     build_request: request::build_request,
+    convert: None,
     translate_buffered: translator_def::buffered_as_chat,
     translate_stream: translator_def::stream_as_chat,
 };

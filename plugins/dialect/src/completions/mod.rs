@@ -24,12 +24,13 @@ const NATIVE: TranslatorDef = TranslatorDef {
     provider_dialect: Dialect::Chat,
     path: COMPLETIONS_PATH,
     build_request: request::build_native,
+    convert: None,
     translate_buffered,
     translate_stream,
 };
 
 const AS_CHAT: TranslatorDef =
-    TranslatorDef { path: "/chat/completions", build_request: request::build_chat, ..NATIVE };
+    TranslatorDef { path: Dialect::Chat.spec().provider_path, build_request: request::build_chat, ..NATIVE };
 
 /// Path of the endpoint below a provider's base URL.
 pub const COMPLETIONS_PATH: &str = "/completions";

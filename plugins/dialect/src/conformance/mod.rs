@@ -7,3 +7,18 @@ mod responses;
 pub use chat::chat;
 pub use messages::check_messages_stream;
 pub use responses::{check_response, check_responses_stream};
+
+use penstock_core::Dialect;
+
+/// Checks a client's stream; a chat stream has usage if the client asked for it.
+///
+/// # Errors
+/// Returns the violated rule, or the name of a dialect that no client speaks.
+pub fn check_stream(client: Dialect, stream: &[u8], include_usage: bool) -> Result<(), String> {
+    match client {
+        Dialect::Chat => chat(stream, include_usage),
+        Dialect::Messages => check_messages_stream(stream),
+        Dialect::Responses => check_responses_stream(stream),
+        other => Err(format!("{} has no clients", other.name())),
+    }
+}

@@ -6,11 +6,11 @@ pub mod messages;
 pub mod responses;
 mod text_channel;
 
-use body_format::FormatDetector;
-pub(crate) use body_format::{BodyFormat, is_event_stream};
+pub(crate) use body_format::{BodyFormat, FormatDetector, is_event_stream};
 
 use crate::classify;
 use crate::event::AnswerEvent;
+use crate::providers::provider_dialect;
 use bytes::Bytes;
 use penstock_core::{Dialect, ReasoningName, UpstreamError, UpstreamErrorKind};
 use penstock_http_wire::sse::SseEvent;
@@ -51,39 +51,14 @@ pub trait DialectDecoder: Send {
 }
 
 /// Function that decodes a buffered answer, with the seed of generated tool call ids.
-type BufferedDecoder = fn(Bytes, &str, &mut Vec<AnswerEvent>) -> Result<Option<ReasoningName>, UpstreamError>;
-
-/// Decoders of a provider's dialect.
-struct DecoderDef {
-    new: fn(&str) -> Box<dyn DialectDecoder>,
-    decode_buffered: BufferedDecoder,
-}
-
-const CHAT: DecoderDef =
-    DecoderDef { new: |id| Box::new(chat::ChatDecoder::new(id)), decode_buffered: chat::decode_completion };
-const MESSAGES: DecoderDef = DecoderDef {
-    new: |id| Box::new(messages::MessagesDecoder::new(id)),
-    decode_buffered: |body, id, events| messages::decode_message(body, id, events).map(|()| None),
-};
-const RESPONSES: DecoderDef = DecoderDef {
-    new: |_| Box::new(responses::ResponsesDecoder::new()),
-    decode_buffered: |body, _, events| responses::decode_response(body, events).map(|()| None),
-};
-
-/// Returns the decoders of a dialect.
-const fn decoder_of(provider: Dialect) -> &'static DecoderDef {
-    match provider {
-        Dialect::Chat => &CHAT,
-        Dialect::Messages => &MESSAGES,
-        Dialect::Responses => &RESPONSES,
-    }
-}
+pub(crate) type BufferedDecoder =
+    fn(Bytes, &str, &mut Vec<AnswerEvent>) -> Result<Option<ReasoningName>, UpstreamError>;
 
 /// Creates a decoder for a provider's dialect. `id` (unique, letters and digits) is the seed of generated tool call
 /// ids.
 #[must_use]
 pub fn new_decoder(provider: Dialect, id: &str) -> Box<dyn DialectDecoder> {
-    (decoder_of(provider).new)(id)
+    (provider_dialect(provider).new_decoder)(id)
 }
 
 /// Appends the events of a buffered answer, as a stream of it would give them (each text in one event; `Start` first,
@@ -109,7 +84,7 @@ pub fn decode_buffered(
     if json::value_end(document, 0) != Some(document.len()) || std::str::from_utf8(document).is_err() {
         return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
     }
-    (decoder_of(provider).decode_buffered)(body, id, events)
+    (provider_dialect(provider).decode_buffered)(body, id, events)
 }
 
 /// Appends the events of a JSON object that a provider sent as its stream, after the stream was closed.
@@ -142,7 +117,7 @@ pub(crate) fn event_error(event: &SseEvent, has_known_type: bool) -> Option<Upst
 
 /// Returns the error at the end of an answer: an incomplete last event means that the stream was truncated, and not
 /// malformed.
-fn as_truncated(fault: UpstreamError) -> UpstreamError {
+pub(crate) fn as_truncated(fault: UpstreamError) -> UpstreamError {
     match fault.kind {
         UpstreamErrorKind::Malformed => UpstreamError::new(UpstreamErrorKind::Truncated),
         _ => fault,

@@ -20,8 +20,9 @@ use penstock_core::Dialect;
 pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Messages,
     provider_dialect: Dialect::Chat,
-    path: "/chat/completions",
+    path: Dialect::Chat.spec().provider_path,
     build_request: request::build_request,
+    convert: None,
     translate_buffered: messages::translate_buffered,
     translate_stream: translator_def::stream_as_messages,
 };

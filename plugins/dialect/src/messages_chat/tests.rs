@@ -10,18 +10,17 @@ mod property;
 mod rescue;
 mod rules;
 
-use crate::{json_cursor, test_support};
+use crate::{json_cursor, test_support, translators};
 use penstock_core::*;
 use std::path::{Path, PathBuf};
 
-/// Translators whose golden cases are run here: folder, client dialect, provider dialect.
-const TRANSLATED_PAIRS: [(&str, Dialect, Dialect); 5] = [
-    ("chat_messages", Dialect::Chat, Dialect::Messages),
-    ("messages_chat", Dialect::Messages, Dialect::Chat),
-    ("messages_messages", Dialect::Messages, Dialect::Messages),
-    ("chat_responses", Dialect::Chat, Dialect::Responses),
-    ("messages_responses", Dialect::Messages, Dialect::Responses),
-];
+/// Returns the translators whose golden cases are run here, and their folders. Those between chat dialects and those of
+/// responses clients have tests of their own.
+fn translated_pairs() -> impl Iterator<Item = (String, &'static dyn Translator)> {
+    let pairs = translators().filter(|pair| pair.client() != Dialect::Responses);
+    let pairs = pairs.filter(|pair| (pair.client(), pair.provider()) != (Dialect::Chat, Dialect::Chat));
+    pairs.map(|pair| (format!("{}_{}", pair.client().name(), pair.provider().name()), pair))
+}
 
 fn case_dirs(pair: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(pair);

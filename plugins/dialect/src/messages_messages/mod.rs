@@ -30,8 +30,9 @@ use penstock_json_scan::json;
 pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Messages,
     provider_dialect: Dialect::Messages,
-    path: "/messages",
+    path: Dialect::Messages.spec().provider_path,
     build_request: request::build_request,
+    convert: None,
     translate_buffered,
     translate_stream,
 };

@@ -17,6 +17,7 @@ pub(crate) const CHAT: TranslatorDef = TranslatorDef {
     provider_dialect: Dialect::Chat,
     path: chat_chat::TRANSLATOR.path,
     build_request: chat_chat::TRANSLATOR.build_request,
+    convert: None,
     translate_buffered: responses::translate_buffered,
     translate_stream: translator_def::stream_as_responses,
 };
@@ -27,6 +28,7 @@ pub(crate) const MESSAGES: TranslatorDef = TranslatorDef {
     provider_dialect: Dialect::Messages,
     path: chat_messages::TRANSLATOR.path,
     build_request: chat_messages::TRANSLATOR.build_request,
+    convert: None,
     translate_buffered: responses::translate_buffered,
     translate_stream: translator_def::stream_as_responses,
 };

@@ -4,8 +4,8 @@ use super::{FinishConfidence, GeneratedOutput, StreamTranslator};
 use crate::{choices, decode};
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, Dialect, FinishReason, MeasuredEnergy, OfferObservation, OutputBuffer,
-    RescueMode, StreamProgress, StreamTranslation, TokenUsage, UpstreamError,
+    ApiError, AttemptTarget, FinishReason, MeasuredEnergy, OfferObservation, OutputBuffer, RescueMode,
+    StreamProgress, StreamTranslation, TokenUsage, UpstreamError,
 };
 
 impl StreamTranslation for StreamTranslator {
@@ -148,7 +148,8 @@ impl StreamTranslation for StreamTranslator {
         self.constraints.restart(target);
         self.finished.fill(false);
         (self.finish_reason, self.finish_confidence) = (None, FinishConfidence::Trusted);
-        (self.may_report_usage_late, self.awaits_usage) = (target.dialect == Dialect::Chat, false);
+        self.may_report_usage_late = target.dialect.spec().reports_usage_late;
+        self.awaits_usage = false;
         (self.reported_usage, self.measured_energy) = (None, None);
         (self.attempt_bytes, self.attempt_output) = (0, GeneratedOutput::default());
         true

@@ -1,6 +1,6 @@
 //! Copies and exports: a snapshot of one instant, a round trip, and the rejection of damaged exports.
 
-use crate::{ENGINES, each_engine};
+use crate::{each_engine, engines};
 use penstock_storage::{StoreError, StoreTable, Transaction, export, import, open_in_memory};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -60,8 +60,7 @@ fn an_export_read_back_is_the_same_store() {
         }
         let mut text = Vec::new();
         assert_eq!(export(&**store, &mut text).unwrap(), 150);
-        for (name, make) in ENGINES {
-            let (_dir, other) = make();
+        for (name, (_dir, other)) in engines() {
             assert_eq!(import(&*other, &mut text.as_slice()).unwrap(), 150, "{name}");
             let mut again = Vec::new();
             export(&*other, &mut again).unwrap();

@@ -1,4 +1,4 @@
-//! Conformance suite for every engine. A new engine adds a line to `ENGINES`.
+//! Conformance suite for every engine: those of `FOLDER_ENGINES`, a PostgreSQL database, and memory.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod copies;
@@ -9,17 +9,14 @@ mod scans;
 mod server;
 
 use penstock_storage::{
-    Store, StoreHealth, StoreOptions, StoreTable, Transaction, open, open_in_memory, open_postgres,
+    FOLDER_ENGINES, FolderEngine, Store, StoreHealth, StoreOptions, StoreTable, Transaction, open_in_memory,
+    open_postgres,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use tempfile::TempDir;
-
-type Make = fn() -> (Option<TempDir>, Arc<dyn Store>);
-const ENGINES: [(&str, Make); 3] =
-    [("memory", || (None, open_in_memory())), ("sled", sled), ("postgres", postgres)];
 
 static SERVER: LazyLock<server::PostgresServer> = LazyLock::new(server::PostgresServer::start);
 
@@ -30,16 +27,24 @@ fn postgres() -> (Option<TempDir>, Arc<dyn Store>) {
     (Some(dir), open_postgres(&options).unwrap())
 }
 
-fn sled() -> (Option<TempDir>, Arc<dyn Store>) {
+fn folder(engine: &FolderEngine) -> (Option<TempDir>, Arc<dyn Store>) {
     // In memory if possible: these tests do not concern durability.
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    let store = open(dir.path(), StoreOptions { ballast_bytes: 0, ..StoreOptions::default() }).unwrap();
+    let options = StoreOptions { ballast_bytes: 0, ..StoreOptions::default() };
+    let store = (engine.open)(dir.path(), options).unwrap();
     (Some(dir), store)
 }
 
+/// Returns a new store of each engine, one after the other.
+fn engines() -> impl Iterator<Item = (&'static str, (Option<TempDir>, Arc<dyn Store>))> {
+    let folders = FOLDER_ENGINES.iter().map(|engine| (engine.name, folder(engine)));
+    std::iter::once_with(|| ("memory", (None, open_in_memory())))
+        .chain(folders)
+        .chain(std::iter::once_with(|| ("postgres", postgres())))
+}
+
 fn each_engine(case: impl Fn(&Arc<dyn Store>)) {
-    for (name, make) in ENGINES {
-        let (_dir, store) = make();
+    for (name, (_dir, store)) in engines() {
         assert_eq!(store.health(), StoreHealth::Ready, "{name}");
         case(&store);
         let verified = store.verify().unwrap();

@@ -5,6 +5,7 @@ mod query;
 
 use super::{Endpoint, EndpointFuture, find};
 use crate::batch::{BatchManager, api_object, input_not_found};
+use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use http::Method;
 use penstock_auth::KeyScope;
@@ -37,6 +38,11 @@ impl Endpoint for CreateBatch {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Batches
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new("Batches", WorkKind::Store, "Creates a batch", &[(200, &[(JSON, "Batch")])])
+            .with_body(JSON, "BatchRequest")
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
@@ -96,6 +102,16 @@ impl Endpoint for ListBatches {
         KeyScope::Batches
     }
 
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Batches",
+            WorkKind::Store,
+            "Lists the batches of the account",
+            &[(200, &[(JSON, "BatchList")])],
+        )
+        .with_query(&["after", "limit 1 100 20"])
+    }
+
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
             let query = BatchListQuery::parse(x.caller.query().unwrap_or_default())?;
@@ -134,6 +150,10 @@ impl Endpoint for GetBatch {
         KeyScope::Batches
     }
 
+    fn operation(&self) -> Operation {
+        Operation::new("Batches", WorkKind::Store, "A batch", &[(200, &[(JSON, "Batch")])])
+    }
+
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
             let record = x.app.batches.get(&x.principal.account.id, tail).await?;
@@ -160,6 +180,10 @@ impl Endpoint for CancelBatch {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Batches
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new("Batches", WorkKind::Store, "Cancels a batch", &[(200, &[(JSON, "Batch")])])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, id: &'a str) -> EndpointFuture<'a> {

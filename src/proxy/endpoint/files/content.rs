@@ -1,6 +1,7 @@
 //! `GET /v1/files/{id}/content`: all bytes or a range, each block verified against its checksum first.
 
 use super::range::{RangeRequest, parse_range};
+use crate::proxy::endpoint::openapi::{BYTES, Operation, WorkKind};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::response::head::ResponseHead;
@@ -37,6 +38,17 @@ impl Endpoint for DownloadFile {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Batches
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Files",
+            WorkKind::Store,
+            "The contents of a file, or a range of them",
+            &[(200, BYTES), (206, BYTES)],
+        )
+        .with_headers(&["Range"])
+        .with_codes(&[ErrorCode::RangeNotSatisfiable])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {

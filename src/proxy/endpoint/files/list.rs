@@ -2,6 +2,7 @@
 //! was deleted, so that deletions do not break pagination.
 
 use super::object::file_object;
+use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, query_parameters};
 use crate::proxy::exchange::Exchange;
 use crate::storage::files::{FILE_ID_PREFIX, FileListQuery};
@@ -33,6 +34,16 @@ impl Endpoint for ListFiles {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Batches
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Files",
+            WorkKind::Store,
+            "Lists the files of the key",
+            &[(200, &[(JSON, "FileList")])],
+        )
+        .with_query(&["after", "limit 1 10000 10000", "order", "purpose"])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {

@@ -1,6 +1,7 @@
 //! `GET /v1/files/{id}` and `DELETE /v1/files/{id}`.
 
 use super::object::file_object;
+use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment};
 use crate::proxy::exchange::Exchange;
 use http::Method;
@@ -25,6 +26,10 @@ impl Endpoint for GetFile {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Batches
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new("Files", WorkKind::Store, "A file's metadata", &[(200, &[(JSON, "File")])])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
@@ -56,6 +61,10 @@ impl Endpoint for DeleteFile {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Batches
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new("Files", WorkKind::Store, "Deletes a file", &[(200, &[(JSON, "FileDeletion")])])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {

@@ -4,6 +4,7 @@
 
 use super::object::file_object;
 use crate::http::STREAM_WINDOW;
+use crate::proxy::endpoint::openapi::{FORM, JSON, Operation, WorkKind};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture};
 use crate::proxy::exchange::Exchange;
 use crate::storage::files::quota::QuotaLimits;
@@ -50,6 +51,11 @@ impl Endpoint for UploadFile {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Batches
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new("Files", WorkKind::Store, "Uploads a file", &[(200, &[(JSON, "File")])])
+            .with_body(FORM, "FileRequest")
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {

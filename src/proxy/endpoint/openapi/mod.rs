@@ -1,17 +1,18 @@
-//! OpenAPI document of the public listener, built from the endpoint table, the error table, and a row and a schema
-//! per endpoint. `GET /openapi.json` returns it; `docs/openapi.json` is the same text.
+//! OpenAPI document of the public listener, built from the endpoint table, the error table, and the schemas. `GET /openapi.json` returns it; `docs/openapi.json` is the same text.
 
 mod operations;
 
 use super::{ENDPOINTS, Endpoint, error_dialect};
-use operations::{OPERATIONS, OperationRow, error_codes, parameter};
+pub use operations::{BYTES, EVENTS, FORM, JSON, Operation, WorkKind};
+use operations::{error_codes, parameter};
 use penstock_core::ErrorCode;
+use penstock_routing::FLAVORS;
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
 
 /// Path of the document.
 pub const PATH: &str = "/openapi.json";
-/// Schemas of requests and responses, by name.
+/// Schemas of requests and responses, by name; `FLAVORS` stands for the list of the flavors.
 const SCHEMAS: &str = include_str!("schemas.json");
 
 /// Builds the OpenAPI 3.1 document.
@@ -20,12 +21,12 @@ pub fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
     let mut errors = ErrorResponses::default();
     for endpoint in ENDPOINTS {
-        let Some(row) = find_row(endpoint.name()) else { continue };
+        let row = endpoint.operation();
         let path = endpoint.path().replace('*', "{id}");
         let item = paths.entry(path.clone()).or_insert_with(|| json!({}));
         if let Some(item) = item.as_object_mut() {
             let method = endpoint.method().as_str().to_ascii_lowercase();
-            item.insert(method, operation(*endpoint, row, &path, &mut errors));
+            item.insert(method, operation(*endpoint, &row, &path, &mut errors));
         }
     }
     json!({
@@ -52,7 +53,7 @@ pub fn document() -> Value {
                 "schema": { "type": "string" },
             } },
             "responses": Map::from_iter(errors.0),
-            "schemas": serde_json::from_str::<Value>(SCHEMAS).unwrap_or_default(),
+            "schemas": schemas(),
         },
     })
 }
@@ -64,15 +65,32 @@ pub fn text() -> &'static str {
     TEXT.get_or_init(|| format!("{}\n", serde_json::to_string_pretty(&document()).unwrap_or_default()))
 }
 
-fn find_row(name: &str) -> Option<&'static OperationRow> {
-    OPERATIONS.iter().find(|row| row.name == name)
+/// Returns the schemas of requests and responses by name: those that several endpoints use, and those of one.
+fn schemas() -> Map<String, Value> {
+    let mut texts = vec![SCHEMAS.to_owned()];
+    for schemas in ENDPOINTS.iter().map(|endpoint| endpoint.operation().schemas) {
+        // Two paths of one endpoint have the same ones.
+        let text = format!("{{{schemas}}}");
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    let parse = |text: &String| serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default();
+    let mut schemas: Map<String, Value> = texts.iter().flat_map(parse).collect();
+    if let Some(Value::String(description)) =
+        schemas.get_mut("ModelName").and_then(|name| name.get_mut("description"))
+    {
+        let flavors: Vec<String> = FLAVORS.iter().map(|flavor| format!("`:{}`", flavor.name())).collect();
+        *description = description.replace("FLAVORS", &flavors.join(", "));
+    }
+    schemas
 }
 
 fn schema_reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-fn operation(endpoint: &dyn Endpoint, row: &OperationRow, path: &str, errors: &mut ErrorResponses) -> Value {
+fn operation(endpoint: &dyn Endpoint, row: &Operation, path: &str, errors: &mut ErrorResponses) -> Value {
     let mut operation = Map::new();
     // One endpoint at two paths needs two operation IDs.
     let name = path.trim_matches('/').replace(['/', '{', '}', '.'], "_");
@@ -95,19 +113,18 @@ fn operation(endpoint: &dyn Endpoint, row: &OperationRow, path: &str, errors: &m
     operation.into()
 }
 
-fn parameters(row: &OperationRow, path: &str) -> Vec<Value> {
+fn parameters(row: &Operation, path: &str) -> Vec<Value> {
     let id = || json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } });
     let mut parameters: Vec<Value> = path.contains("{id}").then(id).into_iter().collect();
     parameters.extend(row.query.iter().map(|written| parameter(written)));
-    if row.name == "file_content" {
-        parameters.push(json!({ "name": "Range", "in": "header", "schema": { "type": "string" } }));
-    }
+    let header = |name: &&str| json!({ "name": name, "in": "header", "schema": { "type": "string" } });
+    parameters.extend(row.headers.iter().map(header));
     parameters
 }
 
 fn responses(
     endpoint: &dyn Endpoint,
-    row: &OperationRow,
+    row: &Operation,
     path: &str,
     errors: &mut ErrorResponses,
 ) -> Map<String, Value> {

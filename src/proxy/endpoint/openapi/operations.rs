@@ -1,4 +1,4 @@
-//! Operation metadata of each endpoint, besides its method and path. A new endpoint needs a row.
+//! Description of an endpoint in the OpenAPI document, besides its method and path.
 
 use penstock_core::ErrorCode;
 use serde_json::{Value, json};
@@ -14,11 +14,9 @@ pub enum WorkKind {
     Store,
 }
 
-/// Operation metadata of one endpoint.
+/// Description of one endpoint.
 #[derive(Clone, Copy, Debug)]
-pub struct OperationRow {
-    /// Name of the endpoint.
-    pub name: &'static str,
+pub struct Operation {
     /// Summary of one line.
     pub summary: &'static str,
     /// OpenAPI tag.
@@ -31,73 +29,56 @@ pub struct OperationRow {
     pub answers: &'static [(u16, &'static [(&'static str, &'static str)])],
     /// Names of the query parameters.
     pub query: &'static [&'static str],
+    /// Names of the request headers.
+    pub headers: &'static [&'static str],
+    /// Possible errors besides those of the kind of work.
+    pub codes: &'static [ErrorCode],
+    /// Schemas that no other endpoint uses, as the members of a JSON object; those of several are in `schemas.json`.
+    pub schemas: &'static str,
 }
 
-const JSON: &str = "application/json";
-const FORM: &str = "multipart/form-data";
-const EVENTS: (&str, &str) = ("text/event-stream", "Events");
-const BYTES: &[(&str, &str)] = &[("application/octet-stream", "Bytes"), ("application/jsonl", "Bytes")];
+/// Answers by their status: content types and schemas.
+pub type Answers = &'static [(u16, &'static [(&'static str, &'static str)])];
 
-/// Returns a row without a body and without parameters.
-const fn operation_row(
-    name: &'static str,
-    tag: &'static str,
-    work: WorkKind,
-    summary: &'static str,
-    answers: &'static [(u16, &'static [(&'static str, &'static str)])],
-) -> OperationRow {
-    OperationRow { name, summary, tag, work, body: None, answers, query: &[] }
-}
+/// Content type of JSON.
+pub const JSON: &str = "application/json";
+/// Content type of a form.
+pub const FORM: &str = "multipart/form-data";
+/// Stream of events.
+pub const EVENTS: (&str, &str) = ("text/event-stream", "Events");
+/// Contents of a file.
+pub const BYTES: &[(&str, &str)] = &[("application/octet-stream", "Bytes"), ("application/jsonl", "Bytes")];
 
-impl OperationRow {
-    const fn with_body(mut self, kind: &'static str, schema: &'static str) -> Self {
+impl Operation {
+    /// Returns a description without a body and without parameters.
+    pub const fn new(tag: &'static str, work: WorkKind, summary: &'static str, answers: Answers) -> Self {
+        Self { summary, tag, work, body: None, answers, query: &[], headers: &[], codes: &[], schemas: "" }
+    }
+
+    /// Adds a body of a content type and a schema.
+    pub const fn with_body(mut self, kind: &'static str, schema: &'static str) -> Self {
         self.body = Some((kind, schema));
         self
     }
 
-    const fn with_query(mut self, query: &'static [&'static str]) -> Self {
+    /// Adds query parameters.
+    pub const fn with_query(mut self, query: &'static [&'static str]) -> Self {
         self.query = query;
         self
     }
-}
 
-/// Rows of all endpoints.
-#[rustfmt::skip]
-pub const OPERATIONS: &[OperationRow] = &[
-    operation_row("chat", "Chat", WorkKind::Model, "Answers a conversation", &[(200, &[(JSON, "ChatCompletion"), EVENTS])]).with_body(JSON, "ChatRequest"),
-    operation_row("completions", "Chat", WorkKind::Model, "Continues a prompt without roles", &[(200, &[(JSON, "Completion"), EVENTS])]).with_body(JSON, "CompletionRequest"),
-    operation_row("messages", "Messages", WorkKind::Model, "Answers a conversation, in the messages dialect", &[(200, &[(JSON, "MessagesResponse"), EVENTS])]).with_body(JSON, "MessagesRequest"),
-    operation_row("count_tokens", "Messages", WorkKind::Model, "Counts the tokens of a conversation without charge", &[(200, &[(JSON, "TokenCount")])]).with_body(JSON, "CountTokensRequest"),
-    operation_row("responses", "Responses", WorkKind::Model, "Answers a conversation, in the responses dialect", &[(200, &[(JSON, "Response"), EVENTS])]).with_body(JSON, "ResponsesRequest"),
-    operation_row("input_tokens", "Responses", WorkKind::Model, "Counts the tokens of a conversation without charge", &[(200, &[(JSON, "InputTokenCount")])]).with_body(JSON, "InputTokensRequest"),
-    operation_row("response", "Responses", WorkKind::Store, "A stored response", &[(200, &[(JSON, "Response")])]),
-    operation_row("response_delete", "Responses", WorkKind::Store, "Deletes a stored response", &[(200, &[(JSON, "ResponseDeletion")])]),
-    operation_row("response_input_items", "Responses", WorkKind::Store, "Lists the items that a stored response answers", &[(200, &[(JSON, "ItemList")])]).with_query(&["after", "limit 1 100 20", "order"]),
-    operation_row("response_cancel", "Responses", WorkKind::Store, "Cancels a background response", &[(200, &[(JSON, "Response")])]),
-    operation_row("embeddings", "Embeddings", WorkKind::Model, "Embeds texts", &[(200, &[(JSON, "Embeddings")])]).with_body(JSON, "EmbeddingsRequest"),
-    operation_row("rerank", "Rerank", WorkKind::Model, "Sorts documents by their relevance to a query", &[(200, &[(JSON, "Ranking")])]).with_body(JSON, "RerankRequest"),
-    operation_row("images", "Images", WorkKind::Model, "Generates images", &[(200, &[(JSON, "Images")])]).with_body(JSON, "ImagesRequest"),
-    operation_row("image_content", "Images", WorkKind::Direct, "A generated image, by the URL of its response", &[(200, &[("image/png", "Bytes"), ("image/jpeg", "Bytes"), ("image/webp", "Bytes"), ("image/gif", "Bytes"), ("application/octet-stream", "Bytes")])]),
-    operation_row("transcriptions", "Audio", WorkKind::Model, "Transcribes speech", &[(200, &[(JSON, "Transcription"), ("text/plain", "Text"), ("application/x-subrip", "Text"), ("text/vtt", "Text")])]).with_body(FORM, "TranscriptionRequest"),
-    operation_row("speech", "Audio", WorkKind::Model, "Speaks a text", &[(200, &[("audio/mpeg", "Bytes"), ("audio/ogg", "Bytes"), ("audio/aac", "Bytes"), ("audio/flac", "Bytes"), ("audio/wav", "Bytes"), ("audio/pcm", "Bytes"), EVENTS])]).with_body(JSON, "SpeechRequest"),
-    operation_row("moderations", "Moderation", WorkKind::Model, "Classifies texts by the harm that they may do", &[(200, &[(JSON, "Moderation")])]).with_body(JSON, "ModerationRequest"),
-    operation_row("batches_create", "Batches", WorkKind::Store, "Creates a batch", &[(200, &[(JSON, "Batch")])]).with_body(JSON, "BatchRequest"),
-    operation_row("batches", "Batches", WorkKind::Store, "Lists the batches of the account", &[(200, &[(JSON, "BatchList")])]).with_query(&["after", "limit 1 100 20"]),
-    operation_row("batch", "Batches", WorkKind::Store, "A batch", &[(200, &[(JSON, "Batch")])]),
-    operation_row("batch_cancel", "Batches", WorkKind::Store, "Cancels a batch", &[(200, &[(JSON, "Batch")])]),
-    operation_row("file_upload", "Files", WorkKind::Store, "Uploads a file", &[(200, &[(JSON, "File")])]).with_body(FORM, "FileRequest"),
-    operation_row("files", "Files", WorkKind::Store, "Lists the files of the key", &[(200, &[(JSON, "FileList")])]).with_query(&["after", "limit 1 10000 10000", "order", "purpose"]),
-    operation_row("file_content", "Files", WorkKind::Store, "The contents of a file, or a range of them", &[(200, BYTES), (206, BYTES)]),
-    operation_row("file", "Files", WorkKind::Store, "A file's metadata", &[(200, &[(JSON, "File")])]),
-    operation_row("file_delete", "Files", WorkKind::Store, "Deletes a file", &[(200, &[(JSON, "FileDeletion")])]),
-    operation_row("models", "Models", WorkKind::Direct, "Lists the models that the key may use", &[(200, &[(JSON, "ModelList")])]).with_query(&["output_modalities", "supported_parameters", "lifecycle", "sort", "offset", "limit 1 1000 100", "after_id", "before_id", "include_aliases", "include_meta"]),
-    operation_row("model", "Models", WorkKind::Direct, "A model", &[(200, &[(JSON, "Model")])]).with_query(&["include_meta"]),
-    operation_row("usage", "Account", WorkKind::Direct, "Usage of the account, or of one of its keys", &[(200, &[(JSON, "Usage")])]).with_query(&["from", "to", "group_by", "key"]),
-    operation_row("credits", "Account", WorkKind::Direct, "Balance of the account", &[(200, &[(JSON, "Balance")])]),
-    operation_row("root", "Service", WorkKind::Direct, "Name and links of the service", &[(200, &[(JSON, "Root")])]),
-    operation_row("health", "Service", WorkKind::Direct, "200 while requests are accepted", &[(200, &[(JSON, "Health")])]),
-    operation_row("openapi", "Service", WorkKind::Direct, "This document", &[(200, &[(JSON, "Document")])]),
-];
+    /// Adds request headers.
+    pub const fn with_headers(mut self, headers: &'static [&'static str]) -> Self {
+        self.headers = headers;
+        self
+    }
+
+    /// Adds possible errors.
+    pub const fn with_codes(mut self, codes: &'static [ErrorCode]) -> Self {
+        self.codes = codes;
+        self
+    }
+}
 
 /// Query parameter from its name, or from `name minimum maximum default` for an integer.
 pub fn parameter(written: &str) -> Value {
@@ -132,7 +113,7 @@ pub fn parameter(written: &str) -> Value {
 }
 
 /// Error codes that an endpoint may return.
-pub fn error_codes(row: &OperationRow, open: bool, has_id: bool) -> Vec<ErrorCode> {
+pub fn error_codes(row: &Operation, open: bool, has_id: bool) -> Vec<ErrorCode> {
     let mut codes = vec![
         ErrorCode::InvalidRequest,
         ErrorCode::MethodNotAllowed,
@@ -165,11 +146,7 @@ pub fn error_codes(row: &OperationRow, open: bool, has_id: bool) -> Vec<ErrorCod
         ]),
         WorkKind::Store => codes.extend([ErrorCode::NotFound, ErrorCode::Conflict, ErrorCode::StorageFull]),
     }
-    match row.name {
-        "model" => codes.push(ErrorCode::ModelNotFound),
-        "file_content" => codes.push(ErrorCode::RangeNotSatisfiable),
-        _ => {}
-    }
+    codes.extend_from_slice(row.codes);
     codes.sort_by_key(|code| (code.spec().status, code.spec().code));
     codes.dedup();
     codes

@@ -21,7 +21,9 @@ fn every_endpoint_is_described_once() {
     let document = document();
     let mut names = BTreeSet::new();
     for endpoint in ENDPOINTS {
-        let row = find_row(endpoint.name()).unwrap_or_else(|| panic!("{} has no row", endpoint.name()));
+        let row = endpoint.operation();
+        let schemas = serde_json::from_str::<Map<String, Value>>(&format!("{{{}}}", row.schemas));
+        assert!(schemas.is_ok(), "{}: {schemas:?}", endpoint.name());
         let path = endpoint.path().replace('*', "{id}");
         let method = endpoint.method();
         let operation = &document["paths"][&path][method.as_str().to_ascii_lowercase()];
@@ -32,9 +34,6 @@ fn every_endpoint_is_described_once() {
     }
     let described = document["paths"].as_object().unwrap().values();
     assert_eq!(described.map(|item| item.as_object().unwrap().len()).sum::<usize>(), ENDPOINTS.len());
-    for row in OPERATIONS {
-        assert!(ENDPOINTS.iter().any(|endpoint| endpoint.name() == row.name), "{}", row.name);
-    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `GET /v1/responses/{id}/input_items`: the items of the conversation that a stored response answers.
 
 use super::stored::find_response;
+use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment, query_parameters};
 use crate::proxy::exchange::Exchange;
 use http::Method;
@@ -31,6 +32,16 @@ impl Endpoint for ListInputItems {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Chat
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Responses",
+            WorkKind::Store,
+            "Lists the items that a stored response answers",
+            &[(200, &[(JSON, "ItemList")])],
+        )
+        .with_query(&["after", "limit 1 100 20", "order"])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {

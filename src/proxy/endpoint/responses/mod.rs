@@ -12,6 +12,7 @@ pub use stored::{CancelResponse, DeleteResponse, GetResponse};
 
 use super::count_tokens::{count_prompt, write_count};
 use super::{Endpoint, EndpointFuture};
+use crate::proxy::endpoint::openapi::{EVENTS, JSON, Operation, WorkKind};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::failover;
 use crate::proxy::filters::RequestBody;
@@ -39,6 +40,16 @@ impl Endpoint for CreateResponse {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Chat
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Responses",
+            WorkKind::Model,
+            "Answers a conversation, in the responses dialect",
+            &[(200, &[(JSON, "Response"), EVENTS])],
+        )
+        .with_body(JSON, "ResponsesRequest")
     }
 
     fn accepts_batch_lines(&self) -> bool {
@@ -83,6 +94,16 @@ impl Endpoint for CountInputTokens {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Chat
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Responses",
+            WorkKind::Model,
+            "Counts the tokens of a conversation without charge",
+            &[(200, &[(JSON, "InputTokenCount")])],
+        )
+        .with_body(JSON, "InputTokensRequest")
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {

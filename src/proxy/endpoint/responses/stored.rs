@@ -1,6 +1,7 @@
 //! `/v1/responses/{id}`: stored responses. Each belongs to the key that created it.
 
 use super::background;
+use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment, query_parameters};
 use crate::proxy::exchange::Exchange;
 use crate::storage::files::disk_error;
@@ -32,6 +33,10 @@ impl Endpoint for GetResponse {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Chat
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new("Responses", WorkKind::Store, "A stored response", &[(200, &[(JSON, "Response")])])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
@@ -70,6 +75,15 @@ impl Endpoint for DeleteResponse {
         KeyScope::Chat
     }
 
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Responses",
+            WorkKind::Store,
+            "Deletes a stored response",
+            &[(200, &[(JSON, "ResponseDeletion")])],
+        )
+    }
+
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
             let id = decode_segment(tail).into_owned();
@@ -104,6 +118,15 @@ impl Endpoint for CancelResponse {
 
     fn scope(&self) -> KeyScope {
         KeyScope::Chat
+    }
+
+    fn operation(&self) -> Operation {
+        Operation::new(
+            "Responses",
+            WorkKind::Store,
+            "Cancels a background response",
+            &[(200, &[(JSON, "Response")])],
+        )
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {

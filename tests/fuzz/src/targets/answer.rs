@@ -4,7 +4,7 @@ use crate::stream::{ask, heard, heard_in_response};
 use crate::{choice, json, target};
 use bytes::Bytes;
 use penstock_core::{Dialect, OfferCapabilities};
-use penstock_dialect::{DecodedAnswer, TRANSLATORS, conformance, decode};
+use penstock_dialect::{DecodedAnswer, conformance, decode, translators};
 use penstock_response_metadata::insert_members;
 
 pub fn check(bytes: &[u8]) {
@@ -12,7 +12,7 @@ pub fn check(bytes: &[u8]) {
     let body = Bytes::copy_from_slice(body);
     let abilities =
         OfferCapabilities { max_stop: Some(usize::from(choice & 16 == 0)), ..OfferCapabilities::default() };
-    for pair in TRANSLATORS {
+    for pair in translators() {
         let ask = ask(pair.client(), choice);
         let target = target(pair.provider(), &abilities);
         let Ok(whole) = pair.translate_buffered(&ask, &target, body.clone()) else { continue };

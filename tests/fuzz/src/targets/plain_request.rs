@@ -3,10 +3,9 @@
 
 use crate::{abilities, choice, json, target};
 use bytes::Bytes;
-use penstock_core::Dialect;
+use penstock_core::{Dialect, ModelKind};
 use penstock_request_validation::{
-    RequestLimits, validate_embeddings, validate_images, validate_moderation, validate_rerank,
-    validate_speech,
+    RequestLimits, validate_embeddings, validate_images, validate_rerank, validate_speech, validate_texts,
 };
 
 pub fn check(bytes: &[u8]) {
@@ -17,7 +16,7 @@ pub fn check(bytes: &[u8]) {
         validate_embeddings(body.clone(), &limits),
         validate_rerank(body.clone(), &limits),
         validate_speech(body.clone(), &limits),
-        validate_moderation(body.clone(), &limits),
+        validate_texts(body.clone(), &limits, ModelKind::Moderation),
         validate_images(body, &limits),
     ];
     let abilities = abilities(choice);

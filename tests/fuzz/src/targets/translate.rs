@@ -7,26 +7,19 @@ use bytes::Bytes;
 use penstock_core::{ApiError, Dialect, InferenceRequest, RequestForm};
 use penstock_dialect::write::ResponseIdentity;
 use penstock_dialect::write::messages::write_empty_message;
-use penstock_dialect::{TRANSLATORS, conformance};
-use penstock_request_validation::{
-    MessagesPurpose, RequestLimits, ResponsesPurpose, chat, validate_messages_request,
-    validate_responses_request,
-};
+use penstock_dialect::{conformance, translators};
+use penstock_request_validation::{RequestLimits, validate_conversation};
 use serde_json::Value;
 
 fn admit(dialect: Dialect, body: Bytes) -> Result<InferenceRequest, ApiError> {
     let limits = RequestLimits { max_body: 4 << 20, max_values: 1 << 16, ..RequestLimits::default() };
-    match dialect {
-        Dialect::Chat => chat(body, &limits),
-        Dialect::Messages => validate_messages_request(body, &limits, MessagesPurpose::Generate),
-        Dialect::Responses => validate_responses_request(body, &limits, ResponsesPurpose::Generate),
-    }
+    validate_conversation(dialect, body, &limits)
 }
 
 pub fn check(bytes: &[u8]) {
     let Some((choice, body)) = choice(bytes) else { return };
     let abilities = abilities(choice);
-    for translator in TRANSLATORS {
+    for translator in translators() {
         let Ok(ask) = admit(translator.client(), Bytes::copy_from_slice(body)) else { continue };
         if ask.max_tokens == Some(0) {
             // The gateway answers such a request without a provider.

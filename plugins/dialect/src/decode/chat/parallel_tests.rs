@@ -64,7 +64,7 @@ fn read(client: Dialect, events: impl Iterator<Item = Value>) -> Calls {
                     calls.push((text("name"), text("arguments")));
                 }
             }
-            Dialect::Messages => {
+            _ => {
                 if event["content_block"]["type"] == "tool_use" {
                     calls.push((event["content_block"]["name"].as_str().unwrap().to_owned(), String::new()));
                 }

@@ -58,11 +58,7 @@ fn streamed_ids(client: Dialect, stream: &str) -> Vec<String> {
     let run = test_support::run_all_splits(&|| pair.translate_stream(&ask, &target), stream.as_bytes());
     let out = String::from_utf8(run.out).unwrap();
     assert_eq!((run.fault, run.finish_reason), (None, Some(FinishReason::ToolCalls)), "{out}");
-    let checked = match client {
-        Dialect::Chat => conformance::chat(out.as_bytes(), false),
-        Dialect::Messages => conformance::check_messages_stream(out.as_bytes()),
-        Dialect::Responses => conformance::check_responses_stream(out.as_bytes()),
-    };
+    let checked = conformance::check_stream(client, out.as_bytes(), false);
     assert_eq!(checked, Ok(()), "{client:?}: {out}");
     let data = out.lines().filter_map(|line| line.strip_prefix("data: {"));
     let events = data.map(|data| serde_json::from_str::<Value>(&format!("{{{data}")).unwrap());
@@ -72,7 +68,7 @@ fn streamed_ids(client: Dialect, stream: &str) -> Vec<String> {
             Dialect::Chat => &event["choices"][0]["delta"]["tool_calls"][0]["id"],
             Dialect::Messages => &event["content_block"]["id"],
             Dialect::Responses if event["type"] == "response.output_item.added" => &event["item"]["call_id"],
-            Dialect::Responses => &Value::Null,
+            _ => &Value::Null,
         };
         ids.extend(id.as_str().map(str::to_owned));
     }

@@ -1,7 +1,7 @@
 //! Golden cases: requests, and streamed and buffered answers.
 
-use super::{TRANSLATED_PAIRS, admitted_request, case_dirs};
-use crate::{conformance, find_translator, test_support};
+use super::{admitted_request, case_dirs, translated_pairs};
+use crate::{conformance, test_support};
 use bytes::Bytes;
 use penstock_core::*;
 use serde_json::Value;
@@ -37,9 +37,9 @@ impl GoldenCase {
 
 #[test]
 fn requests_match_the_golden_case_each_time() {
-    for (pair, client, provider) in TRANSLATED_PAIRS {
-        let translator = find_translator(client, provider).unwrap();
-        for folder in case_dirs(pair) {
+    for (pair, translator) in translated_pairs() {
+        let (client, provider) = (translator.client(), translator.provider());
+        for folder in case_dirs(&pair) {
             let case = GoldenCase::load(&folder, client, provider);
             let speak = || match translator.build_request(&case.ask, &case.target()) {
                 Ok(sent) => {
@@ -62,10 +62,10 @@ fn requests_match_the_golden_case_each_time() {
 
 #[test]
 fn streams_follow_the_grammar_at_every_split() {
-    for (pair, client, provider) in TRANSLATED_PAIRS {
-        let translator = find_translator(client, provider).unwrap();
+    for (pair, translator) in translated_pairs() {
+        let (client, provider) = (translator.client(), translator.provider());
         let mut count = 0;
-        for folder in case_dirs(pair) {
+        for folder in case_dirs(&pair) {
             let Ok(got) = std::fs::read(folder.join("got.sse")) else { continue };
             count += 1;
             let case = GoldenCase::load(&folder, client, provider);
@@ -82,11 +82,7 @@ fn streams_follow_the_grammar_at_every_split() {
                 &[figures.as_bytes(), &run.out].concat(),
             );
             if !run.out.is_empty() {
-                let checked = match client {
-                    Dialect::Chat => conformance::chat(&run.out, case.ask.include_usage),
-                    Dialect::Messages => conformance::check_messages_stream(&run.out),
-                    Dialect::Responses => conformance::check_responses_stream(&run.out),
-                };
+                let checked = conformance::check_stream(client, &run.out, case.ask.include_usage);
                 assert_eq!(checked, Ok(()), "{}\n{}", folder.display(), String::from_utf8_lossy(&run.out));
             }
         }
@@ -96,10 +92,10 @@ fn streams_follow_the_grammar_at_every_split() {
 
 #[test]
 fn buffered_answers_match_the_golden_case() {
-    for (pair, client, provider) in TRANSLATED_PAIRS {
-        let translator = find_translator(client, provider).unwrap();
+    for (pair, translator) in translated_pairs() {
+        let (client, provider) = (translator.client(), translator.provider());
         let mut count = 0;
-        for folder in case_dirs(pair) {
+        for folder in case_dirs(&pair) {
             let Ok(got) = std::fs::read(folder.join("got.json")) else { continue };
             count += 1;
             let case = GoldenCase::load(&folder, client, provider);

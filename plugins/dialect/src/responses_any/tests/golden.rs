@@ -2,17 +2,11 @@
 //! it answers; `answered.sse` and `answered.json`, what the client gets.
 
 use super::admitted_request;
-use crate::{conformance, find_translator, test_support};
+use crate::{conformance, find_translator, test_support, translators};
 use bytes::Bytes;
 use penstock_core::*;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-
-const PAIRS: [(&str, Dialect); 3] = [
-    ("responses_chat", Dialect::Chat),
-    ("responses_messages", Dialect::Messages),
-    ("responses_responses", Dialect::Responses),
-];
 
 struct GoldenCase {
     folder: PathBuf,
@@ -23,11 +17,13 @@ struct GoldenCase {
 
 impl GoldenCase {
     fn all() -> Vec<Self> {
-        PAIRS.into_iter().flat_map(|(pair, provider)| Self::load(pair, provider)).collect()
+        let pairs = translators().filter(|pair| pair.client() == Dialect::Responses);
+        pairs.flat_map(|pair| Self::load(pair.provider())).collect()
     }
 
-    fn load(pair: &str, provider: Dialect) -> Vec<Self> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(pair);
+    fn load(provider: Dialect) -> Vec<Self> {
+        let pair = format!("responses_{}", provider.name());
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(&pair);
         let mut folders: Vec<_> =
             std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         folders.sort();

@@ -58,7 +58,7 @@ fn stream_of(provider: Dialect, texts: &[&str], is_complete: bool) -> String {
     match provider {
         Dialect::Chat => chat_stream(texts, is_complete),
         Dialect::Messages => messages_stream(texts, is_complete),
-        Dialect::Responses => responses_stream(texts, is_complete),
+        _ => responses_stream(texts, is_complete),
     }
 }
 

@@ -1,0 +1,47 @@
+//! Table of the dialects of providers.
+
+use crate::decode::{chat, messages};
+use crate::translator_def::ProviderDialect;
+use crate::{any_responses, chat_chat, chat_messages, messages_chat, messages_messages, responses_any};
+use penstock_core::Dialect;
+
+/// Dialects of providers, in the order of [`Dialect`].
+pub(crate) const PROVIDERS: &[&ProviderDialect] = &[&CHAT, &MESSAGES, &any_responses::PROVIDER];
+
+const CHAT: ProviderDialect = ProviderDialect {
+    new_decoder: |id| Box::new(chat::ChatDecoder::new(id)),
+    decode_buffered: chat::decode_completion,
+    translators: &[chat_chat::TRANSLATOR, messages_chat::TRANSLATOR, responses_any::CHAT],
+};
+
+const MESSAGES: ProviderDialect = ProviderDialect {
+    new_decoder: |id| Box::new(messages::MessagesDecoder::new(id)),
+    decode_buffered: |body, id, events| messages::decode_message(body, id, events).map(|()| None),
+    translators: &[chat_messages::TRANSLATOR, messages_messages::TRANSLATOR, responses_any::MESSAGES],
+};
+
+/// Returns the row of a dialect.
+pub(crate) const fn provider_dialect(dialect: Dialect) -> &'static ProviderDialect {
+    // Unreachable: the test `each_dialect_has_its_row` compares the table with the one of the dialects.
+    #[allow(clippy::indexing_slicing, reason = "the table has a row for each variant")]
+    PROVIDERS[dialect as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_core::{DIALECTS, Translator};
+
+    #[test]
+    fn each_dialect_has_its_row() {
+        assert_eq!(PROVIDERS.len(), DIALECTS.len());
+        for (row, spec) in PROVIDERS.iter().zip(DIALECTS) {
+            let clients: Vec<_> = row.translators.iter().map(Translator::client).collect();
+            let expected = DIALECTS.iter().filter(|spec| spec.client_path.is_some()).map(|spec| spec.dialect);
+            assert_eq!(clients, expected.collect::<Vec<_>>(), "{}", spec.name);
+            for translator in row.translators {
+                assert_eq!((translator.provider(), translator.path()), (spec.dialect, spec.provider_path));
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Table of the engines that keep a store in a folder.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::{RepairOutcome, Store, StoreError, StoreOptions, sled};
+
+/// Function that copies the readable rows of a damaged store to a new one, and reports the rows of each chunk.
+pub type RepairStore =
+    fn(&Path, &Path, StoreOptions, &mut dyn FnMut(u64)) -> Result<RepairOutcome, StoreError>;
+
+/// Engine that keeps a store in a folder.
+#[derive(Clone, Copy)]
+pub struct FolderEngine {
+    /// Name in the configuration.
+    pub name: &'static str,
+    /// Description of one line, for the schema of the configuration.
+    pub summary: &'static str,
+    /// Opens the store in a folder, created if missing. A folder with a store of another engine is refused.
+    pub open: fn(&Path, StoreOptions) -> Result<Arc<dyn Store>, StoreError>,
+    /// Repairs a store; `None`: damaged stores are restored from an archive.
+    pub repair: Option<RepairStore>,
+}
+
+/// All engines, the default first.
+pub static FOLDER_ENGINES: &[&FolderEngine] = &[&EMBEDDED];
+
+/// Default engine.
+pub static EMBEDDED: FolderEngine = FolderEngine {
+    name: "embedded",
+    summary: "Embedded store in the folder.",
+    open: sled::open,
+    repair: Some(sled::repair_with),
+};
+
+impl FolderEngine {
+    /// Returns the engine with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<&'static Self> {
+        FOLDER_ENGINES.iter().copied().find(|engine| engine.name == name)
+    }
+}
+
+impl std::fmt::Debug for FolderEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for FolderEngine {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for FolderEngine {}
