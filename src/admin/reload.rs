@@ -77,16 +77,16 @@ pub async fn reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<Reload
             let live = app.config_snapshot();
             log::configure(live.settings.log);
             let version = live.settings.version.0.to_string();
-            log::event(log::info(), "reloaded", &[("config", &version), ("changes", &log_text(&changes))]);
+            tracing::info!(name: "reloaded", config = version, changes = log_text(&changes));
             let waiting = app.fixed.changed_keys(&live.settings);
             if !waiting.is_empty() {
-                log::event(log::warn(), "reload_waits_for_start", &[("what", &waiting.join(", "))]);
+                tracing::warn!(name: "reload_waits_for_start", what = waiting.join(", "));
             }
             warnings.iter().for_each(log_warning);
             Ok(ReloadOutcome { version, changes, next_start: waiting, warnings })
         }
         Err(mistakes) => {
-            log::event(log::error(), "reload_refused", &[("why", &mistakes)]);
+            tracing::error!(name: "reload_refused", why = mistakes);
             Err(mistakes)
         }
     }
@@ -113,6 +113,5 @@ fn log_text(changes: &[ConfigChange]) -> String {
 fn log_warning(warning: &Diagnostic) {
     let Diagnostic { file, line, key, reason: why, remedy: fix, .. } = warning;
     let line = line.map(|line| line.to_string()).unwrap_or_default();
-    let members = [("file", file.as_str()), ("line", &line), ("key", key), ("why", why), ("fix", fix)];
-    log::event(log::warn(), "config_warning", &members);
+    tracing::warn!(name: "config_warning", file = file.as_str(), line, key, why, fix);
 }

@@ -7,7 +7,6 @@ use crate::state::AppState;
 use crate::state::latency_records::{self, FlushExtent};
 use crate::storage::files::LEFTOVER_AGE;
 use crate::storage::responses::SweepRole;
-use crate::telemetry::log;
 use crate::time::clock::{self, ClockAdjustment, SteadyClock};
 use crate::upstream::provider_state::resolve_all;
 use penstock_storage::StoreHealth;
@@ -16,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tracing::Level;
 
 /// Interval of name resolution.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
@@ -160,27 +160,27 @@ const STUCK_MILLIS: u64 = 30_000;
 /// Logs once that the store is stuck or unreachable, and once that it answers again. The process continues: it serves
 /// requests within the limit of unwritten charges, and its end would lose the charges in memory.
 fn log_store_outage(app: &AppState, is_logged: &AtomicBool) {
-    let (name, milliseconds) = match app.stores.store.health() {
-        StoreHealth::Stuck { milliseconds } => ("store_stuck", milliseconds),
-        StoreHealth::Unreachable { milliseconds } => ("database_unreachable", milliseconds),
-        StoreHealth::Ready if is_logged.swap(false, Ordering::Relaxed) => {
-            return log::event(log::info(), "store_answers", &[]);
+    let is_due = |milliseconds| milliseconds >= STUCK_MILLIS && !is_logged.swap(true, Ordering::Relaxed);
+    match app.stores.store.health() {
+        StoreHealth::Stuck { milliseconds } if is_due(milliseconds) => {
+            tracing::error!(name: "store_stuck", %milliseconds);
         }
-        _ => return,
-    };
-    if milliseconds >= STUCK_MILLIS && !is_logged.swap(true, Ordering::Relaxed) {
-        log::event(log::error(), name, &[("milliseconds", &milliseconds.to_string())]);
+        StoreHealth::Unreachable { milliseconds } if is_due(milliseconds) => {
+            tracing::error!(name: "database_unreachable", %milliseconds);
+        }
+        StoreHealth::Ready if is_logged.swap(false, Ordering::Relaxed) => {
+            tracing::event!(name: "store_answers", Level::INFO, {});
+        }
+        _ => {}
     }
 }
 
 /// Follows a system clock that is set while the process runs: by NTP after the start, or after the machine slept.
 fn follow_clock(clock: SteadyClock) {
-    let told =
-        |name: &str, by: Duration| log::event(log::warn(), name, &[("seconds", &by.as_secs().to_string())]);
     match clock.follow_system(clock::system_time()) {
         ClockAdjustment::Unchanged => {}
-        ClockAdjustment::Moved(by) => told("clock_moved", by),
-        ClockAdjustment::Waiting(by) => told("clock_ahead", by),
+        ClockAdjustment::Moved(by) => tracing::warn!(name: "clock_moved", seconds = %by.as_secs()),
+        ClockAdjustment::Waiting(by) => tracing::warn!(name: "clock_ahead", seconds = %by.as_secs()),
     }
 }
 
@@ -196,11 +196,10 @@ async fn sweep_files(app: &Arc<AppState>) {
 async fn delete_expired_files(app: &AppState) {
     let (files, at) = (app.files.clone(), app.expiry_check());
     let swept = tokio::task::spawn_blocking(move || files.delete_expired(at)).await;
-    let told = |name: &str, what: &str| log::event(log::info(), name, &[("files", what)]);
     match swept {
         Ok(Ok(0)) | Err(_) => {}
-        Ok(Ok(swept)) => told("files_over", &swept.to_string()),
-        Ok(Err(error)) => log::event(log::error(), "files_not_swept", &[("why", &error.to_string())]),
+        Ok(Ok(swept)) => tracing::info!(name: "files_over", files = %swept),
+        Ok(Err(error)) => tracing::error!(name: "files_not_swept", why = %error),
     }
 }
 
@@ -217,9 +216,9 @@ async fn sweep_bucket(app: &Arc<AppState>) {
     });
     match swept.await {
         Ok(Ok(0)) | Err(_) => {}
-        Ok(Ok(swept)) => log::event(log::info(), "bucket_swept", &[("leftovers", &swept.to_string())]),
+        Ok(Ok(swept)) => tracing::info!(name: "bucket_swept", leftovers = %swept),
         // An outage is a metric, and the next sweep continues.
-        Ok(Err(_)) => log::event(log::warn(), "bucket_not_swept", &[]),
+        Ok(Err(_)) => tracing::event!(name: "bucket_not_swept", Level::WARN, {}),
     }
 }
 
@@ -228,7 +227,7 @@ async fn delete_old_leftovers(app: &AppState) {
     let files = app.files.clone();
     let swept = tokio::task::spawn_blocking(move || files.delete_old_leftovers(LEFTOVER_AGE)).await;
     if let Ok(Err(error)) = swept {
-        log::event(log::error(), "files_not_swept", &[("why", &error.to_string())]);
+        tracing::error!(name: "files_not_swept", why = %error);
     }
 }
 
@@ -238,7 +237,7 @@ async fn delete_shared_images(app: &AppState) {
     let lifetime = app.config_snapshot().settings.images.lifetime;
     let swept = tokio::task::spawn_blocking(move || images.sweep(lifetime)).await;
     if let Ok(Err(error)) = swept {
-        log::event(log::warn(), "images_not_swept", &[("why", &error.kind().to_string())]);
+        tracing::warn!(name: "images_not_swept", why = %error.kind());
     }
 }
 
@@ -249,7 +248,7 @@ async fn delete_expired_responses(app: &Arc<AppState>) {
     let role = if !fleet.is_shared() || fleet.is_leader() { SweepRole::Remover } else { SweepRole::Counter };
     let swept = tokio::task::spawn_blocking(move || state.responses.sweep(now, limits.settings, role)).await;
     if let Ok(Err(error)) = swept {
-        log::event(log::error(), "responses_not_swept", &[("why", &error.to_string())]);
+        tracing::error!(name: "responses_not_swept", why = %error);
     }
 }
 

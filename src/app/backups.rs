@@ -3,7 +3,6 @@
 use crate::backup::BackupReport;
 use crate::backup::rotation::ExportJob;
 use crate::state::AppState;
-use crate::telemetry::log;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -48,15 +47,13 @@ fn record_result(app: &AppState, saved: Result<BackupReport, String>, took: Dura
             let number = |number: u64| number.to_string();
             let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
             let (rows, files, bytes) = (number(saved.rows), number(saved.files), number(saved.bytes));
-            let figures: [(&str, &str); 4] =
-                [("rows", &rows), ("files", &files), ("bytes", &bytes), ("ms", &number(milliseconds))];
-            log::event(log::info(), "exported", &figures);
+            tracing::info!(name: "exported", rows, files, bytes, ms = number(milliseconds));
         }
         // Not retried, and no failure: the gateway stops.
         Err(_) if app.is_draining() => return,
         Err(why) => {
             app.backup_schedule.set_failed(now);
-            log::event(log::error(), "export_failed", &[("why", &why)]);
+            tracing::error!(name: "export_failed", why);
         }
     }
     app.metrics.backup_finished(good);

@@ -5,7 +5,6 @@
 use crate::admin;
 use crate::config::ConfigLoader;
 use crate::state::AppState;
-use crate::telemetry::log;
 use sha2::{Digest, Sha256};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -35,7 +34,7 @@ pub fn start(app: &Arc<AppState>, source: &ConfigLoader, stop: &watch::Receiver<
                 Ok(now) => now,
                 Err(why) => {
                     if !told {
-                        log::event(log::warn(), "watch_failed", &[("why", &why)]);
+                        tracing::warn!(name: "watch_failed", why);
                     }
                     told = true;
                     continue;

@@ -4,13 +4,13 @@
 use crate::batch::BatchManager;
 use crate::billing::handover::InheritedHolds;
 use crate::state::AppState;
-use crate::telemetry::log;
 use crate::upgrade::messages::{self, NewToOld, OldToNew};
 use crate::upgrade::new_process::{InheritedState, Predecessor};
 use parking_lot::Mutex;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use tokio::runtime::Handle;
+use tracing::Level;
 
 /// Reports this process as ready, and serves the store to the process before it from now on.
 ///
@@ -31,7 +31,7 @@ pub fn serve_predecessor(
     let serve = move || {
         let holds = serve(&mut line, &out, &app, &runtime, holds);
         if !holds.is_empty() {
-            log::event(log::error(), "predecessor_lost", &[("open", &holds.len().to_string())]);
+            tracing::error!(name: "predecessor_lost", open = %holds.len());
         }
         holds.void();
         app.remove_predecessor(&predecessor);
@@ -71,7 +71,7 @@ fn serve(
                     let answer = call.execute(&*app.stores.store);
                     messages::write_message(&mut *out.lock(), &NewToOld::Answer(number, answer)).ok();
                     if of_batches && handle.block_on(BatchManager::resume(&app.batch)).is_err() {
-                        log::event(log::error(), "batches_not_resumed", &[]);
+                        tracing::event!(name: "batches_not_resumed", Level::ERROR, {});
                     }
                 });
             }

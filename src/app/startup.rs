@@ -50,16 +50,16 @@ pub fn run(settings: Settings, source: ConfigLoader) -> Result<(), String> {
             match signals.next_action(&gateway, &source).await {
                 SignalAction::Stop => break Ok(()),
                 SignalAction::Restart(reason) => {
-                    log::event(log::error(), "restart_needed", &[("why", reason)]);
+                    tracing::error!(name: "restart_needed", why = reason);
                     break Err(format!("This gateway has ended because {reason}. Start it again."));
                 }
                 SignalAction::Upgrade => match gateway.upgrade(&program).await {
                     Ok(id) => {
                         sd_notify::notify_successor(id);
-                        log::event(log::info(), "handed_over", &[("to", &id.to_string())]);
+                        tracing::info!(name: "handed_over", to = %id);
                         break Ok(());
                     }
-                    Err(why) => log::event(log::error(), "upgrade_failed", &[("why", &why)]),
+                    Err(why) => tracing::error!(name: "upgrade_failed", why),
                 },
             }
         };
@@ -67,7 +67,7 @@ pub fn run(settings: Settings, source: ConfigLoader) -> Result<(), String> {
             sd_notify::notify_stopping();
         }
         let cut = gateway.stop(drain).await;
-        log::event(log::info(), "stopped", &[("cut", &cut.to_string())]);
+        tracing::info!(name: "stopped", %cut);
         log::flush();
         ended
     })
@@ -95,7 +95,7 @@ pub fn run_demo(settings: Settings, source: ConfigLoader) -> Result<(), String> 
         mark_demo_folder(&gateway.app.config_snapshot().settings.storage.path)?;
         print_demo_help(&gateway, &key, &model, &invitation)?;
         while signals.next_action(&gateway, &source).await == SignalAction::Upgrade {
-            log::event(log::error(), "upgrade_failed", &[("why", "The demo cannot be upgraded.")]);
+            tracing::error!(name: "upgrade_failed", why = "The demo cannot be upgraded.");
         }
         gateway.stop(drain).await;
         log::flush();
@@ -220,18 +220,15 @@ fn log_listening(gateway: &RunningGateway) {
     let list =
         |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     let https = gateway.https_address.map(|address| address.to_string()).unwrap_or_default();
-    log::event(
-        log::info(),
-        "listening",
-        &[
-            ("http", &list(&gateway.http_addresses)),
-            ("https", &https),
-            ("admin", &gateway.admin.to_string()),
-            ("dashboard", &list(&gateway.dashboard)),
-            ("process", &std::process::id().to_string()),
-            ("version", env!("CARGO_PKG_VERSION")),
-            ("config", &gateway.app.config_snapshot().settings.version.0),
-        ],
+    tracing::info!(
+        name: "listening",
+        http = list(&gateway.http_addresses),
+        https,
+        admin = %gateway.admin,
+        dashboard = list(&gateway.dashboard),
+        process = %std::process::id(),
+        version = env!("CARGO_PKG_VERSION"),
+        config = gateway.app.config_snapshot().settings.version.0,
     );
 }
 

@@ -8,7 +8,6 @@ use crate::auth::account_json::DEFAULT;
 use crate::auth::key_limiter::KeyUsage;
 use crate::fleet::FleetMember;
 use crate::storage::stores::{Pepper, Stores};
-use crate::telemetry::log;
 use crate::time::clock::SteadyClock;
 use parking_lot::{Mutex, RwLock};
 use penstock_auth::ApiKey;
@@ -147,11 +146,7 @@ impl KeyCache {
                 change: crate::auth::account_json::account_to_json(&account),
             };
             if let Err(error) = vault.accounts.insert(&account, &said) {
-                log::event(
-                    log::error(),
-                    "account_not_written",
-                    &[("account", id), ("why", &error.to_string())],
-                );
+                tracing::error!(name: "account_not_written", account = id, why = %error);
             }
         }
     }
@@ -352,7 +347,7 @@ impl KeyCache {
             spent.due.iter().for_each(|principal| self.mark_spend(principal));
         }
         let Err(error) = added.and_then(|()| spends.flush()) else { return true };
-        log::event(log::error(), "spends_not_written", &[("why", &error.to_string())]);
+        tracing::error!(name: "spends_not_written", why = %error);
         false
     }
 

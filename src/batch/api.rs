@@ -8,7 +8,6 @@ use super::{BATCH_ID_PREFIX, BatchCommand, BatchManager, DELETION_GUARD, END_TIM
 use crate::auth::key_cache::Principal;
 use crate::storage::files::run_blocking;
 use crate::storage::object_id;
-use crate::telemetry::log;
 use penstock_batch::create_request::CreateBatchRequest;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::batches::{BatchPage, BatchRecord, BatchState, EndRequest};
@@ -187,6 +186,10 @@ impl BatchManager {
 }
 
 fn log_creation(record: &BatchRecord) {
-    let members = [("batch", &*record.id), ("key", &*record.key), ("endpoint", &*record.endpoint)];
-    log::event(log::info(), "batch_created", &members);
+    tracing::info!(
+        name: "batch_created",
+        batch = &*record.id,
+        key = &*record.key,
+        endpoint = &*record.endpoint,
+    );
 }

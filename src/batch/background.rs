@@ -14,7 +14,6 @@ use super::runner::BatchStart;
 use super::{BatchManager, HeldClaim, Takeover};
 use crate::auth::key_cache::Principal;
 use crate::storage::responses::RESPONSE_ID_PREFIX;
-use crate::telemetry::log;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::batches::{
     BackgroundRun, BatchClaim, BatchRecord, BatchState, FleetInsertion, first_claim,
@@ -76,8 +75,7 @@ impl BatchManager {
             batches.unregister(&record.id);
             return Err(refusal);
         }
-        let members = [("id", &*record.id), ("key", &*record.key)];
-        log::event(log::info(), "background_response_created", &members);
+        tracing::info!(name: "background_response_created", id = &*record.id, key = &*record.key);
         let claim = claim.map(|claim| HeldClaim { claim, takeover: Takeover::Orderly });
         batches.spawn_batch(context, BatchStart { record, claim }, told, seen);
         Ok(())

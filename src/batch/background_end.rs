@@ -7,7 +7,6 @@ use super::claimed_commit;
 use super::claims::HeldClaim;
 use super::commit::CommitEnd;
 use crate::billing::HoldEnd;
-use crate::telemetry::log;
 use penstock_dialect::background_response::{
     ResponseFailure, UnansweredState, ended_document, has_answer, in_state,
 };
@@ -66,8 +65,11 @@ impl ResponseRun {
                 match self.write_end(&end).await {
                     Ok(()) => return Ok(end),
                     Err(error) => {
-                        let members = [("id", &*self.record.id), ("why", &*error.kind().to_string())];
-                        log::event(log::error(), "response_not_stored", &members);
+                        tracing::error!(
+                            name: "response_not_stored",
+                            id = &*self.record.id,
+                            why = %error.kind(),
+                        );
                     }
                 }
             }

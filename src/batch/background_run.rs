@@ -11,7 +11,6 @@ use super::scheduler::{RunPermit, SchedulerEntry};
 use crate::billing::HoldEnd;
 use crate::limits::admission_control::AdmissionPermit;
 use crate::storage::responses::RESPONSE_ID_PREFIX;
-use crate::telemetry::log;
 use bytes::Bytes;
 use penstock_batch::jsonl::BATCH_PATHS;
 use penstock_dialect::background_response::{
@@ -96,7 +95,7 @@ pub(super) async fn run_response(
     match outcome {
         None => watch.report_end(&Arc::new(run.record.clone())),
         Some(Interruption::ClaimLost) => {
-            log::event(log::warn(), "batch_claim_lost", &[("batch", &run.record.id)]);
+            tracing::warn!(name: "batch_claim_lost", batch = run.record.id);
         }
         Some(_) => run.release().await,
     }

@@ -6,7 +6,6 @@ use super::context::BatchContext;
 use super::runner::{BatchEvent, BatchRunner};
 use super::runner_state::{PendingResults, RunnerPhase};
 use crate::billing::{CommitFences, CommitTooLarge, FencedResult, HoldEnd, Ledger, PendingFenced};
-use crate::telemetry::log;
 use penstock_storage::batches::BatchRecord;
 use penstock_storage::ledger::{CounterChange, RowWrite};
 use std::sync::Arc;
@@ -93,7 +92,7 @@ impl BatchRunner {
         if self.shutdown.is_finished() {
             return;
         }
-        log::event(log::warn(), "batch_claim_lost", &[("batch", &self.record.id)]);
+        tracing::warn!(name: "batch_claim_lost", batch = self.record.id);
         self.in_flight.cancel.cancel();
         self.in_flight.abort.send_replace(true);
         self.pending = PendingResults::default();

@@ -9,7 +9,6 @@ use super::context::BatchContext;
 use super::runner::BatchStart;
 use super::{BatchCommand, BatchManager};
 use crate::storage::stores::run_blocking;
-use crate::telemetry::log;
 use parking_lot::Mutex;
 use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, ClaimState};
 use penstock_storage::{RowPage, StoreError};
@@ -167,7 +166,7 @@ impl BatchManager {
         let own = context.clone();
         let taken = run_blocking(move || own.batches.take_claims(is_start)).await?;
         if !taken.is_empty() {
-            log::event(log::info(), "batches_claimed", &[("count", &taken.len().to_string())]);
+            tracing::info!(name: "batches_claimed", count = %taken.len());
         }
         for (record, held) in taken {
             let id = record.id.clone();
@@ -180,7 +179,7 @@ impl BatchManager {
                         published,
                     );
                 }
-                None => log::event(log::error(), "batch_registered_twice", &[("batch", &id)]),
+                None => tracing::error!(name: "batch_registered_twice", batch = id),
             }
         }
         Ok(())
@@ -216,7 +215,7 @@ impl BatchManager {
         let (store, id) = (self.store.clone(), id.to_owned());
         let released = run_blocking(move || store.release_claim(&id, &claim)).await;
         if let Err(why) = released {
-            log::event(log::warn(), "batch_not_released", &[("why", &why)]);
+            tracing::warn!(name: "batch_not_released", why);
         }
     }
 

@@ -6,7 +6,6 @@ use super::runner::{BatchEvent, BatchRunner};
 use super::scheduler::RunPermit;
 use crate::billing::{CommitTooLarge, HoldEnd, MAX_OUTCOMES};
 use crate::storage::files::{FileManager, FileOwner, OutputFile};
-use crate::telemetry::log;
 use penstock_batch::state::EndReason;
 use penstock_core::TokenUsage;
 use penstock_storage::batches::{self, BatchError};
@@ -193,7 +192,7 @@ impl BatchRunner {
     /// Commits after a record that exceeds the size of a commit, which should not happen. All charges are written,
     /// and the batch ends without its metadata.
     fn commit_reduced(&mut self, ends: Vec<HoldEnd>, mut rows: Vec<RowWrite>, counters: Vec<CounterChange>) {
-        log::event(log::error(), "batch_too_large", &[("batch", &self.record.id)]);
+        tracing::error!(name: "batch_too_large", batch = self.record.id);
         self.record.model = None;
         self.record.metadata.clear();
         rows.retain(RowWrite::is_within_limits);
@@ -206,7 +205,7 @@ impl BatchRunner {
 
     /// Reports a failed commit. The next start continues from the last successful one.
     fn commit_failed(&self, why: &str) {
-        log::event(log::error(), "batch_not_kept", &[("batch", &self.record.id), ("why", why)]);
+        tracing::error!(name: "batch_not_kept", batch = self.record.id, why);
         self.events.send(BatchEvent::Committed(CommitEnd::Failed)).ok();
     }
 
@@ -224,7 +223,7 @@ impl BatchRunner {
         }
         if self.disk.failures == 0 {
             let why = error.kind().to_string();
-            log::event(log::error(), "batch_not_written", &[("batch", &self.record.id), ("why", &why)]);
+            tracing::error!(name: "batch_not_written", batch = self.record.id, why);
         }
         for line in group.lines.into_iter().rev() {
             self.pending.bytes += line.result.len();

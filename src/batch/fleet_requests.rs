@@ -4,7 +4,6 @@ use super::context::BatchContext;
 use super::errors::{insert_refusal, not_writable, too_many_batches};
 use super::{BatchManager, END_TIMEOUT};
 use crate::storage::files::run_blocking;
-use crate::telemetry::log;
 use penstock_core::ApiError;
 use penstock_storage::batches::{BatchRecord, EndRequest, FleetInsertion};
 use penstock_storage::files::FileStore;
@@ -103,7 +102,7 @@ impl BatchManager {
                 open.iter().any(|record| record.input == file || record.output.as_deref() == Some(file))
             }
             Err(error) => {
-                log::event(log::warn(), "batches_not_read", &[("why", &error.to_string())]);
+                tracing::warn!(name: "batches_not_read", why = %error);
                 true
             }
         }

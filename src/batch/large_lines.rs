@@ -4,7 +4,6 @@
 
 use super::context::BatchContext;
 use super::input::{LargeLineLock, LineBody};
-use crate::telemetry::log;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use penstock_limits::{EnqueueOutcome, FairQueue};
@@ -79,7 +78,7 @@ pub(super) async fn load_body(
             // The batch notices a deleted input file itself.
             if error.kind() != ErrorKind::NotFound {
                 let why = error.kind().to_string();
-                log::event(log::error(), "batch_not_read", &[("file", &from.input), ("why", &why)]);
+                tracing::error!(name: "batch_not_read", file = from.input, why);
             }
             None
         }

@@ -46,7 +46,6 @@ pub use errors::input_not_found;
 
 use crate::fleet::FleetMember;
 use crate::net::executor::WorkerThreads;
-use crate::telemetry::log;
 use claims::{ClaimWatch, HeldClaim, Takeover};
 use large_lines::LargeLineMemory;
 use memory_budget::{MemoryBudget, MemoryBudgets};
@@ -183,7 +182,7 @@ impl BatchManager {
         let read = move || {
             if let Err(error) = store.build_account_index() {
                 let why = error.to_string();
-                log::event(log::error(), "batches_not_indexed", &[("why", &why)]);
+                tracing::error!(name: "batches_not_indexed", why);
             }
             store.list_unfinished()
         };
@@ -191,7 +190,7 @@ impl BatchManager {
         let mut open = open.map_err(|error| format!("The batches cannot be read: {error}."))?;
         open.retain(|record| !batches.running.lock().contains_key(record.id.as_str()));
         if !open.is_empty() {
-            log::event(log::info(), "batches_resumed", &[("count", &open.len().to_string())]);
+            tracing::info!(name: "batches_resumed", count = %open.len());
         }
         for record in open {
             if let Some((told, seen)) = batches.register(&record, usize::MAX, None) {

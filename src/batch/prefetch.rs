@@ -5,7 +5,6 @@ use super::carbon_schedule;
 use super::input::PendingLine;
 use super::open_files::{self, OpenedBatch};
 use super::runner::{BatchEvent, BatchRunner};
-use crate::telemetry::log;
 use penstock_batch::completion_bitmap::CompletionBitmap;
 use penstock_batch::state::{EndReason, LifecycleState};
 use std::io::ErrorKind;
@@ -95,7 +94,7 @@ impl BatchRunner {
             ErrorKind::UnexpectedEof => self.end_with(EndReason::OutputDamaged),
             kind => {
                 let why = kind.to_string();
-                log::event(log::error(), "batch_not_read", &[("batch", &self.record.id), ("why", &why)]);
+                tracing::error!(name: "batch_not_read", batch = self.record.id, why);
                 self.back_off();
             }
         }

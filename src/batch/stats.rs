@@ -3,7 +3,6 @@
 use super::context::BatchContext;
 use super::{BatchManager, api_object};
 use crate::telemetry::batches::BatchTotals;
-use crate::telemetry::log;
 use penstock_storage::batches::{BatchRecord, BatchState};
 
 impl BatchManager {
@@ -49,18 +48,15 @@ impl BatchManager {
         context.metrics.batches.count_ended_batch(state, counts.cancelled, counts.expired);
         let number = |count: u32| count.to_string();
         let why = record.errors.first().map_or("", |error| error.code.as_str());
-        log::event(
-            log::info(),
-            "batch_ended",
-            &[
-                ("batch", &record.id),
-                ("key", &record.key),
-                ("status", state),
-                ("why", why),
-                ("lines", &number(counts.total)),
-                ("completed", &number(counts.completed)),
-                ("failed", &number(counts.failed)),
-            ],
+        tracing::info!(
+            name: "batch_ended",
+            batch = record.id,
+            key = record.key,
+            status = state,
+            why,
+            lines = number(counts.total),
+            completed = number(counts.completed),
+            failed = number(counts.failed),
         );
     }
 
@@ -68,7 +64,11 @@ impl BatchManager {
     pub(super) fn log_response_end(&self, context: &BatchContext, record: &BatchRecord) {
         let state = api_object::lifecycle_state(record.state).name();
         context.metrics.batches.response_ended(state);
-        let members = [("id", &*record.id), ("key", &*record.key), ("status", state)];
-        log::event(log::info(), "background_response_ended", &members);
+        tracing::info!(
+            name: "background_response_ended",
+            id = &*record.id,
+            key = &*record.key,
+            status = state,
+        );
     }
 }

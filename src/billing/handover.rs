@@ -8,13 +8,13 @@ use super::recovery::take_replayed;
 use super::write_op::{AdjustmentError, LedgerAction, SaleTerms, WriteOp};
 use super::write_queue::{CommittedGroup, DrainedOps};
 use super::writer::WriterStart;
-use crate::telemetry::log;
 use crate::upgrade::messages::SentState;
 use penstock_ledger::{EntryKind, HashChain, LedgerEntry, OpenReserves, RequestFootprint, Wallet};
 use penstock_storage::StoreError;
 use rust_decimal::Decimal;
 use std::collections::HashMap;
 use std::sync::Arc;
+use tracing::Level;
 
 /// Maximum number of actions per message.
 const MAX_ACTIONS: usize = 1_024;
@@ -102,7 +102,7 @@ impl Ledger {
         sent: &SentState,
     ) -> Option<ChargeEvent> {
         let Ok(entry) = HashChain::default().verify_next(sent.line.as_bytes()) else {
-            log::event(log::error(), "handover_unread", &[]);
+            tracing::event!(name: "handover_unread", Level::ERROR, {});
             return None;
         };
         match entry.kind {
@@ -194,7 +194,7 @@ impl Ledger {
                 let count = actions.len();
                 if !send(actions.into_iter().filter_map(|(action, counted)| sent(action, counted)).collect())
                 {
-                    log::event(log::error(), "handover_lost", &[("acts", &count.to_string())]);
+                    tracing::error!(name: "handover_lost", acts = %count);
                 }
                 let (open, entries) = (queue.open_hold_count(), queue.entry_count());
                 queue.on_committed(&CommittedGroup { bytes, exposed, copied: true, open, entries });
@@ -210,7 +210,7 @@ impl Ledger {
 }
 
 fn log_unmatched() -> Option<Hold> {
-    log::event(log::error(), "handover_unmatched", &[]);
+    tracing::event!(name: "handover_unmatched", Level::ERROR, {});
     None
 }
 

@@ -9,7 +9,7 @@ use super::write_op::{LedgerAction, WriteOp};
 use super::write_queue::WriteQueue;
 use super::writer::WriterStart;
 use super::{Leases, Ledger, handover};
-use crate::config::settings;
+use crate::config::settings::{self, LogLevel};
 use crate::fleet::FleetMember;
 use crate::telemetry::log;
 use crate::time::clock::SteadyClock;
@@ -23,6 +23,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::time::Duration;
+use tracing::Level;
 
 /// Minimum value of `ledger.ahead` for which any date is accepted.
 const ANY_DATE: Duration = Duration::from_secs(366 * 86_400);
@@ -79,9 +80,9 @@ impl Ledger {
         let to_message = |error: StoreError| format!("The ledger cannot be used: {error}.");
         // In a fleet another gateway may have written the chain until now, so gaps in the replica are expected.
         let chains = store.chains().map_err(to_message)?.len();
-        let level = if store.claim().is_some() || chains > 1 { log::info() } else { log::error() };
+        let level = if store.claim().is_some() || chains > 1 { LogLevel::Info } else { LogLevel::Error };
         for what in store.take_repairs() {
-            log::event(level, "ledger_copy_healed", &[("what", &what)]);
+            log::event_at!(level, name: "ledger_copy_healed", what);
         }
         let tip = store.tip().map_err(to_message)?;
         check_last_date(tip, settings.lead_time, clock.unix_seconds())?;
@@ -161,7 +162,7 @@ pub(super) fn push_voids(queue: &WriteQueue, open: &OpenReserves, clock: SteadyC
     }
     if !open.is_empty() {
         let count = open.len().to_string();
-        log::event(log::info(), "reserves_voided", &[("count", &count), ("why", "crash")]);
+        tracing::info!(name: "reserves_voided", count, why = "crash");
     }
 }
 
@@ -173,12 +174,12 @@ fn complete_rollups(store: &LedgerStore, tip: Option<LedgerTip>) -> Result<Optio
         return Ok(tip);
     }
     if store.claim().is_some() {
-        log::event(log::error(), "usage_incomplete", &[]);
+        tracing::event!(name: "usage_incomplete", Level::ERROR, {});
         return Ok(tip);
     }
     let done = super::rollups::rebuild::rebuild(store).map_err(|failed| failed.0)?;
     let (entries, rollups) = (done.entries.to_string(), done.rollups.to_string());
-    log::event(log::info(), "usage_rebuilt", &[("entries", &entries), ("rollups", &rollups)]);
+    tracing::info!(name: "usage_rebuilt", entries, rollups);
     store.tip().map_err(to_message)
 }
 

@@ -1,8 +1,8 @@
 //! Rate-limited log of a ledger replica that lags behind.
 
-use crate::telemetry::log;
 use penstock_storage::ledger::LedgerStore;
 use std::time::{Duration, Instant};
+use tracing::Level;
 
 /// Interval of the log events while the replica lags.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(60);
@@ -18,10 +18,10 @@ impl ReplicaLagLog {
     /// Logs a change of the replica's state after a commit.
     pub(super) fn log_change(&mut self, copied: bool, ledger: &LedgerStore) {
         match (self.is_due(copied, Instant::now()), copied) {
-            (true, true) => log::event(log::info(), "ledger_copy_whole", &[]),
+            (true, true) => tracing::event!(name: "ledger_copy_whole", Level::INFO, {}),
             (true, false) => {
                 let why = ledger.replica_error().map(|why| why.to_string()).unwrap_or_default();
-                log::event(log::error(), "ledger_copy_behind", &[("why", &why)]);
+                tracing::error!(name: "ledger_copy_behind", why);
             }
             (false, _) => {}
         }

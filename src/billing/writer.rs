@@ -17,7 +17,6 @@ use super::rollups::cache::RollupCache;
 use super::rollups::rebuild::corrected_work;
 use super::write_op::{AdjustmentError, AdminAdjustment, LedgerAction, WriteOp};
 use super::write_queue::{DrainedOps, WriteQueue};
-use crate::telemetry::log;
 use penstock_ledger::{EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, OpenReserves, UtcMonth};
 use penstock_storage::ledger::{
     BalanceRecord, EntryBlock, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, RowWrite, TARGET_BLOCK_BYTES,
@@ -158,7 +157,7 @@ impl LedgerWriter {
     fn append_action(&mut self, at: u64, account: &str, act: EntryKind) {
         let end = replacement_void(&act, "unwritable");
         if self.append_entry(at, account, act, None).is_none() {
-            log::event(log::error(), "ledger_entry_lost", &[("account", account)]);
+            tracing::error!(name: "ledger_entry_lost", account);
             // The reservation still ends on the disk, so the next start does not void it.
             if let Some(end) = end {
                 self.append_entry(at, account, end, None);

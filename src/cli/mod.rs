@@ -215,6 +215,7 @@ const DEMO_STORAGE: &str = "data";
 pub fn main() -> ExitCode {
     // New files are readable by their owner only; the store's engine sets no file mode of its own.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    crate::telemetry::log::install();
     match run_cli(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

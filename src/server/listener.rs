@@ -10,7 +10,6 @@ use crate::proxy::GatewayProxy;
 use crate::server::PublicServer;
 use crate::server::connection_limit::ConnectionPermit;
 use crate::state::AppState;
-use crate::telemetry::log;
 use crate::telemetry::throttle::ThrottledLog;
 use crate::upgrade::new_process::InheritedState;
 use parking_lot::Mutex;
@@ -234,8 +233,7 @@ impl AcceptLoop {
                 Err(error) => {
                     static ACCEPT_LOG: ThrottledLog = ThrottledLog::new();
                     ACCEPT_LOG.log(Instant::now(), |times| {
-                        let members = [("reason", &*error.to_string()), ("times", times)];
-                        log::event(log::error(), "accept_failed", &members);
+                        tracing::error!(name: "accept_failed", reason = %error, times);
                     });
                     // Without a free file descriptor, the next accept would fail at once.
                     tokio::time::sleep(ACCEPT_BACKOFF).await;

@@ -6,7 +6,6 @@ use crate::auth::limit_exchange::LimitExchange;
 use crate::fleet::MemberReport;
 use crate::storage::stores::Stores;
 use crate::telemetry::fleet_metrics::FleetStatus;
-use crate::telemetry::log;
 use parking_lot::Mutex;
 use penstock_storage::audit::AuditPage;
 use penstock_storage::batches::BatchStore;
@@ -15,6 +14,7 @@ use penstock_storage::{RowPage, StoreError, StoreHealth};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tracing::Level;
 
 /// Difference of two members' clocks in seconds above which it is logged; reports are at most a few seconds old.
 const MAX_CLOCK_DIFFERENCE: u64 = 60;
@@ -129,12 +129,12 @@ impl AppState {
         match self.exchange_with_peers(work) {
             Ok(()) => {
                 if work.is_failing.swap(false, Ordering::Relaxed) {
-                    log::event(log::info(), "fleet_answers", &[]);
+                    tracing::event!(name: "fleet_answers", Level::INFO, {});
                 }
             }
             Err(error) => {
                 if !work.is_failing.swap(true, Ordering::Relaxed) {
-                    log::event(log::error(), "fleet_not_reached", &[("why", &error.to_string())]);
+                    tracing::error!(name: "fleet_not_reached", why = %error);
                 }
                 return;
             }
@@ -188,8 +188,8 @@ impl AppState {
     /// Voids the reservations that dead members left open.
     fn void_abandoned(&self) {
         match self.ledger.void_abandoned() {
-            Ok(count) => log::event(log::warn(), "fleet_member_buried", &[("voided", &count.to_string())]),
-            Err(why) => log::event(log::error(), "reserves_not_voided", &[("why", &why)]),
+            Ok(count) => tracing::warn!(name: "fleet_member_buried", voided = %count),
+            Err(why) => tracing::error!(name: "reserves_not_voided", why),
         }
     }
 
@@ -243,8 +243,7 @@ impl FleetWork {
         let mut known = self.skewed.lock();
         for (member, report) in reports.iter().filter(|(id, _)| skewed.contains(id) && !known.contains(id)) {
             let seconds = report.at.abs_diff(own).to_string();
-            let members = [("member", &*member.to_string()), ("seconds", &seconds)];
-            log::event(log::warn(), "fleet_clock_differs", &members);
+            tracing::warn!(name: "fleet_clock_differs", %member, seconds);
         }
         *known = skewed;
     }
@@ -264,13 +263,13 @@ impl FleetWork {
         }
         for (member, difference) in &differing {
             let member = member.to_string();
-            let members = [
-                ("member", &*member),
-                ("sections", &*difference.sections),
-                ("config", &*difference.config),
-                ("own", &*own.config),
-            ];
-            log::event(log::warn(), "fleet_config_differs", &members);
+            tracing::warn!(
+                name: "fleet_config_differs",
+                member = &*member,
+                sections = &*difference.sections,
+                config = &*difference.config,
+                own = &*own.config,
+            );
         }
         *known = differing;
     }

@@ -6,7 +6,6 @@
 //! rows that cannot be decoded, are deleted at startup.
 
 use crate::state::AppState;
-use crate::telemetry::log;
 use crate::time::clock::SteadyClock;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::offer::OfferState;
@@ -77,7 +76,7 @@ pub fn restore_figures(live: &ConfigSnapshot, store: &MeasurementStore, clock: S
     let restored = restore_offers(live, store, clock, &mut unknown)
         .and_then(|()| restore_models(live, store, clock, &mut unknown));
     if let Err(error) = restored.and_then(|()| store.delete(&unknown)) {
-        log::event(log::warn(), "figures_not_read", &[("why", &error.to_string())]);
+        tracing::warn!(name: "figures_not_read", why = %error);
     }
 }
 
@@ -165,7 +164,7 @@ pub fn flush_figures(app: &AppState, extent: FlushExtent) {
     let store = &app.stores.figures;
     let kept = store.put(&offers).and_then(|()| store.put(&models));
     if let Err(error) = kept {
-        log::event(log::warn(), "figures_not_written", &[("why", &error.to_string())]);
+        tracing::warn!(name: "figures_not_written", why = %error);
     }
 }
 

@@ -24,9 +24,9 @@ use crate::storage::images::cache::ImageCache;
 use crate::storage::responses::{ResponseLimits, ResponseStore};
 use crate::storage::spool::SpoolFactory;
 use crate::storage::stores::Stores;
+use crate::telemetry::AccessRecord;
 use crate::telemetry::metrics::MetricsRegistry;
 use crate::telemetry::off_thread::BlockingHandles;
-use crate::telemetry::{AccessRecord, log};
 use crate::time::clock::SteadyClock;
 use crate::upgrade::new_process::Predecessor;
 use crate::upstream::config_snapshot::ConfigSnapshot;
@@ -383,7 +383,7 @@ fn build_snapshot(
 /// Loads the TLS configuration and checks every certificate file. Logs a warning for an expired certificate.
 fn load_tls(settings: &Settings, clock: SteadyClock) -> Result<ListenerTls, String> {
     for why in tls::check_files(settings, clock.unix_seconds()).map_err(|mistakes| mistakes.join(" "))? {
-        log::event(log::warn(), "certificate_over", &[("why", &why)]);
+        tracing::warn!(name: "certificate_over", why);
     }
     tls::from_settings(settings)
 }

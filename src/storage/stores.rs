@@ -5,7 +5,6 @@ mod pepper;
 
 use crate::config::settings::StorageSettings;
 use crate::fleet::FleetMember;
-use crate::telemetry::log;
 use crate::upgrade::control_channel::ControlChannel;
 use crate::upgrade::remote::HandoverStore;
 use penstock_core::hex;
@@ -274,8 +273,7 @@ fn restrict(folder: &Path) {
         files.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path());
     for path in [folder.join(STORE_FOLDER), folder.join(LEDGER_FOLDER)].into_iter().chain(files) {
         if let Err(error) = penstock_storage::restrict_permissions(&path) {
-            let members = [("path", &*path.display().to_string()), ("reason", &*error.to_string())];
-            log::event(log::warn(), "others_may_read", &members);
+            tracing::warn!(name: "others_may_read", path = %path.display(), reason = %error);
         }
     }
 }

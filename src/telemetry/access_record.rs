@@ -1,8 +1,7 @@
 //! Record of one exchange, from which its log line, its metrics and its bill are made. Nothing in it was written by a
 //! client or a provider, except the ids that the client gave its request.
 
-use super::{TraceContext, log};
-use crate::config::settings::LogLevel;
+use super::TraceContext;
 use crate::telemetry::request_id::RequestId;
 use penstock_core::{ApiError, Dialect, WorkDone};
 use penstock_footprint::AnswerFootprint;
@@ -57,21 +56,14 @@ pub struct AttemptRecord {
 impl AttemptRecord {
     /// Logs the attempt at the level `debug`: request, provider, model of the catalogue, number and outcome.
     pub fn log_attempt(&self, id: &RequestId, model: &str, number: u32) {
-        if !log::is_enabled(LogLevel::Debug) {
-            return;
-        }
-        let took = format!("{:.3}", self.duration.as_secs_f64() * 1e3);
-        log::event(
-            LogLevel::Debug,
-            "attempt",
-            &[
-                ("id", id.as_str()),
-                ("provider", &self.provider),
-                ("model", model),
-                ("attempt", &number.to_string()),
-                ("outcome", self.outcome),
-                ("ms", &took),
-            ],
+        tracing::debug!(
+            name: "attempt",
+            id = id.as_str(),
+            provider = self.provider,
+            model,
+            attempt = %number,
+            outcome = self.outcome,
+            ms = %format_args!("{:.3}", self.duration.as_secs_f64() * 1e3),
         );
     }
 }

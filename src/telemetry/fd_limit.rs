@@ -2,7 +2,6 @@
 //! startup, a limit that is too low is logged, and exhaustion is never counted against a provider.
 
 use crate::config::settings::Settings;
-use crate::telemetry::log;
 use crate::telemetry::throttle::ThrottledLog;
 use pingora_error::Error;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -20,14 +19,14 @@ pub fn raise_limit() {
         return;
     }
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
-        log::event(log::warn(), "descriptors_not_raised", &[("why", &error.to_string())]);
+        tracing::warn!(name: "descriptors_not_raised", why = %error);
     }
 }
 
 /// Logs a warning if the configuration may need more descriptors than allowed.
 pub fn log_if_insufficient(settings: &Settings) {
     if let Some(why) = insufficient_reason(settings, getrlimit(Resource::Nofile).current) {
-        log::event(log::warn(), "few_descriptors", &[("why", &why)]);
+        tracing::warn!(name: "few_descriptors", why);
     }
 }
 
@@ -79,8 +78,7 @@ pub fn is_fd_exhaustion(error: &io::Error) -> bool {
     let gone = error.raw_os_error().is_some_and(|code| codes.contains(&code));
     if gone {
         TOLD.log(Instant::now(), |times| {
-            let members = [("reason", &*error.to_string()), ("times", times)];
-            log::event(log::error(), "connect_failed", &members);
+            tracing::error!(name: "connect_failed", reason = %error, times);
         });
     }
     gone

@@ -10,7 +10,7 @@ use std::pin::Pin;
 pub fn install_hook() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(|at| format!("{}:{}", at.file(), at.line())).unwrap_or_default();
-        log::event(log::error(), "panicked", &[("place", &place)]);
+        tracing::error!(name: "panicked", place);
         log::flush();
     }));
 }

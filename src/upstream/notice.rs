@@ -75,8 +75,8 @@ impl FailureCategory {
 
     const fn level(self) -> LogLevel {
         match self {
-            Self::Unreachable | Self::Key | Self::Name | Self::Unpaid => log::error(),
-            Self::Exhausted | Self::Silent | Self::TimedOut | Self::Failing => log::warn(),
+            Self::Unreachable | Self::Key | Self::Name | Self::Unpaid => LogLevel::Error,
+            Self::Exhausted | Self::Silent | Self::TimedOut | Self::Failing => LogLevel::Warn,
         }
     }
 
@@ -108,32 +108,31 @@ pub fn log_failure(offer: &OfferState, kind: UpstreamErrorKind) {
     let Some(throttled_log) = notices.category_log(category) else { return };
     throttled_log.log(Instant::now(), |times| {
         let status = match kind {
-            UpstreamErrorKind::Status(status) | UpstreamErrorKind::Credentials(status) => status.to_string(),
-            _ => String::new(),
+            UpstreamErrorKind::Status(status) | UpstreamErrorKind::Credentials(status) => Some(status),
+            _ => None,
         };
-        let members = [
-            ("provider", &*offer.offer.provider.id),
-            ("model", offer.offer.model.card.id.as_str()),
-            ("reason", kind.name()),
-            ("status", status.as_str()),
-            ("times", times),
-            ("remedy", category.remedy()),
-        ];
-        let present = members.into_iter().filter(|(_, value)| !value.is_empty());
-        log::event(category.level(), "provider_failed", &present.collect::<Vec<_>>());
+        log::event_at!(
+            category.level(),
+            name: "provider_failed",
+            provider = &*offer.offer.provider.id,
+            model = &*offer.offer.model.card.id,
+            reason = kind.name(),
+            status = status.map(tracing::field::display),
+            times,
+            remedy = category.remedy(),
+        );
     });
 }
 
 /// Logs a state change of an offer's circuit breaker: an ejection or a recovery.
 pub(super) fn log_breaker_change(offer: &OfferState, before: BreakerState, after: BreakerState) {
-    let provider = ("provider", &*offer.offer.provider.id);
-    let model = ("model", offer.offer.model.card.id.as_str());
+    let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
     match (before, after) {
         (BreakerState::Closed, BreakerState::Open { .. }) => {
-            let remedy = ("remedy", "See the events `provider_failed`; the offer is retried automatically.");
-            log::event(log::error(), "offer_ejected", &[provider, model, remedy]);
+            let remedy = "See the events `provider_failed`; the offer is retried automatically.";
+            tracing::error!(name: "offer_ejected", provider, model, remedy);
         }
-        (_, BreakerState::Closed) => log::event(log::info(), "offer_recovered", &[provider, model]),
+        (_, BreakerState::Closed) => tracing::info!(name: "offer_recovered", provider, model),
         _ => {}
     }
 }
@@ -149,7 +148,7 @@ mod tests {
             .chain((401..=404).map(UpstreamErrorKind::Credentials));
         for kind in errors {
             let found = FailureCategory::from_error(kind)
-                .map(|category| (category.level() == log::error(), category.remedy().len() > 20));
+                .map(|category| (category.level() == LogLevel::Error, category.remedy().len() > 20));
             assert_eq!(found, Some((true, true)), "{kind:?}");
         }
         let warnings = [429, 500, 503, 504].map(UpstreamErrorKind::Status).into_iter().chain([
@@ -163,7 +162,7 @@ mod tests {
         ]);
         for kind in warnings {
             let found = FailureCategory::from_error(kind)
-                .map(|category| (category.level() == log::warn(), category.remedy().len() > 20));
+                .map(|category| (category.level() == LogLevel::Warn, category.remedy().len() > 20));
             assert_eq!(found, Some((true, true)), "{kind:?}");
         }
         for kind in [

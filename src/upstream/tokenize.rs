@@ -5,7 +5,6 @@
 use super::count_queue::{INLINE_COUNT_BYTES, TokenCountQueue};
 use super::offer::OfferState;
 use super::request_head;
-use crate::telemetry::log;
 use crate::time::clock;
 use crate::upstream::config_snapshot::ModelState;
 use bytes::{Bytes, BytesMut};
@@ -95,7 +94,7 @@ pub async fn count_at_provider(
             Ok(Err(TokenizeFailure)) | Err(_) => {
                 if offer.engine.record_failure(clock::cached_now()) {
                     let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
-                    log::event(log::warn(), "count_failed", &[("provider", provider), ("model", model)]);
+                    tracing::warn!(name: "count_failed", provider, model);
                 }
             }
         }

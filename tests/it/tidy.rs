@@ -207,3 +207,19 @@ fn names_that_say_nothing_are_not_used_for_files() {
         assert!(!empty.contains(&stem.as_str()), "{} says nothing by its name", path.display());
     }
 }
+
+/// The name of an event is the member `event` of its line; without one it would be a place in the source.
+#[test]
+fn every_event_of_the_log_has_a_name() {
+    let macros = ["error!(", "warn!(", "info!(", "debug!(", "trace!(", "event!("];
+    let mut found = 0;
+    for (path, text) in sources(&["src"]) {
+        // The definition of `event_at` passes on what it gets.
+        for event in text.replace("$($event)+", "name: \"\"").split("tracing::").skip(1) {
+            let Some(event) = macros.iter().find_map(|name| event.strip_prefix(name)) else { continue };
+            found += 1;
+            assert!(event.trim_start().starts_with("name: \""), "{}: {event:.60}", path.display());
+        }
+    }
+    assert!(found > 90, "the events were found: {found}");
+}

@@ -15,7 +15,6 @@ pub(super) mod start;
 
 use super::write_op::{LedgerAction, SaleTerms, WriteOp};
 use super::write_queue::{DrainedOps, WriteQueue};
-use crate::telemetry::log;
 use penstock_storage::StoreError;
 use penstock_storage::ledger::journal::{LedgerJournal, push_frame};
 use std::collections::{BTreeMap, HashSet};
@@ -24,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use tokio::sync::watch;
+use tracing::Level;
 
 /// Maximum number of operations per read of the queue.
 const MAX_OPS: usize = 4_096;
@@ -167,7 +167,7 @@ impl JournalWriter {
         self.number += 1;
         action.number = self.number;
         let Some(bytes) = record::encode_action(action) else {
-            log::event(log::error(), "ledger_entry_lost", &[("account", &action.account)]);
+            tracing::error!(name: "ledger_entry_lost", account = &*action.account);
             return;
         };
         push_frame(self.number, &bytes, &mut self.frames);
@@ -185,12 +185,12 @@ impl JournalWriter {
             Ok(()) => {
                 self.state.journaled.send_replace(ticket);
                 if self.state.is_failing.swap(false, Ordering::AcqRel) {
-                    log::event(log::info(), "ledger_journal_written", &[]);
+                    tracing::event!(name: "ledger_journal_written", Level::INFO, {});
                 }
             }
             Err(error) => {
                 if !self.state.is_failing.swap(true, Ordering::AcqRel) {
-                    log::event(log::error(), "ledger_journal_failed", &[("why", &error.to_string())]);
+                    tracing::error!(name: "ledger_journal_failed", why = %error);
                 }
             }
         }

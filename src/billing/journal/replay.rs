@@ -8,7 +8,6 @@ use super::super::handover::ChargeEvent;
 use super::super::write_op::{LedgerAction, SaleTerms};
 use super::record::{self, ReadRecord};
 use super::{JournalState, charge_of};
-use crate::telemetry::log;
 use penstock_ledger::{EntryKind, LedgerEntry, OpenReserves, Wallet};
 use penstock_storage::StoreError;
 use penstock_storage::ledger::journal::{JournalId, JournalRecord, LedgerJournal, StoredJournal};
@@ -74,7 +73,7 @@ fn log_gap(stored: &StoredJournal, position: u64) {
     let first = stored.records.iter().map(|record| record.number).find(|number| *number > 0);
     let missing = first.map_or(0, |first| first.saturating_sub(position.saturating_add(1)));
     if missing > 0 {
-        log::event(log::error(), "ledger_journal_incomplete", &[("actions", &missing.to_string())]);
+        tracing::error!(name: "ledger_journal_incomplete", actions = %missing);
     }
 }
 
@@ -105,8 +104,7 @@ fn pending_actions(stored: &StoredJournal, position: u64, committed: CommittedRe
         }
     }
     if unreadable > 0 || stored.torn_bytes > 0 {
-        let fields = [("records", &*unreadable.to_string()), ("bytes", &stored.torn_bytes.to_string())];
-        log::event(log::warn(), "ledger_journal_torn", &fields);
+        tracing::warn!(name: "ledger_journal_torn", records = %unreadable, bytes = %stored.torn_bytes);
     }
     actions.retain(|action: &LedgerAction| action.number > position);
     for action in &mut actions {
@@ -135,12 +133,12 @@ fn write_off(
     let credits = charges.iter().filter(|charge| charge.wallet == Wallet::Credits);
     let credits: i64 = credits.fold(0, |sum, charge| sum.saturating_add(charge.amount));
     let apart = LedgerJournal::set_apart(folder, stored.id.generation)?;
-    let fields = [
-        ("charges", &*charges.len().to_string()),
-        ("micro_credits", &credits.to_string()),
-        ("folder", &apart.display().to_string()),
-    ];
-    log::event(log::error(), "ledger_journal_not_replayed", &fields);
+    tracing::error!(
+        name: "ledger_journal_not_replayed",
+        charges = %charges.len(),
+        micro_credits = %credits,
+        folder = %apart.display(),
+    );
     Ok(())
 }
 
@@ -173,7 +171,7 @@ pub(in super::super) fn retain_valid(
         .collect();
     if valid.len() < before {
         let count = (before - valid.len()).to_string();
-        log::event(log::error(), "ledger_journal_unmatched", &[("actions", &count)]);
+        tracing::error!(name: "ledger_journal_unmatched", actions = count);
     }
     valid
 }
@@ -186,8 +184,7 @@ pub(in super::super) fn note_replay(
     let charge = |action: &LedgerAction| Some((action.account.clone(), charge_of(action)?));
     let charges: Vec<(Arc<str>, ChargeEvent)> = replayed.iter().filter_map(charge).collect();
     if !replayed.is_empty() {
-        let fields = [("actions", &*replayed.len().to_string()), ("charges", &charges.len().to_string())];
-        log::event(log::info(), "ledger_journal_replayed", &fields);
+        tracing::info!(name: "ledger_journal_replayed", actions = %replayed.len(), charges = %charges.len());
     }
     state.replayed.store(charges.len() as u64, Ordering::Relaxed);
     charges

@@ -7,12 +7,12 @@ use super::super::side_rows;
 use super::super::write_op::{AdjustmentError, AdminAdjustment};
 use super::super::write_queue::CommittedGroup;
 use super::LedgerWriter;
-use crate::telemetry::log;
 use penstock_core::entry_number::sequence_of;
 use penstock_ledger::EntryKind;
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{CommitConflict, JournalPosition, LedgerCommit, LedgerTip};
 use std::time::Duration;
+use tracing::Level;
 
 /// Pause before a retry.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
@@ -137,7 +137,7 @@ impl LedgerWriter {
             // it is written.
             draft.adjustments_mut().for_each(drop_reply);
             if !logged {
-                log::event(log::error(), "ledger_not_written", &[("why", &why)]);
+                tracing::error!(name: "ledger_not_written", why);
                 logged = true;
             }
             if !self.queue.wait_before_retry(RETRY_PAUSE) {
@@ -145,8 +145,11 @@ impl LedgerWriter {
                 std::thread::sleep(RETRY_PAUSE);
                 if tries == 0 {
                     let is_journaled = self.journaled.as_ref().is_some_and(|ops| !ops.state.is_failing());
-                    let event = if is_journaled { "ledger_left_in_journal" } else { "ledger_lost" };
-                    log::event(log::error(), event, &[("why", &why)]);
+                    if is_journaled {
+                        tracing::error!(name: "ledger_left_in_journal", why);
+                    } else {
+                        tracing::error!(name: "ledger_lost", why);
+                    }
                     return CommitOutcome::Lost;
                 }
             }
@@ -187,8 +190,7 @@ impl LedgerWriter {
             }
             error if side_rows::is_permanent(&error) && !group.extra_rows.is_empty() => {
                 let rows = side_rows::drop_rejected_rows(group, rows_per_op).to_string();
-                let what = [("rows", rows.as_str()), ("why", &error.to_string())];
-                log::event(log::error(), "ledger_rows_dropped", &what);
+                tracing::error!(name: "ledger_rows_dropped", rows = rows.as_str(), why = %error);
                 FailedAttempt::Repeat
             }
             error => {
@@ -204,7 +206,7 @@ impl LedgerWriter {
     /// Ends the writing, because other gateways declared this one dead and may have its chain.
     fn fence(&self) -> CommitOutcome {
         self.queue.set_fenced();
-        log::event(log::error(), "ledger_fenced", &[]);
+        tracing::event!(name: "ledger_fenced", Level::ERROR, {});
         CommitOutcome::Lost
     }
 }

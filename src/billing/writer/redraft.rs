@@ -6,7 +6,6 @@ use super::super::fenced_outcomes::CommitFences;
 use super::super::group_builder::{DraftedAdjustment, GroupBuilder};
 use super::super::write_op::{AdjustmentError, AdminAdjustment};
 use super::{LedgerWriter, chain_end};
-use crate::telemetry::log;
 use penstock_ledger::{EntryKind, HashChain, LedgerEntry, lines};
 use penstock_storage::ledger::LedgerCommit;
 use std::collections::{HashMap, HashSet};
@@ -54,7 +53,7 @@ impl LedgerWriter {
         for line in group.blocks.iter().flat_map(|block| lines(&block.text)) {
             match HashChain::parse_unverified(line) {
                 Ok((entry, _)) => self.redraft_entry(entry, &mut first),
-                Err(_) => log::event(log::error(), "ledger_entry_lost", &[("account", "")]),
+                Err(_) => tracing::error!(name: "ledger_entry_lost", account = ""),
             }
         }
         for (adjustment, seq) in draft.duplicates {
@@ -78,7 +77,7 @@ impl LedgerWriter {
         };
         for line in group.blocks.iter().flat_map(|block| lines(&block.text)) {
             let Ok((LedgerEntry { at, account, kind, .. }, _)) = HashChain::parse_unverified(line) else {
-                log::event(log::error(), "ledger_entry_lost", &[("account", "")]);
+                tracing::error!(name: "ledger_entry_lost", account = "");
                 continue;
             };
             match &kind {

@@ -18,7 +18,6 @@ use super::request::ConsoleRequest;
 use super::session::{ActiveSession, run_blocking};
 use super::sign_in::digest_text;
 use crate::config::settings::OpenIdSettings;
-use crate::telemetry::log;
 use parking_lot::Mutex;
 use pending::{PENDING_SECONDS, PendingSignIn};
 use penstock_console::Text;
@@ -241,6 +240,6 @@ fn refusal(failure: ProviderFailure) -> ApiError {
             "an error status".to_owned(),
         ),
     };
-    log::event(log::warn(), "openid_sign_in_failed", &[("reason", &reason)]);
+    tracing::warn!(name: "openid_sign_in_failed", reason);
     ApiError::with_message(code, message)
 }

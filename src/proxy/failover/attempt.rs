@@ -2,9 +2,9 @@
 
 use super::FailoverRun;
 use super::wait::WaitOutcome;
-use crate::config::settings::{LogLevel, Provider};
+use crate::config::settings::Provider;
 use crate::storage::spool::SpooledData;
-use crate::telemetry::{TraceContext, log};
+use crate::telemetry::TraceContext;
 use crate::time::clock;
 use crate::time::format;
 use crate::upstream::content_encoding::ContentDecoder;
@@ -262,15 +262,15 @@ fn hide_secrets(provider: &Provider, refusal: &mut ApiError) {
 
 /// Logs the error message of a provider, without any part of the request.
 pub fn log_provider_refusal(run: &FailoverRun<'_, '_>, offer: &OfferState, refusal: &ApiError) {
-    let fields = [
-        ("id", run.exchange.id.as_str()),
-        ("provider", &*offer.offer.provider.id),
-        ("model", &*offer.offer.model.card.id),
-        ("code", refusal.spec().code),
-        ("param", refusal.param.as_deref().unwrap_or_default()),
-        ("says", &*refusal.message),
-    ];
-    log::event(LogLevel::Info, "refused_by_provider", &fields);
+    tracing::info!(
+        name: "refused_by_provider",
+        id = run.exchange.id.as_str(),
+        provider = &*offer.offer.provider.id,
+        model = &*offer.offer.model.card.id,
+        code = refusal.spec().code,
+        param = refusal.param.as_deref().unwrap_or_default(),
+        says = &*refusal.message,
+    );
 }
 
 /// Returns a `Retry-After` in seconds: a date is converted to the time until then, since the plugins have no clock.

@@ -7,7 +7,6 @@ use super::wait::WaitOutcome;
 use super::{FailoverRun, buffered};
 use crate::config::settings::{BaseUrl, Provider};
 use crate::storage::images::cache::ImageMetadata;
-use crate::telemetry::log;
 use crate::telemetry::off_thread::{self, BlockingHandles};
 use crate::upstream::connect::UpstreamRoute;
 use crate::upstream::content_encoding::ContentDecoder;
@@ -100,8 +99,7 @@ async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<Deli
     let expiry = app.clock.unix_seconds().saturating_add(images.lifetime.as_secs());
     if let Err(error) = app.image_cache.share(&added, image, expiry).await {
         // This gateway serves the image nevertheless.
-        let members = [("id", run.exchange.id.as_str()), ("why", &*error.kind().to_string())];
-        log::event(log::warn(), "image_not_shared", &members);
+        tracing::warn!(name: "image_not_shared", id = run.exchange.id.as_str(), why = %error.kind());
     }
     Ok(DeliveredImage::Url(format!("{}{CONTENT}{}", run.exchange.public_url(), added.name)))
 }

@@ -5,10 +5,8 @@
 use super::FailoverRun;
 use super::attempt::{self, AttemptError};
 use super::fan::SeparateChoices;
-use crate::config::settings::LogLevel;
 use crate::proxy::context_window;
 use crate::proxy::exchange::WriteOutcome;
-use crate::telemetry::log;
 use crate::upstream::offer::OfferState;
 use penstock_core::{
     ApiError, EXTRA_MEMBERS, ErrorCode, ExtraMember, ExtraMembers, OfferObservation, RequestAdjustment,
@@ -62,8 +60,7 @@ impl FailoverRun<'_, '_> {
 
     fn log_refused_member(&self, offer: &OfferState, member: &str) {
         let (provider, model) = (&*offer.offer.provider.id, &*offer.offer.model.card.id);
-        let members = [("provider", provider), ("model", model), ("member", member)];
-        log::event(LogLevel::Info, "member_refused", &members);
+        tracing::info!(name: "member_refused", provider, model, member);
     }
 
     /// Retries without the gateway's own members that the provider refused, and repeats this while the provider names

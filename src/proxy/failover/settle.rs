@@ -5,7 +5,6 @@ use super::{ChoiceUsage, FailoverRun};
 use crate::billing::Hold;
 use crate::proxy::filters::ResponseUsage;
 use crate::proxy::response::head::ResponseHead;
-use crate::telemetry::log;
 use crate::telemetry::throttle::ThrottledLog;
 use crate::time::clock;
 use crate::upstream::offer::OfferState;
@@ -218,8 +217,7 @@ fn report_overstated(run: &FailoverRun<'_, '_>, offer: &OfferState, figure: &'st
     let (provider, model) = (&*offer.offer.provider.id, offer.offer.model.card.id.as_str());
     run.exchange.app.metrics.count_overstated_usage(provider, model, figure);
     LINES.log(clock::cached_now(), |times| {
-        let members = [("provider", provider), ("model", model), ("figure", figure), ("times", times)];
-        log::event(log::warn(), "usage_overstated", &members);
+        tracing::warn!(name: "usage_overstated", provider, model, figure, times);
     });
 }
 

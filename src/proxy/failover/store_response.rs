@@ -3,7 +3,6 @@
 
 use super::FailoverRun;
 use crate::storage::responses::RESPONSE_ID_PREFIX;
-use crate::telemetry::log;
 use bytes::Bytes;
 use penstock_core::StoredInput;
 use penstock_dialect::stored_response::{build_document, completed_response};
@@ -35,8 +34,7 @@ pub(super) fn store_response(
         let document = build_document(&input, response, id.random_part());
         let name = format!("{RESPONSE_ID_PREFIX}{}", id.random_part());
         if let Err(error) = app.responses.insert((&key, &name), created, &document, limits) {
-            let members = [("id", id.as_str()), ("why", &*error.kind().to_string())];
-            log::event(log::error(), "response_not_stored", &members);
+            tracing::error!(name: "response_not_stored", id = id.as_str(), why = %error.kind());
         }
     };
     let written = spawn_blocking(write);

@@ -6,7 +6,6 @@ use super::contents::FileContents;
 use super::output::OutputFile;
 use super::segments::{SegmentWriter, copy_object, fetch_committed, store_committed};
 use crate::config::settings::{BucketCredentialSettings, BucketSettings};
-use crate::telemetry::log;
 use parking_lot::Mutex;
 use penstock_core::hex;
 use penstock_object_storage::{
@@ -19,6 +18,7 @@ use std::io::{ErrorKind, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::{NamedTempFile, TempPath};
+use tracing::Level;
 
 /// Folder of complete files.
 pub const OBJECT_FOLDER: &str = "files";
@@ -111,7 +111,7 @@ impl FileBucket {
         match opened.run_check() {
             BucketCheck::Failed(why) => Err(why),
             BucketCheck::Pending => {
-                log::event(log::warn(), "bucket_unreachable", &[]);
+                tracing::event!(name: "bucket_unreachable", Level::WARN, {});
                 Ok(opened)
             }
             BucketCheck::Passed => Ok(opened),
@@ -137,7 +137,7 @@ impl FileBucket {
         if matches!(check, BucketCheck::Pending) {
             check = self.run_check();
             if let BucketCheck::Failed(why) = &check {
-                log::event(log::error(), "bucket_unusable", &[("why", why)]);
+                tracing::error!(name: "bucket_unusable", why);
             }
         }
         match check {

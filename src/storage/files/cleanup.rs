@@ -2,7 +2,6 @@
 
 use super::{ExpiryCheck, FILE_ID_PREFIX, FileManager};
 use crate::storage::object_id;
-use crate::telemetry::log;
 use penstock_storage::StoreError;
 use penstock_storage::files::FileRecord;
 use std::fs;
@@ -41,7 +40,7 @@ impl FileManager {
             }
         }
         if swept > 0 {
-            log::event(log::info(), "files_swept", &[("leftovers", &swept.to_string())]);
+            tracing::info!(name: "files_swept", leftovers = %swept);
         }
         self.count_existing().map_err(|error| failed(&error))
     }

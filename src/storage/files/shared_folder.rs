@@ -5,7 +5,6 @@ use super::{FILE_ID_PREFIX, FileContents, FileError, FileManager, FileOwner, UPL
 use crate::config::settings;
 use crate::storage::files::quota::{QuotaExceeded, QuotaLimits, QuotaReservation};
 use crate::storage::object_id;
-use crate::telemetry::log;
 use parking_lot::Mutex;
 use penstock_storage::files::{CountedInsertion, FileRecord, FileStore, UsedBytes};
 use std::collections::HashSet;
@@ -131,7 +130,7 @@ impl FileManager {
         }
         drop(suspects);
         if deleted > 0 {
-            log::event(log::info(), "files_swept", &[("leftovers", &deleted.to_string())]);
+            tracing::info!(name: "files_swept", leftovers = %deleted);
         }
         Ok(deleted)
     }

@@ -4,7 +4,6 @@
 
 use super::{FILE_ID_PREFIX, FileManager};
 use crate::storage::object_id;
-use crate::telemetry::log;
 use penstock_core::hex;
 use penstock_storage::StoreError;
 use std::fs::{self, OpenOptions};
@@ -79,7 +78,7 @@ impl FileManager {
     /// disk is full, a later start writes the ID.
     fn choose_folder_id(&self, id: String) -> String {
         self.store.choose_directory_id(&id).unwrap_or_else(|error| {
-            log::event(log::warn(), "files_folder_not_noted", &[("why", &error.to_string())]);
+            tracing::warn!(name: "files_folder_not_noted", why = %error);
             id
         })
     }
@@ -96,7 +95,7 @@ impl FileManager {
         if let Err(error) = written {
             // A partial ID would look like that of another store.
             fs::remove_file(&path).ok();
-            log::event(log::warn(), "files_folder_not_noted", &[("why", &error.kind().to_string())]);
+            tracing::warn!(name: "files_folder_not_noted", why = %error.kind());
         }
         Ok(())
     }

@@ -16,7 +16,6 @@ mod usage;
 use crate::config::settings::ResponseSettings;
 use crate::storage::shared_contents::SharedContents;
 use crate::storage::stores::Pepper;
-use crate::telemetry::log;
 use local_files::LocalFiles;
 use parking_lot::Mutex;
 use response_files::{ResponseFile, ResponseFiles, ResponseName};
@@ -112,7 +111,7 @@ impl ResponseStore {
         self.usage.add_bytes(key, bytes);
         // The response is stored: a caller that repeated the write would not charge it.
         if let Err(error) = self.evict(key, settings, self.files.max_evictions()) {
-            log::event(log::error(), "responses_not_swept", &[("why", &error.to_string())]);
+            tracing::error!(name: "responses_not_swept", why = %error);
         }
         Ok(())
     }

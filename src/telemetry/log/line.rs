@@ -1,10 +1,12 @@
 //! Builder of a log line: a JSON object or `key=value` pairs, safe for any value.
 
 use super::{MAX_RETAINED_BYTES, writer};
-use crate::config::settings::{LogFormat, LogLevel};
+use crate::config::settings::LogFormat;
 use std::cell::{Cell, RefCell};
+use std::fmt::{self, Debug, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tracing::Level;
 
 /// Capacity that fits most lines.
 const USUAL: usize = 512;
@@ -30,8 +32,14 @@ pub(super) struct LogLine {
 }
 
 impl LogLine {
-    pub(super) fn new(level: LogLevel, event: &str) -> Self {
-        let json = JSON.load(Ordering::Relaxed);
+    /// Begins a line in the configured format.
+    pub(super) fn new(level: Level, event: &str) -> Self {
+        let format = if JSON.load(Ordering::Relaxed) { LogFormat::Json } else { LogFormat::Text };
+        Self::with_format(format, level, event)
+    }
+
+    pub(super) fn with_format(format: LogFormat, level: Level, event: &str) -> Self {
+        let json = format == LogFormat::Json;
         let mut text = MADE.take();
         text.clear();
         text.reserve(USUAL);
@@ -41,10 +49,10 @@ impl LogLine {
         }
         line.time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
         let level = match level {
-            LogLevel::Error => "error",
-            LogLevel::Warn => "warn",
-            LogLevel::Info => "info",
-            LogLevel::Debug => "debug",
+            Level::ERROR => "error",
+            Level::WARN => "warn",
+            Level::INFO => "info",
+            Level::DEBUG | Level::TRACE => "debug",
         };
         line.literal("level", level);
         line.text("event", event);
@@ -67,44 +75,55 @@ impl LogLine {
 
     /// Appends a member: its key, and a value between these marks.
     fn member(&mut self, key: &str, quoted: bool, value: &[u8]) {
-        let (before, between, quote): (&[u8], &[u8], &[u8]) = match (self.json, quoted) {
-            (true, true) => (b",\"", b"\":\"", b"\""),
-            (true, false) => (b",\"", b"\":", b""),
-            (false, _) => (b" ", b"=", b""),
+        self.begin_member(key, quoted, value.len());
+        self.text.extend_from_slice(value);
+        self.end_member(quoted);
+    }
+
+    /// Appends what is before the value of a member, with capacity for the value.
+    fn begin_member(&mut self, key: &str, quoted: bool, length: usize) {
+        let (before, between): (&[u8], &[u8]) = match (self.json, quoted) {
+            (true, true) => (b",\"", b"\":\""),
+            (true, false) => (b",\"", b"\":"),
+            (false, _) => (b" ", b"="),
         };
         // No separator before the first one.
         let before = before.get(usize::from(self.text.len() <= 1)..).unwrap_or_default();
-        self.text.reserve(key.len() + value.len() + 8);
-        for part in [before, key.as_bytes(), between, value, quote] {
+        self.text.reserve(key.len() + length + 8);
+        for part in [before, key.as_bytes(), between] {
             self.text.extend_from_slice(part);
         }
     }
 
+    fn end_member(&mut self, quoted: bool) {
+        if self.json && quoted {
+            self.text.push(b'"');
+        }
+    }
+
     /// Appends a name of the program.
-    pub(super) fn literal(&mut self, key: &str, value: &'static str) {
+    fn literal(&mut self, key: &str, value: &'static str) {
         self.member(key, true, value.as_bytes());
     }
 
     /// Appends a value. Values are names of the operator's; anything else is escaped.
     pub(super) fn text(&mut self, key: &str, value: &str) {
-        // Scanned to the end in any case, so that many bytes are compared at once.
-        let plain =
-            value.bytes().fold(true, |plain, b| plain & b.is_ascii_graphic() & (b != b'"') & (b != b'\\'));
-        if plain {
-            return self.member(key, true, value.as_bytes());
-        }
-        let harmless = |letter: char| match letter {
-            '"' | '\\' => '\'',
-            letter if letter.is_control() => ' ',
-            letter => letter,
-        };
-        self.member(key, true, value.chars().map(harmless).collect::<String>().as_bytes());
+        self.begin_member(key, true, value.len());
+        push_escaped(&mut self.text, value);
+        self.end_member(true);
     }
 
-    pub(super) fn optional(&mut self, key: &str, value: Option<&str>) {
-        if let Some(value) = value {
-            self.text(key, value);
-        }
+    /// Appends a value that displays itself as text.
+    pub(super) fn displayed(&mut self, key: &str, value: &dyn Debug) {
+        self.begin_member(key, true, 0);
+        write!(EscapedText(&mut self.text), "{value:?}").ok();
+        self.end_member(true);
+    }
+
+    /// Appends a value that displays itself as a JSON number.
+    pub(super) fn decimal(&mut self, key: &str, value: &dyn Debug) {
+        self.begin_member(key, false, 0);
+        write!(EscapedText(&mut self.text), "{value:?}").ok();
     }
 
     pub(super) fn number(&mut self, key: &str, value: u64) {
@@ -115,14 +134,11 @@ impl LogLine {
         self.member(key, false, if value { b"true" } else { b"false" });
     }
 
-    pub(super) fn decimal(&mut self, key: &str, value: rust_decimal::Decimal) {
-        self.member(key, false, b"");
-        penstock_response_metadata::write_number(&mut self.text, value);
-    }
-
-    pub(super) fn millis(&mut self, key: &str, value: Duration) {
-        let micros = value.as_micros();
-        self.number(key, u64::try_from(micros / 1_000).unwrap_or(u64::MAX));
+    /// Appends milliseconds with three decimals.
+    pub(super) fn millis(&mut self, key: &str, value: f64) {
+        // Exact: microseconds of a century have fewer digits than a float.
+        let micros = (value * 1_000.0).round() as u64;
+        self.number(key, micros / 1_000);
         self.text.push(b'.');
         self.thousandths(u32::try_from(micros % 1_000).unwrap_or(0));
     }
@@ -131,19 +147,6 @@ impl LogLine {
         for digit in [value / 100, value / 10 % 10, value % 10] {
             self.text.push(b'0' + u8::try_from(digit).unwrap_or(0));
         }
-    }
-
-    pub(super) fn list<'v>(&mut self, key: &str, values: impl Iterator<Item = (&'v str, &'v str)>) {
-        let mut joined = String::new();
-        for (provider, outcome) in values {
-            if !joined.is_empty() {
-                joined.push(' ');
-            }
-            joined.push_str(provider);
-            joined.push(':');
-            joined.push_str(outcome);
-        }
-        self.text(key, &joined);
     }
 
     pub(super) fn finish(mut self) -> Vec<u8> {
@@ -160,6 +163,33 @@ impl LogLine {
     }
 }
 
+/// Writer of text that needs escapes.
+struct EscapedText<'l>(&'l mut Vec<u8>);
+
+impl Write for EscapedText<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        push_escaped(self.0, text);
+        Ok(())
+    }
+}
+
+/// Appends text in which nothing ends a line or a string of JSON.
+fn push_escaped(line: &mut Vec<u8>, text: &str) {
+    // Scanned to the end in any case, so that many bytes are compared at once.
+    let plain = text.bytes().fold(true, |plain, b| plain & b.is_ascii_graphic() & (b != b'"') & (b != b'\\'));
+    if plain {
+        return line.extend_from_slice(text.as_bytes());
+    }
+    for letter in text.chars() {
+        let harmless = match letter {
+            '"' | '\\' => '\'',
+            letter if letter.is_control() => ' ',
+            letter => letter,
+        };
+        line.extend_from_slice(harmless.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
@@ -167,10 +197,10 @@ mod tests {
 
     #[test]
     fn a_log_line_is_one_json_object_for_any_value() {
-        let mut line = LogLine::new(LogLevel::Info, "test");
+        let mut line = LogLine::with_format(LogFormat::Json, Level::INFO, "test");
         line.text("a", "x\"y\n\\z ü");
         line.number("n", 7);
-        line.millis("ms", Duration::from_micros(1_234_567));
+        line.millis("ms", 1_234.567);
         let text = line.finish();
         let text = String::from_utf8(text).unwrap();
         assert_eq!(text.matches('\n').count(), 1);

@@ -3,10 +3,10 @@
 
 use super::MAX_RETAINED_BYTES;
 use super::line::LogLine;
-use crate::config::settings::LogLevel;
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
+use tracing::Level;
 
 /// Maximum bytes of lines in the buffer.
 const MAX_BUFFERED_BYTES: usize = 4 << 20;
@@ -72,7 +72,7 @@ impl LogBuffer {
             Ok(()) => self.writer = WriterState::Runs,
             Err(why) if self.writer == WriterState::Unstarted => {
                 self.writer = WriterState::Refused;
-                let mut line = LogLine::new(LogLevel::Error, "log_thread_failed");
+                let mut line = LogLine::new(Level::ERROR, "log_thread_failed");
                 line.text("why", &why.to_string());
                 self.push_line(&line.finish());
             }
@@ -134,7 +134,7 @@ fn write_lines() {
         waiting.writing = true;
         drop(waiting);
         if dropped > 0 {
-            let mut line = LogLine::new(LogLevel::Warn, "log_lines_dropped");
+            let mut line = LogLine::new(Level::WARN, "log_lines_dropped");
             line.number("lines", dropped);
             text.extend_from_slice(&line.finish());
         }

@@ -12,7 +12,6 @@
 use super::discovery::{CheckedProviders, HealthCheckDiscovery};
 use super::update_breaker;
 use crate::config::settings::HealthCheckSettings;
-use crate::telemetry::log;
 use crate::telemetry::metrics::MetricsRegistry;
 use crate::time::clock::SteadyClock;
 use crate::upstream::config_snapshot::ConfigSnapshot;
@@ -142,12 +141,12 @@ impl HealthCheck for ProviderCheck {
 
     async fn health_status_change(&self, target: &Backend, healthy: bool) {
         let Some(provider) = provider(target) else { return };
-        let id = ("provider", &*provider.provider.id);
+        let id = &*provider.provider.id;
         if healthy {
-            return log::event(log::info(), "check_good", &[id]);
+            return tracing::info!(name: "check_good", provider = id);
         }
         let kind = provider.check_failure.lock().map_or("", UpstreamErrorKind::name);
-        log::event(log::error(), "check_bad", &[id, ("kind", kind), ("remedy", REMEDY)]);
+        tracing::error!(name: "check_bad", provider = id, kind, remedy = REMEDY);
     }
 }
 

@@ -6,7 +6,6 @@ use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::response::head::ResponseHead;
 use crate::storage::files::{FileContents, FileError};
-use crate::telemetry::log;
 use bytes::Bytes;
 use http::{Method, header};
 use penstock_auth::KeyScope;
@@ -120,7 +119,7 @@ async fn read_slice(x: &Exchange<'_>, opened: &OpenedFile, range: &Range<u64>) -
 /// Logs damage for the operator, with the file's ID only.
 fn log_failure(id: &str, failed: FileError) -> ApiError {
     if let FileError::Disk(error) = &failed {
-        log::event(log::error(), "file_unreadable", &[("file", id), ("why", &error.kind().to_string())]);
+        tracing::error!(name: "file_unreadable", file = id, why = %error.kind());
     }
     failed.to_api_error()
 }

@@ -5,7 +5,6 @@ use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
 use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment, query_parameters};
 use crate::proxy::exchange::Exchange;
 use crate::storage::files::disk_error;
-use crate::telemetry::log;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::{ApiError, ErrorCode};
@@ -163,9 +162,11 @@ pub(super) async fn load_response(x: &mut Exchange<'_>, id: &str) -> Result<Opti
     match read.map_err(|_| ApiError::new(ErrorCode::Internal))? {
         Ok(document) => Ok(document),
         Err(error) if error.kind() == ErrorKind::InvalidData => {
-            let members =
-                [("id", x.id.as_str()), ("why", "it was changed, or encrypted with another pepper")];
-            log::event(log::error(), "stored_response_unreadable", &members);
+            tracing::error!(
+                name: "stored_response_unreadable",
+                id = x.id.as_str(),
+                why = "it was changed, or encrypted with another pepper",
+            );
             Ok(None)
         }
         Err(error) => Err(disk_error(&error)),
