@@ -29,6 +29,8 @@ const IMAGE_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 const CONNECTION_SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval of the deletion of expired files.
 const FILE_SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+/// Interval at which interrupted deletions of files are completed.
+const DELETION_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of the deletion of leftovers in the shared folder of a fleet.
 const LEFTOVER_INTERVAL: Duration = Duration::from_secs(600);
 /// Interval of the check whether a backup is due.
@@ -65,6 +67,11 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
                 if !app.stores.fleet.is_shared() {
                     delete_expired_responses(&app).await;
                 }
+            }
+        }),
+        spawn_periodic(DELETION_INTERVAL, stop, app, |app| async move {
+            if app.stores.fleet.is_leader() && !app.is_store_handed_over() {
+                finish_deletions(&app).await;
             }
         }),
         spawn_periodic(LEFTOVER_INTERVAL, stop, app, |app| async move {
@@ -201,6 +208,19 @@ async fn delete_expired_files(app: &AppState) {
         Ok(Ok(0)) | Err(_) => {}
         Ok(Ok(swept)) => told("files_over", &swept.to_string()),
         Ok(Err(error)) => log::event(log::error(), "files_not_swept", &[("why", &error.to_string())]),
+    }
+}
+
+/// Deletes the contents of deleted files that remained.
+async fn finish_deletions(app: &AppState) {
+    let files = app.files.clone();
+    match tokio::task::spawn_blocking(move || files.finish_deletions()).await {
+        Ok(Ok(0)) | Err(_) => {}
+        Ok(Ok(finished)) => {
+            log::event(log::info(), "deletions_finished", &[("files", &finished.to_string())]);
+        }
+        // The next call continues: the bucket or the database is away, which a metric shows.
+        Ok(Err(_)) => {}
     }
 }
 

@@ -4,7 +4,7 @@
 use super::bucket_sweep::SweepSchedule;
 use super::contents::FileContents;
 use super::output::OutputFile;
-use super::segments::{SegmentWriter, copy_object, fetch_committed, store_committed};
+use super::segments::{SegmentWriter, copy_object, fetch_committed, segment_folder, store_committed};
 use crate::config::settings::BucketSettings;
 use crate::telemetry::log;
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use penstock_core::hex;
 use penstock_object_storage::{
     Bucket, BucketError, BucketOptions, BucketStyle, BucketTimeouts, ContentStore, ProbeError, RequestCount,
 };
-use penstock_storage::files::{FileRecord, FileStatus, FileStore};
+use penstock_storage::files::{FilePurpose, FileRecord, FileStatus, FileStore};
 use std::fs::File;
 use std::io::{ErrorKind, Result};
 use std::path::PathBuf;
@@ -270,11 +270,19 @@ impl FileBucket {
         }
     }
 
-    /// Deletes the object of a file. The sweep deletes what could not be deleted, and segments.
-    pub(super) fn delete(&self, record: &FileRecord) {
-        if let (Some(name), Ok(contents)) = (object_name(record), self.contents()) {
-            contents.delete(&name).ok();
+    /// Deletes the object of a file, and the segments of which it was made.
+    ///
+    /// # Errors
+    /// Returns any I/O error.
+    pub(super) fn delete(&self, record: &FileRecord) -> Result<()> {
+        let contents = self.contents()?;
+        if let Some(name) = object_name(record) {
+            contents.delete(&name)?;
         }
+        if record.purpose == FilePurpose::BatchOutput {
+            contents.for_each(&segment_folder(&record.id), &mut |segment| contents.delete(&segment.name))?;
+        }
+        Ok(())
     }
 
     /// Returns the number of requests by method and outcome.

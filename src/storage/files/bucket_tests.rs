@@ -345,9 +345,27 @@ fn a_bucket_that_is_away_is_503_and_damages_nothing() {
     }
     assert!(upload(&away, &lines(3)).is_err());
     assert_eq!(files_in(&away.upload_folder), 0);
-    assert!(away.delete_record(&record).unwrap(), "the sweep deletes its object");
-    shared.age();
-    assert_eq!(sound.bucket().unwrap().sweep(sound.record_store()).unwrap(), 1);
+    assert!(away.delete_record(&record).unwrap() && away.finish_deletions().is_err());
+    assert_eq!((shared.names("files").len(), sound.finish_deletions().unwrap()), (1, 1));
+    assert!(shared.names("files").is_empty());
+}
+
+#[test]
+fn an_interrupted_deletion_is_finished_and_leaves_no_segments() {
+    let shared = SharedBucket::new();
+    let files = shared.gateway("one");
+    let growing = new_output(&shared, &files);
+    let mut output = files.open_output(&growing).unwrap();
+    output.append(b"x\n").unwrap();
+    output.sync().unwrap();
+    let whole = output.seal(&growing, NOW).unwrap();
+    shared.commit(&growing, &whole);
+    assert_eq!((shared.names("files").len(), shared.names("parts").len()), (1, 1));
+    // The process ends before it deletes the contents.
+    files.record_store().delete(&whole).unwrap();
+    assert_eq!(shared.gateway("two").finish_deletions().unwrap(), 1);
+    assert!(shared.names("files").is_empty() && shared.names("parts").is_empty());
+    assert_eq!(files.finish_deletions().unwrap(), 0);
 }
 
 #[test]

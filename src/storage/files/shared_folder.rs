@@ -80,7 +80,7 @@ impl FileManager {
         let fresh = self.new_output(owner, record.filename.clone(), url, now)?;
         let copied = self.append_copy(&results, &fresh);
         if copied.is_err() {
-            self.delete_contents(&fresh);
+            self.delete_contents(&fresh).ok();
         }
         copied
     }
