@@ -5,7 +5,6 @@ use super::backups;
 use crate::http::buffer_pool;
 use crate::state::AppState;
 use crate::state::latency_records::{self, FlushExtent};
-use crate::storage::files::LEFTOVER_AGE;
 use crate::storage::responses::SweepRole;
 use crate::telemetry::log;
 use crate::time::clock::{self, ClockAdjustment, SteadyClock};
@@ -60,8 +59,9 @@ pub fn start(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandl
 /// Starts the deletion of stored data that has expired or was left behind. What all gateways of a fleet share is
 /// deleted by one of them.
 fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
+    let leftovers = app.config_snapshot().settings.files.leftovers;
     vec![
-        spawn_periodic(FILE_SWEEP_INTERVAL, stop, app, |app| async move {
+        spawn_periodic(FILE_SWEEP_INTERVAL.min(leftovers), stop, app, |app| async move {
             if !app.is_store_handed_over() {
                 sweep_files(&app).await;
                 if !app.stores.fleet.is_shared() {
@@ -74,7 +74,7 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
                 finish_deletions(&app).await;
             }
         }),
-        spawn_periodic(LEFTOVER_INTERVAL, stop, app, |app| async move {
+        spawn_periodic(LEFTOVER_INTERVAL.min(leftovers), stop, app, |app| async move {
             let fleet = &app.stores.fleet;
             if fleet.is_shared() && !app.is_store_handed_over() {
                 // With a bucket, each gateway has a folder of its own.
@@ -224,16 +224,16 @@ async fn finish_deletions(app: &AppState) {
     }
 }
 
-/// Deletes leftovers in the bucket of file contents, once an hour, on one gateway of a fleet.
+/// Deletes leftovers in the bucket of file contents, once in `files.leftovers`, on one gateway of a fleet.
 async fn sweep_bucket(app: &Arc<AppState>) {
-    let state = app.clone();
+    let (state, age) = (app.clone(), app.config_snapshot().settings.files.leftovers);
     let swept = tokio::task::spawn_blocking(move || {
         let is_ready = state.stores.store.health() == StoreHealth::Ready;
         // Every gateway watches for outages, since each may have to sweep next.
         let due = state.files.bucket().filter(|bucket| {
-            bucket.is_sweep_due(state.clock.steady_now(), is_ready) && state.stores.fleet.is_leader()
+            bucket.is_sweep_due(state.clock.steady_now(), age, is_ready) && state.stores.fleet.is_leader()
         });
-        due.map_or(Ok(0), |bucket| bucket.sweep(state.files.record_store()))
+        due.map_or(Ok(0), |bucket| bucket.sweep(state.files.record_store(), age))
     });
     match swept.await {
         Ok(Ok(0)) | Err(_) => {}
@@ -245,8 +245,8 @@ async fn sweep_bucket(app: &Arc<AppState>) {
 
 /// Deletes contents of files that no gateway of the fleet has recorded.
 async fn delete_old_leftovers(app: &AppState) {
-    let files = app.files.clone();
-    let swept = tokio::task::spawn_blocking(move || files.delete_old_leftovers(LEFTOVER_AGE)).await;
+    let (files, age) = (app.files.clone(), app.config_snapshot().settings.files.leftovers);
+    let swept = tokio::task::spawn_blocking(move || files.delete_old_leftovers(age)).await;
     if let Ok(Err(error)) = swept {
         log::event(log::error(), "files_not_swept", &[("why", &error.to_string())]);
     }

@@ -32,7 +32,6 @@ pub use contents::{FileContents, FileLine, LineReader, NextLine};
 pub use error::{FileError, disk_error};
 pub use expiry::ExpiryCheck;
 pub use output::OutputFile;
-pub use shared_folder::LEFTOVER_AGE;
 pub use stored_contents::StoredContents;
 pub use upload::FileUpload;
 

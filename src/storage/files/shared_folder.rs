@@ -14,8 +14,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Age from which contents without a record are leftovers: no upload is silent for that long.
-pub const LEFTOVER_AGE: Duration = Duration::from_secs(3_600);
 /// File whose modification time is the present time of the folder's file server.
 const PROBE_FILE: &str = ".time";
 /// Longest wait for the gateway that creates the folder: an NFS client may not see a new file for half a minute.
