@@ -10,9 +10,11 @@ use crate::telemetry::log;
 use parking_lot::Mutex;
 use penstock_core::hex;
 use penstock_object_storage::{
-    Bucket, BucketError, BucketOptions, BucketStyle, BucketTimeouts, ContentStore, ProbeError, RequestCount,
+    Bucket, BucketError, BucketOptions, BucketStyle, BucketTimeouts, ContentStore, IncompleteUpload,
+    ProbeError, RequestCount,
 };
 use penstock_storage::files::{FilePurpose, FileRecord, FileStatus, FileStore};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{ErrorKind, Result};
 use std::path::PathBuf;
@@ -29,13 +31,15 @@ const DIGEST_CHARS: usize = 16;
 /// Bucket with the contents of files.
 pub struct FileBucket {
     contents: Arc<dyn ContentStore>,
-    /// Client of the bucket, for its probe and its figures; `None` over a folder.
-    bucket: Option<Bucket>,
+    /// Client of the bucket, for its probe, its uploads and its figures; `None` over a folder.
+    pub(super) bucket: Option<Bucket>,
     store: FileStore,
     /// Folder of temporary files.
     pub(super) upload_folder: PathBuf,
     check: Mutex<BucketCheck>,
     pub(super) schedule: Mutex<SweepSchedule>,
+    /// Incomplete uploads of the last sweep, which the next one ends.
+    pub(super) incomplete: Mutex<HashSet<IncompleteUpload>>,
 }
 
 /// State of the check that a bucket can be used and belongs to the store.
@@ -113,7 +117,15 @@ impl FileBucket {
         upload_folder: PathBuf,
     ) -> Self {
         let check = Mutex::new(BucketCheck::Pending);
-        Self { contents, bucket, store, upload_folder, check, schedule: Mutex::default() }
+        Self {
+            contents,
+            bucket,
+            store,
+            upload_folder,
+            check,
+            schedule: Mutex::default(),
+            incomplete: Mutex::default(),
+        }
     }
 
     /// Returns the contents, once the bucket is known to belong to the store.
