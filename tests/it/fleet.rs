@@ -7,6 +7,7 @@ mod figures;
 mod gateways;
 mod journal;
 mod many_members;
+mod migration;
 mod outage;
 mod promoted_standby;
 mod revocation;

@@ -32,6 +32,7 @@ pub use contents::{FileContents, FileLine, LineReader, NextLine};
 pub use error::{FileError, disk_error};
 pub use expiry::ExpiryCheck;
 pub use output::OutputFile;
+pub use store_id::note_imported_folder;
 pub use stored_contents::StoredContents;
 pub use upload::FileUpload;
 
