@@ -6,6 +6,7 @@ mod charges;
 mod figures;
 mod gateways;
 mod journal;
+mod limits;
 mod many_members;
 mod migration;
 mod outage;
