@@ -4,6 +4,7 @@
 mod chaos;
 mod charges;
 mod figures;
+mod file_faults;
 mod gateways;
 mod journal;
 mod limits;
