@@ -3,6 +3,8 @@
 
 mod chaos;
 mod charges;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod clocks;
 mod figures;
 mod file_faults;
 mod gateways;

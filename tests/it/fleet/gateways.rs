@@ -7,7 +7,7 @@ use crate::harness::{Answer, Client, Provider, until_answered, within};
 use crate::postgres_server::PostgresServer;
 use crate::seaweedfs::SeaweedServer;
 use serde_json::{Value, json};
-use std::process::Output;
+use std::process::{Command, Output};
 
 const CHAT: &str = "/v1/chat/completions";
 /// Digits of the pepper that all gateways have.
@@ -109,6 +109,13 @@ impl Fleet {
     pub async fn add(&mut self) {
         let home = self.home();
         self.gateways.push(home.run().await);
+        self.homes.push(home);
+    }
+
+    /// Starts another gateway with a changed command.
+    pub async fn add_with(&mut self, around: impl FnOnce(&mut Command)) {
+        let home = self.home();
+        self.gateways.push(home.run_with(around).await);
         self.homes.push(home);
     }
 
