@@ -5,7 +5,6 @@ use super::backups;
 use crate::http::buffer_pool;
 use crate::state::AppState;
 use crate::state::latency_records::{self, FlushExtent};
-use crate::storage::files::LEFTOVER_AGE;
 use crate::storage::responses::SweepRole;
 use crate::time::clock::{self, ClockAdjustment, SteadyClock};
 use crate::upstream::provider_state::resolve_all;
@@ -29,6 +28,8 @@ const IMAGE_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 const CONNECTION_SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval of the deletion of expired files.
 const FILE_SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+/// Interval at which interrupted deletions of files are completed.
+const DELETION_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of the deletion of leftovers in the shared folder of a fleet.
 const LEFTOVER_INTERVAL: Duration = Duration::from_secs(600);
 /// Interval of the check whether a backup is due.
@@ -58,8 +59,9 @@ pub fn start(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandl
 /// Starts the deletion of stored data that has expired or was left behind. What all gateways of a fleet share is
 /// deleted by one of them.
 fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
+    let leftovers = app.config_snapshot().settings.files.leftovers;
     vec![
-        spawn_periodic(FILE_SWEEP_INTERVAL, stop, app, |app| async move {
+        spawn_periodic(FILE_SWEEP_INTERVAL.min(leftovers), stop, app, |app| async move {
             if !app.is_store_handed_over() {
                 sweep_files(&app).await;
                 if !app.stores.fleet.is_shared() {
@@ -67,7 +69,12 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
                 }
             }
         }),
-        spawn_periodic(LEFTOVER_INTERVAL, stop, app, |app| async move {
+        spawn_periodic(DELETION_INTERVAL, stop, app, |app| async move {
+            if app.stores.fleet.is_leader() && !app.is_store_handed_over() {
+                finish_deletions(&app).await;
+            }
+        }),
+        spawn_periodic(LEFTOVER_INTERVAL.min(leftovers), stop, app, |app| async move {
             let fleet = &app.stores.fleet;
             if fleet.is_shared() && !app.is_store_handed_over() {
                 // With a bucket, each gateway has a folder of its own.
@@ -203,16 +210,29 @@ async fn delete_expired_files(app: &AppState) {
     }
 }
 
-/// Deletes leftovers in the bucket of file contents, once an hour, on one gateway of a fleet.
+/// Deletes the contents of deleted files that remained.
+async fn finish_deletions(app: &AppState) {
+    let files = app.files.clone();
+    match tokio::task::spawn_blocking(move || files.finish_deletions()).await {
+        Ok(Ok(0)) | Err(_) => {}
+        Ok(Ok(finished)) => {
+            tracing::info!(name: "deletions_finished", files = finished);
+        }
+        // The next call continues: the bucket or the database is away, which a metric shows.
+        Ok(Err(_)) => {}
+    }
+}
+
+/// Deletes leftovers in the bucket of file contents, once in `files.leftovers`, on one gateway of a fleet.
 async fn sweep_bucket(app: &Arc<AppState>) {
-    let state = app.clone();
+    let (state, age) = (app.clone(), app.config_snapshot().settings.files.leftovers);
     let swept = tokio::task::spawn_blocking(move || {
         let is_ready = state.stores.store.health() == StoreHealth::Ready;
         // Every gateway watches for outages, since each may have to sweep next.
         let due = state.files.bucket().filter(|bucket| {
-            bucket.is_sweep_due(state.clock.steady_now(), is_ready) && state.stores.fleet.is_leader()
+            bucket.is_sweep_due(state.clock.steady_now(), age, is_ready) && state.stores.fleet.is_leader()
         });
-        due.map_or(Ok(0), |bucket| bucket.sweep(state.files.record_store()))
+        due.map_or(Ok(0), |bucket| bucket.sweep(state.files.record_store(), age))
     });
     match swept.await {
         Ok(Ok(0)) | Err(_) => {}
@@ -224,8 +244,8 @@ async fn sweep_bucket(app: &Arc<AppState>) {
 
 /// Deletes contents of files that no gateway of the fleet has recorded.
 async fn delete_old_leftovers(app: &AppState) {
-    let files = app.files.clone();
-    let swept = tokio::task::spawn_blocking(move || files.delete_old_leftovers(LEFTOVER_AGE)).await;
+    let (files, age) = (app.files.clone(), app.config_snapshot().settings.files.leftovers);
+    let swept = tokio::task::spawn_blocking(move || files.delete_old_leftovers(age)).await;
     if let Ok(Err(error)) = swept {
         tracing::error!(name: "files_not_swept", why = %error);
     }

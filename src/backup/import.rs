@@ -7,7 +7,7 @@ use super::progress::{Progress, ProgressUnit};
 use super::throttle::Throttle;
 use super::verify::for_each_file;
 use super::{BackupReport, DataPaths, manifest, store_error_message};
-use crate::storage::files::StoredContents;
+use crate::storage::files::{StoredContents, note_imported_folder};
 use crate::storage::stores::{LEDGER_FOLDER, PEPPER_FILE, StoreLocation, database_options, store_location};
 use penstock_storage::files::FileStore;
 use penstock_storage::{PostgresOptions, Store, StoreError};
@@ -70,6 +70,11 @@ pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Re
     let records = FileStore::new(import.store.clone());
     let gone = delete_missing(&records, &files, &contents)?;
     move_to_bucket(&records, &contents)?;
+    if let Some(id) = records.directory_id().map_err(said)?.filter(|_| !contents.has_bucket()) {
+        note_imported_folder(&place.files, &id).map_err(failed)?;
+    }
+    // The rows of the store must not be open any more once it is complete.
+    drop((records, contents));
     import.finish(place)?;
     file_copy::sync_dir(folder).map_err(failed)?;
     Ok(BackupReport { gone, ..backup_report(rows, &files) })

@@ -78,6 +78,7 @@ mod tests {
             per_key: 1,
             keep_free: 0,
             retention: None,
+            leftovers: Duration::from_secs(3_600),
             store: None,
         };
         let files = FileManager::open(&settings, FileStore::new(store.clone()), false).unwrap();

@@ -184,6 +184,7 @@ mod tests {
             per_key: 1 << 30,
             keep_free: 0,
             retention: None,
+            leftovers: Duration::from_secs(3_600),
             store: None,
         };
         let files = FileManager::open(&settings, FileStore::new(open_in_memory()), false).unwrap();

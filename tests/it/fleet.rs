@@ -3,10 +3,15 @@
 
 mod chaos;
 mod charges;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod clocks;
 mod figures;
+mod file_faults;
 mod gateways;
 mod journal;
+mod limits;
 mod many_members;
+mod migration;
 mod outage;
 mod promoted_standby;
 mod revocation;

@@ -95,6 +95,7 @@ fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
         per_key: 1 << 30,
         keep_free: 0,
         retention: None,
+        leftovers: Duration::from_secs(3_600),
         store: None,
     };
     let files = FileManager::open(&settings, FileStore::new(vault.store.clone()), false).unwrap();

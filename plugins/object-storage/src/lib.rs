@@ -7,6 +7,7 @@ mod folder;
 mod name;
 
 pub use bucket::error::BucketError;
+pub use bucket::incomplete_uploads::IncompleteUpload;
 pub use bucket::options::{BucketCredentials, BucketOptions, BucketStyle, BucketTimeouts, WebIdentity};
 pub use bucket::probe::ProbeError;
 pub use bucket::request_counts::RequestCount;

@@ -5,6 +5,7 @@
 //! its key, `e/<expiry time><id>` under its expiry time. Ids increase with the creation time, so that a list in id
 //! order is in time order and can resume after an id that is deleted.
 
+mod removal;
 mod usage;
 
 use serde::{Deserialize, Serialize};
@@ -264,32 +265,6 @@ impl FileStore {
             .store
             .apply(Transaction::new().require_value(space, place.clone(), old).put(space, place, row))
         {
-            Err(StoreError::Guard { .. }) => Ok(false),
-            applied => applied.map(|()| true),
-        }
-    }
-
-    /// Returns the operations that remove a file, for a transaction of the caller. Their guard fails if the file does
-    /// not exist.
-    #[must_use]
-    pub fn remove_operations(file: &FileRecord) -> Transaction {
-        let place = Self::record_key(&file.id);
-        let batch = Transaction::new()
-            .require_present(StoreTable::Files, place.clone())
-            .delete(StoreTable::Files, place)
-            .delete(StoreTable::Files, list_key(&file.key, file.purpose, &file.id));
-        match file.expires_at {
-            Some(when) => batch.delete(StoreTable::Files, expiry_key(when, &file.id)),
-            None => batch,
-        }
-    }
-
-    /// Removes a file; returns false if it does not exist.
-    ///
-    /// # Errors
-    /// Same as [`Store::apply`].
-    pub fn delete(&self, file: &FileRecord) -> Result<bool, StoreError> {
-        match self.store.apply(Self::remove_operations(file)) {
             Err(StoreError::Guard { .. }) => Ok(false),
             applied => applied.map(|()| true),
         }

@@ -38,6 +38,9 @@ pub struct FilesConfig {
     pub keep_free: ByteSize,
     /// Time after which files are deleted; 0s for never.
     pub retention: DurationOrZero,
+    /// Time after which contents without a record are deleted, such as those of a process that was killed. It must be
+    /// longer than an upload takes to be stored, and than an outage of the database.
+    pub leftovers: NonZeroDuration,
     /// Bucket of an S3-compatible store for the contents of files, instead of the folder. The folder remains in use for
     /// uploads and results that are not complete.
     pub store: Option<FileStoreConfig>,
@@ -167,6 +170,7 @@ impl Default for FilesConfig {
             per_key: mib(16 << 10),
             keep_free: mib(256),
             retention: DurationOrZero(Duration::from_secs(30 * 86_400)),
+            leftovers: NonZeroDuration::seconds(3600),
             store: None,
         }
     }

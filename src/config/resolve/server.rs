@@ -198,6 +198,7 @@ impl SettingsResolver<'_> {
             per_key: files.per_key.0,
             keep_free: files.keep_free.0,
             retention: (!files.retention.0.is_zero()).then_some(retention.max(1)),
+            leftovers: files.leftovers.0,
             store,
         })
     }

@@ -192,6 +192,8 @@ pub struct FileSettings {
     pub keep_free: u64,
     /// Seconds after which files are deleted; `None` for never.
     pub retention: Option<u64>,
+    /// Age from which contents without a record are deleted.
+    pub leftovers: Duration,
     /// Bucket for the contents; `None` for the folder.
     pub store: Option<BucketSettings>,
 }

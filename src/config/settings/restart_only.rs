@@ -141,8 +141,9 @@ fn database_digests(engine: &StorageEngine) -> (Option<String>, Option<String>) 
 }
 
 /// Describes the folder and the bucket of file contents; the access key by digests.
-fn file_values(files: &FileSettings) -> [(&'static str, String); 2] {
-    let FileSettings { path, store, upload: _, disk: _, per_key: _, keep_free: _, retention: _ } = files;
+fn file_values(files: &FileSettings) -> [(&'static str, String); 3] {
+    let FileSettings { path, store, leftovers, upload: _, disk: _, per_key: _, keep_free: _, retention: _ } =
+        files;
     let bucket = store.as_ref().map(|bucket| {
         let digest = |secret: &SecretText| secret_digest(Some(secret));
         let key = match &bucket.credentials {
@@ -153,7 +154,11 @@ fn file_values(files: &FileSettings) -> [(&'static str, String); 2] {
         };
         format!("{bucket:?} {key}")
     });
-    [("files.path", path.display().to_string()), ("files.store", bucket.unwrap_or_default())]
+    [
+        ("files.path", path.display().to_string()),
+        ("files.leftovers", format!("{leftovers:?}")),
+        ("files.store", bucket.unwrap_or_default()),
+    ]
 }
 
 /// Describes the simulated providers without their ports: 0 stands for a port that was free at the start.

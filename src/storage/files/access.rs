@@ -14,12 +14,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl FileManager {
-    /// Deletes the contents of a file; those that cannot be deleted now are leftovers.
-    pub(super) fn delete_contents(&self, record: &FileRecord) {
-        std::fs::remove_file(self.path(&record.id)).ok();
-        if let Some(bucket) = &self.bucket {
-            bucket.delete(record);
+    /// Deletes the contents of a file.
+    ///
+    /// # Errors
+    /// Returns any I/O error; contents that are not deleted then are leftovers.
+    pub(super) fn delete_contents(&self, record: &FileRecord) -> std::io::Result<()> {
+        match std::fs::remove_file(self.path(&record.id)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
+        self.bucket.as_ref().map_or(Ok(()), |bucket| bucket.delete(record))
     }
 
     /// Bucket of the contents, if one is configured.

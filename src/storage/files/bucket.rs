@@ -4,15 +4,16 @@
 use super::bucket_sweep::SweepSchedule;
 use super::contents::FileContents;
 use super::output::OutputFile;
-use super::segments::{SegmentWriter, copy_object, fetch_committed, store_committed};
+use super::segments::{SegmentWriter, copy_object, fetch_committed, segment_folder, store_committed};
 use crate::config::settings::{BucketCredentialSettings, BucketSettings};
 use parking_lot::Mutex;
 use penstock_core::hex;
 use penstock_object_storage::{
     Bucket, BucketCredentials, BucketError, BucketOptions, BucketStyle, BucketTimeouts, ContentStore,
-    ProbeError, RequestCount, WebIdentity,
+    IncompleteUpload, ProbeError, RequestCount, WebIdentity,
 };
-use penstock_storage::files::{FileRecord, FileStatus, FileStore};
+use penstock_storage::files::{FilePurpose, FileRecord, FileStatus, FileStore};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{ErrorKind, Result};
 use std::path::PathBuf;
@@ -30,13 +31,15 @@ const DIGEST_CHARS: usize = 16;
 /// Bucket with the contents of files.
 pub struct FileBucket {
     contents: Arc<dyn ContentStore>,
-    /// Client of the bucket, for its probe and its figures; `None` over a folder.
-    bucket: Option<Bucket>,
+    /// Client of the bucket, for its probe, its uploads and its figures; `None` over a folder.
+    pub(super) bucket: Option<Bucket>,
     store: FileStore,
     /// Folder of temporary files.
     pub(super) upload_folder: PathBuf,
     check: Mutex<BucketCheck>,
     pub(super) schedule: Mutex<SweepSchedule>,
+    /// Incomplete uploads of the last sweep, which the next one ends.
+    pub(super) incomplete: Mutex<HashSet<IncompleteUpload>>,
 }
 
 /// State of the check that a bucket can be used and belongs to the store.
@@ -125,7 +128,15 @@ impl FileBucket {
         upload_folder: PathBuf,
     ) -> Self {
         let check = Mutex::new(BucketCheck::Pending);
-        Self { contents, bucket, store, upload_folder, check, schedule: Mutex::default() }
+        Self {
+            contents,
+            bucket,
+            store,
+            upload_folder,
+            check,
+            schedule: Mutex::default(),
+            incomplete: Mutex::default(),
+        }
     }
 
     /// Returns the contents, once the bucket is known to belong to the store.
@@ -282,11 +293,19 @@ impl FileBucket {
         }
     }
 
-    /// Deletes the object of a file. The sweep deletes what could not be deleted, and segments.
-    pub(super) fn delete(&self, record: &FileRecord) {
-        if let (Some(name), Ok(contents)) = (object_name(record), self.contents()) {
-            contents.delete(&name).ok();
+    /// Deletes the object of a file, and the segments of which it was made.
+    ///
+    /// # Errors
+    /// Returns any I/O error.
+    pub(super) fn delete(&self, record: &FileRecord) -> Result<()> {
+        let contents = self.contents()?;
+        if let Some(name) = object_name(record) {
+            contents.delete(&name)?;
         }
+        if record.purpose == FilePurpose::BatchOutput {
+            contents.for_each(&segment_folder(&record.id), &mut |segment| contents.delete(&segment.name))?;
+        }
+        Ok(())
     }
 
     /// Returns the number of requests by method and outcome.

@@ -1,4 +1,4 @@
-//! Sweep of a bucket: objects without a record, and segments of files that no longer grow.
+//! Sweep of a bucket: objects without a record, segments of files that no longer grow, and incomplete uploads.
 
 use super::bucket::{FileBucket, OBJECT_FOLDER, object_name};
 use super::segments::SEGMENT_FOLDER;
@@ -7,12 +7,12 @@ use crate::storage::object_id;
 use penstock_object_storage::ObjectInfo;
 use penstock_storage::StoreError;
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};
+use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::time::Duration;
 
-/// Age of an object without a record before which the record may still be written.
-const LEFTOVER_AGE: Duration = Duration::from_secs(3_600);
-/// Interval of sweeps.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(3_600);
+/// Folders whose objects may be uploaded in parts.
+const UPLOAD_FOLDERS: [&str; 4] = [OBJECT_FOLDER, SEGMENT_FOLDER, "responses", "images"];
 /// Time after an outage of the store in which records of old objects may still be written.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(600);
 
@@ -25,13 +25,13 @@ pub struct SweepSchedule {
 
 impl SweepSchedule {
     /// Returns true if a sweep is due, and counts it as made.
-    fn is_due(&mut self, now: Duration, is_store_ready: bool) -> bool {
+    fn is_due(&mut self, now: Duration, interval: Duration, is_store_ready: bool) -> bool {
         if !is_store_ready {
             self.outage_at = Some(now);
         }
         let is_past =
             |at: Option<Duration>, pause: Duration| at.is_none_or(|at| now >= at.saturating_add(pause));
-        let is_due = is_past(self.outage_at, OUTAGE_PAUSE) && is_past(self.swept_at, SWEEP_INTERVAL);
+        let is_due = is_past(self.outage_at, OUTAGE_PAUSE) && is_past(self.swept_at, interval);
         if is_due {
             self.swept_at = Some(now);
         }
@@ -41,30 +41,50 @@ impl SweepSchedule {
 
 impl FileBucket {
     /// Returns true if a sweep is due; called every minute, so that outages of the store are noticed.
-    pub fn is_sweep_due(&self, now: Duration, is_store_ready: bool) -> bool {
-        self.schedule.lock().is_due(now, is_store_ready)
+    pub fn is_sweep_due(&self, now: Duration, interval: Duration, is_store_ready: bool) -> bool {
+        self.schedule.lock().is_due(now, interval, is_store_ready)
     }
 
-    /// Deletes leftovers of uploads and batches. Returns their number.
+    /// Deletes leftovers of uploads and batches that are older than `age`, since the records of younger ones may still be
+    /// written. Returns their number.
     ///
     /// # Errors
     /// Returns the first error of the bucket or of the store; the next call continues.
-    pub fn sweep(&self, records: &FileStore) -> Result<u64, FileError> {
-        let objects = self.sweep_folder(OBJECT_FOLDER, |object| is_stale_object(records, object))?;
-        let segments = self.sweep_folder(SEGMENT_FOLDER, |object| is_stale_segment(records, object))?;
-        Ok(objects + segments)
+    pub fn sweep(&self, records: &FileStore, age: Duration) -> Result<u64, FileError> {
+        let objects = self.sweep_folder(OBJECT_FOLDER, age, |object| is_stale_object(records, object))?;
+        let segments = self.sweep_folder(SEGMENT_FOLDER, age, |object| is_stale_segment(records, object))?;
+        Ok(objects + segments + self.end_incomplete_uploads()?)
+    }
+
+    /// Ends the uploads in parts that were incomplete in the last sweep too, so that none is of a running process. A
+    /// store that does not list them needs a rule of its own.
+    fn end_incomplete_uploads(&self) -> Result<u64, FileError> {
+        let Some(bucket) = &self.bucket else { return Ok(0) };
+        let mut incomplete = HashSet::new();
+        for folder in UPLOAD_FOLDERS {
+            match bucket.incomplete_uploads(folder) {
+                Ok(uploads) => incomplete.extend(uploads),
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(0),
+                Err(error) => return Err(FileError::Disk(error)),
+            }
+        }
+        let before = std::mem::replace(&mut *self.incomplete.lock(), incomplete.clone());
+        let stale = incomplete.intersection(&before);
+        stale.clone().try_for_each(|upload| bucket.abort_upload(upload)).map_err(FileError::Disk)?;
+        Ok(stale.count() as u64)
     }
 
     fn sweep_folder(
         &self,
         folder: &str,
+        age: Duration,
         is_stale: impl Fn(&ObjectInfo) -> Result<bool, StoreError>,
     ) -> Result<u64, FileError> {
         let contents = self.contents().map_err(FileError::Disk)?;
         let (mut swept, mut after) = (0, None::<String>);
         loop {
             let page = contents.list(folder, after.as_deref()).map_err(FileError::Disk)?;
-            for object in page.objects.iter().filter(|object| object.age >= LEFTOVER_AGE) {
+            for object in page.objects.iter().filter(|object| object.age >= age) {
                 if is_stale(object)? {
                     contents.delete(&object.name).map_err(FileError::Disk)?;
                     swept += 1;
@@ -123,10 +143,13 @@ mod tests {
 
     #[test]
     fn a_sweep_is_made_hourly_and_not_soon_after_an_outage() {
-        let (mut schedule, minute) = (SweepSchedule::default(), Duration::from_secs(60));
-        assert!(schedule.is_due(minute, true) && !schedule.is_due(minute * 2, true));
-        assert!(!schedule.is_due(minute * 60, true) && schedule.is_due(minute * 61, true));
-        assert!(!schedule.is_due(minute * 121, false), "the store is away");
-        assert!(!schedule.is_due(minute * 130, true) && schedule.is_due(minute * 131, true));
+        let mut schedule = SweepSchedule::default();
+        let mut is_due = |minutes: u64, is_ready| {
+            schedule.is_due(Duration::from_secs(minutes * 60), Duration::from_secs(3_600), is_ready)
+        };
+        assert!(is_due(1, true) && !is_due(2, true));
+        assert!(!is_due(60, true) && is_due(61, true));
+        assert!(!is_due(121, false), "the store is away");
+        assert!(!is_due(130, true) && is_due(131, true));
     }
 }

@@ -9,6 +9,7 @@ use std::io::ErrorKind;
 use std::time::SystemTime;
 use tempfile::TempPath;
 
+const HOUR: Duration = Duration::from_secs(3_600);
 const NOW: Duration = Duration::from_secs(1_700_000_000);
 const BOUNDS: QuotaLimits = QuotaLimits { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 };
 const OWNER: FileOwner<'_> = FileOwner { key: "k1", account: "acme" };
@@ -52,6 +53,7 @@ impl SharedBucket {
             per_key: 1 << 30,
             keep_free: 0,
             retention: None,
+            leftovers: HOUR,
             store: None,
         }
     }
@@ -175,9 +177,9 @@ fn another_gateway_continues_results_from_the_last_commit() {
     assert_eq!(read(&one, &whole).unwrap(), b"a\nbb\nccc\ndddd\nend\n");
     assert_eq!((shared.names("files").len(), shared.names("parts").len()), (2, 5));
     let bucket = one.bucket().unwrap();
-    assert_eq!(bucket.sweep(one.record_store()).unwrap(), 0, "all are young");
+    assert_eq!(bucket.sweep(one.record_store(), HOUR).unwrap(), 0, "all are young");
     shared.age();
-    assert_eq!(bucket.sweep(one.record_store()).unwrap(), 6);
+    assert_eq!(bucket.sweep(one.record_store(), HOUR).unwrap(), 6);
     assert_eq!(read(&two, &whole).unwrap(), b"a\nbb\nccc\ndddd\nend\n");
     assert_eq!(files_in(&one.upload_folder) + files_in(&two.upload_folder), 0);
 }
@@ -195,7 +197,7 @@ fn a_repeated_end_is_the_same_object() {
     let first = seal();
     assert_eq!(seal(), first, "after a crash before the commit");
     shared.age();
-    files.bucket().unwrap().sweep(files.record_store()).unwrap();
+    files.bucket().unwrap().sweep(files.record_store(), HOUR).unwrap();
     shared.commit(&record, &first);
     assert_eq!(
         read(&files, &first).unwrap(),
@@ -248,7 +250,7 @@ fn the_sweep_removes_old_objects_without_a_record_and_nothing_else() {
     files.record_store().delete(&lost).unwrap();
     fs::write(shared.bucket_path().join("files/README"), "an operator's own").unwrap();
     shared.age();
-    assert_eq!(files.bucket().unwrap().sweep(files.record_store()).unwrap(), 1);
+    assert_eq!(files.bucket().unwrap().sweep(files.record_store(), HOUR).unwrap(), 1);
     assert!(read(&files, &record).is_ok() && read(&files, &output.updated_record(&growing)).is_ok());
     assert_eq!(shared.names("files").len(), 2);
 }
@@ -262,7 +264,7 @@ fn a_bucket_of_another_store_is_not_used() {
     let foreign = other.gateway("two");
     let failed = upload(&foreign, &lines(3)).unwrap_err().to_api_error();
     assert_eq!((failed.code, failed.retry_after), (ErrorCode::Unavailable, Some(5)));
-    assert!(foreign.bucket().unwrap().sweep(foreign.record_store()).is_err());
+    assert!(foreign.bucket().unwrap().sweep(foreign.record_store(), HOUR).is_err());
     FileStore::new(other.store.clone()).choose_directory_id("0123").unwrap();
     let third = other.gateway("three");
     assert!(upload(&third, &lines(3)).is_err() && !third.bucket().unwrap().is_available());
@@ -345,9 +347,27 @@ fn a_bucket_that_is_away_is_503_and_damages_nothing() {
     }
     assert!(upload(&away, &lines(3)).is_err());
     assert_eq!(files_in(&away.upload_folder), 0);
-    assert!(away.delete_record(&record).unwrap(), "the sweep deletes its object");
-    shared.age();
-    assert_eq!(sound.bucket().unwrap().sweep(sound.record_store()).unwrap(), 1);
+    assert!(away.delete_record(&record).unwrap() && away.finish_deletions().is_err());
+    assert_eq!((shared.names("files").len(), sound.finish_deletions().unwrap()), (1, 1));
+    assert!(shared.names("files").is_empty());
+}
+
+#[test]
+fn an_interrupted_deletion_is_finished_and_leaves_no_segments() {
+    let shared = SharedBucket::new();
+    let files = shared.gateway("one");
+    let growing = new_output(&shared, &files);
+    let mut output = files.open_output(&growing).unwrap();
+    output.append(b"x\n").unwrap();
+    output.sync().unwrap();
+    let whole = output.seal(&growing, NOW).unwrap();
+    shared.commit(&growing, &whole);
+    assert_eq!((shared.names("files").len(), shared.names("parts").len()), (1, 1));
+    // The process ends before it deletes the contents.
+    files.record_store().delete(&whole).unwrap();
+    assert_eq!(shared.gateway("two").finish_deletions().unwrap(), 1);
+    assert!(shared.names("files").is_empty() && shared.names("parts").is_empty());
+    assert_eq!(files.finish_deletions().unwrap(), 0);
 }
 
 #[test]
@@ -366,12 +386,11 @@ fn a_sweep_of_temporary_files_spares_the_output_of_a_batch_that_waits() {
     let committed = output.updated_record(&record);
     shared.commit(&record, &committed);
     fs::write(files.upload_folder.join("of a killed process"), b"x").unwrap();
-    let hour = Duration::from_secs(3_600);
     for entry in fs::read_dir(&files.upload_folder).unwrap().flatten() {
-        fs::File::open(entry.path()).unwrap().set_modified(SystemTime::now() - hour * 5).unwrap();
+        fs::File::open(entry.path()).unwrap().set_modified(SystemTime::now() - HOUR * 5).unwrap();
     }
-    assert_eq!((files.delete_old_leftovers(hour).unwrap(), files_in(&files.upload_folder)), (0, 2));
-    assert_eq!((files.delete_old_leftovers(hour).unwrap(), files_in(&files.upload_folder)), (1, 1));
+    assert_eq!((files.delete_old_leftovers(HOUR).unwrap(), files_in(&files.upload_folder)), (0, 2));
+    assert_eq!((files.delete_old_leftovers(HOUR).unwrap(), files_in(&files.upload_folder)), (1, 1));
     let whole = output.seal(&committed, NOW).unwrap();
     shared.commit(&committed, &whole);
     assert_eq!(read(&files, &whole).unwrap(), b"a\n");

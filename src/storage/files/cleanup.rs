@@ -1,6 +1,6 @@
 //! Deletion of leftovers after a crash, and of expired files.
 
-use super::{ExpiryCheck, FILE_ID_PREFIX, FileManager};
+use super::{ExpiryCheck, FILE_ID_PREFIX, FileError, FileManager};
 use crate::storage::object_id;
 use penstock_storage::StoreError;
 use penstock_storage::files::FileRecord;
@@ -106,12 +106,30 @@ impl FileManager {
         Ok(gone)
     }
 
-    /// Removes the contents of a file without a record; contents that cannot be deleted now are leftovers.
+    /// Removes the contents of a deleted file; those that cannot be removed now are removed by
+    /// [`FileManager::finish_deletions`].
     pub fn remove_contents(&self, file: &FileRecord) {
+        self.try_remove_contents(file).ok();
+    }
+
+    fn try_remove_contents(&self, file: &FileRecord) -> Result<(), FileError> {
         // Before and after: an export at this moment may copy the file in between.
         self.delete_from_archives(&file.id);
-        self.delete_contents(file);
+        let deleted = self.delete_contents(file);
         self.delete_from_archives(&file.id);
+        deleted.map_err(FileError::Disk)?;
+        Ok(self.store.forget_deleted(&file.id)?)
+    }
+
+    /// Removes the contents of files whose deletion was interrupted: their process ended, or the bucket was away.
+    /// Returns their number. Called by one gateway of a fleet.
+    ///
+    /// # Errors
+    /// Returns the first error; the next call continues.
+    pub fn finish_deletions(&self) -> Result<u64, FileError> {
+        let deleted = self.store.deleted(PAGE_SIZE)?;
+        deleted.iter().try_for_each(|file| self.try_remove_contents(file))?;
+        Ok(deleted.len() as u64)
     }
 
     fn delete_from_archives(&self, id: &str) {

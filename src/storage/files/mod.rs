@@ -32,7 +32,7 @@ pub use contents::{FileContents, FileLine, LineReader, NextLine};
 pub use error::{FileError, disk_error};
 pub use expiry::ExpiryCheck;
 pub use output::OutputFile;
-pub use shared_folder::LEFTOVER_AGE;
+pub use store_id::note_imported_folder;
 pub use stored_contents::StoredContents;
 pub use upload::FileUpload;
 
@@ -279,7 +279,7 @@ impl FileManager {
             // On a full disk the space is needed at once. After other errors the record may be stored nevertheless,
             // and needs its contents; if it is not, they are leftovers.
             if matches!(error, FileError::Quota(_) | FileError::Store(StoreError::Full)) {
-                self.delete_contents(&record);
+                self.delete_contents(&record).ok();
             }
             return Err(error);
         }

@@ -145,6 +145,11 @@ fn ignore_existing(created: Result<()>) -> Result<()> {
     }
 }
 
+/// Folder of the segments of a file.
+pub fn segment_folder(id: &str) -> String {
+    format!("{SEGMENT_FOLDER}/{id}")
+}
+
 fn committed_position(record: &FileRecord) -> OutputPosition {
     match record.bytes {
         0 => OutputPosition::default(),
@@ -222,7 +227,7 @@ fn committed_segments(contents: &dyn ContentStore, record: &FileRecord) -> Resul
 
 /// Lists the segments of a file by their ends; the longest, if several have the same end.
 fn list_segments(contents: &dyn ContentStore, id: &str) -> Result<HashMap<OutputPosition, Segment>> {
-    let folder = format!("{SEGMENT_FOLDER}/{id}");
+    let folder = segment_folder(id);
     let mut by_end: HashMap<OutputPosition, Segment> = HashMap::new();
     let mut after: Option<String> = None;
     loop {

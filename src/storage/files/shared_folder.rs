@@ -13,8 +13,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Age from which contents without a record are leftovers: no upload is silent for that long.
-pub const LEFTOVER_AGE: Duration = Duration::from_secs(3_600);
 /// File whose modification time is the present time of the folder's file server.
 const PROBE_FILE: &str = ".time";
 /// Longest wait for the gateway that creates the folder: an NFS client may not see a new file for half a minute.
@@ -79,7 +77,7 @@ impl FileManager {
         let fresh = self.new_output(owner, record.filename.clone(), url, now)?;
         let copied = self.append_copy(&results, &fresh);
         if copied.is_err() {
-            self.delete_contents(&fresh);
+            self.delete_contents(&fresh).ok();
         }
         copied
     }

@@ -28,6 +28,7 @@ impl SharedDirectory {
             per_key: 1 << 30,
             keep_free: 0,
             retention: None,
+            leftovers: Duration::from_secs(3_600),
             store: None,
         };
         FileManager::open_shared(&settings, FileStore::new(self.store.clone())).unwrap()

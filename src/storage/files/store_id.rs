@@ -84,21 +84,31 @@ impl FileManager {
     }
 
     fn write_folder_id(&self, id: &str) -> Result<(), String> {
-        let path = self.folder.join(STORE_ID_FILE);
-        let written = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&path)
-            .and_then(|mut file| file.write_all(id.as_bytes()).and_then(|()| file.sync_all()));
-        if let Err(error) = written {
-            // A partial ID would look like that of another store.
-            fs::remove_file(&path).ok();
+        if let Err(error) = write_id(&self.folder.join(STORE_ID_FILE), id) {
             tracing::warn!(name: "files_folder_not_noted", why = %error.kind());
         }
         Ok(())
     }
+}
+
+/// Writes the ID of a store to the folder of its contents, unless the folder has an ID. For an import: gateways of a fleet
+/// do not write it later, since the folder of one may not be that of the others.
+///
+/// # Errors
+/// Returns any I/O error.
+pub fn note_imported_folder(folder: &Path, id: &str) -> std::io::Result<()> {
+    let path = folder.join(STORE_ID_FILE);
+    if path.exists() { Ok(()) } else { write_id(&path, id) }
+}
+
+fn write_id(path: &Path, id: &str) -> std::io::Result<()> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| file.write_all(id.as_bytes()).and_then(|()| file.sync_all()));
+    if written.is_err() {
+        // A partial ID would look like that of another store.
+        fs::remove_file(path).ok();
+    }
+    written
 }
 
 fn missing_contents(folder: &str, id: &str) -> String {

@@ -34,6 +34,7 @@ impl TestDirectory {
             per_key: 1 << 30,
             keep_free: 0,
             retention: None,
+            leftovers: Duration::from_secs(3_600),
             store: None,
         };
         FileManager::open(&settings, FileStore::new(self.store.clone()), false)

@@ -1,11 +1,13 @@
 //! Gateways of one fleet, each in its own process, on one database.
 
+use crate::file_bucket::{bucket_settings, write_access_key};
 use crate::harness::process::{Home, Process, catalogue, complaint};
 use crate::harness::tcp_proxy::TcpProxy;
 use crate::harness::{Answer, Client, Provider, until_answered, within};
 use crate::postgres_server::PostgresServer;
+use crate::seaweedfs::SeaweedServer;
 use serde_json::{Value, json};
-use std::process::Output;
+use std::process::{Command, Output};
 
 const CHAT: &str = "/v1/chat/completions";
 /// Digits of the pepper that all gateways have.
@@ -26,6 +28,8 @@ pub struct Fleet {
     pub network: Option<TcpProxy>,
     /// Further lines of `[fleet]`.
     pub lines: &'static str,
+    /// Lines of `[files]`.
+    file_lines: String,
 }
 
 impl Fleet {
@@ -35,30 +39,40 @@ impl Fleet {
 
     /// Starts gateways with further lines of `[fleet]`.
     pub async fn start_with(count: usize, lines: &'static str) -> Self {
-        Self::start_over(PostgresServer::start(), None, count, lines).await
+        Self::start_over(PostgresServer::start(), None, None, count, lines).await
+    }
+
+    /// Starts gateways with their files in a bucket.
+    pub async fn start_with_bucket(bucket: &SeaweedServer, count: usize, lines: &'static str) -> Self {
+        let files = format!("keep_free = \"0B\"\n{}", bucket_settings(bucket));
+        Self::start_over(PostgresServer::start(), None, Some(files), count, lines).await
     }
 
     /// Starts gateways that reach the database through a proxy.
     pub async fn start_behind_network(count: usize, lines: &'static str) -> Self {
         let server = PostgresServer::start();
         let network = TcpProxy::start(server.socket()).await;
-        Self::start_over(server, Some(network), count, lines).await
+        Self::start_over(server, Some(network), None, count, lines).await
     }
 
     async fn start_over(
         server: PostgresServer,
         network: Option<TcpProxy>,
+        file_lines: Option<String>,
         count: usize,
         lines: &'static str,
     ) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let file_lines = file_lines.unwrap_or_else(|| format!("path = {:?}\n", files.path()));
         let mut fleet = Self {
             provider: Provider::start().await,
             server,
             homes: Vec::new(),
             gateways: Vec::new(),
-            files: tempfile::tempdir().unwrap(),
+            files,
             network,
             lines,
+            file_lines,
         };
         for _ in 0..count {
             fleet.add().await;
@@ -98,6 +112,13 @@ impl Fleet {
         self.homes.push(home);
     }
 
+    /// Starts another gateway with a changed command.
+    pub async fn add_with(&mut self, around: impl FnOnce(&mut Command)) {
+        let home = self.home();
+        self.gateways.push(home.run_with(around).await);
+        self.homes.push(home);
+    }
+
     /// Folder of a gateway of this fleet, with its configuration.
     fn home(&self) -> Home {
         let home = Home::new();
@@ -107,11 +128,12 @@ impl Fleet {
         };
         std::fs::write(home.path().join("database"), url).unwrap();
         std::fs::write(home.path().join("pepper-given"), PEPPER).unwrap();
+        write_access_key(&home);
         home.write(&format!(
             "engine = \"postgres\"\nurl = {{ file = \"database\" }}\npepper = {{ file = \"pepper-given\" }}\n\
-             [fleet]\nahead = \"1d\"\n{}\n[files]\npath = {:?}\n[billing]\ncredit = \"prepaid\"\n{}",
+             [fleet]\nahead = \"1d\"\n{}\n[files]\n{}[billing]\ncredit = \"prepaid\"\n{}",
             self.lines,
-            self.files.path(),
+            self.file_lines,
             catalogue(&self.provider, "")
         ));
         home

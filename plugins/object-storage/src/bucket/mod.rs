@@ -3,6 +3,7 @@
 mod availability;
 mod connector;
 pub mod error;
+pub mod incomplete_uploads;
 mod listing;
 pub mod options;
 pub mod probe;
@@ -17,6 +18,7 @@ use availability::CallGate;
 use bytes::Bytes;
 use connector::BucketConnector;
 use error::BucketError;
+use incomplete_uploads::UploadLister;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::{BackoffConfig, ObjectStoreExt, RetryConfig};
@@ -49,6 +51,7 @@ struct BucketInner {
     runtime: BucketRuntime,
     gate: CallGate,
     counters: Arc<RequestCounters>,
+    uploads: UploadLister,
     part_size: u64,
 }
 
@@ -69,6 +72,7 @@ impl Bucket {
         }
         let counters = Arc::new(RequestCounters::default());
         let connector = BucketConnector::new(options, counters.clone())?;
+        let uploads = UploadLister::new(options, connector.clone());
         let backoff = BackoffConfig {
             init_backoff: Duration::from_millis(100),
             max_backoff: Duration::from_secs(1),
@@ -91,6 +95,7 @@ impl Bucket {
             runtime: BucketRuntime::new()?,
             gate: CallGate::default(),
             counters,
+            uploads,
             part_size: PART_SIZE,
         })))
     }
@@ -126,9 +131,19 @@ impl Bucket {
         T: Send + 'static,
         F: Future<Output = std::result::Result<T, object_store::Error>> + Send + 'static,
     {
+        self.call_with(|store| {
+            let call = make(store);
+            async move { call.await.map_err(BucketError::from) }
+        })
+    }
+
+    fn call_with<T, F>(&self, make: impl FnOnce(Arc<AmazonS3>) -> F) -> std::result::Result<T, BucketError>
+    where
+        T: Send + 'static,
+        F: Future<Output = std::result::Result<T, BucketError>> + Send + 'static,
+    {
         let permit = self.0.gate.admit()?;
-        let call = make(self.0.store.clone());
-        let outcome = self.0.runtime.run(async move { call.await.map_err(BucketError::from) });
+        let outcome = self.0.runtime.run(make(self.0.store.clone()));
         self.0.gate.record(&outcome);
         drop(permit);
         outcome

@@ -39,6 +39,18 @@ fn an_acknowledged_object_survives_a_kill_and_any_other_is_whole_or_absent() {
         let bytes = read_all(&*bucket.open(name).unwrap()).unwrap();
         assert!(bytes == contents(*length, *seed), "{name} is as it was acknowledged");
     }
+    // Their client could not end the uploads in parts.
+    let incomplete = || {
+        let of_round = |round: usize| bucket.incomplete_uploads(&round.to_string()).unwrap();
+        (0..ROUNDS).flat_map(of_round).collect::<Vec<_>>()
+    };
+    assert!(!incomplete().is_empty() && bucket.incomplete_uploads("other").unwrap().is_empty());
+    for upload in incomplete() {
+        assert!(failed.iter().any(|(name, ..)| *name == upload.name), "{}", upload.name);
+        bucket.abort_upload(&upload).unwrap();
+        bucket.abort_upload(&upload).unwrap();
+    }
+    assert!(incomplete().is_empty());
     for (name, length, seed) in &failed {
         match bucket.open(name) {
             Ok(object) => assert!(read_all(&*object).unwrap() == contents(*length, *seed), "{name} is whole"),

@@ -1,0 +1,244 @@
+//! Limits that three gateways share, simulated: each gateway exchanges at its own, unsteady moments, its reports reach the
+//! others late, and demand is distributed in many ways.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+
+use penstock_limits::{
+    ActualCost, CostEstimate, LimitReservation, PeerUsage, UsageLimits, UsageMeter, UsageTotals, WorkClass,
+};
+use std::collections::VecDeque;
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+const GATEWAYS: usize = 3;
+/// Milliseconds between two steps of the simulation, and those that a request takes.
+const STEP: u64 = 20;
+const REQUEST: u64 = 200;
+/// Tokens of a request, and those that are reserved for it.
+const USED: ActualCost = ActualCost { input: 20, output: 80, money: penstock_core::MicroCredits(0) };
+const ESTIMATE: CostEstimate = CostEstimate { input: 20, output: 160, money: penstock_core::MicroCredits(0) };
+const SEEDS: u64 = 3;
+
+/// Limit that is shared: requests a minute, or tokens of as many requests.
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    Requests(u64),
+    Tokens(u64),
+}
+
+impl Limit {
+    fn requests(self) -> u64 {
+        let (Self::Requests(requests) | Self::Tokens(requests)) = self;
+        requests
+    }
+
+    fn limits(self) -> UsageLimits {
+        match self {
+            Self::Requests(requests) => {
+                UsageLimits { requests: NonZeroU64::new(requests), ..UsageLimits::default() }
+            }
+            Self::Tokens(requests) => UsageLimits {
+                tokens: NonZeroU64::new(requests * (USED.input + USED.output)),
+                ..UsageLimits::default()
+            },
+        }
+    }
+}
+
+/// Distribution of demand between the gateways.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Skew {
+    /// Percent for each gateway.
+    Fixed([u64; GATEWAYS]),
+    /// All demand at one gateway for these milliseconds, then at the next one.
+    Moving(u64),
+}
+
+const SKEWS: [Skew; 7] = [
+    Skew::Fixed([100, 0, 0]),
+    Skew::Fixed([34, 33, 33]),
+    Skew::Fixed([90, 9, 1]),
+    Skew::Moving(300),
+    Skew::Moving(1_000),
+    Skew::Moving(2_000),
+    Skew::Moving(5_000),
+];
+
+impl Skew {
+    fn percent(self, at: u64, gateway: usize) -> u64 {
+        match self {
+            Self::Fixed(percents) => percents[gateway],
+            Self::Moving(each) => {
+                if at / each % GATEWAYS as u64 == gateway as u64 {
+                    100
+                } else {
+                    0
+                }
+            }
+        }
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+#[derive(Default)]
+struct Gateway {
+    meter: UsageMeter,
+    /// Report that the others read, and those on their way.
+    report: UsageTotals,
+    sent: VecDeque<(u64, UsageTotals)>,
+    seen: [UsageTotals; GATEWAYS],
+    next_exchange: u64,
+    /// Demand in hundred-thousandths of a request.
+    due: u64,
+    open: VecDeque<(u64, LimitReservation)>,
+}
+
+struct Simulation {
+    limits: UsageLimits,
+    gateways: [Gateway; GATEWAYS],
+    random: Random,
+    /// Admitted requests by second.
+    admitted: Vec<u64>,
+    refused: u64,
+}
+
+impl Simulation {
+    /// Runs with a demand in requests a minute.
+    fn run(limit: Limit, skew: Skew, demand: u64, seconds: u64, seed: u64) -> Self {
+        let mut simulation = Self {
+            limits: limit.limits(),
+            gateways: Default::default(),
+            random: Random(seed),
+            admitted: vec![0; usize::try_from(seconds).unwrap()],
+            refused: 0,
+        };
+        for gateway in 0..GATEWAYS {
+            simulation.gateways[gateway].next_exchange = simulation.random.below(1_000);
+        }
+        for at in (0..seconds * 1_000).step_by(usize::try_from(STEP).unwrap()) {
+            simulation.deliver(at);
+            for gateway in 0..GATEWAYS {
+                simulation.exchange(gateway, at);
+                // A minute has 60,000 milliseconds, and a share 100 percent.
+                simulation.gateways[gateway].due += demand * STEP * skew.percent(at, gateway);
+                while simulation.gateways[gateway].due >= 6_000_000 {
+                    simulation.gateways[gateway].due -= 6_000_000;
+                    simulation.request(gateway, at);
+                }
+            }
+        }
+        simulation
+    }
+
+    /// Delivers reports and ends requests.
+    fn deliver(&mut self, at: u64) {
+        for gateway in &mut self.gateways {
+            while let Some(report) = take_due(&mut gateway.sent, at) {
+                gateway.report = report;
+            }
+            while let Some(held) = take_due(&mut gateway.open, at) {
+                gateway.meter.settle(held, &self.limits, &USED, time(at));
+            }
+        }
+    }
+
+    fn exchange(&mut self, own: usize, at: u64) {
+        if at < self.gateways[own].next_exchange {
+            return;
+        }
+        let mut peers = PeerUsage { members: GATEWAYS as u32, ..PeerUsage::default() };
+        for other in (0..GATEWAYS).filter(|other| *other != own) {
+            let now = self.gateways[other].report;
+            let before = std::mem::replace(&mut self.gateways[own].seen[other], now);
+            peers.requests += now.requests - before.requests;
+            peers.tokens += now.tokens - before.tokens;
+            peers.wanted_requests += now.wanted_requests - before.wanted_requests;
+            peers.wanted_tokens += now.wanted_tokens - before.wanted_tokens;
+            peers.allowed.requests += now.allowed.requests;
+            peers.allowed.tokens += now.allowed.tokens;
+            peers.silent += u32::from(now.wanted_requests == 0);
+        }
+        let gateway = &mut self.gateways[own];
+        gateway.meter.exchange(&self.limits, &peers, time(at));
+        let totals = gateway.meter.totals();
+        if totals.wanted_requests > 0 {
+            gateway.sent.push_back((at + 10 + self.random.below(60), totals));
+        }
+        gateway.next_exchange = at + 1_000 + self.random.below(80);
+    }
+
+    fn request(&mut self, gateway: usize, at: u64) {
+        let (meter, now) = (&mut self.gateways[gateway].meter, time(at));
+        meter.begin_sharing(&self.limits, GATEWAYS as u32, now);
+        if meter.check(&self.limits, &ESTIMATE, WorkClass::Request, now).is_ok() {
+            let held = meter.reserve(&self.limits, &ESTIMATE, WorkClass::Request, now);
+            self.gateways[gateway].open.push_back((at + REQUEST, held));
+            self.admitted[usize::try_from(at / 1_000).unwrap()] += 1;
+        } else {
+            meter.record_refusal(&ESTIMATE);
+            self.refused += 1;
+        }
+    }
+
+    /// Returns the percentage of a full bucket and its refill that was admitted from one second to another.
+    fn percent(&self, from: usize, to: usize, limit: u64) -> u64 {
+        let admitted: u64 = self.admitted[from..to].iter().sum();
+        admitted * 100 / (limit + limit * (to - from) as u64 / 60)
+    }
+}
+
+/// Returns the first item of a queue if its time has come.
+fn take_due<T>(queue: &mut VecDeque<(u64, T)>, at: u64) -> Option<T> {
+    let is_due = queue.front().is_some_and(|(due, _)| *due <= at);
+    if is_due { queue.pop_front().map(|(_, item)| item) } else { None }
+}
+
+fn time(at: u64) -> Duration {
+    Duration::from_secs(1_000_000) + Duration::from_millis(at)
+}
+
+#[test]
+fn gateways_together_admit_the_limit_under_every_skew() {
+    for limit in [Limit::Requests(60), Limit::Requests(600), Limit::Tokens(600)] {
+        for (skew, seed) in SKEWS.into_iter().flat_map(|skew| (0..SEEDS).map(move |seed| (skew, seed))) {
+            for demand in [limit.requests() * 3 / 2, limit.requests() * 4] {
+                let run = Simulation::run(limit, skew, demand, 300, seed);
+                let percents = [60, 120, 300].map(|end| (end, run.percent(0, end, limit.requests())));
+                // Until all demand has been at its gateway for two seconds, a part of the burst is left there.
+                let has_full_demand = demand > limit.requests() * 2;
+                let least = |end| match skew {
+                    _ if end == 300 => 96,
+                    Skew::Fixed(_) if end == 120 || has_full_demand => 95,
+                    Skew::Moving(_) if has_full_demand => 92,
+                    _ if end == 120 => 90,
+                    _ => 0,
+                };
+                let case = format!("{limit:?} {skew:?} {demand} {seed}: {percents:?}");
+                assert!(percents.iter().all(|(end, percent)| *percent >= least(*end)), "{case}");
+                for from in (0..300).step_by(7) {
+                    for to in from + 1..300 {
+                        assert!(run.percent(from, to, limit.requests()) <= 105, "{case} {from}..{to}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn demand_below_three_quarters_of_the_limit_is_not_refused_under_any_skew() {
+    // The tokens of a request have to be less than the base of each gateway, which is a twelfth of the limit.
+    for limit in [Limit::Requests(12), Limit::Requests(60), Limit::Requests(3_000), Limit::Tokens(60)] {
+        for (skew, seed) in SKEWS.into_iter().flat_map(|skew| (0..SEEDS).map(move |seed| (skew, seed))) {
+            let run = Simulation::run(limit, skew, limit.requests() * 74 / 100, 600, seed);
+            assert_eq!(run.refused, 0, "{limit:?} {skew:?} {seed}");
+        }
+    }
+}

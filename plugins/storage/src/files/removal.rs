@@ -1,0 +1,60 @@
+//! Removal of files. The commit that removes the rows of a file writes `d/<id>` with its former record, which remains
+//! until the contents are deleted: a process that ends in between, or a bucket that is away, leaves no bytes behind.
+
+use super::{FileRecord, FileStore, WHAT, expiry_key, list_key};
+use crate::{StoreError, StoreTable, Transaction, versioned_json};
+
+const DELETED_PREFIX: &[u8] = b"d/";
+
+impl FileStore {
+    /// Returns the operations that remove a file, for a transaction of the caller. Their guard fails if the file does
+    /// not exist. They record the deletion until [`FileStore::forget_deleted`].
+    #[must_use]
+    pub fn remove_operations(file: &FileRecord) -> Transaction {
+        let place = Self::record_key(&file.id);
+        let batch = Transaction::new()
+            .require_present(StoreTable::Files, place.clone())
+            .delete(StoreTable::Files, place)
+            .delete(StoreTable::Files, list_key(&file.key, file.purpose, &file.id));
+        let batch = match file.expires_at {
+            Some(when) => batch.delete(StoreTable::Files, expiry_key(when, &file.id)),
+            None => batch,
+        };
+        match versioned_json::encode(WHAT, file) {
+            Ok(row) => batch.put(StoreTable::Files, deleted_key(&file.id), row),
+            Err(_) => batch,
+        }
+    }
+
+    /// Returns the former records of removed files whose contents may still exist.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::scan`].
+    pub fn deleted(&self, limit: usize) -> Result<Vec<FileRecord>, StoreError> {
+        let page = self.store.scan(StoreTable::Files, DELETED_PREFIX, None, limit)?;
+        page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value)).collect()
+    }
+
+    /// Records that the contents of a removed file are deleted.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::apply`].
+    pub fn forget_deleted(&self, id: &str) -> Result<(), StoreError> {
+        self.store.apply(Transaction::new().delete(StoreTable::Files, deleted_key(id)))
+    }
+
+    /// Removes a file; returns false if it does not exist.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::apply`].
+    pub fn delete(&self, file: &FileRecord) -> Result<bool, StoreError> {
+        match self.store.apply(Self::remove_operations(file)) {
+            Err(StoreError::Guard { .. }) => Ok(false),
+            applied => applied.map(|()| true),
+        }
+    }
+}
+
+fn deleted_key(id: &str) -> Vec<u8> {
+    [DELETED_PREFIX, id.as_bytes()].concat()
+}
