@@ -5,7 +5,8 @@ pub use super::principal::{CachedAccount, Principal};
 
 use super::principal::KeyState;
 use crate::auth::account_json::DEFAULT;
-use crate::auth::key_limiter::KeyUsage;
+use crate::auth::key_limiter::{KeyUsage, TakenSpend};
+use crate::auth::limited_owner::LimitedOwner;
 use crate::fleet::FleetMember;
 use crate::storage::stores::{Pepper, Stores};
 use crate::time::clock::SteadyClock;
@@ -15,7 +16,7 @@ use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::audit::AuditedChange;
 use penstock_storage::keys::{KeyLimits, KeyRecord, KeyStore};
-use penstock_storage::spend::{SpendOwner, SpendRecord, SpendStore};
+use penstock_storage::spend::{SpendAddition, SpendOwner, SpendRecord, SpendStore};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,31 +48,9 @@ pub struct KeyCache {
 /// Spends of keys and accounts that have to be written.
 pub struct SpendDelta {
     due: Vec<Arc<Principal>>,
-    rows: Vec<(SpendOwner, SpendRecord)>,
-    /// Limiters of the rows, with the spending that was written before.
-    before: Vec<(UsageOwner, SpendRecord)>,
-}
-
-/// Owner of a limiter.
-enum UsageOwner {
-    Key(Arc<Principal>),
-    Account(Arc<CachedAccount>),
-}
-
-impl UsageOwner {
-    fn usage(&self) -> &KeyUsage {
-        match self {
-            Self::Key(principal) => principal.key_usage(),
-            Self::Account(account) => &account.limiter,
-        }
-    }
-
-    fn row_owner(&self) -> SpendOwner {
-        match self {
-            Self::Key(principal) => SpendOwner::Key(principal.public_id.to_string()),
-            Self::Account(account) => SpendOwner::Account(account.id.to_string()),
-        }
-    }
+    rows: Vec<SpendAddition>,
+    /// Limiters of the rows, with what was taken.
+    taken: Vec<(LimitedOwner, TakenSpend)>,
 }
 
 impl KeyCache {
@@ -308,9 +287,9 @@ impl KeyCache {
         active
     }
 
-    /// Writes the spends since the last call; blocks.
-    pub fn flush_spends(&self, spends: &SpendStore) {
-        self.write_spends(self.take_spends(), spends);
+    /// Writes the spends since the last call; blocks. Returns false if something could not be written.
+    pub fn flush_spends(&self, spends: &SpendStore) -> bool {
+        self.write_spends(self.take_spends(), spends)
     }
 
     /// Takes the spends since the last call, which have to be written.
@@ -318,24 +297,25 @@ impl KeyCache {
     pub fn take_spends(&self) -> SpendDelta {
         let due = std::mem::take(&mut *self.budgeted_principals.lock());
         let now = self.clock.calendar_now();
-        let mut owners: FastMap<SpendOwner, UsageOwner> = HashMap::default();
+        let mut owners: FastMap<SpendOwner, LimitedOwner> = HashMap::default();
         for principal in &due {
             // Cleared before the read: a later charge marks it again.
             principal.live.spend_due.store(false, Ordering::Release);
             principal.account.spend_due.store(false, Ordering::Release);
-            for owner in [UsageOwner::Key(principal.clone()), UsageOwner::Account(principal.account.clone())]
-            {
-                owners.insert(owner.row_owner(), owner);
+            let account = LimitedOwner::Account(principal.account.clone());
+            for owner in [LimitedOwner::Key(principal.clone()), account] {
+                owners.insert(owner.spend_owner(), owner);
             }
         }
-        let (mut rows, mut before) = (Vec::with_capacity(owners.len()), Vec::with_capacity(owners.len()));
+        let (mut rows, mut taken) = (Vec::with_capacity(owners.len()), Vec::with_capacity(owners.len()));
         for (row_owner, owner) in owners {
-            let (spent, written) = owner.usage().take_spend(now);
-            rows.push((row_owner, spent));
-            before.push((owner, written));
+            let spent = owner.usage().take_spend(now);
+            let (spend, from_parts) = (spent.spent, spent.leased.covered);
+            rows.push(SpendAddition { owner: row_owner, spend, from_parts });
+            taken.push((owner, spent));
         }
-        rows.retain(|(_, spent)| spent.day > 0 || spent.month > 0);
-        SpendDelta { due, rows, before }
+        rows.retain(|row| row.spend.day > 0 || row.spend.month > 0 || row.from_parts != (0, 0));
+        SpendDelta { due, rows, taken }
     }
 
     /// Writes spends, and what earlier calls could not write; blocks. Returns false if something could not be written:
@@ -343,7 +323,7 @@ impl KeyCache {
     pub fn write_spends(&self, spent: SpendDelta, spends: &SpendStore) -> bool {
         let added = if spent.rows.is_empty() { Ok(()) } else { spends.add(&spent.rows) };
         if added.is_err() {
-            spent.before.iter().for_each(|(owner, before)| owner.usage().put_back_spend(*before));
+            spent.taken.iter().for_each(|(owner, taken)| owner.usage().put_back_spend(taken));
             spent.due.iter().for_each(|principal| self.mark_spend(principal));
         }
         let Err(error) = added.and_then(|()| spends.flush()) else { return true };

@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 use penstock_limits::{
-    BudgetPeriod, LimitStatus, PeerUsage, SpendTotals, UsageLimits, UsageMeter, UsageTotals,
+    BudgetPeriod, LimitStatus, PeerUsage, SpendTotals, UsageLimits, UsageMeter, UsageTotals, WrittenLeases,
 };
 use penstock_storage::keys::KeyLimits;
 use penstock_storage::spend::SpendRecord;
@@ -21,6 +21,17 @@ pub(crate) struct LimiterState {
     written: SpendRecord,
 }
 
+/// Spending that has to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct TakenSpend {
+    /// Spending since the last one.
+    pub spent: SpendRecord,
+    /// Part of it that was leased.
+    pub leased: WrittenLeases,
+    /// Spending that was written before.
+    before: SpendRecord,
+}
+
 impl KeyUsage {
     /// Creates the usage of a key or account, which continues from recorded spends.
     #[must_use]
@@ -36,7 +47,10 @@ impl KeyUsage {
 
     /// Replaces the limits; the recorded usage stays.
     pub fn replace_limits(&self, limits: &KeyLimits) {
-        self.0.lock().limits = limits_of(limits);
+        let LimiterState { limits: before, meter, .. } = &mut *self.0.lock();
+        let after = limits_of(limits);
+        meter.recall_lowered_leases(before, &after);
+        *before = after;
     }
 
     /// Returns the micro-credits spent in the current day and month.
@@ -47,10 +61,9 @@ impl KeyUsage {
         SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at: now.as_secs() }
     }
 
-    /// Takes the micro-credits spent since the last call, which have to be written; and what was written before, for
-    /// [`KeyUsage::put_back_spend`].
+    /// Takes the micro-credits spent since the last call, which have to be written.
     #[must_use]
-    pub fn take_spend(&self, now: Duration) -> (SpendRecord, SpendRecord) {
+    pub fn take_spend(&self, now: Duration) -> TakenSpend {
         let mut inner = self.0.lock();
         let within = |period| inner.meter.spend().spent_in(period, now);
         let before = inner.written;
@@ -58,12 +71,14 @@ impl KeyUsage {
         let at = now.as_secs().max(before.at);
         let spent = SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at };
         inner.written = spent;
-        (spent.since(before), before)
+        TakenSpend { spent: spent.since(before), leased: inner.meter.take_written_leases(), before }
     }
 
     /// Undoes the last [`KeyUsage::take_spend`].
-    pub fn put_back_spend(&self, before: SpendRecord) {
-        self.0.lock().written = before;
+    pub fn put_back_spend(&self, taken: &TakenSpend) {
+        let mut inner = self.0.lock();
+        inner.written = taken.before;
+        inner.meter.put_back_written_leases(taken.leased);
     }
 
     /// Returns true if there is a limit.
@@ -89,6 +104,7 @@ impl KeyUsage {
     pub fn begin_sharing(&self, members: u32, now: Duration) {
         let LimiterState { limits, meter, .. } = &mut *self.0.lock();
         meter.begin_sharing(limits, members, now);
+        meter.lease_budgets();
     }
 
     /// Applies the usage of the other members of a fleet.

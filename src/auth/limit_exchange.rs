@@ -5,57 +5,16 @@
 //! here, since their clients may connect here next.
 
 use super::key_cache::KeyCache;
-use super::key_limiter::KeyUsage;
-use super::principal::{CachedAccount, Principal};
+use super::limited_owner::LimitedOwner;
 use crate::fleet::{KeyUsageReport, MemberReport};
 use penstock_limits::{PeerUsage, UsageTotals};
 use penstock_storage::StoreError;
 use penstock_storage::spend::{SpendOwner, SpendStore};
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Time after its last use for which a key is reported: longer than an empty bucket takes to fill.
 const REPORTED_FOR: Duration = Duration::from_secs(120);
-
-/// Key or account with limits.
-#[derive(Clone)]
-pub(super) enum LimitedOwner {
-    Key(Arc<Principal>),
-    Account(Arc<CachedAccount>),
-}
-
-impl LimitedOwner {
-    fn usage(&self) -> &KeyUsage {
-        match self {
-            Self::Key(principal) => principal.key_usage(),
-            Self::Account(account) => &account.limiter,
-        }
-    }
-
-    fn name(&self) -> String {
-        match self {
-            Self::Key(principal) => format!("key/{}", principal.public_id),
-            Self::Account(account) => format!("account/{}", account.id),
-        }
-    }
-
-    fn spend_owner(&self) -> SpendOwner {
-        match self {
-            Self::Key(principal) => SpendOwner::Key(principal.public_id.to_string()),
-            Self::Account(account) => SpendOwner::Account(account.id.to_string()),
-        }
-    }
-
-    /// Returns the owner with a name; `None` if it is not known here.
-    fn find(cache: &KeyCache, name: &str) -> Option<Self> {
-        match name.split_once('/')? {
-            ("key", id) => cache.find_principal(id).map(Self::Key),
-            ("account", id) => cache.account(id).map(Self::Account),
-            _ => None,
-        }
-    }
-}
 
 /// Key or account that this member reports.
 struct ReportedOwner {
@@ -135,7 +94,9 @@ impl LimitExchange {
                 *last = fresh();
             }
             for key in &report.keys {
-                let totals = key.totals;
+                // The parts of members that lease budgets include what their requests reserve.
+                let reserved = if report.leases_budgets { 0 } else { key.totals.reserved };
+                let totals = UsageTotals { reserved, ..key.totals };
                 let before = last.keys.insert(key.owner.clone(), totals);
                 // Usage before this member joined is not known.
                 let before = if is_known || self.has_begun { before } else { Some(totals) };

@@ -5,5 +5,6 @@ pub mod change_feed;
 pub mod key_cache;
 pub mod key_limiter;
 pub mod limit_exchange;
+pub mod limited_owner;
 pub mod password;
 pub mod principal;

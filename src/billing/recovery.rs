@@ -51,7 +51,7 @@ impl Ledger {
         clock: SteadyClock,
         member: &Arc<FleetMember>,
     ) -> Result<Arc<Self>, String> {
-        let leases = Leases::of_member(member);
+        let leases = Leases::of_member(member, clock);
         Self::open_with(store, settings, clock, false, leases).map(|(ledger, _)| ledger)
     }
 
@@ -65,7 +65,7 @@ impl Ledger {
         clock: SteadyClock,
         member: &Arc<FleetMember>,
     ) -> Result<(Arc<Self>, handover::InheritedHolds), String> {
-        let (ledger, open) = Self::open_with(store, settings, clock, true, Leases::of_member(member))?;
+        let (ledger, open) = Self::open_with(store, settings, clock, true, Leases::of_member(member, clock))?;
         let holds = ledger.inherit_holds(&open);
         Ok((ledger, holds))
     }

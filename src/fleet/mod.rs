@@ -18,8 +18,8 @@ use crate::config::settings::FleetSettings;
 use join::IdentityFile;
 use parking_lot::Mutex;
 use penstock_storage::fleet::{
-    Fleet, FleetError, LeaseTerm, ObservedFleet, PeerStrand, PeerWatch, PoolAmount, PoolRequest, SharedFleet,
-    Strand, StrandReport,
+    BudgetDraw, BudgetRequest, Fleet, FleetError, LeaseTerm, ObservedFleet, PeerStrand, PeerWatch,
+    PoolAmount, PoolRequest, SharedFleet, Strand, StrandReport,
 };
 use penstock_storage::ledger::RowFence;
 use penstock_storage::{RowScan, StoreError, Transaction};
@@ -272,12 +272,18 @@ impl FleetMember {
     /// Same as [`FleetMember::write_heartbeat`].
     pub fn draw_from_pool(&self, request: &PoolRequest) -> Result<i64, FleetError> {
         let Some(member) = &self.0 else { return Ok(request.wanted.max(0)) };
-        let strand = *member.strand.lock();
-        let drawn = member.fleet.draw(strand, request);
-        if drawn == Err(FleetError::Buried) {
-            member.buried.store(true, Ordering::Release);
-        }
-        drawn
+        member.note_burial(member.fleet.draw(member.strand(), request))
+    }
+
+    /// Draws a part of a budget for this member. Grants everything without a fleet. Blocks.
+    ///
+    /// # Errors
+    /// Same as [`FleetMember::write_heartbeat`].
+    pub fn draw_from_budget(&self, request: &BudgetRequest) -> Result<BudgetDraw, FleetError> {
+        let Some(member) = &self.0 else {
+            return Ok(BudgetDraw { drawn: request.wanted.max(0), unspent: request.limit });
+        };
+        member.note_burial(member.fleet.draw_budget(member.strand(), request))
     }
 
     /// Returns the amounts that this member has leased. Blocks.
@@ -286,8 +292,7 @@ impl FleetMember {
     /// Returns the errors of the store.
     pub fn leased_amounts(&self) -> Result<Vec<PoolAmount>, StoreError> {
         let Some(member) = &self.0 else { return Ok(Vec::new()) };
-        let strand = *member.strand.lock();
-        member.fleet.parts(strand).map_err(store_error)
+        member.fleet.parts(member.strand()).map_err(store_error)
     }
 
     /// Ends the membership in an orderly way: the leases return to their pools at once. Blocks.
@@ -311,6 +316,18 @@ impl ObservedPeers {
 impl SharedMember {
     fn elapsed(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.start)
+    }
+
+    fn strand(&self) -> Strand {
+        *self.strand.lock()
+    }
+
+    /// Records that other members buried this one if a draw says so.
+    fn note_burial<T>(&self, drawn: Result<T, FleetError>) -> Result<T, FleetError> {
+        if matches!(drawn, Err(FleetError::Buried)) {
+            self.buried.store(true, Ordering::Release);
+        }
+        drawn
     }
 
     fn turn(&self, turn: StrandReport) -> Result<(), FleetError> {

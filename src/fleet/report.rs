@@ -30,6 +30,8 @@ pub struct MemberReport {
     pub sections: BTreeMap<String, String>,
     /// Names of the pools from which requests were refused although the other members hold enough.
     pub wanted_pools: Vec<String>,
+    /// True if the member leases budgets: its parts include what its requests reserve.
+    pub leases_budgets: bool,
     /// Use of limits.
     pub keys: Vec<KeyUsageReport>,
 }
@@ -78,6 +80,8 @@ struct Header {
     sections: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     wanted_pools: Vec<String>,
+    #[serde(default)]
+    leases_budgets: bool,
     rows: usize,
 }
 
@@ -96,6 +100,7 @@ impl MemberReport {
             config: self.config.clone(),
             sections: self.sections.clone(),
             wanted_pools: self.wanted_pools.iter().take(MAX_WANTED_POOLS).cloned().collect(),
+            leases_budgets: self.leases_budgets,
             rows: groups.len(),
         };
         let row = |value: serde_json::Result<Vec<u8>>| value.unwrap_or_default();
@@ -114,8 +119,8 @@ impl MemberReport {
         for group in groups.get(..header.rows)? {
             keys.extend(serde_json::from_slice::<Vec<KeyUsageReport>>(group).ok()?);
         }
-        let Header { start, at, version, config, sections, wanted_pools, .. } = header;
-        Some(Self { start, at, version, config, sections, wanted_pools, keys })
+        let Header { start, at, version, config, sections, wanted_pools, leases_budgets, .. } = header;
+        Some(Self { start, at, version, config, sections, wanted_pools, leases_budgets, keys })
     }
 
     /// Returns the names of the sections whose configuration differs from the other member's. A section that only one
@@ -157,6 +162,7 @@ mod tests {
             config: "abc".to_owned(),
             sections: sections([("models", "1f00")]),
             wanted_pools: vec![format!("credits/{:0>250}", 7); MAX_WANTED_POOLS],
+            leases_budgets: true,
             keys: (0..keys).map(key).collect(),
         }
     }
@@ -179,11 +185,16 @@ mod tests {
     fn a_report_of_an_earlier_version_is_read() {
         let mut rows = report(1).to_rows();
         let mut header: serde_json::Value = serde_json::from_slice(&rows.remove(0)).unwrap();
-        for added in ["sections", "wanted_pools"] {
+        for added in ["sections", "wanted_pools", "leases_budgets"] {
             header.as_object_mut().unwrap().remove(added).unwrap();
         }
         rows.insert(0, serde_json::to_vec(&header).unwrap());
-        let earlier = MemberReport { sections: BTreeMap::new(), wanted_pools: Vec::new(), ..report(1) };
+        let earlier = MemberReport {
+            sections: BTreeMap::new(),
+            wanted_pools: Vec::new(),
+            leases_budgets: false,
+            ..report(1)
+        };
         assert_eq!(MemberReport::from_rows(&rows), Some(earlier));
     }
 

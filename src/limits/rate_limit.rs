@@ -43,15 +43,18 @@ pub struct LimitViolation {
     pub limit: LimitKind,
     /// Owner of the limit.
     pub owner: LimitOwner,
+    /// True if only the leased part of a budget does not cover the request.
+    pub is_lease: bool,
 }
 
-/// Reserves the possible cost of a request from its key and account, in exchange for the provisional permit.
+/// Reserves the possible cost of a request from its key and account, in exchange for the provisional permit, which is
+/// kept if only the leased part of a budget does not cover the request.
 ///
 /// # Errors
 /// Returns 429 for a limit and 402 for a budget, with the wait after which the same request passes if there is no
 /// other.
 pub fn reserve_limits(
-    mut entry: ProvisionalPermit,
+    entry: &mut ProvisionalPermit,
     cost: &CostEstimate,
 ) -> Result<KeyLimitReservation, (LimitViolation, ApiError)> {
     let (now, entered) = (entry.clock.calendar_now(), entry.held.take());
@@ -67,8 +70,12 @@ pub fn reserve_limits(
             now,
         )
     };
-    if taken.is_err() {
-        record_refusal(&mut account, &mut key, cost, entry.work);
+    match &taken {
+        Ok(_) => {}
+        Err((_, denied)) if denied.retry_after == RetryAfter::OnLease => {
+            entry.held = Some(hold_provisional(&mut account, &mut key, entry.work, now));
+        }
+        Err(_) => record_refusal(&mut account, &mut key, cost, entry.work),
     }
     drop((account, key));
     match taken {
@@ -79,6 +86,18 @@ pub fn reserve_limits(
         }),
         Err(denied) => Err(limit_refusal(denied, now)),
     }
+}
+
+fn hold_provisional(
+    account: &mut LimiterState,
+    key: &mut LimiterState,
+    work: WorkClass,
+    now: Duration,
+) -> (ProvisionalCharge, ProvisionalCharge) {
+    (
+        key.meter.acquire_provisional(&key.limits, work, now),
+        account.meter.acquire_provisional(&account.limits, work, now),
+    )
 }
 
 /// Releases the provisional permit.
@@ -94,7 +113,8 @@ fn release_provisional(
 }
 
 fn limit_refusal((whose, denied): (LimitOwner, LimitExceeded), now: Duration) -> (LimitViolation, ApiError) {
-    (LimitViolation { limit: denied.limit, owner: whose }, refusal(whose, &denied, now))
+    let is_lease = denied.retry_after == RetryAfter::OnLease;
+    (LimitViolation { limit: denied.limit, owner: whose, is_lease }, refusal(whose, &denied, now))
 }
 
 /// Usage of a key before a request.
@@ -136,13 +156,9 @@ pub fn acquire_provisional(
         output: key.meter.p90_output(),
         budgeted: has_budget(&account.limits) || has_budget(&key.limits),
     };
-    let entered = own.and(shared.map_err(|denied| (LimitOwner::Account, denied))).map(|()| {
-        let (account, key) = (&mut *account, &mut *key);
-        (
-            key.meter.acquire_provisional(&key.limits, work, now),
-            account.meter.acquire_provisional(&account.limits, work, now),
-        )
-    });
+    let entered = own
+        .and(shared.map_err(|denied| (LimitOwner::Account, denied)))
+        .map(|()| hold_provisional(&mut account, &mut key, work, now));
     if entered.is_err() {
         record_refusal(&mut account, &mut key, &nothing, work);
     }
@@ -182,6 +198,14 @@ pub fn limit_status(principal: &Principal, now: Duration) -> LimitStatus {
 fn lock_meters(principal: &Principal) -> (MutexGuard<'_, LimiterState>, MutexGuard<'_, LimiterState>) {
     let account = principal.account.limiter.0.lock();
     (account, principal.key_usage().0.lock())
+}
+
+impl ProvisionalPermit {
+    /// Returns the principal of the request.
+    #[must_use]
+    pub const fn principal(&self) -> &Arc<Principal> {
+        &self.principal
+    }
 }
 
 impl KeyLimitReservation {
@@ -224,7 +248,7 @@ impl Drop for ProvisionalPermit {
 /// Returns the whole seconds until the limit admits the same request, rounded up.
 fn retry_after_seconds(wait: RetryAfter) -> Option<u32> {
     match wait {
-        RetryAfter::OnRelease => Some(1),
+        RetryAfter::OnLease | RetryAfter::OnRelease => Some(1),
         RetryAfter::After(wait) => {
             let late = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
             Some(u32::try_from(late.max(1)).unwrap_or(u32::MAX))
@@ -271,7 +295,7 @@ fn refusal(whose: LimitOwner, denied: &LimitExceeded, now: Duration) -> ApiError
         None => refusal,
     };
     match (seconds, denied.retry_after) {
-        (Some(_), RetryAfter::OnRelease) => refusal.held(),
+        (Some(_), RetryAfter::OnLease | RetryAfter::OnRelease) => refusal.held(),
         (Some(seconds), _) => refusal.retry_after(seconds),
         (None, _) => refusal,
     }
@@ -307,7 +331,7 @@ fn refusal_message(whose: LimitOwner, denied: &LimitExceeded, when: &str) -> (Er
                 period.name()
             ),
         ),
-        (LimitKind::Budget(period), RetryAfter::OnRelease) => (
+        (LimitKind::Budget(period), RetryAfter::OnLease | RetryAfter::OnRelease) => (
             ErrorCode::BudgetExceeded,
             format!(
                 "The budget of {} credits per {} of {of} does not cover this request with those in flight; \

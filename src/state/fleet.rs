@@ -125,7 +125,7 @@ impl AppState {
     /// Raises the beat of this member, exchanges the use of limits, and adjusts leases; once a second. Blocks.
     pub fn beat(&self) {
         let Some(work) = self.fleet_work.as_ref().filter(|_| !self.is_store_handed_over()) else { return };
-        self.flush_spends();
+        let has_written_spends = self.flush_spends();
         match self.exchange_with_peers(work) {
             Ok(()) => {
                 if work.is_failing.swap(false, Ordering::Relaxed) {
@@ -139,7 +139,7 @@ impl AppState {
                 return;
             }
         }
-        self.ledger.adjust_leases();
+        self.ledger.adjust_leases(has_written_spends);
     }
 
     fn exchange_with_peers(&self, work: &FleetWork) -> Result<(), FleetError> {
@@ -161,6 +161,7 @@ impl AppState {
             config: shared.all.0.to_string(),
             sections: shared.sections.clone(),
             wanted_pools: self.ledger.leases().map(|leases| leases.wanted_pools()).unwrap_or_default(),
+            leases_budgets: true,
             keys: exchange.collect_usage(&self.key_cache, self.clock.steady_now()),
         };
         let returned = self.ledger.leases().map(|leases| leases.returning_amounts()).unwrap_or_default();

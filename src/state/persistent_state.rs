@@ -48,6 +48,7 @@ impl PersistentState {
                 (ledger, InheritedHolds::default())
             }
         };
+        ledger.restore_budgets(&key_cache);
         let records = FileStore::new(stores.store.clone());
         let files = match stores.fleet.is_shared() {
             true => FileManager::open_shared(&settings.files, records)?,

@@ -7,12 +7,11 @@ use penstock_core::MicroCredits;
 use penstock_ledger::Wallet;
 
 impl AppState {
-    /// Writes the spends since the last call to the store, unless another process counts them; blocks.
-    pub fn flush_spends(&self) {
+    /// Writes the spends since the last call to the store, unless another process counts them; blocks. Returns true if
+    /// nothing from before is unwritten.
+    pub fn flush_spends(&self) -> bool {
         let _turn = self.spend_flush_lock.lock();
-        if !self.is_store_handed_over() {
-            self.key_cache.flush_spends(&self.stores.spends);
-        }
+        !self.is_store_handed_over() && self.key_cache.flush_spends(&self.stores.spends)
     }
 
     /// Writes the spends for the process that takes over; blocks. Returns the number up to which entries of the

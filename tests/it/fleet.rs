@@ -1,6 +1,7 @@
 //! Several gateways on one PostgreSQL database: keys, limits, budgets and balances are those of one gateway, whichever
 //! gateway a client uses, and whichever process dies.
 
+mod budgets;
 mod chaos;
 mod charges;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

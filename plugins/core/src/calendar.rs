@@ -9,6 +9,7 @@
 use jiff::SignedDuration;
 use jiff::civil::{Date, DateTime, Time};
 use std::fmt::{self, Write};
+use std::time::Duration;
 
 /// Last second with a four-digit year: 9999-12-31T23:59:59Z.
 const MAX_UNIX_SECONDS: u64 = 253_402_300_799;
@@ -22,6 +23,45 @@ pub struct UtcDay(Date);
 /// Calendar month, as its first day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UtcMonth(Date);
+
+/// Budget period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BudgetPeriod {
+    /// Day from midnight to midnight, UTC.
+    Day,
+    /// Calendar month, UTC.
+    Month,
+}
+
+impl BudgetPeriod {
+    /// Name in errors and lists.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Month => "month",
+        }
+    }
+
+    /// Returns true if two timestamps in Unix seconds are in the same period.
+    #[must_use]
+    pub fn has_both(self, one: u64, other: u64) -> bool {
+        match self {
+            Self::Day => UtcDay::from_unix(one) == UtcDay::from_unix(other),
+            Self::Month => UtcMonth::from_unix(one) == UtcMonth::from_unix(other),
+        }
+    }
+
+    /// End of the period that contains `now`.
+    #[must_use]
+    pub fn end(self, now: Duration) -> Duration {
+        let end = match self {
+            Self::Day => UtcDay::from_unix(now.as_secs()).next(),
+            Self::Month => UtcMonth::from_unix(now.as_secs()).next().first_day(),
+        };
+        Duration::from_secs(end.start())
+    }
+}
 
 impl UtcDay {
     /// Day of a timestamp in Unix seconds.

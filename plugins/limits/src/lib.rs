@@ -16,6 +16,7 @@
 //! **Time.** Every `now` is a `Duration` since 1970, UTC. If `now` goes back, no time has passed.
 
 mod admission_queue;
+mod budget_lease;
 mod fair_queue;
 mod limit_status;
 mod meter;
@@ -26,6 +27,7 @@ mod spend;
 mod token_bucket;
 
 pub use admission_queue::{AdmissionCapacity, AdmissionQueue, LARGE_BODY, QueueOutcome};
+pub use budget_lease::WrittenLeases;
 pub use fair_queue::{EnqueueOutcome, FairQueue};
 pub use limit_status::LimitStatus;
 pub use meter::{
@@ -34,6 +36,7 @@ pub use meter::{
 };
 pub use output_length_stats::OutputLengthStats;
 pub use peers::{PeerUsage, SharedAmounts, UsageTotals};
+pub use penstock_core::calendar::BudgetPeriod;
 pub use reserve::{LimitOwner, LimitedMeter, ReservationPair, reserve_both};
-pub use spend::{BudgetPeriod, SpendTotals};
+pub use spend::SpendTotals;
 pub use token_bucket::{BucketStatus, RetryAfter, TokenBucket};

@@ -1,11 +1,13 @@
 //! Usage of one key or account: a request passes all limits or changes none.
 
+use crate::budget_lease::BudgetLeases;
 use crate::limit_status::LimitStatus;
 use crate::output_length_stats::OutputLengthStats;
 use crate::peers::{PeerUsage, SharedAmounts, SharedState, SharingPhase, UsageTotals};
-use crate::spend::{BudgetPeriod, SpendTotals};
+use crate::spend::SpendTotals;
 use crate::token_bucket::{RetryAfter, TokenBucket};
 use penstock_core::MicroCredits;
+use penstock_core::calendar::BudgetPeriod;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
@@ -22,6 +24,17 @@ pub struct UsageLimits {
     pub day: Option<NonZeroU64>,
     /// Micro-credits per month.
     pub month: Option<NonZeroU64>,
+}
+
+impl UsageLimits {
+    /// Returns the budget of a period.
+    #[must_use]
+    pub const fn budget(&self, period: BudgetPeriod) -> Option<NonZeroU64> {
+        match period {
+            BudgetPeriod::Day => self.day,
+            BudgetPeriod::Month => self.month,
+        }
+    }
 }
 
 /// Kind of limit.
@@ -118,7 +131,7 @@ fn token_amount(limit: NonZeroU64, cost: &CostEstimate) -> u64 {
 }
 
 /// Converts a charge or an estimate to micro-credits; negative amounts become zero.
-fn to_micro_credits(money: MicroCredits) -> u64 {
+pub(crate) fn to_micro_credits(money: MicroCredits) -> u64 {
     u64::try_from(money.0).unwrap_or(0)
 }
 
@@ -128,9 +141,9 @@ fn to_micro_credits(money: MicroCredits) -> u64 {
 pub struct UsageMeter {
     requests: TokenBucket,
     tokens: TokenBucket,
-    spend: SpendTotals,
+    pub(crate) spend: SpendTotals,
     /// Micro-credits reserved for work that is not settled.
-    reserved: u64,
+    pub(crate) reserved: u64,
     working: u32,
     /// Number of admitted requests.
     passed: u64,
@@ -139,7 +152,9 @@ pub struct UsageMeter {
     /// Totals of requests and tokens that were admitted or refused.
     wanted: (u64, u64),
     /// State of limits that other gateways share.
-    shared: Option<Box<SharedState>>,
+    pub(crate) shared: Option<Box<SharedState>>,
+    /// Leased parts of the budgets that other gateways share.
+    pub(crate) leases: Option<Box<BudgetLeases>>,
     output_lengths: Option<Box<OutputLengthStats>>,
 }
 
@@ -195,31 +210,6 @@ impl UsageMeter {
             }
         }
         worst.map_or(Ok(()), Err)
-    }
-
-    /// Returns the exceeded budget with the longest wait.
-    fn over_budget(&self, limits: &UsageLimits, cost: &CostEstimate, now: Duration) -> Option<LimitExceeded> {
-        let money = to_micro_credits(cost.money);
-        let budgets = [(BudgetPeriod::Day, limits.day), (BudgetPeriod::Month, limits.month)];
-        let over = budgets.into_iter().filter_map(|(period, budget)| {
-            let budget = budget?.get();
-            // A request without cost is refused too once the budget is spent.
-            let spent = self.spend.spent_in(period, now).saturating_add(money.max(1));
-            let elsewhere = self.shared.as_deref().map_or(0, |shared| shared.reserved);
-            if spent.saturating_add(self.reserved).saturating_add(elsewhere) <= budget {
-                return None;
-            }
-            let wait = if money > budget {
-                RetryAfter::Never
-            } else if spent <= budget {
-                // The final cost may be lower than the reservation, so the wait ends with another request.
-                RetryAfter::OnRelease
-            } else {
-                RetryAfter::After(period.end(now).saturating_sub(now))
-            };
-            Some(LimitExceeded { limit: LimitKind::Budget(period), maximum: budget, retry_after: wait })
-        });
-        over.max_by_key(|denied| denied.retry_after)
     }
 
     /// Takes a request count and a permit for a request whose cost is not known yet, so that concurrent requests stay
@@ -325,7 +315,11 @@ impl UsageMeter {
     /// Settles a reservation: replaces the reserved by the actual usage.
     pub fn settle(&mut self, held: LimitReservation, limits: &UsageLimits, used: &ActualCost, now: Duration) {
         self.release(&held, limits, used.input.saturating_add(used.output), now);
-        self.spend.add(to_micro_credits(used.money), now);
+        let money = to_micro_credits(used.money);
+        self.spend.add(money, now);
+        if let Some(leases) = &mut self.leases {
+            leases.spend(limits, money);
+        }
     }
 
     /// Records the length of an answer, for requests without a cap.

@@ -1,38 +1,8 @@
 //! Money spent in the current day and month, UTC. A window ends at midnight; its spending then expires, and no debt is
 //! carried over.
 
-use penstock_core::calendar::{UtcDay, UtcMonth};
+use penstock_core::calendar::BudgetPeriod;
 use std::time::Duration;
-
-/// Budget period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BudgetPeriod {
-    /// Day from midnight to midnight, UTC.
-    Day,
-    /// Calendar month, UTC.
-    Month,
-}
-
-impl BudgetPeriod {
-    /// Name in errors and lists.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Day => "day",
-            Self::Month => "month",
-        }
-    }
-
-    /// End of the period that contains `now`.
-    #[must_use]
-    pub fn end(self, now: Duration) -> Duration {
-        let end = match self {
-            Self::Day => UtcDay::from_unix(now.as_secs()).next(),
-            Self::Month => UtcMonth::from_unix(now.as_secs()).next().first_day(),
-        };
-        Duration::from_secs(end.start())
-    }
-}
 
 /// Micro-credits spent in the current day and month.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

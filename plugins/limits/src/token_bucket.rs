@@ -27,6 +27,8 @@ pub struct TokenBucket {
 /// Time until a limit no longer blocks a request; later variants are longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RetryAfter {
+    /// Blocked until this gateway has leased more of the budget from its fleet.
+    OnLease,
     /// Blocked until another request ends.
     OnRelease,
     /// Blocked for this duration, if no other requests come meanwhile.

@@ -143,7 +143,9 @@ proptest! {
                         let years = now + Duration::from_secs(200_000_000);
                         prop_assert!(passes(&key, &account, years).is_err());
                     }
-                    RetryAfter::OnRelease => prop_assert!(false, "there is no limit of seats here"),
+                    RetryAfter::OnLease | RetryAfter::OnRelease => {
+                        prop_assert!(false, "there is no limit of seats here, and no lease");
+                    }
                 },
             }
         }
@@ -317,6 +319,56 @@ fn a_budget_begins_anew_when_its_window_ends() {
         spend(&mut key, 101, NOON + Duration::from_secs(40 * 86_400)).unwrap_err().1.retry_after,
         RetryAfter::Never
     );
+}
+
+#[test]
+fn a_leased_budget_admits_its_part_and_the_part_lasts_over_midnight() {
+    let limits = UsageLimits { day: some(100), ..UsageLimits::default() };
+    let mut key = UsageMeter::default();
+    key.lease_budgets();
+    let wait = |key: &UsageMeter, money, now| {
+        let asked = ask(&mut key.clone(), &limits, &cost(1, 1, money), now);
+        asked.err().map(|(_, denied)| (denied.limit, denied.retry_after))
+    };
+    let dry = Some((LimitKind::Budget(BudgetPeriod::Day), RetryAfter::OnLease));
+    assert_eq!((wait(&key, 1, NOON), wait(&key, 0, NOON)), (dry, None), "no cost needs no part");
+    assert_eq!(wait(&key, 101, NOON).unwrap().1, RetryAfter::Never);
+    key.add_lease(BudgetPeriod::Day, 30);
+    let open = ask(&mut key, &limits, &cost(1, 1, 20), NOON).unwrap();
+    assert_eq!((wait(&key, 10, NOON), wait(&key, 11, NOON)), (None, dry));
+    assert!(!key.take_lease(BudgetPeriod::Day, 11) && key.take_lease(BudgetPeriod::Day, 5));
+    key.settle(open.key, &limits, &ActualCost { input: 1, output: 1, money: MicroCredits(22) }, NOON);
+    let lease = |key: &UsageMeter| (key.lease_left(BudgetPeriod::Day), key.lease_stored(BudgetPeriod::Day));
+    assert_eq!((lease(&key), wait(&key, 4, NOON)), ((3, 25), dry));
+    assert_eq!((key.take_written_leases().covered, lease(&key)), ((22, 0), (3, 3)));
+    let tomorrow = NOON + Duration::from_secs(86_400);
+    key.add_lease(BudgetPeriod::Day, 97);
+    assert_eq!((wait(&key, 100, tomorrow), wait(&key, 78, NOON)), (None, None));
+    assert!(matches!(wait(&key, 79, NOON), Some((_, RetryAfter::After(_)))), "22 are spent today");
+}
+
+#[test]
+fn a_part_of_a_lowered_budget_is_drawn_again_before_it_is_spent() {
+    let of_day = |budget| UsageLimits { day: some(budget), ..UsageLimits::default() };
+    let (before, lowered, day) = (of_day(100), of_day(60), BudgetPeriod::Day);
+    let mut key = UsageMeter::default();
+    key.add_lease(day, 50);
+    key.recall_lowered_leases(&before, &of_day(200));
+    assert!(key.is_covered(&before, day, 50) && !key.is_lease_recalled(&before, day));
+    assert_eq!(key.take_recalled_lease(day), 0);
+    let open = ask(&mut key, &before, &cost(1, 1, 10), NOON).unwrap();
+    key.recall_lowered_leases(&before, &lowered);
+    assert!(!key.is_covered(&lowered, day, 1) && key.is_lease_recalled(&lowered, day));
+    assert_eq!((key.take_recalled_lease(day), key.lease_left(day)), (40, 10), "a request has reserved 10");
+    key.add_drawn(&lowered, day, 20, 60);
+    assert!(key.is_covered(&lowered, day, 20) && !key.is_covered(&lowered, day, 21));
+    key.add_drawn(&of_day(50), day, 20, 60);
+    assert!(!key.is_covered(&of_day(50), day, 1), "it was lowered again meanwhile");
+    assert!(
+        key.is_covered(&UsageLimits::default(), day, 1)
+            && key.is_lease_recalled(&UsageLimits::default(), day)
+    );
+    key.void(open.key, &lowered, NOON);
 }
 
 #[test]

@@ -9,18 +9,23 @@
 //! meta   `spends`            →  counter of the additions of a process that is alone
 //! meta   `spends/` strand    →  counter of those of a fleet member
 //! ```
+//! A fleet member takes what it adds from its parts of the budgets, in the same commit, see [`BudgetPool`].
 
 use parking_lot::Mutex;
-use penstock_core::calendar::{UtcDay, UtcMonth};
+use penstock_core::calendar::BudgetPeriod;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::fleet::{BudgetPool, SharedFleet, require_alive};
 use crate::versioned_json::{self, MAX_ATTEMPTS};
 use crate::{MAX_OPERATIONS, RowSum, Store, StoreError, StoreTable, Transaction, counter_row, parse_counter};
 
 const WHAT: &str = "a spend";
 const NUMBER_KEY: &[u8] = b"spends";
+/// Maximum number of additions of a commit: each has at most five operations, and three are for the number and the
+/// member.
+const MAX_ADDITIONS: usize = (MAX_OPERATIONS - 3) / 5;
 
 /// Owner of a spending record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,8 +52,8 @@ impl SpendRecord {
     #[must_use]
     pub fn with(self, other: SpendRecord) -> SpendRecord {
         let (early, late) = if self.at <= other.at { (self, other) } else { (other, self) };
-        let same_day = UtcDay::from_unix(early.at) == UtcDay::from_unix(late.at);
-        let same_month = UtcMonth::from_unix(early.at) == UtcMonth::from_unix(late.at);
+        let same_day = BudgetPeriod::Day.has_both(early.at, late.at);
+        let same_month = BudgetPeriod::Month.has_both(early.at, late.at);
         SpendRecord {
             day: late.day.saturating_add(if same_day { early.day } else { 0 }),
             month: late.month.saturating_add(if same_month { early.month } else { 0 }),
@@ -59,13 +64,24 @@ impl SpendRecord {
     /// Returns what was spent since `before`, an earlier measurement of the same owner.
     #[must_use]
     pub fn since(self, before: SpendRecord) -> SpendRecord {
-        let same_day = UtcDay::from_unix(before.at) == UtcDay::from_unix(self.at);
-        let same_month = UtcMonth::from_unix(before.at) == UtcMonth::from_unix(self.at);
+        let same_day = BudgetPeriod::Day.has_both(before.at, self.at);
+        let same_month = BudgetPeriod::Month.has_both(before.at, self.at);
         SpendRecord {
             day: self.day.saturating_sub(if same_day { before.day } else { 0 }),
             month: self.month.saturating_sub(if same_month { before.month } else { 0 }),
             at: self.at,
         }
+    }
+
+    /// Returns the amount spent in a period at `now`: 0 if that of the record has ended, and that of a later one if the
+    /// record is of another process whose clock is ahead.
+    #[must_use]
+    pub fn spent_in(self, period: BudgetPeriod, now: u64) -> u64 {
+        let spent = match period {
+            BudgetPeriod::Day => self.day,
+            BudgetPeriod::Month => self.month,
+        };
+        if self.at >= now || period.has_both(self.at, now) { spent } else { 0 }
     }
 
     pub(crate) fn from_row(row: &[u8]) -> Result<SpendRecord, StoreError> {
@@ -77,10 +93,43 @@ impl SpendRecord {
     }
 }
 
+/// Spending to add to a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpendAddition {
+    /// Owner of the record.
+    pub owner: SpendOwner,
+    /// Amounts to add.
+    pub spend: SpendRecord,
+    /// Amounts by which the member's parts of the budgets of the day and of the month decrease.
+    pub from_parts: (i64, i64),
+}
+
+impl From<(SpendOwner, SpendRecord)> for SpendAddition {
+    fn from((owner, spend): (SpendOwner, SpendRecord)) -> Self {
+        Self { owner, spend, from_parts: (0, 0) }
+    }
+}
+
+impl SpendAddition {
+    /// Returns the operations of a member; 0 for a process that is alone.
+    fn operations(&self, strand: u32) -> Transaction {
+        let add =
+            Transaction::new().sum(StoreTable::Spend, spend_key(&self.owner), RowSum::Spend(self.spend));
+        let parts = [(BudgetPeriod::Day, self.from_parts.0), (BudgetPeriod::Month, self.from_parts.1)];
+        let parts = parts.into_iter().filter(|(_, amount)| *amount != 0);
+        parts.fold(add, |batch, (period, amount)| {
+            let pool = BudgetPool { owner: self.owner.clone(), period };
+            batch.append(SharedFleet::spend_budget(strand, &pool, amount))
+        })
+    }
+}
+
 /// Spending records of a store.
 #[derive(Clone, Debug)]
 pub struct SpendStore {
     store: Arc<dyn Store>,
+    /// Number of the fleet member; 0 for a process that is alone.
+    strand: u32,
     number_key: Arc<[u8]>,
     /// Additions that were accepted and are not known to be applied. Held while they are applied.
     pending: Arc<Mutex<PendingAdditions>>,
@@ -92,14 +141,14 @@ struct PendingAdditions {
     last: Option<i64>,
     /// Number of the addition before the first pending one, once that was tried.
     tried: Option<i64>,
-    additions: VecDeque<Vec<(SpendOwner, SpendRecord)>>,
+    additions: VecDeque<Vec<SpendAddition>>,
 }
 
 impl SpendStore {
     /// Creates a view of the spending records in `store`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> SpendStore {
-        SpendStore { store, number_key: Arc::from(NUMBER_KEY), pending: Arc::default() }
+        SpendStore::for_member(store, 0)
     }
 
     /// Creates a view for a member of a fleet, which numbers its additions by itself; 0 for a process that is alone.
@@ -109,7 +158,7 @@ impl SpendStore {
             0 => Arc::from(NUMBER_KEY),
             _ => [NUMBER_KEY, b"/", &strand.to_be_bytes()].concat().into(),
         };
-        SpendStore { store, number_key, pending: Arc::default() }
+        SpendStore { store, strand, number_key, pending: Arc::default() }
     }
 
     /// Returns the spending of several owners, in their order; `None` without a record.
@@ -131,11 +180,10 @@ impl SpendStore {
     ///
     /// # Errors
     /// Returns the error of an earlier addition that can still not be applied; then nothing of this one is accepted.
-    pub fn add(&self, spends: &[(SpendOwner, SpendRecord)]) -> Result<(), StoreError> {
+    pub fn add(&self, spends: &[SpendAddition]) -> Result<(), StoreError> {
         let mut pending = self.pending.lock();
         self.apply_pending(&mut pending)?;
-        // Two operations are for the number.
-        pending.additions.extend(spends.chunks(MAX_OPERATIONS - 2).map(<[_]>::to_vec));
+        pending.additions.extend(spends.chunks(MAX_ADDITIONS).map(<[_]>::to_vec));
         // The error is returned by the next call if it persists.
         let _ = self.apply_pending(&mut pending);
         Ok(())
@@ -178,16 +226,17 @@ impl SpendStore {
     }
 
     /// Returns the operations that apply an addition as number `applied`, after number `last`.
-    fn addition(&self, last: i64, applied: i64, addition: &[(SpendOwner, SpendRecord)]) -> Transaction {
+    fn addition(&self, last: i64, applied: i64, additions: &[SpendAddition]) -> Transaction {
         let (table, key) = (StoreTable::Meta, &*self.number_key);
         let numbered = match last {
             0 => Transaction::new().require_absent(table, key),
             _ => Transaction::new().require_value(table, key, counter_row(last)),
         };
         let numbered = numbered.put(table, key, counter_row(applied));
-        addition.iter().fold(numbered, |batch, (owner, spend)| {
-            batch.sum(StoreTable::Spend, spend_key(owner), RowSum::Spend(*spend))
-        })
+        // The parts of a member that was buried are not its own any more.
+        let has_parts = additions.iter().any(|addition| addition.from_parts != (0, 0));
+        let numbered = if has_parts { numbered.append(require_alive(self.strand)) } else { numbered };
+        additions.iter().fold(numbered, |batch, addition| batch.append(addition.operations(self.strand)))
     }
 
     /// Passes every spending record to `each`.
@@ -215,7 +264,7 @@ impl SpendStore {
     }
 }
 
-fn spend_key(spender: &SpendOwner) -> Vec<u8> {
+pub(crate) fn spend_key(spender: &SpendOwner) -> Vec<u8> {
     match spender {
         SpendOwner::Key(id) => [b"k", id.as_bytes()].concat(),
         SpendOwner::Account(id) => [b"a", id.as_bytes()].concat(),

@@ -10,7 +10,7 @@ use flaky::{Failure, FlakyStore};
 use penstock_storage::accounts::{AccountRecord, AccountState, AccountStore};
 use penstock_storage::audit::{AuditLog, AuditedChange};
 use penstock_storage::keys::KeyLimits;
-use penstock_storage::spend::{SpendOwner, SpendRecord, SpendStore};
+use penstock_storage::spend::{SpendAddition, SpendOwner, SpendRecord, SpendStore};
 use penstock_storage::{Store, StoreError, StoreOptions, StoreTable, Transaction, open, open_in_memory};
 use serde_json::json;
 
@@ -166,16 +166,20 @@ fn spends_add_up_within_their_day_and_month() {
         let (one, other) = (SpendStore::new(store.clone()), SpendStore::new(store));
         let of = |n: u64, at: u64| SpendRecord { day: n, month: 2 * n, at };
         let many: Vec<_> = (0..5_500).map(|n| (SpendOwner::Key(format!("{n:016}")), of(n, 9))).collect();
-        one.add(&many).unwrap();
+        let add = |to: &SpendStore, spends: &[(SpendOwner, SpendRecord)]| {
+            let additions: Vec<_> = spends.iter().cloned().map(SpendAddition::from).collect();
+            to.add(&additions).unwrap();
+        };
+        add(&one, &many);
         let acme = SpendOwner::Account("acme".to_owned());
-        other.add(&[(acme.clone(), of(1, 9)), (many[3].0.clone(), of(77, 10))]).unwrap();
-        one.add(&[(acme.clone(), of(5, DAY)), (many[4].0.clone(), of(6, 40 * DAY))]).unwrap();
+        add(&other, &[(acme.clone(), of(1, 9)), (many[3].0.clone(), of(77, 10))]);
+        add(&one, &[(acme.clone(), of(5, DAY)), (many[4].0.clone(), of(6, 40 * DAY))]);
         // A writer with a slow clock adds to the month, not to the day that has begun.
-        other.add(&[(acme.clone(), of(7, DAY - 1)), (many[4].0.clone(), of(9, 9))]).unwrap();
+        add(&other, &[(acme.clone(), of(7, DAY - 1)), (many[4].0.clone(), of(9, 9))]);
         // Writes of the other store in between make the remembered number of each stale.
         for n in 1..=6 {
             let writer = if n % 2 == 0 { &one } else { &other };
-            writer.add(&[(many[7].0.clone(), of(n, 9))]).unwrap();
+            add(writer, &[(many[7].0.clone(), of(n, 9))]);
             writer.flush().unwrap();
         }
         let mut found = std::collections::BTreeMap::new();
@@ -196,7 +200,7 @@ fn a_spend_whose_outcome_is_unknown_is_added_once() {
             let next_failure = move || failures.lock().unwrap().pop().unwrap_or(Failure::None);
             let flaky = FlakyStore { store: store.clone(), next_failure: Box::new(next_failure) };
             let spends = SpendStore::new(Arc::new(flaky));
-            let added = (owner.clone(), SpendRecord { day: 3, month: 4, at: 5 });
+            let added = SpendAddition::from((owner.clone(), SpendRecord { day: 3, month: 4, at: 5 }));
             spends.add(std::slice::from_ref(&added)).unwrap();
             while spends.flush().is_err() {}
             spends.add(std::slice::from_ref(&added)).unwrap();

@@ -1,10 +1,10 @@
 //! Draws for requests whose price the lease does not cover.
 
-use super::super::balance::AccountBalance;
 use super::super::current_balance::database_away;
 use super::super::reserve::insufficient_credits;
 use super::super::{Hold, Ledger, ReserveRequest};
 use super::Leases;
+use super::pool::LeasedBalance;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::Wallet;
 use penstock_storage::ledger::BalanceRecord;
@@ -15,11 +15,11 @@ use tokio::time;
 
 /// Longest wait of a request for its draws. A busy database may need more than 300 ms for a commit, and a request can wait
 /// longer than that. During an outage draws fail at once after the store has detected it, within 5 s.
-const DRAW_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const DRAW_TIMEOUT: Duration = Duration::from_secs(3);
 /// Multiple of a request's price that its draw asks for.
 const DRAW_REQUESTS: i64 = 16;
 /// Maximum number of attempts to reserve an amount that other requests have just reserved.
-const MAX_RESERVATIONS: usize = 16;
+pub(super) const MAX_RESERVATIONS: usize = 16;
 
 /// Outcome of a draw, by this request or by another one of the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,45 +70,57 @@ impl Ledger {
         if !leases.member.is_current(Instant::now()) {
             return Err(database_away());
         }
-        let balance = self.account_balance(account);
-        let energy = need.energy.map(|amount| (Wallet::Energy, amount.max(1)));
-        for (wallet, amount) in energy.into_iter().chain([(Wallet::Credits, need.credits)]) {
-            loop {
-                if balance.available(wallet) >= amount {
-                    return Ok(());
-                }
-                if leases.reclaim(&balance, wallet) {
-                    continue;
-                }
-                if leases.is_known_empty(&balance.name, wallet) {
-                    break;
-                }
-                let drawing = self.draw_for_request(leases, &balance, wallet, amount);
-                match time::timeout_at(deadline, drawing).await.ok().flatten() {
-                    // Other requests may reserve the drawn amount first, so the pool is asked again.
-                    Some(DrawOutcome::Drawn) => {}
-                    // Another request may have ended meanwhile, and released what it had reserved.
-                    Some(DrawOutcome::PoolEmpty) if balance.available(wallet) >= amount => return Ok(()),
-                    Some(DrawOutcome::PoolEmpty) => break,
-                    None => return Err(database_away()),
-                }
+        let account = self.account_balance(account);
+        let credits = LeasedBalance::Wallet(account.clone(), Wallet::Credits);
+        let energy = LeasedBalance::Wallet(account, Wallet::Energy);
+        let energy_amount = need.energy.map(|amount| (&energy, amount.max(1)));
+        for (balance, amount) in energy_amount.into_iter().chain([(&credits, need.credits)]) {
+            if self.ensure_covered(leases, balance, amount, deadline).await? {
+                return Ok(());
             }
         }
-        let credits = leases.noted_total(&balance.name, Wallet::Credits);
-        let energy = leases.noted_total(&balance.name, Wallet::Energy);
         let needed_energy = need.energy.filter(|need| *need > 0);
+        leases.note_refused(&credits, need.credits);
+        if let Some(price) = needed_energy {
+            leases.note_refused(&energy, price);
+        }
+        let credits = leases.noted_total(&credits.pool());
+        let energy = leases.noted_total(&energy.pool());
         let held_energy = needed_energy.is_some_and(|need| energy >= need);
         let is_held = credits >= need.credits || held_energy;
-        // The other members return what they do not need, but what requests in flight hold here does not help.
-        for (wallet, total, price) in
-            [(Wallet::Credits, credits, Some(need.credits)), (Wallet::Energy, energy, needed_energy)]
-        {
-            let held_here = balance.total(wallet).saturating_sub(balance.available(wallet));
-            if let Some(price) = price.filter(|price| total.saturating_sub(held_here) >= *price) {
-                leases.note_refused(&balance.name, wallet, price);
+        Err(insufficient_credits(need, BalanceRecord { credits, energy }, is_held))
+    }
+
+    /// Draws until the lease covers an amount; returns false if the pool has too little.
+    ///
+    /// # Errors
+    /// Returns 503 if the database does not answer in time.
+    pub(super) async fn ensure_covered(
+        self: &Arc<Self>,
+        leases: &Leases,
+        balance: &LeasedBalance,
+        amount: i64,
+        deadline: time::Instant,
+    ) -> Result<bool, ApiError> {
+        loop {
+            if balance.covers(amount) {
+                return Ok(true);
+            }
+            if leases.reclaim(balance) {
+                continue;
+            }
+            if leases.is_known_empty(&balance.pool()) {
+                return Ok(false);
+            }
+            let drawing = self.draw_for_request(leases, balance, amount);
+            match time::timeout_at(deadline, drawing).await.ok().flatten() {
+                // Other requests may reserve the drawn amount first, so the pool is asked again.
+                Some(DrawOutcome::Drawn) => {}
+                // Another request may have ended meanwhile, and released what it had reserved.
+                Some(DrawOutcome::PoolEmpty) => return Ok(balance.covers(amount)),
+                None => return Err(database_away()),
             }
         }
-        Err(insufficient_credits(need, BalanceRecord { credits, energy }, is_held))
     }
 
     /// Draws on a blocking thread, since the store blocks; `None` if the store fails. One request draws for all that
@@ -116,21 +128,21 @@ impl Ledger {
     async fn draw_for_request(
         self: &Arc<Self>,
         leases: &Leases,
-        balance: &Arc<AccountBalance>,
-        wallet: Wallet,
+        balance: &LeasedBalance,
         amount: i64,
     ) -> Option<DrawOutcome> {
-        let guard = leases.drawing(&balance.name, wallet).lock_owned().await;
-        if balance.available(wallet) >= amount {
+        let pool = balance.pool();
+        let guard = leases.drawing(&pool).lock_owned().await;
+        if balance.covers(amount) {
             return Some(DrawOutcome::Drawn);
         }
-        if leases.is_known_empty(&balance.name, wallet) {
+        if leases.is_known_empty(&pool) {
             return Some(DrawOutcome::PoolEmpty);
         }
         let permit = leases.draw_permits.clone().acquire_owned().await.ok()?;
         let (ledger, balance) = (self.clone(), balance.clone());
         let work = tokio::task::spawn_blocking(move || {
-            let drawn = ledger.draw_now(&balance, wallet, amount);
+            let drawn = ledger.draw_now(&balance, amount);
             drop((guard, permit));
             drawn
         });
@@ -139,18 +151,17 @@ impl Ledger {
 
     /// Draws for a request, and records the balance of the account if its pool has too little; `None` if the store
     /// fails.
-    fn draw_now(&self, balance: &Arc<AccountBalance>, wallet: Wallet, amount: i64) -> Option<DrawOutcome> {
+    fn draw_now(&self, balance: &LeasedBalance, amount: i64) -> Option<DrawOutcome> {
         let leases = self.leases.as_ref()?;
         leases.dry_draws.fetch_add(1, Ordering::Relaxed);
-        let missing = amount.saturating_sub(balance.available(wallet));
-        let wanted = amount.saturating_mul(DRAW_REQUESTS).max(missing);
-        let drawn = leases.draw(balance, wallet, wanted, missing).ok()?;
-        if drawn >= missing {
+        if leases.draw(balance, amount.saturating_mul(DRAW_REQUESTS), amount).ok()? {
             return Some(DrawOutcome::Drawn);
         }
-        let total = self.store.balance(&balance.name).ok()?.unwrap_or_default();
-        let total = if wallet == Wallet::Credits { total.credits } else { total.energy };
-        leases.note_total(&balance.name, wallet, total);
+        if let LeasedBalance::Wallet(account, wallet) = balance {
+            let total = self.store.balance(&account.name).ok()?.unwrap_or_default();
+            let total = if *wallet == Wallet::Credits { total.credits } else { total.energy };
+            leases.note_total(&balance.pool(), total);
+        }
         Some(DrawOutcome::PoolEmpty)
     }
 }

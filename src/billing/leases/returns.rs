@@ -1,15 +1,13 @@
 //! Return of leased amounts to their pools with the heartbeats.
 
-use super::super::balance::AccountBalance;
-use super::{Leases, pool_name, split_pool_name};
-use penstock_ledger::Wallet;
+use super::Leases;
+use super::pool::{LeasedBalance, LeasedPool};
 use penstock_storage::fleet::PoolAmount;
-use std::sync::Arc;
 
 /// Amounts that return to the pools.
 #[derive(Debug, Default)]
 pub(super) struct PendingReturns {
-    pub(super) amounts: Vec<PoolAmount>,
+    pub(super) amounts: Vec<(LeasedPool, i64)>,
     /// True if they were sent: they stay the same, and are sent again, until the store has accepted or refused them.
     pub(super) is_sent: bool,
 }
@@ -20,17 +18,17 @@ impl Leases {
     pub fn returning_amounts(&self) -> Vec<PoolAmount> {
         let mut returning = self.returning.lock();
         returning.is_sent = !returning.amounts.is_empty();
-        returning.amounts.clone()
+        let amounts = returning.amounts.iter();
+        amounts.map(|(pool, amount)| PoolAmount { pool: pool.name(), amount: *amount }).collect()
     }
 
     /// Adds the amounts that the store refuses permanently back to the balances, so that they do not block the
     /// heartbeats.
-    pub(super) fn take_back_returns(&self, balance: impl Fn(&str) -> Arc<AccountBalance>) {
+    pub(super) fn take_back_returns(&self, balance: impl Fn(&LeasedPool) -> LeasedBalance) {
         let refused = std::mem::take(&mut *self.returning.lock()).amounts;
-        for PoolAmount { pool, amount } in refused {
-            let Some((wallet, account)) = split_pool_name(&pool) else { continue };
-            balance(account).credit(wallet, amount);
-            if let Some(state) = self.accounts.lock().get_mut(&(account.into(), wallet)) {
+        for (pool, amount) in refused {
+            balance(&pool).credit(amount);
+            if let Some(state) = self.pools.lock().get_mut(&pool) {
                 state.drawn = state.drawn.saturating_add(amount);
             }
         }
@@ -42,17 +40,17 @@ impl Leases {
     }
 
     /// Takes back what returns to a pool, unless it was sent already; returns false if there is nothing.
-    pub(super) fn reclaim(&self, balance: &AccountBalance, wallet: Wallet) -> bool {
-        let pool = pool_name(&balance.name, wallet);
-        let mut accounts = self.accounts.lock();
+    pub(super) fn reclaim(&self, balance: &LeasedBalance) -> bool {
+        let pool = balance.pool();
+        let mut pools = self.pools.lock();
         let mut returning = self.returning.lock();
-        let index = returning.amounts.iter().position(|returned| returned.pool == pool);
+        let index = returning.amounts.iter().position(|(returned, _)| *returned == pool);
         let Some(index) = index.filter(|_| !returning.is_sent) else { return false };
-        let PoolAmount { amount, .. } = returning.amounts.swap_remove(index);
-        let state = accounts.entry((balance.name.clone(), wallet)).or_default();
+        let (_, amount) = returning.amounts.swap_remove(index);
+        let state = pools.entry(pool).or_default();
         state.drawn = state.drawn.saturating_add(amount);
         state.is_fresh = true;
-        balance.credit(wallet, amount);
+        balance.credit(amount);
         true
     }
 }

@@ -1,16 +1,18 @@
 //! Leases of two members on one store.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use super::state::EMPTY_POOL_MEMORY;
 use super::*;
 use crate::billing::{ReserveRequest, SaleTerms, Settlement};
 use crate::config::settings::{FleetSettings, LedgerSettings};
 use crate::time::clock::SteadyClock;
 use penstock_core::TokenUsage;
 use penstock_ledger::{RequestFootprint, SaleDetails};
-use penstock_storage::fleet::SharedFleet;
+use penstock_storage::fleet::{SharedFleet, credit_pool_name};
 use penstock_storage::ledger::{ChainClaim, LedgerStore};
 use penstock_storage::{Store, open_in_memory};
 use rust_decimal::Decimal;
+use std::time::Duration;
 
 fn settings() -> FleetSettings {
     FleetSettings {
@@ -124,7 +126,7 @@ async fn every_unit_of_a_balance_is_spent_once_by_whichever_member() {
 
 /// Returns unused amounts to the pool, as a member does each second.
 fn return_unused(member: &FleetMember, ledger: &Ledger) {
-    ledger.adjust_leases();
+    ledger.adjust_leases(true);
     let leases = ledger.leases().unwrap();
     let returning = leases.returning_amounts();
     member.write_heartbeat(&crate::fleet::MemberReport::default(), returning, Instant::now()).unwrap();
@@ -158,7 +160,7 @@ async fn no_request_is_refused_because_others_took_or_returned_what_it_drew() {
         }
     }
     assert!(checks > 1);
-    ledger.adjust_leases();
+    ledger.adjust_leases(true);
     return_unused(&member, &ledger);
     assert_eq!(gateways.pool("acme"), 1_000_000_000);
 }
@@ -199,7 +201,7 @@ async fn a_lease_grows_with_the_spending() {
     grant(&ledger, 10_000_000).await;
     for n in 0..20 {
         assert!(serve(&ledger, &format!("r{n}"), 100, 100).await);
-        ledger.adjust_leases();
+        ledger.adjust_leases(true);
     }
     let leased = 10_000_000 - 2_000 - gateways.pool("acme");
     assert!((2_000..=100 * 60 * 2).contains(&leased), "{leased}");
@@ -222,7 +224,7 @@ async fn what_a_refused_request_of_another_member_needs_returns_at_once() {
     first.leases().unwrap().set_wanted_by_peers(wanted.into_iter());
     // A lease that was drawn in the same second returns with the next heartbeat.
     return_unused(&member, &first);
-    first.adjust_leases();
+    first.adjust_leases(true);
     assert_eq!(first.account_balance("acme").available(Wallet::Credits), 0);
     assert!(serve(&first, "between", 500, 500).await, "it takes back what no heartbeat has sent");
     for _ in 0..3 {
@@ -262,10 +264,10 @@ async fn a_draw_with_an_unknown_outcome_is_found_in_the_store() {
     let request = PoolRequest { pool: credit_pool_name("acme"), wanted: 500, least: 1 };
     assert_eq!(member.draw_from_pool(&request), Ok(500));
     let leases = ledger.leases().unwrap();
-    leases.accounts.lock().values_mut().for_each(|state| state.uncertain = true);
-    leases.resolve_uncertain(|account| ledger.account_balance(account), || true).unwrap();
+    leases.pools.lock().values_mut().for_each(|state| state.uncertain = true);
+    ledger.resolve_uncertain(leases, true).unwrap();
     assert_eq!(ledger.account_balance("acme").total(Wallet::Credits), 1_600 - 60 + 500);
-    leases.resolve_uncertain(|account| ledger.account_balance(account), || true).unwrap();
+    ledger.resolve_uncertain(leases, true).unwrap();
     assert_eq!(ledger.account_balance("acme").total(Wallet::Credits), 1_600 - 60 + 500, "once");
 }
 

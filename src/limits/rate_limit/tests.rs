@@ -38,7 +38,7 @@ fn a_budget_tells_when_it_begins_anew() {
 
 #[test]
 fn a_wait_without_an_end_tells_no_time() {
-    for wait in [RetryAfter::OnRelease, RetryAfter::Never] {
+    for wait in [RetryAfter::OnLease, RetryAfter::OnRelease, RetryAfter::Never] {
         for limit in [LimitKind::Budget(BudgetPeriod::Month), LimitKind::Tokens, LimitKind::Concurrent] {
             let refusal = refused(limit, wait);
             assert_eq!(refusal.details.get("resets_at"), None, "{limit:?} {wait:?}");

@@ -217,9 +217,32 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// Returns a 429 for a limit and a 402 for a budget.
-    pub fn reserve_limits(&mut self, entry: ProvisionalPermit, cost: &CostEstimate) -> Result<(), ApiError> {
-        let pass = rate_limit::reserve_limits(entry, cost);
+    pub fn reserve_limits(
+        &mut self,
+        mut entry: ProvisionalPermit,
+        cost: &CostEstimate,
+    ) -> Result<(), ApiError> {
+        let pass = rate_limit::reserve_limits(&mut entry, cost);
         self.limits_permit = Some(pass.map_err(|hit| self.limit_refusal(hit))?);
+        Ok(())
+    }
+
+    /// Reserves as [`Exchange::reserve_limits`] for a request with a cost; a member of a fleet draws for it if its parts
+    /// of the budgets do not cover it.
+    ///
+    /// # Errors
+    /// Same as for [`Exchange::reserve_limits`]; a 503 if the database of a fleet does not answer.
+    pub async fn reserve_budgeted(
+        &mut self,
+        entry: ProvisionalPermit,
+        cost: &CostEstimate,
+    ) -> Result<(), ApiError> {
+        let pass = self.app.ledger.reserve_budgeted(entry, cost).await;
+        let refuse = |(hit, refusal): (Option<_>, _)| match hit {
+            Some(hit) => self.limit_refusal((hit, refusal)),
+            None => refusal,
+        };
+        self.limits_permit = Some(pass.map_err(refuse)?);
         Ok(())
     }
 

@@ -25,7 +25,7 @@ impl RequestFilter for ReserveLimits {
         let taken = (request.entry.take(), &request.candidates, &request.ask);
         if let (Some((entry, habits)), Some(candidates), Some(ask)) = taken {
             let cost = max_cost(request.exchange, candidates, ask, habits, request.received_at);
-            request.exchange.reserve_limits(entry, &cost)?;
+            request.exchange.reserve_budgeted(entry, &cost).await?;
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -17,6 +17,7 @@
 //! grants everything.
 
 mod alone;
+mod budgets;
 mod pools;
 mod rows;
 mod shared;
@@ -25,12 +26,17 @@ mod watch;
 use crate::{StoreError, Transaction};
 
 pub use alone::Alone;
+pub use budgets::{BudgetDraw, BudgetPool, BudgetRequest};
 pub use pools::{PoolState, credit_pool_name, energy_pool_name};
+pub(crate) use shared::require_alive;
 pub use shared::{ObservedFleet, SharedFleet, StoredReport};
 pub use watch::{LeaseTerm, PeerWatch};
 
 /// Maximum number of pools of one turn.
 pub const MAX_TURN_POOLS: usize = 1_000;
+
+/// Number of attempts against concurrent changes.
+const MAX_ATTEMPTS: usize = 32;
 
 /// Strand of this process, with the beat of its last turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,17 +6,15 @@ use std::time::Duration;
 
 use super::rows::{self, LAST_KEY, LIVE_PREFIX, REPORT_PREFIX, STRAND_PREFIX};
 use super::{
-    Fleet, FleetError, MAX_TURN_POOLS, PeerStrand, PoolAmount, PoolRequest, Strand, StrandReport,
-    drawn_amount,
+    Fleet, FleetError, MAX_ATTEMPTS, MAX_TURN_POOLS, PeerStrand, PoolAmount, PoolRequest, Strand,
+    StrandReport, drawn_amount,
 };
 use crate::{
     MAX_PAGE_ROWS, RowPage, RowScan, RowSum, Store, StoreError, StoreTable, StoredRow, Transaction,
     counter_row, parse_counter,
 };
 
-const META: StoreTable = StoreTable::Meta;
-/// Number of attempts against concurrent changes.
-const MAX_ATTEMPTS: usize = 32;
+pub(super) const META: StoreTable = StoreTable::Meta;
 /// Maximum number of attempts to get a number, and the pause between two: for a hundred members that join together.
 const MAX_JOIN_ATTEMPTS: usize = 256;
 const MAX_JOIN_PAUSE: Duration = Duration::from_millis(100);
@@ -170,7 +168,7 @@ impl SharedFleet {
         parse_counter(self.store.get(META, key)?.as_deref())
     }
 
-    fn is_alive(&self, id: u32) -> Result<bool, StoreError> {
+    pub(super) fn is_alive(&self, id: u32) -> Result<bool, StoreError> {
         Ok(self.store.get(META, &rows::live_key(id))?.is_some())
     }
 
@@ -240,7 +238,7 @@ fn parse_reports(rows: Vec<StoredRow>) -> Result<Vec<StoredReport>, StoreError> 
 }
 
 /// Returns the guard by which a strand proves that it is alive.
-fn require_alive(id: u32) -> Transaction {
+pub(crate) fn require_alive(id: u32) -> Transaction {
     Transaction::new().require_present(META, rows::live_key(id))
 }
 

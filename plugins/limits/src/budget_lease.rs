@@ -1,0 +1,301 @@
+//! Leased parts of the budgets of a key or an account, in a fleet whose gateways share them.
+//!
+//! A gateway admits a request with a cost only against its parts, one of each budget. A part lasts over midnight: it is
+//! then a part of the budget of the new day.
+//!
+//! ```text
+//! part in the store = left + unwritten
+//! ```
+//! A charge may exceed its reservation, so `left` may be negative. Such an excess is in the written spending, and no
+//! part of the lease.
+
+use crate::meter::{CostEstimate, LimitExceeded, LimitKind, UsageLimits, UsageMeter, to_micro_credits};
+use crate::token_bucket::RetryAfter;
+use penstock_core::calendar::BudgetPeriod;
+use std::time::Duration;
+
+/// Leased part of one budget, in micro-credits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BudgetLease {
+    /// Leased and not spent.
+    pub(crate) left: i64,
+    /// Spent since the spending was last written.
+    unwritten: i64,
+    /// True if the budget was lowered after the part was drawn: it has to be drawn again.
+    is_recalled: bool,
+}
+
+/// Leased parts of the budgets of one key or account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BudgetLeases {
+    day: BudgetLease,
+    month: BudgetLease,
+}
+
+/// Spending that is written, as far as the leased parts cover it, in micro-credits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WrittenLeases {
+    /// Amounts that the parts of the day and of the month decrease by.
+    pub covered: (i64, i64),
+    /// Amounts beyond the parts.
+    excess: (i64, i64),
+}
+
+impl BudgetLease {
+    /// Returns the amount that may be reserved besides `reserved`.
+    pub(crate) fn available(&self, reserved: u64) -> i64 {
+        self.left.saturating_sub_unsigned(reserved)
+    }
+
+    /// Returns true if a request of this cost is covered.
+    pub(crate) fn covers(&self, reserved: u64, cost: u64) -> bool {
+        let available = u64::try_from(self.available(reserved)).unwrap_or(0);
+        !self.is_recalled && available >= cost
+    }
+
+    /// Returns the part as it is in the store.
+    pub(crate) const fn stored(&self) -> i64 {
+        self.left.saturating_add(self.unwritten)
+    }
+
+    fn spend(&mut self, amount: i64) {
+        self.left = self.left.saturating_sub(amount);
+        self.unwritten = self.unwritten.saturating_add(amount);
+    }
+
+    /// Returns the amounts that the part covers and the excess.
+    fn take_written(&mut self) -> (i64, i64) {
+        let covered = self.unwritten.min(self.stored().max(0));
+        let excess = self.unwritten.saturating_sub(covered);
+        self.left = self.left.saturating_add(excess);
+        self.unwritten = 0;
+        (covered, excess)
+    }
+
+    fn put_back_written(&mut self, covered: i64, excess: i64) {
+        self.left = self.left.saturating_sub(excess);
+        self.unwritten = self.unwritten.saturating_add(covered).saturating_add(excess);
+    }
+}
+
+impl BudgetLeases {
+    pub(crate) const fn of(&self, period: BudgetPeriod) -> &BudgetLease {
+        match period {
+            BudgetPeriod::Day => &self.day,
+            BudgetPeriod::Month => &self.month,
+        }
+    }
+
+    pub(crate) const fn of_mut(&mut self, period: BudgetPeriod) -> &mut BudgetLease {
+        match period {
+            BudgetPeriod::Day => &mut self.day,
+            BudgetPeriod::Month => &mut self.month,
+        }
+    }
+
+    /// Charges the parts of the budgets that are set.
+    pub(crate) fn spend(&mut self, limits: &UsageLimits, amount: u64) {
+        let amount = i64::try_from(amount).unwrap_or(i64::MAX);
+        for period in [BudgetPeriod::Day, BudgetPeriod::Month] {
+            if limits.budget(period).is_some() {
+                self.of_mut(period).spend(amount);
+            }
+        }
+    }
+
+    /// Recalls the parts of budgets that are lower than before: the parts of all gateways may exceed them.
+    pub(crate) fn recall_lowered(&mut self, before: &UsageLimits, after: &UsageLimits) {
+        for period in [BudgetPeriod::Day, BudgetPeriod::Month] {
+            if after.budget(period).is_some_and(|after| before.budget(period).is_none_or(|was| after < was)) {
+                self.of_mut(period).is_recalled = true;
+            }
+        }
+    }
+
+    /// Adds a drawn amount; the part is valid if the budget is still at least `drawn_for`.
+    pub(crate) fn add_drawn(
+        &mut self,
+        limits: &UsageLimits,
+        period: BudgetPeriod,
+        amount: i64,
+        drawn_for: u64,
+    ) {
+        let lease = self.of_mut(period);
+        lease.left = lease.left.saturating_add(amount);
+        lease.is_recalled = limits.budget(period).is_none_or(|limit| limit.get() < drawn_for);
+    }
+
+    /// Takes a recalled part out as far as no request has reserved it; 0 if it is not recalled.
+    pub(crate) fn take_recalled(&mut self, period: BudgetPeriod, reserved: u64) -> i64 {
+        let lease = self.of_mut(period);
+        let spare = if lease.is_recalled { lease.available(reserved).max(0) } else { 0 };
+        lease.left = lease.left.saturating_sub(spare);
+        spare
+    }
+
+    /// Takes what was spent since the last call.
+    pub(crate) fn take_written(&mut self) -> WrittenLeases {
+        let (day, month) = (self.day.take_written(), self.month.take_written());
+        WrittenLeases { covered: (day.0, month.0), excess: (day.1, month.1) }
+    }
+
+    /// Undoes [`BudgetLeases::take_written`].
+    pub(crate) fn put_back_written(&mut self, written: WrittenLeases) {
+        self.day.put_back_written(written.covered.0, written.excess.0);
+        self.month.put_back_written(written.covered.1, written.excess.1);
+    }
+}
+
+/// Leases of budgets.
+impl UsageMeter {
+    /// Requires leases for the budgets from now on.
+    pub fn lease_budgets(&mut self) {
+        self.leases.get_or_insert_default();
+    }
+
+    /// Returns true if there is no budget of the period, or if the leased part covers this cost.
+    #[must_use]
+    pub fn is_covered(&self, limits: &UsageLimits, period: BudgetPeriod, cost: u64) -> bool {
+        limits.budget(period).is_none() || self.lease(period).covers(self.reserved, cost)
+    }
+
+    /// Returns the leased amount that is not reserved.
+    #[must_use]
+    pub fn lease_available(&self, period: BudgetPeriod) -> i64 {
+        self.lease(period).available(self.reserved)
+    }
+
+    /// Returns the leased amount that is not spent.
+    #[must_use]
+    pub fn lease_left(&self, period: BudgetPeriod) -> i64 {
+        self.lease(period).left
+    }
+
+    /// Returns the leased part as it is in the store, as far as spending was written.
+    #[must_use]
+    pub fn lease_stored(&self, period: BudgetPeriod) -> i64 {
+        self.lease(period).stored()
+    }
+
+    /// Returns true if the leased part may not be spent any more, because the budget was lowered or removed.
+    #[must_use]
+    pub fn is_lease_recalled(&self, limits: &UsageLimits, period: BudgetPeriod) -> bool {
+        limits.budget(period).is_none() || self.lease(period).is_recalled
+    }
+
+    /// Adds an amount to the leased part.
+    pub fn add_lease(&mut self, period: BudgetPeriod, amount: i64) {
+        let lease = self.leases.get_or_insert_default().of_mut(period);
+        lease.left = lease.left.saturating_add(amount);
+    }
+
+    /// Adds an amount that was drawn for a budget of `drawn_for`, which may have changed since.
+    pub fn add_drawn(&mut self, limits: &UsageLimits, period: BudgetPeriod, amount: i64, drawn_for: u64) {
+        self.leases.get_or_insert_default().add_drawn(limits, period, amount, drawn_for);
+    }
+
+    /// Takes an amount from the leased part if it is available; returns true if it was.
+    pub fn take_lease(&mut self, period: BudgetPeriod, amount: i64) -> bool {
+        let is_there = self.lease_available(period) >= amount;
+        if is_there {
+            self.add_lease(period, amount.saturating_neg());
+        }
+        is_there
+    }
+
+    /// Takes a recalled part out as far as no request has reserved it; 0 if it is not recalled.
+    pub fn take_recalled_lease(&mut self, period: BudgetPeriod) -> i64 {
+        let reserved = self.reserved;
+        self.leases.as_mut().map_or(0, |leases| leases.take_recalled(period, reserved))
+    }
+
+    /// Recalls the leased parts of budgets that a change of the limits lowers.
+    pub fn recall_lowered_leases(&mut self, before: &UsageLimits, after: &UsageLimits) {
+        if let Some(leases) = &mut self.leases {
+            leases.recall_lowered(before, after);
+        }
+    }
+
+    /// Takes what was spent of the leased parts since the last call, which has to be written.
+    pub fn take_written_leases(&mut self) -> WrittenLeases {
+        self.leases.as_mut().map(|leases| leases.take_written()).unwrap_or_default()
+    }
+
+    /// Undoes [`UsageMeter::take_written_leases`].
+    pub fn put_back_written_leases(&mut self, written: WrittenLeases) {
+        if let Some(leases) = &mut self.leases {
+            leases.put_back_written(written);
+        }
+    }
+
+    /// Returns the exceeded budget with the longest wait.
+    pub(crate) fn over_budget(
+        &self,
+        limits: &UsageLimits,
+        cost: &CostEstimate,
+        now: Duration,
+    ) -> Option<LimitExceeded> {
+        let money = to_micro_credits(cost.money);
+        let over = [BudgetPeriod::Day, BudgetPeriod::Month].into_iter().filter_map(|period| {
+            let budget = limits.budget(period)?.get();
+            // A request without cost is refused too once the budget is spent.
+            let spent = self.spend.spent_in(period, now).saturating_add(money.max(1));
+            let elsewhere = self.shared.as_deref().map_or(0, |shared| shared.reserved);
+            if spent.saturating_add(self.reserved).saturating_add(elsewhere) <= budget {
+                let is_covered = self.is_lease_enough(period, money);
+                let (limit, retry_after) = (LimitKind::Budget(period), RetryAfter::OnLease);
+                return (!is_covered).then_some(LimitExceeded { limit, maximum: budget, retry_after });
+            }
+            let wait = if money > budget {
+                RetryAfter::Never
+            } else if spent <= budget {
+                // The final cost may be lower than the reservation, so the wait ends with another request.
+                RetryAfter::OnRelease
+            } else {
+                RetryAfter::After(period.end(now).saturating_sub(now))
+            };
+            Some(LimitExceeded { limit: LimitKind::Budget(period), maximum: budget, retry_after: wait })
+        });
+        over.max_by_key(|denied| denied.retry_after)
+    }
+
+    /// Returns true if the leased part of a budget covers this cost, or if budgets are not leased.
+    fn is_lease_enough(&self, period: BudgetPeriod, money: u64) -> bool {
+        money == 0
+            || self.leases.as_deref().is_none_or(|leases| leases.of(period).covers(self.reserved, money))
+    }
+
+    fn lease(&self, period: BudgetPeriod) -> BudgetLease {
+        self.leases.as_deref().map(|leases| *leases.of(period)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn written_spending_is_taken_from_the_part_and_the_excess_is_not() {
+        for (left, spent, covered, after) in
+            [(100, 30, 30, 70), (100, 100, 100, 0), (100, 130, 100, 0), (0, 5, 0, 0), (-7, 5, 0, -7)]
+        {
+            let mut lease = BudgetLease { left, ..BudgetLease::default() };
+            lease.spend(spent);
+            assert_eq!(lease.stored(), left, "the store knows nothing of the charge");
+            let before = lease;
+            let (taken, excess) = lease.take_written();
+            assert_eq!((taken, lease.left, lease.stored()), (covered, after, after), "{left} {spent}");
+            lease.put_back_written(taken, excess);
+            assert_eq!(lease, before);
+        }
+    }
+
+    #[test]
+    fn a_draw_between_an_excess_and_its_writing_counts_once() {
+        let mut lease = BudgetLease { left: 100, ..BudgetLease::default() };
+        lease.spend(130);
+        lease.left += 50;
+        assert_eq!((lease.stored(), lease.take_written()), (150, (130, 0)));
+        assert_eq!((lease.left, lease.stored()), (20, 20));
+    }
+}

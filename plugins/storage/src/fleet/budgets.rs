@@ -1,0 +1,274 @@
+//! Pools of budgets, by the key or account and the period. In contrast to a balance, which grants fill, a budget is a
+//! limit that may change, and what was spent of it is a row that also processes without leases add to. So a pool has
+//! only the sum of its parts, as a negative number:
+//!
+//! ```text
+//! pool `budget/<day | month>/<key | account>/<id>` = −Σ parts
+//! rest of a budget                                 = limit − spent in the period − Σ parts
+//! ```
+//! A draw compares it with the limit as the drawing process knows it, in one commit with the row of the spending. What
+//! is spent of a part moves from the part to that row, also in one commit, see [`SpendStore`](crate::spend::SpendStore).
+//! When a day or month begins, its spending is 0, and the parts are those of the new budget.
+
+use super::rows;
+use super::shared::{META, SharedFleet, require_alive};
+use super::{FleetError, MAX_ATTEMPTS, PoolAmount, Strand, drawn_amount};
+use crate::spend::{SpendOwner, SpendRecord, spend_key};
+use crate::{StoreError, StoreTable, Transaction};
+use penstock_core::calendar::BudgetPeriod;
+
+const PREFIX: &str = "budget/";
+
+/// Pool of a budget.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct BudgetPool {
+    /// Owner of the budget.
+    pub owner: SpendOwner,
+    /// Period in which it may be spent.
+    pub period: BudgetPeriod,
+}
+
+impl BudgetPool {
+    /// Returns the name of the pool.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let (kind, id) = match &self.owner {
+            SpendOwner::Key(id) => ("key", id),
+            SpendOwner::Account(id) => ("account", id),
+        };
+        format!("{PREFIX}{}/{kind}/{id}", self.period.name())
+    }
+
+    /// Parses the name of a pool; `None` if it is not that of a budget.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<BudgetPool> {
+        let (period, owner) = name.strip_prefix(PREFIX)?.split_once('/')?;
+        let period = [BudgetPeriod::Day, BudgetPeriod::Month].into_iter().find(|one| one.name() == period)?;
+        let owner = match owner.split_once('/')? {
+            ("key", id) => SpendOwner::Key(id.to_owned()),
+            ("account", id) => SpendOwner::Account(id.to_owned()),
+            _ => return None,
+        };
+        Some(BudgetPool { owner, period })
+    }
+}
+
+/// Request for a part of a budget, in micro-credits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetRequest {
+    /// Pool of the budget.
+    pub pool: BudgetPool,
+    /// Budget as the process knows it.
+    pub limit: i64,
+    /// Wanted amount.
+    pub wanted: i64,
+    /// Least amount that is of use.
+    pub least: i64,
+    /// Amount of the part that goes back with the draw.
+    pub returned: i64,
+    /// Time in Unix seconds.
+    pub at: u64,
+}
+
+/// Result of a draw from a budget, in micro-credits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetDraw {
+    /// Drawn amount.
+    pub drawn: i64,
+    /// Budget without the written spending, the parts of all processes included.
+    pub unspent: i64,
+}
+
+impl SharedFleet {
+    /// Draws a part of a budget as [`Fleet::draw`](super::Fleet::draw) does of a pool, and returns an amount of the
+    /// part in the same commit.
+    ///
+    /// # Errors
+    /// Same as [`Fleet::draw`](super::Fleet::draw).
+    pub fn draw_budget(&self, strand: Strand, request: &BudgetRequest) -> Result<BudgetDraw, FleetError> {
+        let BudgetRequest { pool, limit, wanted, least, returned, at } = request;
+        let (name, spend_key) = (pool.name(), spend_key(&pool.owner));
+        let mut last_error = StoreError::Guard { step: 0 };
+        for _ in 0..MAX_ATTEMPTS {
+            let spend = self.store().get(StoreTable::Spend, &spend_key)?;
+            let record = spend.as_deref().map(SpendRecord::from_row).transpose()?.unwrap_or_default();
+            let spent = i64::try_from(record.spent_in(pool.period, *at)).unwrap_or(i64::MAX);
+            let unspent = limit.saturating_sub(spent);
+            let rest = unspent.saturating_add(self.available(&name)?).saturating_add(*returned);
+            let drawn = drawn_amount(rest, *wanted, *least);
+            let change = drawn.saturating_sub(*returned);
+            // All parts together are within the budget, unless this draw only returns an amount.
+            let bound = (drawn > 0).then_some(unspent.saturating_neg());
+            if drawn == 0 && change == 0 {
+                let is_alive = self.is_alive(strand.id)?;
+                return if is_alive { Ok(BudgetDraw { drawn, unspent }) } else { Err(FleetError::Buried) };
+            }
+            let unchanged = match spend {
+                Some(row) => Transaction::new().require_value(StoreTable::Spend, spend_key.as_slice(), row),
+                None => Transaction::new().require_absent(StoreTable::Spend, spend_key.as_slice()),
+            };
+            let batch = require_alive(strand.id)
+                .append(unchanged)
+                .add(META, rows::pool_key(&name), change.saturating_neg(), bound, None)
+                .add(META, rows::part_key(strand.id, &name), change, None, None);
+            match self.store().apply(batch) {
+                Ok(()) => return Ok(BudgetDraw { drawn, unspent }),
+                Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Buried),
+                // Other strands drew from the pool or spent in the meantime.
+                Err(error @ StoreError::Guard { .. }) => last_error = error,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(last_error.into())
+    }
+
+    /// Returns the operations that move written spending out of a strand's part of a budget.
+    pub(crate) fn spend_budget(strand: u32, pool: &BudgetPool, amount: i64) -> Transaction {
+        let spent = PoolAmount { pool: pool.name(), amount };
+        SharedFleet::charge(strand, &spent).append(SharedFleet::credit(&spent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::{Fleet, PeerStrand, PoolAmount, StrandReport};
+    use super::*;
+    use crate::spend::{SpendAddition, SpendStore};
+    use crate::{Store, open_in_memory};
+    use std::sync::Arc;
+
+    /// 2026-11-29T12:00:00Z.
+    const NOON: u64 = 1_795_953_600;
+    const DAY: u64 = 86_400;
+
+    fn pool(period: BudgetPeriod) -> BudgetPool {
+        BudgetPool { owner: SpendOwner::Key("k".to_owned()), period }
+    }
+
+    fn of_day(limit: i64, wanted: i64, at: u64) -> BudgetRequest {
+        BudgetRequest { pool: pool(BudgetPeriod::Day), limit, wanted, least: wanted, returned: 0, at }
+    }
+
+    fn spend(amount: u64, at: u64, from_parts: (i64, i64)) -> SpendAddition {
+        let spend = SpendRecord { day: amount, month: amount, at };
+        SpendAddition { owner: pool(BudgetPeriod::Day).owner, spend, from_parts }
+    }
+
+    struct Members {
+        store: Arc<dyn Store>,
+        fleet: SharedFleet,
+        strands: [Strand; 2],
+    }
+
+    impl Members {
+        fn new() -> Self {
+            let store = open_in_memory();
+            let fleet = SharedFleet::new(store.clone());
+            let strands = ["one", "two"].map(|name| fleet.join(name).unwrap());
+            Self { store, fleet, strands }
+        }
+
+        fn draw(&self, strand: usize, request: &BudgetRequest) -> i64 {
+            self.fleet.draw_budget(self.strands[strand], request).unwrap().drawn
+        }
+
+        fn spends(&self, strand: usize) -> SpendStore {
+            SpendStore::for_member(self.store.clone(), self.strands[strand].id)
+        }
+    }
+
+    #[test]
+    fn a_pool_has_a_name_by_owner_and_period() {
+        for (owner, period, name) in [
+            (SpendOwner::Key("0af3".to_owned()), BudgetPeriod::Day, "budget/day/key/0af3"),
+            (SpendOwner::Account("a/b".to_owned()), BudgetPeriod::Month, "budget/month/account/a/b"),
+        ] {
+            let pool = BudgetPool { owner, period };
+            assert_eq!((pool.name(), BudgetPool::parse(name)), (name.to_owned(), Some(pool)));
+        }
+        for other in ["credits/budget", "energy/day/key/a", "budget/", "budget/year/key/a", "budget/day/k/a"]
+        {
+            assert_eq!(BudgetPool::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn parts_and_spending_never_exceed_the_budget() {
+        let members = Members::new();
+        assert_eq!(members.draw(0, &of_day(100, 60, NOON)), 60);
+        assert_eq!(members.draw(1, &of_day(100, 60, NOON)), 40);
+        assert_eq!(members.draw(1, &of_day(100, 1, NOON)), 0);
+        // Spending moves out of the part, so nothing becomes free by it.
+        members.spends(0).add(&[spend(25, NOON, (25, 0))]).unwrap();
+        assert_eq!(members.draw(1, &of_day(100, 1, NOON)), 0);
+        let parts = |strand: usize| members.fleet.parts(members.strands[strand]).unwrap()[0].amount;
+        assert_eq!((parts(0), parts(1)), (35, 40));
+        let returned = vec![PoolAmount { pool: pool(BudgetPeriod::Day).name(), amount: 35 }];
+        members
+            .fleet
+            .turn(members.strands[0], &StrandReport { returned, ..StrandReport::default() })
+            .unwrap();
+        assert_eq!(members.draw(1, &of_day(100, 50, NOON)), 35);
+        // A higher budget has more, a lower one nothing.
+        assert_eq!(members.draw(0, &of_day(110, 50, NOON)), 10);
+        assert_eq!(members.draw(0, &of_day(50, 1, NOON)), 0);
+    }
+
+    #[test]
+    fn spending_without_a_part_counts() {
+        let members = Members::new();
+        // A version before leases, or a gateway that was alone, has written it.
+        SpendStore::new(members.store.clone()).add(&[spend(30, NOON, (0, 0))]).unwrap();
+        members.spends(1).add(&[spend(10, NOON, (0, 0))]).unwrap();
+        assert_eq!(members.draw(0, &of_day(100, 100, NOON)), 60);
+        members.spends(1).add(&[spend(5, NOON, (0, 0))]).unwrap();
+        assert_eq!(members.draw(0, &of_day(100, 1, NOON)), 0);
+        assert_eq!(members.draw(0, &of_day(106, 9, NOON)), 1);
+    }
+
+    #[test]
+    fn a_day_begins_with_the_whole_budget_but_for_the_parts() {
+        let members = Members::new();
+        assert_eq!(members.draw(0, &of_day(100, 80, NOON)), 80);
+        members.spends(0).add(&[spend(70, NOON, (70, 0))]).unwrap();
+        assert_eq!(members.draw(1, &of_day(100, 100, NOON)), 20);
+        members.spends(1).add(&[spend(20, NOON, (20, 0))]).unwrap();
+        assert_eq!(members.draw(1, &of_day(100, 1, NOON + DAY / 2 - 1)), 0);
+        assert_eq!(members.draw(1, &of_day(100, 100, NOON + DAY / 2)), 90, "10 are leased");
+        // The month has counted all.
+        let of_month = BudgetRequest { pool: pool(BudgetPeriod::Month), ..of_day(100, 100, NOON + DAY) };
+        assert_eq!(members.draw(0, &of_month), 10);
+        let december = BudgetRequest { at: NOON + 2 * DAY, ..of_month };
+        assert_eq!(members.draw(1, &december), 90);
+    }
+
+    #[test]
+    fn a_lowered_budget_takes_parts_back_and_draws_again_in_one_commit() {
+        let members = Members::new();
+        assert_eq!(
+            (members.draw(0, &of_day(100, 60, NOON)), members.draw(1, &of_day(100, 40, NOON))),
+            (60, 40)
+        );
+        let lowered = |returned| BudgetRequest { returned, ..of_day(50, 20, NOON) };
+        assert_eq!(members.draw(0, &lowered(60)), 10, "the other one has 40");
+        assert_eq!(members.draw(1, &lowered(40)), 20);
+        assert_eq!(members.draw(0, &lowered(10)), 20);
+        assert_eq!(members.draw(0, &BudgetRequest { limit: 5, ..lowered(20) }), 0);
+        assert_eq!(members.fleet.available(&pool(BudgetPeriod::Day).name()), Ok(-20));
+    }
+
+    #[test]
+    fn the_parts_of_a_buried_member_return_and_it_takes_nothing_from_them() {
+        let members = Members::new();
+        assert_eq!(members.draw(0, &of_day(100, 100, NOON)), 100);
+        let Strand { id, beat } = members.strands[0];
+        assert!(members.fleet.bury(&PeerStrand { id, beat, name: None }).unwrap());
+        let late = members.spends(0);
+        late.add(&[spend(40, NOON, (40, 0))]).unwrap();
+        assert!(late.flush().is_err());
+        let request = of_day(100, 100, NOON);
+        assert_eq!(members.fleet.draw_budget(members.strands[0], &request), Err(FleetError::Buried));
+        assert_eq!(members.draw(1, &request), 100);
+    }
+}

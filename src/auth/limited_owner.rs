@@ -1,0 +1,190 @@
+//! Keys and accounts as owners of limits and budgets.
+
+use super::key_cache::KeyCache;
+use super::key_limiter::{KeyUsage, LimiterState};
+use super::principal::{CachedAccount, Principal};
+use penstock_limits::BudgetPeriod;
+use penstock_storage::fleet::BudgetPool;
+use penstock_storage::spend::SpendOwner;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// Key or account with limits.
+#[derive(Clone, Debug)]
+pub enum LimitedOwner {
+    /// Key.
+    Key(Arc<Principal>),
+    /// Account.
+    Account(Arc<CachedAccount>),
+}
+
+/// Budget of which a fleet member leases parts. Two are equal if they have the same owner and period.
+#[derive(Clone)]
+pub struct LeasedBudget {
+    owner: LimitedOwner,
+    period: BudgetPeriod,
+}
+
+/// Draw of a part of a budget that has begun, in micro-credits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetDrawTerms {
+    /// Budget for which the part is drawn.
+    pub limit: u64,
+    /// Amount of a recalled part that goes back.
+    pub returned: i64,
+}
+
+impl LimitedOwner {
+    pub(super) fn usage(&self) -> &KeyUsage {
+        match self {
+            Self::Key(principal) => principal.key_usage(),
+            Self::Account(account) => &account.limiter,
+        }
+    }
+
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Key(principal) => format!("key/{}", principal.public_id),
+            Self::Account(account) => format!("account/{}", account.id),
+        }
+    }
+
+    pub(super) fn spend_owner(&self) -> SpendOwner {
+        match self {
+            Self::Key(principal) => SpendOwner::Key(principal.public_id.to_string()),
+            Self::Account(account) => SpendOwner::Account(account.id.to_string()),
+        }
+    }
+
+    /// Returns the owner with a name; `None` if it is not known here.
+    pub(super) fn find(cache: &KeyCache, name: &str) -> Option<Self> {
+        match name.split_once('/')? {
+            ("key", id) => cache.find_principal(id).map(Self::Key),
+            ("account", id) => cache.account(id).map(Self::Account),
+            _ => None,
+        }
+    }
+
+    /// Returns the kind and the id.
+    fn identity(&self) -> (bool, &str) {
+        match self {
+            Self::Key(principal) => (true, &principal.public_id),
+            Self::Account(account) => (false, &account.id),
+        }
+    }
+}
+
+impl LeasedBudget {
+    /// Returns the budgets of a key and its account whose parts do not cover a request of this cost.
+    #[must_use]
+    pub fn lacking(principal: &Arc<Principal>, cost: u64) -> Vec<Self> {
+        let mut lacking = Vec::new();
+        for owner in [LimitedOwner::Key(principal.clone()), LimitedOwner::Account(principal.account.clone())]
+        {
+            for period in [BudgetPeriod::Day, BudgetPeriod::Month] {
+                let budget = Self { owner: owner.clone(), period };
+                if !budget.covers(cost) {
+                    lacking.push(budget);
+                }
+            }
+        }
+        lacking
+    }
+
+    /// Returns the budget of a pool; `None` if its owner is not known here.
+    #[must_use]
+    pub fn find(cache: &KeyCache, pool: &BudgetPool) -> Option<Self> {
+        let owner = match &pool.owner {
+            SpendOwner::Key(id) => LimitedOwner::Key(cache.find_principal(id)?),
+            SpendOwner::Account(id) => LimitedOwner::Account(cache.account(id)?),
+        };
+        Some(Self { owner, period: pool.period })
+    }
+
+    /// Returns the pool of the budget.
+    #[must_use]
+    pub fn pool(&self) -> BudgetPool {
+        BudgetPool { owner: self.owner.spend_owner(), period: self.period }
+    }
+
+    /// Returns true if there is no budget any more, or if the part covers a request of this cost.
+    #[must_use]
+    pub fn covers(&self, cost: u64) -> bool {
+        self.with(|state, period| state.meter.is_covered(&state.limits, period, cost))
+    }
+
+    /// Returns the part that no request has reserved.
+    #[must_use]
+    pub fn available(&self) -> i64 {
+        self.with(|state, period| state.meter.lease_available(period))
+    }
+
+    /// Returns the part that is not spent.
+    #[must_use]
+    pub fn left(&self) -> i64 {
+        self.with(|state, period| state.meter.lease_left(period))
+    }
+
+    /// Returns the part as it is in the store while no spending is being written.
+    #[must_use]
+    pub fn stored(&self) -> i64 {
+        self.with(|state, period| state.meter.lease_stored(period))
+    }
+
+    /// Returns true if the part has to return, because the budget was lowered or removed.
+    #[must_use]
+    pub fn is_recalled(&self) -> bool {
+        self.with(|state, period| state.meter.is_lease_recalled(&state.limits, period))
+    }
+
+    /// Adds an amount to the part.
+    pub fn add(&self, amount: i64) {
+        self.with(|state, period| state.meter.add_lease(period, amount));
+    }
+
+    /// Takes an amount from the part if it is available; returns true if it was.
+    #[must_use]
+    pub fn take(&self, amount: i64) -> bool {
+        self.with(|state, period| state.meter.take_lease(period, amount))
+    }
+
+    /// Begins a draw: takes a recalled part out, which goes back to the pool with the draw. `None` if there is no
+    /// budget any more.
+    #[must_use]
+    pub fn begin_draw(&self) -> Option<BudgetDrawTerms> {
+        self.with(|state, period| {
+            let limit = state.limits.budget(period)?.get();
+            Some(BudgetDrawTerms { limit, returned: state.meter.take_recalled_lease(period) })
+        })
+    }
+
+    /// Adds the drawn amount.
+    pub fn end_draw(&self, terms: BudgetDrawTerms, drawn: i64) {
+        self.with(|state, period| state.meter.add_drawn(&state.limits, period, drawn, terms.limit));
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut LimiterState, BudgetPeriod) -> T) -> T {
+        work(&mut self.owner.usage().0.lock(), self.period)
+    }
+}
+
+impl PartialEq for LeasedBudget {
+    fn eq(&self, other: &Self) -> bool {
+        (self.owner.identity(), self.period) == (other.owner.identity(), other.period)
+    }
+}
+
+impl Eq for LeasedBudget {}
+
+impl Hash for LeasedBudget {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.owner.identity(), self.period).hash(state);
+    }
+}
+
+impl fmt::Debug for LeasedBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.pool().name())
+    }
+}

@@ -1,0 +1,99 @@
+//! Pools of which a member leases parts, and the balances in memory that the leases fill.
+
+use super::super::balance::AccountBalance;
+use crate::auth::limited_owner::LeasedBudget;
+use penstock_ledger::Wallet;
+use penstock_storage::fleet::{credit_pool_name, energy_pool_name};
+use std::sync::Arc;
+
+/// Pool of which a member leases parts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum LeasedPool {
+    /// Wallet of an account.
+    Wallet(Arc<str>, Wallet),
+    /// Budget of a key or an account.
+    Budget(LeasedBudget),
+}
+
+/// Balance in memory that a lease fills.
+#[derive(Clone)]
+pub(super) enum LeasedBalance {
+    /// Wallet of an account.
+    Wallet(Arc<AccountBalance>, Wallet),
+    /// Budget of a key or an account.
+    Budget(LeasedBudget),
+}
+
+impl LeasedPool {
+    /// Returns the name in the store and in reports.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Wallet(account, Wallet::Credits) => credit_pool_name(account),
+            Self::Wallet(account, Wallet::Energy) => energy_pool_name(account),
+            Self::Budget(budget) => budget.pool().name(),
+        }
+    }
+}
+
+impl LeasedBalance {
+    pub(super) fn pool(&self) -> LeasedPool {
+        match self {
+            Self::Wallet(balance, wallet) => LeasedPool::Wallet(balance.name.clone(), *wallet),
+            Self::Budget(budget) => LeasedPool::Budget(budget.clone()),
+        }
+    }
+
+    /// Returns the amount that no request holds.
+    pub(super) fn available(&self) -> i64 {
+        match self {
+            Self::Wallet(balance, wallet) => balance.available(*wallet),
+            Self::Budget(budget) => budget.available(),
+        }
+    }
+
+    /// Returns the amount without regard to what requests hold.
+    pub(super) fn total(&self) -> i64 {
+        match self {
+            Self::Wallet(balance, wallet) => balance.total(*wallet),
+            Self::Budget(budget) => budget.left(),
+        }
+    }
+
+    /// Returns true if a request of this price is covered.
+    pub(super) fn covers(&self, price: i64) -> bool {
+        match self {
+            Self::Wallet(balance, wallet) => balance.available(*wallet) >= price,
+            Self::Budget(budget) => budget.covers(u64::try_from(price).unwrap_or(0)),
+        }
+    }
+
+    /// Returns true if the lease may not be spent any more and has to return.
+    pub(super) fn is_recalled(&self) -> bool {
+        matches!(self, Self::Budget(budget) if budget.is_recalled())
+    }
+
+    pub(super) fn credit(&self, amount: i64) {
+        match self {
+            Self::Wallet(balance, wallet) => balance.credit(*wallet, amount),
+            Self::Budget(budget) => budget.add(amount),
+        }
+    }
+
+    /// Subtracts an amount if it is available; returns true if it was.
+    pub(super) fn take_available(&self, amount: i64) -> bool {
+        match self {
+            Self::Wallet(balance, wallet) => balance.take_available(*wallet, amount),
+            Self::Budget(budget) => budget.take(amount),
+        }
+    }
+}
+
+/// Returns the wallet and the account of a pool; `None` for the pool of a budget.
+pub(super) fn split_wallet_name(pool: &str) -> Option<(Wallet, &str)> {
+    let (wallet, account) = pool.split_once('/')?;
+    match wallet {
+        "credits" => Some((Wallet::Credits, account)),
+        "energy" => Some((Wallet::Energy, account)),
+        _ => None,
+    }
+}
