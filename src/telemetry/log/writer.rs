@@ -1,190 +1,314 @@
-//! Writer of log lines: lines wait in a buffer, and a thread writes them. It starts with the first line. If the system
-//! refuses a thread, that is logged, each line is written by the thread that made it, and the next line tries again.
+//! Writer of log lines. They wait in the queue of `tracing-appender`, whose thread writes them in batches to standard
+//! error. It starts with the first line. If the system refuses a thread, that is logged, each line is written by the
+//! thread that made it, and the next line tries again.
 
 use super::MAX_RETAINED_BYTES;
 use super::line::LogLine;
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 use tracing::Level;
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 
-/// Maximum bytes of lines in the buffer.
-const MAX_BUFFERED_BYTES: usize = 4 << 20;
+/// Maximum bytes of lines in the queue.
+const MAX_QUEUED_BYTES: usize = 4 << 20;
+/// Maximum of these lines; the queue takes 32 bytes for each from the start.
+const MAX_QUEUED_LINES: usize = 8 << 10;
 /// Time during which lines are collected.
 const BATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// Time that the end of the process waits for the last lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(250);
+/// Name of the thread.
+const THREAD_NAME: &str = "log";
 
-static LOG_BUFFER: Mutex<LogBuffer> = Mutex::new(LogBuffer::EMPTY);
-/// Wakes the writer: there are lines, or it has to write at once.
-static LINES_READY: Condvar = Condvar::new();
-/// Notified when the writer has written all lines.
-static LINES_WRITTEN: Condvar = Condvar::new();
-
-/// State of the writer thread.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum WriterState {
-    Unstarted,
-    /// The system refused a thread, and that was logged.
-    Refused,
-    Runs,
-}
-
-/// Lines that wait for the writer.
-struct LogBuffer {
-    text: Vec<u8>,
-    /// Number of lines that were dropped.
-    dropped: u64,
-    /// True while the writer sleeps.
-    idle: bool,
-    /// True while a caller waits for all lines to be written.
-    flushing: bool,
-    writing: bool,
-    writer: WriterState,
-}
-
-impl LogBuffer {
-    const EMPTY: Self = Self {
-        text: Vec::new(),
-        dropped: 0,
-        idle: false,
-        flushing: false,
-        writing: false,
-        writer: WriterState::Unstarted,
-    };
-
-    /// Appends a line, or counts it as dropped. Returns true if the writer has to be woken.
-    fn push_line(&mut self, line: &[u8]) -> bool {
-        if self.text.len() + line.len() > MAX_BUFFERED_BYTES {
-            self.dropped += 1;
-        } else {
-            self.text.extend_from_slice(line);
-        }
-        std::mem::take(&mut self.idle)
-    }
-
-    /// Returns true if the writer thread runs, or could be started now.
-    fn has_writer(&mut self, start: impl FnOnce() -> io::Result<()>) -> bool {
-        if self.writer == WriterState::Runs {
-            return true;
-        }
-        match start() {
-            Ok(()) => self.writer = WriterState::Runs,
-            Err(why) if self.writer == WriterState::Unstarted => {
-                self.writer = WriterState::Refused;
-                let mut line = LogLine::new(Level::ERROR, "log_thread_failed");
-                line.text("why", &why.to_string());
-                self.push_line(&line.finish());
-            }
-            Err(_) => {}
-        }
-        self.writer == WriterState::Runs
-    }
-
-    /// Writes the buffer without the thread.
-    fn write(&mut self, out: &mut impl Write) {
-        out.write_all(&self.text).ok();
-        self.text.clear();
-    }
-}
+static QUEUE: LineQueue = LineQueue::new();
+static THREAD: WriterThread = WriterThread::new();
 
 /// Waits until all lines so far are written; called at the end of the process.
 pub fn flush() {
-    let until = Instant::now() + FLUSH_TIMEOUT;
-    let mut waiting = LOG_BUFFER.lock();
-    waiting.flushing = true;
-    LINES_READY.notify_one();
-    while waiting.writing || !waiting.text.is_empty() {
-        if LINES_WRITTEN.wait_until(&mut waiting, until).timed_out() {
-            break;
-        }
-    }
+    QUEUE.wait_until_written(Instant::now() + FLUSH_TIMEOUT);
 }
 
 /// Submits a line.
 pub(super) fn send_line(line: &[u8]) {
-    let mut waiting = LOG_BUFFER.lock();
-    let wake = waiting.push_line(line);
-    if !waiting.has_writer(start_writer) {
-        return waiting.write(&mut io::stderr());
-    }
-    drop(waiting);
-    if wake {
-        LINES_READY.notify_one();
+    let mut stderr = io::stderr();
+    if let Some(worker) = THREAD.get_or_start(|| spawn_worker(&QUEUE, io::stderr()), &mut stderr) {
+        QUEUE.push(worker, line);
+    } else {
+        stderr.write_all(line).ok();
     }
 }
 
-fn start_writer() -> io::Result<()> {
-    std::thread::Builder::new().name("log".to_owned()).spawn(write_lines).map(drop)
+/// Limits of the queue, and its state as the thread and waiting callers see it.
+struct LineQueue {
+    /// Lines that were accepted and are not written yet.
+    lines: AtomicUsize,
+    /// Bytes of these lines.
+    bytes: AtomicUsize,
+    /// Number of lines that were dropped since the last report.
+    dropped: AtomicU64,
+    /// True while a caller waits for all lines to be written.
+    is_flushing: Mutex<bool>,
+    /// Ends the pause of the thread.
+    flush_requested: Condvar,
+    /// Notified when all lines are written.
+    all_written: Condvar,
 }
 
-/// Writes all waiting lines at once.
-fn write_lines() {
-    let mut text = Vec::new();
-    let mut waiting = LOG_BUFFER.lock();
-    loop {
-        while waiting.text.is_empty() && waiting.dropped == 0 {
-            LINES_WRITTEN.notify_all();
-            (waiting.flushing, waiting.idle) = (false, true);
-            LINES_READY.wait(&mut waiting);
-            waiting.idle = false;
+impl LineQueue {
+    const fn new() -> Self {
+        Self {
+            lines: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            dropped: AtomicU64::new(0),
+            is_flushing: Mutex::new(false),
+            flush_requested: Condvar::new(),
+            all_written: Condvar::new(),
         }
-        std::mem::swap(&mut text, &mut waiting.text);
-        let dropped = std::mem::take(&mut waiting.dropped);
-        waiting.writing = true;
-        drop(waiting);
+    }
+
+    /// Queues a line, or counts it as dropped.
+    fn push(&self, worker: &Worker, line: &[u8]) {
+        if self.admit(line.len()) {
+            // Never full, since fewer lines are admitted than fit in.
+            worker.queue.clone().write_all(line).ok();
+        }
+    }
+
+    /// Returns true if a line of so many bytes fits in, and counts it.
+    fn admit(&self, length: usize) -> bool {
+        let lines = self.lines.fetch_add(1, Ordering::AcqRel);
+        let bytes = self.bytes.fetch_add(length, Ordering::AcqRel);
+        let fits = lines < MAX_QUEUED_LINES && bytes + length <= MAX_QUEUED_BYTES;
+        if !fits {
+            self.remove(1, length);
+            self.dropped.fetch_add(1, Ordering::AcqRel);
+        }
+        fits
+    }
+
+    fn remove(&self, lines: usize, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+        self.lines.fetch_sub(lines, Ordering::AcqRel);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lines.load(Ordering::Acquire) == 0
+    }
+
+    /// Returns true once all lines are written, and false at the deadline.
+    fn wait_until_written(&self, deadline: Instant) -> bool {
+        let mut is_flushing = self.is_flushing.lock();
+        while !self.is_empty() {
+            *is_flushing = true;
+            self.flush_requested.notify_one();
+            if self.all_written.wait_until(&mut is_flushing, deadline).timed_out() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Pauses the thread, so that many lines are joined into one write, and a wake-up for each is saved.
+    fn pause(&self) {
+        let mut is_flushing = self.is_flushing.lock();
+        if self.is_empty() {
+            *is_flushing = false;
+            self.all_written.notify_all();
+        }
+        if !*is_flushing {
+            self.flush_requested.wait_for(&mut is_flushing, BATCH_INTERVAL);
+        }
+    }
+}
+
+/// Writer of the thread, which collects lines until the queue is empty.
+struct BatchWriter<W> {
+    queue: &'static LineQueue,
+    out: W,
+    text: Vec<u8>,
+    /// Number of lines in the text.
+    lines: usize,
+}
+
+impl<W: Write> BatchWriter<W> {
+    fn write_batch(&mut self) {
+        let (lines, bytes) = (std::mem::take(&mut self.lines), self.text.len());
+        let dropped = self.queue.dropped.swap(0, Ordering::AcqRel);
         if dropped > 0 {
             let mut line = LogLine::new(Level::WARN, "log_lines_dropped");
             line.number("lines", dropped);
-            text.extend_from_slice(&line.finish());
+            self.text.extend_from_slice(&line.finish());
         }
-        io::stderr().write_all(&text).ok();
-        text.clear();
-        text.shrink_to(MAX_RETAINED_BYTES);
-        waiting = LOG_BUFFER.lock();
-        waiting.writing = false;
-        // A pause joins many lines into one write, and saves a wake-up for each.
-        if !waiting.flushing {
-            LINES_READY.wait_for(&mut waiting, BATCH_INTERVAL);
+        self.out.write_all(&self.text).ok();
+        self.text.clear();
+        self.text.shrink_to(MAX_RETAINED_BYTES);
+        self.queue.remove(lines, bytes);
+    }
+}
+
+impl<W: Write> Write for BatchWriter<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(line);
+        self.lines += 1;
+        if self.text.len() >= MAX_RETAINED_BYTES {
+            self.write_batch();
         }
+        Ok(line.len())
+    }
+
+    /// Called when the queue is empty.
+    fn flush(&mut self) -> io::Result<()> {
+        self.write_batch();
+        self.queue.pause();
+        Ok(())
+    }
+}
+
+/// Running thread. Its guard would end it.
+struct Worker {
+    queue: NonBlocking,
+    _guard: WorkerGuard,
+}
+
+/// Starts the thread. `tracing-appender` panics if the system refuses it, so another thread is tried first.
+fn spawn_worker(queue: &'static LineQueue, out: impl Write + Send + 'static) -> io::Result<Worker> {
+    thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(|| {})?.join().ok();
+    let out = BatchWriter { queue, out, text: Vec::new(), lines: 0 };
+    let builder =
+        NonBlockingBuilder::default().buffered_lines_limit(MAX_QUEUED_LINES).thread_name(THREAD_NAME);
+    let started = catch_unwind(AssertUnwindSafe(|| builder.finish(out)));
+    let (queue, guard) = started.map_err(|_| io::Error::from(io::ErrorKind::WouldBlock))?;
+    Ok(Worker { queue, _guard: guard })
+}
+
+/// Thread of the writer, if it was started.
+struct WriterThread {
+    worker: OnceLock<Worker>,
+    /// True once a refusal was logged. Locked while the thread is started.
+    is_refused: Mutex<bool>,
+}
+
+impl WriterThread {
+    const fn new() -> Self {
+        Self { worker: OnceLock::new(), is_refused: Mutex::new(false) }
+    }
+
+    /// Returns the thread if it runs, or can be started now. `out` gets the line about a refusal.
+    fn get_or_start(
+        &self,
+        start: impl FnOnce() -> io::Result<Worker>,
+        out: &mut impl Write,
+    ) -> Option<&Worker> {
+        if let Some(worker) = self.worker.get() {
+            return Some(worker);
+        }
+        // Another thread is just starting it, or this one: a panic in between is logged too.
+        let mut is_refused = self.is_refused.try_lock()?;
+        if self.worker.get().is_none() {
+            match start() {
+                Ok(worker) => return Some(self.worker.get_or_init(|| worker)),
+                Err(error) if !*is_refused => {
+                    *is_refused = true;
+                    let mut line = LogLine::new(Level::ERROR, "log_thread_failed");
+                    line.text("why", &error.to_string());
+                    out.write_all(&line.finish()).ok();
+                }
+                Err(_) => {}
+            }
+        }
+        self.worker.get()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// Output that hands each write to the test, and waits until the test lets it go on.
+    struct GatedOutput {
+        written: Sender<String>,
+        gate: Receiver<()>,
+    }
+
+    impl Write for GatedOutput {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            self.written.send(String::from_utf8_lossy(text).into_owned()).ok();
+            self.gate.recv().ok();
+            Ok(text.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn start(queue: &'static LineQueue) -> (Worker, Receiver<String>, Sender<()>) {
+        let ((written, read), (open, gate)) = (channel(), channel());
+        (spawn_worker(queue, GatedOutput { written, gate }).unwrap(), read, open)
+    }
 
     #[test]
-    fn lines_dropped_from_a_full_queue_are_counted() {
-        let mut waiting = LogBuffer { idle: true, ..LogBuffer::EMPTY };
-        let line = [b'x'; 1_000];
-        assert!(waiting.push_line(&line), "who sleeps is woken");
-        assert!(!waiting.push_line(&line), "once");
-        (2..MAX_BUFFERED_BYTES / 1_000 + 3).for_each(|_| assert!(!waiting.push_line(&line)));
-        assert_eq!((waiting.text.len(), waiting.dropped), (MAX_BUFFERED_BYTES / 1_000 * 1_000, 3));
-        waiting.text.clear();
-        waiting.push_line(&line);
-        assert_eq!((waiting.text.len(), waiting.dropped), (1_000, 3));
+    fn lines_beyond_the_bytes_of_the_queue_are_dropped_and_reported() {
+        static QUEUE: LineQueue = LineQueue::new();
+        let (worker, read, open) = start(&QUEUE);
+        QUEUE.push(&worker, b"first\n");
+        assert_eq!(read.recv().unwrap(), "first\n");
+        // The output hangs with the first line, which still counts.
+        let line = [b'x'; 1 << 10];
+        (0..MAX_QUEUED_BYTES / line.len() + 2).for_each(|_| QUEUE.push(&worker, &line));
+        assert_eq!(QUEUE.dropped.load(Ordering::Acquire), 3);
+        assert_eq!(QUEUE.lines.load(Ordering::Acquire), MAX_QUEUED_BYTES / line.len());
+        drop(open);
+        assert!(QUEUE.wait_until_written(Instant::now() + Duration::from_secs(60)));
+        assert_eq!(QUEUE.bytes.load(Ordering::Acquire), 0);
+        let rest: String = read.try_iter().collect();
+        assert_eq!(rest.matches('x').count(), MAX_QUEUED_BYTES - line.len());
+        assert!(rest.contains(r#""event":"log_lines_dropped","lines":3}"#));
+    }
+
+    #[test]
+    fn lines_beyond_the_number_of_the_queue_are_dropped() {
+        let queue = LineQueue::new();
+        let admitted = (0..MAX_QUEUED_LINES + 5).filter(|_| queue.admit(1)).count();
+        assert_eq!((admitted, queue.dropped.load(Ordering::Acquire)), (MAX_QUEUED_LINES, 5));
+    }
+
+    #[test]
+    fn lines_of_one_interval_are_one_write_and_a_flush_ends_the_interval() {
+        static QUEUE: LineQueue = LineQueue::new();
+        let (worker, read, open) = start(&QUEUE);
+        QUEUE.push(&worker, b"one\n");
+        assert_eq!(read.recv().unwrap(), "one\n");
+        QUEUE.push(&worker, b"two\n");
+        QUEUE.push(&worker, b"three\n");
+        drop(open);
+        assert!(QUEUE.wait_until_written(Instant::now() + Duration::from_secs(60)));
+        assert_eq!(read.try_iter().collect::<Vec<_>>(), ["two\nthree\n"]);
+        assert!(!*QUEUE.is_flushing.lock(), "the next interval is not cut short");
     }
 
     #[test]
     fn without_a_thread_a_line_is_written_by_its_producer_and_the_next_retries() {
-        let mut waiting = LogBuffer::EMPTY;
-        let mut line = |text: &[u8], start: io::Result<()>| {
-            waiting.push_line(text);
-            let mut written = Vec::new();
-            let runs = waiting.has_writer(|| start);
-            if !runs {
-                waiting.write(&mut written);
-            }
-            (runs, String::from_utf8_lossy(&written).into_owned(), waiting.text.len())
-        };
-        let none = || Err(io::ErrorKind::WouldBlock.into());
-        let (runs, written, left) = line(b"one\n", none());
-        assert!(!runs && left == 0);
-        assert!(written.starts_with("one\n") && written.contains("log_thread_failed"), "{written}");
-        assert_eq!(line(b"two\n", none()), (false, "two\n".into(), 0), "it is told once");
-        assert_eq!(line(b"three\n", Ok(())), (true, String::new(), 6), "the thread will write it");
-        assert!(line(b"four\n", none()).0, "it is not started again");
+        static QUEUE: LineQueue = LineQueue::new();
+        let thread = WriterThread::new();
+        let mut told = Vec::new();
+        assert!(thread.get_or_start(|| Err(io::ErrorKind::WouldBlock.into()), &mut told).is_none());
+        let said = String::from_utf8(std::mem::take(&mut told)).unwrap();
+        assert!(said.contains(r#""event":"log_thread_failed","why":"operation would block"}"#), "{said}");
+        assert!(thread.get_or_start(|| Err(io::ErrorKind::WouldBlock.into()), &mut told).is_none());
+        assert!(thread.get_or_start(|| spawn_worker(&QUEUE, io::sink()), &mut told).is_some());
+        assert!(thread.get_or_start(|| Err(io::ErrorKind::WouldBlock.into()), &mut told).is_some());
+        assert!(told.is_empty(), "it is told once");
+        // While another call starts the thread, lines are written directly.
+        let busy = WriterThread::new();
+        let _starts = busy.is_refused.lock();
+        assert!(busy.get_or_start(|| spawn_worker(&QUEUE, io::sink()), &mut told).is_none());
     }
 }
