@@ -7,8 +7,10 @@ mod flaky;
 use std::sync::{Arc, Mutex};
 
 use flaky::{Failure, FlakyStore};
+use penstock_core::calendar::BudgetPeriod;
 use penstock_storage::accounts::{AccountRecord, AccountState, AccountStore};
 use penstock_storage::audit::{AuditLog, AuditedChange};
+use penstock_storage::fleet::{BudgetDraw, BudgetPool, BudgetRequest, Fleet, SharedFleet};
 use penstock_storage::keys::KeyLimits;
 use penstock_storage::spend::{SpendAddition, SpendOwner, SpendRecord, SpendStore};
 use penstock_storage::{Store, StoreError, StoreOptions, StoreTable, Transaction, open, open_in_memory};
@@ -208,5 +210,25 @@ fn a_spend_whose_outcome_is_unknown_is_added_once() {
             spends.for_each(|spender, spend| found = (spender == owner).then_some(spend).or(found)).unwrap();
             assert_eq!(found, Some(SpendRecord { day: 6, month: 8, at: 5 }), "{owner:?}");
         }
+    });
+}
+
+#[test]
+fn a_draw_that_another_one_overtakes_stays_within_the_budget() {
+    each_engine(|store| {
+        let fleet = SharedFleet::new(store.clone());
+        let [one, other] = ["one", "other"].map(|name| fleet.join(name).unwrap());
+        let pool = BudgetPool { owner: SpendOwner::Key("raced".to_owned()), period: BudgetPeriod::Day };
+        let request = BudgetRequest { pool, limit: 10, wanted: 7, least: 7, returned: 0, at: DAY };
+        let (rival, overtaking, has_rival) = (fleet.clone(), request.clone(), Mutex::new(true));
+        let next_failure = move || {
+            if std::mem::take(&mut *has_rival.lock().unwrap()) {
+                assert_eq!(rival.draw_budget(other, &overtaking).unwrap().drawn, 7);
+            }
+            Failure::None
+        };
+        let overtaken =
+            SharedFleet::new(Arc::new(FlakyStore { store, next_failure: Box::new(next_failure) }));
+        assert_eq!(overtaken.draw_budget(one, &request), Ok(BudgetDraw { drawn: 3, unspent: 10 }));
     });
 }

@@ -29,8 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const SEEN_WITHIN: Duration = Duration::from_secs(if cfg!(debug_assertions) { 3 } else { 1 });
 /// Lines of a batch.
 const LINES: usize = 40;
-/// Every so many uploads and batches, one is uploaded in parts.
-const LARGE_EACH: usize = 8;
+/// Number from which the contents of an upload have more than two parts.
+const LARGE: usize = 1 << 40;
+/// Kills from one upload in parts to the next, and from one time of long results to the next.
+const LARGE_EACH: [usize; 2] = if cfg!(debug_assertions) { [2, 50] } else { [4, 40] };
 
 /// Files and batches of the clients.
 #[derive(Default)]
@@ -49,6 +51,8 @@ struct Known {
 struct Load {
     clients: Vec<Client>,
     known: Mutex<Known>,
+    /// Gateways whose next upload is a large one.
+    large_due: [AtomicBool; GATEWAYS],
     stop: AtomicBool,
 }
 
@@ -82,9 +86,14 @@ async fn try_send(
 
 /// Contents of an upload: some lines, or more than two parts.
 fn contents(number: usize) -> Vec<u8> {
-    let (count, length) = if number % LARGE_EACH == 3 { (3_000, 3_000) } else { (1 + number % 50, 20) };
+    let (count, length) = if number >= LARGE { (3_000, 3_000) } else { (1 + number % 50, 20) };
     let text = "x".repeat(length);
     (0..count).map(|at| line(&format!("{number}-{at}"), &text) + "\n").collect::<String>().into_bytes()
+}
+
+/// Waits between two requests of a client: a fast gateway would fill the bucket.
+async fn pause() {
+    tokio::time::sleep(Duration::from_millis(if full() { 100 } else { 2 })).await;
 }
 
 fn text_of(value: &Value, name: &str) -> String {
@@ -114,7 +123,9 @@ impl Load {
             if self.stop.load(Ordering::SeqCst) {
                 return;
             }
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            pause().await;
+            let is_large = self.large_due[gateway].swap(false, Ordering::SeqCst);
+            let number = if is_large { LARGE + number } else { number };
             let Some(id) = self.upload(gateway, &contents(number)).await else { continue };
             self.known.lock().unwrap().uploads.insert(id.clone(), number);
             if number % 2 == 1 {
@@ -145,11 +156,11 @@ impl Load {
     /// Runs one batch after the other.
     async fn run_batches(&self) {
         for number in 0.. {
+            pause().await;
             let Some(batch) = self.create_batch(number).await else {
                 if self.stop.load(Ordering::SeqCst) {
                     return;
                 }
-                tokio::time::sleep(Duration::from_millis(2)).await;
                 continue;
             };
             self.known.lock().unwrap().batches.push(batch.clone());
@@ -188,12 +199,13 @@ async fn bucket_requests(fleet: &Fleet, gateway: usize) -> u64 {
     counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
-async fn kill_gateways(fleet: &mut Fleet, rng: &mut StdRng, kills: usize) {
+async fn kill_gateways(fleet: &mut Fleet, load: &Load, rng: &mut StdRng, kills: usize) {
     for kill in 0..kills {
-        // Some outputs are uploaded in parts.
-        let is_large = full() && kill % LARGE_EACH == 1;
-        fleet.provider.always(plain(&"word ".repeat(if is_large { 50_000 } else { 5 })));
         let gateway = rng.random_range(0..GATEWAYS);
+        load.large_due[gateway].store(kill % LARGE_EACH[0] == 0, Ordering::SeqCst);
+        // Some outputs of batches are uploaded in parts.
+        let words = if kill % LARGE_EACH[1] == 10 { 50_000 } else { 5 };
+        fleet.provider.always(plain(&"word ".repeat(words)));
         let last = bucket_requests(fleet, gateway).await + rng.random_range(1..8);
         let is_reached = || async { bucket_requests(fleet, gateway).await >= last };
         until_answered("requests to the bucket", is_reached).await;
@@ -238,6 +250,7 @@ async fn killed(fleet: &mut Fleet, key: &str, kills: usize, seed: u64) -> Known 
     let load = Arc::new(Load {
         clients: (0..GATEWAYS).map(|gateway| fleet.at(gateway, key)).collect(),
         known: Mutex::default(),
+        large_due: Default::default(),
         stop: AtomicBool::new(false),
     });
     let mut tasks = JoinSet::new();
@@ -247,7 +260,7 @@ async fn killed(fleet: &mut Fleet, key: &str, kills: usize, seed: u64) -> Known 
     }
     let batches = load.clone();
     tasks.spawn(async move { batches.run_batches().await });
-    kill_gateways(fleet, &mut StdRng::seed_from_u64(seed), kills).await;
+    kill_gateways(fleet, &load, &mut StdRng::seed_from_u64(seed), kills).await;
     load.stop.store(true, Ordering::SeqCst);
     within("the end of the load", tasks.join_all()).await;
     // Some batches were created although their answer was lost.

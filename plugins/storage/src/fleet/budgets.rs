@@ -131,7 +131,7 @@ impl SharedFleet {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::super::{Fleet, PeerStrand, PoolAmount, StrandReport};
     use super::*;
     use crate::spend::{SpendAddition, SpendStore};
@@ -213,6 +213,34 @@ mod tests {
         // A higher budget has more, a lower one nothing.
         assert_eq!(members.draw(0, &of_day(110, 50, NOON)), 10);
         assert_eq!(members.draw(0, &of_day(50, 1, NOON)), 0);
+    }
+
+    #[test]
+    fn members_that_draw_and_spend_at_once_share_a_budget_exactly() {
+        let store = open_in_memory();
+        let spend_all = &|name: String| {
+            let fleet = SharedFleet::new(store.clone());
+            let strand = fleet.join(&name).unwrap();
+            let (spends, mut spent) = (SpendStore::for_member(store.clone(), strand.id), 0);
+            loop {
+                match fleet.draw_budget(strand, &of_day(2_000, 3, NOON)) {
+                    Ok(BudgetDraw { drawn: 0, .. }) => return spent,
+                    Ok(BudgetDraw { drawn, .. }) => {
+                        let amount = u64::try_from(drawn).unwrap();
+                        spends.add(&[spend(amount, NOON, (drawn, 0))]).unwrap();
+                        spent += drawn;
+                    }
+                    // The others were faster each time.
+                    Err(error) => assert!(matches!(error, FleetError::Store(StoreError::Guard { .. }))),
+                }
+            }
+        };
+        let spent: i64 = std::thread::scope(|scope| {
+            let members = (0..4).map(|n| scope.spawn(move || spend_all(n.to_string())));
+            members.collect::<Vec<_>>().into_iter().map(|member| member.join().unwrap()).sum()
+        });
+        let rest = SharedFleet::new(store.clone()).available(&pool(BudgetPeriod::Day).name());
+        assert_eq!((spent, rest), (2_000, Ok(0)));
     }
 
     #[test]
