@@ -72,6 +72,7 @@ mod fleet_contents;
 mod footprint;
 mod full_disk;
 mod full_disk_batch;
+mod grid_intensity;
 mod host_headers;
 mod hostile;
 mod image_default_format;
