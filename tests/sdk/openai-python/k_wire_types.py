@@ -138,6 +138,30 @@ if NEWEST:
         cancelled = valid(Response, cancelled, STORED)
         valid(Response, ask(f"/responses/{cancelled.id}/cancel", key=STORING, method="POST")[1], STORED)
 
+    def test_streams_of_background_responses():
+        kinds = set()
+        for model in MODELS:
+            for more in [{}, {"tools": TOOLS, "input": "Use the tools"}, {"max_output_tokens": 3}]:
+                body = {"model": model, "input": "Hello", "background": True, **more}
+                lines = events("/responses", body, STORING)
+                found = [valid(ResponseStreamEvent, line, EVENT) for line in lines]
+                assert [event.sequence_number for event in found] == list(range(len(found)))
+                assert [event.type for event in found[:3]] == [
+                    "response.created", "response.queued", "response.in_progress",
+                ]
+                kinds |= {event.type for event in found}
+                path = f"/responses/{found[0].response.id}?stream=true"
+                status, text = ask(path, key=STORING)
+                assert status == 200 and [line[6:] for line in text.split(b"\n") if line.startswith(b"data: ")] == lines
+        expected = {"response.completed", "response.incomplete", "response.function_call_arguments.done"}
+        assert expected <= kinds, expected - kinds
+        response = json.loads(plain("/responses", {"model": "small-chat", "input": "Hello", "background": True}, STORING))
+        cancelled = ask(f"/responses/{response['id']}/cancel", key=STORING, method="POST")[1]
+        last = ask(f"/responses/{response['id']}?stream=true", key=STORING)[1].split(b"data: ")[-1]
+        found = valid(ResponseStreamEvent, last, EVENT)
+        assert found.response.status == json.loads(cancelled)["status"]
+        assert (found.type == "response.failed") == (found.response.status == "cancelled")
+
     # The categories of a moderation are those of the provider's model, so that it has no published type.
     def test_embeddings_and_images():
         valid(CreateEmbeddingResponse, plain("/embeddings", {"model": "vectors", "input": ["One", "Two"]}))

@@ -70,7 +70,7 @@ pub const OPERATIONS: &[OperationRow] = &[
     operation_row("count_tokens", "Messages", WorkKind::Model, "Counts the tokens of a conversation without charge", &[(200, &[(JSON, "TokenCount")])]).with_body(JSON, "CountTokensRequest"),
     operation_row("responses", "Responses", WorkKind::Model, "Answers a conversation, in the responses dialect", &[(200, &[(JSON, "Response"), EVENTS])]).with_body(JSON, "ResponsesRequest"),
     operation_row("input_tokens", "Responses", WorkKind::Model, "Counts the tokens of a conversation without charge", &[(200, &[(JSON, "InputTokenCount")])]).with_body(JSON, "InputTokensRequest"),
-    operation_row("response", "Responses", WorkKind::Store, "A stored response", &[(200, &[(JSON, "Response")])]),
+    operation_row("response", "Responses", WorkKind::Store, "A stored response, or the events of a background response", &[(200, &[(JSON, "Response"), EVENTS])]).with_query(&["stream", "starting_after"]),
     operation_row("response_delete", "Responses", WorkKind::Store, "Deletes a stored response", &[(200, &[(JSON, "ResponseDeletion")])]),
     operation_row("response_input_items", "Responses", WorkKind::Store, "Lists the items that a stored response answers", &[(200, &[(JSON, "ItemList")])]).with_query(&["after", "limit 1 100 20", "order"]),
     operation_row("response_cancel", "Responses", WorkKind::Store, "Cancels a background response", &[(200, &[(JSON, "Response")])]),
@@ -109,7 +109,9 @@ pub fn parameter(written: &str) -> Value {
             json!({ "type": "integer", "minimum": least, "maximum": most, "default": usual })
         }
         ("offset", _) => json!({ "type": "integer", "minimum": 0, "default": 0 }),
-        ("include_aliases" | "include_meta", _) => json!({ "type": "boolean", "default": false }),
+        ("starting_after", _) => json!({ "type": "integer", "minimum": 0,
+            "description": "With `stream=true`: only the events after the one with this `sequence_number`." }),
+        ("include_aliases" | "include_meta" | "stream", _) => json!({ "type": "boolean", "default": false }),
         ("from" | "to", _) => json!({ "type": "string", "format": "date",
             "description": "Day in UTC, included; the range ends today and has 30 days by default, and at most 366." }),
         ("group_by", _) => json!({ "type": "string", "default": "day", "examples": ["day,model", "key"],
