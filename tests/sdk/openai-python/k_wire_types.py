@@ -3,6 +3,8 @@
 import json
 import time
 import urllib.request
+from base64 import b64decode
+from typing import Literal
 
 import openai
 from harness import EMPTY, STORING, URL
@@ -24,6 +26,7 @@ if NEWEST:
         CreateEmbeddingResponse,
         ImagesResponse,
         Model,
+        ModerationCreateResponse,
     )
     from openai.types.chat import ChatCompletion, ChatCompletionChunk
     from openai.types.responses import Response, ResponseItemList, ResponseStreamEvent
@@ -34,6 +37,20 @@ if NEWEST:
         """Envelope of an error, of which the package has only the inner object."""
 
         error: ErrorObject
+
+    class SpeechUsage(BaseModel, extra="allow"):
+        """Tokens of a speech, by the published description."""
+
+        input_tokens: int
+        output_tokens: int
+        total_tokens: int
+
+    class SpeechEvent(BaseModel, extra="allow"):
+        """Event of a speech, for which the description has types and the package has none."""
+
+        type: Literal["speech.audio.delta", "speech.audio.done"]
+        audio: str | None = None
+        usage: SpeechUsage | None = None
 
     class Models(BaseModel):
         """List of models, which the package reads page by page."""
@@ -162,7 +179,27 @@ if NEWEST:
         assert found.response.status == json.loads(cancelled)["status"]
         assert (found.type == "response.failed") == (found.response.status == "cancelled")
 
-    # The categories of a moderation are those of the provider's model, so that it has no published type.
+    def test_moderation():
+        text = plain("/moderations", {"model": "guard", "input": ["a pipe", "much harm"]})
+        # Usage is documented here.
+        found = valid(ModerationCreateResponse, text, OBJECTS | {"usage"})
+        assert [result.flagged for result in found.results] == [False, True]
+        assert found.results[1].categories.violence and not found.results[0].categories.violence
+        assert {"environment_impact", "billing_cost", "usage"} <= documented("Moderation")
+        one = json.loads(text)
+        del one["results"][0]["category_scores"]["hate/threatening"]
+        assert invalid(ModerationCreateResponse, json.dumps(one))
+
+    def test_speech_in_events():
+        body = {"model": "speaker", "voice": "alloy", "input": "A penstock is a pipe.", "response_format": "wav"}
+        lines = events("/audio/speech", {**body, "stream_format": "sse"})
+        *parts, end = [valid(SpeechEvent, line) for line in lines]
+        assert b"".join(b64decode(part.audio, validate=True) for part in parts).startswith(b"RIFF")
+        assert {part.type for part in parts} == {"speech.audio.delta"} and end.type == "speech.audio.done"
+        assert end.audio is None and end.usage.total_tokens == end.usage.input_tokens + end.usage.output_tokens
+        assert OBJECTS <= set(json.loads(lines[-1]))
+        assert invalid(SpeechEvent, json.dumps({"type": "speech.audio.delta", "audio": 5}))
+
     def test_embeddings_and_images():
         valid(CreateEmbeddingResponse, plain("/embeddings", {"model": "vectors", "input": ["One", "Two"]}))
         valid(ImagesResponse, plain("/images/generations", {"model": "painter", "prompt": "A river", "n": 2}))
