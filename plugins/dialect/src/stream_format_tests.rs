@@ -69,7 +69,11 @@ fn is_failed_output(client: Dialect, out: &[u8]) -> bool {
 }
 
 /// Forms in which engines of any dialect report an error in a stream.
-const ERROR_FORMS: [&str; 7] = [
+const ERROR_FORMS: [&str; 11] = [
+    "event: error\n\n",
+    "event: error",
+    "id: 7\r\nevent:error\r\nretry: 5\r\n\r\n",
+    "event: error\ndata:\n\n",
     "error: {\"code\":500,\"message\":\"slot failed\",\"type\":\"server_error\"}\n\n",
     "error: {\"code\":500,\"message\":\"slot failed\",\"type\":\"server_error\"}",
     "error: slot failed\n\n",
