@@ -3,12 +3,28 @@
 
 use super::parsed_request::RequestError;
 use super::script::ResponseScript;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Sample rate of the recording, 16 bits and one channel.
 const RATE: u32 = 8_000;
 /// Characters of a second of speech.
 const CHARACTERS_PER_SECOND: usize = 15;
+/// Categories of the vendor's published description.
+const CATEGORIES: [&str; 13] = [
+    "harassment",
+    "harassment/threatening",
+    "hate",
+    "hate/threatening",
+    "illicit",
+    "illicit/violent",
+    "self-harm",
+    "self-harm/instructions",
+    "self-harm/intent",
+    "sexual",
+    "sexual/minors",
+    "violence",
+    "violence/graphic",
+];
 /// Limit on the seconds of a recording.
 const MOST: usize = 3_600;
 
@@ -48,8 +64,16 @@ pub(super) fn moderation(body: &[u8]) -> Result<ResponseScript, RequestError> {
     };
     let result = |text: &&str| {
         let flagged = text.contains("harm");
-        let score = if flagged { 0.9 } else { 0.01 };
-        json!({ "flagged": flagged, "categories": { "violence": flagged }, "category_scores": { "violence": score } })
+        let is_hit = |name: &str| flagged && name == "violence";
+        let of_each = |value: &dyn Fn(&str) -> Value| -> Map<String, Value> {
+            CATEGORIES.iter().map(|name| ((*name).to_owned(), value(name))).collect()
+        };
+        json!({
+            "flagged": flagged,
+            "categories": of_each(&|name| is_hit(name).into()),
+            "category_scores": of_each(&|name| if is_hit(name) { 0.9 } else { 0.01 }.into()),
+            "category_applied_input_types": of_each(&|_| json!(["text"])),
+        })
     };
     let tokens: u64 = texts.iter().map(|text| super::prompt::token_count(text)).sum();
     let results: Vec<Value> = texts.iter().map(result).collect();

@@ -11,6 +11,7 @@ pub mod credits;
 pub mod dangling_references;
 mod dashboard;
 mod files;
+mod grid;
 pub mod input;
 mod invoice;
 mod issued_invoices;

@@ -3,8 +3,8 @@
 
 use super::request::{AdminRequest, AdminResponse, LedgerReply};
 use super::{
-    accounts, adjustments, audit, batches, credits, dangling_references, files, invoice, issued_invoices,
-    keys, reload, status, usage, users,
+    accounts, adjustments, audit, batches, credits, dangling_references, files, grid, invoice,
+    issued_invoices, keys, reload, status, usage, users,
 };
 use crate::billing::Ledger;
 use crate::config::ConfigLoader;
@@ -181,6 +181,7 @@ const ROUTES: &[&[AdminRoute]] = &[
     files::ROUTES,
     reload::ROUTES,
     status::ROUTES,
+    grid::ROUTES,
 ];
 
 /// Finds the route of a method and a path, and the segment for `{id}`.

@@ -1,7 +1,7 @@
 //! `/status`: version, configuration, ledger and providers.
 
-use super::openapi;
 use super::routes::{AdminRoute, RouteHandler};
+use super::{grid, openapi};
 use crate::billing::format::json_number;
 use crate::state::AppState;
 use crate::telemetry::fleet_metrics::FleetStatus;
@@ -193,6 +193,7 @@ fn providers_json(app: &AppState, live: &ConfigSnapshot) -> Vec<Value> {
             "operator": settings.operator,
             "city": settings.place.city,
             "country": settings.place.country,
+            "grid": grid::present_intensity(live, settings, app.clock.unix_seconds()),
             "dialects": settings.dialects.iter().map(|dialect: &Dialect| dialect.name()).collect::<Vec<_>>(),
             "check": provider.checked.lock().map(|good| if good { "good" } else { "bad" }),
             "requests_in_flight": provider.in_flight(),

@@ -22,11 +22,15 @@ use penstock_storage::{StoreError, Transaction};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Path whose requests may run in the background.
 const RESPONSES_PATH: &str = "/v1/responses";
 /// Longest id of a response, in bytes.
 const MAX_ID_BYTES: usize = 64;
+
+/// Changes of the record of a response that this process runs.
+pub type ResponseChanges = watch::Receiver<Arc<BatchRecord>>;
 
 /// Response to create.
 pub struct NewResponse {
@@ -107,6 +111,11 @@ impl BatchManager {
             record.background.is_some() && record.key == key && !record.state.is_final()
         };
         Ok(self.find_record(id).await?.filter(is_unfinished))
+    }
+
+    /// Returns the changes of a response that this process runs.
+    pub fn response_changes(&self, id: &str) -> Option<ResponseChanges> {
+        self.running.lock().get(id).map(|running| running.published.clone())
     }
 
     /// Cancels a background response of this key, unless it has ended. When it returns, no provider is called for the

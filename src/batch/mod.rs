@@ -38,7 +38,7 @@ mod runner_state;
 mod scheduler;
 mod stats;
 
-pub use background::NewResponse;
+pub use background::{NewResponse, ResponseChanges};
 pub use context::{
     AnswerIdentity, BatchContext, LineClass, LineEnding, LineExecutor, LineRequest, LineResponse,
 };

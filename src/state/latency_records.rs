@@ -6,6 +6,7 @@
 //! rows that cannot be decoded, are deleted at startup.
 
 use crate::state::AppState;
+use crate::state::grid_intensity::flush_intensity;
 use crate::time::clock::SteadyClock;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::offer::OfferState;
@@ -132,8 +133,9 @@ fn read_rows<T: DeserializeOwned>(
     Ok(kept)
 }
 
-/// Writes all figures that changed since they were last written; blocks.
+/// Writes all figures that changed since they were last written, and the intensity of the grids; blocks.
 pub fn flush_figures(app: &AppState, extent: FlushExtent) {
+    flush_intensity(app);
     let live = app.config_snapshot();
     let most = match extent {
         FlushExtent::Round => ROUND_ROWS,

@@ -2,6 +2,7 @@
 //! beside the old one and swaps it in; exchanges in flight keep the snapshot with which they began.
 
 pub mod fleet;
+pub mod grid_intensity;
 pub mod latency_records;
 mod persistent_state;
 mod scrape;
@@ -36,6 +37,7 @@ use crate::upstream::provider_state::ProviderState;
 use crate::upstream::provider_state::resolve_all;
 use arc_swap::ArcSwap;
 use fleet::FleetWork;
+use grid_intensity::GridRecords;
 use parking_lot::{Mutex, RwLock};
 use penstock_routing::RetryBudget;
 use persistent_state::PersistentState;
@@ -92,6 +94,8 @@ pub struct AppState {
     pub batch: Arc<BatchContext>,
     /// Work of a fleet member; `None` without a fleet.
     fleet_work: Option<FleetWork>,
+    /// Carbon intensity of the grids in the last hours.
+    pub grid_records: GridRecords,
     /// Schedule of backups.
     pub backup_schedule: BackupSchedule,
     /// Replaced snapshots that exchanges still use. Dropping a snapshot of many offers takes milliseconds, so that no
@@ -146,7 +150,6 @@ impl AppState {
         let overload = AdmissionControl::new(&settings.overload);
         let counting = TokenizerPermits::new(settings.overload.counting);
         let live = build_snapshot(settings, &connection_pools, &stores, clock)?;
-        let fixed = live.settings.restart_only();
         let live = Arc::new(ArcSwap::from_pointee(live));
         let metrics = Arc::new(MetricsRegistry::new().map_err(|error| error.to_string())?);
         let blocking = BlockingHandles {
@@ -156,7 +159,8 @@ impl AppState {
         };
         let batch = Arc::new(open.batch_context(&live, clock, &overload, &metrics));
         let app = Arc::new(Self {
-            fixed,
+            grid_records: GridRecords::restore(&live.load(), &stores.figures),
+            fixed: live.load().settings.restart_only(),
             live,
             tls: ArcSwap::from_pointee(tls),
             image_cache: ImageCache::new(&stores.pepper, open.files.shared_contents()),

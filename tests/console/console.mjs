@@ -1,7 +1,7 @@
 // Cases of the console in a browser. Each case ends the run if it fails.
 import assert from "node:assert/strict";
 import { chromium } from "playwright-core";
-import { ask, check, choosePassword, inspectLanguage, inspectPages, passed, problems, violations, watch } from "./shared.mjs";
+import { ask, check, choosePassword, inspectIntensity, inspectLanguage, inspectPages, passed, problems, violations, watch } from "./shared.mjs";
 
 const { PENSTOCK_KEY: key, PENSTOCK_SCREENSHOTS: folder } = process.env;
 const PAGES = ["", "providers", "usage", "accounts", "accounts/default", "accounts/default/invoice", "batches", "files", "configuration", "audit", "users"];
@@ -13,7 +13,10 @@ try {
   watch(page);
   const root = `${new URL(process.env.PENSTOCK_INVITATION).origin}/console/`;
 
-  await check("requests are answered", async () => assert.equal(await ask(key, 12), 200));
+  await check("requests are answered", async () => {
+    assert.equal(await ask(key, 12), 200);
+    assert.equal(await ask(key, 5, "llama-3.1-8b-instruct:batch"), 200);
+  });
   await check("an invited person chooses a password and is signed in", async () => {
     await choosePassword(page, process.env.PENSTOCK_INVITATION);
     assert.match(await page.locator("header").innerText(), /ada\s*\(admin\)/);
@@ -31,6 +34,18 @@ try {
   for (const language of [["de", "Deutsch"], ["fr", "Français"]]) {
     await check(`every page in ${language[1]}`, () => inspectLanguage(page, root, PAGES, language, ""));
   }
+  await check("the grid intensity is shown beside the requests of batches", async () => {
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await inspectIntensity(page, `${root}batches`, 3);
+    for (const scheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme: scheme });
+      await page.screenshot({ path: `${folder}/batches-table-${scheme}.png`, fullPage: true });
+    }
+    await page.goto(`${root}providers`);
+    const cells = await page.locator("tr", { hasText: "sim-paris" }).first().locator("td").allTextContents();
+    assert.ok(cells.some((cell) => /^\d+\s*g\/kWh$/.test(cell.trim())) && cells.some((cell) => cell.includes("usual at this hour")), cells.join("; "));
+    assert.match(await page.locator("tr", { hasText: "sim-warsaw" }).first().innerText(), /mean of 2025/);
+  });
   await check("the overview is updated by itself, by events", async () => {
     await page.setViewportSize({ width: 1280, height: 800 });
     const events = page.waitForRequest((request) => request.resourceType() === "eventsource");

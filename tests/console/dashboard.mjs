@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { chromium } from "playwright-core";
-import { ask, check, choosePassword, inspectLanguage, inspectPages, passed, print, problems, violations, watch } from "./shared.mjs";
+import { ask, check, choosePassword, inspectIntensity, inspectLanguage, inspectPages, passed, print, problems, violations, watch } from "./shared.mjs";
 
 const { PENSTOCK_KEY: key, PENSTOCK_SCREENSHOTS: folder } = process.env;
 
@@ -24,6 +24,10 @@ try {
   for (const language of [["de", "Deutsch"], ["fr", "Français"]]) {
     await check(`every page in ${language[1]}`, () => inspectLanguage(page, root, pages, language, "dashboard-"));
   }
+  await check("the grid intensity is shown where the account's batches ran", async () => {
+    assert.equal(await ask(key, 1, "llama-3.1-8b-instruct:batch"), 200);
+    await inspectIntensity(page, `${root}batches`, 1);
+  });
   for (const scripts of [true, false]) {
     await check(`a request of the playground has its quote and its cost, ${scripts ? "with" : "without"} scripts`, async () => {
       const storageState = await context.storageState();

@@ -32,10 +32,10 @@ export async function violations(page) {
   return result.violations.map((rule) => `${rule.id}: ${rule.nodes.map((node) => node.html).join(" | ").slice(0, 300)}`);
 }
 
-export async function ask(secret, count = 1) {
+export async function ask(secret, count = 1, model = "llama-3.1-8b-instruct") {
   let status = 0;
   for (let index = 0; index < count; index += 1) {
-    const body = JSON.stringify({ model: "llama-3.1-8b-instruct", messages: [{ role: "user", content: "Hello" }] });
+    const body = JSON.stringify({ model, messages: [{ role: "user", content: "Hello" }] });
     const headers = { authorization: `Bearer ${secret}`, "content-type": "application/json" };
     const answer = await fetch(`${url}/v1/chat/completions`, { method: "POST", headers, body });
     await answer.text();
@@ -101,4 +101,26 @@ export async function inspectPages(page, root, pages, prefix) {
       });
     }
   }
+}
+
+/** Checks the plot of the grid intensity: its lines, bars and table, with the keyboard, and without a violation. */
+export async function inspectIntensity(page, address, zones) {
+  const plot = page.locator("figure.chart", { hasText: "Grid intensity" });
+  // A charge is in the usage once it is written.
+  for (let left = 50; left > 0; left -= 1) {
+    await page.goto(address);
+    if (await plot.locator("rect").count()) break;
+    await page.waitForTimeout(200);
+  }
+  assert.equal(await plot.locator("polyline.line").count(), zones);
+  assert.match(await plot.locator("svg[role=img]").getAttribute("aria-label"), /g\/kWh to .* requests of batches$/);
+  assert.ok((await plot.locator("rect title").allTextContents()).length > 0, "bars");
+  const line = await plot.locator("polyline").first().evaluate((shape) => getComputedStyle(shape).stroke);
+  assert.notEqual(line, "none");
+  assert.equal(await plot.locator("tbody").isVisible(), false);
+  await plot.locator("summary").focus();
+  await page.keyboard.press("Enter");
+  await plot.locator("tbody").waitFor();
+  assert.equal(await plot.locator("tbody tr").count(), 24);
+  assert.deepEqual(await violations(page), []);
 }

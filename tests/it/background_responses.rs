@@ -151,7 +151,6 @@ async fn what_cannot_run_in_the_background_is_refused_by_name() {
     let client = storing(&running).await;
     for (client, member, value, param, says) in [
         (&running.client, "metadata", json!({}), "background", "keys change ID --store-responses true"),
-        (&client, "stream", json!(true), "stream", "poll GET /v1/responses/{id}"),
         (&client, "store", json!(false), "store", "is stored until it is fetched"),
         (&client, "model", json!("none"), "model", "does not exist"),
         (&client, "max_output_tokens", json!(0), "max_output_tokens", "expected an integer"),

@@ -6,9 +6,10 @@ use crate::harness::batch_jobs::{
 };
 use crate::harness::process::{Home, Process, catalogue, complaint};
 use crate::harness::script::held;
-use crate::harness::{Client, Provider, full, until, until_answered};
+use crate::harness::{Client, Provider, full, until, until_answered, within};
 use crate::postgres_server::PostgresServer;
 use crate::seaweedfs::SeaweedServer;
+use penstock_dialect::conformance::check_responses_stream;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -184,11 +185,17 @@ async fn a_background_response_is_continued_by_the_other_gateway_and_charged_onc
     for gateway in 0..2 {
         background(&pair.at(gateway), &response, "in_progress").await;
     }
+    // The other gateway streams it, also once it runs the response itself.
+    let path = format!("/v1/responses/{}?stream=true", response["id"].as_str().unwrap());
+    let mut stream = pair.at(1).open("GET", &path, &[], b"").await;
+    within("the start", stream.until("event: response.in_progress\n")).await;
     pair.gateways[0].signal("KILL");
     pair.gateways[0].until_ended().await;
     pair.provider.until_calls(2).await;
-    let done = let_go(&go, background(&pair.at(1), &response, "completed")).await;
+    let end = async { (background(&pair.at(1), &response, "completed").await, stream.finish().await) };
+    let (done, stream) = let_go(&go, within("the end", end)).await;
     assert_eq!(done["output"][0]["content"][0]["text"], "Done");
+    assert_eq!(check_responses_stream(stream.text().as_bytes()), Ok(()), "{}", stream.text());
     pair.gateways[0] = pair.homes[0].run().await;
     assert_eq!(background(&pair.at(0), &response, "completed").await, done);
     // The other gateway has noticed that this one lives again, and does not take its work over.

@@ -125,7 +125,7 @@ async fn damaged_rows_are_no_reason_not_to_start() {
         })
         .await;
         let rows = store.scan(StoreTable::Figures, b"", None, 100).unwrap().rows;
-        assert_eq!(rows.len(), 2, "an offer and a model");
+        assert_eq!(rows.len(), 3, "an offer, a model and a grid zone");
         for row in rows {
             store
                 .apply(Transaction::new().put(
@@ -142,6 +142,8 @@ async fn damaged_rows_are_no_reason_not_to_start() {
         app.config_snapshot().offers[0].figures.lock().tokens_per_second(app.clock.steady_now()),
         None
     );
-    assert!(app.stores.store.scan(StoreTable::Figures, b"", None, 100).unwrap().rows.is_empty());
+    // The present intensity of the grid may have been written already.
+    let rows = app.stores.store.scan(StoreTable::Figures, b"", None, 100).unwrap().rows;
+    assert!(rows.iter().all(|row| row.key == b"gFR" && row.value.len() > 40), "{rows:?}");
     asked(&again, "m", 1).await;
 }

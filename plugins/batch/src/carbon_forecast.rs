@@ -1,5 +1,6 @@
 //! Carbon-aware start of a batch: the hour in which the power grids of its providers have the lowest emissions.
 
+use crate::intensity_history::{HourlyIntensity, IntensitySource};
 use penstock_core::calendar;
 use std::collections::BTreeMap;
 
@@ -19,8 +20,15 @@ impl GridZone {
     /// Returns the grams per kWh in an hour since 1970; `None` if unknown.
     #[must_use]
     pub fn grams_at(&self, hour: u64) -> Option<u32> {
-        let usual = || self.typical.as_ref()?.get((hour % 24) as usize).copied();
-        self.forecast.get(&hour).copied().or_else(usual)
+        self.intensity_at(hour).map(|intensity| intensity.grams)
+    }
+
+    /// Returns the grams per kWh in an hour since 1970 and their origin; `None` if unknown.
+    #[must_use]
+    pub fn intensity_at(&self, hour: u64) -> Option<HourlyIntensity> {
+        let of = |source| move |grams: &u32| HourlyIntensity { grams: *grams, source };
+        let usual = || self.typical.as_ref()?.get((hour % 24) as usize).map(of(IntensitySource::Typical));
+        self.forecast.get(&hour).map(of(IntensitySource::Forecast)).or_else(usual)
     }
 }
 

@@ -8,12 +8,13 @@
 //! - [`state`] is the lifecycle of a batch, [`completion_bitmap`] the bitmap of its finished lines, [`result_line`] the
 //!   format of its output file.
 //! - [`retry_policy`] is the retry policy of a line, [`carbon_forecast`] plans the start of a batch by forecast carbon
-//!   emissions.
+//!   emissions, [`intensity_history`] records them by hour.
 
 pub mod carbon_forecast;
 pub mod completion_bitmap;
 pub mod completion_window;
 pub mod create_request;
+pub mod intensity_history;
 pub mod jsonl;
 pub mod result_line;
 pub mod retry_policy;

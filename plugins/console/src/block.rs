@@ -1,6 +1,7 @@
 //! Parts of a page.
 
 use crate::chart::BarChart;
+use crate::intensity_chart::IntensityChart;
 use crate::text::Text;
 
 /// Part of a page.
@@ -16,6 +17,8 @@ pub enum Block {
     Table(Table),
     /// Bar chart.
     Chart(BarChart),
+    /// Grid intensity and requests of batches by hour.
+    IntensityChart(IntensityChart),
     /// Form.
     Form(Form),
     /// Line at the top of every printed page, such as the number of an invoice; not on the screen.

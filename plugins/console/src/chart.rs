@@ -10,7 +10,9 @@ const LEFT: f64 = 84.0;
 const BOTTOM: f64 = 24.0;
 const TOP: f64 = 8.0;
 /// Number of colours in the style sheet.
-const COLOURS: usize = 6;
+pub(crate) const COLOURS: usize = 6;
+/// Height of the labels below the lowest panel.
+const TICK_OFFSET: f64 = 18.0;
 /// Maximum number of labels below the bars.
 const MAX_LABELS: usize = 8;
 
@@ -64,7 +66,69 @@ pub struct ChartMark {
     pub text: String,
 }
 
+/// Rectangle of a plot, in the units of the view box. All panels have the same horizontal axis.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Panel {
+    /// Upper edge.
+    pub top: f64,
+    /// Lower edge, where the value is zero.
+    pub bottom: f64,
+}
+
+impl Panel {
+    /// Vertical position of a value on an axis that ends at `end`.
+    pub fn height_of(self, value: f64, end: f64) -> f64 {
+        value / end * (self.bottom - self.top)
+    }
+
+    /// Lines of the vertical axis with their values.
+    pub fn lines(self, end: f64, unit: &'static str, language: Language) -> Vec<ChartMark> {
+        let mark = |part: f64| ChartMark {
+            x: position(LEFT),
+            y: position(self.bottom - part * (self.bottom - self.top)),
+            text: Text::Quantity(end * part, unit).to(language).into_owned(),
+        };
+        [0.0, 0.5, 1.0].map(mark).to_vec()
+    }
+
+    /// Labels below the panel; not every bar has one.
+    pub fn ticks(self, labels: &[Text], language: Language) -> Vec<ChartMark> {
+        let step = labels.len().div_ceil(MAX_LABELS).max(1);
+        let marks = labels.iter().enumerate().step_by(step).map(|(index, label)| ChartMark {
+            x: position(center_of(index, labels.len())),
+            y: position(self.bottom + TICK_OFFSET),
+            text: label.to(language).into_owned(),
+        });
+        marks.collect()
+    }
+}
+
+/// Width of the slot of one of `bars` bars.
+pub(crate) fn slot_of(bars: usize) -> f64 {
+    (WIDTH - LEFT) / count(bars.max(1))
+}
+
+/// Horizontal center of a slot.
+pub(crate) fn center_of(index: usize, bars: usize) -> f64 {
+    LEFT + slot_of(bars) * (count(index) + 0.5)
+}
+
+/// Upper end of an axis: the next of 1, 2 and 5 times a power of ten.
+pub(crate) fn axis_end(maximum: f64) -> f64 {
+    if maximum <= 0.0 {
+        return 1.0;
+    }
+    let power = 10_f64.powf(maximum.log10().floor());
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|end| *end >= maximum)
+        .unwrap_or(maximum)
+}
+
 impl BarChart {
+    const PANEL: Panel = Panel { top: TOP, bottom: HEIGHT - BOTTOM };
+
     /// Greatest sum of a bar.
     fn maximum(&self) -> f64 {
         let sums = (0..self.labels.len()).map(|index| self.sum(index));
@@ -79,34 +143,29 @@ impl BarChart {
             .sum()
     }
 
-    /// Upper end of the axis: the next of 1, 2 and 5 times a power of ten.
     fn axis_end(&self) -> f64 {
-        let maximum = self.maximum();
-        if maximum <= 0.0 {
-            return 1.0;
-        }
-        let power = 10_f64.powf(maximum.log10().floor());
-        [1.0, 2.0, 5.0, 10.0]
-            .into_iter()
-            .map(|factor| factor * power)
-            .find(|end| *end >= maximum)
-            .unwrap_or(maximum)
+        axis_end(self.maximum())
     }
 
     /// Returns the segments of all bars; those of the value zero are left out.
     #[must_use]
     pub fn segments(&self, language: Language) -> Vec<ChartSegment> {
-        let (end, slot) = (self.axis_end(), self.slot());
+        self.segments_in(Self::PANEL, language)
+    }
+
+    /// Segments of all bars in a panel.
+    pub(crate) fn segments_in(&self, panel: Panel, language: Language) -> Vec<ChartSegment> {
+        let (end, slot) = (self.axis_end(), slot_of(self.labels.len()));
         let gap = (slot * 0.15).min(4.0);
         let mut segments = Vec::new();
         for (index, label) in self.labels.iter().enumerate() {
-            let mut base = HEIGHT - BOTTOM;
+            let mut base = panel.bottom;
             for (number, series) in self.series.iter().enumerate() {
                 let value = series.values.get(index).copied().unwrap_or(0.0);
                 if !value.is_finite() || value <= 0.0 {
                     continue;
                 }
-                let height = value / end * (HEIGHT - BOTTOM - TOP);
+                let height = panel.height_of(value, end);
                 base -= height;
                 segments.push(ChartSegment {
                     x: position(LEFT + slot * count(index) + gap / 2.0),
@@ -126,33 +185,21 @@ impl BarChart {
         segments
     }
 
-    fn slot(&self) -> f64 {
-        (WIDTH - LEFT) / count(self.labels.len().max(1))
-    }
-
     /// Returns the lines of the vertical axis with their values.
     #[must_use]
     pub fn lines(&self, language: Language) -> Vec<ChartMark> {
-        let end = self.axis_end();
-        let mark = |part: f64| ChartMark {
-            x: position(LEFT),
-            y: position(HEIGHT - BOTTOM - part * (HEIGHT - BOTTOM - TOP)),
-            text: Text::Quantity(end * part, self.unit).to(language).into_owned(),
-        };
-        [0.0, 0.5, 1.0].map(mark).to_vec()
+        self.lines_in(Self::PANEL, language)
+    }
+
+    /// Lines of the vertical axis of a panel.
+    pub(crate) fn lines_in(&self, panel: Panel, language: Language) -> Vec<ChartMark> {
+        panel.lines(self.axis_end(), self.unit, language)
     }
 
     /// Returns the labels of the horizontal axis; not every bar has one.
     #[must_use]
     pub fn ticks(&self, language: Language) -> Vec<ChartMark> {
-        let step = self.labels.len().div_ceil(MAX_LABELS).max(1);
-        let slot = self.slot();
-        let marks = self.labels.iter().enumerate().step_by(step).map(|(index, label)| ChartMark {
-            x: position(LEFT + slot * (count(index) + 0.5)),
-            y: position(HEIGHT - 6.0),
-            text: label.to(language).into_owned(),
-        });
-        marks.collect()
+        Self::PANEL.ticks(&self.labels, language)
     }
 
     /// Returns the legend: number of the colour and name.
@@ -185,7 +232,7 @@ impl BarChart {
     }
 }
 
-fn position(number: f64) -> String {
+pub(crate) fn position(number: f64) -> String {
     let text = format!("{number:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -10,6 +10,7 @@ mod block;
 mod chart;
 mod csv;
 mod format;
+mod intensity_chart;
 mod language;
 mod page;
 
@@ -22,6 +23,7 @@ pub use asset::{Asset, find_asset};
 pub use block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Row, Table, Tile};
 pub use chart::{BarChart, ChartSeries};
 pub use format::{decimal, quantity, time};
+pub use intensity_chart::IntensityChart;
 pub use language::Language;
 pub use page::{NavLink, Page, SignedIn};
 pub use text::Text;

@@ -50,6 +50,9 @@ pub struct UsageRow<'a> {
     /// Requests whose tokens the gateway counted.
     #[serde(skip_serializing_if = "is_zero")]
     pub counted: u64,
+    /// Charged requests at the price of batches; absent in rows of earlier versions.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub batch: u64,
     /// Prompt tokens.
     #[serde(skip_serializing_if = "is_zero")]
     pub input: u64,
@@ -132,6 +135,7 @@ impl<'a> UsageRow<'a> {
             (&mut self.requests, other.requests),
             (&mut self.uncharged, other.uncharged),
             (&mut self.counted, other.counted),
+            (&mut self.batch, other.batch),
             (&mut self.input, other.input),
             (&mut self.cached, other.cached),
             (&mut self.output, other.output),

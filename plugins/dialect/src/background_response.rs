@@ -10,7 +10,7 @@ use penstock_core::StoredInput;
 use std::borrow::Cow;
 use std::io::Write as _;
 
-pub use crate::write::responses::queued_response;
+pub use crate::write::responses::{ResponseReplay, queued_response};
 
 /// State of a background response without an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +65,26 @@ pub fn build_pending_document(input: &StoredInput, response: &[u8], unique: &str
     out
 }
 
+/// Returns a client's body without the members that ask for a stream: the answer of a run is stored whole.
+#[must_use]
+pub fn request_without_stream(request: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(request.len());
+    out.push(b'{');
+    for (name, value) in members(request) {
+        if matches!(&*name, "stream" | "stream_options") {
+            continue;
+        }
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        penstock_json_scan::json::write_str(&mut out, &name);
+        out.push(b':');
+        out.extend_from_slice(value);
+    }
+    out.push(b'}');
+    out
+}
+
 /// Returns the client's body in the document of a response that has not ended.
 #[must_use]
 pub fn pending_request(document: &[u8]) -> Option<&[u8]> {
@@ -90,6 +110,12 @@ pub fn is_background(response: &[u8]) -> bool {
 pub fn has_answer(response: &[u8]) -> bool {
     let status = member_value(response, "status").and_then(parse_string);
     status.is_some_and(|status| STORED_STATUSES.contains(&&*status))
+}
+
+/// Returns true if a response object waits for its start.
+#[must_use]
+pub fn is_queued(response: &[u8]) -> bool {
+    member_value(response, "status").and_then(parse_string).is_some_and(|status| status == "queued")
 }
 
 /// Returns true if a response object has not reached its last status.
@@ -175,6 +201,14 @@ mod tests {
         assert_eq!(value(&ended)["input"], value(&pending)["input"]);
         assert_eq!(pending_request(&ended), None);
         assert_eq!(ended_document(b"{}", ANSWERED.as_bytes()), None);
+    }
+
+    #[test]
+    fn a_run_is_not_asked_for_a_stream() {
+        let body = br#"{"stream":true,"input":[{"stream":true}], "stream_options":{"include_obfuscation":false},"model":"m \u00e9"}"#;
+        let run = request_without_stream(body);
+        assert_eq!(value(&run), json!({"input": [{"stream": true}], "model": "m \u{e9}"}));
+        assert_eq!(request_without_stream(br#"{"stream":true}"#), b"{}");
     }
 
     #[test]

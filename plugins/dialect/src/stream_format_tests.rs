@@ -69,7 +69,11 @@ fn is_failed_output(client: Dialect, out: &[u8]) -> bool {
 }
 
 /// Forms in which engines of any dialect report an error in a stream.
-const ERROR_FORMS: [&str; 7] = [
+const ERROR_FORMS: [&str; 11] = [
+    "event: error\n\n",
+    "event: error",
+    "id: 7\r\nevent:error\r\nretry: 5\r\n\r\n",
+    "event: error\ndata:\n\n",
     "error: {\"code\":500,\"message\":\"slot failed\",\"type\":\"server_error\"}\n\n",
     "error: {\"code\":500,\"message\":\"slot failed\",\"type\":\"server_error\"}",
     "error: slot failed\n\n",
@@ -147,13 +151,16 @@ fn delivered_text(client: Dialect, out: &[u8]) -> String {
 }
 
 #[test]
-fn json_lines_are_read_like_the_events_that_they_are() {
+fn json_lines_with_and_without_line_ends_are_read_like_the_events_that_they_are() {
     for (provider, client) in DIALECTS.into_iter().flat_map(|one| DIALECTS.map(|other| (one, other))) {
         let text = text_stream(provider);
         let events = run_stream(client, provider, &text);
         let lines = data_lines(&text);
         let spaced = format!("\u{feff}\r\n {} \r\n\r\n{}", lines[0], lines[1..].join("\r\n"));
-        for form in [lines.join("\n"), lines.join("\n") + "\n", lines.join("\n\n"), spaced] {
+        let pairs: Vec<String> = lines.chunks(2).map(<[&str]>::concat).collect();
+        let on_one_line = [lines.concat(), lines.concat() + "\n", lines.join(" "), pairs.join("\n")];
+        let on_lines = [lines.join("\n"), lines.join("\n") + "\n", lines.join("\n\n"), spaced];
+        for form in on_lines.into_iter().chain(on_one_line) {
             let run = run_stream(client, provider, &form);
             let name = format!("{provider:?} to {client:?}: {form}");
             assert_eq!((run.fault, run.usage), (None, events.usage), "{name}");
@@ -179,6 +186,11 @@ fn the_text_of_json_lines_is_delivered_before_the_last_line() {
         reply.push(Bytes::from(lines[..=whole].join("\n") + "\n"), &mut out).unwrap();
         assert_eq!(reply.progress(), StreamProgress::Committed, "{provider:?} to {client:?}");
         assert_eq!(delivered_text(client, &out.0.concat()), "Hel", "{provider:?} to {client:?}");
+        // Without line ends, a value is complete when the next one begins.
+        let mut reply = find_translator(client, provider).unwrap().translate_stream(&ask, &target);
+        let mut out = OutputBuffer::default();
+        reply.push(Bytes::from(lines[..=whole].concat() + "{"), &mut out).unwrap();
+        assert_eq!(delivered_text(client, &out.0.concat()), "Hel", "{provider:?} to {client:?}");
     }
 }
 
@@ -196,7 +208,11 @@ fn broken_json_lines_and_other_bodies_fail_with_their_reason() {
             (format!("{start}\n{{\"choices\":"), UpstreamErrorKind::Truncated),
             (format!("{start}\n{{\"choices\"\n"), UpstreamErrorKind::Malformed),
             (format!("{start}\n<html>\n"), UpstreamErrorKind::Malformed),
-            (format!("{}{}", lines[0], lines[1]), UpstreamErrorKind::Malformed),
+            (lines[..2].concat(), UpstreamErrorKind::Truncated),
+            (format!("{}{error}", lines[..2].concat()), UpstreamErrorKind::InBandError),
+            (format!("{}{{\"choices\":", lines[..2].concat()), UpstreamErrorKind::Truncated),
+            (format!("{}5{}\n", lines[0], lines[1]), UpstreamErrorKind::Malformed),
+            (format!("{start}{{\"choices\"}}{{}}\n"), UpstreamErrorKind::Malformed),
             (format!("{}\n5\n", lines[0]), UpstreamErrorKind::Malformed),
         ] {
             let run = run_stream(client, provider, &form);
@@ -216,11 +232,14 @@ fn json_lines_where_a_plain_answer_was_requested_are_a_whole_answer() {
         let text = text_stream(pair.provider());
         let lines = data_lines(&text);
         let whole = |body: String| pair.translate_buffered(&ask, &target, Bytes::from(body));
-        let (events, form) = (whole(text.clone()).unwrap(), whole(lines.join("\n")).unwrap());
-        assert_eq!(form.body.concat(), events.body.concat());
-        assert_eq!(form.usage(), events.usage());
-        let cut = whole(lines[..lines.len() - 3].join("\n")).unwrap_err();
-        assert_eq!(cut.kind, UpstreamErrorKind::Truncated);
+        let events = whole(text.clone()).unwrap();
+        for between in ["\n", "", " "] {
+            let form = whole(lines.join(between)).unwrap();
+            assert_eq!(form.body.concat(), events.body.concat());
+            assert_eq!(form.usage(), events.usage());
+            let cut = whole(lines[..lines.len() - 3].join(between)).unwrap_err();
+            assert_eq!(cut.kind, UpstreamErrorKind::Truncated);
+        }
     }
 }
 

@@ -88,6 +88,7 @@ pub fn encode(cell: &RollupCell, sums: &UsageSums) -> Vec<u8> {
         requests: of.requests,
         uncharged: of.uncharged,
         counted: of.counted,
+        batch: sums.batch_requests,
         input: of.input,
         cached: of.cached,
         output: of.output,
@@ -143,6 +144,12 @@ pub fn decode(key: &[u8], value: &[u8]) -> Result<(RollupCell, UsageSums), RowEr
         granted_credits: parse_amount(&row.granted_credits)?,
         granted_energy: parse_amount(&row.granted_energy)?,
     };
-    let (carbon_low_g, carbon_high_g) = (row.g_co2_low, row.g_co2_high);
-    Ok((cell, UsageSums { billed, carbon_low_g, carbon_high_g, failed_kwh: row.failed_kwh }))
+    let sums = UsageSums {
+        billed,
+        batch_requests: row.batch,
+        carbon_low_g: row.g_co2_low,
+        carbon_high_g: row.g_co2_high,
+        failed_kwh: row.failed_kwh,
+    };
+    Ok((cell, sums))
 }

@@ -3,11 +3,14 @@
 use penstock_ledger::{EntryKind, StatementSums};
 use rust_decimal::Decimal;
 
-/// Sums of a rollup: those of a statement, with the range of the carbon and the energy of failed attempts.
+/// Sums of a rollup: those of a statement, with the requests of batches, the range of the carbon and the energy of failed
+/// attempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageSums {
     /// Requests, tokens, amounts and footprint.
     pub billed: StatementSums,
+    /// Number of charged requests at the price of batches. Rollups that an earlier version wrote have fewer, or none.
+    pub batch_requests: u64,
     /// Lower limit of the carbon, grams.
     pub carbon_low_g: Decimal,
     /// Upper limit of the carbon, grams.
@@ -23,7 +26,10 @@ impl UsageSums {
         let mut sums = Self::default();
         sums.billed.add_entry(kind);
         let (footprint, failed_kwh) = match kind {
-            EntryKind::Settle { footprint, .. } => (footprint, footprint.failed_kwh),
+            EntryKind::Settle { footprint, sale, .. } => {
+                sums.batch_requests = u64::from(sale.batch);
+                (footprint, footprint.failed_kwh)
+            }
             EntryKind::Void { footprint, .. } => (footprint, footprint.kwh),
             EntryKind::Grant { .. }
             | EntryKind::Reserve { .. }
@@ -41,6 +47,7 @@ impl UsageSums {
     /// Adds other sums.
     pub fn add(&mut self, other: &Self) {
         self.billed.add(&other.billed);
+        self.batch_requests = self.batch_requests.saturating_add(other.batch_requests);
         self.carbon_low_g = self.carbon_low_g.saturating_add(other.carbon_low_g);
         self.carbon_high_g = self.carbon_high_g.saturating_add(other.carbon_high_g);
         self.failed_kwh = self.failed_kwh.saturating_add(other.failed_kwh);

@@ -31,9 +31,9 @@ fn cell() -> impl Strategy<Value = RollupCell> {
 
 fn sums() -> impl Strategy<Value = UsageSums> {
     let decimal = || (any::<i64>(), 0..12_u32).prop_map(|(mantissa, scale)| Decimal::new(mantissa, scale));
-    (any::<[u64; 7]>(), proptest::array::uniform8(decimal()), any::<[i64; 4]>()).prop_map(
+    (any::<[u64; 8]>(), proptest::array::uniform8(decimal()), any::<[i64; 4]>()).prop_map(
         |(counts, decimals, amounts)| {
-            let [requests, uncharged, counted, input, cached, output, images] = counts;
+            let [requests, uncharged, counted, input, cached, output, images, batch_requests] = counts;
             let [seconds, kwh, carbon_g, water_l, eur, carbon_low_g, carbon_high_g, failed_kwh] = decimals;
             let [credits, energy, granted_credits, granted_energy] =
                 amounts.map(|amount| i128::from(amount) * 1_000_000);
@@ -55,7 +55,7 @@ fn sums() -> impl Strategy<Value = UsageSums> {
                 granted_credits,
                 granted_energy,
             };
-            UsageSums { billed, carbon_low_g, carbon_high_g, failed_kwh }
+            UsageSums { billed, batch_requests, carbon_low_g, carbon_high_g, failed_kwh }
         },
     )
 }

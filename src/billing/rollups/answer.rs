@@ -111,6 +111,7 @@ fn sums_json(sums: &UsageSums) -> Map<String, Value> {
     let members = [
         ("requests", of.requests.into()),
         ("requests_not_charged", of.uncharged.into()),
+        ("batch_requests", sums.batch_requests.into()),
         ("input_tokens", of.input.into()),
         ("cached_input_tokens", of.cached.into()),
         ("output_tokens", of.output.into()),
@@ -130,9 +131,10 @@ fn sums_json(sums: &UsageSums) -> Map<String, Value> {
 }
 
 /// Members of a row in the schemas of both APIs, besides the dimensions.
-pub const SUMS: [&str; 16] = [
+pub const SUMS: [&str; 17] = [
     "requests",
     "requests_not_charged",
+    "batch_requests",
     "input_tokens",
     "cached_input_tokens",
     "output_tokens",

@@ -9,6 +9,7 @@ use penstock_footprint::country::member;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use std::collections::BTreeMap;
+use std::time::UNIX_EPOCH;
 
 /// Hours of a day.
 const HOURS: usize = 24;
@@ -40,10 +41,13 @@ impl SettingsResolver<'_> {
             }
             places.entry(place.clone()).or_default().typical = Some(usual);
         }
+        let mut forecast_written = 0;
         if let Some(path) = &raw.grid.forecast {
-            self.read_forecast(raw, path, &spot.child("forecast"), &mut places);
+            let spot = spot.child("forecast");
+            self.read_forecast(raw, path, &spot, &mut places);
+            forecast_written = modification_time(&spot.resolve_file_path(path));
         }
-        GridSettings { saving, places }
+        GridSettings { saving, places, forecast_written }
     }
 
     fn read_forecast(
@@ -79,6 +83,12 @@ impl SettingsResolver<'_> {
             }
         }
     }
+}
+
+/// Returns the modification time of a file, in Unix seconds; 0 if unknown.
+fn modification_time(path: &std::path::Path) -> u64 {
+    let modified = std::fs::metadata(path).and_then(|file| file.modified()).ok();
+    modified.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map_or(0, |since| since.as_secs())
 }
 
 fn is_known_location(raw: &ConfigFile, place: &str) -> bool {

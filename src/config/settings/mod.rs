@@ -299,6 +299,8 @@ pub struct GridSettings {
     pub saving: u32,
     /// Carbon intensity by member state or id of a provider.
     pub places: std::collections::BTreeMap<String, penstock_batch::carbon_forecast::GridZone>,
+    /// Time at which the file of the forecast was written, in Unix seconds; 0 if unknown.
+    pub forecast_written: u64,
 }
 
 /// Log lines on standard error.

@@ -89,7 +89,9 @@ async fn usage(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 }
 
 async fn batches(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    Ok(blocks::batches_blocks(&page.read_list("/admin/batches").await?, "/dashboard/", true))
+    let mut shown = blocks::grid_blocks(&page.get("/admin/grid", &[]).await?);
+    shown.extend(blocks::batches_blocks(&page.read_list("/admin/batches").await?, "/dashboard/", true));
+    Ok(shown)
 }
 
 async fn files(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {

@@ -45,6 +45,7 @@ pub const ROUTES: &[ScopedRoute] = &[
     route(&Method::GET, "/admin/accounts/{id}", AccountLimit::Itself),
     route(&Method::GET, "/admin/credits", AccountLimit::Query),
     route(&Method::GET, "/admin/usage", AccountLimit::Query),
+    route(&Method::GET, "/admin/grid", AccountLimit::Query),
     route(&Method::GET, "/admin/statement", AccountLimit::Query),
     route(&Method::GET, "/admin/invoice", AccountLimit::Query),
     route(&Method::GET, "/admin/invoices", AccountLimit::Query),

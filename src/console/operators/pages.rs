@@ -117,7 +117,9 @@ async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 
 async fn batches(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let may_cancel = page.has_role(&[Admin, Operator]);
-    Ok(blocks::batches_blocks(&page.read_list("/admin/batches").await?, "/console/", may_cancel))
+    let mut shown = blocks::grid_blocks(&page.get("/admin/grid", &[]).await?);
+    shown.extend(blocks::batches_blocks(&page.read_list("/admin/batches").await?, "/console/", may_cancel));
+    Ok(shown)
 }
 
 async fn files(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {

@@ -102,6 +102,11 @@ impl Exchange<'_> {
         self.admission_permit.get_or_insert_with(|| overload.acquire_for_batch_line()).reserve_bytes(bytes)
     }
 
+    /// Releases the permit of admission control and the memory that the request held: it waits, and holds none.
+    pub(crate) fn release_admission(&mut self) {
+        self.admission_permit = None;
+    }
+
     /// Records a panic: the connection, whose state is unknown, serves no other request.
     pub(crate) fn record_panic(&mut self) -> ApiError {
         self.app.metrics.count_panic();

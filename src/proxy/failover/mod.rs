@@ -24,7 +24,7 @@ mod select;
 mod settle;
 mod store_response;
 mod streaming;
-mod wait;
+pub mod wait;
 
 pub(crate) use attempt::AttemptError;
 pub(crate) use fan::ChoiceUsage;

@@ -30,3 +30,19 @@ test('a response is cancelled, and one in the foreground is not', async () => {
   const stored = await client.responses.create({ model, input: 'Hello', store: true });
   await assert.rejects(client.responses.cancel(stored.id), BadRequestError);
 });
+
+test('a stream is continued after any event', { timeout: 60_000 }, async () => {
+  const seen = [];
+  for await (const event of await client.responses.create({ model, input: 'Hello', background: true, stream: true })) {
+    seen.push(event);
+    if (event.type === 'response.in_progress') break;
+  }
+  assert.deepEqual(seen.map((event) => event.type), ['response.created', 'response.queued', 'response.in_progress']);
+  const { id } = seen[0].response;
+  const rest = [];
+  const query = { stream: true, starting_after: 2 };
+  for await (const event of await client.get(`/responses/${id}`, { query, stream: true })) rest.push(event);
+  assert.equal(rest[0].sequence_number, 3);
+  assert.equal(rest.at(-1).type, 'response.completed');
+  checkMetadata(rest.at(-1).response);
+});

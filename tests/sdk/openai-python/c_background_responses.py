@@ -52,6 +52,28 @@ def test_a_response_is_cancelled():
     assert client.responses.retrieve(response.id).to_dict() == end.to_dict()
 
 
+def test_a_stream_is_continued_after_any_event():
+    if not NEW:
+        return
+    first, last = [], None
+    with create(stream=True) as stream:
+        for event in stream:
+            first.append(event)
+            if event.type == "response.in_progress":
+                break
+    assert [event.type for event in first] == ["response.created", "response.queued", "response.in_progress"]
+    id, seen = first[0].response.id, first[-1].sequence_number
+    rest = list(client.responses.retrieve(id, stream=True, starting_after=seen))
+    assert [event.sequence_number for event in rest] == list(range(seen + 1, seen + 1 + len(rest)))
+    last = rest[-1]
+    assert last.type == "response.completed" and has_metadata(last.response)
+    text = "".join(event.delta for event in rest if event.type == "response.output_text.delta")
+    assert text == last.response.output_text and "simulated" in text
+    # The helper of the client for streams, from the beginning.
+    with client.responses.stream(response_id=id) as stream:
+        assert stream.get_final_response().output_text == text
+
+
 def test_a_short_answer_is_incomplete_and_an_unknown_model_is_refused_at_once():
     short = polled(create(max_output_tokens=5))
     assert short.status == "incomplete" and short.incomplete_details.reason == "max_output_tokens", short
@@ -61,5 +83,4 @@ def test_a_short_answer_is_incomplete_and_an_unknown_model_is_refused_at_once():
 def test_what_cannot_run_in_the_background_is_named():
     fault = raises(openai.BadRequestError, create, api=other)
     assert fault.param == "background" and "--store-responses" in fault.message, fault
-    assert raises(openai.BadRequestError, create, stream=True).param == "stream"
     assert raises(openai.BadRequestError, create, store=False).param == "store"

@@ -3,6 +3,8 @@
 import json
 import time
 import urllib.request
+from base64 import b64decode
+from typing import Literal
 
 import openai
 from harness import EMPTY, STORING, URL
@@ -24,6 +26,7 @@ if NEWEST:
         CreateEmbeddingResponse,
         ImagesResponse,
         Model,
+        ModerationCreateResponse,
     )
     from openai.types.chat import ChatCompletion, ChatCompletionChunk
     from openai.types.responses import Response, ResponseItemList, ResponseStreamEvent
@@ -34,6 +37,20 @@ if NEWEST:
         """Envelope of an error, of which the package has only the inner object."""
 
         error: ErrorObject
+
+    class SpeechUsage(BaseModel, extra="allow"):
+        """Tokens of a speech, by the published description."""
+
+        input_tokens: int
+        output_tokens: int
+        total_tokens: int
+
+    class SpeechEvent(BaseModel, extra="allow"):
+        """Event of a speech, for which the description has types and the package has none."""
+
+        type: Literal["speech.audio.delta", "speech.audio.done"]
+        audio: str | None = None
+        usage: SpeechUsage | None = None
 
     class Models(BaseModel):
         """List of models, which the package reads page by page."""
@@ -138,7 +155,51 @@ if NEWEST:
         cancelled = valid(Response, cancelled, STORED)
         valid(Response, ask(f"/responses/{cancelled.id}/cancel", key=STORING, method="POST")[1], STORED)
 
-    # The categories of a moderation are those of the provider's model, so that it has no published type.
+    def test_streams_of_background_responses():
+        kinds = set()
+        for model in MODELS:
+            for more in [{}, {"tools": TOOLS, "input": "Use the tools"}, {"max_output_tokens": 3}]:
+                body = {"model": model, "input": "Hello", "background": True, **more}
+                lines = events("/responses", body, STORING)
+                found = [valid(ResponseStreamEvent, line, EVENT) for line in lines]
+                assert [event.sequence_number for event in found] == list(range(len(found)))
+                assert [event.type for event in found[:3]] == [
+                    "response.created", "response.queued", "response.in_progress",
+                ]
+                kinds |= {event.type for event in found}
+                path = f"/responses/{found[0].response.id}?stream=true"
+                status, text = ask(path, key=STORING)
+                assert status == 200 and [line[6:] for line in text.split(b"\n") if line.startswith(b"data: ")] == lines
+        expected = {"response.completed", "response.incomplete", "response.function_call_arguments.done"}
+        assert expected <= kinds, expected - kinds
+        response = json.loads(plain("/responses", {"model": "small-chat", "input": "Hello", "background": True}, STORING))
+        cancelled = ask(f"/responses/{response['id']}/cancel", key=STORING, method="POST")[1]
+        last = ask(f"/responses/{response['id']}?stream=true", key=STORING)[1].split(b"data: ")[-1]
+        found = valid(ResponseStreamEvent, last, EVENT)
+        assert found.response.status == json.loads(cancelled)["status"]
+        assert (found.type == "response.failed") == (found.response.status == "cancelled")
+
+    def test_moderation():
+        text = plain("/moderations", {"model": "guard", "input": ["a pipe", "much harm"]})
+        # Usage is documented here.
+        found = valid(ModerationCreateResponse, text, OBJECTS | {"usage"})
+        assert [result.flagged for result in found.results] == [False, True]
+        assert found.results[1].categories.violence and not found.results[0].categories.violence
+        assert {"environment_impact", "billing_cost", "usage"} <= documented("Moderation")
+        one = json.loads(text)
+        del one["results"][0]["category_scores"]["hate/threatening"]
+        assert invalid(ModerationCreateResponse, json.dumps(one))
+
+    def test_speech_in_events():
+        body = {"model": "speaker", "voice": "alloy", "input": "A penstock is a pipe.", "response_format": "wav"}
+        lines = events("/audio/speech", {**body, "stream_format": "sse"})
+        *parts, end = [valid(SpeechEvent, line) for line in lines]
+        assert b"".join(b64decode(part.audio, validate=True) for part in parts).startswith(b"RIFF")
+        assert {part.type for part in parts} == {"speech.audio.delta"} and end.type == "speech.audio.done"
+        assert end.audio is None and end.usage.total_tokens == end.usage.input_tokens + end.usage.output_tokens
+        assert OBJECTS <= set(json.loads(lines[-1]))
+        assert invalid(SpeechEvent, json.dumps({"type": "speech.audio.delta", "audio": 5}))
+
     def test_embeddings_and_images():
         valid(CreateEmbeddingResponse, plain("/embeddings", {"model": "vectors", "input": ["One", "Two"]}))
         valid(ImagesResponse, plain("/images/generations", {"model": "painter", "prompt": "A river", "n": 2}))

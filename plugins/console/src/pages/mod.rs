@@ -3,6 +3,7 @@
 mod accounts;
 mod dashboard;
 mod forms;
+mod grid;
 mod invoice;
 mod invoice_csv;
 mod lists;
@@ -19,6 +20,7 @@ pub use dashboard::{
 pub use forms::{
     account_form, check_form, grant_form, invitation_form, key_form, reload_form, sign_in_form, user_form,
 };
+pub use grid::grid_blocks;
 pub use invoice::{invoice_blocks, invoice_form, issue_form, issued_table};
 pub use invoice_csv::invoice_csv;
 pub use lists::{audit_blocks, batches_blocks, change_table, files_blocks, users_blocks};

@@ -1,5 +1,6 @@
 //! Page of the providers: health, circuit breakers, measured speeds and last failures.
 
+use super::grid::{intensity_cell, intensity_source};
 use super::{exact, exact_text, number, quantity_cell, rows, text, text_cell, word};
 use crate::block::{Block, Cell, CellState, Table};
 use crate::text::Text;
@@ -20,6 +21,8 @@ pub fn provider_blocks(providers: &Value) -> Vec<Block> {
                 "Provider",
                 "Operator",
                 "Location",
+                "Grid intensity",
+                "Source",
                 "Health check",
                 "In flight",
                 "Limit",
@@ -65,10 +68,13 @@ fn provider_row(provider: &Value) -> Vec<Cell> {
             Cell::text(Text::with("{0}, {1} s ago", parts))
         },
     );
+    let grid = provider.get("grid").cloned().unwrap_or_default();
     vec![
         text_cell(provider, "id"),
         text_cell(provider, "operator"),
         Cell::text(format!("{}, {}", text(provider, "city"), text(provider, "country"))),
+        intensity_cell(&grid),
+        intensity_source(&grid),
         Cell::text(check).with_state(state),
         quantity_cell(provider, "requests_in_flight", ""),
         quantity_cell(provider, "seats", ""),

@@ -25,6 +25,7 @@ pub(super) const ROWS: &[TextRow] = &[
     ("Requests per hour by outcome, UTC", "Anfragen pro Stunde nach Ergebnis, UTC", "Requêtes par heure et par résultat, UTC"),
     ("client left", "Client getrennt", "client parti"),
     ("Operator", "Betreiber", "Exploitant"),
+    ("Grid intensity", "CO₂-Intensität des Stroms", "Intensité carbone du réseau"),
     ("Health check", "Health-Check", "Contrôle de santé"),
     ("passed", "bestanden", "réussi"),
     ("not yet", "noch nicht", "pas encore"),

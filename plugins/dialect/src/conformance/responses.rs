@@ -55,6 +55,8 @@ fn text<'v>(value: &'v Value, key: &str) -> &'v str {
 enum StreamStage {
     #[default]
     Before,
+    /// A background response was created, which waits for its start.
+    Waiting,
     Created,
     Output,
     Ended,
@@ -71,9 +73,9 @@ struct ResponsesStreamChecker {
 /// Checks a complete client stream of the responses dialect.
 ///
 /// Required: `event:` equal to `type`; numbers from 0 without gaps; `response.created` and `response.in_progress`
-/// first; items numbered from 0 in the order in which they open, each of them closed; deltas that match their item and
+/// first, with `response.queued` between them for a background response that waits; items numbered from 0 in the order in which they open, each of them closed; deltas that match their item and
 /// whose text is that of the closing events; last one of `response.completed`, `response.incomplete` and
-/// `response.failed`, with a complete response object whose output has the closed items. Alternatively one event
+/// `response.failed` (also for a cancelled background response), with a complete response object whose output has the closed items. Alternatively one event
 /// `error` alone.
 ///
 /// # Errors
@@ -146,13 +148,18 @@ impl ResponsesStreamChecker {
         match (self.stage, name) {
             (StreamStage::Ended, _) => Err("something follows the last event".to_owned()),
             (StreamStage::Before, "response.created") => {
-                self.stage = StreamStage::Created;
+                let is_queued = text(&data["response"], "status") == "queued";
+                self.stage = if is_queued { StreamStage::Waiting } else { StreamStage::Created };
                 text(&data["response"], "id").clone_into(&mut self.response_id);
-                self.check_running(&data["response"])
+                self.check_unfinished(&data["response"], if is_queued { "queued" } else { "in_progress" })
+            }
+            (StreamStage::Waiting, "response.queued") => {
+                self.stage = StreamStage::Created;
+                self.check_unfinished(&data["response"], "queued")
             }
             (StreamStage::Created, "response.in_progress") => {
                 self.stage = StreamStage::Output;
-                self.check_running(&data["response"])
+                self.check_unfinished(&data["response"], "in_progress")
             }
             (StreamStage::Before, "error") => {
                 self.stage = StreamStage::Ended;
@@ -183,9 +190,11 @@ impl ResponsesStreamChecker {
         }
     }
 
-    fn check_running(&self, response: &Value) -> CheckResult {
+    fn check_unfinished(&self, response: &Value, status: &str) -> CheckResult {
         check_response(response)?;
-        ensure(text(response, "status") == "in_progress", "status must be in_progress")?;
+        ensure(text(response, "status") == status, "status of an unfinished response")?;
+        let is_background = response["background"] == Value::Bool(true);
+        ensure(status != "queued" || is_background, "only background responses are queued")?;
         ensure(text(response, "id") == self.response_id, "the id changes")?;
         ensure(response["output"] == Value::Array(Vec::new()), "output must start empty")
     }
@@ -193,6 +202,12 @@ impl ResponsesStreamChecker {
     fn check_last(&self, status: &str, response: &Value) -> CheckResult {
         check_response(response)?;
         ensure(text(response, "id") == self.response_id, "the id changes")?;
+        if (status, text(response, "status")) == ("failed", "cancelled") {
+            return ensure(
+                response["background"] == Value::Bool(true),
+                "only background responses are cancelled",
+            );
+        }
         ensure(text(response, "status") == status, "type and status differ")?;
         if status == "failed" {
             return ensure(!text(&response["error"], "message").is_empty(), "an error needs its message");

@@ -1,5 +1,5 @@
 //! Format of a response body, detected from its first bytes: some engines answer a streaming request with JSON or with
-//! JSON lines, and others stream although the request did not ask for it.
+//! JSON lines, whose ends may be missing, and others stream although the request did not ask for it.
 
 use bytes::{Bytes, BytesMut};
 use penstock_core::{UpstreamError, UpstreamErrorKind};
@@ -18,7 +18,8 @@ pub(crate) enum BodyFormat {
     EventStream,
     /// JSON object, complete when the provider closes the stream; or the first of several JSON lines.
     JsonObject,
-    /// Events as JSON lines (`application/x-ndjson`): the data of one event in each line.
+    /// Events as JSON lines (`application/x-ndjson`): the data of one event in each line, or of several without line ends
+    /// between them.
     JsonLines,
 }
 
@@ -35,16 +36,55 @@ impl BodyFormat {
 
 /// Detector of a body's format, which buffers a JSON object and converts JSON lines to events.
 ///
-/// JSON lines are detected by the first byte of their second line: until then the first line may be a whole answer.
+/// JSON lines are detected by the first byte of their second value: until then the first one may be a whole answer.
 #[derive(Debug, Default)]
 pub(crate) struct FormatDetector {
     format: BodyFormat,
     object: BytesMut,
-    /// Number of bytes of the object without a line end.
+    /// Number of bytes of the object without the end of its first value or line.
     scanned_bytes: usize,
     first_line: FirstLine,
-    /// True inside a JSON line.
-    is_inside_line: bool,
+    scanner: ValueScanner,
+    line: LinePosition,
+}
+
+/// Position in JSON lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum LinePosition {
+    /// Before a line.
+    #[default]
+    Start,
+    /// In a line, not right behind a value.
+    Inside,
+    /// Behind a complete value of the line: another one may follow.
+    AfterValue,
+}
+
+/// Scanner that finds the ends of objects and lists. It does not validate: events are validated later.
+#[derive(Clone, Copy, Debug, Default)]
+struct ValueScanner {
+    depth: usize,
+    is_string: bool,
+    is_escaped: bool,
+}
+
+impl ValueScanner {
+    /// Takes the next byte; returns true if an object or a list ends with it.
+    const fn ends_with(&mut self, byte: u8) -> bool {
+        match (self.is_string, byte) {
+            (true, _) if self.is_escaped => self.is_escaped = false,
+            (true, b'\\') => self.is_escaped = true,
+            (_, b'"') => self.is_string = !self.is_string,
+            (true, _) => {}
+            (false, b'{' | b'[') => self.depth += 1,
+            (false, b'}' | b']') => {
+                self.depth = self.depth.saturating_sub(1);
+                return self.depth == 0;
+            }
+            (false, _) => {}
+        }
+        false
+    }
 }
 
 /// First line of a JSON object.
@@ -87,17 +127,21 @@ impl FormatDetector {
         Ok(None)
     }
 
-    /// Returns true if the object so far is a line with a JSON value, and another object or list begins after it.
+    /// Returns true if the object so far is a JSON value in one line, and another object or list begins after it.
     fn begins_json_lines(&mut self) -> bool {
         if self.first_line == FirstLine::Open {
             let start = self.scanned_bytes.max(start_of(&self.object));
             self.scanned_bytes = self.object.len();
-            let Some(end) = memchr::memchr(b'\n', self.object.get(start..).unwrap_or_default()) else {
-                return false;
-            };
-            let end = start + end;
-            let line = self.object.get(..end).unwrap_or_default();
-            self.first_line = if is_json_value(line) { FirstLine::Value(end) } else { FirstLine::Other };
+            let rest = self.object.get(start..).unwrap_or_default();
+            match first_value_end(&mut self.scanner, rest) {
+                None => return false,
+                Some(FirstLine::Value(end))
+                    if is_json_value(self.object.get(..start + end).unwrap_or_default()) =>
+                {
+                    self.first_line = FirstLine::Value(start + end);
+                }
+                Some(_) => self.first_line = FirstLine::Other,
+            }
         }
         let FirstLine::Value(end) = self.first_line else { return false };
         match self.object.get(end..).unwrap_or_default().iter().find(|byte| !is_space(**byte)) {
@@ -113,13 +157,23 @@ impl FormatDetector {
     /// Converts JSON lines to server-sent events.
     fn lines_as_events(&mut self, bytes: &[u8]) -> Bytes {
         let mut events = BytesMut::with_capacity(bytes.len() + 64);
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            if !self.is_inside_line {
-                events.extend_from_slice(b"data: ");
+        for byte in bytes {
+            match (self.line, byte) {
+                (LinePosition::Start, _) => {
+                    events.extend_from_slice(b"data: ");
+                    self.scanner = ValueScanner::default();
+                }
+                (LinePosition::AfterValue, b'{' | b'[') => events.extend_from_slice(b"\n\ndata: "),
+                (LinePosition::Inside | LinePosition::AfterValue, _) => {}
             }
-            events.extend_from_slice(piece);
-            self.is_inside_line = piece.last() != Some(&b'\n');
-            if !self.is_inside_line {
+            self.line = match byte {
+                b'\n' => LinePosition::Start,
+                byte if self.scanner.ends_with(*byte) => LinePosition::AfterValue,
+                byte if self.line == LinePosition::AfterValue && is_space(*byte) => LinePosition::AfterValue,
+                _ => LinePosition::Inside,
+            };
+            events.extend_from_slice(&[*byte]);
+            if self.line == LinePosition::Start {
                 events.extend_from_slice(b"\n");
             }
         }
@@ -147,12 +201,19 @@ pub(crate) fn is_event_stream(body: &[u8]) -> bool {
     SSE_PREFIXES.iter().any(|word| body.starts_with(word)) || is_json_lines(body)
 }
 
-/// Returns true if a body that begins without white space is a line with a JSON object, and another object or list
-/// begins after it.
+/// Returns true if a body that begins without white space is a JSON object in one line, and another object or list begins
+/// after it.
 fn is_json_lines(body: &[u8]) -> bool {
-    let Some(end) = memchr::memchr(b'\n', body).filter(|_| body.starts_with(b"{")) else { return false };
-    let (line, rest) = body.split_at(end);
-    matches!(rest.get(start_of(rest)), Some(b'{' | b'[')) && is_json_value(line)
+    let first = first_value_end(&mut ValueScanner::default(), body).filter(|_| body.starts_with(b"{"));
+    let Some(FirstLine::Value(end)) = first else { return false };
+    let (value, rest) = body.split_at_checked(end).unwrap_or_default();
+    matches!(rest.get(start_of(rest)), Some(b'{' | b'[')) && is_json_value(value)
+}
+
+/// Returns the end of the first object or list, or `Other` if the line ends before; `None` if neither is in the bytes.
+fn first_value_end(scanner: &mut ValueScanner, bytes: &[u8]) -> Option<FirstLine> {
+    let end = bytes.iter().position(|byte| *byte == b'\n' || scanner.ends_with(*byte))?;
+    Some(if bytes.get(end) == Some(&b'\n') { FirstLine::Other } else { FirstLine::Value(end + 1) })
 }
 
 /// Returns the position of the first byte other than white space.

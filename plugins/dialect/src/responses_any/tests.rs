@@ -4,6 +4,7 @@
 
 mod golden;
 mod property;
+mod replay;
 mod rescue;
 mod streams;
 

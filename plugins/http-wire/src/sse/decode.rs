@@ -222,7 +222,8 @@ impl SseDecoder {
         }
     }
 
-    /// Returns the event that ends before the current line, if it has data, a comment or an error.
+    /// Returns the event that ends before the current line, if it has data, a comment or an error. The standard drops an
+    /// event without data; one named `error` is a report nevertheless.
     fn take_event(&mut self) -> Option<SseEvent> {
         let size = std::mem::take(&mut self.line);
         let fields = std::mem::take(&mut self.fields);
@@ -231,7 +232,8 @@ impl SseDecoder {
         } else {
             self.piece.split_to(size.min(self.piece.len()))
         };
-        if fields.data.is_none() && fields.comment.is_none() && fields.error.is_none() {
+        let is_error = || fields.event.clone().and_then(|name| bytes.get(name)) == Some(b"error");
+        if fields.data.is_none() && fields.comment.is_none() && fields.error.is_none() && !is_error() {
             return None;
         }
         let take = |range: Option<Range<usize>>, joined: Option<Vec<u8>>| match (joined, range) {

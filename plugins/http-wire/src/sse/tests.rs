@@ -94,11 +94,21 @@ fn an_event_named_error_or_with_an_error_field_reports_an_error() {
         ("event: error\ndata: a\n\n", Some("a")),
         ("data: b\nerror: a\n\n", Some("a")),
         ("event: error\ndata\n\n", Some("")),
+        ("event: error\n\n", Some("")),
+        ("event: error", Some("")),
         ("event: message\ndata: a\n\n", None),
+        ("event: errors\n\n", None),
+        ("event: error\nevent: message\n\n", None),
         ("data: error\n\n", None),
     ] {
         assert_eq!(error_of(stream).as_deref(), error, "{stream:?}");
     }
+}
+
+#[test]
+fn an_event_without_data_is_dropped_unless_it_is_named_error() {
+    let expected = [event(None, "a", None), event(Some("error"), "", None), event(None, "b", None)];
+    all_cuts("data: a\n\nevent: ping\nid: 1\n\nevent: error\r\n\r\ndata: b\n\n", &expected);
 }
 
 #[test]

@@ -18,8 +18,6 @@ const BACKGROUND_NOT_ALLOWED: &str = "background responses are stored, and this 
 const BACKGROUND_LINE: &str = "the lines of a batch run in the background already; leave it out";
 const BACKGROUND_UNSTORED: &str = "expected true or nothing: a background response is stored until it is fetched; \
     delete it with DELETE /v1/responses/{id}";
-const BACKGROUND_STREAM: &str =
-    "a background response is not streamed; leave `stream` out and poll GET /v1/responses/{id}";
 
 /// Returns true if the request asks for a background response.
 ///
@@ -33,9 +31,6 @@ pub(super) fn asks_for_background(top: &RootObject<'_>, access: StoreAccess) -> 
         StoreAccess::NotAllowed => return Err(top.path("background").unsupported(BACKGROUND_NOT_ALLOWED)),
         StoreAccess::BatchLine => return Err(top.path("background").unsupported(BACKGROUND_LINE)),
         StoreAccess::Allowed | StoreAccess::BackgroundRun => {}
-    }
-    if scalars::bool_or_false(top, "stream")? {
-        return Err(top.path("stream").unsupported(BACKGROUND_STREAM));
     }
     // Without the member, a background response is stored.
     if top.get("store").is_some() && !scalars::bool_or_false(top, "store")? {

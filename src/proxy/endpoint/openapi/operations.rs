@@ -90,7 +90,9 @@ pub fn parameter(written: &str) -> Value {
             json!({ "type": "integer", "minimum": least, "maximum": most, "default": usual })
         }
         ("offset", _) => json!({ "type": "integer", "minimum": 0, "default": 0 }),
-        ("include_aliases" | "include_meta", _) => json!({ "type": "boolean", "default": false }),
+        ("starting_after", _) => json!({ "type": "integer", "minimum": 0,
+            "description": "With `stream=true`: only the events after the one with this `sequence_number`." }),
+        ("include_aliases" | "include_meta" | "stream", _) => json!({ "type": "boolean", "default": false }),
         ("from" | "to", _) => json!({ "type": "string", "format": "date",
             "description": "Day in UTC, included; the range ends today and has 30 days by default, and at most 366." }),
         ("group_by", _) => json!({ "type": "string", "default": "day", "examples": ["day,model", "key"],

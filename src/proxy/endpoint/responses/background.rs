@@ -1,7 +1,7 @@
 //! Background responses: creation, and their state as clients see it.
 
 use super::stored::{find_response, load_response, response_not_found};
-use super::{previous, references};
+use super::{previous, references, stream};
 use crate::batch::{BatchManager, NewResponse};
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::filters::model_for_request;
@@ -11,7 +11,7 @@ use memchr::memmem;
 use penstock_core::{AnswerModel, ApiError, ErrorCode};
 use penstock_dialect::background_response::{
     ResponseFailure, UnansweredState, build_pending_document, in_state, is_background, is_pending,
-    queued_response,
+    queued_response, request_without_stream,
 };
 use penstock_dialect::stored_response::StoredResponse;
 use penstock_dialect::write::ResponseIdentity;
@@ -37,7 +37,7 @@ pub(super) fn asks_for_background(body: &[u8]) -> bool {
     false
 }
 
-/// Validates a request, stores it and answers with the queued response.
+/// Validates a request, stores it and answers with the queued response, or with the stream of its events.
 ///
 /// # Errors
 /// Returns the refusal of an invalid request, of an unknown model, or of the store.
@@ -60,9 +60,15 @@ pub(super) async fn create(x: &mut Exchange<'_>, body: Bytes) -> Result<WriteOut
     let response = queued_response(&ask, identity);
     // The document, and its encrypted form.
     x.reserve_memory((input.previous_items.len() + body.len() * 2 + response.len()).saturating_mul(2))?;
-    let document = build_pending_document(input, &response, &unique, &body);
-    let new = NewResponse { id: format!("{RESPONSE_ID_PREFIX}{unique}"), document, created };
+    let document = build_pending_document(input, &response, &unique, &request_without_stream(&body));
+    let id = format!("{RESPONSE_ID_PREFIX}{unique}");
+    let new = NewResponse { id: id.clone(), document, created };
     BatchManager::create_response(&x.app.batch, &x.principal, new).await?;
+    if ask.stream {
+        drop((ask, body, response));
+        x.release_admission();
+        return stream::stream_response(x, &id, None).await;
+    }
     Ok(x.send_json(200, response).await)
 }
 

@@ -6,6 +6,7 @@ mod input_items;
 mod previous;
 mod references;
 mod stored;
+mod stream;
 
 pub use input_items::ListInputItems;
 pub use stored::{CancelResponse, DeleteResponse, GetResponse};

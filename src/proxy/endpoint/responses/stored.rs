@@ -1,8 +1,8 @@
 //! `/v1/responses/{id}`: stored responses. Each belongs to the key that created it.
 
-use super::background;
-use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
-use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment, query_parameters};
+use super::{background, stream};
+use crate::proxy::endpoint::openapi::{EVENTS, JSON, Operation, WorkKind};
+use crate::proxy::endpoint::{Endpoint, EndpointFuture, decode_segment};
 use crate::proxy::exchange::Exchange;
 use crate::storage::files::disk_error;
 use http::Method;
@@ -35,17 +35,21 @@ impl Endpoint for GetResponse {
     }
 
     fn operation(&self) -> Operation {
-        Operation::new("Responses", WorkKind::Store, "A stored response", &[(200, &[(JSON, "Response")])])
+        Operation::new(
+            "Responses",
+            WorkKind::Store,
+            "A stored response, or the events of a background response",
+            &[(200, &[(JSON, "Response"), EVENTS])],
+        )
+        .with_query(&["stream", "starting_after"])
     }
 
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
-            let query = x.caller.query().unwrap_or_default();
-            if query_parameters(query).any(|(name, value)| name == "stream" && value == "true") {
-                let message = "stream: stored responses are not streamed; leave it out.";
-                return Err(ApiError::unsupported("stream", message));
-            }
             let id = decode_segment(tail).into_owned();
+            if let Some(after) = stream::requested_stream(x.caller.query().unwrap_or_default())? {
+                return stream::stream_response(x, &id, after).await;
+            }
             let document = find_response(x, &id).await?;
             let response = background::current_response(x, &id, &document).await?;
             drop(document);

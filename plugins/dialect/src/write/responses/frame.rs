@@ -140,6 +140,11 @@ pub(super) struct EventSequence {
 }
 
 impl EventSequence {
+    /// Returns the number of the next event.
+    pub(super) const fn next_number(&self) -> u64 {
+        self.next
+    }
+
     /// Writes the start of an event: its type and its number.
     pub(super) fn start(&mut self, kind: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(b"event: ");

@@ -9,8 +9,10 @@ mod custom_input;
 mod frame;
 mod item;
 mod part;
+mod replay;
 
 pub(crate) use buffered::translate_buffered;
+pub use replay::ResponseReplay;
 
 use crate::event::{AnswerEvent, EscapedText};
 use crate::write::ResponseIdentity;

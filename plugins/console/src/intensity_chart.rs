@@ -1,0 +1,268 @@
+//! Plot of two panels with the same hours: lines of the grid intensity above, bars of the requests of batches below.
+
+use crate::chart::{
+    BarChart, COLOURS, ChartMark, ChartSegment, ChartSeries, Panel, axis_end, center_of, position, slot_of,
+};
+use crate::language::Language;
+use crate::text::Text;
+use std::borrow::Cow;
+
+/// Unit of the intensity.
+pub const INTENSITY_UNIT: &str = "g/kWh";
+const LINES: Panel = Panel { top: 8.0, bottom: 138.0 };
+const BARS: Panel = Panel { top: 158.0, bottom: 236.0 };
+
+/// Plot of the grid intensity by zone, and of the requests of batches in the same hours.
+#[derive(Clone, Debug, Default)]
+pub struct IntensityChart {
+    /// Title.
+    pub title: Text,
+    /// Starts of the hours.
+    pub hours: Vec<Text>,
+    /// Intensity of each zone in g/kWh; a value that is not finite is unknown.
+    pub intensity: Vec<ChartSeries>,
+    /// Requests in each hour: of the zones in the same order, then of all others.
+    pub requests: Vec<ChartSeries>,
+}
+
+/// Line of a zone: a step for each hour.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChartLine {
+    /// Number of the colour, and of the dashes.
+    pub colour: usize,
+    /// Points of the line.
+    pub points: String,
+}
+
+/// Point of a line, in the center of its hour.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChartPoint {
+    /// Number of the colour.
+    pub colour: usize,
+    /// Horizontal position.
+    pub x: String,
+    /// Vertical position.
+    pub y: String,
+    /// Text on hover.
+    pub title: String,
+}
+
+/// Known values of a series, with their numbers.
+fn known(series: &ChartSeries) -> impl Iterator<Item = (usize, f64)> {
+    series.values.iter().copied().enumerate().filter(|(_, value)| value.is_finite() && *value >= 0.0)
+}
+
+impl IntensityChart {
+    fn axis_end(&self) -> f64 {
+        axis_end(self.intensity.iter().flat_map(known).map(|(_, value)| value).fold(0.0, f64::max))
+    }
+
+    fn bars(&self) -> BarChart {
+        BarChart {
+            title: "Requests of batches".into(),
+            unit: "",
+            labels: self.hours.clone(),
+            series: self.requests.clone(),
+        }
+    }
+
+    /// Returns the line of each zone. Unknown hours interrupt a line, so a zone may have several.
+    #[must_use]
+    pub fn lines(&self) -> Vec<ChartLine> {
+        let (end, bars) = (self.axis_end(), self.hours.len());
+        let half = slot_of(bars) / 2.0;
+        let mut lines = Vec::new();
+        for (number, series) in self.intensity.iter().enumerate() {
+            let mut points = String::new();
+            let mut next = None;
+            for (index, value) in known(series) {
+                if next.is_some_and(|next| next != index) {
+                    lines.push(ChartLine { colour: number % COLOURS, points: std::mem::take(&mut points) });
+                }
+                let (x, y) = (center_of(index, bars), position(LINES.bottom - LINES.height_of(value, end)));
+                for x in [x - half, x + half] {
+                    let gap = if points.is_empty() { "" } else { " " };
+                    points.push_str(&format!("{gap}{},{y}", position(x)));
+                }
+                next = Some(index + 1);
+            }
+            if !points.is_empty() {
+                lines.push(ChartLine { colour: number % COLOURS, points });
+            }
+        }
+        lines
+    }
+
+    /// Returns the points of all lines with their values.
+    #[must_use]
+    pub fn points(&self, language: Language) -> Vec<ChartPoint> {
+        let end = self.axis_end();
+        let mut points = Vec::new();
+        for (number, series) in self.intensity.iter().enumerate() {
+            for (index, value) in known(series) {
+                let hour = self.hours.get(index).map(|hour| hour.to(language)).unwrap_or_default();
+                points.push(ChartPoint {
+                    colour: number % COLOURS,
+                    x: position(center_of(index, self.hours.len())),
+                    y: position(LINES.bottom - LINES.height_of(value, end)),
+                    title: format!(
+                        "{hour}, {}: {}",
+                        series.name.to(language),
+                        Text::Quantity(value, INTENSITY_UNIT).to(language)
+                    ),
+                });
+            }
+        }
+        points
+    }
+
+    /// Returns the segments of the bars.
+    #[must_use]
+    pub fn segments(&self, language: Language) -> Vec<ChartSegment> {
+        self.bars().segments_in(BARS, language)
+    }
+
+    /// Returns the lines of both vertical axes with their values.
+    #[must_use]
+    pub fn axes(&self, language: Language) -> Vec<ChartMark> {
+        let mut marks = LINES.lines(self.axis_end(), INTENSITY_UNIT, language);
+        marks.extend(self.bars().lines_in(BARS, language));
+        marks
+    }
+
+    /// Returns the labels of the hours.
+    #[must_use]
+    pub fn ticks(&self, language: Language) -> Vec<ChartMark> {
+        BARS.ticks(&self.hours, language)
+    }
+
+    /// Returns the legend: number of the colour and name. The bars have a series for each line.
+    #[must_use]
+    pub fn legend(&self, language: Language) -> Vec<(usize, Cow<'_, str>)> {
+        let all = self.requests.iter().enumerate();
+        all.map(|(number, series)| (number % COLOURS, series.name.to(language))).collect()
+    }
+
+    /// Returns a description for screen readers; the table has the values.
+    #[must_use]
+    pub fn description(&self, language: Language) -> String {
+        let values = || self.intensity.iter().flat_map(known).map(|(_, value)| value);
+        let quantity = |value| Text::Quantity(value, INTENSITY_UNIT);
+        let requests = self.requests.iter().flat_map(known).map(|(_, value)| value).sum();
+        let (first, last) = (self.hours.first().cloned(), self.hours.last().cloned());
+        let description = Text::with(
+            "{0}, {1} to {2}: {3} to {4}; {5} requests of batches",
+            [
+                self.title.clone(),
+                first.unwrap_or_default(),
+                last.unwrap_or_default(),
+                quantity(values().reduce(f64::min).unwrap_or(f64::NAN)),
+                quantity(values().reduce(f64::max).unwrap_or(f64::NAN)),
+                Text::Quantity(requests, ""),
+            ],
+        );
+        description.to(language).into_owned()
+    }
+
+    /// Returns the headings of the table behind the hour: intensity and requests of each zone.
+    #[must_use]
+    pub fn headings(&self, language: Language) -> Vec<String> {
+        let of = |template| {
+            move |series: &ChartSeries| Text::with(template, [series.name.clone()]).to(language).into_owned()
+        };
+        let intensity = self.intensity.iter().map(of("{0}, g CO₂e per kWh"));
+        intensity.chain(self.requests.iter().map(of("{0}, requests of batches"))).collect()
+    }
+
+    /// Returns the rows of the table: the hour and its values.
+    #[must_use]
+    pub fn rows(&self, language: Language) -> Vec<(Cow<'_, str>, Vec<String>)> {
+        let cell = |series: &ChartSeries, index: usize| {
+            let value = series.values.get(index).copied().filter(|value| value.is_finite());
+            value.map_or_else(|| "–".to_owned(), |value| Text::Quantity(value, "").to(language).into_owned())
+        };
+        let row = |(index, hour)| {
+            let all = self.intensity.iter().chain(&self.requests);
+            (Text::to(hour, language), all.map(|series| cell(series, index)).collect())
+        };
+        self.hours.iter().enumerate().map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::*;
+
+    fn series(name: &str, values: &[f64]) -> ChartSeries {
+        ChartSeries { name: Text::Data(name.to_owned()), values: values.to_vec() }
+    }
+
+    fn chart(intensity: &[&[f64]], requests: &[&[f64]]) -> IntensityChart {
+        let hours = intensity.iter().chain(requests).map(|values| values.len()).max().unwrap_or(0);
+        let named = |all: &[&[f64]]| {
+            all.iter().enumerate().map(|(number, values)| series(&format!("Z{number}"), values)).collect()
+        };
+        IntensityChart {
+            title: "Grid intensity and requests of batches".into(),
+            hours: (0..hours).map(|hour| Text::Data(format!("{hour:02}:00"))).collect(),
+            intensity: named(intensity),
+            requests: named(requests),
+        }
+    }
+
+    fn numbers(points: &str) -> Vec<(f64, f64)> {
+        let pairs = points.split(' ').map(|pair| pair.split_once(',').unwrap());
+        pairs.map(|(x, y)| (x.parse().unwrap(), y.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn lines_and_bars_of_an_hour_are_above_each_other_and_within_their_panels() {
+        let chart = chart(&[&[30.0, 400.0, 0.0]], &[&[0.0, 7.0, 2.0]]);
+        let lines = chart.lines();
+        assert_eq!(lines.len(), 1);
+        let line = numbers(&lines[0].points);
+        assert_eq!(line.len(), 6, "two points for each hour");
+        assert!(line.iter().all(|(_, y)| (LINES.top..=LINES.bottom).contains(y)), "{line:?}");
+        // 400 of an axis that ends at 500.
+        assert!((line[2].1 - (138.0 - 0.8 * 130.0)).abs() < 0.01, "{line:?}");
+        let segments = chart.segments(Language::English);
+        assert_eq!(segments.len(), 2, "an hour without requests has no bar");
+        let bar: (f64, f64) = (segments[0].x.parse().unwrap(), segments[0].width.parse().unwrap());
+        assert!(line[2].0 <= bar.0 && bar.0 + bar.1 <= line[3].0, "{bar:?} below {line:?}");
+        let (y, height): (f64, f64) = (segments[0].y.parse().unwrap(), segments[0].height.parse().unwrap());
+        assert!(y >= BARS.top && (y + height - BARS.bottom).abs() < 0.02, "{y} {height}");
+        let point = &chart.points(Language::German)[1];
+        assert_eq!(point.title, "01:00, Z0: 400\u{202f}g/kWh");
+    }
+
+    #[test]
+    fn an_unknown_hour_interrupts_the_line() {
+        let chart = chart(&[&[30.0, f64::NAN, 31.0, 32.0], &[f64::NAN; 4]], &[&[0.0; 4]]);
+        let points: Vec<usize> = chart.lines().iter().map(|line| numbers(&line.points).len()).collect();
+        assert_eq!(points, [2, 4]);
+        assert_eq!(chart.points(Language::English).len(), 3);
+        assert_eq!(chart.rows(Language::English)[1].1, ["–", "–", "0"]);
+    }
+
+    #[test]
+    fn the_table_has_every_value_with_its_unit_in_the_heading() {
+        let chart = chart(&[&[30.5, 1_200.0]], &[&[0.0, 7.0]]);
+        assert_eq!(chart.headings(Language::English), ["Z0, g CO₂e per kWh", "Z0, requests of batches"]);
+        let rows = chart.rows(Language::German);
+        assert_eq!((&*rows[0].0, &*rows[0].1.join("|")), ("00:00", "30,5|0"));
+        assert_eq!(rows[1].1[1], "7");
+    }
+
+    #[test]
+    fn the_description_has_the_range_and_the_sum() {
+        let described = chart(&[&[31.0, 44.0], &[600.0, 20.0]], &[&[2.0, 3.0]]);
+        assert_eq!(
+            described.description(Language::English),
+            "Grid intensity and requests of batches, 00:00 to 01:00: 20\u{202f}g/kWh to 600\u{202f}g/kWh; 5 requests of batches"
+        );
+        let empty = chart(&[], &[]);
+        assert!(empty.lines().is_empty() && empty.segments(Language::English).is_empty());
+        assert!(empty.description(Language::French).contains('–'));
+    }
+}

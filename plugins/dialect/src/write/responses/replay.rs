@@ -1,0 +1,239 @@
+//! Events of a background response from its object. The number of an event depends on the object alone, so a stream can
+//! be continued after any event: by another gateway, and after a restart.
+//!
+//! ```text
+//! 0 response.created   1 response.queued   2 response.in_progress   3… events of the items   last event
+//! ```
+
+use super::frame::{EVENT_END, EventSequence};
+use crate::background_response::{UnansweredState, has_answer, in_state, is_pending, is_queued};
+use crate::json_cursor::{elements, member_value, members, parse_string, string_body};
+use penstock_json_scan::json;
+use std::io::Write as _;
+
+/// Number of events before those of the items.
+const START_EVENTS: usize = 3;
+
+/// Events of one response, in pieces: a piece has the events of the start, of one item, or the last one.
+#[derive(Debug, Default)]
+pub struct ResponseReplay {
+    events: EventSequence,
+    /// Number of the last event that the client has.
+    after: Option<u64>,
+    /// Pieces written so far.
+    pieces: usize,
+}
+
+impl ResponseReplay {
+    /// Creates a replay of the events after this number; of all events without one.
+    #[must_use]
+    pub fn new(after: Option<u64>) -> Self {
+        Self { after, ..Self::default() }
+    }
+
+    /// Writes the next events of a response as it is now; false if there are none before its state changes, or at all.
+    pub fn write_next(&mut self, response: &[u8], out: &mut Vec<u8>) -> bool {
+        let kind = match self.pieces {
+            0 => Some(("response.created", UnansweredState::Queued)),
+            1 => Some(("response.queued", UnansweredState::Queued)),
+            2 if is_queued(response) => return false,
+            2 => Some(("response.in_progress", UnansweredState::InProgress)),
+            _ if is_pending(response) => return false,
+            _ => None,
+        };
+        if let Some((kind, state)) = kind {
+            self.write_event(kind, out, |out| write_response(&in_state(response, &state), out));
+            self.pieces += 1;
+            return true;
+        }
+        let output =
+            if has_answer(response) { member_value(response, "output").unwrap_or_default() } else { b"" };
+        let index = self.pieces - START_EVENTS;
+        let mut items = elements(output).skip(index);
+        match items.next() {
+            Some(item) => self.write_item(index, item, out),
+            None if elements(output).count() == index => self.write_last(response, out),
+            None => return false,
+        }
+        self.pieces += 1;
+        true
+    }
+
+    /// Writes an event, unless the client has it.
+    fn write_event(&mut self, kind: &str, out: &mut Vec<u8>, members: impl FnOnce(&mut Vec<u8>)) {
+        let (start, number) = (out.len(), self.events.next_number());
+        self.events.start(kind, out);
+        members(out);
+        out.extend_from_slice(EVENT_END);
+        if self.after.is_some_and(|after| number <= after) {
+            out.truncate(start);
+        }
+    }
+
+    /// Writes the last event. A response that was cancelled has no event of its own in the dialect.
+    fn write_last(&mut self, response: &[u8], out: &mut Vec<u8>) {
+        let kind = match member_value(response, "status").and_then(parse_string).as_deref() {
+            Some("completed") => "response.completed",
+            Some("incomplete") => "response.incomplete",
+            _ => "response.failed",
+        };
+        self.write_event(kind, out, |out| write_response(response, out));
+    }
+
+    fn write_item(&mut self, index: usize, item: &[u8], out: &mut Vec<u8>) {
+        self.write_event("response.output_item.added", out, |out| {
+            let _ = write!(out, r#","output_index":{index},"item":"#);
+            write_open_item(item, out);
+        });
+        let position = ItemPosition { id: member_value(item, "id").unwrap_or(b"\"\""), index };
+        let kind = member_value(item, "type").and_then(parse_string).unwrap_or_default();
+        match &*kind {
+            "message" => self.write_parts(&position, item, "content", out),
+            "reasoning" => {
+                self.write_parts(&position, item, "summary", out);
+                self.write_parts(&position, item, "content", out);
+            }
+            _ => self.write_call(&position, item, &kind, out),
+        }
+        self.write_event("response.output_item.done", out, |out| {
+            let _ = write!(out, r#","output_index":{index},"item":"#);
+            out.extend_from_slice(item);
+        });
+    }
+
+    /// Writes the events of the parts of a message or of reasoning. Each text is one delta.
+    fn write_parts(&mut self, position: &ItemPosition<'_>, item: &[u8], list: &str, out: &mut Vec<u8>) {
+        let parts = member_value(item, list).unwrap_or_default();
+        for (at, part) in elements(parts).enumerate() {
+            let kind = member_value(part, "type").and_then(parse_string).unwrap_or_default();
+            let Some(names) = PartNames::of(&kind) else { continue };
+            let text = member_value(part, names.text).unwrap_or(b"\"\"");
+            let logprobs = (kind == "output_text").then(|| member_value(part, "logprobs").unwrap_or(b"[]"));
+            let start = |out: &mut Vec<u8>| {
+                position.write(out);
+                let _ = write!(out, r#","{}":{at}"#, names.position);
+            };
+            let with_text = |member: &str, out: &mut Vec<u8>| {
+                start(out);
+                let _ = write!(out, r#","{member}":"#);
+                out.extend_from_slice(text);
+                if let Some(logprobs) = logprobs {
+                    out.extend_from_slice(br#","logprobs":"#);
+                    out.extend_from_slice(logprobs);
+                }
+            };
+            self.write_event(&format!("response.{}.added", names.part), out, |out| {
+                start(out);
+                out.extend_from_slice(br#","part":"#);
+                write_emptied(part, &[(names.text, b"\"\""), ("logprobs", b"[]")], out);
+            });
+            if string_body(text).is_some_and(|text| !text.is_empty()) {
+                self.write_event(&format!("response.{}.delta", names.events), out, |out| {
+                    with_text("delta", out)
+                });
+            }
+            self.write_event(&format!("response.{}.done", names.events), out, |out| {
+                with_text(names.text, out)
+            });
+            self.write_event(&format!("response.{}.done", names.part), out, |out| {
+                start(out);
+                out.extend_from_slice(br#","part":"#);
+                out.extend_from_slice(part);
+            });
+        }
+    }
+
+    /// Writes the events of the arguments of a call.
+    fn write_call(&mut self, position: &ItemPosition<'_>, item: &[u8], kind: &str, out: &mut Vec<u8>) {
+        let (events, member) = match kind {
+            "custom_tool_call" => ("response.custom_tool_call_input", "input"),
+            _ => ("response.function_call_arguments", "arguments"),
+        };
+        let text = member_value(item, member).unwrap_or(b"\"\"");
+        if string_body(text).is_some_and(|text| !text.is_empty()) {
+            self.write_event(&format!("{events}.delta"), out, |out| {
+                position.write(out);
+                out.extend_from_slice(br#","delta":"#);
+                out.extend_from_slice(text);
+            });
+        }
+        self.write_event(&format!("{events}.done"), out, |out| {
+            position.write(out);
+            if let Some(name) = member_value(item, "name").filter(|_| member == "arguments") {
+                out.extend_from_slice(br#","name":"#);
+                out.extend_from_slice(name);
+            }
+            let _ = write!(out, r#","{member}":"#);
+            out.extend_from_slice(text);
+        });
+    }
+}
+
+/// Item that an event is about.
+struct ItemPosition<'a> {
+    /// Id, as JSON.
+    id: &'a [u8],
+    index: usize,
+}
+
+impl ItemPosition<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(br#","item_id":"#);
+        out.extend_from_slice(self.id);
+        let _ = write!(out, r#","output_index":{}"#, self.index);
+    }
+}
+
+/// Names of a part in its events.
+struct PartNames {
+    part: &'static str,
+    events: &'static str,
+    text: &'static str,
+    position: &'static str,
+}
+
+impl PartNames {
+    fn of(kind: &str) -> Option<Self> {
+        let (part, events, text, position) = match kind {
+            "output_text" => ("content_part", "output_text", "text", "content_index"),
+            "refusal" => ("content_part", "refusal", "refusal", "content_index"),
+            "reasoning_text" => ("content_part", "reasoning_text", "text", "content_index"),
+            "summary_text" => ("reasoning_summary_part", "reasoning_summary_text", "text", "summary_index"),
+            _ => return None,
+        };
+        Some(Self { part, events, text, position })
+    }
+}
+
+fn write_response(response: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(br#","response":"#);
+    out.extend_from_slice(response);
+}
+
+/// Writes an item as it is when it opens.
+fn write_open_item(item: &[u8], out: &mut Vec<u8>) {
+    const OPEN: [(&str, &[u8]); 5] = [
+        ("status", b"\"in_progress\""),
+        ("content", b"[]"),
+        ("summary", b"[]"),
+        ("arguments", b"\"\""),
+        ("input", b"\"\""),
+    ];
+    write_emptied(item, &OPEN, out);
+}
+
+/// Writes an object with other values of some of its members; the sealed reasoning is left out.
+fn write_emptied(object: &[u8], values: &[(&str, &[u8])], out: &mut Vec<u8>) {
+    out.push(b'{');
+    let start = out.len();
+    for (name, value) in members(object).filter(|(name, _)| name != "encrypted_content") {
+        if out.len() > start {
+            out.push(b',');
+        }
+        json::write_str(out, &name);
+        out.push(b':');
+        let other = values.iter().find(|(known, _)| *known == name);
+        out.extend_from_slice(other.map_or(value, |(_, other)| other));
+    }
+    out.push(b'}');
+}

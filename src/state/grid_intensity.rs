@@ -1,0 +1,103 @@
+//! Carbon intensity of the electricity grids where providers are: of the present hour from the configuration, and of the
+//! hours before as it was known then. The history is written with the measured latencies, one row for each grid zone, and
+//! survives a restart.
+
+use super::AppState;
+use crate::config::settings::Provider;
+use crate::telemetry::log;
+use crate::upstream::config_snapshot::ConfigSnapshot;
+use parking_lot::Mutex;
+use penstock_batch::intensity_history::{HourlyIntensity, IntensityHistory, IntensitySource};
+use penstock_storage::measurements::MeasurementStore;
+use rust_decimal::prelude::ToPrimitive;
+use std::collections::BTreeMap;
+
+const HOUR_SECONDS: u64 = 3_600;
+/// Row name prefix of grid zones.
+const ZONES: &str = "g";
+
+/// Recorded intensity by grid zone: those of the configured providers only.
+#[derive(Debug, Default)]
+pub struct GridRecords(Mutex<BTreeMap<String, ZoneRecord>>);
+
+#[derive(Debug, Default)]
+struct ZoneRecord {
+    history: IntensityHistory,
+    /// True if the row in the store is older.
+    is_changed: bool,
+}
+
+/// Returns the grid zone of a provider: its own, if the configuration has hours for it, else its member state.
+pub fn zone_of<'a>(live: &ConfigSnapshot, provider: &'a Provider) -> &'a str {
+    if live.settings.grid.places.contains_key(&*provider.id) { &provider.id } else { &provider.place.code }
+}
+
+/// Returns the intensity at a provider in an hour since 1970, as the configuration has it: the forecast, else the usual
+/// value, else the mean of the year.
+pub fn intensity_at(live: &ConfigSnapshot, provider: &Provider, hour: u64) -> HourlyIntensity {
+    let zone = live.settings.grid.places.get(zone_of(live, provider));
+    zone.and_then(|zone| zone.intensity_at(hour)).unwrap_or_else(|| HourlyIntensity {
+        grams: provider.place.grid.g_per_kwh.round().to_u32().unwrap_or(0),
+        source: IntensitySource::Yearly,
+    })
+}
+
+impl GridRecords {
+    /// Reads the histories of an earlier process. A store that cannot be read does not prevent the start.
+    pub fn restore(live: &ConfigSnapshot, store: &MeasurementStore) -> Self {
+        let (mut records, mut unknown) = (BTreeMap::new(), Vec::new());
+        let read = store.for_each(ZONES, |name, history: Option<IntensityHistory>| {
+            let zone = name.get(ZONES.len()..).unwrap_or_default();
+            let is_used = live.providers.iter().any(|one| zone_of(live, &one.provider) == zone);
+            match history.filter(|_| is_used) {
+                Some(history) => {
+                    records.insert(zone.to_owned(), ZoneRecord { history, is_changed: false });
+                }
+                None => unknown.push(name),
+            }
+        });
+        if let Err(error) = read.and_then(|()| store.delete(&unknown)) {
+            log::event(log::warn(), "figures_not_read", &[("why", &error.to_string())]);
+        }
+        Self(Mutex::new(records))
+    }
+
+    /// Records the intensity of the present hour, and forgets zones without providers.
+    pub fn record(&self, live: &ConfigSnapshot, now: u64) {
+        let hour = now / HOUR_SECONDS;
+        let mut present = BTreeMap::new();
+        for provider in live.providers.iter().map(|one| &one.provider) {
+            present.entry(zone_of(live, provider)).or_insert_with(|| intensity_at(live, provider, hour));
+        }
+        let mut records = self.0.lock();
+        records.retain(|zone, _| present.contains_key(&**zone));
+        for (zone, intensity) in present {
+            let record = records.entry(zone.to_owned()).or_default();
+            record.is_changed |= record.history.record(hour, intensity);
+        }
+    }
+
+    /// Returns the intensity that was recorded in an hour since 1970.
+    pub fn recorded_at(&self, zone: &str, hour: u64) -> Option<HourlyIntensity> {
+        self.0.lock().get(zone)?.history.at(hour)
+    }
+
+    /// Takes the rows that changed since the last call.
+    fn take_changed(&self) -> Vec<(String, IntensityHistory)> {
+        let mut records = self.0.lock();
+        let take = |(zone, record): (&String, &mut ZoneRecord)| {
+            let is_changed = std::mem::take(&mut record.is_changed);
+            is_changed.then(|| (format!("{ZONES}{zone}"), record.history.clone()))
+        };
+        records.iter_mut().filter_map(take).collect()
+    }
+}
+
+/// Records the present hour and writes the histories that changed; blocks. Rows that the store failed to write are
+/// written at their next change.
+pub fn flush_intensity(app: &AppState) {
+    app.grid_records.record(&app.config_snapshot(), app.clock.unix_seconds());
+    if let Err(error) = app.stores.figures.put(&app.grid_records.take_changed()) {
+        log::event(log::warn(), "figures_not_written", &[("why", &error.to_string())]);
+    }
+}
