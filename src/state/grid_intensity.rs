@@ -4,7 +4,6 @@
 
 use super::AppState;
 use crate::config::settings::Provider;
-use crate::telemetry::log;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use parking_lot::Mutex;
 use penstock_batch::intensity_history::{HourlyIntensity, IntensityHistory, IntensitySource};
@@ -57,7 +56,7 @@ impl GridRecords {
             }
         });
         if let Err(error) = read.and_then(|()| store.delete(&unknown)) {
-            log::event(log::warn(), "figures_not_read", &[("why", &error.to_string())]);
+            tracing::warn!(name: "figures_not_read", why = %error);
         }
         Self(Mutex::new(records))
     }
@@ -98,6 +97,6 @@ impl GridRecords {
 pub fn flush_intensity(app: &AppState) {
     app.grid_records.record(&app.config_snapshot(), app.clock.unix_seconds());
     if let Err(error) = app.stores.figures.put(&app.grid_records.take_changed()) {
-        log::event(log::warn(), "figures_not_written", &[("why", &error.to_string())]);
+        tracing::warn!(name: "figures_not_written", why = %error);
     }
 }

@@ -22,7 +22,8 @@ pub use restart_only::RestartOnlySettings;
 pub use routing::{CircuitBreakerSettings, RoutingSettings};
 pub use shared::SharedVersions;
 pub use storage::{
-    BucketSettings, DatabasePassword, DatabaseSettings, ExportSettings, StorageEngine, StorageSettings,
+    BucketCredentialSettings, BucketSettings, DatabasePassword, DatabaseSettings, ExportSettings,
+    StorageEngine, StorageSettings,
 };
 // Types that need no conversion.
 pub use super::raw::{

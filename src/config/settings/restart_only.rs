@@ -2,8 +2,9 @@
 
 use super::super::secret::SecretText;
 use super::{
-    ConsoleSettings, DatabasePassword, ExportSettings, FileSettings, LedgerSettings, ListenSettings,
-    Settings, SimulatorSettings, SpoolSettings, StorageEngine, StorageSettings,
+    BucketCredentialSettings, ConsoleSettings, DatabasePassword, ExportSettings, FileSettings,
+    LedgerSettings, ListenSettings, Settings, SimulatorSettings, SpoolSettings, StorageEngine,
+    StorageSettings,
 };
 use sha2::{Digest, Sha256};
 
