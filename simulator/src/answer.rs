@@ -6,12 +6,12 @@ use super::text::{self, SeededRng, fold_hash, split_chunks, split_words};
 use super::tools::{self, ToolInvocation};
 use serde_json::json;
 
-/// Minimum number of tokens of an answer without a limit; it has up to [`SPREAD`] more.
+/// Minimum number of tokens of an answer without a limit, and maximum number of tokens that the provider adds to it.
 const LEAST: usize = 24;
 const SPREAD: u64 = 72;
 /// Number of reasoning tokens.
 const THOUGHT: usize = 16;
-/// Limit on the tokens of one answer.
+/// Maximum number of tokens of one answer.
 const MOST: usize = 1 << 18;
 
 /// Finish reason of an answer.
@@ -94,8 +94,8 @@ fn answer_text(ask: &ParsedRequest, name: &str, draw: &mut SeededRng, wanted: us
     }
 }
 
-/// Returns the rest of an answer that was begun: the exact continuation if the beginning is this provider's own, else
-/// the answer without as many words as were given.
+/// Returns the rest of an answer whose beginning the request contains: the exact continuation if the beginning is this
+/// provider's own, otherwise the answer without its first `before` words.
 fn continuation(whole: &[String], begun: &str, before: usize, name: &str) -> Vec<String> {
     let text = whole.concat();
     let rest = match text.strip_prefix(begun) {
@@ -105,7 +105,7 @@ fn continuation(whole: &[String], begun: &str, before: usize, name: &str) -> Vec
     if rest.is_empty() { split_words(&format!(" (The simulation by {name} ends here.)")) } else { rest }
 }
 
-/// Cuts the text before the first stop string, and returns that string.
+/// Cuts the text before the first stop string that occurs in it; returns that stop string.
 fn cut_at_stop(text: &mut Vec<String>, stops: &[String]) -> Option<String> {
     let whole = text.concat();
     let found =
@@ -115,7 +115,7 @@ fn cut_at_stop(text: &mut Vec<String>, stops: &[String]) -> Option<String> {
     Some(stop.clone())
 }
 
-/// Truncates an answer to `most` tokens, in their order in the answer.
+/// Truncates an answer to `most` tokens: reasoning, text and calls, in this order.
 fn truncate(answer: &mut SimulatedAnswer, most: usize) {
     if answer.tokens() <= most as u64 {
         return;

@@ -6,7 +6,7 @@ use super::shaping::{AnswerOptions, EventKind, StreamEvent};
 use super::tools::ToolInvocation;
 use serde_json::{Map, Value, json};
 
-/// Creation time of every simulated answer: the same request gets the same bytes.
+/// Creation time of every simulated answer. It is constant, so that the same request gets the same bytes.
 pub(super) const CREATED: u64 = 1_763_650_000;
 
 /// Returns the usage of all answers together.
@@ -35,7 +35,7 @@ fn reason(finish: &SimulatedFinish, voice: AnswerOptions) -> Value {
     }
 }
 
-/// Returns the stop string that occurred: vLLM's own member.
+/// Returns the stop string that occurred, for vLLM's own member.
 fn stop_string(finish: &SimulatedFinish) -> Value {
     match finish {
         SimulatedFinish::Sequence(stop) => json!(stop),
@@ -93,7 +93,7 @@ fn whole_call(call: &ToolInvocation) -> Value {
     })
 }
 
-/// Returns invented probabilities: the token's own, and `top` that are less likely.
+/// Returns invented log probabilities: of the token itself, and of `top` less likely tokens.
 pub(super) fn logprob(token: &str, top: usize) -> Value {
     let likely = -0.01 * f64::from(u32::try_from(token.len() % 64).unwrap_or(0)) - 0.01;
     let rank = |rank: usize| {
@@ -105,7 +105,8 @@ pub(super) fn logprob(token: &str, top: usize) -> Value {
     json!({ "token": token, "logprob": likely, "bytes": token.as_bytes(), "top_logprobs": alternatives })
 }
 
-/// Writes the answer as events: a role for each choice, tokens, finish reasons, usage if requested.
+/// Writes the answer as events: a role for each choice, tokens, finish reasons, and the usage if the request asks for
+/// it.
 pub(super) fn write_stream(
     ask: &ParsedRequest,
     answers: &[SimulatedAnswer],
@@ -122,7 +123,7 @@ pub(super) fn write_stream(
         .enumerate()
         .map(|(index, answer)| writer.deltas(ask, index, answer, voice).into_iter())
         .collect();
-    // Choices are generated concurrently, one token each.
+    // The choices are generated concurrently: each one sends one token per round.
     loop {
         let before = events.len();
         for list in &mut lists {
@@ -208,7 +209,8 @@ impl ChunkWriter {
     }
 }
 
-/// Returns the name first, then the arguments in pieces; with `repeats` all fields in every piece.
+/// Returns the deltas of a tool call: first the name, then the arguments in pieces. If `repeats` is true, every piece
+/// has all fields.
 fn call_deltas(at: usize, call: &ToolInvocation, repeats: bool) -> Vec<Value> {
     let first = json!({
         "index": at, "id": call.id, "type": "function", "function": { "name": call.name, "arguments": "" },

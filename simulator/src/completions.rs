@@ -130,7 +130,7 @@ impl CompletionRequest {
         format!("{},\"choices\":{},\"usage\":{usage}}}", self.start(), json!(choices))
     }
 
-    /// Writes the answer as events: tokens, finish reasons, usage if requested.
+    /// Writes the answer as events: tokens, finish reasons, and the usage if the request asks for it.
     pub(super) fn write_stream(&self, texts: &[CompletedText], voice: AnswerOptions) -> Vec<StreamEvent> {
         let mut events = Vec::new();
         for (index, text) in texts.iter().enumerate() {
@@ -183,7 +183,7 @@ impl CompletionRequest {
     }
 }
 
-/// Tokens of a prompt: the words of a text, or one per token id.
+/// Returns the tokens of a prompt: the words of a text, or one token for each token id.
 fn tokens(prompt: &Value) -> Vec<String> {
     match prompt {
         Value::Array(ids) => ids.iter().map(|id| format!("<{id}>")).collect(),

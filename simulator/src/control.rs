@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Limits on stored calls, and on the bytes of their bodies.
+/// Maximum number of recorded calls, and maximum bytes of their bodies.
 const MAX_STORED_CALLS: usize = 64;
 const MAX_STORED_BYTES: usize = 64 << 20;
-/// Bytes of a body shown in the answer of the control endpoint.
+/// Maximum bytes of a body that the control endpoint shows.
 const MAX_SHOWN_BYTES: usize = 64 << 10;
 
 /// Counters of a simulated provider. Requests to the control endpoint do not count.
@@ -134,7 +134,7 @@ impl SimulatorControl {
         self.shared.state.lock().rules.clear();
     }
 
-    /// Resets counters and recorded calls; requests in flight stay counted.
+    /// Resets counters and recorded calls, except for the number of requests in flight.
     pub fn reset_counts(&self) {
         let mut state = self.shared.state.lock();
         let CallCounts { open, held, .. } = state.counts;
@@ -148,7 +148,7 @@ impl SimulatorControl {
         self.shared.released.send_replace(());
     }
 
-    /// Changes the pace of later calls: delay of the first token, tokens per second (0: all at once).
+    /// Changes the pace of later calls: delay of the first token, and tokens per second (0 for all at once).
     pub fn set_pace(&self, first_token: Duration, tokens_per_second: f64) {
         self.shared.state.lock().pace = TokenPacing::new(first_token, tokens_per_second);
     }
@@ -171,7 +171,7 @@ impl SimulatorControl {
         self.shared.state.lock().calls.back().cloned()
     }
 
-    /// Waits until the counters satisfy a condition.
+    /// Waits until the counters satisfy a condition; returns them.
     pub async fn until(&self, so: impl Fn(&CallCounts) -> bool) -> CallCounts {
         let mut changed = self.shared.changed.subscribe();
         loop {
@@ -201,7 +201,8 @@ impl SimulatorControl {
         counts.generations += u64::from(generates);
         counts.open += 1;
         counts.most_open = counts.most_open.max(counts.open);
-        // Paths come from the client: a limited number is counted separately, the others together.
+        // Paths come from the client. A limited number of them is counted separately; further ones are counted together
+        // as `*`.
         let path = if counts.by_path.len() < MAX_STORED_CALLS { request.path_only() } else { "*" };
         match counts.by_path.get_mut(path) {
             Some(count) => *count += 1,
@@ -280,7 +281,7 @@ impl SimulatorControl {
         Ok(())
     }
 
-    /// Returns the counters and the last calls; only the names of headers, because values may be secrets.
+    /// Returns the counters and the last calls as JSON. Headers are shown by name only, because values may be secrets.
     pub(super) fn report(&self) -> Value {
         let state = self.shared.state.lock();
         let counts = &state.counts;
@@ -303,7 +304,7 @@ fn call_json(call: &RecordedCall) -> Value {
     })
 }
 
-/// Guard of a request in flight, counted out on drop.
+/// Guard of a request in flight. When it is dropped, the request counts as ended.
 pub(super) struct InFlightCallGuard {
     control: SimulatorControl,
     /// Outcome of the request; [`PlaybackOutcome::ClientGone`] until it is known.

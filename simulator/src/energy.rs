@@ -12,7 +12,7 @@ pub(super) enum EnergyReport {
     Comment(String),
 }
 
-/// Formats an energy in joules as this vendor reports it in a stream or a plain answer.
+/// Returns a measured energy in the format of this vendor, for a stream or a plain answer.
 pub(super) fn energy_report(shape: EnergyShape, joules: f64, stream: bool) -> EnergyReport {
     match shape {
         EnergyShape::Greenpt => EnergyReport::Member(

@@ -4,12 +4,12 @@ use super::fault::ErrorShape;
 use super::parsed_request::RequestError;
 use serde_json::{Value, json};
 
-/// Returns vLLM's error object.
+/// Returns an error object in vLLM's format.
 pub(super) fn vllm(status: u16, kind: &str, message: &str, field: Option<&str>) -> Value {
     json!({ "error": { "message": message, "type": kind, "param": field, "code": status } })
 }
 
-/// Returns the messages vendor's error object.
+/// Returns an error object in the format of the vendor that defined the messages dialect.
 pub(super) fn messages(kind: &str, message: &str) -> Value {
     json!({ "type": "error", "error": { "type": kind, "message": message }, "request_id": "req_simulated" })
 }
@@ -77,7 +77,7 @@ pub(super) fn prompt_too_long(shape: ErrorShape, prompt: u64, window: u64) -> Va
     }
 }
 
-/// Returns vLLM's error of a prompt that fits the window, but not with its answer.
+/// Returns vLLM's error for a prompt that fits into the window, but not together with its answer.
 pub(super) fn window_exceeded(prompt: u64, most: u64, window: u64) -> Value {
     let message = format!(
         "'max_tokens' or 'max_completion_tokens' is too large: {most}. This model's maximum context length is \

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Deviation from a good answer. In JSON the name is the member `fault`, in snake case: `{"fault":"stall","after":3}`.
-/// `after` counts tokens; a plain answer breaks in its middle.
+/// Deviation from a good answer. In JSON, the member `fault` has the name in snake case: `{"fault":"stall","after":3}`.
+/// `after` counts tokens; an answer that is not streamed breaks in its middle.
 ///
 /// Faults that replace the answer (a status, a refusal …) take precedence over those that change a good answer. Faults
 /// that wait ([`Silent`](SimulatedFault::Silent), [`Stall`](SimulatedFault::Stall)) do so until the client disconnects or
@@ -20,7 +20,7 @@ pub enum SimulatedFault {
         /// Value of `Retry-After`: seconds, or a date.
         #[serde(default)]
         retry_after: Option<RetryAfterValue>,
-        /// Body; `None`: the engine's usual one.
+        /// Body; if `None`, the usual body of the engine.
         #[serde(default)]
         body: Option<String>,
     },
@@ -35,7 +35,7 @@ pub enum SimulatedFault {
         /// Delay in milliseconds.
         ms: u64,
     },
-    /// Sends a stream's head at once, then a number of tokens, then nothing.
+    /// Sends the head of a stream at once, then a number of tokens, and then nothing more.
     Stall {
         /// Number of tokens before the stall.
         #[serde(default)]
@@ -114,7 +114,7 @@ pub enum SimulatedFault {
         /// Milliseconds between two bytes.
         ms: u64,
     },
-    /// Inserts a content event of a number of bytes before the others.
+    /// Inserts an event with a text of this size before the first event with text.
     Huge {
         /// Bytes of its text.
         bytes: usize,

@@ -12,10 +12,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep;
 
-/// Limits on the bytes of a head and on its headers.
+/// Maximum bytes of a head, and maximum number of its headers.
 const MOST_HEAD: usize = 64 << 10;
 const MOST_HEADERS: usize = 128;
-/// Limit on the bytes of pipelined requests.
+/// Maximum bytes of pipelined requests.
 const MAX_PIPELINED_BYTES: usize = 1 << 20;
 
 /// Serves a connection until either side closes it.
@@ -39,7 +39,7 @@ where
     line.stream.shutdown().await.ok();
 }
 
-/// Connection of a client.
+/// Connection from a client.
 struct Http1Connection<S> {
     stream: S,
     /// Bytes that were read and not yet parsed.
@@ -65,7 +65,7 @@ struct ParsedHead {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Http1Connection<S> {
-    /// Reads the next request, and whether another may follow. `None`: the client has closed.
+    /// Reads the next request; true if another one may follow. Returns `None` if the client has closed the connection.
     async fn read(&mut self) -> io::Result<Option<(HttpRequest, bool)>> {
         let mut begun = loop {
             if let Some((length, begun)) = parse(&self.read_buffer)? {
@@ -123,7 +123,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Http1Connection<S> {
         }
     }
 
-    /// Reads a line of a chunked body without its end.
+    /// Reads a line of a chunked body, without its line ending.
     async fn text_line(&mut self) -> io::Result<String> {
         loop {
             if let Some(at) = self.read_buffer.windows(2).position(|two| two == b"\r\n") {

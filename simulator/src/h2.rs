@@ -72,7 +72,7 @@ async fn read(incoming: &mut RecvStream) -> Option<Bytes> {
 struct Http2Writer {
     respond: SendResponse<Bytes>,
     body: Option<SendStream<Bytes>>,
-    /// Head that is queued.
+    /// Head that was queued and not sent yet.
     head: Option<Response<()>>,
     queued: BytesMut,
 }
@@ -133,7 +133,7 @@ impl ResponseWriter for Http2Writer {
     }
 
     async fn flush_slowly(&mut self, pause: Duration) -> io::Result<()> {
-        // A head is one frame here; it is delayed as long as if it were sent byte by byte.
+        // In HTTP/2 a head is one frame; it is delayed as long as if 256 bytes were sent one by one.
         sleep(pause.saturating_mul(256)).await;
         self.send(false).await
     }
@@ -143,7 +143,7 @@ impl ResponseWriter for Http2Writer {
     }
 
     async fn abort(&mut self) {
-        // A reset overtakes queued data; the pause lets flushed data leave first.
+        // A reset overtakes queued data; this pause lets flushed data be sent first.
         sleep(Duration::from_millis(2)).await;
         match self.body.as_mut() {
             Some(body) => body.send_reset(Reason::INTERNAL_ERROR),

@@ -1,4 +1,4 @@
-//! Simulated images: valid PNG files in bands of colour, the same for the same seed and prompt. They do not show what
+//! Simulated images: valid PNG files with tiles of colour, the same for the same seed and prompt. They do not show what
 //! the prompt describes.
 
 use super::parsed_request::RequestError;
@@ -96,7 +96,7 @@ fn png(width: u32, height: u32, seed: u64) -> Vec<u8> {
     let mut row = Vec::with_capacity(width as usize + 1);
     for y in 0..height {
         row.clear();
-        // No filter: the rows of a tile are equal, so they compress well.
+        // Filter type 0 (none): the rows of a tile are equal, so they compress well.
         row.push(0);
         row.extend((0..width).map(|x| ((x / TILE) * slant + (y / TILE) * twist) as u8));
         // Writing to memory does not fail.

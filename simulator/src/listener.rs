@@ -48,13 +48,13 @@ impl SimulatorListener {
         Ok(Self { address, listener, tls, h2: options.h2 })
     }
 
-    /// Accepts connections until it is aborted; its connections end with it.
+    /// Accepts connections until the task is aborted; this also ends its connections.
     pub(super) async fn run(self, provider: SimulatedProvider) {
         let provider = Arc::new(provider);
         let mut connections = JoinSet::new();
         loop {
             let Ok((stream, _)) = self.listener.accept().await else {
-                // Out of descriptors: some will be free soon.
+                // The process has no free file descriptor; there will be one soon.
                 sleep(Duration::from_millis(10)).await;
                 continue;
             };

@@ -42,7 +42,7 @@ pub(super) fn write_plain(ask: &ParsedRequest, answer: &SimulatedAnswer, voice: 
         content.push(json!({ "type": "text", "text": answer.text.concat() }));
     }
     for call in &answer.calls {
-        // Truncated arguments are no valid JSON; the vendor sends the parsed part.
+        // Truncated arguments are not valid JSON; such a call has an empty object as its input.
         let input: Value = serde_json::from_str(&call.arguments.concat()).unwrap_or_else(|_| json!({}));
         content.push(json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input }));
     }

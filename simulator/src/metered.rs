@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 /// Sample rate of the recording, 16 bits and one channel.
 const RATE: u32 = 8_000;
-/// Characters of a second of speech.
+/// Number of characters that are spoken in a second.
 const CHARACTERS_PER_SECOND: usize = 15;
 /// Categories of the vendor's published description.
 const CATEGORIES: [&str; 13] = [
@@ -25,7 +25,7 @@ const CATEGORIES: [&str; 13] = [
     "violence",
     "violence/graphic",
 ];
-/// Limit on the seconds of a recording.
+/// Maximum length of a recording, in seconds.
 const MOST: usize = 3_600;
 
 fn parse(body: &[u8]) -> Result<(Value, String), RequestError> {
@@ -36,7 +36,7 @@ fn parse(body: &[u8]) -> Result<(Value, String), RequestError> {
     Ok((body, model))
 }
 
-/// Speaks a text: a WAV file, whatever format was asked for.
+/// Returns the speech of a text: always a WAV file, whatever format the request asks for.
 pub(super) fn speech(body: &[u8]) -> Result<ResponseScript, RequestError> {
     let (body, _) = parse(body)?;
     let characters = body.get("input").and_then(Value::as_str).unwrap_or_default().chars().count();

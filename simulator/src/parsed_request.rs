@@ -55,7 +55,7 @@ pub(super) struct ParsedRequest {
     pub choice: ToolChoice,
     /// True if several tools may be called at once.
     pub parallel: bool,
-    /// Last words of the user; empty after a tool's result.
+    /// Last words of the user; empty if the last message is the result of a tool.
     pub asked: String,
     /// Beginning of an answer to be continued.
     pub prefill: Option<String>,
@@ -78,7 +78,8 @@ impl ParsedRequest {
         chat::read(body, memory)
     }
 
-    /// Parses a native messages request; `max_tokens` may be absent if only tokens are counted.
+    /// Parses a native messages request. If `counts` is true, the request only counts tokens and `max_tokens` may be
+    /// absent.
     pub(super) fn messages(body: &[u8], memory: &PrefixCache, counts: bool) -> Result<Self, RequestError> {
         messages::read(body, memory, counts)
     }

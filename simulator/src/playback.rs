@@ -10,9 +10,9 @@ use std::io;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Number of queued bytes that causes a write.
+/// Number of queued bytes from which they are written.
 const WRITE: usize = 64 << 10;
-/// Pause after a piece that is sent alone, long enough for a packet of its own.
+/// Pause after a piece that must be sent in its own packet.
 const ALONE: Duration = Duration::from_micros(200);
 
 /// Reason for which a playback ends early.
@@ -75,7 +75,7 @@ async fn perform<L: ResponseWriter>(
         }
         let due = begin + pace.due_at(piece.tokens);
         if due > now {
-            // The clock is read only if the last reading is too old.
+            // The clock is read only if the last reading is too old to decide.
             now = Instant::now();
             if due > now {
                 line.flush().await?;

@@ -5,15 +5,15 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Tokens of the markers of a message.
+/// Number of tokens for the markers of a message.
 const MARKER_TOKENS: u64 = 4;
-/// Bytes of a simulated token.
+/// Number of bytes of a simulated token.
 const TOKEN: u64 = 4;
-/// Tokens of an image, an audio clip or a file.
+/// Number of tokens of an image, an audio clip or a file.
 const MEDIUM: u64 = 256;
 /// Block size of the prefix cache in tokens, as in vLLM.
 const BLOCK: u64 = 16;
-/// Limit on stored prefixes.
+/// Maximum number of stored prefixes.
 const REMEMBERED: usize = 1 << 16;
 
 /// Token counts and hash of a prompt.
@@ -27,7 +27,7 @@ pub(super) struct PromptSize {
     pub hash: u64,
 }
 
-/// Returns the tokens of a text: a quarter of its bytes, rounded up.
+/// Returns the number of tokens of a text: a quarter of its bytes, rounded up.
 pub(super) fn token_count(text: &str) -> u64 {
     (text.len() as u64).div_ceil(TOKEN)
 }
@@ -58,7 +58,7 @@ impl PrefixCache {
                 prompt.cached = prompt.tokens;
             }
         }
-        // The last token is always computed.
+        // The last token of a prompt is never taken from the cache.
         prompt.cached = prompt.cached.min(prompt.tokens.saturating_sub(1)) / BLOCK * BLOCK;
         prompt
     }
@@ -80,12 +80,13 @@ fn add(value: &Value, prompt: &mut PromptSize) {
             for (name, one) in all {
                 prompt.hash = fold_hash(prompt.hash, name.as_bytes());
                 match (name.as_str(), one) {
-                    // Names of types and roles belong to the message's markers; `data` is base64.
+                    // Types and roles are part of the message's markers, and `data` is base64: their texts do not
+                    // count.
                     ("type" | "role" | "id" | "data", Value::String(text)) => {
                         prompt.hash = fold_hash(prompt.hash, text.as_bytes());
                         prompt.tokens += if name == "data" { MEDIUM } else { 0 };
                     }
-                    // Arguments of a call, which the other dialect sends as a text.
+                    // The arguments of a call count as text, as in the dialect that sends them as text.
                     ("input", Value::Object(_)) => add(&Value::String(one.to_string()), prompt),
                     _ => add(one, prompt),
                 }

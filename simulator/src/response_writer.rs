@@ -19,13 +19,13 @@ pub(super) trait ResponseWriter: Send {
     /// Sends the queued bytes.
     fn flush(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Sends the queued bytes one at a time, if the protocol allows.
+    /// Sends the queued bytes one at a time, with a pause after each, if the protocol allows that.
     fn flush_slowly(&mut self, pause: Duration) -> impl Future<Output = io::Result<()>> + Send;
 
     /// Sends the queued bytes and ends the body.
     fn end(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Cuts the response off. Bytes that were sent stay sent.
+    /// Cuts the response off. Bytes that were already sent are not affected.
     fn abort(&mut self) -> impl Future<Output = ()> + Send;
 
     /// Completes when the client has disconnected. May be dropped and called again.

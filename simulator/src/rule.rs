@@ -3,24 +3,25 @@
 use super::fault::SimulatedFault;
 use serde_json::{Map, Value, json};
 
-/// Faults with a condition. A rule with [`times`](FaultRule::times) waits in a queue; a rule without is permanent.
+/// Faults with a condition. A rule with [`times`](FaultRule::times) applies to that many calls, one such rule after the
+/// other; a rule without it is permanent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultRule {
     /// Faults that occur together.
     pub faults: Vec<SimulatedFault>,
-    /// Number of calls affected; `None`: all.
+    /// Number of calls to which the rule applies; `None` for all.
     pub times: Option<u32>,
     /// Number of matching calls that are skipped first.
     pub skip: u32,
-    /// Interval in matching calls, 1 for all: 2 makes a provider alternate.
+    /// Interval between the matching calls to which the rule applies; 1 for every call, 2 for every second one.
     pub every: u32,
-    /// End of the path; `None`: paths that generate; `*`: all.
+    /// End of the path; `None` for all paths that generate output, `*` for all paths.
     pub path: Option<String>,
-    /// Name of the model; `None`: any.
+    /// Name of the model; `None` for any model.
     pub model: Option<String>,
     /// Number of matching calls so far.
     seen: u32,
-    /// Number of calls affected so far.
+    /// Number of calls to which the rule has been applied.
     used: u32,
 }
 
@@ -67,8 +68,8 @@ impl FaultRule {
         Self { model: Some(model.to_owned()), ..self }
     }
 
-    /// Reads a rule: the members of a fault, and `times`, `skip`, `every`, `path`, `model`, `also` (more faults).
-    /// `{"fault":"flap",…}` is a status on every second call.
+    /// Reads a rule from JSON: the members of a fault, and `times`, `skip`, `every`, `path`, `model`, `also` (further
+    /// faults). `{"fault":"flap",…}` stands for an error status on every second call.
     ///
     /// # Errors
     /// Returns one sentence on the mistake.
@@ -127,8 +128,8 @@ impl FaultRule {
     }
 }
 
-/// Suffix after the first `#` of a model's name: `fault=stall&after=3#fault=crlf` and, for load tests, `tokens=500`: an
-/// answer of that many tokens.
+/// Suffix of a model name, after its first `#`, such as `fault=stall&after=3#fault=crlf`. For load tests `tokens=500`
+/// sets the length of the answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ModelSuffix {
     /// Faults of this call.

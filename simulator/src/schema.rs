@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Maximum depth; deeper schemas get `null`, which ends recursive ones.
+/// Maximum depth; deeper schemas get `null`, which ends recursion.
 const DEPTH: usize = 24;
 /// Value of every string without constraints.
 const WORD: &str = "simulated";

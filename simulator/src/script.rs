@@ -10,19 +10,19 @@ pub(super) struct ScriptHead {
     pub status: u16,
     /// Header names in lower case, with values.
     pub headers: Vec<(&'static str, String)>,
-    /// Length of the body; `None` if it is not known before.
+    /// Length of the body; `None` if it is not known when the head is sent.
     pub length: Option<usize>,
 }
 
 /// Action before the head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum HeadAction {
-    /// None.
+    /// The head is sent.
     #[default]
     Nothing,
-    /// Connection is closed.
+    /// The connection is closed instead.
     Cut,
-    /// Silence.
+    /// Nothing is sent until the fault is released.
     Hold,
 }
 
@@ -33,9 +33,9 @@ pub(super) struct BodyPiece {
     pub bytes: Bytes,
     /// Number of tokens after which the piece is sent.
     pub tokens: u32,
-    /// True if silence precedes it.
+    /// True if nothing is sent before this piece until the fault is released.
     pub hold: bool,
-    /// True if it is sent in a packet of its own.
+    /// True if the piece is sent in its own packet.
     pub alone: bool,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct ResponseScript {
     pub before: HeadAction,
     /// Response head.
     pub head: ScriptHead,
-    /// True if the head is sent at once, not with the first piece.
+    /// True if the head is sent at once, and not together with the first piece.
     pub head_at_once: bool,
     /// Pause after each byte of the head.
     pub head_byte_delay: Option<Duration>,

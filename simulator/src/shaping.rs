@@ -1,4 +1,4 @@
-//! Conversion of events into pieces, with the faults that change a good answer.
+//! Conversion of events into the pieces of a script, with the faults that change a good answer.
 
 use super::energy::{self, EnergyReport};
 use super::fault::SimulatedFault;
@@ -59,7 +59,7 @@ pub(super) struct AnswerOptions {
 }
 
 impl AnswerOptions {
-    /// Returns the options under these faults.
+    /// Returns the options that result from these faults.
     pub(super) fn of(faults: &[SimulatedFault]) -> Self {
         let vllm_now = faults.contains(&SimulatedFault::ReasoningField {});
         Self {
@@ -164,7 +164,7 @@ fn insert_huge_event(events: &mut Vec<StreamEvent>, bytes: usize, dialect: Simul
         let body: Option<serde_json::Value> = serde_json::from_str(&event.body).ok();
         body.filter(|body| event.kind == EventKind::Content && body.pointer(pointer).is_some())
     };
-    // Copies the first event with text; an answer without text has none.
+    // The inserted event is a copy of the first event with text; an answer without text has none to copy.
     let model = events.iter().find_map(|event| Some((event.name, event.tokens, words(event)?)));
     let Some((name, tokens, mut body)) = model else { return };
     let text = "simulated ".repeat(bytes.div_ceil(10));
@@ -195,7 +195,7 @@ fn insert_energy_report(events: &mut Vec<StreamEvent>, report: EnergyReport) {
     }
 }
 
-/// Returns the index after the event with the `tokens`-th token; for 0, before the first token.
+/// Returns the index after the event that contains the token number `tokens`; for 0, the index before the first token.
 fn index_after(events: &[StreamEvent], tokens: u32) -> usize {
     let late = |event: &StreamEvent| event.kind == EventKind::Content && event.tokens > tokens;
     let first = events.iter().position(late);
@@ -207,7 +207,7 @@ fn index_after(events: &[StreamEvent], tokens: u32) -> usize {
     first.or_else(end).unwrap_or(events.len())
 }
 
-/// Builds a plain answer with this body, delayed by its tokens.
+/// Builds an unstreamed answer with this body, which is sent when `tokens` tokens are due.
 pub(super) fn plain(
     mut body: String,
     tokens: u32,
@@ -244,8 +244,8 @@ fn middle(text: &str) -> usize {
     (0..=text.len() / 2).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// Applies the faults of bytes and connections to any answer. `tokens` are those before each event, `None` for a plain
-/// answer, which breaks in its middle.
+/// Applies the faults that concern bytes and connections to any answer. A stream is cut after the stated number of
+/// tokens, an unstreamed answer in its middle.
 pub(super) fn apply_byte_faults(mut script: ResponseScript, faults: &[SimulatedFault]) -> ResponseScript {
     let streams = script.head.length.is_none();
     for fault in faults {

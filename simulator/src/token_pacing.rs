@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct TokenPacing {
     first: Duration,
-    /// Seconds between two tokens; 0: none.
+    /// Seconds between two tokens; 0 for no delay.
     gap: f64,
 }
 
@@ -17,12 +17,12 @@ impl TokenPacing {
         Self { first, gap: if gap.is_finite() { gap } else { 0.0 } }
     }
 
-    /// Delays the first token by `by`.
+    /// Returns the pace with the first token delayed by `by`.
     pub(super) fn delayed(self, by: Duration) -> Self {
         Self { first: self.first.saturating_add(by), ..self }
     }
 
-    /// Returns the time of the `tokens`-th token, from the request on: `first + (tokens - 1) × gap`.
+    /// Returns the time from the request to the token number `tokens`: `first + (tokens - 1) × gap`.
     pub(super) fn due_at(self, tokens: u32) -> Duration {
         let rest = f64::from(tokens.saturating_sub(1)) * self.gap;
         self.first.saturating_add(Duration::try_from_secs_f64(rest).unwrap_or(Duration::MAX))

@@ -4,7 +4,7 @@ use super::schema;
 use super::text::{SeededRng, split_chunks};
 use serde_json::Value;
 
-/// Limit on the calls in one answer.
+/// Maximum number of calls in one answer.
 const MOST: usize = 8;
 
 /// Tool declared by a request.
@@ -41,8 +41,9 @@ pub(super) struct ToolInvocation {
     pub arguments: Vec<String>,
 }
 
-/// Returns the tool calls of an answer. With [`ToolChoice::Auto`] a tool is called if the last words of the user contain
-/// "use the tool" (the tool that is named there, else the first), all of them for "use the tools".
+/// Returns the tool calls of an answer. With [`ToolChoice::Auto`], tools are called if the last words of the user
+/// contain "use the tool" (then the tool that is named there, otherwise the first one) or "use the tools" (then all of
+/// them).
 pub(super) fn tool_calls(
     tools: &[DeclaredTool],
     choice: &ToolChoice,

@@ -1,4 +1,4 @@
-//! Simulated transcripts: as long as the audio, in segments, the same for the same bytes. They do not contain the
+//! Simulated transcripts: as long as the audio, in segments, and the same for the same bytes. They do not contain the
 //! spoken words.
 
 use super::parsed_request::RequestError;
@@ -7,10 +7,10 @@ use penstock_media::audio::AudioMeter;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::{Value, json};
 
-/// Seconds of a segment, and number of its words.
+/// Length of a segment in seconds, and number of words in it.
 const SEGMENT: f64 = 4.0;
 const WORDS: usize = 10;
-/// Limit on the number of segments.
+/// Maximum number of segments.
 const MOST: usize = 20_000;
 
 /// Transcription request.

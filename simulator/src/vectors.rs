@@ -1,6 +1,6 @@
 //! Simulated embeddings and rerank, in the formats of vLLM (the most common) and of text-embeddings-inference. The
-//! vector of a text is the sum of its words' vectors, so texts that share words are similar; there is no model. All
-//! simulated providers give the same vectors, as all hosts of one model do.
+//! vector of a text is the sum of the vectors of its words, so texts that share words are similar; no model is
+//! involved. All simulated providers return the same vectors, as all hosts of one model do.
 
 use super::parsed_request::RequestError;
 use super::prompt::token_count;
@@ -18,9 +18,9 @@ const LONGEST: u64 = 8192;
 pub(super) struct VectorAnswer {
     /// Body of the answer.
     pub body: Value,
-    /// Number of tokens read.
+    /// Number of input tokens.
     pub tokens: u64,
-    /// Tokens of the longest text that had to fit the window.
+    /// Number of tokens of the longest text, which must fit into the window.
     pub longest: u64,
     /// True if the tokens are reported in a header, not in the body.
     pub header: bool,
@@ -50,7 +50,8 @@ pub(super) fn embeddings(body: &Value, usage: bool) -> Result<VectorAnswer, Requ
     Ok(VectorAnswer { body: answer, tokens: all, longest, header: false })
 }
 
-/// Returns the requested length. As in engines, an invalid length is refused, not replaced.
+/// Returns the requested length of the vectors. As in engines, an invalid length is an error and is not replaced by a
+/// default.
 fn length(body: &Value) -> Result<usize, RequestError> {
     let Some(asked) = body.get("dimensions").filter(|asked| !asked.is_null()) else { return Ok(LENGTH) };
     let length = asked.as_u64().filter(|length| (1..=LONGEST).contains(length));
@@ -142,7 +143,7 @@ fn vector(text: &str, length: usize) -> Vec<f32> {
     sum.iter().map(|value| (value / norm) as f32).collect()
 }
 
-/// Converts as engines in Python do: to the `f64` of each `f32`.
+/// Converts the numbers as engines in Python do: each `f32` becomes the `f64` of the same value.
 fn numbers(vector: &[f32]) -> Value {
     vector.iter().map(|value| f64::from(*value)).collect()
 }
@@ -152,7 +153,8 @@ fn pack(vector: &[f32]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Returns a score that grows with each word of the query in the document; never equal for two documents.
+/// Returns a score that grows with each word of the query that occurs in the document; two documents never have equal
+/// scores.
 fn logit(query: &str, document: &str) -> f64 {
     let (asked, there) = (words(query), words(document));
     let met = asked.iter().filter(|word| there.contains(word)).count();

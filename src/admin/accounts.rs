@@ -77,7 +77,7 @@ fn insert(vault: &Stores, asked: &AdminRequest, account: &AccountRecord) -> Resu
     })
 }
 
-/// Returns the account that a new key names, and true if this call created it.
+/// Returns the account that the request for a new key names, and true if this call created the account.
 pub(super) fn find_or_create(
     vault: &Stores,
     asked: &AdminRequest,
@@ -101,16 +101,16 @@ pub(super) fn find_or_create(
     Ok((account, true))
 }
 
-/// Returns true if an account may be created implicitly: the default one, and accounts named by keys of earlier
-/// versions.
+/// Returns true if an account may be created implicitly: the default account, and accounts that keys of earlier
+/// versions name.
 fn is_implicit(vault: &Stores, id: &str) -> Result<bool, ApiError> {
     Ok(id == DEFAULT || !vault.keys.list(Some(id), None, 1).map_err(store_refusal)?.keys.is_empty())
 }
 
-/// Checks that an account exists or may be created implicitly, so that a mistyped name is refused.
+/// Checks that an account exists or may be created implicitly, so that a mistyped id is refused.
 ///
 /// # Errors
-/// Returns 404 if it does not, or the error of the store.
+/// Returns 404 if the account does not exist, or the error of the store.
 pub(super) fn check_account_exists(vault: &Stores, id: &str) -> Result<(), ApiError> {
     let there = vault.accounts.get(id).map_err(store_refusal)?.is_some() || is_implicit(vault, id)?;
     let message = || format!("There is no account {id}; make it first (penstock accounts create).");
@@ -143,7 +143,7 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         if let PatchValue::Some(state) = state {
             account.state = state;
         }
-        // The limits were validated above.
+        // The limits were already validated above, so this cannot fail.
         fields.apply_limits(&mut account.limits).ok();
         let after = account_to_json(account);
         (before != after)

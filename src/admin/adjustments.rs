@@ -129,13 +129,13 @@ async fn handle_grant(
     Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry).await?))
 }
 
-/// Effect of a grant or correction, for comparison.
+/// Effect of a grant or correction, to compare two of them.
 #[derive(Debug, PartialEq, Eq)]
 struct LedgerAdjustment {
     account: Box<str>,
     wallet: Wallet,
     amount: i64,
-    /// Corrected entry; `None` for a grant.
+    /// Number of the corrected entry; `None` for a grant.
     of: Option<u64>,
 }
 
@@ -158,7 +158,7 @@ impl LedgerAdjustment {
         }
     }
 
-    /// Description for an error message, and as JSON for programs.
+    /// Returns a description for error messages, and the same as JSON for programs.
     fn describe(&self) -> (String, Value) {
         let unit = match self.wallet {
             Wallet::Credits => "credits",
@@ -173,10 +173,10 @@ impl LedgerAdjustment {
     }
 }
 
-/// Returns the existing entry of an id if it has the same effect as the request.
+/// Returns the number of the existing entry with this id if it has the same effect as the request.
 ///
 /// # Errors
-/// Returns 409 with both if the effect differs.
+/// Returns 409 with both effects if they differ.
 async fn existing_entry(
     ledger: &Ledger,
     entry: u64,
@@ -188,7 +188,7 @@ async fn existing_entry(
     let Some(before) = found.as_ref().and_then(LedgerAdjustment::of) else {
         return Err(adjustment_refusal(AdjustmentError::Duplicate(entry)).with_detail("id", id));
     };
-    // Each entry can be corrected once, so the existing correction may have another id.
+    // An entry can be corrected only once, so the entry's existing correction may have another id.
     let other_id = before.of.is_some() && !has_correction_id(found.as_ref(), id);
     if before == *wanted && !other_id {
         return Ok(entry);
@@ -240,8 +240,8 @@ async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerR
     let (book, number) = (ledger.store.clone(), wanted.entry);
     let found = run_blocking(move || {
         let found = report::find_entry(&book, number)?;
-        // The EUR value of a part of a charge follows from its price. A free charge has no price, so its tariff is
-        // read.
+        // The EUR value of a part of a charge follows from the charge. A free charge has no amount to derive it from,
+        // so its tariff is read.
         let unit = match found.as_ref().map(|entry| &entry.kind) {
             Some(EntryKind::Settle { wallet, amount: 0, sale, .. }) => {
                 Some(rerate::unit_price(&book, &sale.terms, *wallet)?)
@@ -275,8 +275,8 @@ async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerR
     Ok(LedgerReply::Json(status, adjustment_json(ledger, &account, &id, entry).await?))
 }
 
-/// Builds the ledger act that corrects an entry. `unit` is the price of one unit of the wallet in EUR, for a free
-/// charge.
+/// Builds the ledger movement that corrects an entry. `unit` is the price of one unit of the wallet in EUR; it is
+/// needed for a free charge only.
 fn correction_act(
     found: Option<LedgerEntry>,
     unit: Option<Decimal>,
@@ -351,7 +351,7 @@ fn adjustment_refusal(why: AdjustmentError) -> ApiError {
     }
 }
 
-/// Reads `credits` or `kwh`, exactly one of them, in the smallest unit of the wallet.
+/// Reads `credits` or `kwh` (exactly one of them is required) in the smallest unit of the wallet.
 fn parse_amount(body: &Value) -> Result<(&'static str, Wallet, i64), ApiError> {
     let given = |field: &str| body.get(field).filter(|value| !value.is_null());
     let (field, wallet, places, value) = match (given("credits"), given("kwh")) {

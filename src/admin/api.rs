@@ -1,4 +1,4 @@
-//! Admin API in the process, as the listener and the sites of the console use it.
+//! Admin API inside the process, as the admin listener and the console's sites call it.
 
 use super::dangling_references;
 use super::request::{AdminRequest, AdminResponse, CacheUpdate, LedgerReply};
@@ -22,11 +22,11 @@ use std::sync::atomic::Ordering;
 pub(super) struct AdminApi {
     /// State of the process.
     pub app: Arc<AppState>,
-    /// Source of the configuration.
+    /// Function that loads the configuration, for reloads.
     pub source: ConfigLoader,
 }
 
-/// Guard of an admin request in flight: the store is not handed over while one exists.
+/// Guard of an admin request in flight: while a guard exists, the store is not handed over to another process.
 pub(super) struct AdminRequestGuard<'a>(&'a AppState);
 
 impl<'a> AdminRequestGuard<'a> {
@@ -79,12 +79,12 @@ impl AdminApi {
     }
 }
 
-/// Protects against DNS rebinding: a page of another site can point its own name to this machine, and its scripts could
-/// read everything that needs no token. Only IP addresses and known names are accepted; `setting` is the key that adds
-/// one.
+/// Protects against DNS rebinding: a web page of another site can point its own host name to this machine, and its
+/// scripts could then read everything that needs no token. Only IP addresses and known host names are accepted;
+/// `setting` is the configuration key that adds a name, for the error message.
 ///
 /// # Errors
-/// Returns 421.
+/// Returns 421 for any other name.
 pub(super) fn check_host(hosts: &KnownHosts, setting: &str, head: &RequestHeader) -> Result<(), ApiError> {
     let known = |host: &str| !matches!(hosts.classify(host), HostKind::Unknown);
     let fields = head.headers.get_all(header::HOST).iter();
@@ -98,8 +98,8 @@ pub(super) fn check_host(hosts: &KnownHosts, setting: &str, head: &RequestHeader
     Err(ApiError::with_message(ErrorCode::Misdirected, message))
 }
 
-/// Runs a request about accounts and keys, and updates the key cache. Requests run one at a time, so that the key cache
-/// always holds the latest stored values.
+/// Runs a request about accounts and keys, and updates the key cache. These requests run one at a time, so that the key
+/// cache always has the latest stored values.
 ///
 /// # Errors
 /// Returns an error if the request is invalid, or the error of the store.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// Query parameters of the list.
 pub const LIST_QUERY: [&str; 3] = ["after", "limit", "target"];
-/// Limit on the pages that one request searches for a target.
+/// Maximum number of pages that one request searches for the entries of a target.
 const MAX_SEARCHED_PAGES: usize = 100;
 
 /// Routes of the audit log.

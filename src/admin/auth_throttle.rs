@@ -1,4 +1,4 @@
-//! Rate limit on failed admin authentication: a few failures a minute get 401, the rest get 429.
+//! Rate limit on failed admin authentication: a few failures per minute are answered with 401, further ones with 429.
 
 use parking_lot::Mutex;
 use penstock_core::{ApiError, ErrorCode};
@@ -6,7 +6,7 @@ use penstock_limits::{RetryAfter, TokenBucket};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// Failed attempts per minute that get 401.
+/// Number of failed attempts per minute that are answered with 401.
 const FAILURES_PER_MINUTE: NonZeroU64 = NonZeroU64::new(10).unwrap();
 
 /// Rate limiter of failed admin authentication.
@@ -14,7 +14,7 @@ const FAILURES_PER_MINUTE: NonZeroU64 = NonZeroU64::new(10).unwrap();
 pub struct FailedAuthThrottle(Mutex<TokenBucket>);
 
 impl FailedAuthThrottle {
-    /// Returns the error response to a missing or invalid token.
+    /// Counts a failed attempt; returns the error response to the missing or invalid token.
     pub fn refusal(&self, now: Duration) -> ApiError {
         let mut bucket = self.0.lock();
         if let Some(RetryAfter::After(wait)) = bucket.retry_after(FAILURES_PER_MINUTE, 1, now) {

@@ -18,7 +18,7 @@ const LIST_QUERY: [&str; 4] = ["account", "state", "after", "limit"];
 /// Names of the states of a batch.
 pub(super) const STATES: [&str; 5] = ["validating", "in_progress", "completed", "failed", "cancelled"];
 
-/// Members of a batch in answers.
+/// Members of a batch in responses.
 pub(super) const BATCH: [&str; 18] = [
     "id",
     "account",
@@ -61,9 +61,9 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || schema_ref("Batch")),
 ];
 
-/// A page of batches: of all accounts in the order of their ids, or of one account, the newest first. Rows that the
-/// filter by state leaves out count towards the limit of the page, so that a page never reads more than that from the
-/// store.
+/// Returns a page of batches: of all accounts in the order of their ids, or of one account, the newest first. The limit
+/// of the page includes batches that the filter by state leaves out, so that a page never reads more than its limit
+/// from the store.
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.limit(&LIST_QUERY)?;
     let (account, state) = (asked.query("account", &LIST_QUERY)?, asked.query("state", &LIST_QUERY)?);
@@ -108,7 +108,7 @@ fn batch_not_found() -> ApiError {
     ApiError::with_message(ErrorCode::NotFound, "There is no batch with this id.")
 }
 
-/// A batch as the admin API shows it. Times are Unix seconds.
+/// Returns a batch as the admin API shows it. Times are Unix seconds.
 fn batch_json(record: &BatchRecord) -> Value {
     let public = api_object::batch_object(record);
     let member = |name: &str| public.get(name).cloned().unwrap_or_default();

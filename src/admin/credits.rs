@@ -17,14 +17,15 @@ use rust_decimal::Decimal;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// Checks that an account exists, so that a mistyped name is refused.
+/// Checks that an account exists, so that a mistyped id is refused.
 pub(super) async fn check_account(vault: &Stores, account: &str) -> Result<(), ApiError> {
     let (vault, name) = (vault.clone(), account.to_owned());
     let known = tokio::task::spawn_blocking(move || accounts::check_account_exists(&vault, &name)).await;
     known.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }
 
-/// Returns the account of the query, if it names one. An account with ledger entries always counts as existing.
+/// Returns the account that the query names, if any, after checking that it exists. An account with ledger entries
+/// always counts as existing.
 pub(super) async fn requested_account(
     vault: &Stores,
     ledger: &Ledger,
@@ -38,7 +39,7 @@ pub(super) async fn requested_account(
     Ok(Some(name.to_owned()))
 }
 
-/// Balances of one account or of all.
+/// Returns the balances of one account or of all, as JSON.
 ///
 /// # Errors
 /// Returns 503 if the database of a fleet does not answer.
@@ -51,7 +52,7 @@ pub async fn balances_json(ledger: &Ledger, account: Option<&str>) -> Result<Val
     Ok(json!({ "data": each.collect::<Vec<_>>() }))
 }
 
-/// Statement of a month with its sums.
+/// Returns the statement of a month with its sums, as JSON.
 #[must_use]
 pub fn statement_json(monthly: &MonthlyStatement) -> Value {
     let texts = |name: &str| -> BTreeSet<String> {
@@ -89,7 +90,7 @@ pub fn statement_json(monthly: &MonthlyStatement) -> Value {
     })
 }
 
-/// Sums of one row. Amounts that may have many digits are strings.
+/// Returns the sums of one row as JSON. Amounts that may have many digits are strings.
 fn sums_json(of: &StatementSums) -> Map<String, Value> {
     let exact = |decimal: Decimal| Value::from(decimal.normalize().to_string());
     let scaled = |amount: i128, places: u32| exact(Decimal::from_i128_with_scale(amount, places));
@@ -135,21 +136,21 @@ pub fn parse_day(text: Option<&str>, now: u64) -> Result<UtcDay, ApiError> {
 
 /// Query parameters of the balances.
 pub const BALANCES: [&str; 1] = ["account"];
-/// Query parameters of a rerated day.
+/// Query parameters of the recomputation of a day's charges.
 pub const RERATE: [&str; 1] = ["day"];
 /// Query parameters of the ledger lines.
 pub const READ: [&str; 1] = ["after"];
 /// Query parameters of a statement.
 pub const STATEMENT: [&str; 2] = ["month", "account"];
-/// Answer members of a ledger verification.
+/// Response members of a ledger verification.
 pub const PROOF: [&str; 8] =
     ["good", "entries", "accounts", "open_reserves", "first_misfit", "balances", "second_copy", "checkpoint"];
 /// Query parameters of a ledger verification.
 pub const VERIFY: [&str; 1] = ["checkpoint"];
-/// Answer members of a rerated day.
+/// Response members of the recomputation of a day's charges.
 pub const RERATED: [&str; 6] =
     ["day", "charges", "charged", "computed_again", "same", "first_different_entry"];
-/// Answer members of a statement.
+/// Response members of a statement.
 pub const MONTHLY: [&str; 7] =
     ["month", "accounts", "boundary", "methodologies", "grid_sources", "places", "terms"];
 

@@ -1,4 +1,4 @@
-//! Limits and permissions that match nothing: an operator set them, but they have no effect.
+//! Warnings about limits and permissions without effect: an operator set them, but they match nothing.
 
 use super::openapi::answer_schema;
 use super::routes::{AdminRoute, RouteHandler};
@@ -25,7 +25,8 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
 )
 .with_response(200, || openapi::list_schema(answer_schema(&["key", "account", "name", "warnings"])))];
 
-/// Warnings about a key. `model` classifies a model name by the catalogue, if the catalogue is known.
+/// Returns the warnings about a key. `model` classifies a model name by the catalogue; `None` if the catalogue is not
+/// known.
 pub fn key_warnings(
     key: &KeyRecord,
     account: Option<&AccountRecord>,
@@ -89,7 +90,7 @@ pub fn classify_model(catalog: &Catalog, name: &str) -> ModelMatch {
     }
 }
 
-/// Limits that are set; budgets in micro-credits.
+/// Returns the limits that are set; budgets in micro-credits.
 fn set_limits(limits: &KeyLimits) -> impl Iterator<Item = (&'static str, u64)> + use<> {
     let all = [
         limits.requests_per_minute,
@@ -106,8 +107,8 @@ async fn handle_list(app: Arc<AppState>) -> Result<Value, ApiError> {
     found.await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }
 
-/// `GET /admin/unmatched`: every key and account with a warning, or with limits that no request has met since the
-/// gateway started.
+/// Handles `GET /admin/unmatched`: lists every key and account with a warning. A limit that has applied to no request
+/// since the gateway started is a warning too.
 ///
 /// # Errors
 /// Returns the error of the store.
@@ -129,7 +130,8 @@ fn list_unmatched(app: &AppState, vault: &Stores) -> Result<Value, ApiError> {
     Ok(json!({ "data": found.into_iter().map(told).collect::<Vec<_>>() }))
 }
 
-/// Warnings for a store that no gateway has open, as sentences. Warnings that need a running gateway are left out.
+/// Returns the warnings for a store that no gateway has open, as sentences. Warnings that need a running gateway are
+/// left out.
 ///
 /// # Errors
 /// Returns the error of the store.
@@ -148,7 +150,7 @@ pub fn store_warnings(
     Ok(found.iter().flat_map(told).collect())
 }
 
-/// Owner type of a warning.
+/// Kind of the object that a warning is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WarningOwner {
     Key,
@@ -163,8 +165,8 @@ struct OwnerWarnings {
     warnings: Vec<String>,
 }
 
-/// Collects every key and account with a warning. `passed` returns the number of requests that have met its limits, if
-/// known.
+/// Collects every key and account with a warning. `passed` returns the number of requests to which the limits of a key
+/// or account have applied, if known.
 fn collect_warnings(
     keys: &KeyStore,
     accounts: &AccountStore,
@@ -221,7 +223,7 @@ fn collect_key_warnings(
     }
 }
 
-/// Collects every account with a warning; `owners` are the accounts of keys.
+/// Collects every account with a warning; `owners` has the accounts of keys.
 fn collect_account_warnings(
     accounts: &AccountStore,
     owners: &HashMap<String, Option<AccountRecord>>,
@@ -258,7 +260,7 @@ fn unmet_limits(limits: &KeyLimits, passed: Option<u64>) -> Option<String> {
         .then(|| "limits have met no request since the gateway started.".to_owned())
 }
 
-/// Warnings that are part of the answer to a change.
+/// Returns the warnings that are added to the response to a change.
 pub fn change_warnings(app: &AppState, vault: &Stores, effect: &request::CacheUpdate) -> Vec<String> {
     match effect {
         request::CacheUpdate::Key(key, _) => {

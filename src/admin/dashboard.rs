@@ -1,4 +1,4 @@
-//! Listener of the account holders' dashboard. It serves nothing but the dashboard, one request per connection.
+//! Listener of the account holders' dashboard. It serves only the dashboard, with one request per connection.
 
 use super::READ_TIMEOUT;
 use super::api::{AdminApi, AdminRequestGuard, check_host};
@@ -20,9 +20,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Maximum number of requests at once. A connection beyond it is closed.
+/// Maximum number of requests in flight. A further connection is closed.
 const MAX_REQUESTS: usize = 128;
-/// Timeout of a request from its first byte to the last one of its answer.
+/// Timeout of a request, from its first byte to the last byte of its response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Serves the dashboard on its sockets until `stop`.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Parameters of the list.
 const LIST_QUERY: [&str; 4] = ["account", "purpose", "after", "limit"];
 
-/// Members of a file in answers.
+/// Members of a file in responses.
 pub(super) const FILE: [&str; 11] = [
     "id", "account", "key", "filename", "purpose", "bytes", "lines", "status", "created", "expires", "sha256",
 ];
@@ -45,8 +45,8 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || answer_schema(&["id", "deleted"])),
 ];
 
-/// A page of files in the order of their ids. Rows that the filter by purpose leaves out count towards the limit of the
-/// page, so that a page never reads more than that from the store.
+/// Returns a page of files in the order of their ids. The limit of the page includes files that the filter by purpose
+/// leaves out, so that a page never reads more than its limit from the store.
 fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
     let limit = asked.limit(&LIST_QUERY)?;
     let (account, purpose) = (asked.query("account", &LIST_QUERY)?, asked.query("purpose", &LIST_QUERY)?);
@@ -62,7 +62,8 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
     Ok(AdminResponse::ok(json!({ "data": data, "has_more": found.more, "next": next })))
 }
 
-/// A page of the files of an account: files are indexed by key, so the pages of all keys are merged.
+/// Returns a page of the files of an account. Files are indexed by key, so the pages of all keys of the account are
+/// merged.
 fn files_of_account(
     vault: &Stores,
     store: &FileStore,
@@ -79,7 +80,7 @@ fn files_of_account(
             page.more |= found.more;
             page.files.extend(found.files);
         }
-        // At most the files of one page of keys and of this page are in memory.
+        // Only the files of this page and of one page of a key's files are in memory at a time.
         page.files.sort_unstable_by(|one, other| one.id.cmp(&other.id));
         page.more |= page.files.len() > limit;
         page.files.truncate(limit);
@@ -113,7 +114,7 @@ fn file_not_found() -> ApiError {
     ApiError::with_message(ErrorCode::NotFound, "There is no file with this id.")
 }
 
-/// A file as the admin API shows it. Times are Unix seconds.
+/// Returns a file as the admin API shows it. Times are Unix seconds.
 fn file_json(record: &FileRecord) -> Value {
     json!({
         "id": record.id,

@@ -1,19 +1,20 @@
-//! Strict parser of admin request bodies. An error names the invalid field, and nothing is changed.
+//! Strict parser of admin request bodies. An error names the invalid field; a request with an error changes nothing.
 
 use penstock_core::{ApiError, MicroCredits};
 use penstock_storage::keys::KeyLimits;
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 
-/// Maximum length of a name, in bytes.
+/// Maximum length of a name for people, in bytes.
 pub const NAME: usize = 200;
 /// Maximum number of entries in a list.
 const ENTRIES: usize = 1_000;
-/// Maximum total size of a list, in bytes: both lists of a key are stored in one row, in any encoding.
+/// Maximum total size of a list, in bytes: the row of a key contains two lists and must not exceed the size limit of a
+/// row.
 const LIST_BYTES: usize = 16 << 10;
 /// Highest value of any limit.
 const MOST: u64 = 1_000_000_000_000;
-/// Last second of the year 9999.
+/// Last second of the year 9999, as Unix seconds.
 const LAST: u64 = 253_402_300_799;
 
 /// Members of a JSON object, checked against the known names.
@@ -22,7 +23,7 @@ pub struct RequestFields<'b> {
     within: &'static str,
 }
 
-/// Value of a field in a request that changes something.
+/// Value of a field in a request that changes a stored object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchValue<T> {
     /// Absent field: the stored value stays.
@@ -42,7 +43,7 @@ impl<T> PatchValue<T> {
         }
     }
 
-    /// Applies the new value to a stored one.
+    /// Replaces the stored value by the new one, unless the field is absent.
     pub fn apply_to(self, place: &mut Option<T>) {
         match self {
             Self::Absent => {}
@@ -120,10 +121,10 @@ impl<'b> RequestFields<'b> {
         })
     }
 
-    /// Reads one of a few words.
+    /// Reads one of the given words.
     ///
     /// # Errors
-    /// Returns 400 if the value is none of them.
+    /// Returns 400 if the value is none of the words.
     pub fn choice<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<PatchValue<T>, ApiError> {
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         self.read_field(name, &names.join(" or "), |value| {

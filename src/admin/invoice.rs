@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Query parameters of an invoice.
 const QUERY: [&str; 3] = ["account", "from", "to"];
-/// Answer members of an invoice.
+/// Response members of an invoice.
 pub(super) const INVOICE: [&str; 20] = [
     "number",
     "is_draft",
@@ -95,7 +95,7 @@ async fn invoice(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, Api
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal)))
 }
 
-/// Invoice as it would be issued now, without a number. Blocks.
+/// Returns the invoice as it would be issued now, without a number. Blocks.
 pub(super) fn preview(app: &AppState, period: &InvoicePeriod, now: u64) -> Result<Value, ApiError> {
     let InvoicePeriod { account, range } = period;
     let figures = read_figures(&app.ledger.store, account, *range).map_err(|error| match error {
@@ -108,7 +108,7 @@ pub(super) fn preview(app: &AppState, period: &InvoicePeriod, now: u64) -> Resul
     Ok(invoice_json(&live.settings.invoice, (account, &name), *range, &figures, now))
 }
 
-/// Invoice as JSON; amounts are exact text. It is a draft without a number until it is issued.
+/// Returns an invoice as JSON; amounts are exact numbers as text. It is a draft without a number until it is issued.
 fn invoice_json(
     settings: &InvoiceSettings,
     (account, name): (&str, &str),
@@ -169,7 +169,7 @@ fn lines_json(figures: &InvoiceFigures) -> Value {
     figures.lines.iter().map(line).collect()
 }
 
-/// Name of a price in answers, with its unit.
+/// Returns the name of a price in responses, with its unit.
 fn price_name(name: &str) -> String {
     match name {
         "input" | "cached_input" | "output" => format!("{name}_eur_per_million_tokens"),
@@ -191,7 +191,7 @@ fn exact(decimal: Decimal) -> String {
     decimal.normalize().to_string()
 }
 
-/// Sums of a row. Amounts that may have many digits are strings.
+/// Returns the sums of a row as JSON. Amounts that may have many digits are strings.
 fn sums_json(sums: &InvoiceSums) -> Map<String, Value> {
     let of = &sums.usage.billed;
     let scaled = |amount: i128, places| Decimal::from_i128_with_scale(amount, places).normalize().to_string();
@@ -219,7 +219,7 @@ fn sums_json(sums: &InvoiceSums) -> Map<String, Value> {
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Sentences below the sums: the operator's note, prices, and the methods of the footprint.
+/// Returns the sentences below the sums: the operator's note, the prices, and the methods of the footprint.
 fn notes(figures: &InvoiceFigures, note: Option<&str>) -> Vec<String> {
     let list = |names: &std::collections::BTreeSet<String>| match names.is_empty() {
         true => "none".to_owned(),

@@ -20,12 +20,12 @@ use std::sync::Arc;
 const QUERY: [&str; 1] = ["account"];
 /// Request members that issue an invoice.
 const ISSUE: [&str; 3] = ["account", "from", "to"];
-/// Answer members of a row of the list.
+/// Response members of a row of the list.
 const ROW: [&str; 8] = ["number", "account", "from", "to", "issued", "net_eur", "vat_eur", "total_eur"];
-/// Time after the end of a period until its last charges are recorded, in seconds. Charges that a fleet member writes
-/// from its journal later than that, after a longer outage, are in no invoice.
+/// Time after the end of a period within which its last charges are recorded, in seconds. Charges that a fleet member
+/// writes from its journal later than that, after a long outage, are missing in all invoices.
 const SETTLING_SECONDS: u64 = 3_600;
-/// Hexadecimal digits of a series' id.
+/// Number of hexadecimal digits of a series' id.
 const SERIES_DIGITS: usize = 32;
 
 /// Routes of issued invoices.
@@ -158,13 +158,13 @@ fn issue_blocking(app: &AppState, period: &InvoicePeriod, asked: &AdminRequest) 
     }
 }
 
-/// Id of the series of a seller.
+/// Returns the id of the series of a seller.
 fn series(seller: &str) -> String {
     let digest = hex::text(Sha256::digest(seller.as_bytes()).iter());
     digest.chars().take(SERIES_DIGITS).collect()
 }
 
-/// Document of an invoice that is issued: the preview with its number and time.
+/// Returns the document of an issued invoice: the preview, with its number and time of issue.
 fn issued_json(preview: &Value, record: &InvoiceRecord) -> Value {
     let mut document = preview.clone();
     if let Some(members) = document.as_object_mut() {
@@ -178,7 +178,7 @@ fn issued_json(preview: &Value, record: &InvoiceRecord) -> Value {
     document
 }
 
-/// Document of the invoice of exactly this period, if it was issued.
+/// Returns the document of the invoice for exactly this period; `None` if none was issued.
 pub(super) fn read_issued(
     app: &AppState,
     account: &str,
@@ -194,7 +194,7 @@ fn read_document(app: &AppState, record: &InvoiceRecord) -> Result<Value, ApiErr
     serde_json::from_slice(&document).map_err(|_| ApiError::new(ErrorCode::Internal))
 }
 
-/// Returns true if an invoice of this period may be issued at this time.
+/// Returns true if the period ended so long ago that its invoice may be issued.
 pub(super) fn has_settled(last_day: UtcDay, now: u64) -> bool {
     now >= last_day.next().start().saturating_add(SETTLING_SECONDS)
 }

@@ -1,4 +1,5 @@
-//! Admin requests for keys: create, list, change, rotate, revoke. A secret is shown once, when it is created.
+//! Admin requests for keys: create, list, change, rotate, revoke. A secret is shown only once, in the response that
+//! creates it.
 
 use super::accounts;
 use super::input::{PatchValue, RequestFields};
@@ -121,7 +122,7 @@ impl<'b> KeyPatch<'b> {
             PatchValue::Some(stores) => key.store_responses = stores,
         }
         self.expires.clone().apply_to(&mut key.expires);
-        // The limits were validated in `read`.
+        // The limits were already validated in `parse`, so this cannot fail.
         self.fields.apply_limits(&mut key.limits).ok();
     }
 }
@@ -232,7 +233,8 @@ fn rotate(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     })
 }
 
-/// Creates the key that the demo prints, through the admin functions. Returns its id and the key.
+/// Creates the key that the demo prints, by the same functions as an admin request. Returns its id and the complete
+/// key.
 ///
 /// # Errors
 /// Returns the error of the store.
@@ -244,7 +246,7 @@ pub async fn create_demo(app: &Arc<AppState>) -> Result<(Arc<str>, String), Stri
     Ok((member("id")?.into(), member("key")?.to_owned()))
 }
 
-/// Creates a key in a running gateway, through the admin functions.
+/// Creates a key in a running gateway, by the same functions as an admin request.
 ///
 /// # Errors
 /// Returns an error if the requested properties are invalid, or the error of the store.
@@ -275,7 +277,7 @@ pub fn all_keys(vault: &Stores) -> Result<Vec<Value>, ApiError> {
     }
 }
 
-/// JSON object of a key in answers, without its digests.
+/// Returns the JSON object of a key in responses, without its digests.
 #[must_use]
 pub fn key_json(record: &KeyRecord) -> Value {
     json!({
@@ -295,7 +297,7 @@ pub fn key_json(record: &KeyRecord) -> Value {
     })
 }
 
-/// JSON object of a new key, with its secret.
+/// Returns the JSON object of a new key, with its secret.
 fn new_key_json(record: &KeyRecord, key: &ApiKey) -> Value {
     let mut shown = key_json(record);
     if let Some(members) = shown.as_object_mut() {

@@ -91,7 +91,7 @@ struct AdminListener {
 
 /// Request header that names the person on whose behalf a client acts, for the audit log.
 pub const ACTOR: &str = "x-penstock-actor";
-/// Maximum length of that name, in bytes.
+/// Maximum length of the name in this header, in bytes.
 const ACTOR_BYTES: usize = 64;
 
 /// HTTP response: status, content type, body.
@@ -122,7 +122,7 @@ impl HttpServerApp for AdminListener {
             let host = check_host(&live.settings.listen.hosts, "listen.hosts", session.req_header());
             let stream = pages::answer(&self.console, &self.api, host, &mut session, &id).await;
             if let Some(stream) = stream {
-                // A stream is not a request in flight: it does not delay the hand-over of the store.
+                // An event stream does not count as a request in flight: it must not delay the hand-over of the store.
                 drop(served);
                 stream.send(stream_head(&id), &mut session, shutdown).await;
             }
@@ -178,8 +178,8 @@ impl AdminListener {
         }
     }
 
-    /// Readiness: the gateway is not draining, and its store works. Other problems are reported in the text, but do not
-    /// take the gateway out of a load balancer.
+    /// Reports readiness: the gateway is not draining, and its store works. Other problems are reported in the text
+    /// only; they do not take the gateway out of a load balancer.
     fn readiness(&self) -> HttpAnswer {
         let (status, text) = match (status::not_ready(&self.api.app), status::degraded_reason(&self.api.app))
         {
@@ -190,8 +190,8 @@ impl AdminListener {
         HttpAnswer(status, TEXT, text.into_bytes())
     }
 
-    /// Checks the admin token in constant time. Failed attempts have a rate limit of their own, which never delays the
-    /// valid token.
+    /// Checks the admin token in constant time. Failed attempts have their own rate limit, which never delays requests
+    /// with the valid token.
     fn authorise(&self, session: &ServerSession) -> Result<(), ApiError> {
         let given = session.get_header_bytes(header::AUTHORIZATION);
         if has_token(given, &self.api.app.stores.admin_token) {

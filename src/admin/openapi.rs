@@ -56,7 +56,7 @@ pub fn text() -> String {
     format!("{text}\n")
 }
 
-/// Path item of a path that needs no token.
+/// Returns the path item of a path that needs no token.
 fn public_path(summary: &str, kind: &str) -> Value {
     let content = Map::from_iter([(kind.to_owned(), json!({}))]);
     json!({ "get": { "summary": summary, "security": [], "responses": { "200": {
@@ -120,12 +120,12 @@ fn parameter_schema(name: &str) -> Value {
     }
 }
 
-/// Schema of a complete list of rows.
+/// Returns the schema of a complete list of rows.
 pub(super) fn list_schema(item: Value) -> Value {
     json!({ "type": "object", "properties": { "data": { "type": "array", "items": item } } })
 }
 
-/// Schema of a page of rows.
+/// Returns the schema of a page of rows.
 pub(super) fn page_schema(item: Value) -> Value {
     json!({ "type": "object", "properties": {
         "data": { "type": "array", "items": item },
@@ -138,7 +138,7 @@ pub(super) fn schema_ref(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-/// Schema of a request body, without additional members.
+/// Returns the schema of a request body that allows no further members.
 fn body_schema(members: &[&str], required: &[&str]) -> Value {
     let properties: Map<String, Value> =
         members.iter().map(|name| ((*name).to_owned(), member_schema(name))).collect();
@@ -149,14 +149,14 @@ fn body_schema(members: &[&str], required: &[&str]) -> Value {
     object
 }
 
-/// Schema of an answer.
+/// Returns the schema of a response.
 pub(super) fn answer_schema(members: &[&str]) -> Value {
     let properties: Map<String, Value> =
         members.iter().map(|name| ((*name).to_owned(), member_schema(name))).collect();
     json!({ "type": "object", "properties": properties })
 }
 
-/// Members of an account in answers, including those that the gateway adds.
+/// Members of an account in responses, including those that the gateway adds.
 pub(super) const ACCOUNT: [&str; 7] = ["id", "name", "created", "state", "limits", "now", "warnings"];
 pub(super) const KEY: [&str; 15] = [
     "id",
@@ -175,7 +175,7 @@ pub(super) const KEY: [&str; 15] = [
     "now",
     "warnings",
 ];
-/// Members of `now`.
+/// Members of the response member `now`.
 pub(super) const NOW: [&str; 6] =
     ["requests_at_work", "requests_left", "tokens_left", "tokens_owed", "spent_today", "spent_this_month"];
 

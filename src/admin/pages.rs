@@ -1,4 +1,4 @@
-//! Pages of a site over HTTP, on the admin listener and on the dashboard's.
+//! Pages of a site over HTTP, on the admin listener and on the dashboard's listener.
 
 use super::COMPRESSIBLE;
 use super::api::AdminApi;
@@ -13,7 +13,8 @@ use http::header;
 use penstock_core::ApiError;
 use pingora_core::protocols::http::ServerSession;
 
-/// Answers a request for a path of a site, unless its host was refused. Returns a stream that is to be sent instead.
+/// Answers a request for a path of a site; if `host` is an error, answers with that error. Returns the event stream
+/// that the caller has to send, if the response is one.
 pub(super) async fn answer(
     console: &Console,
     api: &AdminApi,

@@ -19,7 +19,7 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::post(
 )
 .with_response(200, || answer_schema(&["config", "changes", "more_changes", "next_start", "warnings"]))];
 
-/// Maximum number of changes in an answer; the rest are only counted.
+/// Maximum number of changes in a response; further ones are only counted.
 const MAX_LISTED: usize = 200;
 /// Maximum number of changes in a log event.
 const MAX_LOGGED: usize = 20;
@@ -53,7 +53,7 @@ pub struct ReloadOutcome {
     warnings: Vec<Diagnostic>,
 }
 
-/// Reloads the configuration; on an error the old one stays active.
+/// Reloads the configuration; after an error the old configuration stays active.
 ///
 /// # Errors
 /// Returns every mistake in the new configuration.
@@ -92,7 +92,7 @@ pub async fn reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<Reload
     }
 }
 
-/// Changes as one log text. Addresses of providers are masked.
+/// Returns the changes as one text for the log. Addresses of providers are masked.
 fn log_text(changes: &[ConfigChange]) -> String {
     let side = |change: &ConfigChange, side: &Option<String>| match side {
         None => "unset".to_owned(),

@@ -1,4 +1,5 @@
-//! Admin requests and responses: shared by the listener of a running gateway and the CLI on a store.
+//! Admin requests and responses, shared by the listener of a running gateway and by the CLI when it opens a store
+//! itself.
 
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
@@ -13,7 +14,7 @@ pub const PAGE_ROWS: usize = 1_000;
 /// An admin request.
 #[derive(Clone, Debug, Default)]
 pub struct AdminRequest {
-    /// Path segment for `{id}`.
+    /// Segment that the path has for `{id}`.
     pub id: String,
     /// Names and values of the query string, decoded.
     pub query: Vec<(String, String)>,
@@ -63,7 +64,7 @@ pub enum LedgerReply {
 }
 
 impl AdminRequest {
-    /// Audit log entry of a change.
+    /// Returns the audit log entry of a change.
     pub(super) fn audit_entry(&self, what: &str, target: &str, change: Value) -> AuditedChange {
         AuditedChange {
             at: self.now,
@@ -92,7 +93,7 @@ impl AdminRequest {
     }
 }
 
-/// Fields that differ, as `name: [before, after]`.
+/// Returns the members that differ, as `name: [before, after]`.
 pub(super) fn changed_fields(before: &Value, after: &Value) -> Value {
     let mut changed = serde_json::Map::new();
     for (name, now) in after.as_object().into_iter().flatten() {
@@ -110,7 +111,7 @@ pub(super) fn changed_fields(before: &Value, after: &Value) -> Value {
     Value::Object(changed)
 }
 
-/// Error response for a store error.
+/// Returns the error response for a store error.
 pub(super) fn store_refusal(error: StoreError) -> ApiError {
     match error {
         StoreError::Full => ApiError::new(ErrorCode::StorageFull),

@@ -1,4 +1,5 @@
-//! Fields of an admin request's head: accepted encodings, token, caller, query; and the compression that they select.
+//! Fields in the head of an admin request: accepted encodings, token, caller and query; and the compression of the
+//! response.
 
 use super::{ACTOR, ACTOR_BYTES};
 use crate::proxy::endpoint::query_parameters;
@@ -22,7 +23,7 @@ pub(super) fn accepts_gzip(accepted: &[u8]) -> bool {
     weight("gzip").or_else(|| weight("*")).is_some_and(|weight| weight > 0.0)
 }
 
-/// Compresses a body; `None` if that fails.
+/// Compresses a body; returns `None` if that fails.
 pub(super) fn gzip(body: &[u8]) -> Option<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 8), Compression::fast());
     encoder.write_all(body).ok()?;
@@ -46,7 +47,7 @@ pub(super) fn caller_name(session: &ServerSession) -> String {
     format!("{} from {address}", name.unwrap_or("admin"))
 }
 
-/// Names and values of the query string, decoded.
+/// Returns the names and values of the query string, decoded.
 pub(super) fn query_pairs(session: &ServerSession) -> Vec<(String, String)> {
     let query = session.req_header().uri.query().unwrap_or_default();
     query_parameters(query).map(|(name, value)| (name.into_owned(), value.into_owned())).collect()

@@ -1,5 +1,5 @@
-//! Routes of the admin listener that need the admin token. The listener, the CLI on a store and the OpenAPI document
-//! use the same list. A new route is a row in the file that implements it.
+//! Routes of the admin listener that need the admin token. The listener, the CLI when it opens a store itself, and the
+//! OpenAPI document use the same list. A new route is a row in the file that implements it.
 
 use super::request::{AdminRequest, AdminResponse, LedgerReply};
 use super::{
@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// One method on one path.
+/// Admin route: one method on one path.
 #[derive(Clone, Copy, Debug)]
 pub struct AdminRoute {
     /// Operation id for generated clients.
@@ -32,7 +32,7 @@ pub struct AdminRoute {
     pub query: &'static [&'static str],
     /// Request body, if there is one.
     pub body: Option<BodySchema>,
-    /// Status of a successful answer, and its schema.
+    /// Status and schema of a successful response.
     pub answer: (u16, fn() -> Value),
     /// Handler.
     pub handler: RouteHandler,
@@ -80,7 +80,7 @@ impl AdminRoute {
         Self::new(&Method::GET, path, name, summary, work)
     }
 
-    /// Creates a route that creates or does something.
+    /// Creates a route that creates an object or triggers an action.
     pub(super) const fn post(
         path: &'static str,
         name: &'static str,
@@ -90,7 +90,7 @@ impl AdminRoute {
         Self::new(&Method::POST, path, name, summary, work)
     }
 
-    /// Creates a route that deletes.
+    /// Creates a route that deletes an object.
     pub(super) const fn delete(
         path: &'static str,
         name: &'static str,
@@ -100,7 +100,7 @@ impl AdminRoute {
         Self::new(&Method::DELETE, path, name, summary, work)
     }
 
-    /// Creates a route that changes.
+    /// Creates a route that changes an object.
     pub(super) const fn patch(
         path: &'static str,
         name: &'static str,
@@ -132,7 +132,7 @@ impl AdminRoute {
         self
     }
 
-    /// Sets the status and schema of a successful answer.
+    /// Sets the status and schema of a successful response.
     pub(super) const fn with_response(mut self, status: u16, schema: fn() -> Value) -> Self {
         self.answer = (status, schema);
         self
@@ -187,7 +187,7 @@ const ROUTES: &[&[AdminRoute]] = &[
 /// Finds the route of a method and a path, and the segment for `{id}`.
 ///
 /// # Errors
-/// Returns 404 if there is nothing at this path, or 405 if there is, but not with this method.
+/// Returns 404 if there is no route with this path, or 405 if there is one, but not with this method.
 pub fn find(method: &Method, path: &str) -> Result<(&'static AdminRoute, String), ApiError> {
     match route_table::find(all(), method, path) {
         Ok((route, id)) => Ok((route, crate::proxy::endpoint::decode_segment(id).into_owned())),

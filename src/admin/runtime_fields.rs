@@ -7,7 +7,7 @@ use crate::state::AppState;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Adds live data to an answer: to a single object, or to each object under `data`.
+/// Adds live data to a response: to a single object, or to each object under `data`.
 pub fn add_runtime_fields(app: &AppState, answer: &mut Value) {
     let now = app.clock.calendar_now();
     let one = |item: &mut Value| {

@@ -1,10 +1,10 @@
-//! OpenAPI schemas of the members of admin requests and answers. The same name has the same meaning in all of them.
+//! OpenAPI schemas of the members of admin requests and responses. The same name has the same meaning in all of them.
 
 use super::keys;
 use super::openapi::schema_ref;
 use serde_json::{Value, json};
 
-/// Schema of the member with this name; `null` if there is none.
+/// Returns the schema of the member with this name; `null` if there is none.
 pub(super) fn member_schema(name: &str) -> Value {
     account_member(name).or_else(|| ledger_member(name)).or_else(|| batch_member(name)).unwrap_or_default()
 }

@@ -36,8 +36,8 @@ pub const ROUTES: &[AdminRoute] = &[
     .with_response(200, || openapi::list_schema(json!({ "type": "object" }))),
 ];
 
-/// Returns the reason why the gateway takes no requests, if there is one. Unhealthy providers are not a reason: all
-/// gateways use the same providers, so taking this one out of its load balancer would not help.
+/// Returns the reason why the gateway accepts no requests, if there is one. Unhealthy providers are not a reason: all
+/// gateways use the same providers, so taking this gateway out of its load balancer would not help.
 pub fn not_ready(app: &AppState) -> Option<&'static str> {
     if app.is_draining() {
         return Some("draining");
@@ -46,7 +46,8 @@ pub fn not_ready(app: &AppState) -> Option<&'static str> {
         return Some("starting");
     }
     match app.stores.store.health() {
-        // Otherwise every gateway of a database would leave its load balancer at once, although it can serve requests.
+        // An unreachable database is no reason either: otherwise all gateways that share it would leave their load
+        // balancer at once, although they can still serve requests.
         StoreHealth::Ready | StoreHealth::Full | StoreHealth::Unreachable { .. } => {}
         StoreHealth::Stuck { .. } => return Some("the store is stuck"),
         StoreHealth::Failed => return Some("the store failed"),
@@ -64,7 +65,7 @@ pub fn not_ready(app: &AppState) -> Option<&'static str> {
     None
 }
 
-/// Returns a problem that exists although requests are taken, if there is one.
+/// Returns the description of a problem that exists although requests are accepted; `None` if there is none.
 pub fn degraded_reason(app: &AppState) -> Option<Cow<'static, str>> {
     if app.fleet_status().is_some_and(|fleet| !fleet.is_current) {
         return Some(
@@ -91,12 +92,12 @@ pub fn degraded_reason(app: &AppState) -> Option<Cow<'static, str>> {
     Some(format!("suspect: the last health check of {first} failed{more}").into())
 }
 
-/// Returns true if the last health check failed: the provider may be failing, or the check is wrong.
+/// Returns true if the last health check failed: either the provider is failing, or the check itself is misconfigured.
 fn is_suspect(provider: &&Arc<ProviderState>) -> bool {
     *provider.checked.lock() == Some(false)
 }
 
-/// Status document.
+/// Returns the status document.
 pub fn status(app: &AppState) -> Value {
     let live = app.config_snapshot();
     let why = not_ready(app);
@@ -114,7 +115,7 @@ pub fn status(app: &AppState) -> Value {
     })
 }
 
-/// State of the fleet as seen by this member.
+/// Returns the state of the fleet as this member sees it.
 fn fleet_json(app: &AppState, fleet: &FleetStatus) -> Value {
     json!({
         "member": app.stores.fleet.strand(),
@@ -125,7 +126,7 @@ fn fleet_json(app: &AppState, fleet: &FleetStatus) -> Value {
     })
 }
 
-/// Scheduled backups of this gateway.
+/// Returns the state of this gateway's scheduled backups.
 fn backup_json(app: &AppState) -> Value {
     let interval = app.config_snapshot().settings.exports.every;
     let last = Some(app.backup_schedule.last_backup_time()).filter(|last| *last > 0);
@@ -141,7 +142,7 @@ fn backup_json(app: &AppState) -> Value {
     })
 }
 
-/// State of the ledger's writes to the disk.
+/// Returns the state of the ledger's writes to the disk.
 fn ledger_json(app: &AppState) -> Value {
     let state = app.ledger.durability_snapshot();
     json!({
@@ -158,12 +159,12 @@ fn ledger_json(app: &AppState) -> Value {
     })
 }
 
-/// `GET /admin/providers`.
+/// Returns the response to `GET /admin/providers`.
 fn list_providers(app: &AppState) -> Value {
     json!({ "data": providers_json(app, &app.config_snapshot()) })
 }
 
-/// `GET /admin/models`.
+/// Returns the response to `GET /admin/models`.
 fn list_models(app: &AppState) -> Value {
     let live = app.config_snapshot();
     let each = live.settings.models.iter().map(|model| {
@@ -216,7 +217,7 @@ fn offer_json(offer: &crate::upstream::offer::OfferState, now: Duration) -> Valu
         "model": offer.offer.model.card.id,
         "name": offer.offer.name,
         "state": match breaker.state(now) {
-            // Reported as soon as a check fails, while requests are still sent to the provider.
+            // Reported as soon as one check fails; requests are still sent to the provider.
             BreakerState::Closed if is_suspect(&&offer.provider) => "suspect",
             state => state.name(),
         },

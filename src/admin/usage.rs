@@ -12,9 +12,9 @@ use penstock_core::{ApiError, ErrorCode};
 
 /// Query parameters of the usage.
 pub const USAGE: [&str; 5] = ["from", "to", "group_by", "account", "key"];
-/// Answer members of the usage.
+/// Response members of the usage.
 pub const USAGE_ANSWER: [&str; 6] = ["object", "from", "to", "group_by", "data", "total"];
-/// Answer members of the comparison.
+/// Response members of the comparison.
 pub const CHECKED: [&str; 4] = ["good", "entries", "rollups", "differences"];
 
 /// Routes that read usage.

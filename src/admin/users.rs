@@ -18,12 +18,12 @@ use sha2::{Digest, Sha256};
 pub const CREATE: [&str; 4] = ["name", "role", "account", "password"];
 /// Request members that change a user.
 pub const CHANGE: [&str; 2] = ["role", "disabled"];
-/// Answer members of a user.
+/// Response members of a user.
 pub const USER: [&str; 6] = ["name", "role", "account", "created", "state", "invitation_expires"];
-/// Answer members of an invitation.
+/// Response members of an invitation.
 pub const INVITED: [&str; 7] =
     ["name", "role", "account", "created", "state", "invitation_expires", "invitation"];
-/// Roles by their names.
+/// Names of roles.
 const ROLES: [(&str, UserRole); 5] = [
     ("admin", UserRole::Admin),
     ("operator", UserRole::Operator),
@@ -109,7 +109,8 @@ fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
     Ok(AdminResponse { status: 201, ..AdminResponse::ok(answer) })
 }
 
-/// Checks the account of a new user: the role `account` has one that exists, the others have none.
+/// Checks the account of a new user: a user with the role `account` needs an account that exists, other users must have
+/// none.
 fn user_account(vault: &Stores, role: UserRole, account: Option<String>) -> Result<Option<String>, ApiError> {
     match (role, account) {
         (UserRole::Account, None) => {
@@ -148,7 +149,7 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
         if before == *user {
             return None;
         }
-        // The sessions of the user end: a new role applies at the next sign-in.
+        // A new generation ends the sessions of the user, so that a new role applies at the next sign-in.
         user.generation += 1;
         let change = json!({ "role": user.role.name(), "disabled": user.disabled.is_some() });
         Some(asked.audit_entry("user.change", &user.name, change))
@@ -191,7 +192,8 @@ fn change_user(
     Ok(changed.ok_or_else(missing)?.0)
 }
 
-/// Creates the administrator that the demo invites, or invites the same one again; returns the token.
+/// Creates the administrator whom the demo invites, or invites the existing one again; returns the token of the
+/// invitation.
 ///
 /// # Errors
 /// Returns the error of the store.
@@ -212,7 +214,7 @@ pub fn invite_demo_admin(vault: &Stores, now: u64) -> Result<String, ApiError> {
     token.map(str::to_owned).ok_or_else(|| ApiError::new(ErrorCode::Internal))
 }
 
-/// Creates a token and its record.
+/// Creates an invitation: its token, and the record that is stored.
 fn new_invitation(now: u64) -> (String, Invitation) {
     let mut bytes = [0_u8; 32];
     rand::fill(&mut bytes);

@@ -20,7 +20,7 @@ use tracing::Level;
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
 /// Interval of writes of the last use of keys and of latency records.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
-/// Interval of writes of spends: a crash may lose that much of a budget's use.
+/// Interval of writes of spends. A crash may lose the spending of this interval from the budgets.
 const SPEND_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of the removal of expired images.
 const IMAGE_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
@@ -41,9 +41,10 @@ const STORE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Interval of the heartbeats of a fleet member.
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
-/// Interval at which a fleet member reads the changes of keys, unless a heartbeat has just read them.
+/// Interval at which a fleet member reads the changes of keys, unless a heartbeat has read them less than 300 ms ago.
 const FEED_INTERVAL: Duration = Duration::from_millis(500);
-/// Time from the first heartbeat to the first read, so that every second read is left out.
+/// Delay between the first heartbeat and the first of these reads. With it, every second read comes just after a
+/// heartbeat, which reads the changes too, and is skipped.
 const FEED_DELAY: Duration = Duration::from_millis(250);
 /// Interval of the comparison with the system clock.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
@@ -56,8 +57,8 @@ pub fn start(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandl
     tasks
 }
 
-/// Starts the deletion of stored data that has expired or was left behind. What all gateways of a fleet share is
-/// deleted by one of them.
+/// Starts the deletion of stored data that has expired or was left over by a crash. In a fleet, only the leader deletes
+/// the data that all gateways share.
 fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
     let leftovers = app.config_snapshot().settings.files.leftovers;
     vec![
@@ -77,7 +78,7 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
         spawn_periodic(LEFTOVER_INTERVAL.min(leftovers), stop, app, |app| async move {
             let fleet = &app.stores.fleet;
             if fleet.is_shared() && !app.is_store_handed_over() {
-                // With a bucket, each gateway has a folder of its own.
+                // With a bucket, each gateway has its own local folder, which it has to sweep itself.
                 if fleet.is_leader() || app.files.bucket().is_some() {
                     delete_old_leftovers(&app).await;
                 }
@@ -121,8 +122,8 @@ fn start_others(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
             }
         }),
         spawn_periodic(SPEND_INTERVAL, stop, app, |app| async move {
-            // Charges of this process are counted by the process that has the store, and those of a fleet member are
-            // written with its heartbeats.
+            // A process that drains after a handover does not write spends: the process that has the store counts its
+            // charges. A fleet member writes its spends with its heartbeats.
             let work = move || {
                 if !app.stores.fleet.is_shared() {
                     app.flush_spends();
@@ -164,8 +165,8 @@ fn start_others(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
 /// Milliseconds after which a stuck or unreachable store is logged. A slow disk may take some seconds.
 const STUCK_MILLIS: u64 = 30_000;
 
-/// Logs once that the store is stuck or unreachable, and once that it answers again. The process continues: it serves
-/// requests within the limit of unwritten charges, and its end would lose the charges in memory.
+/// Logs once that the store is stuck or unreachable, and once that the store answers again. The process is not ended:
+/// it still serves requests within the limit of unwritten charges, and its end would lose the charges in memory.
 fn log_store_outage(app: &AppState, is_logged: &AtomicBool) {
     let is_due = |milliseconds| milliseconds >= STUCK_MILLIS && !is_logged.swap(true, Ordering::Relaxed);
     match app.stores.store.health() {
@@ -182,7 +183,8 @@ fn log_store_outage(app: &AppState, is_logged: &AtomicBool) {
     }
 }
 
-/// Follows a system clock that is set while the process runs: by NTP after the start, or after the machine slept.
+/// Adjusts the calendar clock after the system clock was set forward: by NTP after the start, or after the machine
+/// slept.
 fn follow_clock(clock: SteadyClock) {
     match clock.follow_system(clock::system_time()) {
         ClockAdjustment::Unchanged => {}
@@ -191,7 +193,7 @@ fn follow_clock(clock: SteadyClock) {
     }
 }
 
-/// Deletes expired files, on one gateway of a fleet, and leftovers in their bucket.
+/// Deletes expired files on one gateway of a fleet, and the leftovers in the bucket of file contents.
 async fn sweep_files(app: &Arc<AppState>) {
     if app.stores.fleet.is_leader() {
         delete_expired_files(app).await;
@@ -228,7 +230,7 @@ async fn sweep_bucket(app: &Arc<AppState>) {
     let (state, age) = (app.clone(), app.config_snapshot().settings.files.leftovers);
     let swept = tokio::task::spawn_blocking(move || {
         let is_ready = state.stores.store.health() == StoreHealth::Ready;
-        // Every gateway watches for outages, since each may have to sweep next.
+        // Every gateway watches for outages, since any of them may have to make the next sweep.
         let due = state.files.bucket().filter(|bucket| {
             bucket.is_sweep_due(state.clock.steady_now(), age, is_ready) && state.stores.fleet.is_leader()
         });
@@ -237,7 +239,7 @@ async fn sweep_bucket(app: &Arc<AppState>) {
     match swept.await {
         Ok(Ok(0)) | Err(_) => {}
         Ok(Ok(swept)) => tracing::info!(name: "bucket_swept", leftovers = %swept),
-        // An outage is a metric, and the next sweep continues.
+        // The outage of a bucket is reported by a metric, and the next sweep continues.
         Ok(Err(_)) => tracing::event!(name: "bucket_not_swept", Level::WARN, {}),
     }
 }
@@ -261,7 +263,8 @@ async fn delete_shared_images(app: &AppState) {
     }
 }
 
-/// Deletes expired responses, and those beyond the limits, on one gateway of a fleet; the others count the rest.
+/// Deletes expired responses, and those beyond the limits, on one gateway of a fleet. The other gateways only count the
+/// remaining responses.
 async fn delete_expired_responses(app: &Arc<AppState>) {
     let (state, now, limits) = (app.clone(), app.clock.unix_seconds(), app.response_limits());
     let fleet = &app.stores.fleet;

@@ -49,7 +49,7 @@ fn record_result(app: &AppState, saved: Result<BackupReport, String>, took: Dura
             let (rows, files, bytes) = (number(saved.rows), number(saved.files), number(saved.bytes));
             tracing::info!(name: "exported", rows, files, bytes, ms = number(milliseconds));
         }
-        // Not retried, and no failure: the gateway stops.
+        // The export was interrupted because the gateway stops. It is not retried and does not count as a failure.
         Err(_) if app.is_draining() => return,
         Err(why) => {
             app.backup_schedule.set_failed(now);

@@ -27,8 +27,8 @@ pub async fn record_demo_history(app: &Arc<AppState>, key: &Arc<str>) {
     app.ledger.record_history(DEFAULT_ACCOUNT, key, charges).await;
 }
 
-/// Returns charges of every chat model in ascending order of their times, most of them by day and on working days. The
-/// same hour has the same charges.
+/// Returns charges of every chat model in ascending order of their times. Most of them are in the daytime of working
+/// days. The charges of an hour are always the same.
 fn charges(config: &ConfigSnapshot, now: u64) -> Vec<PastCharge> {
     let mut all = Vec::new();
     for hour in (now / HOUR).saturating_sub(HOURS)..now / HOUR {
@@ -49,7 +49,8 @@ fn charges(config: &ConfigSnapshot, now: u64) -> Vec<PastCharge> {
     all
 }
 
-/// Share of the busiest load in this hour since the Unix epoch (UTC): low at night, half at weekends.
+/// Returns the load of an hour as a share of the busiest load: low at night, half at weekends. `hour` is the number of
+/// hours since the Unix epoch (UTC).
 fn load_at(hour: u64) -> f64 {
     // The epoch began on a Thursday.
     let is_weekend = (hour / 24 + 3) % 7 >= 5;

@@ -13,7 +13,7 @@ pub struct SimulatedProviders {
 }
 
 impl SimulatedProviders {
-    /// Stops them; called after the last request that they may serve.
+    /// Stops the providers. It must be called after the last request that they may have to serve.
     pub async fn stop(self) {
         self.stop.send_replace(true);
         for task in self.tasks {
@@ -25,11 +25,12 @@ impl SimulatedProviders {
 
 /// Starts every simulated provider of the settings; each runs until it is stopped.
 ///
-/// An address with port 0 is replaced by the bound address. Base URLs do not change: providers that name a simulated
-/// one need its port.
+/// An address with port 0 is replaced by the bound address. The base URLs in the settings do not change, so a provider
+/// whose base URL names a simulated provider needs a fixed port.
 ///
 /// # Errors
-/// Returns one sentence on the first server that cannot be started; those before it are stopped.
+/// Returns one sentence about the first server that cannot be started; the servers that were already started are
+/// stopped.
 pub async fn start(settings: &mut Settings) -> Result<SimulatedProviders, String> {
     let (stop, stopped) = watch::channel(false);
     let mut servers = Vec::with_capacity(settings.simulators.len());

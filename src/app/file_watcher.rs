@@ -1,6 +1,6 @@
-//! Watcher of secrets and certificates in files. When one of them changes, the configuration is reloaded and checked as
-//! a whole. An invalid one changes nothing, and is not tried again before the next change. A file that cannot be read
-//! now counts as unchanged: an event is logged, and it is read again later.
+//! Watcher of secrets and certificates in files. When one of the files changes, the configuration is reloaded and
+//! checked as a whole. An invalid configuration changes nothing, and is not tried again before the next change. A file
+//! that cannot be read at the moment counts as unchanged: an event is logged, and the file is read again later.
 
 use crate::admin;
 use crate::config::ConfigLoader;
@@ -41,12 +41,12 @@ pub fn start(app: &Arc<AppState>, source: &ConfigLoader, stop: &watch::Receiver<
                 }
             };
             told = false;
-            // If the list of watched files has changed, the reload that changed it has read the files already.
+            // If the list of watched files has changed, a reload has changed it and has already read these files.
             let changed = known.as_ref().is_some_and(|known| known.0 == now.0 && known.1 != now.1);
             if changed && !app.is_store_handed_over() {
                 admin::reload::reload(&app, &source).await.ok();
             }
-            // Contents before the reload: a change during it is found the next time.
+            // State of the files before the reload: a change during the reload is found at the next check.
             known = Some(now);
         }
     })
@@ -60,7 +60,7 @@ async fn sleep_or_never(pause: Duration) {
     }
 }
 
-/// Files that the configuration in use names, with their contents or the error of reading them.
+/// Reads the files that the configuration in use names; returns their paths and a digest of their contents.
 async fn read_state(app: &AppState) -> Result<(Vec<PathBuf>, [u8; 32]), String> {
     let paths = app.config_snapshot().settings.watched_files.clone();
     let look = move || digest_files(&paths).map(|contents| (paths, contents));
@@ -77,7 +77,7 @@ fn digest_files(paths: &[PathBuf]) -> Result<[u8; 32], String> {
                 digest.update(bytes.get(..bytes.len().min(MAX_COMPARED_BYTES)).unwrap_or_default());
             }
             Err(error) if error.kind() == ErrorKind::NotFound => digest.update(u64::MAX.to_le_bytes()),
-            // The process may be out of descriptors: the contents may be unchanged.
+            // The process may be out of file descriptors, and the contents may be unchanged.
             Err(error) => return Err(format!("{}: {error}", path.display())),
         }
     }

@@ -29,9 +29,9 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep};
 
-/// Time in which idle connections may close after they could last begin a request.
+/// Time for which idle connections may still close after the last moment at which they could begin a request.
 const KEEPALIVE_GRACE: Duration = Duration::from_millis(200);
-/// Interval of the checks whether something has ended.
+/// Interval of the checks whether exchanges and connections have ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Running gateway.
@@ -73,7 +73,7 @@ impl RunningGateway {
         Self::start_or_take_over(settings, source, None).await
     }
 
-    /// Variant that takes over from a running process, if one hands over.
+    /// Starts like [`RunningGateway::start`], but takes over from a running process if that process hands over.
     ///
     /// # Errors
     /// Same as for [`RunningGateway::start`]; the other process then continues.
@@ -131,8 +131,8 @@ impl RunningGateway {
         })
     }
 
-    /// Starts the program again and hands everything over to it. Afterwards this process only has to
-    /// [`RunningGateway::stop`]. Returns the process id of the new process.
+    /// Starts the program again as a new process and hands the store and the sockets over to it. After that, this
+    /// process only has to be stopped with [`RunningGateway::stop`]. Returns the process id of the new process.
     ///
     /// # Errors
     /// Returns a sentence that states why this process continues.
@@ -209,17 +209,17 @@ impl RunningGateway {
         BatchManager::start(&self.app.batch).await
     }
 
-    /// Stops in order: not ready, no new connection, wait for open exchanges for at most `within`, then everything
-    /// else. Returns the number of exchanges that were cut.
+    /// Stops in this order: the gateway reports that it is not ready, accepts no new connection, waits for open
+    /// exchanges for at most `within`, and then stops all other parts. Returns the number of exchanges that were cut.
     pub async fn stop(mut self, within: Duration) -> usize {
         self.app.drain();
         self.sockets.clear();
         self.stop.send_replace(true);
-        // Batches get less time than requests: their remaining lines continue at the next start.
+        // Batches get less time than requests, because their remaining lines continue at the next start.
         let emptied = tokio::time::timeout(within, self.drained());
         tokio::join!(emptied, self.app.batches.close()).0.ok();
         let cut = self.app.in_flight_exchanges();
-        // The admin listener reported the draining state until now.
+        // The admin listener was still needed until now, to report the draining state.
         self.admin_stop.send_replace(true);
         for task in self.tasks.into_iter().chain(self.admin_tasks) {
             task.abort();
@@ -228,7 +228,7 @@ impl RunningGateway {
         drop(self.admin_sockets);
         // An exchange that is cut voids its reserve.
         drop(self.threads);
-        // Open requests needed their providers until now.
+        // Open requests needed the simulated providers until now.
         self.simulators.stop().await;
         let (app, link) = (self.app, self.link);
         let noted = move || {
@@ -238,7 +238,8 @@ impl RunningGateway {
             }
             app.flush_spends();
             app.ledger.close();
-            // The next process of the folder replays what could not be written, under the same membership.
+            // The next process that uses this folder continues the same fleet membership, and replays what could not be
+            // written.
             if !app.is_store_handed_over() && app.ledger.is_written() {
                 app.stores.fleet.leave_fleet();
             }
@@ -250,9 +251,9 @@ impl RunningGateway {
         cut
     }
 
-    /// Waits for the last exchange, and for every connection that might still begin one. The response of an exchange
-    /// that was open at the signal may have announced keep-alive: idle connections get their grace period after the end
-    /// of the last one.
+    /// Waits for the last exchange, and for every connection that might still begin an exchange. A response that was
+    /// sent before the stop signal may have announced keep-alive, so idle connections get a grace period after the end
+    /// of the last exchange.
     async fn drained(&self) {
         loop {
             self.app.wait_until_drained().await;
@@ -293,8 +294,8 @@ impl AdminSockets {
     }
 }
 
-/// Applies changes of keys and accounts that the next process reports. Each is read and set under one lock, so that the
-/// last value set is the last value read, in any order of the threads.
+/// Applies changes of keys and accounts that the next process reports. Each record is read from the store and set in
+/// memory under one lock, so that memory has the newest record whatever the order of the threads.
 fn apply_news(app: &Arc<AppState>, runtime: &Handle, news: PeerEvent) {
     let app = app.clone();
     runtime.spawn_blocking(move || {
@@ -316,7 +317,7 @@ fn apply_news(app: &Arc<AppState>, runtime: &Handle, news: PeerEvent) {
     });
 }
 
-/// Builds the state on a blocking thread: empty, or as the previous process hands it over.
+/// Builds the state on a blocking thread: a new state, or the state that the previous process hands over.
 ///
 /// # Errors
 /// Returns a sentence that names the cause.
@@ -329,7 +330,7 @@ async fn build_state(
         Some(mut arrival) => {
             arrival.report_prepared()?;
             let (app, holds) = AppState::take_over(settings)?;
-            // The sockets never stop to accept.
+            // The sockets accept connections during the whole handover.
             app.set_serving();
             Ok((app, holds, Some(arrival)))
         }

@@ -1,5 +1,5 @@
-//! Service for the process before this one while it drains: this process has the store, and the other sends its
-//! actions.
+//! Service for the previous process while it drains: this process has the store, and the previous process sends its
+//! ledger actions and store requests to this one.
 
 use crate::batch::BatchManager;
 use crate::billing::handover::InheritedHolds;
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tracing::Level;
 
-/// Reports this process as ready, and serves the store to the process before it from now on.
+/// Reports to the previous process that this process is ready, and from then on answers its store requests.
 ///
 /// # Errors
-/// Returns a sentence that names the cause; the process before this one continues.
+/// Returns a sentence that names the cause; the previous process then continues to serve.
 pub fn serve_predecessor(
     arrival: InheritedState,
     app: &Arc<AppState>,
@@ -40,7 +40,7 @@ pub fn serve_predecessor(
     Ok(())
 }
 
-/// Serves until the other process ends; returns the reserves that it left open.
+/// Serves the previous process until it ends; returns the reserves that it left open.
 fn serve(
     line: &mut UnixStream,
     out: &Arc<Mutex<UnixStream>>,

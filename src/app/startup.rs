@@ -122,7 +122,8 @@ pub fn run_simulator(options: penstock_simulator::SimulatorOptions) -> Result<()
     })
 }
 
-/// Marks a storage folder as the demo's: commands without a configuration use no other.
+/// Marks a storage folder as the folder of the demo. Commands that run without a configuration use only a marked
+/// folder.
 fn mark_demo_folder(folder: &Path) -> Result<(), String> {
     let path = folder.join(DEMO_FILE);
     let text = "This folder was made by the demo (`penstock` without a command).\n";
@@ -160,7 +161,7 @@ struct ProcessSignals {
     upgrade: Signal,
 }
 
-/// Order from a signal, or from the state of the gateway.
+/// Action that a signal or the state of the gateway requires.
 #[derive(PartialEq, Eq)]
 enum SignalAction {
     Stop,

@@ -5,9 +5,9 @@ use penstock_storage::accounts::{AccountRecord, AccountState};
 use penstock_storage::keys::KeyLimits;
 use serde_json::{Value, json};
 
-/// Id of the account of keys without an account of their own; created when it is first needed.
+/// Id of the account of keys that name no account; the account is created when it is first needed.
 pub const DEFAULT: &str = "default";
-/// Names of the states of an account, with the states.
+/// States of an account, each with its name in JSON.
 pub const STATES: [(&str, AccountState); 2] =
     [("active", AccountState::Active), ("suspended", AccountState::Suspended)];
 

@@ -1,8 +1,8 @@
-//! Changes of keys and accounts by other processes of the store.
+//! Changes of keys and accounts that other processes wrote to the same store.
 //!
-//! Each change is in the audit log, in the same commit and with the next number, so that a process that follows the
-//! numbers misses no change. The changed key or account is read and set again: an entry that was applied before, or
-//! that this process wrote itself, changes nothing.
+//! Each change is also an entry of the audit log, written in the same commit with the next number. So a process that
+//! reads all entries in the order of their numbers misses no change. The changed key or account is read from the store
+//! and set again, so an entry that was already applied, or that this process wrote itself, changes nothing.
 
 use crate::auth::key_cache::KeyCache;
 use crate::storage::stores::Stores;
@@ -31,8 +31,8 @@ pub struct ChangeFeed {
     accounts: AccountStore,
     /// Number of the last entry that was applied.
     last: u64,
-    /// The last entry. It is read again with the following ones: another or no entry of its number means that the
-    /// database lacks commits that it had acknowledged.
+    /// Last entry that was applied. It is read again together with the following entries: if it is missing or differs,
+    /// the database has lost commits that it had acknowledged.
     last_entry: Option<AuditEntry>,
 }
 
@@ -48,12 +48,12 @@ impl ChangeFeed {
         Ok(Self { audit, keys, accounts, last, last_entry })
     }
 
-    /// Applies the changes since the last call to `cache`, and passes each to `notify`; returns the number of entries.
-    /// `write_lock` orders the changes of this process, each of which is also read and set under it. Blocks.
+    /// Applies the changes since the last call to `cache`, and passes each change to `notify`; returns the number of
+    /// entries. `write_lock` is the lock under which this process reads, changes and sets keys. Blocks.
     ///
     /// # Errors
-    /// Returns the error of the store, and then the rest is applied by the next call; `Reverted` if the last entry is
-    /// not there any more.
+    /// Returns the error of the store; the next call then applies the remaining changes. Returns `Reverted` if the last
+    /// applied entry is no longer in the log.
     pub fn apply_new(
         &mut self,
         cache: &KeyCache,
@@ -63,18 +63,20 @@ impl ChangeFeed {
         self.apply_page(self.audit.list(self.scan_start(), PAGE_ENTRIES)?, cache, write_lock, notify)
     }
 
-    /// Returns the scan of the next changes, whose page is passed to [`Self::apply_page`] while this feed stays locked.
+    /// Returns the scan of the next changes. The resulting page has to be passed to [`Self::apply_page`] before another
+    /// call uses this feed.
     #[must_use]
     pub fn next_scan(&self) -> RowScan {
         AuditLog::scan_after(self.scan_start(), PAGE_ENTRIES)
     }
 
-    /// Number of the entry before the last one.
+    /// Returns the number before the last applied entry, after which the scan starts.
     const fn scan_start(&self) -> u64 {
         self.last.saturating_sub(1)
     }
 
-    /// Applies a page of changes from the last one on, and those that follow it, as [`Self::apply_new`].
+    /// Applies a page of changes that begins with the last applied entry, and then the changes that follow the page,
+    /// like [`Self::apply_new`].
     ///
     /// # Errors
     /// Same as [`Self::apply_new`].

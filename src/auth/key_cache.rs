@@ -1,5 +1,5 @@
-//! Cache of all API keys and accounts in memory, so that no request waits for the disk. A change applies from the next
-//! request on; a revocation also ends open streams.
+//! Cache of all API keys and accounts in memory, so that no request waits for the disk. A changed key or account is
+//! used by the next request; a revocation also ends open streams.
 
 pub use super::principal::{CachedAccount, Principal};
 
@@ -37,15 +37,16 @@ pub struct KeyCache {
     accounts: RwLock<FastMap<Box<str>, Arc<CachedAccount>>>,
     /// Keys whose spend has to be written.
     budgeted_principals: Mutex<Vec<Arc<Principal>>>,
-    /// Keys used since the last exchange of limits in a fleet.
+    /// Keys that were used since limits were last shared in a fleet.
     active_principals: Mutex<Vec<Arc<Principal>>>,
-    /// Steady time in milliseconds until which the keys count as known; after it, another gateway may have revoked one.
+    /// Time of the steady clock in milliseconds until which the cached keys may be trusted. After it, another gateway
+    /// may have revoked a key without notice.
     valid_until: AtomicU64,
     pepper: Pepper,
     clock: SteadyClock,
 }
 
-/// Spends of keys and accounts that have to be written.
+/// Spends of keys and accounts that have to be written, with the state to restore if the write fails.
 pub struct SpendDelta {
     due: Vec<Arc<Principal>>,
     rows: Vec<SpendAddition>,
@@ -105,8 +106,8 @@ impl KeyCache {
         Ok(ring)
     }
 
-    /// Stores accounts that only keys of earlier versions name. A store that cannot be written now does not prevent the
-    /// start: the next start retries.
+    /// Stores the accounts that do not exist yet and that only keys of earlier versions name. If the store cannot be
+    /// written now, the start continues, and the next start tries again.
     fn persist_implicit_accounts(&self, vault: &Stores, written: &[Box<str>]) {
         let now = self.clock.unix_seconds();
         for id in self.accounts.read().keys().filter(|id| !written.contains(id)) {
@@ -130,10 +131,11 @@ impl KeyCache {
         }
     }
 
-    /// Returns the principal of the request's headers. If there are several keys, the first valid one is used.
+    /// Authenticates a request by its headers; returns the principal of its key. If the headers have several keys, the
+    /// first valid one is used.
     ///
     /// # Errors
-    /// Returns an error if none is valid, without the reason.
+    /// Returns one error for all causes, so that a client cannot learn why its key is invalid.
     pub fn authenticate(
         &self,
         authorization: Option<&[u8]>,
@@ -157,13 +159,13 @@ impl KeyCache {
         Err(if offered { ApiError::new(ErrorCode::InvalidKey) } else { missing_key() })
     }
 
-    /// Sets the steady time until which the keys count as known; `None` without a limit.
+    /// Sets the time of the steady clock until which the cached keys may be trusted; `None` means without a limit.
     pub fn set_valid_until(&self, time: Option<Duration>) {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.valid_until.store(time.map_or(u64::MAX, millis), Ordering::Relaxed);
     }
 
-    /// Returns true if changes by other gateways were read lately, so that the keys count as known.
+    /// Returns true if the changes by other gateways were read recently enough to trust the cached keys.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         let valid_until = self.valid_until.load(Ordering::Relaxed);
@@ -178,7 +180,8 @@ impl KeyCache {
         Err(ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5))
     }
 
-    /// Checks the key of a request that comes from a page of the gateway, without its secret, and records its use.
+    /// Checks the key of a request that a page of the gateway sends without the secret of the key, and records the use
+    /// of the key.
     ///
     /// # Errors
     /// Returns an error if the key is not valid, or if other gateways may have revoked it.
@@ -238,7 +241,8 @@ impl KeyCache {
         grants.insert(id, Arc::new(Principal::from_record(record, account, live)));
     }
 
-    /// Returns the account of a key. Keys of earlier versions may name an account that was never created.
+    /// Returns the account of a key, and adds it to the cache if it is missing: keys of earlier versions may name an
+    /// account that was never created.
     fn account_or_insert(&self, id: &str) -> Arc<CachedAccount> {
         if let Some(account) = self.account(id) {
             return account;
@@ -267,7 +271,7 @@ impl KeyCache {
         }
     }
 
-    /// Marks a key as used, for the exchange of limits in the fleet of `member`.
+    /// Marks a key as used, so that the fleet of `member` shares its limits.
     pub fn mark_active(&self, principal: &Arc<Principal>, member: &FleetMember) {
         if !principal.live.active.load(Ordering::Relaxed)
             && !principal.live.active.swap(true, Ordering::AcqRel)
@@ -299,7 +303,7 @@ impl KeyCache {
         let now = self.clock.calendar_now();
         let mut owners: FastMap<SpendOwner, LimitedOwner> = HashMap::default();
         for principal in &due {
-            // Cleared before the read: a later charge marks it again.
+            // The mark is cleared before the spending is read, so that a later charge sets it again.
             principal.live.spend_due.store(false, Ordering::Release);
             principal.account.spend_due.store(false, Ordering::Release);
             let account = LimitedOwner::Account(principal.account.clone());
@@ -318,8 +322,8 @@ impl KeyCache {
         SpendDelta { due, rows, taken }
     }
 
-    /// Writes spends, and what earlier calls could not write; blocks. Returns false if something could not be written:
-    /// it is written by the next call.
+    /// Writes these spends, and those that earlier calls could not write; blocks. Returns false if something could not
+    /// be written; the next call then writes it.
     pub fn write_spends(&self, spent: SpendDelta, spends: &SpendStore) -> bool {
         let added = if spent.rows.is_empty() { Ok(()) } else { spends.add(&spent.rows) };
         if added.is_err() {

@@ -17,7 +17,7 @@ pub struct KeyUsage(pub(crate) Mutex<LimiterState>);
 pub(crate) struct LimiterState {
     pub(crate) limits: UsageLimits,
     pub(crate) meter: UsageMeter,
-    /// Spending of this process and earlier ones that is in the store.
+    /// Spending of this and earlier processes that is already in the store.
     written: SpendRecord,
 }
 
@@ -67,7 +67,7 @@ impl KeyUsage {
         let mut inner = self.0.lock();
         let within = |period| inner.meter.spend().spent_in(period, now);
         let before = inner.written;
-        // After the clock went back, spending counts in the newest day.
+        // If the clock went back, the spending still counts for the newest day.
         let at = now.as_secs().max(before.at);
         let spent = SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at };
         inner.written = spent;
@@ -100,7 +100,8 @@ impl KeyUsage {
         self.0.lock().meter.totals()
     }
 
-    /// Allows this member of a fleet an equal part of each limit until the first exchange.
+    /// Limits this member of a fleet to an equal part of each limit until members have shared their usage for the first
+    /// time.
     pub fn begin_sharing(&self, members: u32, now: Duration) {
         let LimiterState { limits, meter, .. } = &mut *self.0.lock();
         meter.begin_sharing(limits, members, now);
@@ -113,7 +114,8 @@ impl KeyUsage {
         meter.exchange(limits, peers, now);
     }
 
-    /// Replaces the written spending by that of all members of a fleet; the spending that is not written yet is added.
+    /// Replaces the spending that is in the store by that of all members of a fleet; spending that is not written yet
+    /// is added to it.
     pub fn replace_written_spend(&self, written: SpendRecord, now: Duration) {
         let mut inner = self.0.lock();
         let within = |period| inner.meter.spend().spent_in(period, now);
@@ -134,7 +136,8 @@ impl KeyUsage {
         self.0.lock().meter.passed()
     }
 
-    /// Returns requests in flight, tokens owed, and the status of the limits per minute.
+    /// Returns the number of requests in flight, the number of tokens by which the token limit is exceeded, and the
+    /// status of the limits per minute.
     #[must_use]
     pub fn now(&self, now: Duration) -> (u32, u64, LimitStatus) {
         let inner = self.0.lock();

@@ -1,8 +1,8 @@
-//! Exchange of the use of limits between the members of a fleet, once a second.
+//! Sharing of the use of limits between the members of a fleet, once a second.
 //!
-//! A member reports the keys and accounts that were used within the last [`REPORTED_FOR`]: totals since they were last
-//! left out of a report. The reports of the others are subtracted from the own buckets, also for keys that are not used
-//! here, since their clients may connect here next.
+//! A member reports the keys and accounts that were used within the last [`REPORTED_FOR`], with their totals since they
+//! were last left out of a report. Each member subtracts the usage that the others report from its own buckets. It does
+//! so also for keys that it does not serve at the moment, since their clients may connect to it next.
 
 use super::key_cache::KeyCache;
 use super::limited_owner::LimitedOwner;
@@ -13,13 +13,13 @@ use penstock_storage::spend::{SpendOwner, SpendStore};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Time after its last use for which a key is reported: longer than an empty bucket takes to fill.
+/// Time after its last use for which a key is reported. It is longer than an empty bucket takes to refill.
 const REPORTED_FOR: Duration = Duration::from_secs(120);
 
 /// Key or account that this member reports.
 struct ReportedOwner {
     owner: LimitedOwner,
-    /// Totals before the reported ones.
+    /// Totals at the time from which this report counts.
     base: UsageTotals,
     last: UsageTotals,
     /// Time of the last change.
@@ -32,7 +32,7 @@ struct PeerTotals {
     keys: HashMap<String, UsageTotals>,
 }
 
-/// State of the exchange.
+/// State of the sharing of limits.
 #[derive(Default)]
 pub struct LimitExchange {
     reported: HashMap<String, ReportedOwner>,
@@ -40,12 +40,13 @@ pub struct LimitExchange {
     bases: HashMap<String, UsageTotals>,
     /// Last report of each peer.
     peers: HashMap<u32, PeerTotals>,
-    /// True after the first exchange: a peer that is new from then on has no earlier totals.
+    /// True after the members have shared their limits for the first time. A peer that appears later has no earlier
+    /// totals.
     has_begun: bool,
 }
 
 impl LimitExchange {
-    /// Returns the use of all limits that were used lately; `now` is a steady time.
+    /// Returns the use of all limits that were used recently; `now` is a time of the steady clock.
     pub fn collect_usage(&mut self, cache: &KeyCache, now: Duration) -> Vec<KeyUsageReport> {
         for principal in cache.take_active() {
             let account = LimitedOwner::Account(principal.account.clone());
@@ -83,7 +84,7 @@ impl LimitExchange {
         reports: &[(u32, MemberReport)],
         now: Duration,
     ) {
-        // With the number of peers that reported the key.
+        // Usage of all peers by key, and the number of peers that reported the key.
         let mut sums: HashMap<&str, (PeerUsage, u32)> = HashMap::new();
         self.peers.retain(|id, _| reports.iter().any(|(peer, _)| peer == id));
         for (peer, report) in reports {
@@ -98,7 +99,8 @@ impl LimitExchange {
                 let reserved = if report.leases_budgets { 0 } else { key.totals.reserved };
                 let totals = UsageTotals { reserved, ..key.totals };
                 let before = last.keys.insert(key.owner.clone(), totals);
-                // Usage before this member joined is not known.
+                // When limits are shared for the first time, the totals of each peer are only the starting point: its
+                // usage before this member joined is not counted.
                 let before = if is_known || self.has_begun { before } else { Some(totals) };
                 let (sum, reporters) = sums.entry(&key.owner).or_default();
                 *reporters = reporters.saturating_add(1);
@@ -157,7 +159,8 @@ impl ReportedOwner {
     }
 }
 
-/// Adds the usage of a peer since its totals were `before`. Lower totals than before started again from zero.
+/// Adds the usage of a peer since its totals were `before`. If the totals are lower than `before`, the peer has started
+/// again from zero.
 fn add_usage(sum: &mut PeerUsage, totals: &UsageTotals, before: Option<UsageTotals>) {
     let before = before.filter(|before| {
         before.requests <= totals.requests && before.wanted_requests <= totals.wanted_requests

@@ -40,8 +40,8 @@ pub fn hash(password: &str) -> Result<String, ApiError> {
         .map_err(failed)
 }
 
-/// Returns true if a password matches a hash. Without a hash it takes as long and returns false, so that the time does
-/// not reveal if a user exists.
+/// Returns true if a password matches a hash. Without a hash, the call takes as long and returns false, so that the
+/// duration does not reveal whether a user exists.
 #[must_use]
 pub fn verify(password: &str, hash: Option<&str>) -> bool {
     if password.len() > MAX_BYTES {

@@ -33,7 +33,7 @@ pub struct Principal {
     pub(super) live: Arc<KeyState>,
 }
 
-/// State of a key that survives its changes.
+/// State of a key that remains when the record of the key changes.
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
     pub(super) limiter: KeyUsage,
@@ -41,9 +41,9 @@ pub(super) struct KeyState {
     pub(super) ended: Notify,
     pub(super) last_used: AtomicU64,
     pub(super) last_written_use: AtomicU64,
-    /// True if its spend has to be written.
+    /// True if the spending of the key has to be written.
     pub(super) spend_due: AtomicBool,
-    /// True if it was used since the last exchange of limits in a fleet.
+    /// True if the key was used since limits were last shared in a fleet.
     pub(super) active: AtomicBool,
 }
 
@@ -106,7 +106,7 @@ impl Principal {
             account,
             digest: record.digest.0,
             previous: record.previous.map(|previous| Box::new((previous.digest.0, previous.until))),
-            // Unknown scopes of a later version grant nothing here.
+            // Scopes of a later version are unknown to this version and grant nothing.
             scopes: KeyScopes::parse_lenient(record.scopes.iter().map(String::as_str)),
             models: models.map(|models| models.iter().map(|model| model.as_str().into()).collect()),
             stores_responses: record.store_responses,
@@ -135,7 +135,8 @@ impl Principal {
         self.scopes.require(scope)
     }
 
-    /// Returns true if the key has the scope by name or by a wildcard, not because another scope includes it.
+    /// Returns true if the key was granted the scope by its name or by a wildcard. A scope that another scope includes
+    /// does not count.
     #[must_use]
     pub const fn has_scope_explicitly(&self, scope: KeyScope) -> bool {
         self.scopes.contains(scope)
@@ -159,7 +160,7 @@ impl Principal {
         !self.is_revoked_or_suspended() && self.expires.is_none_or(|end| now < end)
     }
 
-    /// Returns true if the account is suspended, which can be undone.
+    /// Returns true if the account is suspended; the suspension may be lifted again.
     #[must_use]
     pub fn is_suspended(&self) -> bool {
         let revoked = self.live.revoked.load(Ordering::Acquire);

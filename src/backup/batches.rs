@@ -51,7 +51,8 @@ pub(super) fn verify_batch(
     };
     match (&batch.output, output) {
         (_, Some(output)) => verify_results(known, batch, &output, answered, &mut problems)?,
-        // The client may delete the file after the batch has ended.
+        // The client may delete the input file after the batch has ended, so a missing file is a problem only for an
+        // open batch.
         (Some(_), None) if !batch.state.is_final() => {
             problems.push("the file of its results is missing".to_owned())
         }
@@ -78,7 +79,7 @@ fn verify_results(
         problems.push(format!("its results are {file} bytes by their file and {own} by the batch"));
     }
     let Ok(mut lines) = known.contents.contents(output).map(LineReader::new) else {
-        // The check of the files has reported it already.
+        // The verification of the files has already reported this file.
         return Ok(());
     };
     let asked = input_custom_ids(known, batch)?;

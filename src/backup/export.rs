@@ -95,8 +95,8 @@ impl ArchiveWriter<'_, '_> {
         let months: Vec<String> = months.into_iter().filter(|name| name.ends_with(".jsonl")).collect();
         let bytes = file_copy::total_size(months.iter().map(|name| self.data_paths.ledger_path().join(name)));
         self.progress.begin_stage("Ledger", ProgressUnit::Bytes, Some(bytes));
-        // The ledger files come before the rows: a replica may lag behind its store, and is then repaired, but
-        // must not be ahead of it.
+        // The ledger files are copied before the rows. A replica that lags behind the rows is repaired when the ledger
+        // is opened, but a replica must not have entries that the rows lack.
         if self.data_paths.storage.pepper.is_none() && self.data_paths.pepper_path().exists() {
             self.add_file(&self.data_paths.pepper_path(), PEPPER_FILE.to_owned())?;
         }
@@ -105,7 +105,8 @@ impl ArchiveWriter<'_, '_> {
         }
         self.progress.begin_stage("Rows", ProgressUnit::Bytes, None);
         let rows = self.write_rows(store)?;
-        // The file records come after the rows: contents that the rows refer to exist now, or were deleted since.
+        // The file records are read after the rows are copied: contents that the rows refer to either exist now, or
+        // were deleted since.
         let mut records = Vec::new();
         for_each_file(&FileStore::new(store.clone()), |record| records.push(record.clone())).map_err(said)?;
         let bytes = records.iter().map(|record| record.bytes).sum();
@@ -152,7 +153,7 @@ impl ArchiveWriter<'_, '_> {
         }
         let Some(last) = self.live.clone() else { return self.add_file(&from, name) };
         let saved = if record.status == FileStatus::Uploaded {
-            // The file still grows, but the bytes counted in its record do not change any more.
+            // The file may still grow, but the bytes that its record counts do not change any more.
             file_copy::copy_prefix(&from, &to, record.bytes, &mut self.throttle)
         } else {
             self.link_or_copy(&from, last.map(|last| last.join(&name)), &to)

@@ -1,5 +1,5 @@
-//! Restore of an archive into a storage folder without a store. The store is renamed to its path last: until then
-//! there is nothing that a gateway would open.
+//! Restore of an archive into a storage folder without a store. The store gets its final path last, so that a gateway
+//! cannot open an incomplete one.
 
 use super::export::backup_report;
 use super::file_copy::{self, FILES_FOLDER, FileDigest};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Read buffer of the rows, in bytes.
 const READ_BUFFER: usize = 256 << 10;
 
-/// Restores the archive in the folder `from`. A second call after a crash continues the restore.
+/// Restores the archive in the folder `from`. If a crash interrupts the restore, a second call continues it.
 ///
 /// # Errors
 /// Returns a sentence for the operator if the restore fails. If the archive is damaged, nothing was written.
@@ -43,7 +43,7 @@ pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Re
     };
     let plain = || files.iter().filter_map(|(name, sum)| Some((name, sum, target(name)?)));
     let mut brake = Throttle::with_progress(progress);
-    // Existing files are checked before anything is written: they may be the only copy.
+    // Existing files are checked before anything is written, because they may be the only copy.
     check_present_files(plain, &mut brake, progress)?;
     for folder in [folder.clone(), place.ledger_path(), place.files.clone()] {
         file_copy::create_private_dir(&folder).map_err(failed)?;
@@ -126,7 +126,7 @@ impl TargetStore {
     }
 }
 
-/// Checks that the files that are there already are those of the archive.
+/// Checks that the files that exist already are equal to those of the archive.
 fn check_present_files<'a, F>(
     files: impl Fn() -> F,
     brake: &mut Throttle<'_>,
@@ -180,7 +180,8 @@ fn delete_missing(
     .map_err(said)?;
     let mut gone = 0;
     for record in &lost {
-        // An archive that a running gateway made has no contents of a bucket.
+        // An archive that a running gateway made does not contain the contents of a bucket, so they may still be in the
+        // bucket.
         if contents.is_in_bucket(record).map_err(|error| bucket_error(&error))? {
             continue;
         }

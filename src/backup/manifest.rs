@@ -52,7 +52,8 @@ pub fn write(folder: &Path, files: &[(String, FileDigest)]) -> std::io::Result<(
     file_copy::sync_dir(folder)
 }
 
-/// Reads the manifest and verifies every file. Missing file contents were deleted later: they are left out.
+/// Reads the manifest and verifies every file. File contents that are missing were deleted after the export, and are
+/// left out of the result.
 ///
 /// # Errors
 /// Returns a sentence if a file is missing or damaged, or if this program does not know the archive's version.

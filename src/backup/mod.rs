@@ -1,6 +1,6 @@
-//! Export, import, verification and repair of all persistent data: the store's rows, the ledger's replica files
-//! and the file contents. They run while no gateway has the store open; the gateway itself exports while it
-//! runs. All calls block.
+//! Export, import, verification and repair of all persistent data: the rows of the store, the replica files of the
+//! ledger, and the contents of files. These commands require that no gateway has the store open; a running gateway
+//! makes its own exports. All calls block.
 
 mod batches;
 mod export;
@@ -46,7 +46,7 @@ pub struct BackupReport {
     pub rows: u64,
     /// Number of plain files: file contents and ledger months.
     pub files: u64,
-    /// Sum of their sizes in bytes.
+    /// Sum of the sizes of these files in bytes.
     pub bytes: u64,
     /// Number of files that were dropped because their contents were deleted after the export.
     pub gone: u64,

@@ -1,5 +1,5 @@
-//! Progress of long commands on standard error: a bar on a terminal, lines elsewhere, or nothing.
-//! A command is a sequence of stages; each counts rows, entries, batches or bytes, towards a total where one is known.
+//! Progress of long commands on standard error: a bar on a terminal, lines elsewhere, or nothing. A command is a
+//! sequence of stages. Each stage counts rows, entries, batches or bytes, with a total if the total is known.
 
 use rustix::termios::tcgetwinsize;
 use std::cell::RefCell;
@@ -86,7 +86,7 @@ impl Progress {
         Self(Some(RefCell::new(ProgressDisplay { form, clock, out, columns, stage: None })))
     }
 
-    /// Begins a stage, and ends the one before it.
+    /// Begins a stage, and ends the previous one.
     pub fn begin_stage(&self, name: &'static str, unit: ProgressUnit, total: Option<u64>) {
         self.finish_stage();
         let Some(display) = &self.0 else { return };
@@ -159,7 +159,7 @@ impl ProgressStage {
         }
     }
 
-    /// Percentage and total, where a total is known.
+    /// Returns the percentage and the total; `None` if the total is unknown.
     fn percentage(&self) -> Option<(u64, u64)> {
         let total = self.total.filter(|total| *total > 0)?;
         let percent = u128::from(self.done.min(total)) * 100 / u128::from(total);

@@ -1,5 +1,5 @@
-//! Repair of a damaged store: all readable rows are copied to another folder. The ledger comes from whichever of its
-//! two copies is intact. The damaged store is not changed.
+//! Repair of a damaged store: all readable rows are copied to a store in another folder. The ledger is taken from the
+//! store or from its replica files, whichever is intact. The damaged store is not changed.
 
 use super::file_copy;
 use super::progress::{Progress, ProgressUnit};
@@ -84,7 +84,7 @@ pub fn repair_store(place: &DataPaths, to: &Path, progress: &Progress) -> Result
     Ok(RepairReport { rows, rebuilt, ledger_error: ledger, verification: verdict })
 }
 
-/// Keeps the store's ledger if it is intact, else rebuilds it from the replica files.
+/// Retains the ledger of the store if it is intact, else rebuilds it from the replica files.
 fn repair_ledger(store: &Arc<dyn Store>, copies: &Path) -> (Option<u64>, Option<String>) {
     let whole = LedgerStore::open(store.clone(), Some(copies))
         .is_ok_and(|book| report::verify(&book).is_ok_and(|proof| proof.is_intact()));

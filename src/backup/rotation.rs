@@ -1,6 +1,6 @@
-//! Scheduled archives of a running gateway. An archive is written to a temporary folder and renamed when all of it is
-//! on the disk, so that a named archive is complete; then the oldest are deleted. Contents that the previous archive
-//! has too are hard-linked. All calls block.
+//! Scheduled archives of a running gateway. An archive is written to a temporary folder, which gets its final name when
+//! the archive is completely on the disk, so that every named archive is complete. Then the oldest archives are
+//! deleted. Contents that the previous archive also has are hard-linked. All calls block.
 
 use super::throttle::{Throttle, ThrottleLimits};
 use super::{BackupReport, DataPaths, export, file_copy, manifest};
@@ -14,7 +14,7 @@ use std::time::UNIX_EPOCH;
 
 /// Temporary folder of the archive that is being written.
 const TEMPORARY_FOLDER: &str = "aside";
-/// Byte rate: a fraction of any disk's throughput and of one processor.
+/// Bytes per second of an export: a small part of the throughput of any disk and of one processor.
 const BYTES_PER_SECOND: u64 = 32 << 20;
 
 /// Parameters of one scheduled archive.
@@ -67,7 +67,7 @@ impl ExportJob<'_> {
         let saved = placed?;
         let all = list_archives(&self.folder).map_err(failed)?;
         for old in all.iter().take(all.len().saturating_sub(self.keep.max(1))) {
-            // Without its manifest it is no longer an archive, even if the deletion is interrupted.
+            // Without its manifest the folder is no longer an archive, even if its deletion is interrupted.
             fs::remove_file(self.folder.join(old).join(manifest::MANIFEST)).ok();
             remove_dir(&self.folder.join(old)).map_err(failed)?;
         }
@@ -75,7 +75,7 @@ impl ExportJob<'_> {
     }
 }
 
-/// Name of an archive, such as `2026-11-22T183000Z`: sorted by name means sorted by time.
+/// Returns the name of an archive, such as `2026-11-22T183000Z`. Sorted by name, archives are in the order of time.
 fn archive_name(now: u64) -> String {
     format_rfc3339(now).replace(':', "")
 }
@@ -117,7 +117,7 @@ fn remove_dir(folder: &Path) -> Result<()> {
     }
 }
 
-/// Deletes the contents of a deleted file from every archive, and from the one that is being written.
+/// Deletes the contents of a deleted file from every archive, also from the archive that is being written.
 pub fn remove_contents(folder: &Path, id: &str) {
     for name in file_copy::folder_names(folder).into_iter().flatten() {
         if is_archive_name(&name) || name == TEMPORARY_FOLDER {

@@ -1,5 +1,5 @@
 //! Schedule of backups: a backup is due one interval after the last one, or after the storage folder was created,
-//! however often the gateway restarts. A failed backup is logged and retried later; requests never wait for it.
+//! regardless of restarts. A failed backup is logged and retried later; requests never wait for a backup.
 
 use crate::backup::DataPaths;
 use crate::backup::rotation::{last_archive_time, modified_at};
@@ -14,10 +14,11 @@ const AGAIN: Duration = Duration::from_secs(600);
 
 /// Times of the backups, in Unix seconds.
 pub struct BackupSchedule {
-    /// Saved folders, and the folder of the backups, both as of startup, because deleted files are removed from it too.
+    /// Paths of the data to back up, as configured at startup; deleted files are also removed from the backups in
+    /// `folder`.
     pub(crate) place: DataPaths,
     folder: PathBuf,
-    /// End of the last backup; before the first the creation of the storage folder.
+    /// End of the last backup; before the first backup, the time at which the storage folder was created.
     since: AtomicU64,
     /// End of the last backup; 0 before the first.
     last: AtomicU64,
@@ -57,20 +58,20 @@ impl BackupSchedule {
         failed > 0 && failed >= self.last.load(Ordering::Relaxed)
     }
 
-    /// Returns true if an archive is due.
+    /// Returns true if a backup is due.
     pub fn is_due(&self, now: u64, every: Duration) -> bool {
         let rest = every.min(AGAIN).as_secs();
         now >= self.since.load(Ordering::Relaxed).saturating_add(every.as_secs().max(1))
             && now >= self.failed.load(Ordering::Relaxed).saturating_add(rest.max(1))
     }
 
-    /// Records an archive that was finished.
+    /// Records a backup that was finished.
     pub fn set_finished(&self, now: u64) {
         self.since.store(now, Ordering::Relaxed);
         self.last.store(now, Ordering::Relaxed);
     }
 
-    /// Records an archive that failed.
+    /// Records a backup that failed.
     pub fn set_failed(&self, now: u64) {
         self.failed.store(now, Ordering::Relaxed);
     }

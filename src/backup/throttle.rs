@@ -1,5 +1,5 @@
-//! Throttle of an archive that is written while the gateway runs: a byte rate, free disk space to leave, and a stop
-//! signal. All calls block.
+//! Throttle of an archive that is written while the gateway runs: it limits the byte rate, leaves free disk space, and
+//! ends the work on a stop signal. All calls block.
 
 use super::progress::Progress;
 use std::io::{Error, ErrorKind, Result, Write};
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes between two checks of the limits.
 const CHECK_BYTES: u64 = 1 << 20;
-/// Longest single pause. Writes to the store are blocked while its last rows are copied, so pauses are short.
+/// Longest single pause. While the last rows of the store are copied, writes to the store are blocked, so the pauses
+/// have to be brief.
 const MAX_PAUSE: Duration = Duration::from_millis(20);
 
 /// Throttle of an archive that is being written, with its progress display.

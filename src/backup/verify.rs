@@ -40,7 +40,7 @@ pub struct VerifyReport {
     pub batches: u64,
     /// One sentence for each of the first hundred problems.
     pub problems: Vec<String>,
-    /// Number of problems beyond those.
+    /// Number of problems beyond these hundred.
     pub unlisted: u64,
 }
 
@@ -121,7 +121,7 @@ fn verify_ledger(
     progress: &Progress,
 ) -> Result<(), String> {
     progress.begin_stage("Ledger", ProgressUnit::Entries, None);
-    // A writable open would repair the differences that have to be reported.
+    // Opening the ledger for writes would repair the differences that have to be reported.
     let book = LedgerStore::open_with_replica(store.clone(), &place.ledger_path());
     let proof =
         report::verify_with(&book, &LedgerCheckpoint::default(), &mut |entries| progress.advance(entries))

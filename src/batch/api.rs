@@ -1,5 +1,5 @@
-//! API requests for batches: create, get, list and cancel. Batches belong to the account, and each of its keys sees
-//! all of them; their files belong to the key that created the batch.
+//! API requests for batches: create, get, list and cancel. A batch belongs to an account, and each key of the account
+//! sees it; its files belong to the key that created the batch.
 
 use super::context::BatchContext;
 use super::errors::{batch_not_found, input_not_found, insert_refusal, not_writable, too_many_batches};
@@ -50,7 +50,7 @@ impl BatchManager {
             log_creation(&record);
             return Ok(record);
         }
-        // Registered before the insert, so that a concurrent deletion of the input finds the batch, or the batch finds
+        // Registered before the insert. So a concurrent deletion of the input file finds the batch, or the insert finds
         // the deletion.
         let (told, seen) = batches.register(&record, most, None).ok_or_else(|| too_many_batches(most))?;
         if batches.is_deleting(&record.input) {
@@ -71,7 +71,7 @@ impl BatchManager {
     }
 
     pub(super) fn check_writable(&self, context: &BatchContext) -> Result<(), ApiError> {
-        // A process that hands over creates the batch for the next one.
+        // A process that hands over its store still creates batches; the next process runs them.
         let shut = context.lifecycle.is_draining() && !context.lifecycle.is_handed_over();
         match self.backend.health() {
             StoreHealth::Full => Err(ApiError::new(ErrorCode::StorageFull)),
@@ -131,7 +131,7 @@ impl BatchManager {
         Ok(run_blocking(move || Ok(store.list(&account, after.as_deref(), limit)?)).await?)
     }
 
-    /// Cancels a batch. When it returns, no line of the batch is in flight.
+    /// Cancels a batch. When the call returns, no line of the batch is in flight.
     ///
     /// # Errors
     /// Returns 404 if the account has no batch of this ID, 409 if it has ended otherwise.
@@ -149,8 +149,8 @@ impl BatchManager {
         }
     }
 
-    /// Asks for the end of a batch or a background response, and waits for it; returns the last record, which is not
-    /// final if the end takes too long, or `None` if the record no longer exists.
+    /// Requests the end of a batch or a background response, and waits for the end. Returns the last record, which is
+    /// not final if the end takes too long; `None` if the record no longer exists.
     ///
     /// # Errors
     /// Returns a 503 if the batch does not end in time, or if the store cannot be read.
@@ -166,17 +166,17 @@ impl BatchManager {
                 Some(running) => {
                     running.commands.send(BatchCommand::Cancel(asker)).ok();
                 }
-                // The batch does not run.
+                // The batch does not run in this process.
                 None => drop(asker),
             }
             last = match timeout(END_TIMEOUT, ended).await {
                 Ok(Ok(record)) => Some(record),
-                // The batch ended at this moment, does not run yet, or the gateway stops.
+                // The batch has just ended, does not run yet, or the gateway is stopping.
                 Ok(Err(_)) => self.find_record(&id).await?,
                 Err(_) => return Err(not_writable()),
             };
         }
-        // Another gateway runs it, or has just taken it over.
+        // Another gateway runs the batch, or has just taken it over.
         let is_open = last.as_ref().is_some_and(|record| !record.state.is_final());
         if is_open && self.fleet.is_shared() {
             last = self.request_end(&id, EndRequest::Cancelled).await?.map(Arc::new);

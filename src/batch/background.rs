@@ -1,6 +1,6 @@
-//! Background responses: requests of `/v1/responses` that run after their answer was sent. Each is a batch of one
-//! request: it has the record, the claim and the charge of a batch, while request and answer are with the stored
-//! responses.
+//! Background responses: requests of `/v1/responses` that are processed after the client got its first answer. Each is
+//! a batch of one request: it has the record, the claim and the charge of a batch, but its request and answer are
+//! stored with the stored responses.
 //!
 //! ```text
 //! POST ─▶ queued ─▶ in_progress ─▶ completed | incomplete | failed | cancelled
@@ -46,7 +46,8 @@ impl BatchManager {
     /// Stores a background response, and starts to run it.
     ///
     /// # Errors
-    /// Returns a refusal if the account has too many unfinished ones, the disk is full or the store is not writable.
+    /// Returns a refusal if the account has too many unfinished background responses, the disk is full, or the store is
+    /// not writable.
     pub async fn create_response(
         context: &Arc<BatchContext>,
         principal: &Principal,
@@ -85,8 +86,8 @@ impl BatchManager {
         Ok(())
     }
 
-    /// Returns the claim with which this member of a fleet creates a response, and the operations that take it: the
-    /// gateway that has the document on its disk runs the response.
+    /// Returns the claim with which this member of a fleet creates a response, and the operations that write the claim.
+    /// The gateway that has the document on its disk runs the response.
     fn claim_of_creator(&self, id: &str) -> (Option<BatchClaim>, Transaction) {
         if !self.fleet.is_shared() {
             return (None, Transaction::new());
@@ -118,8 +119,8 @@ impl BatchManager {
         self.running.lock().get(id).map(|running| running.published.clone())
     }
 
-    /// Cancels a background response of this key, unless it has ended. When it returns, no provider is called for the
-    /// response.
+    /// Cancels a background response of this key, unless it has ended. When the call returns, no provider is called for
+    /// the response.
     ///
     /// # Errors
     /// Returns a 503 if the response did not end in time, or if the store cannot be read.

@@ -1,5 +1,5 @@
-//! End of a background response: its document on the disk, then one commit with the charge; or its release to another
-//! process.
+//! End of a background response: its document is written to the disk, and then one commit has the charge and the final
+//! record. Or the response is released to another process.
 
 use super::background_run::{ResponseEnd, ResponseRun, RunPhase, failed_response};
 use super::background_watch::{Interruption, ResponseWatch};
@@ -18,7 +18,8 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-/// Maximum number of attempts to write the answer, and the first pause between them, which doubles.
+/// Maximum number of attempts to write the answer. The next constant is the pause after the first failure, which
+/// doubles with each further one.
 const MAX_WRITES: u32 = 8;
 const FIRST_WRITE_PAUSE: Duration = Duration::from_millis(250);
 
@@ -51,8 +52,8 @@ impl ResponseRun {
         }
     }
 
-    /// Writes the document of the end. An answer that cannot be written becomes a failure, which voids its reserve. The
-    /// document of a failure may be missing, since a response without a record has failed.
+    /// Writes the document of the end. If an answer cannot be written, the response fails and its reserve is voided.
+    /// The document of a failure may be missing, because a response without a record counts as failed.
     async fn store_end(
         &self,
         end: ResponseEnd,
@@ -60,7 +61,7 @@ impl ResponseRun {
     ) -> Result<ResponseEnd, Interruption> {
         let mut pause = FIRST_WRITE_PAUSE;
         for _ in 0..MAX_WRITES {
-            // A gateway that may have lost its claim does not overwrite the answer of another one.
+            // A gateway that may have lost its claim must not overwrite the answer that another gateway wrote.
             if self.app.batches.holds_claims() {
                 match self.write_end(&end).await {
                     Ok(()) => return Ok(end),
@@ -117,7 +118,7 @@ impl ResponseRun {
         end
     }
 
-    /// Releases the response, so that it starts again: in another gateway of the fleet, or in the next process.
+    /// Releases the response, so that another gateway of the fleet or the next process starts it again.
     pub(super) async fn release(&mut self) {
         if self.phase == RunPhase::Started
             && let Some(background) = &mut self.record.background

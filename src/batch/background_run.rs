@@ -26,11 +26,11 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Time that a request gets to end when the gateway stops, and again after its cancellation.
+/// Time for which a request may continue when the gateway stops, and again after its cancellation.
 const GRACE_PERIOD: Duration = Duration::from_secs(3);
-/// Pause before a request that yielded to others is sent again.
+/// Pause before a request is sent again that released its permit to an interactive request.
 const YIELD_PAUSE: Duration = Duration::from_millis(100);
-/// Maximum number of starts: a request that ends the process must not do so forever.
+/// Maximum number of starts. It limits how often one request can crash the process.
 const MAX_STARTS: u32 = 3;
 
 const STOPPED_OFTEN: &str =
@@ -39,7 +39,7 @@ const LOST: &str = "The gateway does not have the request of this response any m
 
 /// End of a response.
 pub(super) enum ResponseEnd {
-    /// Object of the answer, and the end of its reserve.
+    /// Answer object and the end of its reserve.
     Answered(Vec<u8>, Option<HoldEnd>),
     /// End without an answer.
     Unanswered(UnansweredState<'static>),
@@ -49,7 +49,7 @@ pub(super) enum ResponseEnd {
 enum RunOutcome {
     /// The response ends.
     Ended(ResponseEnd),
-    /// Another process continues it.
+    /// Another process has to continue the response.
     Interrupted(Interruption),
 }
 
@@ -58,7 +58,7 @@ enum RunOutcome {
 pub(super) enum RunPhase {
     /// Not started yet.
     Waiting,
-    /// Start committed, which counts towards the maximum of starts.
+    /// Running: the start is committed and counts towards the maximum number of starts.
     Started,
 }
 
@@ -68,7 +68,7 @@ enum AttemptResult {
     Retry(Duration),
 }
 
-/// Response that runs.
+/// Background response that runs in this process.
 pub(super) struct ResponseRun {
     pub(super) app: Arc<BatchContext>,
     pub(super) record: BatchRecord,
@@ -200,12 +200,12 @@ impl ResponseRun {
             return Ok(self.on_done(done.ok()));
         }
         cancel.cancel();
-        // A result that is dropped is not charged.
+        // The result of a request that does not end in time is dropped and not charged.
         timeout(GRACE_PERIOD, done).await.ok();
         Err(why)
     }
 
-    /// Starts the request on the threads of batches; `None` if the key or the executor is gone.
+    /// Starts the request on the threads of batches; `None` if its key or the executor no longer exists.
     fn start_line(
         &self,
         body: Bytes,
@@ -228,7 +228,8 @@ impl ResponseRun {
         Some(done)
     }
 
-    /// Reads the client's body, with a permit for its memory; `None` if it is gone, a pause if it cannot be read now.
+    /// Reads the body of the client's request, with a permit for its memory. Returns `None` if the document no longer
+    /// exists, or as an error the pause after which to try again.
     async fn load_request(&self) -> Result<Option<(Bytes, AdmissionPermit)>, Duration> {
         let document = self.load_document().await.map_err(|_| Duration::from_secs(1))?;
         let Some(request) = document.as_deref().and_then(pending_request) else { return Ok(None) };

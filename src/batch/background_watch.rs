@@ -23,7 +23,7 @@ pub(super) enum Interruption {
     Stopping,
 }
 
-/// Watch of one response.
+/// Watch over one background response for reasons to interrupt it.
 pub(super) struct ResponseWatch {
     app: Arc<BatchContext>,
     key: String,
@@ -70,11 +70,11 @@ impl ResponseWatch {
         }
     }
 
-    /// Waits for a reason to leave a finished response to another process.
+    /// Waits until another process has to continue a finished response: its claim is lost, or the gateway stops.
     pub(super) async fn claim_lost_or_stop(&mut self) -> Interruption {
         loop {
             match self.wait_for_interruption().await {
-                // The response has already ended: only another process or a stop counts.
+                // The response has already ended, so only a lost claim or a stop matters.
                 Interruption::Ended(_) => sleep(TICK).await,
                 why => return why,
             }
@@ -94,7 +94,7 @@ impl ResponseWatch {
         }
     }
 
-    /// Checks the window and the key. A suspended key waits.
+    /// Checks the time limit and the key. While the key is suspended, the response waits.
     fn check(&self) -> Option<ResponseFailure<'static>> {
         let now = self.app.clock.unix_seconds();
         if now >= self.expires {

@@ -1,4 +1,4 @@
-//! Start time of a batch by the carbon forecast of the grid zones where the model's providers are.
+//! Start time of a batch, chosen by the carbon forecast of the grid zones of the model's providers.
 
 use crate::time::clock::SteadyClock;
 use crate::upstream::config_snapshot::ConfigSnapshot;
@@ -11,7 +11,7 @@ const DEFAULT_LINE_SECONDS: f64 = 5.0;
 /// Shortest assumed duration of a batch, in seconds.
 const MIN_BATCH_SECONDS: u64 = 600;
 
-/// Best start time of the batch; `None` if that is now or no forecast is known.
+/// Returns the best start time of the batch; `None` if it should start now or no forecast is known.
 pub fn plan_batch_start(
     live: &ConfigSnapshot,
     record: &BatchRecord,

@@ -10,11 +10,11 @@ use penstock_storage::batches::BatchRecord;
 use penstock_storage::ledger::{CounterChange, RowWrite};
 use std::sync::Arc;
 
-/// Rows, counters and ends of reserves of one commit.
+/// Ends of reserves, rows and counter changes of one commit.
 pub(super) type CommitContents = (Vec<HoldEnd>, Vec<RowWrite>, Vec<CounterChange>);
 
-/// Records outcomes and rows of a batch with the ledger, in a fleet only if the batch is still claimed by this process.
-/// Returns the claim after the commit, and its end.
+/// Records outcomes and rows of a batch in the ledger; in a fleet only if this process still holds the claim of the
+/// batch. Returns the claim as it is after the commit, and a future of the end of the commit.
 ///
 /// # Errors
 /// Returns the data if it exceeds one commit.
@@ -40,7 +40,7 @@ pub(super) fn commit_outcomes(
     Ok((Some(held), wait_for_commit(ledger, PendingCommit::Fenced(pending))))
 }
 
-/// Commit that waits for its end.
+/// Commit whose end is awaited.
 enum PendingCommit {
     /// Ticket of a commit without conditions.
     Plain(u64),
@@ -103,7 +103,8 @@ impl BatchRunner {
     /// Releases the claim of a batch that stops before its end, so that another gateway continues it at once.
     pub(super) async fn release_claim(&self) {
         let Some(HeldClaim { claim, .. }) = self.claim else { return };
-        // The outcome of a commit that failed is unknown, and a write may still be in progress.
+        // After a failed commit its outcome is unknown, and a write may still be in progress; then the claim is not
+        // released.
         if !self.lifecycle.state.is_final() && !self.disk.writing && !self.shutdown.is_finished() {
             self.app.batches.release_claim(&self.record.id, claim).await;
         }

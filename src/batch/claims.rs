@@ -25,7 +25,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Claim of a running batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HeldClaim {
-    /// Claim as after the last commit.
+    /// Claim as the last commit has written it.
     pub(super) claim: BatchClaim,
     /// Relation to the former holder.
     pub(super) takeover: Takeover,
@@ -36,11 +36,12 @@ pub(super) struct HeldClaim {
 pub(super) enum Takeover {
     /// Claim without a former holder that may still write: no other process changes the output file.
     Orderly,
-    /// Claim whose former holder is declared dead and may still write to the output file, which is therefore copied.
+    /// Claim whose former holder is declared dead, but may still write to the output file. Therefore the file is
+    /// copied.
     Forced,
 }
 
-/// Last time at which this member held its claims.
+/// Time at which this member last read that it holds its claims.
 #[derive(Debug, Default)]
 pub(super) struct ClaimWatch {
     checked: Mutex<Option<Instant>>,
@@ -77,12 +78,13 @@ fn takeover(
     match claim {
         None => is_owner().then_some(Takeover::Orderly),
         Some(BatchClaim { state: ClaimState::Released, strand, .. }) => {
-            // The member that released it is about to stop, unless it is the only one.
+            // A member that released a claim is about to stop, so it does not take the claim again unless it is the
+            // only member.
             let others = live.iter().copied().filter(|member| member != strand);
             let owner = owner_of(id, others).unwrap_or(*strand);
             (owner == own).then_some(Takeover::Orderly)
         }
-        // The previous process of this member has ended.
+        // The claim is of the previous process of this member, which has ended.
         Some(claim) if claim.strand == own && is_start => Some(Takeover::Orderly),
         Some(claim) if claim.strand == own => Some(Takeover::Forced),
         Some(claim) if live.contains(&claim.strand) => None,
@@ -91,13 +93,14 @@ fn takeover(
 }
 
 impl BatchManager {
-    /// Returns true if lines of batches may start: this member has held its claims until now.
+    /// Returns true if lines of batches may start: this member certainly still holds its claims.
     pub(super) fn holds_claims(&self) -> bool {
         let Some(settings) = self.fleet.settings() else { return true };
         self.claims.is_fresh(Instant::now(), settings.claim)
     }
 
-    /// Claims batches, and follows the claims and end requests of those that run, until the gateway stops.
+    /// Starts the task that claims batches, and that follows the claims and end requests of running batches until the
+    /// gateway stops.
     pub(super) fn start_claims(context: &Arc<BatchContext>) {
         let context = context.clone();
         let mut stop = context.batches.stop_signal();
@@ -116,7 +119,7 @@ impl BatchManager {
         });
     }
 
-    /// Starts the search for batches to claim if a page of the unfinished ones has a batch that this member does not
+    /// Wakes the search for batches to claim, if a page of unfinished batches has a batch that this member does not
     /// run.
     pub fn note_unfinished(&self, page: &RowPage) {
         let running = self.running.lock();
@@ -142,7 +145,7 @@ impl BatchManager {
         let running = self.running.lock();
         for ((id, claim), row) in held.iter().zip(rows) {
             let Some(batch) = running.get(id.as_str()) else { continue };
-            // A batch that ends at the moment has no claim any more.
+            // A batch that has just ended has no claim any more.
             if row.claim.is_some_and(|now| !claim.is_continued_by(&now)) {
                 batch.commands.send(BatchCommand::ClaimLost).ok();
             } else if let Some(end) = row.end {
@@ -159,7 +162,7 @@ impl BatchManager {
     /// Returns the store's error as text.
     pub(super) async fn claim_batches(context: &Arc<BatchContext>, is_start: bool) -> Result<(), String> {
         let batches = &context.batches;
-        // Without the ledger nothing could be committed.
+        // Without the ledger nothing could be committed, so no batch is claimed.
         if *batches.stop.borrow() || context.ledger.is_failing() {
             return Ok(());
         }
@@ -202,7 +205,7 @@ impl BatchManager {
             let seen = row.claim.as_ref();
             let Some(takeover) = takeover(id, seen, &live, own, is_start) else { continue };
             let Some(claim) = self.store.take_claim(id, seen, own, alive.as_ref())? else { continue };
-            // Read after the claim was taken: no other process changes the record any more.
+            // The record is read after the claim was taken, because no other process can change it from then on.
             if let Some(record) = self.store.get(id)? {
                 taken.push((record, HeldClaim { claim, takeover }));
             }
@@ -219,7 +222,7 @@ impl BatchManager {
         }
     }
 
-    /// Claims the batches that belong to this member, for the first time.
+    /// Claims the batches that belong to this member, at the start of the process.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the batches cannot be read.

@@ -1,5 +1,5 @@
-//! Commit of results: first they are synced to the disk, then one store commit writes their charges, the bitmap of
-//! finished lines, the batch record and the size of the output. So all of these change together or not at all.
+//! Commit of results: the results are synced to the disk first. Then one store commit writes their charges, the bitmap
+//! of finished lines, the batch record and the size of the output, so that these change together or not at all.
 
 use super::api_object;
 use super::runner::{BatchEvent, BatchRunner};
@@ -44,7 +44,7 @@ pub(super) struct ResultGroup {
 /// Result of writing a group.
 pub(super) struct GroupOutcome {
     group: ResultGroup,
-    /// File that was written to, for the next append; `None` once it is sealed.
+    /// Changes of the output file.
     written: io::Result<OutputUpdate>,
 }
 
@@ -55,7 +55,7 @@ struct OutputUpdate {
     results: Option<FileRecord>,
     /// True if the file is new.
     is_new: bool,
-    /// File of a former holder of the batch that the new file replaces.
+    /// File of a former holder of the batch, which the new file replaces.
     replaced: Option<FileRecord>,
 }
 
@@ -118,7 +118,7 @@ impl BatchRunner {
         let (seal, mut ends) = (group.is_last, Vec::with_capacity(group.lines.len()));
         self.funds.on_ended(group.lines.len());
         for line in group.lines {
-            // A line is counted once, even if it is reported twice.
+            // A line is counted once, even if its end is reported twice.
             if self.completed.mark_finished(line.index) && self.lifecycle.finish_line(line.succeeded, now) {
                 self.app.metrics.batches.count_line(if line.succeeded { "completed" } else { "failed" });
             }
@@ -203,18 +203,18 @@ impl BatchRunner {
         self.end_with(EndReason::Invalid);
     }
 
-    /// Reports a failed commit. The next start continues from the last successful one.
+    /// Logs a failed commit. The next start of the batch continues from the last successful commit.
     fn commit_failed(&self, why: &str) {
         tracing::error!(name: "batch_not_kept", batch = self.record.id, why);
         self.events.send(BatchEvent::Committed(CommitEnd::Failed)).ok();
     }
 
-    /// Queues a group again after a disk error; no new line starts until it is written.
+    /// Queues a group again after a disk error; no new line starts until the group is written.
     fn requeue_group(&mut self, group: ResultGroup, error: &io::Error) {
         self.disk.writing = false;
         let lost = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound);
         if lost && self.record.output.is_some() {
-            // Results that cannot be delivered are not charged: dropping its end voids a line.
+            // Results that cannot be delivered are not charged: dropping the `end` of a line voids its reserve.
             self.pending.lines.clear();
             self.pending.bytes = 0;
             self.end_with(EndReason::OutputDamaged);

@@ -28,7 +28,7 @@ pub struct LineRequest {
     pub path: &'static str,
     /// Request body.
     pub body: Bytes,
-    /// Signal that ends the line.
+    /// Token whose cancellation ends the line.
     pub cancel: CancellationToken,
     /// Class of the request.
     pub class: LineClass,
@@ -43,7 +43,7 @@ pub enum LineClass {
     Background(AnswerIdentity),
 }
 
-/// Identity of an answer that was announced before its request runs.
+/// Identity of an answer that was announced to its client before the request runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerIdentity {
     /// Unique part of its ids.
@@ -64,7 +64,7 @@ pub struct LineResponse {
     pub end: Option<HoldEnd>,
     /// Usage of the request.
     pub usage: Option<TokenUsage>,
-    /// Finality of the result, or the time of the next execution.
+    /// Kind of the end: the result is final, or the line is executed again.
     pub ending: LineEnding,
 }
 
@@ -73,11 +73,13 @@ pub struct LineResponse {
 pub enum LineEnding {
     /// The result is final.
     Final,
-    /// Refused for now: retried after the pause, as another attempt.
+    /// The line was refused for now. It is retried after this pause, which counts as another attempt.
     Retry(Duration),
-    /// Gave its permit to a request, or got none: retried after the pause, which does not count as an attempt.
+    /// The line released its permit to a request, or got no permit. It is retried after this pause, which does not
+    /// count as an attempt.
     Yielded(Duration),
-    /// Lacked credits or a budget that other requests hold: retried once some of them have ended.
+    /// The line lacked credits or a budget that other requests hold. It is retried once some of these requests have
+    /// ended.
     FundsHeld,
     /// Cancelled before it had a response.
     Cancelled,
@@ -108,7 +110,7 @@ pub struct BatchContext {
     pub files: Arc<FileManager>,
     /// Stored responses, with the requests of background responses.
     pub responses: Arc<ResponseStore>,
-    /// The batches.
+    /// Batches of the gateway.
     pub batches: Arc<BatchManager>,
     /// State of the process: in service, draining, handed over.
     pub lifecycle: Arc<Lifecycle>,

@@ -3,7 +3,7 @@
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
 
-/// Maps a store error to the error of the client; `None` if the insert succeeded.
+/// Returns the client's error for a store error of an insert; `None` if the insert succeeded.
 pub(super) fn insert_refusal(inserted: Result<(), StoreError>) -> Option<ApiError> {
     match inserted {
         Ok(()) => None,

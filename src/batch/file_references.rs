@@ -1,4 +1,5 @@
-//! Batch side of file deletion: reports files that are in use, and ends batches before their input is deleted.
+//! Use of files by batches, for the deletion of files: reports the files that are in use, and ends batches before their
+//! input file is deleted.
 
 use super::errors::not_writable;
 use super::{BatchCommand, BatchManager, DELETION_GUARD, END_TIMEOUT};
@@ -15,7 +16,8 @@ impl FileUsers for BatchManager {
         if self.fleet.is_shared() {
             return self.is_in_use_in_fleet(id);
         }
-        // At the start and during a handover the running batches are not all known.
+        // At the start of the process and during a handover, not all running batches are known, so every file counts as
+        // in use.
         if !self.resumed.load(Ordering::Acquire) || *self.stop.borrow() {
             return true;
         }

@@ -1,4 +1,4 @@
-//! Requests for batches of a fleet that any gateway answers: creation, cancellation, and deletion of an input file.
+//! Requests about batches that any gateway of a fleet answers: creation, cancellation, and deletion of an input file.
 
 use super::context::BatchContext;
 use super::errors::{insert_refusal, not_writable, too_many_batches};
@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Interval of the reads of a batch that another gateway ends.
+/// Interval at which the record of a batch is read that another gateway has to end.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl BatchManager {
-    /// Stores a batch, which its owner among the gateways will run.
+    /// Stores a batch, which the gateway that its hash selects will run.
     ///
     /// # Errors
     /// Returns a refusal if the input file is gone, the account has `most` open batches, or the store is not writable.

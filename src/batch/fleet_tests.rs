@@ -134,7 +134,7 @@ impl Pair {
         pair
     }
 
-    /// Lets both members see each other.
+    /// Makes both members read each other's heartbeats.
     fn observe(&self, at: StdInstant) {
         self.members.iter().for_each(|member| drop(member.fleet.read_heartbeats(at).unwrap()));
     }

@@ -1,15 +1,16 @@
-//! Backoff of a batch whose account has no available balance because other lines hold it: limits how many lines start
-//! to test whether the balance is sufficient again. A refusal takes no time, so without a limit a complete file would
-//! be tried again and again.
+//! Backoff of a batch whose account has no available balance because other lines hold it. It limits how many lines
+//! start to test whether the balance is sufficient again. A refusal takes no time, so without a limit all lines of the
+//! file would be tried again and again.
 //!
-//! After a line was refused, each line that ends allows two to start: its released balance covers one, and the other
-//! tests whether more fit. So about one line is refused for each that is answered, and the number in flight doubles per
-//! round while there is balance. If other batches or requests hold the balance, one line is tried from time to time.
+//! After a line was refused, each line that ends allows two lines to start: the balance that the ended line releases
+//! covers one of them, and the other tests whether more balance is available. So about one line is refused for each
+//! line that is answered, and the number of lines in flight doubles with each round while balance is available. If
+//! other batches or requests hold the balance, one line is tried at each tick.
 
 /// Number of allowed starts at which the limit is lifted.
 const UNLIMITED_AT: usize = 256;
 
-/// Number of lines that may start; `None` means no limit, until a line is refused.
+/// Number of lines that may start; `None` means no limit, as before the first refusal.
 #[derive(Debug, Default)]
 pub(super) struct FundsBackoff(Option<usize>);
 

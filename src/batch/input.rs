@@ -1,5 +1,5 @@
-//! Input lines of a batch that have no result yet, read in small groups. The body of a large line is not kept in
-//! memory: its file offset is stored, and it is read again when it is sent. All calls block.
+//! Input lines of a batch that have no result yet, read in small groups. The body of a large line does not stay in
+//! memory: its offset in the file is stored, and it is read again when the line is sent. All calls block.
 
 use crate::storage::files::{FileLine, LineReader, NextLine};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ const MAX_LINES: usize = 256;
 /// Size in bytes above which a line is large.
 pub const LARGE_LINE: usize = 1 << 20;
 
-/// Longest model name in bytes; no catalogue has a longer one.
+/// Maximum length of a model name in bytes; no model of the catalogue has a longer name.
 const MAX_MODEL_NAME: usize = 256;
 
 /// Input line without a result.
@@ -64,7 +64,7 @@ pub struct BatchInput {
     next_index: u32,
     /// Model named by the first line.
     pub model: Option<String>,
-    /// Read error after lines that are returned first.
+    /// Read error that is returned after the lines before it.
     deferred_error: Option<Error>,
     /// True if the end of the file was reached.
     pub at_end: bool,
@@ -76,8 +76,9 @@ impl BatchInput {
         Self { reader, large_lock, next_index: 0, model: None, deferred_error: None, at_end: false }
     }
 
-    /// Returns the next unfinished lines, about `most` bytes of them; empty at the end. A read error is returned
-    /// after the lines before it, and the following call tries again.
+    /// Returns the next unfinished lines, about `most` bytes of them; no line at the end of the file. If a read fails,
+    /// the lines before the error are returned first; the next call returns the error, and the call after that tries to
+    /// read again.
     ///
     /// # Errors
     /// Returns `InvalidData` if a line is damaged, and any I/O error.
@@ -154,7 +155,7 @@ impl BatchInput {
     }
 }
 
-/// Model named by a body; `None` if it is too long, since the name is stored with the batch.
+/// Returns the model that a body names; `None` if the name is too long to be stored with the batch.
 fn model_of_body(body: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct NamedModel {

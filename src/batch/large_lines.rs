@@ -1,6 +1,6 @@
-//! Memory of large lines in flight: together they use at most `batches.memory`, or one line if that is
-//! longer. Accounts are served in fair order, and no line overtakes the first in the queue, so that short
-//! lines cannot starve a long one.
+//! Memory of large lines in flight. Together they use at most `batches.memory`, except that one line that is larger
+//! than that may run alone. Accounts are served in fair order, and no line overtakes the first line in the queue, so
+//! that small lines cannot starve a large one.
 
 use super::context::BatchContext;
 use super::input::{LargeLineLock, LineBody};
@@ -75,7 +75,7 @@ pub(super) async fn load_body(
     match read {
         Ok(body) => Some((body, Some(permit))),
         Err(error) => {
-            // The batch notices a deleted input file itself.
+            // If the input file was deleted, the batch finds out by itself.
             if error.kind() != ErrorKind::NotFound {
                 let why = error.kind().to_string();
                 tracing::error!(name: "batch_not_read", file = from.input, why);
@@ -117,14 +117,14 @@ impl LargeLineMemory {
             }
         }
         for (hand, permit) in dealt {
-            // A waiter that has gone drops the permit, which releases it.
+            // If the waiter no longer exists, the permit is dropped, which releases the memory.
             hand.send(permit).ok();
         }
     }
 }
 
 impl MemoryPool {
-    /// First line in the queue, if its memory is available; no line overtakes it.
+    /// Returns the first line in the queue, if enough memory is free for it. No other line overtakes it.
     fn next_fitting(&mut self) -> Option<(usize, oneshot::Sender<LargeLinePermit>)> {
         let (used, most, mut first) = (self.used, self.limit, true);
         let next = self.waiting.pop_if(|_, (bytes, _)| {

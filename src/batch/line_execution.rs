@@ -25,7 +25,7 @@ impl BatchRunner {
         let due = self.lifecycle.state == LifecycleState::InProgress
             && self.record.scheduled.is_none_or(|hour| hour <= now)
             && self.pause == StartPause::None
-            // While the disk rejects results, no line starts.
+            // While results cannot be written to the disk, no line starts.
             && (self.disk.failures == 0 || self.pending.lines.is_empty())
             && !self.app.ledger.is_failing()
             && self.app.batches.holds_claims();
@@ -118,7 +118,7 @@ impl BatchRunner {
         self.in_flight.bytes = self.in_flight.bytes.saturating_sub(asked.body.len());
         let ends = self.shutdown.reason.is_some() || self.shutdown.is_stopping();
         let Some(mut done) = done else {
-            // The task was aborted or panicked: dropping it voided the reservation.
+            // The task was aborted or has panicked; the drop of the task has voided the reservation.
             self.funds.on_ended(1);
             if !ends {
                 asked.attempts += 1;
@@ -127,20 +127,21 @@ impl BatchRunner {
             return;
         };
         if self.shutdown.reason == Some(EndReason::OutputDamaged) {
-            // The result cannot be stored; dropping its end voids the reservation.
+            // The result cannot be stored. Dropping the `end` of the line voids its reservation.
             return;
         }
         let keyless = done.status == 401 && !self.is_key_active();
         let is_cancelled = done.ending == LineEnding::Cancelled;
         if is_cancelled || keyless || (done.ending != LineEnding::Final && ends) {
             if !ends {
-                // The key is suspended, or its revocation will be detected soon.
+                // The key is suspended, or it was revoked and the next tick will detect this.
                 self.retries.push(asked, Instant::now() + TICK * 2);
             }
             return self.void_line(done.end.take());
         }
         if done.ending == LineEnding::FundsHeld {
-            // Put first in the queue: it starts as soon as earlier lines end, however much credit it needs.
+            // The line becomes the first of the queue: it starts as soon as earlier lines end, regardless of how many
+            // credits it needs.
             self.funds.on_refused();
             self.app.metrics.batches.count_line("retried");
             return self.requeue_line(asked);
@@ -161,7 +162,7 @@ impl BatchRunner {
         self.record_result(&asked, turn, *done);
     }
 
-    /// Adds the result of a line to those that the next commit writes.
+    /// Adds the result of a line to the results that the next commit writes.
     fn record_result(&mut self, asked: &PendingLine, turn: RunPermit, done: LineResponse) {
         let good = (200..300).contains(&done.status);
         let mut text = Vec::with_capacity(128 + done.body.iter().map(Bytes::len).sum::<usize>());
@@ -201,7 +202,7 @@ impl BatchRunner {
         let pause = match pause {
             _ if waived => wanted.max(YIELD_PAUSE),
             Some(pause) => pause,
-            // A line without time for a retry ends with the completion window.
+            // A line that has no time left for a retry ends when the completion window of its batch ends.
             None => wanted.max(again.base_delay),
         };
         self.retries.push(asked, Instant::now() + pause);

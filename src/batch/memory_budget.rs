@@ -1,6 +1,7 @@
-//! Memory limit of a batch: its share of `batches.memory`, which is divided among the accounts and then among the
-//! batches of an account. A batch that starts no lines for now (suspended key, scheduled hour) holds nothing and has
-//! no share. A batch without lines in flight may always start one, whatever its share.
+//! Memory limits of a batch: its share of `batches.memory`. The memory is divided equally among the accounts with
+//! batches, and the share of an account among its batches. A batch that starts no lines for now (its key is suspended,
+//! or it waits for its scheduled hour) uses no memory and has no share. A batch without lines in flight may always
+//! start one line, even if that exceeds its share.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -14,7 +15,7 @@ pub(super) struct MemoryBudget {
     pub(super) in_flight: usize,
     /// Results that wait for the disk, including those expected of lines in flight.
     pub(super) result_bytes: usize,
-    /// Number of these results.
+    /// Maximum number of the results that `result_bytes` limits.
     pub(super) max_results: usize,
     /// Results that are being written to the disk.
     pub(super) group_bytes: usize,
@@ -36,7 +37,7 @@ impl MemoryBudget {
             in_flight: own / 4,
             result_bytes: own / 4,
             max_results: (own / 8 / RESULT_OVERHEAD).clamp(16, MAX_RESULTS),
-            // A group is in memory twice: as lines and as one buffer.
+            // A group is in memory twice, as lines and as one buffer, so its limit is lower.
             group_bytes: own / 8,
         }
     }

@@ -4,10 +4,10 @@
 //! create ─▶ validating ─▶ in_progress ─▶ completed | failed | cancelled
 //!                 a batch: prefetched lines ─▶ scheduler ─▶ line (as a request) ─▶ group ─▶ output file ─▶ one commit
 //! ```
-//! Each open batch is a task that owns its row; others send it commands. Clients see the last committed state of a
-//! batch. After a crash the next start continues from there: a line has one result and one charge, and only lines
-//! that were in flight are sent again. In a fleet, each batch is claimed by one gateway (`claims.rs`). A background
-//! response is a batch of one request without files (`background.rs`).
+//! Each open batch is a task that owns its record; other tasks send it commands. Clients see the last committed state
+//! of a batch. After a crash, the next start of the gateway continues from that state: a line gets one result and one
+//! charge, and only lines that were in flight are sent again. In a fleet, each batch is claimed by one gateway
+//! (`claims.rs`). A background response is a batch of one request without files (`background.rs`).
 
 mod api;
 pub mod api_object;
@@ -68,7 +68,7 @@ pub const BATCH_ID_PREFIX: &str = "batch_";
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest time a shutdown waits for batches, beyond the grace period of their lines.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time for which a file whose deletion was announced is refused as an input.
+/// Time for which a file may not become an input after its deletion was announced.
 const DELETION_GUARD: Duration = Duration::from_secs(60);
 
 /// Command to a running batch.
@@ -79,14 +79,14 @@ enum BatchCommand {
     InputDeleted(oneshot::Sender<Arc<BatchRecord>>),
     /// Request of another gateway of the fleet.
     End(EndRequest),
-    /// Claim that another gateway has taken.
+    /// Loss of the claim: another gateway has taken it.
     ClaimLost,
 }
 
 /// Command receiver and state publisher of a running batch.
 type BatchChannels = (mpsc::UnboundedReceiver<BatchCommand>, watch::Sender<Arc<BatchRecord>>);
 
-/// Batch that has not ended.
+/// Batch that is registered in this process and has not ended.
 struct RunningBatch {
     account: Box<str>,
     input: Box<str>,
@@ -169,7 +169,8 @@ impl BatchManager {
         Ok(())
     }
 
-    /// Resumes every batch that has not ended and is not running; in a fleet, those that belong to this member.
+    /// Resumes every batch that has not ended and is not running; in a fleet, only the batches that belong to this
+    /// member.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the batches cannot be read.
@@ -222,8 +223,8 @@ impl BatchManager {
         stopped
     }
 
-    /// Number of batches that hold lines and files: all except those that wait for their scheduled hour or
-    /// for a suspended key.
+    /// Returns the number of batches that use lines and files in memory: all except those that wait for their scheduled
+    /// hour or for a suspended key.
     #[must_use]
     pub fn held_line_count(&self) -> usize {
         self.running.lock().values().filter(|running| !running.parked).count()
@@ -240,8 +241,8 @@ impl BatchManager {
         }
     }
 
-    /// Registers a running batch; `None` if its account already has `most` of its kind. A background response has no
-    /// share of the memory for lines.
+    /// Registers a running batch; returns `None` if its account already has `most` batches, or `most` background
+    /// responses if it is one. A background response gets no share of the memory for lines.
     fn register(
         &self,
         record: &BatchRecord,
@@ -249,11 +250,12 @@ impl BatchManager {
         claim: Option<BatchClaim>,
     ) -> Option<BatchChannels> {
         let mut all = self.running.lock();
-        // Two processes that shut down may resume the same batch at the same time.
+        // Two processes that hand over to this one may both ask it to resume the same batch.
         if all.contains_key(record.id.as_str()) {
             return None;
         }
-        // A batch that has ended is still registered for a moment, while its client may know already.
+        // A batch that has just ended is still registered for a moment. It does not count, because its client may
+        // already know that it has ended.
         let open = |running: &&RunningBatch| {
             let other = running.published.borrow();
             *running.account == *record.account

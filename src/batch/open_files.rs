@@ -1,5 +1,5 @@
-//! Opening of a batch's files: its input from the start, its results truncated to the committed size, and the bitmap
-//! of finished lines. Blocks.
+//! Opening of a batch's files: the input file from its beginning, the output file truncated to its committed size, and
+//! the bitmap of finished lines. Blocks.
 
 use super::context::BatchContext;
 use super::input::{BatchInput, PendingLine};
@@ -19,7 +19,7 @@ pub(super) struct OpenedBatch {
     pub(super) done: CompletionBitmap,
 }
 
-/// Opens the files of a batch; without the output file if a former holder of the batch may still write to it.
+/// Opens the files of a batch. The output file is not opened if a former holder of the batch may still write to it.
 ///
 /// # Errors
 /// Returns `NotFound` if the input was deleted, `InvalidData` if it is damaged, and `UnexpectedEof` if the results
@@ -33,7 +33,7 @@ pub(super) fn open_batch(
     let file =
         files.record_store().get(&record.input).map_err(io_error)?.ok_or(Error::from(ErrorKind::NotFound))?;
     let reader = files.read_lines(&file).map_err(|error| match error.kind() {
-        // The record exists and the contents do not.
+        // The record of the file exists, but its contents do not.
         ErrorKind::NotFound => Error::from(ErrorKind::InvalidData),
         _ => error,
     })?;
@@ -48,7 +48,7 @@ pub(super) fn open_batch(
     let lost = |_| Error::from(ErrorKind::UnexpectedEof);
     let output = match &record.output {
         None => None,
-        // Copied with the first results.
+        // The file is copied when the first results are written.
         Some(_) if is_output_shared => None,
         Some(id) => {
             let results = files.record_store().get(id).map_err(io_error)?.ok_or(()).map_err(lost)?;

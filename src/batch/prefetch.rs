@@ -21,7 +21,8 @@ impl BatchRunner {
             let is_output_shared = self.is_output_shared();
             tokio::task::spawn_blocking(move || {
                 let opened = open_files::open_batch(&context, &record, is_output_shared);
-                // Dropped before the event is sent: after the batch has ended, no task of it holds the shared state.
+                // Dropped before the event is sent, so that no task of the batch holds the shared state after the batch
+                // has ended.
                 drop(context);
                 tell.send(match opened {
                     Ok(opened) => BatchEvent::FilesOpened(Box::new(opened)),
@@ -90,7 +91,7 @@ impl BatchRunner {
         match kind {
             ErrorKind::NotFound => self.end_with(EndReason::InputDeleted),
             ErrorKind::InvalidData => self.end_with(EndReason::Invalid),
-            // Returned by `open_batch` only: the results file is shorter than the committed size.
+            // Only `open_batch` returns this kind: the output file is smaller than its committed size.
             ErrorKind::UnexpectedEof => self.end_with(EndReason::OutputDamaged),
             kind => {
                 let why = kind.to_string();

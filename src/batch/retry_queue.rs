@@ -40,7 +40,7 @@ impl RetryQueue {
         self.lines.peek().map(|entry| entry.due)
     }
 
-    /// Returns true if so many lines wait that no new one starts: their providers are overloaded.
+    /// Returns true if so many lines wait for a retry that no new line should start: their providers are overloaded.
     pub fn is_full(&self) -> bool {
         self.lines.len() >= MAX_WAITING
     }

@@ -1,5 +1,5 @@
-//! Runner of one batch: prefetches lines, sends them as run permits allow, and commits their results in groups. All
-//! results arrive as events on one channel, so that they are handled in one place and in order.
+//! Runner of one batch: it prefetches lines, sends them as run permits allow, and commits their results in groups. All
+//! results arrive as events on one channel, so that one task handles them in their order.
 
 use super::claims::HeldClaim;
 use super::commit::{CommitEnd, GroupOutcome, ResultGroup};
@@ -29,7 +29,7 @@ use tokio::time::Instant;
 
 /// Interval of the checks of the completion window, the key and the store.
 pub(super) const TICK: Duration = Duration::from_millis(250);
-/// Grace period of started lines after a stop signal, and again after their cancellation.
+/// Time for which started lines may continue after a stop signal, and again after their cancellation.
 const GRACE_PERIOD: Duration = Duration::from_secs(3);
 
 /// Event of a running batch.
@@ -58,7 +58,7 @@ pub(super) struct BatchStart {
 /// Running batch.
 pub(super) struct BatchRunner {
     pub(super) app: Arc<BatchContext>,
-    /// Record for the next commit; clients see the last committed one.
+    /// Record that the next commit writes; clients see the last committed record.
     pub(super) record: BatchRecord,
     /// Claim that each commit requires, in a fleet.
     pub(super) claim: Option<HeldClaim>,
@@ -186,7 +186,7 @@ impl BatchRunner {
         }
     }
 
-    /// Time of the next work without an event.
+    /// Returns the time of the next work that does not depend on an event.
     fn next_wake(&self, look: Instant) -> Instant {
         self.retries
             .next_due()
@@ -246,8 +246,8 @@ impl BatchRunner {
         self.lifecycle.state == LifecycleState::InProgress && (hour || self.pause == StartPause::KeySuspended)
     }
 
-    /// Releases the files and the memory share while the batch waits. Afterwards it opens its files again, as after a
-    /// restart: by then all results were committed.
+    /// Releases the files and the memory share of a batch that waits, after all its results were committed. When the
+    /// batch continues, it opens its files again, as after a restart.
     fn update_parking(&mut self) {
         let waits = self.is_waiting() && self.shutdown.reason.is_none();
         if waits && self.has_no_permits() && !self.disk.reading {

@@ -1,5 +1,4 @@
-//! State of a running batch in memory, in groups: open files, lines between input and output, and reasons to pause.
-//! None of it is stored.
+//! State of a running batch that is in memory only: open files, lines between input and output, and reasons to pause.
 
 use super::commit::LineOutcome;
 use super::input::{BatchInput, PendingLine};
@@ -38,9 +37,9 @@ pub(super) struct InFlightLines {
     pub(super) lines: usize,
     /// Bytes of their bodies.
     pub(super) bytes: usize,
-    /// Cancels them because their results are no longer needed.
+    /// Token that cancels these lines because their results are no longer needed.
     pub(super) cancel: CancellationToken,
-    /// Aborts those that continue after the cancellation.
+    /// Signal that aborts the lines that continue after the cancellation.
     pub(super) abort: watch::Sender<bool>,
 }
 
@@ -70,7 +69,7 @@ pub(super) struct DiskState {
 /// Reason to start no lines for now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum StartPause {
-    /// Lines start.
+    /// No reason: lines start.
     #[default]
     None,
     /// The store fails.
@@ -91,7 +90,7 @@ pub(super) enum RunnerPhase {
     Finished,
 }
 
-/// Shutdown of a batch, at its end or because the gateway stops.
+/// Shutdown of a runner, because the batch ends or the gateway stops.
 #[derive(Default)]
 pub(super) struct ShutdownState {
     /// Reason for the end, once it is known.
@@ -99,12 +98,12 @@ pub(super) struct ShutdownState {
     pub(super) phase: RunnerPhase,
     /// Time at which started lines are cancelled.
     pub(super) cancel_at: Option<Instant>,
-    /// Time at which they are aborted.
+    /// Time at which lines that still run are aborted.
     pub(super) abort_at: Option<Instant>,
 }
 
 impl ShutdownState {
-    /// Returns true if the gateway stops, or nothing is left to do.
+    /// Returns true if the gateway stops or no work is left.
     pub(super) fn is_stopping(&self) -> bool {
         self.phase != RunnerPhase::Running
     }
@@ -121,7 +120,7 @@ impl ShutdownState {
     }
 }
 
-/// Receivers of committed states.
+/// Receivers of the committed records of a batch.
 pub(super) struct BatchWatchers {
     pub(super) published: watch::Sender<Arc<BatchRecord>>,
     /// Requests that wait for the end of the batch.

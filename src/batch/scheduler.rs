@@ -1,6 +1,6 @@
-//! Fair scheduler of batch lines: a limit for the gateway, round robin over accounts, and within an account over its
-//! batches. A batch without lines in flight may always start one, so that no batch waits for others that wait for an
-//! unavailable provider.
+//! Fair scheduler of batch lines. It limits the lines in flight of the gateway, and grants permits round-robin to
+//! accounts and, within an account, to its batches. A batch without lines in flight may always start one line, so that
+//! a batch does not wait for other batches whose provider is unavailable.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -17,9 +17,9 @@ struct SchedulerState {
     taken: usize,
     /// Maximum number of lines in flight and granted permits together, as last configured.
     limit: usize,
-    /// Accounts that wait, the next first.
+    /// Accounts that wait for a permit, in the order in which they are served.
     accounts: VecDeque<Arc<str>>,
-    /// Batches that wait, by account.
+    /// Batches that wait for a permit, by account.
     waiting: HashMap<Arc<str>, VecDeque<Arc<BatchWaiter>>>,
 }
 
@@ -89,8 +89,8 @@ impl SchedulerState {
 }
 
 impl SchedulerEntry {
-    /// Returns a permit if this batch is the next one; otherwise queues the batch. At most `most` permits are in use in
-    /// the gateway. `idle` states that the batch has no lines in flight.
+    /// Returns a permit if this batch is the next to be served; otherwise queues the batch. `most` is the maximum
+    /// number of permits in use in the gateway. `idle` says that the batch has no lines in flight.
     pub fn try_acquire(&self, most: usize, idle: bool) -> Option<RunPermit> {
         let mut inner = self.scheduler.0.lock();
         inner.limit = most;
@@ -120,12 +120,12 @@ impl SchedulerEntry {
         None
     }
 
-    /// Waits until a permit was granted, now or since the last call.
+    /// Waits until a permit is granted, or returns at once if one was granted since the last call.
     pub async fn wait_for_grant(&self) {
         self.waiter.granted.notified().await;
     }
 
-    /// Leaves the queue; unused permits go to other batches.
+    /// Removes the batch from the queue; its unused permits go to other batches.
     pub fn leave_queue(&self) {
         let mut inner = self.scheduler.0.lock();
         let waits = std::mem::take(&mut *self.waiter.state.lock());

@@ -1,4 +1,4 @@
-//! Statistics of batches for metrics and logs: the open ones, and a log event for each that ends.
+//! Statistics of open batches for metrics, and a log event for each batch that ends.
 
 use super::context::BatchContext;
 use super::{BatchManager, api_object};

@@ -1,6 +1,6 @@
-//! Reservations that the writer of another chain left open: they are voided in their own chain, so that each chain is
-//! complete without the others. A process that writes alone voids them for all chains at its start; a member of a fleet
-//! voids them for the chains of dead members.
+//! Reservations that the writer of another chain left open. They are voided in that chain, so that each chain is
+//! complete without the others. A process that is the only writer voids them for all chains when it starts; a member of
+//! a fleet voids them for the chains of dead members.
 
 use super::Ledger;
 use super::recovery::{open_reservations, push_voids};
@@ -13,7 +13,7 @@ use penstock_storage::ledger::{ChainClaim, LedgerStore, LedgerTip};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Voids the open reservations of all other chains, if no other process writes.
+/// Voids the open reservations of all other chains, if this is the only process that writes.
 ///
 /// # Errors
 /// Returns a sentence for the operator if a chain cannot be read or written.
@@ -46,7 +46,8 @@ impl Ledger {
             let claim = ChainClaim::take_abandoned(self.store.store(), chain, own.strand());
             let Some(claim) = claim.map_err(to_message)? else { continue };
             let ended = void_open(Arc::new(self.store.abandoned_chain(claim)), self.clock);
-            // Released after a failure too: the process that claims the chain next voids the rest.
+            // The claim is released after a failure too: the process that claims the chain next voids the remaining
+            // reservations.
             let released = claim.release(self.store.store());
             voided += ended?;
             released.map_err(to_message)?;
@@ -55,7 +56,7 @@ impl Ledger {
     }
 }
 
-/// Returns true if a chain may have an open reservation.
+/// Returns true if a chain may have an open reservation, which has to be searched for.
 const fn has_open(tip: &LedgerTip) -> bool {
     tip.first_open <= tip.seq
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 /// Balance of one wallet.
 #[derive(Default)]
 struct AtomicBalance {
-    /// Total without regard to holds: only a charge, a grant or a correction changes it.
+    /// Total amount, which includes the held amounts. Only a charge, a grant or a correction changes it.
     balance: AtomicI64,
     available: AtomicI64,
 }
@@ -34,8 +34,9 @@ impl AccountBalance {
         }
     }
 
-    /// Holds an amount. With `covered`, only if it is available; a zero amount is always covered by credits, and by
-    /// energy if there is any.
+    /// Holds an amount. With `covered`, holds it only if it is available; otherwise returns the available amount. A
+    /// zero amount is always covered by the credit wallet, and by the energy wallet only if that has a positive
+    /// balance.
     pub(super) fn hold(&self, wallet: Wallet, amount: i64, covered: bool) -> Result<(), i64> {
         let take = |available: i64| {
             (!covered || is_covered(wallet, available, amount)).then(|| available.saturating_sub(amount))
@@ -49,7 +50,7 @@ impl AccountBalance {
         is_covered(wallet, self.wallet_balance(wallet).balance.load(Ordering::Acquire), amount)
     }
 
-    /// Ends a hold and charges `spent`, which may exceed it.
+    /// Ends a hold of `held` and charges `spent`, which may exceed the held amount.
     pub(super) fn release(&self, wallet: Wallet, held: i64, spent: i64) {
         let wallet_balance = self.wallet_balance(wallet);
         add_saturating(&wallet_balance.available, held.saturating_sub(spent));
@@ -67,7 +68,7 @@ impl AccountBalance {
         self.wallet_balance(wallet).available.load(Ordering::Acquire)
     }
 
-    /// Returns the total without regard to holds.
+    /// Returns the total amount, which includes the held amounts.
     pub(super) fn total(&self, wallet: Wallet) -> i64 {
         self.wallet_balance(wallet).balance.load(Ordering::Acquire)
     }
@@ -81,7 +82,7 @@ impl AccountBalance {
         taken
     }
 
-    /// Returns the balances for the API: held amounts count until they are settled.
+    /// Returns the balances for the API: a held amount is part of the balance until it is settled.
     pub(super) fn snapshot(&self) -> AccountBalances {
         let balance = |wallet_balance: &AtomicBalance| {
             let available = wallet_balance.available.load(Ordering::Acquire);
@@ -101,7 +102,7 @@ const fn is_covered(wallet: Wallet, there: i64, amount: i64) -> bool {
     }
 }
 
-/// Adds an amount, saturating so that a debt never wraps around.
+/// Adds an amount. The sum saturates, so that a debt never becomes a positive balance by overflow.
 fn add_saturating(to: &AtomicI64, amount: i64) {
     let add = |there: i64| Some(there.saturating_add(amount));
     to.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).ok();

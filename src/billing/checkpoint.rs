@@ -1,5 +1,6 @@
-//! Checkpoint of the ledger: number and hash of the last entry of each chain. Each hash covers all entries before it, so
-//! a checkpoint that is kept elsewhere proves later that none of them was changed or removed.
+//! Checkpoint of the ledger: number and hash of the last entry of each chain. Each hash depends on all previous entries
+//! of the chain. So a checkpoint that is stored outside of the gateway proves later that none of these entries was
+//! changed or removed.
 //!
 //! ```text
 //! 1042:5f3a…,8589934603:91c0…
@@ -10,7 +11,7 @@ use penstock_ledger::EntryHash;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Sentence on the form of a checkpoint.
+/// Sentence about the format of a checkpoint, for error messages.
 pub const CHECKPOINT_RULE: &str = "It has to be the checkpoint that `penstock credits verify` printed, such as 1042:5f3a…, of 64 digits for each chain.";
 
 /// Numbers of entries with their hashes.
@@ -41,7 +42,7 @@ impl LedgerCheckpoint {
         text.trim().split(',').map(|part| entry(part.trim())).collect::<Option<_>>().map(Self)
     }
 
-    /// Returns true if an entry may have this hash.
+    /// Returns true if the checkpoint does not have this entry, or has it with this hash.
     #[must_use]
     pub fn allows(&self, number: u64, hash: &EntryHash) -> bool {
         self.0.get(&number).is_none_or(|expected| expected == hash)

@@ -1,5 +1,6 @@
-//! Balances for display. Without a fleet they are the balances in memory. In a fleet the memory has only the leases of
-//! this member, so the balances are read from the store; they lack the charges of the last `ledger.window`.
+//! Balances for display. Without a fleet, they are the balances in memory. In a fleet, the memory has only the leases
+//! of this member, so the balances are read from the store, where the charges of the last `ledger.window` may be
+//! missing.
 
 use super::Ledger;
 use crate::storage::stores::run_blocking;

@@ -10,8 +10,8 @@ pub(super) fn replacement_void(act: &EntryKind, why: &str) -> Option<EntryKind> 
     Some(EntryKind::Void { request, key, wallet: *wallet, held: *held, why, footprint: *footprint })
 }
 
-/// Returns the change of the account's balance by an action; `Some(None)` if there is none, `None` if the action is
-/// invalid.
+/// Returns the change of an account's balance by an action: `Some(None)` if the action does not change it, `None` if
+/// the action is invalid.
 pub(super) fn balance_change(act: &EntryKind) -> Option<Option<BalanceRecord>> {
     let (wallet, change) = match act {
         EntryKind::Grant { wallet, amount, .. } => (wallet, Some(*amount).filter(|amount| *amount > 0)?),

@@ -12,10 +12,10 @@ const PAGE_BLOCKS: usize = 64;
 /// Reader of one chain.
 struct ChainReader<'a> {
     store: &'a LedgerStore,
-    /// Months that follow the current one.
+    /// Months after the current one, which are read next.
     months: std::vec::IntoIter<String>,
     month: Option<String>,
-    /// Number of the last entry of the blocks read so far.
+    /// Number of the last entry in the blocks that were read.
     read: u64,
     /// Number of the entry before the first one to return.
     after: u64,
@@ -81,12 +81,13 @@ impl<'a> ChainReader<'a> {
 /// Entries of several chains, merged by time and number.
 pub(super) struct EntryMerge<'a> {
     readers: Vec<ChainReader<'a>>,
-    /// Reader of the entry returned last.
+    /// Index of the reader that returned the last entry.
     taken: Option<usize>,
 }
 
 impl<'a> EntryMerge<'a> {
-    /// Reads the entries of one month, or of all, after the given numbers: one for each chain.
+    /// Opens the entries of one month, or of all months. `after` has a number for each chain, after which its entries
+    /// begin.
     pub(super) fn open(
         store: &'a LedgerStore,
         month: Option<&str>,
@@ -116,7 +117,7 @@ impl<'a> EntryMerge<'a> {
     }
 }
 
-/// Returns the numbers before the first entries of all chains.
+/// Returns for each chain the number before its first entry.
 pub(super) fn chain_starts(store: &LedgerStore) -> Result<Vec<u64>, ReportError> {
     Ok(store.chains()?.into_iter().map(|(chain, _)| chain_start(chain)).collect())
 }

@@ -8,10 +8,10 @@ use penstock_storage::ledger::{LedgerStore, LedgerTip};
 /// Approximate page size in bytes.
 const PAGE_BYTES: usize = 512 * 1024;
 
-/// Maximum number of entry numbers of a position.
+/// Maximum number of entry numbers in one position.
 pub const MAX_POSITIONS: usize = 1_000;
 
-/// Parses a position: numbers of entries, with commas between them; `None` for other text.
+/// Parses a position: numbers of entries that are separated by commas. Returns `None` for any other text.
 #[must_use]
 pub fn parse_position(text: &str) -> Option<Vec<u64>> {
     let numbers: Option<Vec<u64>> = text.split(',').map(|number| number.trim().parse().ok()).collect();
@@ -20,9 +20,10 @@ pub fn parse_position(text: &str) -> Option<Vec<u64>> {
 
 /// Reads a page of the ledger's text after a position, and the number of its last entry; `None` at the end.
 ///
-/// A position of one number is an entry, after which the page continues in the order of time. A position of several
-/// numbers (0 for no entry) continues each chain after the highest number of that chain, so that no entry is missed
-/// that a gateway records with an earlier time than the entries of another.
+/// A position of one number names an entry; the page continues after that entry in the order of time. A position of
+/// several numbers (0 for no entry) names the last entry that was read of each chain; the page continues each chain
+/// after its number. So no entry is missed, even if a gateway records it with an earlier time than entries of other
+/// gateways.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
@@ -38,7 +39,7 @@ pub fn page_text(store: &LedgerStore, position: &[u64]) -> Result<Option<(Vec<u8
     Ok(last.map(|last| (text, last)))
 }
 
-/// Returns the number for each chain after which a page begins.
+/// Returns for each chain the number after which the page begins.
 fn page_starts(store: &LedgerStore, position: &[u64]) -> Result<Vec<u64>, ReportError> {
     let chains = store.chains()?;
     let [number] = position else {
@@ -62,8 +63,7 @@ fn page_starts(store: &LedgerStore, position: &[u64]) -> Result<Vec<u64>, Report
         .collect()
 }
 
-/// Returns the number of the last entry of a chain that is not after a time and number; times never decrease in a
-/// chain.
+/// Returns the number of the last entry of a chain up to this time and number. Times never decrease within a chain.
 fn last_until(store: &LedgerStore, chain: u32, tip: u64, until: (u64, u64)) -> Result<u64, ReportError> {
     let (mut low, mut high) = (chain_start(chain), tip);
     while low < high {

@@ -1,5 +1,5 @@
 //! Outcomes of batch lines that are recorded only while this process holds the claim of their batch. If another process
-//! has taken it over, the lines run there again, so these charges become voids.
+//! has taken the claim, it executes the lines again, so the charges of this process become voids.
 
 use super::balance::AccountBalance;
 use super::entry_effects::replacement_void;
@@ -25,20 +25,20 @@ pub struct CommitFences {
 pub enum FencedResult {
     /// Outcomes and rows that are durable.
     Recorded,
-    /// Fence that did not hold: no row was written, and the charges are voids.
+    /// Condition that was not met: no row was written, and the charges became voids.
     FenceLost,
     /// Commit that will never be written, because the process ends.
     Ended,
 }
 
-/// Fenced commit that waits for its result.
+/// Commit with conditions, whose result is awaited.
 pub struct PendingFenced(oneshot::Receiver<bool>);
 
-/// Outcomes on conditions, in the queue.
+/// Outcomes with conditions that wait in the queue.
 pub(super) struct FencedOutcomes {
     pub(super) outcomes: BatchOutcomes,
     pub(super) with: CommitFences,
-    /// Charges in the balances in memory.
+    /// Charges that the balances in memory already include.
     pub(super) charges: Vec<(Arc<AccountBalance>, Wallet, i64)>,
     pub(super) reply: oneshot::Sender<bool>,
 }
@@ -65,7 +65,8 @@ impl FencedOutcomes {
 }
 
 impl Ledger {
-    /// Records reservation ends and additional rows in one separate commit, if its fences hold.
+    /// Records ends of reservations and additional rows in one separate commit, if the conditions of the commit are
+    /// met.
     ///
     /// # Errors
     /// Returns the data under the conditions of [`Ledger::record_outcomes`].

@@ -22,7 +22,8 @@ pub fn to_decimal(wallet: Wallet, amount: i64) -> Decimal {
     exact.normalize()
 }
 
-/// Converts credits or kWh to an amount. `None` if it has too many decimal places or overflows.
+/// Converts credits or kWh to an amount in the unit of the wallet. Returns `None` if the number has too many decimal
+/// places or overflows.
 #[must_use]
 pub fn to_amount(wallet: Wallet, decimal: Decimal) -> Option<i64> {
     let places = match wallet {

@@ -1,5 +1,5 @@
 //! Group of entries that the writer builds, and its size limits: the bytes and rows of an operation are estimated
-//! before any of it is added.
+//! before the operation is added.
 
 use super::fenced_outcomes::CommitFences;
 use super::pools::PoolChanges;
@@ -13,15 +13,15 @@ use penstock_storage::ledger::{
 use penstock_usage::SoldWork;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Number of blocks per group with the preferred size; all further ones have the maximum size.
+/// Number of blocks of a group that get the preferred size; any further blocks get the maximum size.
 pub(super) const SMALL_BLOCKS: usize = 100;
 /// Bytes of an entry without its names.
 pub(super) const ENTRY_OVERHEAD: usize = 1_280;
 
-/// Maximum number of usage rollups that an entry changes: that of its account and that of the whole gateway.
+/// Maximum number of usage rollups that one entry changes: one of its account and one of the whole gateway.
 const ROLLUPS_PER_ENTRY: usize = 2;
 
-/// Maximum number of pools that an operation on one account changes: those of both wallets.
+/// Maximum number of pools that an operation on one account changes: one for each wallet.
 const POOLS_PER_ACCOUNT: usize = 2;
 
 /// Adjustment with its entry in the group.
@@ -44,7 +44,7 @@ pub(super) struct GroupBuilder {
     /// Changes of the fleet's pools; none for a process that writes alone.
     pub(super) pools: PoolChanges,
     pub(super) adjustments: Vec<DraftedAdjustment>,
-    /// Adjustments that repeat one of this group, with its entry number.
+    /// Adjustments that repeat an adjustment of this group, each with the number of that adjustment's entry.
     pub(super) duplicates: Vec<(AdminAdjustment, u64)>,
     pub(super) rows: Vec<RowWrite>,
     /// Number of rows of each operation, in order.
@@ -65,7 +65,8 @@ impl GroupBuilder {
         self.pools.add(account, kind);
     }
 
-    /// Takes the amounts that the group spends from parts of pools, and those that it adds to pools.
+    /// Takes the amounts that the group spends from this process's parts of pools, and the amounts that it adds to
+    /// pools.
     pub(super) fn pool_amounts(&mut self) -> (Vec<PoolAmount>, Vec<PoolAmount>) {
         std::mem::take(&mut self.pools).into_amounts()
     }
@@ -76,7 +77,7 @@ impl GroupBuilder {
         drafted.chain(self.duplicates.iter_mut().map(|(adjustment, _)| adjustment))
     }
 
-    /// Returns true if the group has space for the whole operation within the limits of one commit. Operations are never
+    /// Returns true if the whole operation fits into the group within the limits of one commit. Operations are never
     /// split.
     pub(super) fn can_fit(&self, op: &WriteOp) -> bool {
         let (bytes, rows, row_bytes) = max_size(op);
@@ -86,7 +87,7 @@ impl GroupBuilder {
             + self.rows.len()
             + self.rollups
             + self.pools.max_operations();
-        // A block ends one maximum line before its limit, and a last block is started.
+        // A block may end up to one line of maximum size before its limit, and the last block may be incomplete.
         let blocks = SMALL_BLOCKS + bytes / (MAX_BLOCK_BYTES - MAX_LINE_BYTES) + 2;
         self.bytes + bytes <= MAX_COMMIT_BYTES
             && own + rows + blocks <= MAX_COMMIT_ROWS
@@ -107,7 +108,7 @@ fn max_size(op: &WriteOp) -> (usize, usize, usize) {
             (MAX_LINE_BYTES, 1 + order.names.len() + ROLLUPS_PER_ENTRY + POOLS_PER_ACCOUNT, 0)
         }
         WriteOp::Outcomes(lines) => max_outcomes_size(lines),
-        // These outcomes are a separate group.
+        // Outcomes with conditions become a separate group, so only their own size is relevant.
         WriteOp::Fenced(lines) => max_outcomes_size(&lines.outcomes),
     }
 }

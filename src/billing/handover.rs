@@ -1,5 +1,6 @@
-//! Ledger during an upgrade: the old process stops writing and sends the actions of its remaining exchanges. The new
-//! process, which has the store, records each of them once, and voids reservations that are never ended.
+//! Ledger during an upgrade: the old process stops writing and sends the actions of its remaining exchanges to the new
+//! process, which has the store. The new process records each action once, and voids the reservations that the old
+//! process never ends.
 
 use super::Ledger;
 use super::hold::{Hold, Settlement};
@@ -19,7 +20,7 @@ use tracing::Level;
 /// Maximum number of actions per message.
 const MAX_ACTIONS: usize = 1_024;
 
-/// Charge for the budget counters.
+/// Charge, as the counters of budgets need it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ChargeEvent {
     /// Public ID of the key.
@@ -49,13 +50,14 @@ impl InheritedHolds {
         self.0.is_empty()
     }
 
-    /// Voids the reservations because their process is gone: unreported work is not charged.
+    /// Voids the reservations because their process no longer exists: work that it did not report is not charged.
     pub fn void(mut self) {
         self.0.drain().for_each(|(_, hold)| hold.void("crash", RequestFootprint::default()));
     }
 }
 
-/// If this process fails before it has taken over, it leaves the reservations to the process that continues.
+/// Releases the reservations without an entry: if this process fails before it has taken over, the process that
+/// continues ends them.
 impl Drop for InheritedHolds {
     fn drop(&mut self) {
         self.0.drain().for_each(|(_, hold)| hold.release_unrecorded());
@@ -94,8 +96,8 @@ impl Ledger {
         Hold::new(self.clone(), account_balance, request.clone(), key.clone(), wallet, amount, 0)
     }
 
-    /// Records an action of another process; returns its charge if the spend counters do not include it. An action
-    /// that does not match the open reservations is not recorded.
+    /// Records an action of another process; returns its charge if the spend counters do not include that charge yet.
+    /// An action that does not match an open reservation is not recorded.
     pub fn record_forwarded(
         self: &Arc<Self>,
         holds: &mut InheritedHolds,
@@ -131,7 +133,8 @@ impl Ledger {
         }
     }
 
-    /// Returns the ticket of the last pushed operation: once it is written, everything pushed so far is on the disk.
+    /// Returns the number of the last operation that was pushed. Once it is written, everything pushed so far is on the
+    /// disk.
     #[must_use]
     pub fn current_ticket(&self) -> u64 {
         self.queue.pushed_count()
@@ -157,7 +160,7 @@ impl Ledger {
         let balances = self.store.balances().map_err(to_message)?;
         let open = super::recovery::open_reservations(&self.store).map_err(to_message)?;
         let mut journal = open_member_journal(&self.store, self.leases.as_ref())?;
-        // The writer has committed all that was journaled; its balances in memory include everything.
+        // The writer has committed all operations of the journal, and its balances in memory include them.
         let replayed = take_replayed(journal.as_mut(), &mut open.clone(), tip);
         let start = WriterStart { tip, balances, open, journaled: None };
         let threads = start_threads(&self.store, &self.queue, start, journal, replayed)?;
@@ -166,8 +169,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Passes queued and later operations to `send`, which returns once they are on the disk, or false if they never
-    /// will be. Operations up to the number `counted` are included in the stored spend counters.
+    /// Passes queued and later operations to `send`, which returns true once they are on the disk, or false if they
+    /// never will be. The stored spend counters already include the operations up to the number `counted`.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the thread cannot be started.
@@ -214,12 +217,13 @@ fn log_unmatched() -> Option<Hold> {
     None
 }
 
-/// Returns the actions of an operation. Administrative adjustments are refused: the writing process accepts them.
+/// Returns the actions of an operation. Adjustments by an operator are refused here, because the process that writes
+/// accepts them itself.
 fn actions_of(op: WriteOp) -> Vec<LedgerAction> {
     match op {
         WriteOp::Action(action) => vec![action],
         WriteOp::Outcomes(lines) => lines.actions,
-        // Their fences and rows cannot be sent.
+        // The conditions and rows of these outcomes cannot be sent, so their charges become voids.
         WriteOp::Fenced(lines) => lines.into_voids(),
         WriteOp::Adjustment(order) => {
             order.reply.send(Err(AdjustmentError::StoreFailing)).ok();

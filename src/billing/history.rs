@@ -1,4 +1,4 @@
-//! Charges of the past for a new ledger: the history that the demo shows.
+//! Charges of the past that are recorded in a new ledger, so that the demo has a history.
 
 use super::write_op::{BatchOutcomes, LedgerAction, WriteOp};
 use super::{Ledger, MAX_OUTCOMES, Settlement};

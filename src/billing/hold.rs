@@ -1,5 +1,5 @@
-//! Hold: the reservation of one request. It ends exactly once: immediately, or as an [`HoldEnd`] that is recorded
-//! together with others.
+//! Hold: the reservation of one request. It ends exactly once: at once by a method of the hold, or as a [`HoldEnd`]
+//! that is recorded together with others.
 
 use super::Ledger;
 use super::balance::AccountBalance;
@@ -59,7 +59,8 @@ impl Hold {
         self.wallet
     }
 
-    /// Settles the reservation with a charge; returns the ticket to wait for if the charge must be on the disk.
+    /// Settles the reservation with a charge; returns the number of the operation, for a caller that has to wait until
+    /// the charge is on the disk.
     pub fn settle(mut self, charge: Settlement) -> u64 {
         let action = self.settle_action(charge);
         self.ledger.queue.push(WriteOp::Action(action))

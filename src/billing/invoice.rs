@@ -1,5 +1,5 @@
-//! Figures of an invoice from the usage rollups: by unit price, key, day and location. Every grouping has the same sum,
-//! which is that of the ledger's entries. All calls block.
+//! Figures of an invoice, computed from the usage rollups and grouped by unit price, key, day and location. Every
+//! grouping has the same total, which is equal to the sum of the ledger's entries. All calls block.
 
 use crate::billing::report::ReportError;
 use crate::billing::rerate::load_terms;
@@ -17,14 +17,14 @@ use std::sync::Arc;
 /// Maximum number of rollups of an invoice.
 const MAX_ROLLUPS: usize = 250_000;
 
-/// Sums of a row, with the carbon that the rollups do not hold.
+/// Sums of a row, with the amounts of CO2 equivalent that the rollups do not contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InvoiceSums {
     /// Requests, tokens, amounts and footprint.
     pub usage: UsageSums,
-    /// CO2 equivalent, grams, market-based: without the power that a contract covers.
+    /// CO2 equivalent in grams by the market-based method: power that a contract covers is left out.
     pub market_g: Decimal,
-    /// CO2 equivalent of making the hardware, grams; not part of the others.
+    /// CO2 equivalent in grams of making the hardware; the other sums do not include it.
     pub embodied_g: Decimal,
 }
 
@@ -65,7 +65,7 @@ pub struct InvoiceFigures {
     pub keys: BTreeMap<Arc<str>, InvoiceSums>,
     /// Sums by day.
     pub days: BTreeMap<String, InvoiceSums>,
-    /// Sums by location; requests without an answer have none.
+    /// Sums by location. Requests without an answer have no location and are left out.
     pub locations: BTreeMap<Arc<str>, InvoiceSums>,
     /// Methods of the footprint.
     pub methods: BTreeSet<String>,
@@ -112,8 +112,8 @@ impl TermsFacts {
     }
 }
 
-/// Embodied grams per kWh at the meter of a building: the energy of the GPUs is that at the meter without the building,
-/// the rest of the server and the machines that wait.
+/// Returns the embodied grams of CO2 equivalent per kWh at the meter of a building. The energy of the GPUs is derived
+/// from the energy at the meter, without the building, the rest of the server, and idle machines.
 fn embodied_per_kwh(pue: Decimal) -> Option<Decimal> {
     let overhead = pue.checked_mul(HOST_FACTOR)?.checked_mul(IDLE_FACTOR)?;
     EMBODIED_G_PER_WH.checked_mul(Decimal::ONE_THOUSAND)?.checked_div(overhead)
@@ -172,8 +172,8 @@ impl InvoiceFigures {
     }
 }
 
-/// Adds the carbon that follows from the terms. Failed attempts may have been at other locations: no contract and no
-/// hardware is assumed for them.
+/// Adds the amounts of CO2 equivalent that follow from the terms. Failed attempts may have been at other locations, so
+/// no contract and no hardware is assumed for them.
 fn with_carbon(usage: &UsageSums, facts: Option<&TermsFacts>) -> InvoiceSums {
     let billed = &usage.billed;
     let mut sums = InvoiceSums { usage: usage.clone(), market_g: billed.carbon_g, embodied_g: Decimal::ZERO };

@@ -1,10 +1,11 @@
 //! Leases of a fleet member: the part of each prepaid balance and of each budget that this gateway may spend without
 //! the database.
 //!
-//! In a fleet, the balance of an account in memory is the lease of this gateway, see [`crate::fleet`]. A request whose
-//! price is not covered by it draws from the account's pool, for at most three seconds in all. From then on the lease is
-//! filled each second to the spending of `fleet.ahead`, and an amount that is no longer needed returns to the pool. If a
-//! request is refused although the other members hold enough, they return all but the spending of the last second.
+//! In a fleet, the balance of an account in memory is the lease of this gateway, see [`crate::fleet`]. If the lease
+//! does not cover the price of a request, the request draws from the account's pool, for at most three seconds in all.
+//! From then on, the lease is refilled each second to the expected spending of `fleet.ahead`, and an amount that is no
+//! longer needed returns to the pool. If a request is refused although the other members hold enough, they return all
+//! of their leases except the spending of the last second.
 //!
 //! ```text
 //! spent by this member ≤ leased + the excess of requests without max_tokens
@@ -37,7 +38,7 @@ use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 
 /// Maximum number of draws at a time, each of which blocks a thread while the database does not answer.
 const MAX_DRAWS: usize = 32;
-/// Maximum number of amounts that go back with one beat.
+/// Maximum number of amounts that are returned to their pools with one heartbeat.
 const MAX_RETURNS: usize = 500;
 
 /// Leases of this member.
@@ -205,8 +206,8 @@ impl Leases {
         }
     }
 
-    /// Returns the names of the pools from which requests were refused lately although the other members hold enough, the
-    /// last refusal first.
+    /// Returns the names of the pools from which requests were recently refused although the other members hold enough;
+    /// the pool of the last refusal is first.
     #[must_use]
     pub fn wanted_pools(&self) -> Vec<String> {
         let pools = self.pools.lock();
@@ -288,7 +289,7 @@ impl Ledger {
         }
     }
 
-    /// Adds the amounts that cannot return to their pools back to the balances, because the store refuses them.
+    /// Adds amounts back to the balances that should return to their pools, but that the store refuses.
     pub fn keep_returns(&self) {
         if let Some(leases) = &self.leases {
             leases.take_back_returns(|pool| self.leased_balance(pool));

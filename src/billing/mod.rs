@@ -1,4 +1,5 @@
-//! Billing of credits and energy at run time: balances in memory, and a write queue for charges to the disk.
+//! Billing of credits and energy at run time: the balances are in memory, and charges are written to the disk through a
+//! write queue.
 //!
 //! ```text
 //! request ─▶ reserve ─▶ … ─▶ settle | void          atomics, and a push to the queue
@@ -72,17 +73,17 @@ use std::time::Duration;
 use write_op::{AdminAdjustment, BatchOutcomes, WriteOp};
 use write_queue::WriteQueue;
 
-/// Longest wait of an adjustment for its entry; after that its outcome is unknown.
+/// Longest wait of an adjustment until its entry is on the disk; after that its outcome is unknown.
 const ADJUSTMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum number of reservation ends per [`Ledger::record_outcomes`].
+/// Maximum number of reservation ends in one call of [`Ledger::record_outcomes`].
 pub const MAX_OUTCOMES: usize = 512;
-/// Maximum number of rows per [`Ledger::record_outcomes`].
+/// Maximum number of rows in one call of [`Ledger::record_outcomes`].
 pub const MAX_EXTRA_ROWS: usize = 128;
 /// Maximum size of these rows in bytes, keys included.
 pub use penstock_storage::ledger::MAX_EXTRA_ROW_BYTES;
 
-/// Error if the data exceeds one commit or one row; nothing of it was recorded.
+/// Error if the data exceeds one commit or one row. It returns the data, of which nothing was recorded.
 pub struct CommitTooLarge(pub Vec<HoldEnd>, pub Vec<RowWrite>);
 
 /// Balances of all accounts, and the write queue of the ledger.
@@ -96,8 +97,8 @@ pub struct Ledger {
     backlog_limit: AtomicU64,
     /// Duration of a write in milliseconds above which the store counts as failing.
     slow: AtomicU64,
-    /// True if the last request was refused because of the unwritten amount: the remaining limit is less than one
-    /// request.
+    /// True if the last request was refused because of the limit on the unwritten amount: what is left of the limit is
+    /// less than the price of one request.
     refused_last: AtomicBool,
     /// Leases of a fleet member; `None` without a fleet.
     leases: Option<Leases>,
@@ -132,7 +133,7 @@ impl Ledger {
             .clone()
     }
 
-    /// Returns true if too much is unwritten to accept another request.
+    /// Returns true if the unwritten amount is too large to accept another request.
     fn is_exhausted(&self) -> bool {
         self.queue.is_fenced()
             || self.queue.unwritten_bytes() > self.backlog_limit.load(Ordering::Relaxed)
@@ -150,7 +151,7 @@ impl Ledger {
         Duration::from_millis(self.slow.load(Ordering::Relaxed))
     }
 
-    /// Returns the status of the ledger.
+    /// Returns the state of the ledger for metrics.
     #[must_use]
     pub fn durability_snapshot(&self) -> DurabilitySnapshot {
         DurabilitySnapshot {
@@ -165,8 +166,8 @@ impl Ledger {
         }
     }
 
-    /// Waits until everything up to `ticket` is on the disk. While the store fails, it waits for the journal of a fleet
-    /// member, and returns at once without one.
+    /// Waits until everything up to `ticket` is on the disk. While the store fails, a member of a fleet waits until it
+    /// is in the journal instead; without a journal the call returns at once.
     pub async fn wait_written(&self, ticket: u64) {
         let most = self.slow() * 2;
         if !self.is_failing()
@@ -181,7 +182,7 @@ impl Ledger {
         }
     }
 
-    /// Returns the figures of the journal; `None` without a fleet.
+    /// Returns the state of the journal; `None` without a fleet.
     #[must_use]
     pub fn journal_snapshot(&self) -> Option<JournalSnapshot> {
         self.journal.read().as_ref().map(|journal| journal.snapshot())
@@ -293,8 +294,8 @@ impl Ledger {
             reply: answer,
         };
         self.queue.push(WriteOp::Adjustment(Box::new(order)));
-        // On a blocking thread: the caller may have no timers, and a hanging disk must not block an
-        // operator's request.
+        // Waits on a blocking thread: the caller may run without timers, and a hanging disk must not block the request
+        // of an operator.
         let waited = tokio::task::spawn_blocking(move || answered.recv_timeout(ADJUSTMENT_TIMEOUT));
         waited.await.ok().and_then(Result::ok).unwrap_or(Err(AdjustmentError::OutcomeUnknown))
     }

@@ -1,4 +1,4 @@
-//! Checks and repairs of the ledger of a store that no process has open.
+//! Commands that check or repair the ledger of a store that no process has open.
 
 use super::checkpoint::LedgerCheckpoint;
 use super::report;
@@ -32,7 +32,7 @@ pub fn rebuild_rollups(storage: &StorageSettings) -> Result<RollupCheck, String>
     check().map_err(|failed| failed.0)
 }
 
-/// Verifies the ledger of a store and compares its replica files; nothing is written.
+/// Verifies the ledger of a store and compares its replica files with it; nothing is written.
 ///
 /// # Errors
 /// Returns one sentence with the cause.

@@ -1,11 +1,12 @@
-//! Pools of a fleet by account and wallet: a member spends from its parts, and grants go to the pools.
+//! Changes of the pools of a fleet, by account and wallet: charges reduce the part that this member has of a pool, and
+//! grants and corrections are added to the pool.
 
 use super::entry_effects::balance_change;
 use penstock_ledger::EntryKind;
 use penstock_storage::fleet::{PoolAmount, credit_pool_name, energy_pool_name};
 use std::collections::BTreeMap;
 
-/// Changes of the pools by the entries of a draft, by the name of the pool.
+/// Changes of the pools by the entries of a draft, by pool name.
 #[derive(Default)]
 pub(super) struct PoolChanges(BTreeMap<String, PoolChange>);
 
@@ -32,7 +33,7 @@ impl PoolChanges {
         }
     }
 
-    /// Maximum number of operations for the changes.
+    /// Returns the maximum number of operations that the changes need.
     pub(super) fn max_operations(&self) -> usize {
         2 * self.0.len()
     }

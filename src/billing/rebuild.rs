@@ -1,6 +1,6 @@
-//! Rebuild of the store's ledger from its replica files, for a store that lost entries or was lost. The files are
-//! verified first and never changed. A ledger that a fleet has written needs the files of all its gateways in one
-//! folder.
+//! Rebuild of the store's ledger from its replica files, for a store that was lost or has lost entries. The files are
+//! verified before the store is changed, and are never changed themselves. The ledger of a fleet can be rebuilt only
+//! from the files of all its gateways, copied to one folder.
 
 use super::entry_effects::balance_change;
 use super::report::ReportError;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// until a rebuild succeeds.
 pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, ReportError> {
     let files = replica_files(copies)?;
-    // One pass to verify and one to write, since a ledger may exceed the memory.
+    // The files are read twice, once to verify and once to write, since a ledger may be larger than the memory.
     let mut corrected = HashSet::new();
     for (chain, months) in &files {
         let mut proof = ReplicaFold::new(*chain);
@@ -44,7 +44,7 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Repo
     let ledger = LedgerStore::open_read_only(store.clone());
     check_chains(&ledger, &files)?;
     LedgerStore::clear(&**store)?;
-    // The pools of a fleet are filled again from the balances when its first gateway starts.
+    // When the first gateway of the fleet starts, it fills the pools again from the balances.
     SharedFleet::new(store.clone()).dissolve()?;
     let (mut entries, mut terms) = (0, HashSet::new());
     for (chain, months) in &files {
@@ -54,8 +54,9 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Repo
     Ok(entries)
 }
 
-/// Checks that the files have all chains that the store has: a folder has only the chain that its own gateway writes. A
-/// store whose list of chains is damaged is not checked, since a rebuild is its remedy.
+/// Checks that the files contain all chains that the store has, since the folder of a gateway contains only the chain
+/// of that gateway. If the list of chains in the store is damaged, nothing is checked, since a rebuild is the remedy
+/// for this.
 fn check_chains(ledger: &LedgerStore, files: &ReplicaFiles) -> Result<(), ReportError> {
     let chains = match ledger.chains() {
         Err(StoreError::Corrupt { .. }) => return Ok(()),
@@ -129,7 +130,8 @@ fn add_to_block(draft: &mut LedgerCommit, month: &str, line: &[u8], entry: &Ledg
     }
 }
 
-/// Adds the names that an entry used. Terms may be recorded more than once; their name is that of the first entry.
+/// Adds the names that an entry used. Terms may be recorded more than once; then their name refers to the first of
+/// these entries.
 fn add_names(draft: &mut LedgerCommit, entry: &LedgerEntry, known_terms: &mut HashSet<Arc<str>>) {
     match &entry.kind {
         EntryKind::Terms { id, .. } => {

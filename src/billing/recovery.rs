@@ -1,5 +1,6 @@
-//! Start of the ledger: loads the balances, voids the reservations that a crash left open, or continues those of a
-//! handover. A ledger whose last entry does not match its tip, or is dated in the future, is not written to.
+//! Start of the ledger: it loads the balances, and voids the reservations that a crash left open or continues those
+//! that a process hands over. If the last entry does not match the tip of the ledger, or has a date in the future,
+//! nothing is written to the ledger.
 
 use super::abandoned::void_other_chains;
 use super::balance::AccountBalance;
@@ -41,7 +42,7 @@ impl Ledger {
         Self::open_with(store, settings, clock, false, None).map(|(ledger, _)| ledger)
     }
 
-    /// Opens the ledger like [`Ledger::open`] for a member of a fleet, whose balances are its leases.
+    /// Opens the ledger like [`Ledger::open`], but for a member of a fleet, whose balances in memory are its leases.
     ///
     /// # Errors
     /// Returns the errors of [`Ledger::open`].
@@ -127,7 +128,8 @@ impl Ledger {
     }
 }
 
-/// Takes the actions of a journal that continue the chain; afterwards `open` has the reservations that they leave open.
+/// Takes the actions of a journal that continue the chain; `open` is updated to the reservations that are open after
+/// these actions.
 pub(super) fn take_replayed(
     journal: Option<&mut OpenedJournal>,
     open: &mut OpenReserves,
@@ -146,7 +148,7 @@ fn balances_in_memory(
     balances.collect()
 }
 
-/// Queues the ends of open reservations.
+/// Queues an entry that voids each open reservation.
 pub(super) fn push_voids(queue: &WriteQueue, open: &OpenReserves, clock: SteadyClock) {
     for (request, hold) in open.iter() {
         let act = EntryKind::Void {
@@ -183,8 +185,8 @@ fn complete_rollups(store: &LedgerStore, tip: Option<LedgerTip>) -> Result<Optio
     store.tip().map_err(to_message)
 }
 
-/// Checks the date of the last entry. Entries are never dated before their predecessor: after an entry from the
-/// future, all others would be dated in the future, also on statements and invoices.
+/// Checks the date of the last entry. An entry never has an earlier date than the previous entry: after an entry with a
+/// date in the future, all later entries would have future dates too, also on statements and invoices.
 fn check_last_date(tip: Option<LedgerTip>, ahead: Duration, now: u64) -> Result<(), String> {
     if ahead >= ANY_DATE {
         return Ok(());
@@ -199,13 +201,13 @@ fn check_last_date(tip: Option<LedgerTip>, ahead: Duration, now: u64) -> Result<
     ))
 }
 
-/// Reads the reservations of the chain that a store writes that have no end on the disk.
+/// Reads the open reservations of the chain that a store writes: those without an end on the disk.
 pub(super) fn open_reservations(store: &LedgerStore) -> Result<OpenReserves, StoreError> {
     let mut open = OpenReserves::default();
     let Some(tip) = store.tip()? else { return Ok(open) };
     let damaged = |what: &str| StoreError::Corrupt { what: what.to_owned() };
     let mut last = HashChain::of_chain(store.chain());
-    // At least the last block is read, since it has to end at the tip.
+    // At least the last block is read, to check that it ends at the tip.
     store.for_each_block(tip.first_open.min(tip.seq).max(chain_start(store.chain()) + 1) - 1, |block| {
         for line in lines(&block.text) {
             let (entry, chain) =

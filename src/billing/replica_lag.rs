@@ -1,4 +1,4 @@
-//! Rate-limited log of a ledger replica that lags behind.
+//! Rate-limited log of a replica of the ledger that lags behind the store.
 
 use penstock_storage::ledger::LedgerStore;
 use std::time::{Duration, Instant};
@@ -27,7 +27,8 @@ impl ReplicaLagLog {
         }
     }
 
-    /// Returns true if a log event is due: at a change, and once a minute while the replica lags or flaps.
+    /// Returns true if a log event is due: after each change, but at most once a minute while the replica lags or
+    /// changes often.
     fn is_due(&mut self, copied: bool, now: Instant) -> bool {
         if copied {
             return std::mem::take(&mut self.is_behind);

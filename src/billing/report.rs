@@ -81,8 +81,8 @@ pub struct MonthlyStatement {
     pub terms: BTreeMap<Arc<str>, Value>,
 }
 
-/// Computes the statement of a month from its rollups, for one account or all; from its entries if the rollups are
-/// incomplete.
+/// Computes the statement of a month for one account, or for all accounts if `account` is `None`. It is computed from
+/// the rollups, or from the entries if the rollups are incomplete.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
@@ -97,7 +97,7 @@ pub fn monthly_statement(
     statement_of_entries(store, month, account)
 }
 
-/// Computes the statement of a month from its entries, for one account or all.
+/// Computes the statement of a month from its entries, for one account, or for all accounts if `account` is `None`.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.

@@ -1,4 +1,5 @@
-//! Reservation before a request is sent: selects the wallet that pays, or refuses with the missing amount.
+//! Reservation before a request is sent: it selects the wallet that pays, or refuses the request with the amount that
+//! is missing.
 
 use super::balance::AccountBalance;
 use super::{Hold, Ledger, format};
@@ -12,9 +13,9 @@ use std::sync::atomic::Ordering;
 /// Highest possible cost of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReserveRequest {
-    /// Micro-credits, if credits pay.
+    /// Amount in micro-credits, if the credit wallet pays.
     pub credits: i64,
-    /// Nano-kWh, if the energy wallet may pay.
+    /// Amount in nano-kWh; `None` if the energy wallet may not pay.
     pub energy: Option<i64>,
     /// Amount in 1e-8 EUR.
     pub eur: i64,
@@ -24,8 +25,8 @@ impl Ledger {
     /// Reserves the highest possible cost of a request, before it is sent to a provider.
     ///
     /// # Errors
-    /// Returns 402 with the required and the available amount, and whether it suffices without the holds of other
-    /// requests; 503 while too much is unwritten.
+    /// Returns 402 with the required and the available amount, and with the information whether the balance would
+    /// suffice without the holds of other requests. Returns 503 while too large an amount is unwritten.
     pub fn reserve(
         self: &Arc<Self>,
         account: &str,
@@ -56,8 +57,8 @@ impl Ledger {
     }
 }
 
-/// Selects the wallet that pays, and the amount to hold: energy if it covers the request, or if the account is
-/// postpaid; else credits.
+/// Selects the wallet that pays, and the amount to hold: the energy wallet if it covers the request or if the account
+/// is postpaid, otherwise the credit wallet.
 fn choose_wallet(
     account_balance: &AccountBalance,
     need: ReserveRequest,

@@ -1,11 +1,11 @@
-//! Billed work and amounts, as charges and the check of a tariff compute them.
+//! Billed work and amounts, for charges and for the check of a tariff.
 
 use penstock_core::{TokenUsage, WorkDone};
 use penstock_pricing::BilledWork;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
-/// Converts EUR to units of 1e-8 EUR, in which a debt is counted.
+/// Converts EUR to units of 1e-8 EUR, in which the ledger limits unwritten amounts.
 #[must_use]
 pub fn to_debt_units(eur: Decimal) -> i64 {
     eur.saturating_mul(Decimal::ONE_HUNDRED)

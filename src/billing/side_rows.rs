@@ -1,16 +1,17 @@
-//! Additional rows in a ledger commit. A row that the store rejects permanently must not block the charges of others:
-//! its operation is committed without its rows. Ledger entries are never dropped.
+//! Additional rows in a commit of the ledger. A row that the store permanently rejects must not block the charges of
+//! other operations, so the operation of the row is committed without its rows. Ledger entries are never dropped.
 
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{LedgerCommit, RowWrite};
 
-/// Returns true if the store rejects these bytes on every try.
+/// Returns true if the store would reject the same bytes at every attempt.
 pub(super) const fn is_permanent(why: &StoreError) -> bool {
     matches!(why, StoreError::TooLarge { .. } | StoreError::Format { .. })
 }
 
-/// Removes rows that the store will never accept from a group: those of each operation with a row over its limit, or
-/// all of them if there is none. `ops` contains the number of rows per operation. Returns the number of removed rows.
+/// Removes rows that the store will never accept from a group: all rows of each operation that has a row over the size
+/// limit, or the rows of all operations if no row is over the limit. `ops` contains the number of rows of each
+/// operation. Returns the number of removed rows.
 pub(super) fn drop_rejected_rows(group: &mut LedgerCommit, ops: &mut Vec<usize>) -> usize {
     let before = group.extra_rows.len();
     let mut rows = std::mem::take(&mut group.extra_rows).into_iter();

@@ -1,5 +1,5 @@
-//! Verification of the ledger: the entries of each chain, the balances and the replica. A reserve ends in its own
-//! chain, a balance is the sum over all chains. All calls block.
+//! Verification of the ledger: the entries of each chain, the balances and the replica files. A reservation ends in the
+//! chain in which it was made; a balance is the sum over all chains. All calls block.
 
 use super::checkpoint::LedgerCheckpoint;
 use super::report::ReportError;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Maximum number of findings.
 const MAX_FINDINGS: usize = 100;
-/// Maximum number of tries to read a balance that changes meanwhile.
+/// Maximum number of reads of a balance that changes during the verification.
 const MAX_REREADS: u32 = 1_000;
 
 /// Result of a ledger verification.
@@ -105,7 +105,7 @@ impl VerifiedChain {
 }
 
 impl VerifiedFold<'_> {
-    /// Adds the entries of all chains after the last ones.
+    /// Adds the entries of all chains that follow the entries that were already added.
     fn add_new_entries(&mut self, store: &LedgerStore) -> Result<Option<Misfit>, ReportError> {
         let mut numbers: BTreeSet<u32> = self.chains.keys().copied().collect();
         numbers.extend(store.chains()?.into_iter().map(|(chain, _)| chain));
@@ -117,7 +117,7 @@ impl VerifiedFold<'_> {
         Ok(None)
     }
 
-    /// Adds the entries of one chain after the last one.
+    /// Adds the entries of one chain that follow its last added entry.
     fn add_chain_entries(&mut self, store: &LedgerStore, number: u32) -> Result<Option<Misfit>, ReportError> {
         enum Stop {
             Store(StoreError),
@@ -161,7 +161,7 @@ impl VerifiedFold<'_> {
         Some((number, "the checkpoint has it, and it does not exist".to_owned()))
     }
 
-    /// Balance of an account over all chains; `None` beyond 64 bits.
+    /// Returns the balance of an account over all chains; `None` if it exceeds 64 bits.
     fn balance(&self, account: &str) -> Option<BalanceRecord> {
         let (mut credits, mut energy) = (0_i128, 0_i128);
         for fold in self.chains.values() {
@@ -177,8 +177,8 @@ impl VerifiedFold<'_> {
     }
 }
 
-/// Verifies the ledger from the first entry: the hash chains, each balance, the replica files. It may be
-/// written to meanwhile.
+/// Verifies the ledger from its first entry: the hash chains, each balance, and the replica files. The ledger may be
+/// written to during the verification.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
@@ -186,7 +186,8 @@ pub fn verify(store: &LedgerStore) -> Result<LedgerVerification, ReportError> {
     verify_with(store, &LedgerCheckpoint::default(), &mut |_| {})
 }
 
-/// Verifies like [`verify`], and that the entries of a checkpoint are there, with a callback for each portion of entries.
+/// Verifies like [`verify`], and also that the entries of a checkpoint exist. Calls `read` with the number of entries
+/// of each portion.
 ///
 /// # Errors
 /// Returns the errors of [`verify`].
@@ -250,7 +251,8 @@ fn check_tip(
     Ok(None)
 }
 
-/// Checks that the entries that are corrected by another chain exist, and that each is corrected once.
+/// Checks the entries that are corrected by an entry of another chain: each must exist, and must be corrected only
+/// once.
 fn check_corrections(
     store: &LedgerStore,
     fold: &mut VerifiedFold<'_>,
@@ -300,7 +302,7 @@ fn check_balances(
             return Ok(());
         }
         if ends != fold.ends() {
-            // Skipped, since entries were written between the reads.
+            // The balance is skipped, since entries were written between its reads.
             continue;
         }
         if Some(stored.unwrap_or_default()) != fold.balance(&name) && proof.balances.len() < MAX_FINDINGS {
@@ -310,7 +312,7 @@ fn check_balances(
     Ok(())
 }
 
-/// Balance, and the last entries of the chains that it includes.
+/// Balance of an account, with the number of the last entry that it includes of each chain.
 type StableBalance = Option<(Option<BalanceRecord>, Vec<(u32, u64)>)>;
 
 /// Reads a balance, and the number of the last entry of each chain that it includes.

@@ -18,11 +18,11 @@ pub struct SaleTerms {
 /// Error of a grant or a correction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdjustmentError {
-    /// Store that rejects writes at the moment.
+    /// The store rejects writes at the moment.
     StoreFailing,
-    /// ID that was used, or entry that was corrected, by the entry with this number.
+    /// The ID was already used, or the entry was already corrected, by the entry with this number.
     Duplicate(u64),
-    /// Invalid amount.
+    /// The amount is invalid.
     InvalidAmount,
     /// Unknown outcome, since the store failed meanwhile. A retry with the same ID is safe.
     OutcomeUnknown,
@@ -48,7 +48,7 @@ pub(super) struct LedgerAction {
     pub(super) terms: Option<Arc<SaleTerms>>,
     /// Amount in 1e-8 EUR that is no longer exposed once the action is written.
     pub(super) exposed: i64,
-    /// Number in the journal; 0 without one.
+    /// Number in the journal; 0 without a journal.
     pub(super) number: u64,
 }
 

@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// Longest time that operations with waiters are collected before a write.
+/// Longest time for which operations are collected before a write if a caller waits for one of them.
 const WAITER_WINDOW: Duration = Duration::from_millis(5);
 
-/// Number of operations at which a group is written immediately. Together with the operations that arrive during the
-/// write, it is the maximum that a crash loses.
+/// Number of operations at which a group is written immediately. A crash loses at most these operations and those that
+/// arrive during the write.
 pub(super) const GROUP_SIZE: usize = 4_096;
 
-/// Number of operations that are taken at a time, to be written with others later: preparing all of them at once
-/// would occupy the request threads' processors for milliseconds.
+/// Number of operations that the writer prepares at a time while it collects a group. Preparing all operations of a
+/// group at once would keep the processors of the request threads busy for milliseconds.
 const PIECE_SIZE: usize = 256;
 
-/// Operations that the writer takes at a time.
+/// Operations that the writer takes from the queue in one call.
 pub(super) struct DrainedOps {
-    /// Operations; empty if a group ends without more, or if nothing arrived for a long time.
+    /// Operations. There are none if the group ends without further operations, or if nothing arrived for a long time.
     pub(super) ops: Vec<WriteOp>,
     /// Number of the last operation that was taken.
     pub(super) last: u64,
@@ -30,12 +30,13 @@ pub(super) struct DrainedOps {
 #[derive(Default)]
 struct QueueState {
     ops: Vec<WriteOp>,
-    /// Latest time at which the current group is written, and the number of operations taken for it.
+    /// Latest time at which the current group has to be written; the next field is the number of operations that were
+    /// taken for it.
     until: Option<Instant>,
     taken: usize,
     /// Number of operations pushed so far.
     pushed: u64,
-    /// True if the writer sleeps until it is notified.
+    /// True if the thread that takes operations sleeps until it is notified.
     idle: bool,
     /// True if the writer waits for more operations before it writes.
     gathering: bool,
@@ -69,7 +70,8 @@ enum WriteHealth {
 pub(super) struct WriteQueue {
     state: Mutex<QueueState>,
     wake: Condvar,
-    /// Ends the pause of a writer that retries. The thread that takes operations may be another one.
+    /// Condition that ends the pause of a writer before it retries. Operations may be taken by another thread, which
+    /// waits for `wake`.
     pause_end: Condvar,
     written: watch::Sender<u64>,
     /// True if nothing will be written any more.
@@ -77,7 +79,7 @@ pub(super) struct WriteQueue {
     window_us: AtomicU64,
     bytes: AtomicU64,
     exposed: AtomicI64,
-    /// [`WriteHealth`] of the writer.
+    /// State of the writes, a [`WriteHealth`].
     health: AtomicU8,
     replica_behind: AtomicBool,
     origin: Instant,
@@ -109,7 +111,7 @@ impl WriteQueue {
         queue
     }
 
-    /// Sets the time for which the writer collects operations without waiters.
+    /// Sets the time for which operations are collected if no caller waits for them.
     pub(super) fn set_collect_time(&self, window: Duration) {
         let micros = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
         self.window_us.store(micros, Ordering::Relaxed);
@@ -140,8 +142,8 @@ impl WriteQueue {
         self.add_exposed(actions.iter().map(|action| action.exposed).sum());
     }
 
-    /// Takes the next operations, at most `most`. They are empty if the current group ends without more, or if
-    /// nothing arrives for `patience`; `None` after the queue is closed.
+    /// Takes the next operations, at most `most`. Returns no operations if the current group ends without further ones,
+    /// or if nothing arrives for `patience`. Returns `None` after the queue is closed.
     pub(super) fn take_operations(&self, most: usize, patience: Option<Duration>) -> Option<DrainedOps> {
         let mut state = self.state.lock();
         while state.until.is_none() && (state.ops.is_empty() || state.handing_over) {
@@ -174,7 +176,7 @@ impl WriteQueue {
         let whole = over || state.taken >= GROUP_SIZE;
         if whole {
             (state.until, state.taken) = (None, 0);
-            // A waiter may wait for the remaining operations.
+            // A caller may still wait for one of the remaining operations.
             state.has_waiter &= left > 0;
         }
         Some(DrainedOps { ops, last: state.pushed - left as u64, is_complete: whole })
@@ -215,7 +217,7 @@ impl WriteQueue {
         }
     }
 
-    /// Waits before the next try. Returns false if the queue is closed.
+    /// Pauses the writer before its next attempt. Returns false if the queue is closed.
     pub(super) fn wait_before_retry(&self, pause: Duration) -> bool {
         let mut state = self.state.lock();
         if !state.closing {
@@ -230,13 +232,13 @@ impl WriteQueue {
         self.pause_end.notify_all();
     }
 
-    /// Makes the writer stop after the current group, or allows another to start.
+    /// Makes the writer stop after the current group (`true`), or allows another writer to start (`false`).
     pub(super) fn set_handing_over(&self, handing: bool) {
         self.state.lock().handing_over = handing;
         self.wake.notify_all();
     }
 
-    /// Number of operations of a group whose writer waits for more.
+    /// Returns the number of operations of the group for which the writer collects more; `None` if it does not collect.
     #[cfg(test)]
     pub(super) fn gathered_operations(&self) -> Option<usize> {
         let state = self.state.lock();
@@ -305,7 +307,7 @@ impl WriteQueue {
         self.written.subscribe().wait_for(|reached| *reached >= ticket).await.ok();
     }
 
-    /// Waits like [`Self::written`] for any time; returns false if the writer has ended before.
+    /// Waits like [`Self::wait_until_written`], but returns false if the writer ends before the operation is written.
     pub(super) async fn wait_durable(&self, ticket: u64) -> bool {
         self.shorten_window();
         let over = || self.is_finished.load(Ordering::Acquire);
@@ -314,7 +316,7 @@ impl WriteQueue {
         reached.is_ok_and(|reached| *reached >= ticket)
     }
 
-    /// Records that the writer has ended and none replaces it.
+    /// Records that the writer has ended and that no other writer replaces it.
     pub(super) fn mark_writer_ended(&self) {
         if self.state.lock().handing_over {
             return;

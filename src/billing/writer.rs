@@ -1,7 +1,8 @@
 //! Writer thread of the ledger: operations become entries, entries become blocks, and a group of blocks is one commit
-//! ([`commit`]). A group that the store rejects is retried with the same bytes until it is known to be committed: so no
-//! entry is written twice or out of order. There are two exceptions: rows that the store never accepts (`side_rows`),
-//! and names that another gateway has used meanwhile ([`redraft`]), which prove that the group was not committed.
+//! ([`commit`]). If the store rejects a group, the group is retried with the same bytes until it is known to be
+//! committed, so that no entry is written twice or out of order. A group is changed in two cases only: the store will
+//! never accept some of its rows (`side_rows`), or another gateway has used some of its names meanwhile ([`redraft`]),
+//! which proves that the group was not committed.
 
 mod commit;
 mod fenced;
@@ -36,7 +37,7 @@ pub(super) struct WriterStart {
     pub(super) tip: Option<LedgerTip>,
     pub(super) balances: Vec<(String, BalanceRecord)>,
     pub(super) open: OpenReserves,
-    /// Journal of a fleet member, through which the operations of the queue come.
+    /// Operations of the queue as the journal thread passes them on, for a fleet member.
     pub(super) journaled: Option<JournaledOps>,
 }
 
@@ -77,7 +78,7 @@ fn chain_end(store: &LedgerStore, tip: Option<LedgerTip>) -> HashChain {
 struct LedgerWriter {
     store: Arc<LedgerStore>,
     queue: Arc<WriteQueue>,
-    /// Source of the operations instead of the queue, for a member with a journal.
+    /// Source of the operations for a member with a journal; without a journal they come from the queue.
     journaled: Option<JournaledOps>,
     chain: HashChain,
     /// Tip of the store.
@@ -107,7 +108,7 @@ impl LedgerWriter {
             source::collect(&self.queue, self.journaled.as_ref(), self.store.replica_sync_due())
         {
             if ops.is_empty() && self.draft.queued_bytes == 0 {
-                // No operation arrived for a while: the replica is synced now.
+                // No operation arrived for a while, so the replica is synced now.
                 self.queue.set_copied(self.store.sync_replica());
                 continue;
             }
@@ -135,7 +136,7 @@ impl LedgerWriter {
                 self.draft.rows.extend(lines.rows);
             }
             WriteOp::Adjustment(adjustment) => self.add_adjustment(*adjustment),
-            // These outcomes are a separate group.
+            // Outcomes with conditions become a separate group.
             WriteOp::Fenced(_) => {}
         }
     }
@@ -158,7 +159,7 @@ impl LedgerWriter {
         let end = replacement_void(&act, "unwritable");
         if self.append_entry(at, account, act, None).is_none() {
             tracing::error!(name: "ledger_entry_lost", account);
-            // The reservation still ends on the disk, so the next start does not void it.
+            // The void ends the reservation on the disk, so that the next start does not void it again.
             if let Some(end) = end {
                 self.append_entry(at, account, end, None);
             }
@@ -175,8 +176,8 @@ impl LedgerWriter {
         }
         let act = EntryKind::Terms { id: id.clone(), terms: text.clone() };
         if let Some(seq) = self.append_entry(at, "", act, None) {
-            // A name that cannot be looked up may be in use, and would then fail the commit. Without it, the next start
-            // may record the terms again, which changes nothing.
+            // A name that cannot be looked up may be in use already, and would then make the commit fail. So the entry
+            // is written without the name. The next start may record the same terms again, which does no harm.
             if known.is_ok() {
                 self.draft.names.push((name, seq));
             }
@@ -186,7 +187,7 @@ impl LedgerWriter {
 
     fn add_adjustment(&mut self, adjustment: AdminAdjustment) {
         let mut own = self.draft.names.iter().filter(|(known, _)| adjustment.names.contains(known));
-        // The adjustment counts as repeated once the first one is durable.
+        // The caller of a repeated adjustment gets its answer once the first adjustment is durable.
         if let Some(seq) = own.next().map(|(_, seq)| *seq) {
             self.draft.duplicates.push((adjustment, seq));
             return;
@@ -227,7 +228,7 @@ impl LedgerWriter {
         seq
     }
 
-    /// Finds the work of the charge that an adjustment corrects; its usage counts in the same model.
+    /// Finds the work of the charge that an adjustment corrects, so that the correction counts for the same model.
     fn find_corrected_work(&mut self, act: &EntryKind) -> Result<Option<SoldWork>, ReportError> {
         let corrected = corrected_work(&self.store, act)?;
         if let Some(work) = &corrected {
@@ -239,7 +240,7 @@ impl LedgerWriter {
 
     /// Stores the balance of an account in memory, and its change in the draft.
     fn store_balance(&mut self, account: &str, after: BalanceRecord, change: BalanceRecord) {
-        // An existing account needs no copy of its name.
+        // If the account is known already, its name is not copied.
         match self.balances.get_mut(account) {
             Some(known) => *known = after,
             None => {

@@ -72,7 +72,7 @@ impl AdminBackend {
     /// Reads every row of a list, page after page.
     ///
     /// # Errors
-    /// Same as [`AdminBackend::request`].
+    /// Same as [`AdminBackend::send`].
     pub fn all_rows(&self, path: &str, query: &[(&str, &str)]) -> Result<Vec<Value>, String> {
         let mut all = Vec::new();
         let mut after: Option<String> = None;
@@ -107,14 +107,14 @@ fn open_vault(reach: &AdminTarget) -> Result<Stores, String> {
     }
 }
 
-/// Warns about parts of the ledger's second copy that were wrong and were written again.
+/// Warns about parts of the ledger's second copy that differed from the store and were written again.
 pub(super) fn warn_repaired_copy(vault: &Stores) {
     for healed in vault.ledger.take_repairs() {
         print_stderr(&format!("warning: the second copy of the ledger was repaired: {healed}.\n"));
     }
 }
 
-/// Name of the user of this command, for the audit log.
+/// Returns the name of the user who runs this command, for the audit log.
 pub fn cli_actor() -> String {
     let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
     let plain = |letter: &char| letter.is_ascii_alphanumeric() || "._-".contains(*letter);
@@ -122,7 +122,7 @@ pub fn cli_actor() -> String {
     format!("cli:{}", if user.is_empty() { "somebody" } else { &user })
 }
 
-/// Current time in Unix seconds.
+/// Returns the current time in Unix seconds.
 pub fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -10,13 +10,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 use ureq::Agent;
 
-/// Timeouts: to connect, and for the answer. A reload may have to read large tokenizers.
+/// Timeout of connecting, and timeout of the response. A reload may have to read large tokenizers.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
-/// Maximum size of an answer, in bytes.
+/// Maximum size of a response, in bytes.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
 
-/// Admin client of a running gateway.
+/// HTTP client of a running gateway's admin listener.
 pub struct Client {
     address: SocketAddr,
     token: String,
@@ -28,7 +28,7 @@ pub struct Client {
 pub enum AdminClientError {
     /// Connection refused: no process listens at the address.
     NotRunning(SocketAddr),
-    /// Any other reason, as a sentence.
+    /// Any other failure, as a sentence.
     Other(String),
 }
 
@@ -58,8 +58,8 @@ impl Client {
     /// Returns an error if no gateway listens, or if the token cannot be read.
     pub fn new(reach: &AdminTarget) -> Result<Self, AdminClientError> {
         let address = connectable_address(reach.admin);
-        // A stopped gateway leaves an old token or none. So connect first: otherwise the error would be about the
-        // token.
+        // A stopped gateway may leave an old token or none. Therefore the connection is tried first: otherwise the
+        // error would be about the token.
         probe(address)?;
         let file = reach.folder.join(ADMIN_TOKEN_FILE);
         let token = std::fs::read_to_string(&file).map_err(|error| {
@@ -140,7 +140,7 @@ impl Client {
     }
 }
 
-/// Creates the HTTP agent: to the gateway itself, never through a proxy of the environment.
+/// Creates the HTTP agent. It connects directly, even if the environment names a proxy.
 fn agent() -> Agent {
     Agent::config_builder()
         .proxy(None)

@@ -14,14 +14,14 @@ use std::collections::HashMap;
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
-/// Last part of an error message: the consequence of the mistakes.
+/// Last part of an error message: what follows from the mistakes.
 const NOT_STARTED: &str = "nothing was started";
 const WOULD_NOT_START: &str = "it would not start";
 
 /// `penstock run`.
 pub(super) fn run(source: ConfigSource) -> Result<(), CommandError> {
     let loaded = load_or_refuse(&source, NOT_STARTED)?;
-    // `check` reports expired certificates; a starting gateway reports them itself.
+    // A starting gateway warns about expired certificates itself, so these warnings are dropped here.
     check_certificates(&loaded.settings, NOT_STARTED)?;
     Ok(startup::run(loaded.settings, reload_source(source))?)
 }
@@ -78,8 +78,8 @@ fn check_certificates(settings: &Settings, consequence: &str) -> Result<Vec<Stri
     Err(CommandError { why: format_mistakes(&mistakes, consequence), code: MISCONFIGURED })
 }
 
-/// Returns warnings about limits and models of keys and accounts that match nothing under this configuration. If the
-/// store cannot be read, returns a note instead.
+/// Returns warnings about limits and models of keys and accounts that match nothing under this configuration, and a
+/// note if the store cannot be read.
 fn unmatched_warnings(settings: &Settings, name: &str) -> (Vec<String>, String) {
     if stores::database_options(&settings.storage).is_some() {
         let note = format!(
@@ -109,14 +109,14 @@ fn unmatched_warnings(settings: &Settings, name: &str) -> (Vec<String>, String) 
     }
 }
 
-/// Returns a function that reads the same source again, for a reload.
+/// Returns the function that loads the same source again, for a reload.
 fn reload_source(source: ConfigSource) -> ConfigLoader {
     Arc::new(move || {
         source.load().map_err(|report| format_refusal(&report, "the old configuration stays active"))
     })
 }
 
-/// Loads the settings and prints the warnings.
+/// Loads the settings and prints their warnings.
 ///
 /// # Errors
 /// Returns all mistakes as one text.
@@ -130,7 +130,7 @@ fn load_or_refuse(source: &ConfigSource, consequence: &str) -> Result<LoadedConf
     }
 }
 
-/// Formats all mistakes and their consequence.
+/// Formats all mistakes of a configuration and their consequence.
 pub fn format_refusal(report: &Diagnostics, consequence: &str) -> String {
     // Warnings are left out: some exist only because a block with a mistake was skipped.
     format_mistakes(&report.mistakes, consequence)
@@ -153,7 +153,7 @@ fn format_warnings(warnings: &[Diagnostic]) -> String {
     warnings.iter().map(|warning| format!("warning: {warning}\n\n")).collect()
 }
 
-/// Summary of a configuration for people.
+/// Returns a summary of a configuration for people.
 pub fn settings_summary(settings: &Settings) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| {

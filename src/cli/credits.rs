@@ -153,7 +153,7 @@ pub fn run(credits: CreditsArgs) -> Result<(), String> {
     }
 }
 
-/// Verifies through the running gateway, or by reading its store. Only `repair` writes.
+/// Verifies the ledger through the running gateway, or by reading its store. Writes only if `repair` is true.
 fn verify(reached: &ConfigArgs, repair: bool, checkpoint: &LedgerCheckpoint) -> Result<(), String> {
     let reach = admin_target(&reached.source()?)?;
     match Client::new(&reach) {
@@ -182,8 +182,8 @@ fn verify(reached: &ConfigArgs, repair: bool, checkpoint: &LedgerCheckpoint) -> 
     }
 }
 
-/// Compares the ledger with its second copy before a check that opens it, which would repair the copy. Without effect
-/// while the gateway runs.
+/// Compares the ledger with its second copy, before another check opens the ledger and thereby repairs the copy. Does
+/// nothing while the gateway runs.
 ///
 /// # Errors
 /// Returns the failed checks.

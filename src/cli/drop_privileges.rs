@@ -11,8 +11,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Switches a root process to the owner of the folder. Does nothing for other users, or if the folder does not exist.
-/// The process must have one thread; threads that it starts later inherit the change.
+/// Switches a process of root to the owner of the folder. Does nothing if another user runs the process, or if the
+/// folder does not exist. The process must have only one thread; threads that it starts later inherit the change.
 ///
 /// # Errors
 /// Returns the reason as one sentence.
@@ -30,8 +30,8 @@ pub(super) fn become_folder_owner(folder: &Path) -> Result<(), String> {
     })
 }
 
-/// Keeps the file capabilities of root: the store may be below a folder that only root can enter (`/var/lib/private`),
-/// and an archive may be written to a folder of root.
+/// Switches the user, but retains root's capabilities on files: the store may be below a folder that only root can
+/// enter (`/var/lib/private`), and an archive may be written to a folder of root.
 fn become_user(user: u32, group: u32) -> Result<(), Errno> {
     let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
     let files = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::FOWNER;

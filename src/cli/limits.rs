@@ -40,7 +40,7 @@ impl LimitArgs {
             let typed = typed.as_deref()?;
             let value = match typed {
                 "none" => Value::Null,
-                // Amounts are sent as the text that was typed, so that every digit is preserved.
+                // Amounts are sent as the text that the user typed, so that every digit is preserved.
                 typed if name.starts_with("budget") => Value::from(typed),
                 typed => typed.parse::<u64>().map_or_else(|_| Value::from(typed), Value::from),
             };
@@ -63,7 +63,7 @@ pub fn format_limits(item: &Value) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// Formats the warnings of an answer for standard error.
+/// Formats the warnings in a response, for standard error.
 #[must_use]
 pub fn format_warnings(answer: &Value) -> String {
     let list = answer.get("warnings").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();

@@ -32,13 +32,13 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// The chosen format.
+    /// Returns the chosen format.
     #[must_use]
     pub fn output_format(self) -> OutputFormat {
         if self.json { OutputFormat::Json } else { self.format }
     }
 
-    /// Prints a listing in the chosen format. `json` is called for JSON alone.
+    /// Prints a listing in the chosen format. `json` is called only if the format is JSON.
     ///
     /// # Errors
     /// Returns an error if standard output cannot be written to.
@@ -98,7 +98,8 @@ fn column(heading: &str) -> String {
     heading.chars().map(plain).collect()
 }
 
-/// Formats a line of CSV text. Texts that a spreadsheet would evaluate are escaped; negative numbers are none.
+/// Formats a line of CSV text. A text that a spreadsheet would evaluate as a formula is escaped; a negative number is
+/// not a formula.
 pub fn csv_line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     csv_record(cells.map(|cell| csv_cell(cell).into_owned()), b',')
 }

@@ -7,44 +7,44 @@ use crate::proxy::failover::UNCOUNTED_BYTES;
 use crate::server::http2::{CONNECTION_WINDOW, SEND_BUFFER, SMALL_FRAMES};
 use crate::upstream::connect::H2_WINDOW;
 
-/// Memory of a request besides its body and its answer, in bytes: buffers of two connections, and its state. An
+/// Memory of a request in addition to its body and its response, in bytes: buffers of two connections, and state. An
 /// assumption; an open stream takes 13 KiB (`docs/performance.md`).
 const REQUEST_STATE: u64 = 64 << 10;
-/// The same, with the data that waits for a client that does not read.
+/// The same, including data that waits for a client that does not read.
 const REQUEST: u64 = REQUEST_STATE + SEND_BUFFER as u64;
 /// Maximum size of the recorded text of a stream, from which another provider can continue it.
 const STREAM_RECORD: u64 = 256 << 10;
-/// Bytes of an answer in memory that no limit counts: data already read, and data that waits for a slow client.
+/// Bytes of a response in memory that no limit counts: data already read, and data that waits for a slow client.
 const UNCOUNTED_ANSWER: u64 = UNCOUNTED_BYTES as u64 + H2_WINDOW as u64;
 /// Memory of a connection before authentication: buffers, including those of TLS.
 const CONNECTION: u64 = 64 << 10;
 /// Additional memory of an HTTP/2 connection: unread body bytes, and the bookkeeping of small frames.
 const UNREAD_H2: u64 = CONNECTION_WINDOW as u64 + 1 + SMALL_FRAMES as u64;
-/// Copies of a request head: as received, in a buffer that grew by doubling, and parsed. Each thread parses all heads
-/// that arrive at once on a connection before it handles the first.
+/// Number of copies of a request head: as received, in a buffer that grew by doubling, and parsed. Each thread parses
+/// all heads that have arrived on a connection before it handles the first one.
 const HEAD_COPIES: u64 = 3;
 /// Body bytes that a client sends before the body is read.
 const UNREAD_BODY: u64 = STREAM_WINDOW as u64;
-/// Copies of a body while it is converted for a provider of another dialect.
+/// Number of copies of a body while it is converted for a provider with another dialect.
 const BODY_COPIES: u64 = 2;
-/// Memory of a token count, as a multiple of the body size, besides the body: the parsed conversation, the values for a
-/// chat template, the prompt, and the prompt in two forms during tokenization.
+/// Memory of a token count as a multiple of the body size, in addition to the body itself: the parsed conversation, the
+/// values for a chat template, the prompt, and two forms of the prompt during tokenization.
 const COUNT_BODY_FACTOR: u64 = 6;
 /// Constant memory of a token count: overhead of small values, and the windows of the tokenizer.
 const COUNT_OVERHEAD: u64 = 128 << 20;
-/// Memory of a line that is being read, as a multiple of its size: the buffer grew by doubling.
+/// Memory of a line that is being read, as a multiple of its size, because its buffer grew by doubling.
 const LINE_COPIES: u64 = 2;
 /// Maximum number of images in memory at the same time.
 const IMAGES: u64 = 512;
-/// Page cache of the store.
+/// Page cache of the store, in bytes.
 const STORE: u64 = 8 << 20;
-/// The program, its threads and the catalogue; tokenizers of models are extra.
+/// Memory of the program, its threads and the catalogue, in bytes; tokenizers of models are not included.
 const PROGRAM: u64 = 64 << 20;
 
 /// Memory bound: name, bytes, and the setting that controls it.
 type MemoryBound = (&'static str, u64, String);
 
-/// Memory bounds of everything that the configuration limits.
+/// Returns the memory bounds of everything that the configuration limits.
 pub fn memory_bounds(settings: &Settings) -> Vec<MemoryBound> {
     let mut bounds = client_bounds(settings).to_vec();
     bounds.extend(data_bounds(settings));
@@ -55,7 +55,7 @@ fn wide(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// Bounds of what clients open: requests, streams and connections.
+/// Returns the bounds of what clients can open: requests, streams and connections.
 fn client_bounds(settings: &Settings) -> [MemoryBound; 5] {
     let (overload, limits) = (&settings.overload, &settings.limits);
     let inside = wide(overload.requests).saturating_add(wide(overload.queue));
@@ -108,7 +108,7 @@ fn client_bounds(settings: &Settings) -> [MemoryBound; 5] {
     ]
 }
 
-/// Bounds of data in memory: bodies, batches, counts and the parts of the process.
+/// Returns the bounds of data in memory: bodies, batches, token counts and the parts of the process.
 fn data_bounds(settings: &Settings) -> [MemoryBound; 8] {
     let (overload, limits, batches) = (&settings.overload, &settings.limits, &settings.batches);
     let images = settings.images.keep.min(IMAGES.saturating_mul(wide(settings.spool.memory)));
@@ -148,7 +148,7 @@ fn data_bounds(settings: &Settings) -> [MemoryBound; 8] {
     ]
 }
 
-/// Sum of all bounds.
+/// Returns the sum of all bounds.
 pub fn total_bytes(bounds: &[(&'static str, u64, String)]) -> u64 {
     bounds.iter().fold(0, |sum, (_, bytes, _)| sum.saturating_add(*bytes))
 }
@@ -166,23 +166,23 @@ pub fn excess_warning(settings: &Settings, machine: Option<u64>) -> Option<Strin
     })
 }
 
-/// Memory of this machine or of the control group, whichever is less; `None` if unknown.
+/// Returns the memory of this machine or of the control group, whichever is less; `None` if unknown.
 pub fn machine_memory() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let total = read("/proc/meminfo").and_then(|text| parse_mem_total(&text));
     let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    // Without a limit the file contains `max`, or a number larger than any machine has.
+    // Without a limit the file contains `max`, or a number larger than the memory of any machine.
     let group = groups.iter().filter_map(|path| read(path)?.trim().parse::<u64>().ok()).min();
     [total, group].into_iter().flatten().min()
 }
 
-/// Parses the bytes of `MemTotal`.
+/// Parses the line `MemTotal`; returns bytes.
 fn parse_mem_total(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 
-/// Formats a size for people, rounded up to a tenth.
+/// Formats a size for people; the number is rounded up to one decimal.
 pub fn format_size(bytes: u64) -> String {
     for (unit, factor) in [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
         if bytes >= factor {

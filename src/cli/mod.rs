@@ -184,7 +184,7 @@ struct LiveArgs {
 }
 
 impl ConfigArgs {
-    /// Returns the named configuration, or that of the demo if it was started in this folder.
+    /// Returns the configuration that the arguments name, or that of the demo if the demo was started in this folder.
     fn source(&self) -> Result<ConfigSource, String> {
         match &self.config {
             Some(path) => Ok(ConfigSource::File(path.clone())),
@@ -193,7 +193,8 @@ impl ConfigArgs {
     }
 }
 
-/// Checks that the demo was started in a folder: a command without `--config` must not create or change another store.
+/// Checks that the demo was started in this folder: without `--config`, a command must not create or change the store
+/// of another folder.
 fn check_demo_folder(folder: &Path) -> Result<(), String> {
     if folder.join(DEMO_STORAGE).join(crate::storage::stores::DEMO_FILE).is_file() {
         return Ok(());
@@ -213,7 +214,8 @@ const DEMO_STORAGE: &str = "data";
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    // New files are readable by their owner only; the store's engine sets no file mode of its own.
+    // New files are readable by their owner only. This covers the files of the store's engine too, which sets no file
+    // mode itself.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     crate::telemetry::log::install();
     match run_cli(Cli::parse()) {
@@ -247,7 +249,7 @@ fn run_cli(cli: Cli) -> Result<(), CommandError> {
         None => configuration::demo()?,
         Some(CliCommand::Run(written)) => configuration::run(ConfigSource::File(written.config))?,
         Some(CliCommand::Check(checked)) => {
-            // clap requires one of the two.
+            // clap ensures that one of the two is given.
             let path = checked.config.or(checked.file).unwrap_or_default();
             configuration::check(&ConfigSource::File(path), checked.strict, checked.reach)?;
         }

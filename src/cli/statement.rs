@@ -114,7 +114,7 @@ fn statement_text(answer: &Value) -> String {
     text
 }
 
-/// Formats the header of a CSV text.
+/// Formats the heading row of a CSV text.
 pub fn csv_heading(columns: &[&str]) -> String {
     csv_line(columns.iter().copied())
 }

@@ -19,7 +19,7 @@ pub fn models(source: &ConfigSource, output: OutputArgs) -> Result<(), String> {
 /// `penstock providers`: one line for each offer, since health and speed belong to an offer.
 pub fn providers(source: &ConfigSource, output: OutputArgs) -> Result<(), String> {
     let answer = ask(source, "GET", "/admin/providers")?;
-    // The table shows the provider once above its offers; CSV repeats it in each row.
+    // The table shows a provider once, above its offers; CSV repeats the provider in each row.
     let every_row = output.output_format() == OutputFormat::Csv;
     let mut rows = Vec::new();
     for provider in answer_rows(&answer) {
@@ -61,7 +61,7 @@ pub fn reload(source: &ConfigSource) -> Result<(), String> {
     ))
 }
 
-/// Changes of a reload, one line for each key.
+/// Formats the changes of a reload, one line for each key.
 fn changes_text(answer: &Value) -> String {
     let changes = list(answer.get("changes"));
     if changes.is_empty() {
@@ -97,7 +97,7 @@ pub fn print_json(value: &Value) -> Result<(), String> {
     print_stdout(&format!("{text}\n"))
 }
 
-/// Returns the list in an answer.
+/// Returns the list in a response.
 pub fn answer_rows(answer: &Value) -> &[Value] {
     list(answer.get("data"))
 }
@@ -122,7 +122,7 @@ pub fn table_cell(value: &Value, name: &str) -> String {
     }
 }
 
-/// Name of a circuit breaker's state for people.
+/// Returns the name of a circuit breaker's state for people.
 fn state_label(name: &str) -> String {
     match name {
         "closed" => "good",

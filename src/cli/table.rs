@@ -1,12 +1,12 @@
 //! Tables for people: columns as wide as their widest cell.
 
-/// Formats a table with a heading; rows may have fewer cells.
+/// Formats a table with a heading; a row may have fewer cells than the heading.
 pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     TablePages::new(heading).page(rows)
 }
 
-/// Table that is formatted page by page, for listings larger than the memory. A column becomes wider with a page that has
-/// a wider cell, and never narrower.
+/// Table that is formatted page by page, for listings larger than the memory. A column becomes wider if a page has a
+/// wider cell, but never becomes narrower again.
 pub struct TablePages<'a> {
     heading: &'a [&'a str],
     widths: Vec<usize>,
@@ -20,7 +20,7 @@ impl<'a> TablePages<'a> {
         Self { heading, widths, is_begun: false }
     }
 
-    /// Formats the next rows; the first page begins with the heading. Rows may have fewer cells.
+    /// Formats the next rows; the first page begins with the heading. A row may have fewer cells than the heading.
     pub fn page(&mut self, rows: &[Vec<String>]) -> String {
         for row in rows {
             for (cell, width) in row.iter().zip(&mut self.widths) {

@@ -85,7 +85,7 @@ impl RoleName {
 }
 
 impl UserArgs {
-    /// Request body of a new user.
+    /// Returns the request body of a new user.
     fn new_user(&self) -> Value {
         let mut body = json!({ "name": self.name, "role": self.role.name() });
         if let (Some(account), Some(members)) = (&self.account, body.as_object_mut()) {
@@ -158,13 +158,13 @@ fn user_path(name: &str, rest: &str) -> String {
     format!("/admin/users/{}{rest}", percent::encode(name, percent::PATH_SEGMENT))
 }
 
-/// Link with which an invited person chooses a password.
+/// Returns the link with which an invited person chooses a password.
 #[must_use]
 pub fn invitation_url(admin: &str, token: &str) -> String {
     format!("http://{admin}/console/invitation/{token}")
 }
 
-/// Link to the dashboard, for a user of an account.
+/// Returns the link to the dashboard, for an invited user of an account.
 fn dashboard_invitation_url(dashboard: Option<&str>, token: &str) -> Result<String, String> {
     let base = dashboard.ok_or_else(|| {
         "The user may sign in once the dashboard is on: write its address in console.listen.".to_owned()

@@ -6,12 +6,12 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Maximum length of a shown value, in characters.
+/// Maximum length of a value in a change, in characters; a longer one is cut.
 const MAX_SHOWN_CHARS: usize = 120;
 /// Replacement for a secret.
 const SECRET: &str = "***";
 
-/// A configuration with all its defaults as JSON text, secrets as references.
+/// Configuration with all its defaults as JSON text; secrets are included as references only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigDocument(Arc<[u8]>);
 
@@ -58,7 +58,7 @@ impl ConfigChange {
     }
 }
 
-/// Returns the changed keys, in the order of the document.
+/// Returns the keys whose values differ, in the order of the document.
 #[must_use]
 pub fn diff_settings(old: &Settings, new: &Settings) -> Vec<ConfigChange> {
     let mut found = Vec::new();
@@ -70,7 +70,7 @@ pub fn diff_settings(old: &Settings, new: &Settings) -> Vec<ConfigChange> {
     found
 }
 
-/// Adds secrets that changed although their reference is the same.
+/// Adds the keys of secrets whose text changed although their reference is the same.
 fn push_rotated_secrets(old: &Settings, new: &Settings, found: &mut Vec<ConfigChange>) {
     let mut note = |key: String| {
         if !found.iter().any(|change| change.key == key) {
@@ -127,7 +127,7 @@ fn diff_values(
 
 type NamedValues<'t, 'd> = Vec<(Cow<'t, str>, &'t ConfigTree<'d>)>;
 
-/// Compares members of the same name. Names are mostly equal and in the same order.
+/// Compares members of the same name. Usually both lists have the same names in the same order.
 fn diff_members(
     path: &str,
     old: &NamedValues<'_, '_>,
@@ -160,8 +160,8 @@ fn object_members<'t, 'd>(table: &'t [(Cow<'d, str>, ConfigTree<'d>)]) -> NamedV
     table.iter().map(|(name, value)| (Cow::Borrowed(&**name), value)).collect()
 }
 
-/// Returns the elements of a list of blocks with their names. `None` if an element has no name, or two have the
-/// same.
+/// Returns the elements of a list of blocks with their names; `None` if an element has no name, or if two elements have
+/// the same name.
 fn named_elements<'t, 'd>(list: &'t [ConfigTree<'d>]) -> Option<NamedValues<'t, 'd>> {
     let name = |block: &'t ConfigTree<'d>| {
         let text = |key: &str| block.get(key).and_then(ConfigTree::text);
@@ -194,7 +194,7 @@ fn redacted_change(path: &str, old: Option<&ConfigTree<'_>>, new: Option<&Config
     ConfigChange { key: path.to_owned(), old: old.map(shown), new: new.map(shown) }
 }
 
-/// Formats a value for people. The content of a block is left out, since it may hold secrets.
+/// Formats a value for people. The content of a block is left out, since it may contain secrets.
 fn format_value(value: &ConfigTree<'_>) -> String {
     let text = match value {
         ConfigTree::Table(_) => "{…}".to_owned(),

@@ -7,12 +7,12 @@ use super::spanned_toml::{SpannedValue, Value};
 use super::suggest;
 use serde_json::Value as Json;
 
-/// A document that matches the schema.
+/// Document that matches the schema, after invalid values were removed or replaced.
 pub struct CheckedDocument {
     /// Document without its invalid values.
     pub root: SpannedValue,
-    /// Paths where a harmless value replaces an invalid or missing one, so that the rest of its block can be checked
-    /// too.
+    /// Paths of invalid or missing values that were replaced by a valid placeholder, so that the rest of their block
+    /// can be checked too.
     pub guessed: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ struct SchemaChecker<'a> {
 }
 
 impl SchemaChecker<'_> {
-    /// Returns `None` if the value must be removed.
+    /// Checks a value and everything in it; returns `None` if the value is invalid and must be removed.
     fn check_value(&mut self, node: SpannedValue, schema: &Json, path: &str) -> Option<SpannedValue> {
         let schema = matching_branch(&node, schema);
         let format = schema.get("format").and_then(Json::as_str).unwrap_or_default();
@@ -146,7 +146,7 @@ impl SchemaChecker<'_> {
             Some(meant) => format!("Did you mean `{meant}`?"),
             None => format!("The keys here are: {}.", known.join(", ")),
         };
-        // The message leaves out the value: a mistyped key may hold a secret.
+        // The message does not show the value: the value of a mistyped key may be a secret.
         self.mistakes.push(Diagnostic {
             file: node.place.file.to_string(),
             line: Some(node.place.line),

@@ -6,7 +6,7 @@ use std::fmt;
 /// One mistake or warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// File as it was named; empty if the mistake belongs to no file.
+    /// File name as the operator wrote it; empty if the mistake belongs to no file.
     pub file: String,
     /// Line number, from 1.
     pub line: Option<usize>,
@@ -16,7 +16,7 @@ pub struct Diagnostic {
     pub value: Option<String>,
     /// Reason why the value is invalid.
     pub reason: String,
-    /// Correction.
+    /// Sentence that tells how to correct the value.
     pub remedy: String,
 }
 

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Text of `conf/demo.toml`.
 pub const DEMO_CONFIG: &str = include_str!("../../conf/demo.toml");
 
-/// Source of a configuration; a reload reads it again.
+/// Source of a configuration. A reload reads the same source again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigSource {
     /// The built-in demo.
@@ -40,7 +40,7 @@ impl ConfigSource {
         self.load_in(ResolveEnv { env: &|name| std::env::var(name).ok() })
     }
 
-    /// Loads the configuration with another environment.
+    /// Loads the configuration with the given environment variables instead of those of the process.
     ///
     /// # Errors
     /// Same as [`ConfigSource::load`].
@@ -51,7 +51,7 @@ impl ConfigSource {
     }
 }
 
-/// Loads settings from a text; `name` stands for the file name.
+/// Loads settings from a text; mistakes show `name` as the file name.
 ///
 /// # Errors
 /// Same as [`ConfigSource::load`].
@@ -82,13 +82,13 @@ fn resolve_document(
     }
 }
 
-/// Address and storage of a gateway, for commands that only need these. Providers and their secrets, which the current
-/// shell may not have, are not read.
+/// Address and storage of a gateway, for commands that need nothing else of the configuration. The settings of
+/// providers are not resolved, since their secrets may not be available in the current shell.
 #[derive(Clone, Debug)]
 pub struct AdminTarget {
     /// Address of the admin listener.
     pub admin: SocketAddr,
-    /// Base URL of the account holders' dashboard, if it is on.
+    /// Base URL of the account holders' dashboard; `None` if the dashboard is off.
     pub dashboard: Option<String>,
     /// Folder of the store.
     pub folder: PathBuf,
@@ -101,10 +101,10 @@ pub struct AdminTarget {
 }
 
 impl ConfigSource {
-    /// Reads only the settings for reaching the gateway or its store.
+    /// Reads only the settings that are needed to reach the gateway or its store.
     ///
     /// # Errors
-    /// Returns the mistakes in the files or in the admin listener.
+    /// Returns the mistakes in the files or in the address of the admin listener.
     pub fn admin_target(&self) -> Result<AdminTarget, Diagnostics> {
         let mut report = Diagnostics::default();
         let Some(root) = self.read_document(&mut report) else { return Err(report) };

@@ -30,5 +30,5 @@ pub use units::{format_duration, parse_duration};
 #[cfg(test)]
 mod tests;
 
-/// Reads the configuration again, for a reload.
+/// Function that reads the configuration again, for a reload.
 pub type ConfigLoader = std::sync::Arc<dyn Fn() -> Result<LoadedConfig, String> + Send + Sync>;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::de::DeTable;
 
-/// Limits on the size of a configuration file and on the number of files.
+/// Maximum size of a configuration file in bytes, and maximum number of files.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 const MAX_FILES: usize = 1_000;
 
@@ -17,7 +17,7 @@ pub fn file(path: &Path, mistakes: &mut Vec<Diagnostic>) -> Option<SpannedValue>
     reading.read_file(path, None)
 }
 
-/// Parses a text; `name` stands for the file name in mistakes.
+/// Parses a text; mistakes show `name` as the file name.
 pub fn parse_text(name: &str, text: &str, mistakes: &mut Vec<Diagnostic>) -> Option<SpannedValue> {
     parse(&Arc::from(name), text, mistakes)
 }
@@ -66,7 +66,8 @@ impl ConfigTable<'_> {
         Some(root)
     }
 
-    /// Returns the files that match a pattern, sorted by name. A pattern without `*` is returned as it is.
+    /// Returns the files that match a pattern, sorted by name. A path without `*` is returned unchanged, whether or not
+    /// it exists.
     fn included_paths(&mut self, from: &Path, element: &SpannedValue) -> Vec<PathBuf> {
         let Some(pattern) = element.text() else { return Vec::new() };
         let whole = from.parent().unwrap_or(Path::new("")).join(pattern);
@@ -122,7 +123,7 @@ fn read_text(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())
 }
 
-/// Describes an I/O error in words, without its number.
+/// Describes an I/O error in words, without the number of the error.
 pub fn describe_io_error(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "it does not exist".to_owned(),
@@ -132,7 +133,7 @@ pub fn describe_io_error(error: &std::io::Error) -> String {
     }
 }
 
-/// Parses a file. All syntax errors are reported at once; if there is one, there is no tree.
+/// Parses a file. Reports all its syntax errors at once, and then returns `None`.
 fn parse(name: &Arc<str>, text: &str, mistakes: &mut Vec<Diagnostic>) -> Option<SpannedValue> {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in &errors {

@@ -4,7 +4,7 @@ use super::spanned_toml::{SpannedValue, Value};
 use super::units;
 use serde_json::Value as Json;
 
-/// Formats the choices of a key that has some.
+/// Returns the choices of a key as text; `None` if the key has no fixed choices.
 pub fn choice_list(schema: &Json) -> Option<String> {
     let choices = schema.get("enum").and_then(Json::as_array)?;
     let choices: Vec<String> = choices.iter().filter_map(Json::as_str).map(|c| format!("{c:?}")).collect();
@@ -96,7 +96,7 @@ fn range_error(literal: &str, schema: &Json) -> Option<String> {
     })
 }
 
-/// Suggests a line: the choices, the default, or an example.
+/// Suggests a corrected line: with the choices, the default or an example.
 pub fn suggestion(path: &str, schema: &Json) -> String {
     let key = path.rsplit('.').next().unwrap_or(path);
     let key = key.split('[').next().unwrap_or(key);
@@ -112,8 +112,8 @@ pub fn suggestion(path: &str, schema: &Json) -> String {
     }
 }
 
-/// Returns a harmless value to continue with if a required value is invalid or missing. There is none for references to
-/// other blocks.
+/// Returns a valid placeholder for a required value that is invalid or missing, so that the check can continue; `None`
+/// for references to other blocks.
 pub fn placeholder_value(name: &str, schema: &Json, path: &str) -> Option<Value> {
     let example = schema.get("examples").and_then(|examples| examples.get(0));
     if let Some(choice) = schema.get("enum").and_then(|choices| choices.get(0)) {
@@ -134,7 +134,8 @@ pub fn placeholder_value(name: &str, schema: &Json, path: &str) -> Option<Value>
     }
 }
 
-/// Converts a valid value for further use: an exact decimal becomes its digits, not a float.
+/// Converts a valid value to the form in which it is deserialized: an exact decimal is given as its digits, not as a
+/// float.
 pub fn to_stored_value(node: SpannedValue, format: &str) -> SpannedValue {
     match node.value {
         Value::Integer(text) | Value::Float(text) if format == "decimal" => {

@@ -7,7 +7,7 @@ use schemars::transform::{RecursiveTransform, Transform};
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
-/// The schema, generated once.
+/// Schema of the configuration, generated once.
 pub static SCHEMA: LazyLock<Value> = LazyLock::new(generate_schema);
 
 /// Generates the schema with every part inlined: no references, and no `null`, which TOML does not have.
@@ -54,7 +54,8 @@ fn without_null(schema: &mut Schema) {
     }
 }
 
-/// Merges a type's schema into that of a key. The description and default of the key take precedence.
+/// Merges the schema of a type into the schema of a key that has this type. The description and default of the key take
+/// precedence.
 fn merge_missing(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (name, value) in from {
         if !into.contains_key(&name) {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Text that must not be shown.
+/// Text that must not be shown in logs or messages.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretText(Arc<str>);
 
@@ -14,7 +14,7 @@ impl SecretText {
         Self(text.into())
     }
 
-    /// Returns the text, for the one header or digest that needs it.
+    /// Returns the text. Only for the header or the digest that needs it.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

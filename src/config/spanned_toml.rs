@@ -7,13 +7,13 @@ use toml::de::{DeTable, DeValue};
 /// Location in a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLocation {
-    /// File as it was named.
+    /// File name as the operator wrote it.
     pub file: Arc<str>,
     /// Line number, from 1.
     pub line: usize,
 }
 
-/// A value and its location.
+/// Value with its location.
 #[derive(Clone, Debug)]
 pub struct SpannedValue {
     /// Location of the value.
@@ -22,12 +22,12 @@ pub struct SpannedValue {
     pub value: Value,
 }
 
-/// Value in a TOML document. Numbers are their literal text.
+/// Value in a TOML document. A number is stored as its literal text.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// A string.
     Text(String),
-    /// An integer: decimal digits. Other radixes are converted.
+    /// An integer as decimal digits; other radixes are converted.
     Integer(String),
     /// A float.
     Float(String),
@@ -76,7 +76,7 @@ impl SpannedValue {
         }
     }
 
-    /// Type of the value for a message: `a string`, `an array` ….
+    /// Returns the type of the value as a message names it: `a string`, `an array`, and so on.
     pub const fn type_name(&self) -> &'static str {
         match self.value {
             Value::Text(_) => "a string",
@@ -89,7 +89,7 @@ impl SpannedValue {
         }
     }
 
-    /// Formats the value as in a file, shortened.
+    /// Formats the value as in a TOML file; a long one is cut.
     pub fn preview(&self) -> String {
         let text = match &self.value {
             Value::Text(text) => format!("{text:?}"),
@@ -104,8 +104,8 @@ impl SpannedValue {
         if text.chars().count() <= 80 { text } else { text.chars().take(77).collect::<String>() + "…" }
     }
 
-    /// Converts to JSON. Integers that fit and floats become numbers; keys with exact values read the literal text
-    /// instead.
+    /// Converts the value to JSON. Floats, and integers that fit, become numbers; keys that need the exact value read
+    /// the literal text instead.
     pub fn json(&self) -> Json {
         match &self.value {
             Value::Text(text) | Value::Date(text) => Json::String(text.clone()),
@@ -130,7 +130,7 @@ struct LineIndex<'a> {
     starts: Vec<usize>,
 }
 
-/// Offsets at which the lines of a text begin, except for the first.
+/// Returns the offsets at which the lines of a text begin, except for the first line.
 fn line_starts(text: &str) -> Vec<usize> {
     text.bytes().zip(1..).filter(|(byte, _)| *byte == b'\n').map(|(_, next)| next).collect()
 }

@@ -1,5 +1,5 @@
-//! JSON document in memory that borrows its names and texts, which `serde_json::Value` would copy: a configuration
-//! of 32,000 offers has some millions of them.
+//! JSON document in memory that borrows its names and texts from the source text. `serde_json::Value` would copy them,
+//! and a configuration of 32,000 offers has millions of them.
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
@@ -7,7 +7,7 @@ use serde_json::Number;
 use std::borrow::Cow;
 use std::fmt;
 
-/// A value of a document.
+/// Value in the document.
 #[derive(Debug, PartialEq)]
 pub(super) enum ConfigTree<'d> {
     Null,
@@ -20,13 +20,13 @@ pub(super) enum ConfigTree<'d> {
 }
 
 impl ConfigTree<'_> {
-    /// The member of a table.
+    /// Returns the member of a table with this name.
     pub(super) fn get(&self, name: &str) -> Option<&Self> {
         let Self::Table(members) = self else { return None };
         members.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
-    /// The text of a text.
+    /// Returns the text of a string value.
     pub(super) fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -89,7 +89,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<ConfigTree<'de>, A::Error> {
         let mut members = Vec::new();
         while let Some((name, value)) = table.next_entry::<ConfigTree<'de>, ConfigTree<'de>>()? {
-            // Members without a value count as absent.
+            // A member whose value is `null` counts as absent.
             if let (ConfigTree::Text(name), false) = (name, value == ConfigTree::Null) {
                 members.push((name, value));
             }

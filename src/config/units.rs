@@ -4,7 +4,7 @@
 use rust_decimal::Decimal;
 use std::time::Duration;
 
-/// Units of time, in nanoseconds.
+/// Units of time, each with its number of nanoseconds.
 const UNITS_OF_TIME: [(&str, u128); 5] = [
     ("ms", 1_000_000),
     ("s", 1_000_000_000),
@@ -44,11 +44,11 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         total = total.checked_add(nanoseconds(number, *factor)?).filter(|total| *total <= MAX_NANOSECONDS)?;
         rest = tail;
     }
-    // The limit of 366 days in nanoseconds fits.
+    // At most 366 days in nanoseconds, which fits into 64 bits.
     (!text.is_empty()).then(|| Duration::from_nanos(u64::try_from(total).unwrap_or(u64::MAX)))
 }
 
-/// Multiplies a number, with or without a fraction, by a factor. Returns `None` if the product is not an integer.
+/// Multiplies a number, which may have a fraction, by a factor. Returns `None` if the product is not an integer.
 fn nanoseconds(number: &str, factor: u128) -> Option<u128> {
     let (whole, fraction) = match number.split_once('.') {
         Some((_, "")) => return None,

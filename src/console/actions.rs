@@ -1,4 +1,5 @@
-//! Forms of a site: one row for each, with the roles that may send it and the request of the admin API that it becomes.
+//! Forms of a site: one row for each form, with the roles that may send it and the request of the admin API that it
+//! triggers.
 
 use super::answer::{ConsoleAnswer, refusal_notice};
 use super::pages::{self, forbidden, match_path};
@@ -16,15 +17,15 @@ use serde_json::{Map, Value, json};
 pub struct ActionRow {
     /// Path; `{id}` stands for one segment.
     pub path: &'static str,
-    /// Roles that may send it.
+    /// Roles that may send the form.
     pub roles: &'static [UserRole],
-    /// Request of the admin API.
+    /// Returns the request of the admin API for a sent form and the segment for `{id}`.
     pub build: fn(&ConsoleRequest, &str) -> AdminCall,
-    /// Page that shows the result.
+    /// Returns the path of the page that shows the result.
     pub page: fn(&ConsoleRequest, &str) -> String,
-    /// Blocks that show the result.
+    /// Returns the blocks that show the result, from the response of the admin API.
     pub show: fn(&Value) -> Vec<Block>,
-    /// Form that is shown again after a refusal.
+    /// Returns the form that is shown again after a refusal; `None` to show the refusal only.
     pub form: Option<fn(&ConsoleRequest, &str) -> Form>,
 }
 
@@ -40,7 +41,7 @@ pub fn admin_call(method: Method, path: String, body: Value) -> AdminCall {
     AdminCall { method, path, body }
 }
 
-/// Answers a form.
+/// Handles a sent form.
 ///
 /// # Errors
 /// Returns 404 if there is no such form, 403 if the role may not send it.
@@ -73,11 +74,11 @@ pub async fn answer(
         }
     };
     let page = (row.page)(request, &id);
-    // The page may belong to another role, or to an account that does not exist: then only the result is shown.
+    // If the person may not see the page, or its account does not exist, only the result is shown.
     pages::render(console, backend, request, active, &page, status, blocks).await
 }
 
-/// Name of the form field of a member of the admin API.
+/// Returns the name of the form field for a member of the admin API.
 fn form_field(member: &str) -> &str {
     match member.strip_prefix("limits.").unwrap_or(member) {
         "expires" => "last_day",
@@ -85,15 +86,15 @@ fn form_field(member: &str) -> &str {
     }
 }
 
-/// JSON object of the form fields that are not empty.
+/// Returns a JSON object of those form fields that are not empty.
 pub fn fields_json(request: &ConsoleRequest, names: &[&str]) -> Value {
     let filled =
         names.iter().map(|name| (*name, request.field(name).trim())).filter(|(_, value)| !value.is_empty());
     Value::Object(filled.map(|(name, value)| (name.to_owned(), value.into())).collect())
 }
 
-/// Limits of a key from its form. An empty field is `null`, no limit; a value that is not a number is refused by the
-/// admin API, which names the field.
+/// Returns the limits of a key as JSON, from its form. An empty field becomes `null`, which means no limit. The admin
+/// API refuses a value that is not a number, and names the field.
 pub fn limits_json(request: &ConsoleRequest) -> Value {
     let value = |name: &str| request.field(name).trim();
     let number = |name| match value(name) {
@@ -114,7 +115,7 @@ pub fn limits_json(request: &ConsoleRequest) -> Value {
     limits.into()
 }
 
-/// New key of an account from its form.
+/// Returns a new key of an account as JSON, from its form.
 pub fn new_key(request: &ConsoleRequest, account: &str) -> Value {
     let list = |name: &str| -> Vec<&str> {
         request.field(name).split(',').map(str::trim).filter(|item| !item.is_empty()).collect()
@@ -138,7 +139,7 @@ pub fn new_key(request: &ConsoleRequest, account: &str) -> Value {
     body
 }
 
-/// Member as text; empty if it is absent.
+/// Returns a member as text; empty if it is absent.
 pub fn member_text(value: &Value, name: &str) -> String {
     match value.get(name) {
         Some(Value::String(text)) => text.clone(),
@@ -147,12 +148,12 @@ pub fn member_text(value: &Value, name: &str) -> String {
     }
 }
 
-/// Message about a completed action, with the values of its placeholders.
+/// Returns the message about a completed action, with the values of its placeholders.
 pub fn completion_message<const N: usize>(text: &'static str, values: [String; N]) -> Vec<Block> {
     vec![Block::Notice(NoticeKind::Done, Text::with(text, values.map(Text::Data)))]
 }
 
-/// Secret of a new key.
+/// Returns the block that shows the secret of a new key.
 pub fn shown_key(answer: &Value, label: &'static str) -> Vec<Block> {
     vec![Block::Secret(label.into(), member_text(answer, "key"))]
 }

@@ -1,11 +1,11 @@
-//! Answers of the console, and the headers that all of them have.
+//! Responses of the console, and the headers that all of them have.
 
 use super::live::LiveStream;
 use super::site::ConsoleSite;
 use penstock_console::{Block, Language, NoticeKind, Page, Text};
 use penstock_core::{ApiError, ErrorCode};
 
-/// Policy of every page: files of this listener, nothing inline, no frame.
+/// Policy of every page: files of this listener only, nothing inline, no frames.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -34,11 +34,11 @@ pub struct ConsoleAnswer {
     pub location: Option<String>,
     /// Values of `set-cookie`.
     pub cookies: Vec<String>,
-    /// Name under which a browser saves the body, if it is not a page.
+    /// Name under which the browser saves the body; `None` if the body is a page.
     pub file_name: Option<String>,
     /// Body.
     pub body: Vec<u8>,
-    /// Events that are sent instead of a body.
+    /// Event stream that is sent instead of a body.
     pub stream: Option<LiveStream>,
 }
 
@@ -48,7 +48,7 @@ impl ConsoleAnswer {
         Self { status, kind, cache: "no-store", location, cookies, file_name, body, stream: None }
     }
 
-    /// Creates a file to save. Its name has no quotes.
+    /// Creates a response that the browser saves as a file. The file name must not contain quotes.
     #[must_use]
     pub fn file_answer(kind: &'static str, file_name: String, body: Vec<u8>) -> Self {
         Self { file_name: Some(file_name), ..Self::new(200, kind, body) }
@@ -62,22 +62,22 @@ impl ConsoleAnswer {
     }
 }
 
-/// Page with its status.
+/// Creates the response of a page with this status.
 pub fn page_answer(status: u16, page: &Page) -> ConsoleAnswer {
     ConsoleAnswer::new(status, HTML, page.to_html().into_bytes())
 }
 
-/// Redirect with GET to a path of the site.
+/// Creates a redirect to a path of the site, which the browser opens with GET.
 pub fn redirect_answer(path: &str) -> ConsoleAnswer {
     ConsoleAnswer { location: Some(path.to_owned()), ..ConsoleAnswer::new(303, HTML, Vec::new()) }
 }
 
-/// Stream of events.
+/// Creates the response of an event stream.
 pub fn stream_answer(stream: LiveStream) -> ConsoleAnswer {
     ConsoleAnswer { stream: Some(stream), ..ConsoleAnswer::new(200, HTML, Vec::new()) }
 }
 
-/// Page that opens the first page of the site automatically, with a link for browsers that do not follow it.
+/// Creates a page that opens the first page of the site automatically, with a link for browsers that do not do so.
 pub fn self_redirecting_page(site: &ConsoleSite, language: Language, provider: &str) -> ConsoleAnswer {
     let link = (site.root.to_owned(), "Continue".into());
     let text = Text::with("You signed in with {0}.", [provider.to_owned().into()]);
@@ -86,7 +86,7 @@ pub fn self_redirecting_page(site: &ConsoleSite, language: Language, provider: &
     page_answer(200, &Page { opens: Some(site.root), ..of })
 }
 
-/// Page after a sign-out, with the link to the provider's own.
+/// Creates the page after a sign-out, with the link to sign out at the OpenID provider too.
 pub fn signed_out(site: &ConsoleSite, language: Language, link: (String, Text)) -> ConsoleAnswer {
     let notice = Block::Notice(NoticeKind::Done, "You are signed out here.".into());
     let sign_in = site.path("sign-in");
@@ -94,12 +94,12 @@ pub fn signed_out(site: &ConsoleSite, language: Language, link: (String, Text)) 
     page_answer(200, &Page::plain(site.root, language, &sign_in, site.title, blocks))
 }
 
-/// Message of a refusal: in the language of the page if the table of texts has it.
+/// Creates the message of a refusal: in the language of the page if the translation table has it.
 pub fn refusal_notice(refusal: &ApiError) -> Block {
     Block::Notice(NoticeKind::Error, Text::Word(refusal.message.to_string()))
 }
 
-/// Static file.
+/// Returns a static file.
 ///
 /// # Errors
 /// Returns 404 if there is no file of this name.
@@ -109,7 +109,7 @@ pub fn asset_answer(name: &str) -> Result<ConsoleAnswer, ApiError> {
     Ok(ConsoleAnswer { cache: "public, max-age=300", ..answer })
 }
 
-/// Page with a refusal, for persons who are not signed in.
+/// Creates a page with a refusal, for persons who are not signed in.
 pub fn plain_refusal(site: &ConsoleSite, language: Language, refusal: &ApiError) -> ConsoleAnswer {
     let title = match refusal.code {
         ErrorCode::NotFound => "Not found",

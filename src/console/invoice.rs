@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 
 /// Roles that issue invoices.
 pub const ISSUERS: &[UserRole] = &[UserRole::Admin, UserRole::Finance];
-/// Number of pages of keys whose names are read.
+/// Maximum number of pages of the key list that are read for the names.
 const NAME_PAGES: usize = 10;
 
-/// Names of an account's keys by their ids.
+/// Returns the names of an account's keys, by their ids.
 ///
 /// # Errors
 /// Returns the refusal of the admin API.
@@ -34,7 +34,7 @@ pub async fn key_names(page: &PageContext<'_>, account: &str) -> Result<BTreeMap
     Ok(blocks::key_names(&pages))
 }
 
-/// Style of the CSV that the query selects.
+/// Returns the CSV style that the query selects.
 ///
 /// # Errors
 /// Returns 400 with the invalid parameter.
@@ -43,14 +43,14 @@ pub fn csv_style(page: &PageContext<'_>) -> Result<CsvStyle, ApiError> {
         .map_err(|error| ApiError::invalid(error.parameter(), error.expected()))
 }
 
-/// First and last day of the query; by default the last complete month.
+/// Returns the first and the last day that the query names; by default those of the last complete month.
 fn period(page: &PageContext<'_>) -> (String, String) {
     let now = page.console.app.clock.unix_seconds();
     let this_month = UtcMonth::from_unix(now).first_day();
     let last_day = UtcDay::from_unix(this_month.start().saturating_sub(1));
     let first_day = UtcMonth::from_unix(last_day.start()).first_day();
     let given = |name: &str, default: UtcDay| {
-        // After a form that issued the invoice, its period is shown.
+        // After the form that issues an invoice was sent, its fields name the period.
         let sent = Some(page.request.field(name)).filter(|value| !value.is_empty());
         page.request.query(name).or(sent).map_or_else(|| default.to_string(), str::to_owned)
     };
@@ -62,10 +62,10 @@ async fn read(page: &PageContext<'_>, account: &str) -> Result<Value, ApiError> 
     page.get("/admin/invoice", &[("account", account), ("from", &from), ("to", &to)]).await
 }
 
-/// Page of the invoice at `path`.
+/// Returns the blocks of the invoice page at `path`.
 ///
 /// # Errors
-/// Returns the refusal of the admin API if it is not about a field of the form.
+/// Returns the refusal of the admin API, unless it concerns a field of the form: that one is shown at the field.
 pub async fn invoice_page(page: &PageContext<'_>, account: &str, path: &str) -> Result<Vec<Block>, ApiError> {
     let (from, to) = period(page);
     let mut form = blocks::invoice_form(path, &from, &to);
@@ -91,7 +91,7 @@ pub async fn invoice_page(page: &PageContext<'_>, account: &str, path: &str) -> 
     }
 }
 
-/// CSV of the invoice.
+/// Returns the invoice as CSV.
 ///
 /// # Errors
 /// Returns 400 if the style is invalid, or the refusal of the admin API.
@@ -102,7 +102,7 @@ pub async fn invoice_csv(page: &PageContext<'_>, account: &str) -> Result<Consol
     Ok(ConsoleAnswer::file_answer("text/csv; charset=utf-8", file_name(&invoice, "csv"), text.into_bytes()))
 }
 
-/// JSON of the invoice.
+/// Returns the invoice as JSON.
 ///
 /// # Errors
 /// Returns the refusal of the admin API.
@@ -112,7 +112,7 @@ pub async fn invoice_json(page: &PageContext<'_>, account: &str) -> Result<Conso
     Ok(ConsoleAnswer::file_answer("application/json", file_name(&invoice, "json"), text))
 }
 
-/// Name of a file: the days, which the admin API has parsed.
+/// Returns the file name of a download. It contains the days, which the admin API has validated.
 fn file_name(invoice: &Value, ending: &str) -> String {
     let day = |name: &str| invoice.get(name).and_then(Value::as_str).unwrap_or_default();
     format!("invoice-{}-{}.{ending}", day("from"), day("to"))

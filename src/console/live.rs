@@ -23,25 +23,25 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// Time between two snapshots.
+/// Interval between two snapshots.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Maximum number of open streams.
 const MAX_STREAMS: usize = 256;
-/// Number of events after which the session of a stream is checked.
+/// Number of events after which a stream checks its session again.
 const SESSION_CHECK: u32 = 5;
-/// Longest time for which a client may accept no bytes.
+/// Maximum time for which a client may accept no bytes.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Author of the reads in the admin API.
+/// Author of the task's requests to the admin API, in the audit log.
 const ACTOR: &str = "console";
-/// Seconds of a day.
+/// Number of seconds in a day.
 const DAY_SECONDS: u64 = 86_400;
 
-/// Status and usage at one time.
+/// Status and usage at one moment.
 struct LiveSnapshot {
     status: Value,
     hours: Value,
     now: u64,
-    /// Events by language, without and with money; written once for all pages.
+    /// Encoded events by language, without and with money; each is encoded at most once, for all pages.
     events: [[OnceLock<Bytes>; 2]; Language::ALL.len()],
 }
 
@@ -50,7 +50,7 @@ impl LiveSnapshot {
         Self { status, hours, now, events: Default::default() }
     }
 
-    /// Event of a page.
+    /// Returns the event for a page.
     fn event(&self, view: LiveView) -> Bytes {
         let write = || {
             let figures = live_figures(&self.status, &self.hours, self.now, view.with_money, view.language);
@@ -62,7 +62,7 @@ impl LiveSnapshot {
     }
 }
 
-/// Form in which a page shows the figures.
+/// Options of a page that shows the live figures.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveView {
     /// Language of the page.
@@ -71,23 +71,23 @@ pub struct LiveView {
     pub with_money: bool,
 }
 
-/// Source of the figures of one site.
+/// Source of the live figures of one site.
 pub struct LiveFigures {
     backend: Arc<dyn ConsoleBackend>,
     clock: SteadyClock,
     permits: Arc<Semaphore>,
-    /// Latest snapshot, while the task runs.
+    /// Sender of snapshots, while the task runs.
     running: Mutex<Option<watch::Sender<Option<Arc<LiveSnapshot>>>>>,
 }
 
 impl LiveFigures {
-    /// Creates a source without a task.
+    /// Creates a source; the task is not started yet.
     pub fn new(backend: Arc<dyn ConsoleBackend>, clock: SteadyClock) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new(MAX_STREAMS));
         Arc::new(Self { backend, clock, permits, running: Mutex::default() })
     }
 
-    /// Opens a stream, and starts the task with the first one.
+    /// Subscribes a stream to the snapshots, and starts the task for the first one.
     ///
     /// # Errors
     /// Returns 503 if there are too many streams.
@@ -116,7 +116,7 @@ impl LiveFigures {
             if self.stop_if_unused() {
                 return;
             }
-            // A failed read is repeated in a second; meanwhile pages show the last figures.
+            // After a failed read the next tick tries again; until then pages show the previous figures.
             let Ok(snapshot) = self.take_snapshot().await else { continue };
             if let Some(sender) = &*self.running.lock() {
                 sender.send_replace(Some(Arc::new(snapshot)));
@@ -124,7 +124,7 @@ impl LiveFigures {
         }
     }
 
-    /// Ends the task if there is no stream. A stream that opens later finds no task and starts one.
+    /// Ends the task if there is no stream; returns true if it ended. A stream that is opened later starts a new task.
     fn stop_if_unused(&self) -> bool {
         let mut running = self.running.lock();
         let unused = running.as_ref().is_none_or(|sender| sender.receiver_count() == 0);
@@ -151,13 +151,13 @@ impl LiveFigures {
     }
 }
 
-/// Share of a stream in the snapshots.
+/// Subscription of one stream to the snapshots.
 struct Subscription {
     snapshots: watch::Receiver<Option<Arc<LiveSnapshot>>>,
     _permit: OwnedSemaphorePermit,
 }
 
-/// Stream of figures to one page.
+/// Stream of live figures to one page.
 pub struct LiveStream {
     subscription: Subscription,
     view: LiveView,
@@ -181,11 +181,11 @@ impl std::fmt::Debug for LiveStream {
 }
 
 impl StreamSession {
-    /// Returns true if the session is still valid. A stream does not postpone its end.
+    /// Returns true if the session is still valid. The check does not postpone the end of the session.
     async fn is_valid(&self) -> bool {
         let (stores, id, now) = (self.stores.clone(), self.id.clone(), self.clock.unix_seconds());
         let found = session::run_blocking(move || session::find_session(&stores, &id, now, false)).await;
-        // A store that cannot be read ends no session.
+        // A store that cannot be read does not end the stream.
         !matches!(found, Ok(None))
     }
 }
@@ -210,7 +210,7 @@ impl LiveStream {
         Ok(Self { subscription: figures.subscribe()?, view, session })
     }
 
-    /// Sends events until the client leaves, the session ends or the process stops.
+    /// Sends events until the client disconnects, the session ends or the process stops.
     pub async fn send(mut self, head: ResponseHead, session: &mut ServerSession, shutdown: &ShutdownWatch) {
         let mut caller = Downstream::new(session, None);
         let mut shutdown = shutdown.clone();
@@ -255,7 +255,7 @@ impl LiveStream {
     }
 }
 
-/// Head of a stream.
+/// Returns the response head of a stream.
 pub fn stream_head(id: &RequestId) -> ResponseHead {
     super::HEADERS.iter().fold(ResponseHead::new(200, id), |head, (name, value)| head.with(*name, *value))
 }

@@ -1,14 +1,14 @@
-//! Pages for persons who sign in: the operators' console on the admin listener, and the account holders' dashboard on a
-//! listener of its own. Both are a [`ConsoleSite`]. Every page and every form uses the admin API ([`ConsoleBackend`]),
-//! so that all validate, audit and answer alike; the person is the author in the audit log. Requests of an account
-//! holder pass [`dashboard::scope`], which admits only objects of the account.
+//! Pages for persons who sign in: the operators' console on the admin listener, and the account holders' dashboard on
+//! its own listener. Each of them is a [`ConsoleSite`]. Every page and every form uses the admin API
+//! ([`ConsoleBackend`]), so that validation, audit and errors are the same; the person is the author in the audit log.
+//! Requests of an account holder pass through [`dashboard::scope`], which admits only objects of the account.
 //!
 //! ```text
 //! request ─▶ session of the cookie ─▶ row of the site's tables ─▶ role ─▶ scope of the account ─▶ admin API ─▶ HTML
 //! ```
 //! - Sessions are on the server: the cookie holds a random id, the store its SHA-256 ([`session`]).
-//! - A form is accepted from the site's own pages only: by `Sec-Fetch-Site`, or `Origin` where the browser does not
-//!   send it, and by the token of the session ([`request`]).
+//! - A form is accepted only from the site's own pages: this is checked by `Sec-Fetch-Site`, or by `Origin` if the
+//! browser does not send it, and by the token of the session ([`request`]).
 //! - The content security policy allows files of this listener and nothing inline ([`answer`]).
 
 mod actions;
@@ -49,19 +49,20 @@ use std::sync::Arc;
 use throttle::SignInThrottle;
 use tokio::sync::Semaphore;
 
-/// Number of passwords that are hashed at once; each takes 19 MiB.
+/// Maximum number of passwords that are hashed at the same time; each takes 19 MiB.
 const CONCURRENT_HASHES: usize = 2;
-/// Path of the events with live figures, below the root of a site.
+/// Path of the event stream with live figures, below the root of a site.
 const EVENTS_PATH: &str = "events";
-/// Time for which a browser keeps the chosen language, in seconds.
+/// Time for which a browser remembers the chosen language, in seconds.
 const LANGUAGE_SECONDS: u64 = 365 * 86_400;
-/// Number of requests of the playground that run at once, so that they leave connections for the pages.
+/// Maximum number of requests of the playground in flight, so that connections remain for the pages.
 const CONCURRENT_PLAYGROUND: usize = 32;
 
-/// Admin API, as the console uses it.
+/// Admin API, as called by the console.
 #[async_trait]
 pub trait ConsoleBackend: Send + Sync {
-    /// Sends a request; `actor` is its author in the audit log.
+    /// Sends a request to the admin API; returns the JSON of its response. The `actor` of the request is its author in
+    /// the audit log.
     async fn call(&self, request: BackendRequest<'_>) -> Result<Value, ApiError>;
 }
 
@@ -76,25 +77,25 @@ pub struct BackendRequest<'a> {
     pub query: Vec<(String, String)>,
     /// JSON object.
     pub body: Value,
-    /// Author.
+    /// Author of the request in the audit log.
     pub actor: &'a str,
 }
 
-/// State of a site.
+/// State of one site.
 pub struct Console {
     app: Arc<AppState>,
     site: &'static ConsoleSite,
     throttle: SignInThrottle,
     hashes: Semaphore,
     openid: OpenIdState,
-    /// Executor of the playground's requests and their permits, if the site has a playground.
+    /// Executor of the playground's requests, and the permits for them; `None` if the site has no playground.
     playground: Option<(LocalExecutor, Semaphore)>,
-    /// Figures of the overview, if the site has them.
+    /// Source of the live figures; `None` if the site has none.
     live: Option<Arc<LiveFigures>>,
 }
 
 impl Console {
-    /// Creates a site of a gateway; with an executor it has a playground.
+    /// Creates the state of a site; with an executor, the site has a playground.
     #[must_use]
     pub fn new(app: Arc<AppState>, site: &'static ConsoleSite, executor: Option<LocalExecutor>) -> Self {
         let throttle = SignInThrottle::new(site.attempts_per_minute);
@@ -116,12 +117,12 @@ impl Console {
         Self { live, ..self }
     }
 
-    /// Path of the events with the live figures of a page.
+    /// Returns the path of the event stream with the live figures of a page.
     fn events_path(&self, page: &str) -> Option<String> {
         (page == self.site.root && self.live.is_some()).then(|| self.site.path(EVENTS_PATH))
     }
 
-    /// Answers with a stream of live figures.
+    /// Responds with a stream of live figures.
     fn stream_figures(
         &self,
         request: &ConsoleRequest,
@@ -141,16 +142,16 @@ impl Console {
         self.site.has_path(path)
     }
 
-    /// Page with a refusal, for a request that is not routed.
+    /// Returns a page with a refusal, for a request that was not routed.
     #[must_use]
     pub fn refusal(&self, refusal: &ApiError) -> ConsoleAnswer {
         answer::plain_refusal(self.site, Language::English, refusal)
     }
 
-    /// Stores the language of the form in a cookie, and opens the page again from which it was sent.
+    /// Stores the chosen language in a cookie, and redirects to the page from which the form was sent.
     fn choose_language(&self, request: &ConsoleRequest) -> ConsoleAnswer {
         let page = request.field("back");
-        // The form has only the path of its page; the query of the page comes from the browser's `Referer` header.
+        // The form contains only the path of its page; the query of that page comes from the `Referer` header.
         let is_of_page = |address: &&str| address.split('?').next() == Some(page);
         let back = request.referring_page().filter(is_of_page).unwrap_or(page);
         let is_own = back.starts_with(self.site.root) && back.bytes().all(|byte| byte.is_ascii_graphic());
@@ -164,7 +165,7 @@ impl Console {
         ))
     }
 
-    /// Returns true if browsers reach the site by TLS only.
+    /// Returns true if browsers reach the site over TLS only.
     fn is_secure(&self) -> bool {
         let live = self.app.config_snapshot();
         let console = &live.settings.console;
@@ -190,7 +191,7 @@ impl Console {
             tokio::select! {
                 biased;
                 answered = routed => answered,
-                // The request of a person who leaves is cancelled. No client receives the answer below.
+                // If the person disconnects, the request is cancelled; nobody receives this error.
                 _ = session.read_body_or_idle(true) => Err(ApiError::new(ErrorCode::RequestTimeout)),
             }
         } else {
@@ -264,7 +265,7 @@ impl Console {
         actions::answer(self, backend, request, active).await
     }
 
-    /// Session of the request's cookie, if it is valid and its person may use this site.
+    /// Returns the session of the request's cookie, if it is valid and its person may use this site.
     async fn active_session(&self, request: &ConsoleRequest) -> Result<Option<ActiveSession>, ApiError> {
         let Some(id) = request.session_id() else { return Ok(None) };
         let (stores, now) = (self.app.stores.clone(), self.app.clock.unix_seconds());

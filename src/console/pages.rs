@@ -1,4 +1,4 @@
-//! Pages of a site: one row for each, with the roles that may see it, and their rendering.
+//! Pages of a site: one row for each page, with the roles that may see it, and their rendering.
 
 use super::answer::{self, ConsoleAnswer, refusal_notice};
 use super::request::ConsoleRequest;
@@ -20,13 +20,13 @@ pub struct PageRow {
     pub path: &'static str,
     /// Title.
     title: &'static str,
-    /// True if the navigation shows it.
+    /// True if the navigation lists the page.
     in_nav: bool,
-    /// Roles that may see it.
+    /// Roles that may see the page.
     pub roles: &'static [UserRole],
-    /// True if it is updated every few seconds.
+    /// True if the page is updated every few seconds.
     is_live: bool,
-    /// Reads its data.
+    /// Function that reads the data of the page and builds its blocks.
     load: LoadContent<Vec<Block>>,
 }
 
@@ -34,27 +34,27 @@ pub struct PageRow {
 pub struct DownloadRow {
     /// Path; `{id}` stands for one segment.
     pub path: &'static str,
-    /// Roles that may read it.
+    /// Roles that may read the file.
     pub roles: &'static [UserRole],
-    /// Reads its contents.
+    /// Function that reads the contents of the file.
     pub load: LoadContent<ConsoleAnswer>,
 }
 
-/// Boxed future of a page's data.
+/// Boxed future of the data of a page or a file.
 pub type ContentFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send + 'a>>;
-/// Function that reads the data of a page.
+/// Function that reads the data of a page or a file.
 pub type LoadContent<T> = for<'a> fn(&'a PageContext<'a>) -> ContentFuture<'a, T>;
 
-/// Data of a request for a page.
+/// Context of a request for a page or a file.
 pub struct PageContext<'a> {
-    /// Console that answers.
+    /// Site that answers the request.
     pub console: &'a Console,
     backend: &'a dyn ConsoleBackend,
     /// Request.
     pub request: &'a ConsoleRequest,
     /// Session of the person.
     pub active: &'a ActiveSession,
-    /// Segment for `{id}`, decoded.
+    /// Decoded segment that the path has for `{id}`.
     pub id: String,
 }
 
@@ -82,17 +82,18 @@ impl PageRow {
     }
 }
 
-/// Returns the segment for `{id}` if the path is of this pattern, still percent-encoded.
+/// Returns the segment that the path has for `{id}` if the path matches the pattern; the segment is still
+/// percent-encoded.
 pub fn match_path<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
     let Some((before, after)) = pattern.split_once("{id}") else { return (pattern == path).then_some("") };
     let id = path.strip_prefix(before)?.strip_suffix(after)?;
     (!id.is_empty() && !id.contains('/')).then_some(id)
 }
 
-/// Answers a request for a page or a download.
+/// Handles a request for a page or a download.
 ///
 /// # Errors
-/// Returns 404 if there is none of this path, and the refusal of a download.
+/// Returns 404 if there is no page or download with this path, and the refusal of the download.
 pub async fn answer(
     console: &Console,
     backend: &dyn ConsoleBackend,
@@ -112,7 +113,8 @@ pub async fn answer(
     render(console, backend, request, active, &request.path, 200, Vec::new()).await
 }
 
-/// Renders the page of a path, with the blocks of an action before it.
+/// Renders the page with this path; the blocks in `before`, such as the result of an action, are shown above its own
+/// blocks.
 ///
 /// # Errors
 /// Returns 404 if there is no such page.
@@ -148,7 +150,7 @@ pub async fn render(
     Ok(answer_with(console, active, shown, status, blocks))
 }
 
-/// Renders the page of a path with these blocks only.
+/// Renders the page with this path, but shows only the given blocks.
 ///
 /// # Errors
 /// Returns 404 if there is no such page.
@@ -167,7 +169,7 @@ pub fn render_blocks(
     Ok(answer_with(console, active, shown, status, blocks))
 }
 
-/// Page that is shown: its row and title, the address that shows it again, and its language.
+/// Page to show: its row and title, the address of the page for links back to it, and its language.
 struct Shown<'r> {
     row: &'r PageRow,
     title: Text,
@@ -203,7 +205,7 @@ fn answer_with(
     answer::page_answer(status, &page)
 }
 
-/// Refusal for a role that may not see or do something.
+/// Returns the refusal for a role that may not see or do something.
 pub fn forbidden(role: UserRole) -> ApiError {
     let message = format!("The role {} may not do this; an administrator can change the role.", role.name());
     ApiError::with_message(ErrorCode::InsufficientScope, message)
@@ -216,10 +218,10 @@ fn nav(pages: &[PageRow], role: UserRole, current: &str) -> Vec<NavLink> {
 }
 
 impl PageContext<'_> {
-    /// Reads from the admin API.
+    /// Sends a GET request to the admin API.
     ///
     /// # Errors
-    /// Returns its refusal.
+    /// Returns the refusal of the admin API.
     pub async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, ApiError> {
         let query = query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let actor = self.active.audit_actor(&self.request.address);

@@ -1,5 +1,5 @@
-//! Request for a page or with a form: path, query, cookie and form; and the checks that it comes from the console's own
-//! pages.
+//! Request for a page, or with a sent form: path, query, cookies and form fields; and the checks that a form comes from
+//! the console's own pages.
 
 use crate::proxy::endpoint::query_parameters;
 use bytes::BytesMut;
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 const MAX_FORM_BYTES: usize = 512 * 1024;
 /// Name of the cookie with the chosen language.
 pub const LANGUAGE_COOKIE: &str = "penstock_language";
-/// Timeout of a form.
+/// Timeout for reading a form.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Request to the console.
@@ -25,7 +25,7 @@ pub struct ConsoleRequest {
     pub method: Method,
     /// Path, percent-encoded.
     pub path: String,
-    /// Language of the pages: that of the cookie, else of the browser.
+    /// Language of the pages: from the cookie, otherwise from the browser's `Accept-Language`.
     pub language: Language,
     /// Names and values of the query.
     pub query: Vec<(String, String)>,
@@ -33,7 +33,8 @@ pub struct ConsoleRequest {
     pub form: Vec<(String, String)>,
     /// Address of the client.
     pub address: String,
-    /// True if a page updates itself: the person did nothing, so the session is not extended.
+    /// True if the request is an automatic update of a page: it does not extend the session, since the person did
+    /// nothing.
     pub is_update: bool,
     cookie: Option<String>,
     /// Names and values of all cookies.
@@ -88,7 +89,7 @@ pub async fn read(session: &mut ServerSession, cookie: &str) -> Result<ConsoleRe
     Ok(request)
 }
 
-/// Language of the cookie; without it that of the browser.
+/// Returns the language of the cookie; without the cookie, that of the browser.
 fn language(cookies: &[&str], accepted: &str) -> Language {
     let mut pairs = cookie_pairs(cookies.iter().copied());
     let chosen = pairs.find(|(name, _)| *name == LANGUAGE_COOKIE);
@@ -125,44 +126,45 @@ fn find_cookie<'a>(fields: impl Iterator<Item = &'a str>, cookie: &str) -> Optio
 }
 
 impl ConsoleRequest {
-    /// Session id of the cookie.
+    /// Returns the session id in the cookie.
     pub fn session_id(&self) -> Option<String> {
         self.cookie.clone()
     }
 
-    /// Value of another cookie.
+    /// Returns the value of another cookie.
     pub fn cookie(&self, name: &str) -> Option<&str> {
         self.cookies.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Host and port under which the browser reaches the site; a known name, which the listener has checked.
+    /// Returns host and port under which the browser reaches the site; the listener has checked that the name is a
+    /// known one.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Path and query of the page of this listener that sent the request.
+    /// Returns path and query of the page that sent the request, if it is a page of this listener.
     pub fn referring_page(&self) -> Option<&str> {
         let referer = self.referer.as_deref()?;
         let rest = referer.strip_prefix("http://").or_else(|| referer.strip_prefix("https://"))?;
         rest.strip_prefix(self.host.as_str()).filter(|page| page.starts_with('/'))
     }
 
-    /// Value of a form field; empty if it is absent.
+    /// Returns the value of a form field; empty if it is absent.
     pub fn field(&self, name: &str) -> &str {
         self.form.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str()).unwrap_or_default()
     }
 
-    /// Value of a query parameter that is not empty.
+    /// Returns the value of a query parameter, if it is not empty.
     pub fn query(&self, name: &str) -> Option<&str> {
         let found = self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         found.filter(|value| !value.is_empty())
     }
 
     /// Checks that a form comes from a page of this listener. Browsers send `Sec-Fetch-Site` to HTTPS and loopback
-    /// addresses, and `Origin` to others.
+    /// addresses, and `Origin` to other addresses.
     ///
     /// # Errors
-    /// Returns 403.
+    /// Returns 403 if the form comes from elsewhere.
     pub fn check_origin(&self) -> Result<(), ApiError> {
         let is_own = match (&self.fetch_site, &self.origin) {
             (Some(site), _) => site == "same-origin",
@@ -179,10 +181,10 @@ impl ConsoleRequest {
         Err(ApiError::with_message(ErrorCode::InsufficientScope, message))
     }
 
-    /// Checks the token of the session's forms.
+    /// Checks the token that every form of the session contains.
     ///
     /// # Errors
-    /// Returns 403.
+    /// Returns 403 if the token is missing or differs.
     pub fn check_form_token(&self, token: &str) -> Result<(), ApiError> {
         let given = self.field("form_token");
         if !token.is_empty() && bool::from(given.as_bytes().ct_eq(token.as_bytes())) {

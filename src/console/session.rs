@@ -12,14 +12,14 @@ use std::cell::Cell;
 pub const IDLE_SECONDS: u64 = 30 * 60;
 /// Time after the sign-in at which a session ends, in seconds.
 pub const MAX_SECONDS: u64 = 12 * 3_600;
-/// Accuracy of the time of the last request, in seconds.
+/// Accuracy of the stored time of the last request, in seconds.
 const SEEN_SECONDS: u64 = 60;
 /// Maximum number of sessions of all persons.
 const MAX_SESSIONS: usize = 10_000;
 /// Maximum number of sessions of one person, so that no person can use up the sessions of the others.
 pub const MAX_USER_SESSIONS: usize = 20;
 
-/// Valid session and its person.
+/// Valid session and the person to whom it belongs.
 #[derive(Clone, Debug)]
 pub struct ActiveSession {
     /// SHA-256 of the id.
@@ -31,7 +31,7 @@ pub struct ActiveSession {
 }
 
 impl ActiveSession {
-    /// Author of changes in the audit log.
+    /// Returns the name of the author of changes, for the audit log.
     pub fn audit_actor(&self, address: &str) -> String {
         format!("{} from {address}", self.user.name)
     }
@@ -42,7 +42,8 @@ pub fn is_over(session: &SessionRecord, now: u64) -> bool {
     now >= session.seen.saturating_add(IDLE_SECONDS) || now >= session.created.saturating_add(MAX_SECONDS)
 }
 
-/// Returns the session of an id, if it and its person are valid. `extends` postpones its end.
+/// Returns the session with this id, if it and its person are valid. If `extends` is true, the end of the session is
+/// postponed.
 ///
 /// # Errors
 /// Returns the error of the store.
@@ -67,8 +68,8 @@ pub fn find_session(
     Ok(Some(ActiveSession { digest, record, user }))
 }
 
-/// Returns a predicate for all sessions, in any order: true for ended sessions, and for the sessions of the person
-/// `user` beyond the maximum minus one, so that a new session fits.
+/// Returns a predicate that is called for all sessions, in any order. It is true for sessions that have ended, and for
+/// so many sessions of the person `user` that a new session of this person fits into the maximum.
 pub fn ended_for(user: &str, now: u64) -> impl Fn(&SessionRecord) -> bool {
     let own = Cell::new(0);
     move |session| {
@@ -110,7 +111,7 @@ fn random_text() -> String {
     hex::text(bytes.iter())
 }
 
-/// Refusal for an error of the store.
+/// Returns the refusal for an error of the store.
 pub fn store_refusal(error: StoreError) -> ApiError {
     match error {
         StoreError::Full => ApiError::new(ErrorCode::StorageFull),
@@ -118,7 +119,7 @@ pub fn store_refusal(error: StoreError) -> ApiError {
     }
 }
 
-/// Runs a call that blocks on a blocking thread.
+/// Runs a blocking call on a thread for blocking work.
 ///
 /// # Errors
 /// Returns the error of the call.

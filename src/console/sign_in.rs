@@ -18,32 +18,33 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 
-/// Cookie of a session. It is not sent to other paths, other sites and scripts.
+/// Returns the cookie of a session. Browsers send it to this path and this site only, and scripts cannot read it.
 fn cookie(site: &ConsoleSite, is_secure: bool, id: &str, seconds: u64) -> String {
     let (name, path) = (site.cookie, site.root.trim_end_matches('/'));
     let secure = if is_secure { "; Secure" } else { "" };
     format!("{name}={id}; Path={path}; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}")
 }
 
-/// Address without the port, which differs in each connection.
+/// Returns the address without its port, since the port differs in each connection.
 pub fn client_host(address: &str) -> String {
     address.parse::<SocketAddr>().map_or_else(|_| address.to_owned(), |address| address.ip().to_string())
 }
 
-/// SHA-256 of a token, hexadecimal.
+/// Returns the SHA-256 of a token, hexadecimal.
 pub fn digest_text(token: &str) -> String {
     hex::text(Sha256::digest(token.as_bytes()).iter())
 }
 
 impl Console {
-    /// Page to sign in, with the reason of a refusal.
+    /// Returns the sign-in page, with the reason of a refusal if there is one.
     pub(super) fn sign_in_page(&self, request: &ConsoleRequest, refused: Option<&ApiError>) -> ConsoleAnswer {
         let form = sign_in_form(self.site.root);
         let address = form.action.clone();
         self.form_page(request.language, &address, form, "", refused)
     }
 
-    /// Page with a form, and with the link to the OpenID provider if there is one; `query` is appended to it.
+    /// Returns a page with a form, and with the link to the OpenID provider if there is one; `query` is appended to
+    /// that link.
     fn form_page(
         &self,
         language: Language,
@@ -64,7 +65,7 @@ impl Console {
         answer::page_answer(refused.map_or(200, |refusal| refusal.code.spec().status), &page)
     }
 
-    /// Signs a person in. A session that the browser had before ends.
+    /// Signs a person in. An earlier session of the browser ends.
     pub(super) async fn sign_in(&self, request: &ConsoleRequest) -> Result<ConsoleAnswer, ApiError> {
         let (name, given) = (request.field("name").to_owned(), request.field("password").to_owned());
         let host = client_host(&request.address);
@@ -92,7 +93,7 @@ impl Console {
     /// Checks that a person may use this site.
     ///
     /// # Errors
-    /// Returns 403.
+    /// Returns 403 if the role of the person is not one of this site.
     pub(super) fn check_role(&self, user: &UserRecord) -> Result<(), ApiError> {
         if self.site.roles.contains(&user.role) {
             return Ok(());
@@ -193,7 +194,7 @@ impl Console {
         }
     }
 
-    /// Ends a session. A person of the OpenID provider is offered to end its session too.
+    /// Ends a session. A person who signed in at the OpenID provider is offered a link to sign out there too.
     pub(super) async fn sign_out(
         &self,
         request: &ConsoleRequest,
@@ -209,7 +210,7 @@ impl Console {
     }
 }
 
-/// User with an open invitation of this digest.
+/// Returns the user with an open invitation of this digest.
 pub fn find_invited(stores: &Stores, digest: &str, now: u64) -> Result<Option<UserRecord>, ApiError> {
     let users = stores.users.list().map_err(session::store_refusal)?;
     Ok(users.into_iter().find(|user| {

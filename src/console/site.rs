@@ -1,14 +1,14 @@
-//! Site: pages and forms for one group of persons, on listeners of their own. Everything else is shared: sessions,
-//! sign-in, checks of forms, headers.
+//! Site: pages and forms for one group of persons, on their own listeners. Sessions, sign-in, checks of forms and
+//! headers are shared by all sites.
 
 use super::actions::ActionRow;
 use super::pages::{DownloadRow, PageRow};
 use penstock_storage::users::UserRole;
 use std::num::NonZeroU64;
 
-/// Pages and forms of one group of persons.
+/// Definition of a site: pages and forms of one group of persons.
 pub struct ConsoleSite {
-    /// Path of its pages, with a slash at both ends; also the path of its cookie.
+    /// Path below which its pages are, with a slash at both ends; also the path of its cookie.
     pub root: &'static str,
     /// Title of the pages without a session.
     pub title: &'static str,
@@ -16,7 +16,7 @@ pub struct ConsoleSite {
     pub cookie: &'static str,
     /// Roles that may sign in.
     pub roles: &'static [UserRole],
-    /// Refusal of persons with another role, after their password was right.
+    /// Message of the refusal of persons who have a role of another site, after their password was verified.
     pub other_site: &'static str,
     /// Pages.
     pub pages: &'static [PageRow],
@@ -24,7 +24,7 @@ pub struct ConsoleSite {
     pub downloads: &'static [DownloadRow],
     /// Forms.
     pub actions: &'static [ActionRow],
-    /// Failed attempts to sign in that all persons together have per minute.
+    /// Maximum number of failed sign-in attempts per minute of all persons together.
     pub attempts_per_minute: NonZeroU64,
 }
 
@@ -35,7 +35,7 @@ impl ConsoleSite {
         path.starts_with(self.root) || path == self.root.trim_end_matches('/')
     }
 
-    /// Path below the root.
+    /// Returns the path of `rest` below the root.
     #[must_use]
     pub fn path(&self, rest: &str) -> String {
         format!("{}{rest}", self.root)

@@ -1,4 +1,4 @@
-//! Limits on failed attempts to sign in: by name and address, and for all together.
+//! Limits on failed attempts to sign in: for each name and address, and for all names together.
 
 use parking_lot::Mutex;
 use penstock_core::{ApiError, ErrorCode};
@@ -33,13 +33,15 @@ impl SignInThrottle {
         Self { buckets: Mutex::default(), for_all }
     }
 
-    /// Takes one attempt, before its password is checked; [`SignInThrottle::record_success`] gives it back.
+    /// Takes one attempt from the limits, before the password is checked; [`SignInThrottle::record_success`] returns
+    /// it.
     ///
     /// # Errors
     /// Returns 429 with the time to wait.
     pub fn acquire_attempt(&self, name: &str, address: &str, now: Duration) -> Result<(), ApiError> {
         let mut buckets = self.buckets.lock();
-        // The oldest names are not known: after a flood of names only the limit for all counts.
+        // If there are too many names, all are forgotten, since the oldest are not known; the limit for all names
+        // together remains.
         if buckets.by_name.len() >= MAX_NAMES {
             buckets.by_name.clear();
         }

@@ -6,11 +6,12 @@ use penstock_console::Block;
 use penstock_console::pages::{self as blocks, UsageView};
 use penstock_core::ApiError;
 
-/// Form of the range, plots and table. `view` has everything but what the query of the page selects; `filters` are
-/// further parameters of the admin API, left out where empty.
+/// Returns the blocks of a usage page: a form with the range of days, charts and a table. `view` has all fields except
+/// those that the query of the page selects; `filters` are further parameters of the admin API, of which empty ones are
+/// left out.
 ///
 /// # Errors
-/// Returns the refusal of the admin API if it is not about a field of the form.
+/// Returns the refusal of the admin API, unless it concerns a field of the form: that one is shown at the field.
 pub async fn usage_of(
     page: &PageContext<'_>,
     view: UsageView,

@@ -1,4 +1,4 @@
-//! Start of a membership.
+//! Start of the membership of a process in a fleet.
 
 use penstock_storage::StoreError;
 use penstock_storage::fleet::{Fleet, FleetError, PeerWatch, PoolState, SharedFleet, Strand};
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// Interval of the checks whether another member has filled the pools.
 const POOL_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// File with the strand of this folder's last process: its number, then the names that it may have, a line each. Only
-/// the process that holds the lock of the folder reads or writes it.
+/// File with the strand of the previous process of this folder: the number of the strand, then the names that the
+/// strand may have, one per line. Only the process that holds the lock of the folder reads or writes the file.
 pub(super) struct IdentityFile {
     file: File,
     previous: Option<PreviousStrand>,
@@ -21,7 +21,7 @@ pub(super) struct IdentityFile {
 /// Strand of an earlier process.
 struct PreviousStrand {
     id: u32,
-    /// Names of the strand; none if a version before them wrote the file.
+    /// Names that the strand may have; none if the file is from a version that did not write names.
     names: Vec<String>,
 }
 
@@ -52,8 +52,8 @@ impl IdentityFile {
         Ok(Self { file, previous: PreviousStrand::parse(&text) })
     }
 
-    /// Writes the number of this process's strand and its possible names. Without them the next process joins as a new
-    /// member, and others bury the strand.
+    /// Writes the number of this process's strand and its possible names. Without them, the next process of the folder
+    /// joins as a new member, and the other members bury this strand.
     pub(super) fn write_strand(&mut self, strand: u32, names: &[String]) -> Result<(), String> {
         let lines = std::iter::once(strand.to_string()).chain(names.iter().cloned());
         let text = lines.collect::<Vec<_>>().join("\n");
@@ -73,7 +73,7 @@ pub(super) fn join(fleet: &SharedFleet, file: &mut IdentityFile, name: &str) -> 
     let adopted = match file.previous.take() {
         Some(PreviousStrand { id, names }) => {
             if !names.is_empty() {
-                // If this process ends in between, the strand has either name.
+                // If this process ends between the two writes, the strand has either the old or the new name.
                 let either: Vec<String> = names.iter().cloned().chain([name.to_owned()]).collect();
                 file.write_strand(id, &either)?;
             }
@@ -86,8 +86,8 @@ pub(super) fn join(fleet: &SharedFleet, file: &mut IdentityFile, name: &str) -> 
     Ok(strand)
 }
 
-/// Fills the pools from the balances, or waits until another member has done so; continues the work of a member without
-/// a beat for `dead_after`.
+/// Fills the pools from the balances, or waits until another member has filled them. If that member sends no heartbeat
+/// for `dead_after`, this one continues its work.
 pub(super) fn wait_for_pools(fleet: &SharedFleet, own: u32, dead_after: Duration) -> Result<(), String> {
     let failed = |error: StoreError| format!("The fleet cannot be joined: {error}.");
     let (started, mut watch, mut abandoned_by) = (Instant::now(), PeerWatch::new(dead_after), None);
@@ -109,7 +109,7 @@ pub(super) fn wait_for_pools(fleet: &SharedFleet, own: u32, dead_after: Duration
     }
 }
 
-/// Returns a name for operators: host and process id.
+/// Returns the name of this process for operators: host and process id.
 pub(super) fn process_name() -> String {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{} process {}", host.trim(), std::process::id())

@@ -1,13 +1,13 @@
 //! Membership of this process in a fleet: several gateways that share a database.
 //!
-//! Each member raises its beat every second. Two timeouts decide on the state of another member, each measured by the
-//! observer's own monotonic clock:
+//! Each member increments its beat in the store every second. Two timeouts decide on the state of another member; each
+//! is measured with the monotonic clock of the observing member:
 //! - after `fleet.claim` without a beat it is no longer in [`FleetMember::live_members`]: others take over
 //!   its batches, whose rows carry fences of their own;
 //! - after `fleet.lease` without a beat it is buried: its credits return to their pools, and nothing that it still
 //!   commits is accepted. A member that cannot reach the database therefore serves from its leases until then.
 //!
-//! A process continues the membership of the previous process of its folder, which has ended, so its leases and its
+//! When a process of a folder has ended, the next process of the folder continues its membership. So its leases and its
 //! ledger chain are available at once.
 
 mod join;
@@ -36,7 +36,7 @@ pub struct FleetMember(Option<SharedMember>);
 #[derive(Debug)]
 struct SharedMember {
     fleet: SharedFleet,
-    /// Start of the time of `observed` and `term`.
+    /// Zero of the times in `observed` and `term`.
     start: Instant,
     /// Number of the strand.
     id: u32,
@@ -63,7 +63,7 @@ struct ObservedPeers {
     leases: PeerWatch,
 }
 
-/// Figures of a membership.
+/// State of a membership for metrics and status pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FleetSnapshot {
     /// Number of live members, this one included.
@@ -152,8 +152,8 @@ impl FleetMember {
         self.0.as_ref().map(|member| member.journal.as_path())
     }
 
-    /// Returns the row that exists until this member is buried, which every commit of a member requires; `None` without
-    /// a fleet.
+    /// Returns the condition that every commit of a member has to include: a row that exists until the member is
+    /// buried. Returns `None` without a fleet.
     #[must_use]
     pub fn fence(&self) -> Option<RowFence> {
         let member = self.0.as_ref()?;
@@ -161,8 +161,9 @@ impl FleetMember {
         Some(RowFence { table, key, value: Some(member.name.clone().into_bytes()) })
     }
 
-    /// Returns the live members in ascending order, this one included; `[0]` without a fleet. A member that is missing
-    /// here may still write until it is buried: a process that takes over its work needs a fence of its own.
+    /// Returns the live members in ascending order, including this one; `[0]` without a fleet. A member that is not in
+    /// the list may still write until it is buried. So a process that takes over its work has to protect its commits
+    /// with a fence of its own.
     #[must_use]
     pub fn live_members(&self) -> Arc<[u32]> {
         self.0.as_ref().map_or_else(|| Arc::from([0]), |member| member.live.lock().clone())
@@ -194,8 +195,8 @@ impl FleetMember {
         })
     }
 
-    /// Raises the beat, and replaces the report to the peers in the same transaction; returns amounts to their pools.
-    /// `sent` is the time before the call. Does nothing without a fleet. Blocks.
+    /// Increments the beat, replaces the report to the other members, and returns amounts to their pools, all in one
+    /// transaction. `sent` is the time before the call. Does nothing without a fleet. Blocks.
     ///
     /// # Errors
     /// Returns `Buried` if other members buried this one, which is final, and the errors of the store.
@@ -219,7 +220,7 @@ impl FleetMember {
         result
     }
 
-    /// Reads the beats and reports of all members, and the pages of further scans with the same call of the store.
+    /// Reads the beats and reports of all members, and in the same call of the store the pages of further scans.
     /// Returns nothing without a fleet. Blocks.
     ///
     /// # Errors
@@ -242,8 +243,8 @@ impl FleetMember {
         self.note_heartbeats(self.read_rows(&[])?, now)
     }
 
-    /// Records the beats as read at `now`, buries the members that are dead, and returns the reports of the other live
-    /// ones. Returns nothing without a fleet. Blocks.
+    /// Records the beats that were read at `now`, buries the members that are dead, and returns the reports of the
+    /// other live members. Returns nothing without a fleet. Blocks.
     ///
     /// # Errors
     /// Returns the errors of the store.
@@ -266,7 +267,8 @@ impl FleetMember {
         Ok(parsed.filter_map(|(id, report)| Some((id, report?))).collect())
     }
 
-    /// Draws from a pool for this member; 0 if the pool is empty. Grants everything without a fleet. Blocks.
+    /// Draws an amount from a pool for this member; returns 0 if the pool is empty. Without a fleet, grants the wanted
+    /// amount. Blocks.
     ///
     /// # Errors
     /// Same as [`FleetMember::write_heartbeat`].
@@ -295,12 +297,12 @@ impl FleetMember {
         member.fleet.parts(member.strand()).map_err(store_error)
     }
 
-    /// Ends the membership in an orderly way: the leases return to their pools at once. Blocks.
+    /// Ends the membership properly: the leases return to their pools at once. Blocks.
     pub fn leave_fleet(&self) {
         let Some(member) = &self.0 else { return };
         let Strand { id, beat } = *member.strand.lock();
         member.buried.store(true, Ordering::Release);
-        // If this fails, the other members bury this one after `fleet.lease`.
+        // If this fails, the other members bury this member after `fleet.lease`.
         member.fleet.bury(&PeerStrand { id, beat, name: Some(member.name.clone()) }).ok();
     }
 }
@@ -336,7 +338,7 @@ impl SharedMember {
         Ok(())
     }
 
-    /// Returns the live members, and those to bury.
+    /// Returns the live members, and the dead members that have to be buried.
     fn sort_peers(&self, peers: &[PeerStrand], now: Duration) -> (Arc<[u32]>, Vec<PeerStrand>) {
         let mut observed = self.observed.lock();
         let silent = observed.claims.observe(self.id, peers, now);
@@ -344,7 +346,7 @@ impl SharedMember {
         let is_silent = |peer: &PeerStrand| silent.iter().any(|silent| silent.id == peer.id);
         let live = peers.iter().filter(|peer| peer.name.is_some() && !is_silent(peer));
         let mut live: Vec<u32> = live.map(|peer| peer.id).collect();
-        // A member that was buried meanwhile is not added.
+        // If this member was buried meanwhile, it is not added.
         if !self.buried.load(Ordering::Acquire) && !live.contains(&self.id) {
             live.push(self.id);
         }
@@ -362,7 +364,7 @@ pub fn credit_pools(changes: &[PoolAmount]) -> Transaction {
 fn store_error(error: FleetError) -> StoreError {
     match error {
         FleetError::Store(error) => error,
-        // Only heartbeats and draws return this error.
+        // Only heartbeats and draws return the error `Buried`.
         FleetError::Buried => StoreError::Guard { step: 0 },
     }
 }

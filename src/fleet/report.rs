@@ -1,13 +1,13 @@
 //! Report of a member to the others: its version and configuration, and its use of the limits that they share.
 //!
-//! Numbers are totals since the start of the process, so that a report that another member missed is not lost. A report
-//! is several rows of at most 64 KiB: a header as JSON, then groups of keys.
+//! Numbers are totals since the start of the process, so that nothing is lost if another member misses a report. A
+//! report consists of several rows of at most 64 KiB: a header as JSON, then groups of keys.
 
 use penstock_limits::{SharedAmounts, UsageTotals};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of keys and accounts of one report; the first are taken.
+/// Maximum number of keys and accounts in one report; any further ones are left out.
 const MAX_REPORTED_KEYS: usize = 16_000;
 /// Keys of one row: one key has at most 320 bytes as JSON.
 const KEYS_PER_ROW: usize = 200;
@@ -24,9 +24,10 @@ pub struct MemberReport {
     pub at: u64,
     /// Version of the program.
     pub version: String,
-    /// Version of the configuration, to notice members that have different ones.
+    /// Version of the configuration, by which members with different configurations are found.
     pub config: String,
-    /// Short hashes of its sections by name, to say which ones differ; empty from members that do not report them.
+    /// Hashes of the sections of the configuration by section name, to report which sections differ; empty from members
+    /// that do not report them.
     pub sections: BTreeMap<String, String>,
     /// Names of the pools from which requests were refused although the other members hold enough.
     pub wanted_pools: Vec<String>,
@@ -123,8 +124,8 @@ impl MemberReport {
         Some(Self { start, at, version, config, sections, wanted_pools, leases_budgets, keys })
     }
 
-    /// Returns the names of the sections whose configuration differs from the other member's. A section that only one
-    /// of them knows differs, as members of two versions may have.
+    /// Returns the names of the configuration sections that differ from those of the other member. A section that only
+    /// one of them has counts as different, which happens if the members have different versions.
     #[must_use]
     pub fn differing_sections<'r>(&'r self, other: &'r Self) -> Vec<&'r str> {
         if other.sections.is_empty() {

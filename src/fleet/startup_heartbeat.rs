@@ -1,5 +1,6 @@
-//! Heartbeats from the join on until the background tasks of the process send them: a start may take long, and the
-//! other members must not bury this one meanwhile. A command on the store needs them for as long as it runs.
+//! Heartbeats from the time at which a process joins until its background tasks send them: a start may take long, and
+//! the other members must not bury this one meanwhile. A command that uses the store needs these heartbeats for as long
+//! as it runs.
 
 use super::FleetMember;
 use penstock_storage::fleet::{FleetError, StrandReport};

@@ -8,13 +8,13 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Minimum capacity of a pooled buffer, in bytes. Smaller buffers come from the allocator, which has them cached.
+/// Minimum capacity of a pooled buffer, in bytes. Smaller buffers are allocated, since the allocator caches them.
 const MIN_POOLED_BYTES: usize = 128 << 10;
 /// Maximum bytes in the pool.
 pub const MAX_RETAINED_BYTES: usize = 8 << 20;
 /// Time that an unused buffer stays in the pool.
 pub const MAX_IDLE: Duration = Duration::from_secs(1);
-/// Factor by which a buffer may be longer than the requested capacity.
+/// Factor by which the capacity of a pooled buffer may exceed the requested capacity.
 const MAX_EXCESS_FACTOR: usize = 4;
 
 /// Pool of unused buffers.

@@ -6,8 +6,8 @@ pub mod request_stream;
 pub mod route_table;
 pub mod tls;
 
-/// Receive window of an HTTP/2 stream: body bytes that a client may send before they are read. With the default of
-/// 64 KiB a long upload waits for a round trip per window.
+/// Receive window of an HTTP/2 stream: body bytes that a client may send before the gateway has read them. With the
+/// default window of 64 KiB, a long upload would have to wait for one round trip per 64 KiB.
 pub const STREAM_WINDOW: u32 = 512 << 10;
 
 /// Use of a connection after an exchange.
@@ -17,7 +17,8 @@ pub enum ConnectionReuse {
     Reuse,
     /// The connection ends after the response.
     End,
-    /// The connection ends after a timeout response: a slow client gets little more time.
+    /// The connection ends after a response to a timeout: a client that was too slow gets little time to read the
+    /// response.
     Late,
     /// The connection ends without a complete response.
     Cut,

@@ -1,5 +1,5 @@
-//! Receive window of an HTTP/2 connection, by the number of long bodies that are being read. The window is as large as
-//! those bodies need; no further bytes of bodies that are not being read are accepted.
+//! Receive window of an HTTP/2 connection, which depends on the number of long bodies that are being read. The window
+//! is as large as these bodies need; bodies that are not being read do not enlarge it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ pub struct WindowBudget {
     changed: Notify,
 }
 
-/// Reservation of the body of one stream.
+/// Guard of the body of one stream, which counts it while it is being read.
 #[derive(Debug)]
 pub struct WindowReservation {
     bodies: Arc<WindowBudget>,
@@ -26,7 +26,7 @@ impl WindowBudget {
         self.read.load(Ordering::Acquire)
     }
 
-    /// Waits until the number differs from `count`.
+    /// Waits until the number of bodies being read differs from `count`.
     pub async fn wait_for_other_readers(&self, count: usize) {
         loop {
             let changed = self.changed.notified();

@@ -1,6 +1,6 @@
-//! Stream of one HTTP/1.1 request. Reads end where the framing of the request ends, so that Pingora's session never
-//! sees bytes of the next request; those are stored until the next head is read. Writes are joined: a response head
-//! leaves with the first bytes of its body. The connection is returned to the guard when the session is dropped, so
+//! Stream of one HTTP/1.1 request. Reads end at the end of the request, so that Pingora's session never sees bytes of
+//! the next request; such bytes are stored until the next request head is read. Writes are joined: a response head is
+//! sent together with the first bytes of its body. When the session is dropped, the connection returns to the guard, so
 //! that a client that is still sending can receive a refusal.
 
 mod replay_stream;
@@ -25,7 +25,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// Maximum bytes stored of pipelined requests, which a client sends before it has its response.
 const AHEAD: usize = 16 << 10;
-/// Maximum further bytes that are read and dropped, so that the end of the connection after them is detected.
+/// Maximum further bytes that are read and discarded, so that the end of the connection behind these bytes is detected.
 const DISCARD: usize = 64 << 20;
 /// Bytes per read after the end of a request.
 const PROBE: usize = 512;
@@ -60,9 +60,9 @@ pub(crate) struct RequestFraming {
 #[derive(Debug)]
 enum ClientSide {
     Open,
-    /// Half-closed connection: the client has ended its sending side, and was sent an interim response if it knows
-    /// them. Its system replies with a reset if the client has closed the connection; `look` is the timer of the next
-    /// check for a reset.
+    /// Half-closed connection: the client has closed its sending side. An interim response was sent to it, unless it
+    /// uses HTTP/1.0. If the client has closed the connection completely, its system replies with a reset; `look` is
+    /// the timer of the next check for this reset.
     HalfClosed {
         look: Pin<Box<Sleep>>,
         pause: Duration,
@@ -82,10 +82,10 @@ const LAST_LOOK: Duration = Duration::from_secs(1);
 enum InterimProbe {
     /// May be sent: none was sent yet, and no byte of the response.
     Allowed,
-    /// May not be sent, because an HTTP/1.0 client knows no interim responses: the client is answered unless its
-    /// connection was reset.
+    /// No interim response may be sent, because HTTP/1.0 has none. The client gets its response unless its connection
+    /// was reset.
     Unknown,
-    /// May not be sent any more.
+    /// No further interim response may be sent.
     Spent,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct RequestStream {
     /// Stream of the connection; taken on drop.
     stream: Option<Stream>,
     body: FramingState,
-    /// True for a chunked body, which another server might frame differently: no further request is read on the
+    /// True for a chunked body. Another server might find a different end of it, so no further request is read from the
     /// connection.
     chunked: bool,
     prefetched: BytesMut,
@@ -107,8 +107,8 @@ pub(crate) struct RequestStream {
 }
 
 impl RequestStream {
-    /// Creates the stream of a request with this framing. `received` begins with its head; the part of it that belongs
-    /// to the request is returned.
+    /// Creates the stream of a request with this framing. `received` begins with the head of the request; the bytes
+    /// that belong to the request are returned, and later bytes are stored.
     pub(crate) fn new(
         stream: Stream,
         framing: RequestFraming,
@@ -214,7 +214,8 @@ impl RequestStream {
 }
 
 impl FramingState {
-    /// Advances by received bytes. Returns the number of them that belong to the body; `None` if malformed.
+    /// Advances by received bytes. Returns the number of bytes that belong to the body; `None` if the encoding is
+    /// invalid.
     fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
         let own = match self {
             Self::Length(left) => {
@@ -233,7 +234,7 @@ impl FramingState {
         own
     }
 
-    /// Marks a body without remaining bytes as complete.
+    /// Marks the body as complete if no bytes of it remain.
     fn settle(&mut self) {
         match self {
             Self::Length(0) => *self = Self::Complete,

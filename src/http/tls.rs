@@ -1,7 +1,7 @@
 //! TLS of listeners: certificates that can be replaced while connections are accepted, client certificates, versions.
 //!
-//! A key pair is validated before it is used: the key must belong to the certificate. A handshake in progress uses the
-//! configuration with which it began.
+//! A key pair is validated before it is used: the key must belong to the certificate. A handshake that has begun is
+//! completed with the old configuration.
 
 use crate::config::settings::{ClientCertificatePolicy, Settings, TlsSettings, TlsVersion};
 use pingora_core::listeners::tls::Acceptor;
@@ -57,7 +57,7 @@ impl TlsConfig {
     }
 }
 
-/// TLS of the listeners of a configuration, where they have it.
+/// TLS configurations of the listeners, if they use TLS.
 #[derive(Clone, Default)]
 pub struct ListenerTls {
     /// Public listener.
@@ -115,7 +115,7 @@ pub fn check_files(settings: &Settings, now: u64) -> Result<Vec<String>, Vec<Str
         let Some(https) = tls else { continue };
         let own = read_key_pair(&https.certificate, &https.key).map(|pair| expiry(&pair));
         let clients = https.client_ca.as_deref().map_or(Ok(()), |ca| read_roots(ca).map(drop));
-        // The complete configuration is built only from valid files.
+        // A complete TLS configuration can be built only from valid files.
         let complete = if own.is_ok() && clients.is_ok() {
             TlsConfig::from_files(https, protocols).map(drop)
         } else {

@@ -1,6 +1,6 @@
-//! Admission control: number of concurrent requests and bytes that they hold. A request that finds the process full
-//! waits for a moment, round-robin by account, and is then refused with a time to retry. A request takes one short lock
-//! at its start and one at its end.
+//! Admission control: limits the number of concurrent requests and the bytes that they hold. If the process is full, a
+//! request waits for a moment, round-robin by account, and is then refused with a time after which to retry. Each
+//! request takes a lock briefly at its start and at its end.
 
 use crate::config::settings;
 use crate::telemetry::overload::AdmissionSnapshot;
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// Requests of the process.
+/// Admission control of the process.
 #[derive(Debug)]
 pub struct AdmissionControl {
     queue: Mutex<AdmissionQueue<oneshot::Sender<AdmissionPermit>>>,
     refused: [AtomicU64; ShedReason::ALL.len()],
 }
 
-/// Reason of a refusal that may not apply at another time.
+/// Reason of a refusal for lack of capacity, which may pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShedReason {
     /// Too many requests wait.
@@ -29,9 +29,9 @@ pub enum ShedReason {
     GatewayTimeout,
     /// No permit of a provider in time.
     Provider,
-    /// The request holds too many bytes while others hold some.
+    /// The request would hold too many bytes together with the other requests.
     Bytes,
-    /// Batch work that others displaced.
+    /// Batch work ended its wait for a provider, because the gateway is almost full.
     Batch,
 }
 
@@ -57,7 +57,7 @@ impl ShedReason {
 #[derive(Debug)]
 pub struct AdmissionPermit {
     admission: Arc<AdmissionControl>,
-    /// Account of the request; `None` for a line of a batch, which takes no permit from others.
+    /// Account of the request; `None` for a line of a batch, which counts bytes only.
     account: Option<Arc<str>>,
     bytes: usize,
 }
@@ -72,15 +72,15 @@ impl AdmissionControl {
         })
     }
 
-    /// Changes the limits; admitted requests stay.
+    /// Changes the limits; requests that were admitted remain admitted.
     pub fn configure(self: &Arc<Self>, settings: &settings::OverloadSettings) {
         let mut crowd = self.queue.lock();
         crowd.configure(admission_capacity(settings));
         self.wake_waiters(crowd);
     }
 
-    /// Acquires a permit for a request of this account with a body of `bytes`; waits at most `wait` if there is none.
-    /// Returns the time that it waited, if it did.
+    /// Acquires a permit for a request of this account with a body of `bytes`; waits at most `wait` if no permit is
+    /// free. Also returns the duration of the wait, if there was one.
     ///
     /// # Errors
     /// Returns 503 with a time to retry.
@@ -112,20 +112,20 @@ impl AdmissionControl {
         let began = Instant::now();
         let permit = match timeout(wait, &mut waiter.receiver).await {
             Ok(Ok(permit)) => Ok(permit),
-            // Displaced by an account with fewer waiting requests.
+            // The waiting request was displaced by a request of an account with fewer waiting requests.
             Ok(Err(_)) => Err(self.refuse(ShedReason::QueueFull)),
             Err(_) => Err(self.refuse(ShedReason::GatewayTimeout)),
         };
         (permit, Some(began.elapsed()))
     }
 
-    /// Acquires a permit for a line of a batch, which holds bytes only.
+    /// Acquires a permit for a line of a batch, which counts only the bytes that the line holds.
     #[must_use]
     pub fn acquire_for_batch_line(self: &Arc<Self>) -> AdmissionPermit {
         AdmissionPermit { admission: self.clone(), account: None, bytes: 0 }
     }
 
-    /// Returns true if seven eighths are in use, or a request waits: batch work then pauses.
+    /// Returns true if seven eighths of the requests or bytes are in use, or a request waits. Batch work then pauses.
     #[must_use]
     pub fn is_almost_full(&self) -> bool {
         self.queue.lock().is_under_pressure()
@@ -153,14 +153,15 @@ impl AdmissionControl {
             .map(|(why, count)| (why.name(), count.load(Ordering::Relaxed)))
     }
 
-    /// Refuses a request, and counts that.
+    /// Returns the refusal of a request, and counts it.
     pub fn refuse(&self, why: ShedReason) -> ApiError {
         self.count_refusal(why);
         // Spread, so that requests that are refused together do not retry together.
         ApiError::new(ErrorCode::Overloaded).retry_after(rand::random_range(1..=3))
     }
 
-    /// Admits waiting requests that fit after a permit was released. They are notified after the lock is released.
+    /// Admits waiting requests that fit after a permit was released. The requests are notified after the lock is
+    /// released.
     fn wake_waiters(
         self: &Arc<Self>,
         mut crowd: MutexGuard<'_, AdmissionQueue<oneshot::Sender<AdmissionPermit>>>,
@@ -174,7 +175,7 @@ impl AdmissionControl {
         }
         drop(crowd);
         for (hand, permit) in handed {
-            // A request that is gone meanwhile releases its permit at once.
+            // If the request no longer exists, its permit is dropped, which releases it.
             hand.send(permit).ok();
         }
     }
@@ -188,7 +189,7 @@ impl AdmissionPermit {
     /// Reserves further bytes.
     ///
     /// # Errors
-    /// Returns 503 if others hold too many.
+    /// Returns 503 if the other requests hold too many bytes.
     pub fn reserve_bytes(&mut self, bytes: usize) -> Result<(), ApiError> {
         if !self.admission.queue.lock().try_grow(bytes) {
             return Err(self.admission.refuse(ShedReason::Bytes));

@@ -1,8 +1,8 @@
-//! Rate limits and budgets of a key and its account: reserved before the work and settled after it, in memory, under
-//! two short locks.
+//! Rate limits and budgets of a key and its account. The possible cost of a request is reserved before the work and
+//! settled after it, in memory and under two brief locks.
 //!
-//! Time is the calendar's, because budgets end at midnight. Where the calendar is set forward, a limit per minute
-//! refills early, once.
+//! Times are those of the calendar clock, because budgets end at midnight. If the calendar clock is set forward, a
+//! limit per minute refills early, once.
 
 use crate::auth::key_limiter::LimiterState;
 use crate::auth::principal::Principal;
@@ -17,8 +17,9 @@ use penstock_limits::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Provisional permit of a request before its cost is known, so that no other request takes its share while it is
-/// examined, which may take long. Released when dropped, or exchanged for the reservation.
+/// Provisional permit of a request whose cost is not known yet. It prevents that another request uses the same share of
+/// a limit while this one is examined, which may take long. It is released when dropped, or replaced by the
+/// reservation.
 #[derive(Debug)]
 pub struct ProvisionalPermit {
     principal: Arc<Principal>,
@@ -28,7 +29,8 @@ pub struct ProvisionalPermit {
     clock: SteadyClock,
 }
 
-/// Reservation of a request; released with the exchange, settled or not.
+/// Reservation of a request in the limits. It is released at the end of the exchange, except for the usage that was
+/// settled.
 #[derive(Debug)]
 pub struct KeyLimitReservation {
     principal: Arc<Principal>,
@@ -36,7 +38,7 @@ pub struct KeyLimitReservation {
     clock: SteadyClock,
 }
 
-/// Limit that refused a request.
+/// Limit that refused a request, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitViolation {
     /// Name of the limit.
@@ -51,8 +53,8 @@ pub struct LimitViolation {
 /// kept if only the leased part of a budget does not cover the request.
 ///
 /// # Errors
-/// Returns 429 for a limit and 402 for a budget, with the wait after which the same request passes if there is no
-/// other.
+/// Returns 429 for a limit and 402 for a budget, with the time after which the same request would be admitted if no
+/// other request came before.
 pub fn reserve_limits(
     entry: &mut ProvisionalPermit,
     cost: &CostEstimate,
@@ -117,7 +119,7 @@ fn limit_refusal((whose, denied): (LimitOwner, LimitExceeded), now: Duration) ->
     (LimitViolation { limit: denied.limit, owner: whose, is_lease }, refusal(whose, &denied, now))
 }
 
-/// Usage of a key before a request.
+/// Usual usage of a key, from its earlier requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageProfile {
     /// Tokens of a response without a cap: the ninetieth percentile of the key's responses.
@@ -126,7 +128,7 @@ pub struct UsageProfile {
     pub budgeted: bool,
 }
 
-/// Counts a charge of another process.
+/// Counts a charge that another process made in the budgets of the key and its account.
 pub fn apply_charge(principal: &Principal, money: MicroCredits, clock: SteadyClock) {
     let (now, used) = (clock.calendar_now(), ActualCost { money, ..ActualCost::default() });
     let (mut account, mut key) = lock_meters(principal);
@@ -167,7 +169,7 @@ pub fn acquire_provisional(
     Ok((ProvisionalPermit { principal: principal.clone(), work, held, clock }, habits))
 }
 
-/// Records the demand of a refused request, by which the gateways of a fleet share a limit.
+/// Records the demand of a refused request. The gateways of a fleet divide a limit by demand.
 fn record_refusal(account: &mut LimiterState, key: &mut LimiterState, cost: &CostEstimate, work: WorkClass) {
     if work == WorkClass::Request {
         account.meter.record_refusal(cost);
@@ -180,12 +182,12 @@ const fn has_budget(limits: &UsageLimits) -> bool {
     limits.day.is_some() || limits.month.is_some()
 }
 
-/// Returns true if the length of responses without a cap matters.
+/// Returns true if a limit depends on the length of responses, so that this length has to be measured.
 const fn tracks_output_length(limits: &UsageLimits) -> bool {
     limits.tokens.is_some() || has_budget(limits)
 }
 
-/// Returns the status of the limits of a key and its account: of each limit the tighter one.
+/// Returns the status of the limits of a key and its account; for each limit, the status of the stricter one.
 #[must_use]
 pub fn limit_status(principal: &Principal, now: Duration) -> LimitStatus {
     let (account, key) = lock_meters(principal);
@@ -194,7 +196,7 @@ pub fn limit_status(principal: &Principal, now: Duration) -> LimitStatus {
         .most_restrictive(account.meter.limit_status(&account.limits, now))
 }
 
-/// Takes both locks, always in this order.
+/// Locks the usage of the account and of the key, always in this order.
 fn lock_meters(principal: &Principal) -> (MutexGuard<'_, LimiterState>, MutexGuard<'_, LimiterState>) {
     let account = principal.account.limiter.0.lock();
     (account, principal.key_usage().0.lock())
@@ -260,13 +262,13 @@ fn retry_after_seconds(wait: RetryAfter) -> Option<u32> {
 /// Longest wait that is stated in seconds; a longer one is stated as a time.
 const MAX_STATED_SECONDS: u32 = 60;
 
-/// Formats the end of a wait by RFC 3339. `None` if it has no end.
+/// Formats the end of a wait by RFC 3339; `None` if the wait never ends.
 fn resets_at(wait: RetryAfter, now: Duration) -> Option<String> {
     let RetryAfter::After(wait) = wait else { return None };
     Some(format_time(now.saturating_add(wait.min(Duration::from_secs(u64::from(u32::MAX))))))
 }
 
-/// Returns the advice for the client.
+/// Returns the advice for the client when to retry.
 fn retry_advice(denied: &LimitExceeded, seconds: Option<u32>, resets_at: Option<&str>) -> String {
     match (denied.limit, resets_at, seconds) {
         (_, None, _) | (_, _, None) => String::new(),

@@ -1,4 +1,5 @@
-//! Permits to count the tokens of long prompts: limits concurrent counts, and allows one per account.
+//! Permits to count the tokens of long prompts: they limit the number of concurrent counts, with at most one per
+//! account.
 //!
 //! Requests wait round-robin by account; lines of batches wait behind all requests. A released permit goes to the next
 //! waiting request whose account has none.
@@ -86,8 +87,8 @@ impl TokenizerPermits {
         (queue.holders.len(), queue.requests.len() + queue.lines.len())
     }
 
-    /// Acquires a permit for this account, at once or after a wait of at most `wait` among at most `most` others. A
-    /// line of a batch has no `wait`: it waits behind all requests, without a limit.
+    /// Acquires a permit for this account, at once or after at most `wait`, if at most `most` other requests wait. A
+    /// line of a batch has no `wait`: it waits after all requests, without a time limit.
     ///
     /// # Errors
     /// Returns the reason of a refusal.
@@ -175,7 +176,7 @@ impl PermitQueue {
     }
 }
 
-/// Delivers permits; a receiver that is gone releases its permit at once.
+/// Delivers permits to their waiters. If a waiter no longer exists, its permit is dropped, which releases it.
 fn send_permits(handed: GrantedPermits) {
     for (hand, permit) in handed {
         hand.send(permit).ok();

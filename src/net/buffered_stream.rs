@@ -1,5 +1,6 @@
-//! Socket of a clear-text connection or below TLS, with the traits that Pingora requires. Below TLS small writes are
-//! joined, so that a head and a short body leave in one packet. A write that waits longer than the write timeout fails.
+//! Socket of a connection in clear text or below TLS, with the traits that Pingora requires of a stream. Below TLS,
+//! small writes are joined, so that a head and a small body are sent in one packet. A write fails if it waits longer
+//! than the write timeout.
 
 use async_trait::async_trait;
 use pingora_core::protocols::raw_connect::ProxyDigest;
@@ -18,13 +19,13 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, BufWriter, Read
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// Size of the write buffer below TLS, whose records are written in small pieces. In clear text there is none: callers
-/// join their writes.
+/// Size of the write buffer below TLS, which writes its records in small pieces. In clear text there is no write
+/// buffer, because the callers join their writes.
 const TLS_WRITE_BUFFER: usize = 4 * 1024;
-/// Size of the read buffer in clear text. Small, because readers have buffers of their own, and a longer read bypasses
-/// this one.
+/// Size of the read buffer in clear text. It is small, because readers have their own buffers, and a read that is
+/// longer than this buffer does not use it.
 const PLAIN_READ_BUFFER: usize = 512;
-/// Size of the read buffer below TLS, whose records are read in small pieces.
+/// Size of the read buffer below TLS, which reads its records in small pieces.
 const TLS_READ_BUFFER: usize = 16 * 1024;
 
 /// Connected socket.
@@ -50,8 +51,8 @@ impl BufferedSocket {
         Ok(Self { io: BufReader::with_capacity(read, writer), write_timeout: patience, write_deadline: None })
     }
 
-    /// Wraps a connection to a provider, with `patience` as its write timeout. Writes are not joined: requests are
-    /// written in one piece.
+    /// Wraps a connection to a provider, with `patience` as its write timeout. Small writes are not joined, because a
+    /// request is written in one piece.
     ///
     /// # Errors
     /// Returns an error if the provider is gone.
@@ -81,7 +82,7 @@ impl BufferedSocket {
         Some(!matches!(socket.io.get_ref().get_ref().take_error(), Ok(None)))
     }
 
-    /// Registers a migrated stream with the current thread.
+    /// Registers a stream that has moved with the runtime of the current thread.
     ///
     /// # Errors
     /// Returns an error if the stream cannot move, or its client is gone.
@@ -156,7 +157,7 @@ impl Ssl for BufferedSocket {}
 
 impl Peek for BufferedSocket {}
 
-// Digests of a connection that Pingora would log; the access log has records of its own.
+// Digests for the connection log of Pingora, which is not used: the access log has its own records.
 
 impl GetTimingDigest for BufferedSocket {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {

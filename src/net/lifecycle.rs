@@ -1,4 +1,5 @@
-//! State of the process from start to end: starting, in service, draining, handed over; and the exchanges in flight.
+//! State of the process from its start to its end: starting, in service, draining, or handed over. It also counts the
+//! exchanges in flight.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::Notify;
@@ -60,7 +61,7 @@ impl Lifecycle {
         self.in_flight.load(Ordering::Acquire)
     }
 
-    /// Returns the signal for the end of the last exchange in flight and for [`Lifecycle::notify_waiters`].
+    /// Returns the signal that is sent at the end of the last exchange in flight, and by [`Lifecycle::notify_waiters`].
     pub const fn change_signal(&self) -> &Notify {
         &self.changed
     }

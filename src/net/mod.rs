@@ -11,7 +11,7 @@ pub mod read_budget;
 use pingora_core::protocols::TcpKeepalive;
 use std::time::Duration;
 
-/// TCP keep-alive of idle connections to providers, and the longest intervals for connections of clients.
+/// TCP keep-alive of connections: for providers as it is, for clients with these intervals as a maximum.
 pub const KEEP_ALIVE: TcpKeepalive = TcpKeepalive {
     idle: Duration::from_secs(20),
     interval: Duration::from_secs(10),

@@ -1,6 +1,7 @@
-//! Budget of reads per poll. A peer that always has bytes to read would keep its task running for as long as it sends,
-//! while other tasks of the thread, timers and the client's disconnection wait. So bytes and steps are charged to
-//! tokio's cooperative budget of a task per poll (128 units); a task that has used it up yields to the others.
+//! Budget of reads per poll of a task. If a peer always has bytes to read, the task that reads them would run for as
+//! long as the peer sends, while other tasks of the thread, timers and the detection of a client's disconnect have to
+//! wait. So bytes and steps are counted in tokio's cooperative budget (128 units per poll); a task that has used up its
+//! budget yields to other tasks.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,17 +11,18 @@ use tokio::task::coop::{consume_budget, has_budget_remaining};
 /// Bytes per unit: a poll reads about 32 KiB.
 const BYTES_PER_UNIT: usize = 256;
 
-/// Takes one unit; yields if none is left.
+/// Takes one unit of the budget; yields if none is left.
 pub async fn consume_step() {
     consume_budget().await;
 }
 
-/// Variant for poll functions: pending if no unit is left, and woken at the next poll. Takes no unit.
+/// Checks the budget in a poll function: pending if no unit is left, in which case the task is polled again soon. Takes
+/// no unit.
 pub fn poll_budget(context: &mut Context<'_>) -> Poll<()> {
     if has_budget_remaining() { Poll::Ready(()) } else { pin!(consume_budget()).poll(context) }
 }
 
-/// Counts read bytes; the next step yields once they have used up the budget.
+/// Counts bytes that were read; the next step yields if the bytes have used up the budget.
 pub fn charge_bytes(bytes: usize) {
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..bytes / BYTES_PER_UNIT {

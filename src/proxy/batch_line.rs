@@ -1,6 +1,6 @@
-//! Execution of a batch line as one exchange: it passes the same phases of Pingora's proxy as a client's request,
-//! without a socket. Its charge is returned with its response instead of recorded here, so that both are written
-//! together or neither.
+//! Execution of a batch line as an exchange: it passes the same phases of Pingora's proxy as the request of a client,
+//! but has no socket. Its charge is not recorded here but returned with its response, so that both are recorded
+//! together or not at all.
 
 use crate::batch::{LineEnding, LineExecutor, LineRequest, LineResponse};
 use crate::proxy::downstream::{LineDownstream, LineReport};
@@ -42,7 +42,8 @@ impl LineExecutor for BatchLineExecutor {
 
 async fn execute(proxy: &GatewayProxy, ask: LineRequest) -> LineResponse {
     let line = LineDownstream::of_batch(ask.principal, ask.cancel, ask.class);
-    // The batch cancels its lines itself, so the shutdown signal of the listeners is not used.
+    // A batch cancels its lines itself, so the line gets a shutdown signal that never fires instead of that of the
+    // listeners.
     let (_stop, stopping) = watch::channel(false);
     if let Ok(session) = LineSession::start(line.clone(), ask.path, ask.body) {
         proxy.process_new_http(session, &stopping).await;
@@ -63,7 +64,8 @@ async fn execute(proxy: &GatewayProxy, ask: LineRequest) -> LineResponse {
     }
 }
 
-/// Returns the refusal of a line that ended without a response; `None` if it was cancelled.
+/// Returns the refusal of a line that ended without a response, for instance because it yielded; `None` if it was
+/// cancelled.
 pub(crate) fn refusal_after_close(
     line: &LineDownstream,
     state: &ExchangeState,
@@ -90,7 +92,7 @@ pub(crate) enum LineCompletion<'a> {
     Cancelled,
 }
 
-/// Reports the end of a line to the batch, and marks its record if it yielded its permit.
+/// Reports the end of a line to the batch. If the line released its permit, this is also recorded in its access record.
 pub(crate) fn report_line(line: &LineDownstream, state: &mut ExchangeState, outcome: &LineCompletion<'_>) {
     let record = &mut state.record;
     let without_permit = record.attempts.is_empty() && !record.queued.is_zero();
@@ -115,7 +117,7 @@ pub(crate) fn report_line(line: &LineDownstream, state: &mut ExchangeState, outc
     });
 }
 
-/// Returns the time before a retry, if a retry makes sense.
+/// Returns the time after which the line is retried; `None` if a retry would not help.
 fn retry_delay(refusal: &ApiError) -> Option<Duration> {
     let status = refusal.spec().status;
     let after = refusal.retry_after.map_or(DEFAULT_RETRY, |seconds| Duration::from_secs(seconds.into()));

@@ -1,5 +1,6 @@
-//! Token counts of requests: checks if a request fits the context windows of a model's offers, and computes the tokens
-//! left for the answer. A request whose bytes cannot reach the window is never tokenised.
+//! Token counts of requests: checks whether a request fits into the context windows of a model's offers, and computes
+//! the number of tokens that are left for the answer. A request that has too few bytes to exceed the window is never
+//! tokenised.
 
 pub use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::upstream::count_queue::INLINE_COUNT_BYTES;
@@ -18,7 +19,7 @@ use penstock_tokens::{
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Maximum number of tokens of one image without an image rule.
+/// Maximum number of tokens that one image counts as, if the model has no rule for images.
 const MAX_IMAGE_TOKENS: u64 = 16_384;
 /// Number of tokens up to which a count is always exact, so that the refusal of a small window states the exact number.
 /// Such a count takes tens of milliseconds at most. A count stops at the larger of this number and the window.
@@ -29,23 +30,24 @@ const MIN_EXACT_TOKENS: u64 = 32_768;
 pub struct ContextBudget {
     /// Number of tokens that may be requested.
     pub left: u64,
-    /// Number of tokens that certainly fit if `left` is an estimate; sent to a provider that refuses a larger number.
+    /// Number of tokens that certainly fit, if `left` is an estimate. It is sent if a provider refuses the larger
+    /// number.
     pub certain_tokens: Option<u64>,
 }
 
 /// Fit of a request into an offer's context window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WindowFit {
-    /// Fits with the full answer length requested.
+    /// The request fits with the full length of the answer.
     Full,
-    /// Fits with a shorter answer.
+    /// The request fits only with a reduced length of the answer.
     Truncated,
     /// Input alone does not fit.
     TooLong,
 }
 
-/// Checks a request against the windows of a model's offers. Returns the token count of the prompt if it may not fit
-/// all of them with the answer length requested.
+/// Checks a request against the windows of a model's offers. Returns the token count of the prompt if the request might
+/// not fit into all windows with the full length of the answer.
 ///
 /// An estimate never refuses a request, because the estimate may be too high; the provider decides.
 ///
@@ -61,8 +63,8 @@ pub async fn check_window(
         InferenceTask::Embed(_) | InferenceTask::Rerank(_) => {
             Box::pin(check_texts(counting, model, ask)).await.map(|()| None)
         }
-        // The engine truncates an image prompt that is too long; audio has no window.
-        // The provider of a text completion decides, because its prompt may be token ids.
+        // An image prompt that is too long is truncated by the engine; audio has no window. For a text completion the
+        // provider decides, because the prompt may consist of token ids.
         InferenceTask::Complete(_)
         | InferenceTask::GenerateImages(_)
         | InferenceTask::Transcribe(_)
@@ -91,7 +93,7 @@ async fn check_texts(
     if tokens > window { Err(context_exceeded(window, tokens)) } else { Ok(()) }
 }
 
-/// Returns the bytes of the longest text that has to fit.
+/// Returns the size in bytes of the longest text that has to fit into the window.
 fn longest_text(task: &InferenceTask) -> usize {
     let most = |texts: &[Bytes]| texts.iter().map(Bytes::len).max().unwrap_or(0);
     match task {
@@ -105,7 +107,7 @@ fn longest_text(task: &InferenceTask) -> usize {
     }
 }
 
-/// Returns the number of tokens up to which counts are exact if `window` is the widest.
+/// Returns the number of tokens up to which a count is exact, if `window` is the largest window of the model.
 const fn exact_limit(window: u64) -> u64 {
     if window > MIN_EXACT_TOKENS { window } else { MIN_EXACT_TOKENS }
 }
@@ -116,8 +118,8 @@ fn context_exceeded(window: u64, tokens: u64) -> ApiError {
     if tokens > exact_limit(window) { refusal.with_detail("input_tokens_at_least", true) } else { refusal }
 }
 
-/// Returns the tokens of the longest text among those that might not fit; the count stops at the first text that does
-/// not fit.
+/// Returns the number of tokens of the longest of the texts that might not fit. The count stops at the first text that
+/// does not fit.
 fn longest_token_count(counter: &TokenCounter, task: &InferenceTask, window: u64, stop: &AtomicBool) -> u64 {
     let budget = CountBudget { max_tokens: exact_limit(window), stop };
     let count = |json: &Bytes| {
@@ -142,7 +144,7 @@ fn longest_token_count(counter: &TokenCounter, task: &InferenceTask, window: u64
         | InferenceTask::Transcribe(_)
         | InferenceTask::Metered(_) => 0,
         InferenceTask::Embed(EmbeddingTask { inputs: EmbeddingInputs::TokenIds(_), .. }) => 0,
-        // Arrays of token ids are not strings and count as zero.
+        // Arrays of token ids are not texts, and count as zero here.
         InferenceTask::Embed(embed) => longest(embed.inputs.values(), 0, 0),
         InferenceTask::Rerank(rerank) => {
             let query = count(&rerank.query);
@@ -151,7 +153,7 @@ fn longest_token_count(counter: &TokenCounter, task: &InferenceTask, window: u64
     }
 }
 
-/// Checks a conversation, which shares the window with its answer.
+/// Checks a conversation; its prompt and its answer share the window.
 async fn check_conversation(
     counting: &TokenCountQueue,
     model: &Arc<ModelState>,
@@ -170,7 +172,7 @@ async fn check_conversation(
     match Box::pin(count_exactly(counting, model, ask, wide)).await? {
         Some(count) if count.tokens >= wide => Err(context_exceeded(wide, count.tokens)),
         Some(count) => Ok(Some(count)),
-        // All offers have equal windows, and the provider limits the answer to the remaining tokens.
+        // All offers have windows of the same size, so the provider itself limits the answer to the remaining tokens.
         None if wanted.is_none() && narrow == wide => Ok(None),
         None => Box::pin(estimate_tokens(counting, ask, wide)).await.map(Some),
     }
@@ -199,17 +201,18 @@ fn minimum_tokens(count: &TokenCount) -> u64 {
     }
 }
 
-/// Returns the maximum answer length that an offer is sent, if any: the client's own number, or the default that the
-/// offer's dialect requires.
+/// Returns the maximum number of tokens of the answer that is sent to an offer, if any: the client's number, or the
+/// default that the dialect of the offer requires.
 pub fn requested_output(ask: &InferenceRequest, offer: &OfferState) -> Option<u64> {
     let requires_cap =
         || offer.dialect_for(ask.dialect).is_some_and(|dialect| dialect.spec().requires_max_tokens);
     ask.max_tokens.or_else(|| requires_cap().then_some(DEFAULT_MAX_TOKENS))
 }
 
-/// Returns the tokens that a window leaves after the prompt, if they are fewer than requested. Near the end of a window
-/// an estimate could leave a tenth of the actual tokens, or none, and the answer would be cut: there the largest
-/// possible number is requested, and the provider refuses it if it does not fit.
+/// Returns the number of tokens that a window leaves after the prompt; `None` if it is not lower than requested. For a
+/// prompt that almost fills the window, an estimate could leave a tenth of the tokens that are really left, or none,
+/// and the answer would be truncated. In that case the largest possible number is requested, and the provider refuses
+/// it if it does not fit.
 pub fn remaining_tokens(window: u64, count: &TokenCount, wanted: u64) -> Option<ContextBudget> {
     let left = window.saturating_sub(count.tokens);
     if wanted <= left {
@@ -233,8 +236,8 @@ pub fn remaining_tokens(window: u64, count: &TokenCount, wanted: u64) -> Option<
     Some(room).filter(|room| room.left > 0)
 }
 
-/// Counts the tokens of a request's prompt: with the model's own tokenizer, else by an engine that serves it, else by
-/// an estimate that is not too low.
+/// Counts the tokens of a request's prompt: with the tokenizer of the model, else with an engine that serves the model,
+/// else with an estimate that is not too low.
 ///
 /// # Errors
 /// Returns a refusal if the body is not a conversation, if the prompt is so far beyond the window that counting was
@@ -275,7 +278,7 @@ async fn count_exactly(
     Ok(tokens.map(|tokens| TokenCount { tokens, method: CountMethod::Engine }))
 }
 
-/// Returns the number at which an estimate stops: beyond it the tokens exceed any window, even if the estimate is far
+/// Returns the number at which an estimate stops. A prompt beyond it exceeds any window, even if the estimate is far
 /// too high.
 const fn estimate_limit(wide: u64) -> u64 {
     (exact_limit(wide) / 5).saturating_add(1).saturating_mul(8)
@@ -312,8 +315,8 @@ async fn count_locally(
     count_conversation(counting, ask, count).await
 }
 
-/// Reads the conversation and counts it, on a blocking thread if it is long. Returns nothing if the conversation cannot
-/// be read in memory of a few times its size.
+/// Reads the conversation and counts its tokens, on a blocking thread if it is long. Returns `None` if the conversation
+/// cannot be read within memory of a few times its size.
 async fn count_conversation(
     counting: &TokenCountQueue,
     ask: &InferenceRequest,
@@ -354,7 +357,7 @@ mod tests {
 
     #[test]
     fn an_estimate_close_to_the_context_window_truncates_no_answer() {
-        // A short prompt: the error of the estimate is small compared to the window.
+        // For a small prompt, the error of the estimate is small compared to the window.
         assert_eq!(budget_of(32_768, 2_400, CountMethod::Estimate, 64_000), Some((30_368, None)));
         // 83,695, 87,347 and 88,717 tokens by the tokenizer.
         assert_eq!(budget_of(131_072, 124_905, CountMethod::Estimate, 32_000), Some((32_000, Some(6_167))));

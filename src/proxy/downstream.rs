@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Largest unread request body that is discarded so that the connection can serve another request, bytes.
+/// Maximum size in bytes of an unread request body that is discarded so that the connection can serve another request.
 const DISCARDED: usize = 16 << 10;
 
 /// Session of an exchange, and the origin of its request.
@@ -51,7 +51,7 @@ impl Downstream<'_> {
         self.origin.as_ref().and_then(RequestOrigin::batch_line)
     }
 
-    /// Returns true for a request without a socket, whose complete body is there from the start.
+    /// Returns true for a request without a socket, whose complete body is available from the start.
     #[must_use]
     pub const fn is_in_process(&self) -> bool {
         matches!(self.origin, Some(RequestOrigin::Line(_) | RequestOrigin::Local(_)))
@@ -146,7 +146,8 @@ impl Downstream<'_> {
         self.session.is_body_done()
     }
 
-    /// Starts or ends the read of a long body; during the read its HTTP/2 connection has a wider receive window.
+    /// Starts or ends the read of a long body. During the read, the HTTP/2 connection of the request has a larger
+    /// receive window.
     pub fn set_reading(&mut self, read: bool) {
         if let Some(RequestOrigin::Http2(stream)) = &self.origin {
             stream.set_reading(read);
@@ -160,7 +161,7 @@ impl Downstream<'_> {
         }
     }
 
-    /// Waits until the client disconnects or the batch line is ended.
+    /// Waits until the client disconnects, or until the batch line has to end.
     pub async fn wait_for_disconnect(&mut self) {
         // A disconnect cannot be detected while an HTTP/1.1 body is unread.
         if !self.session.is_body_done() && !self.session.is_http2() {
@@ -169,7 +170,7 @@ impl Downstream<'_> {
         self.session.read_body_or_idle(true).await.ok();
     }
 
-    /// Returns the signal that asks a line to give up its permit to an interactive request.
+    /// Returns the signal that asks a batch line to release its permit to an interactive request.
     #[must_use]
     pub fn recall_token(&self) -> Option<CancellationToken> {
         self.batch_line().and_then(|line| line.asked_back())
@@ -217,8 +218,8 @@ impl Downstream<'_> {
         Ok(())
     }
 
-    /// Reads and drops the part of a short unread body that has arrived: the connection cannot serve another request
-    /// before the body is consumed.
+    /// Reads and discards the part of an unread body that has arrived, if it is not long: the connection cannot serve
+    /// another request before this body was read.
     async fn discard_body(&mut self) {
         let length = self.session.get_header_bytes(header::CONTENT_LENGTH);
         let length = std::str::from_utf8(length).ok().and_then(|length| length.parse::<usize>().ok());
@@ -280,7 +281,7 @@ impl Downstream<'_> {
         self.session.write_response_trailers(trailers).await.map_err(failed)
     }
 
-    /// Sends a short response body in one write.
+    /// Sends a response body that is complete and not long in one write.
     ///
     /// # Errors
     /// Returns an error if the client is gone.
@@ -291,14 +292,15 @@ impl Downstream<'_> {
         }
     }
 
-    /// Holds back the bytes that an HTTP/1.1 session flushes, or releases them.
+    /// Holds the bytes back that an HTTP/1.1 session flushes (`true`), or releases them (`false`).
     fn cork(&self, corked: bool) {
         if let Some(RequestOrigin::Http1(connection)) = &self.origin {
             connection.cork(corked);
         }
     }
 
-    /// Stores the usage of one choice for the request for all choices; returns it if this request is not a choice.
+    /// Stores the usage of one choice for the exchange that requested all choices. Returns the usage if this request is
+    /// not a choice.
     pub(crate) fn store_part(&mut self, part: ChoiceUsage) -> std::result::Result<(), ChoiceUsage> {
         match self.batch_line() {
             Some(line) => line.store_part(part),
@@ -320,7 +322,7 @@ impl Downstream<'_> {
         }
     }
 
-    /// Returns true if there is a response head, sent or not.
+    /// Returns true if a response head was written, even if it has not been sent yet.
     #[must_use]
     pub fn has_response_head(&self) -> bool {
         let written = self.session.response_written();

@@ -1,9 +1,9 @@
-//! Request filters and response body filters, each kind in one ordered list: the steps of a request before the
+//! Request filters and response body filters, one ordered list of each kind: the steps of a request before the
 //! connection to a provider, and the steps of a response body before it is sent to the client.
 //!
-//! The lists are types, so that each filter is called statically and needs no allocation per request. A filter is added
-//! with its file in `src/proxy/filters/` and its row in one of the lists below; `docs/architecture.md` has an example.
-//! Removing a filter from its list removes its behaviour.
+//! The lists are types, so that each filter is called statically and no request allocates memory for them. A filter is
+//! added with a file in `src/proxy/filters/` and a row in one of the lists below; `docs/architecture.md` has an
+//! example. If a filter is removed from its list, its behaviour is gone.
 
 mod admit;
 mod annotate;

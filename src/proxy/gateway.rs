@@ -1,12 +1,12 @@
-//! Phases of a request, with Pingora's names and in Pingora's order.
+//! Phases of a request, with the names of Pingora's hooks and in the order of Pingora.
 //!
-//! Endpoints respond inside `request_filter`; those of inference call the failover driver (`crate::proxy::failover`)
-//! there. The driver connects to providers itself, for two reasons: the loop of pingora-proxy 0.9 replays no request
-//! body above 64 KiB, and it sends the response head before the first token is known, after which no other provider can
-//! answer. The driver calls the hooks of a response in Pingora's order, through the same functions as [`Gateway`]:
-//! [`filters::response_filter`] for the head, then [`filters::response_body_filter`] for each piece of the body, with
-//! `end_of_stream` at its end. Its `upstream_peer`, `fail_to_connect` and `error_while_proxy` make the decisions of the
-//! Pingora hooks with these names.
+//! Endpoints respond inside `request_filter`; the endpoints for inference call the failover driver
+//! (`crate::proxy::failover`) there. The driver connects to providers itself, for two reasons: the loop of
+//! pingora-proxy 0.9 cannot resend a request body above 64 KiB, and it sends the response head before the first token
+//! is known, after which no other provider can answer. The driver runs the hooks of a response in Pingora's order, by
+//! the same functions as [`Gateway`]: [`filters::response_filter`] for the head, then [`filters::response_body_filter`]
+//! for each piece of the body, with `end_of_stream` at the end of the body. Its functions `upstream_peer`,
+//! `fail_to_connect` and `error_while_proxy` make the decisions of the Pingora hooks with the same names.
 
 use super::RequestOrigin;
 use super::filters::{self, RequestFilterChain, RequestFilters, ResponseContext, ResponseUsage};
@@ -46,7 +46,7 @@ pub struct RequestContext {
     origin: Option<RequestOrigin>,
     state: ExchangeState,
     route: Option<RequestRoute>,
-    /// Refusal of the request, written or to be written.
+    /// Refusal of the request, whether it has been written or not.
     refusal: Option<ApiError>,
     write_outcome: Option<WriteOutcome>,
 }
@@ -85,7 +85,7 @@ impl RequestContext {
 
 #[async_trait]
 impl ProxyHttp for Gateway {
-    /// Boxed, because Pingora's future of a request holds it several times; `None` during process shutdown.
+    /// Boxed, because Pingora's future of a request stores it several times; `None` during shutdown of the process.
     type CTX = Option<Box<RequestContext>>;
 
     fn new_ctx(&self) -> Self::CTX {
@@ -95,8 +95,8 @@ impl ProxyHttp for Gateway {
     /// Pingora's compression of responses is not used.
     fn init_downstream_modules(&self, _: &mut HttpModules) {}
 
-    /// Reads the origin of the request from the connection, also on its first request: the guard passes it to the
-    /// session.
+    /// Reads the origin of the request from the connection. This hook also runs for the first request of a connection,
+    /// because the guard passes the origin to every session.
     fn on_connection_reuse(&self, _: &mut Session, ctx: &mut Self::CTX, origin: Box<dyn Any + Send + Sync>) {
         if let (Some(ctx), Ok(origin)) = (ctx, origin.downcast::<RequestOrigin>()) {
             ctx.origin = Some(*origin);
@@ -107,7 +107,7 @@ impl ProxyHttp for Gateway {
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<()> {
         let ctx = ctx.as_mut().ok_or_else(shutdown_error)?;
         let session = session.as_downstream_mut();
-        // Each read has its own deadline.
+        // Each read sets its own deadline instead.
         session.set_read_timeout(None);
         if ctx.origin.is_none() {
             ctx.origin = session.req_header_mut().extensions_mut().remove();
@@ -161,7 +161,7 @@ impl ProxyHttp for Gateway {
                 }
             }
             Err(refusal) if answered => {
-                // A stream that has begun is cut: a refusal can no longer be sent.
+                // The stream has already begun, so it is cut, because a refusal can no longer be sent.
                 ctx.state.record.record_refusal(&refusal);
                 ctx.refusal = Some(refusal);
                 Err(ctx.disconnected())
@@ -170,8 +170,8 @@ impl ProxyHttp for Gateway {
         }
     }
 
-    /// Returns an error: the failover driver connects to providers inside `request_filter`, so that Pingora's own loop
-    /// is never entered. The hooks below would let no byte of a provider pass there.
+    /// Returns an error, because Pingora's own loop must not be entered: the failover driver connects to providers
+    /// inside `request_filter`. If the loop were entered, the hooks below would pass no byte of a provider on.
     async fn upstream_peer(&self, _: &mut Session, _: &mut Self::CTX) -> Result<Box<HttpPeer>> {
         Err(Error::new(ErrorType::InternalError))
     }
@@ -214,7 +214,7 @@ impl ProxyHttp for Gateway {
         }
         let written = ctx.write_outcome == Some(WriteOutcome::Complete);
         if !written {
-            // A truncated response must not look complete.
+            // A truncated response must not look like a complete one, so the stream is reset.
             session.as_downstream_mut().shutdown_with_reason(h2::Reason::CANCEL);
         }
         FailToProxy { error_code: ctx.state.record.status, can_reuse_downstream: written }
@@ -278,7 +278,7 @@ impl ResponseContext for RequestContext {
 }
 
 impl RequestContext {
-    /// Records the end of the response and the action on the connection.
+    /// Records the end of the response and the use of the connection after it.
     fn set_outcome(&mut self, ended: WriteOutcome, after: ConnectionReuse) {
         self.write_outcome = Some(ended);
         if let Some(origin) = &self.origin {

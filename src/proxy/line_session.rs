@@ -1,5 +1,5 @@
-//! Pingora session of a request without a socket, such as a batch line: the body is known from the start, and the
-//! response is stored instead of sent.
+//! Pingora session of a request without a socket, such as a batch line or a request of a page. The body is known from
+//! the start, and the response is stored instead of sent.
 
 use super::{LocalRequest, RequestOrigin};
 use crate::proxy::downstream::LineDownstream;
@@ -31,7 +31,7 @@ impl ResponseSink {
         }
     }
 
-    /// Waits until the batch or an interactive request ends the line, or the user of the page has left.
+    /// Waits until the batch or an interactive request ends the line, or until the user has closed the page.
     async fn closed(&self) {
         match self {
             Self::Line(line) => line.wait_until_closed().await,
@@ -40,7 +40,7 @@ impl ResponseSink {
     }
 }
 
-/// Session of a batch line, or of a request of a page.
+/// Session of a batch line, of one choice, or of a request that a page of the gateway sends.
 pub struct LineSession {
     sink: ResponseSink,
     head: RequestHeader,
@@ -75,7 +75,8 @@ impl LineSession {
         Ok(ServerSession::new_custom(Box::new(session)))
     }
 
-    /// Creates the session of one choice, whose request was parsed together with the request for all choices.
+    /// Creates the session of one choice. Its request has already been parsed, together with the request for all
+    /// choices.
     #[must_use]
     pub fn of_choice(line: Arc<LineDownstream>) -> ServerSession {
         let (mut parts, ()) = http::Request::new(()).into_parts();

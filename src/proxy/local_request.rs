@@ -1,5 +1,6 @@
-//! Request that a page of the gateway sends in the name of a key, without a socket and without the secret. It passes
-//! the same phases as a request of a client: the key's scopes and limits, reservation, failover, charge.
+//! Request that a page of the gateway sends with the rights of a key, but without a socket and without the secret of
+//! the key. It passes the same phases as the request of a client: scopes and limits of the key, reservation, failover,
+//! and charge.
 
 use super::quote::{self, RequestQuote};
 use super::{GatewayProxy, LineSession};
@@ -18,15 +19,15 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Path of the requests.
+/// Path of these requests in the API.
 const CHAT_PATH: &str = "/v1/chat/completions";
-/// Longest response, bytes. A longer one ends the request like a client that disconnects.
+/// Maximum size of a response in bytes. A longer response ends the request, as if the client disconnected.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-/// Message for a request that is given up.
+/// Message for a request that was cancelled because it took too long.
 const TOO_LONG: &str = "The answer took too long, so the request was cancelled; nothing was charged.";
 
-/// Request of a page: its key, and the response that is collected.
+/// Request of a page, with its key and the response that has been received so far.
 pub struct LocalRequest {
     principal: Arc<Principal>,
     cancel: CancellationToken,
@@ -57,7 +58,7 @@ impl LocalRequest {
         &self.principal
     }
 
-    /// Waits until the user of the page has left.
+    /// Waits until the user has closed the page.
     pub(super) async fn wait_until_closed(&self) {
         self.cancel.cancelled().await;
     }
@@ -88,7 +89,7 @@ impl LocalRequest {
     }
 }
 
-/// Executor of requests of pages.
+/// Executor of the requests that pages of the gateway send.
 #[derive(Clone)]
 pub struct LocalExecutor {
     app: Weak<AppState>,
@@ -102,8 +103,8 @@ impl LocalExecutor {
         Self { app: Arc::downgrade(app), proxy: proxy.clone() }
     }
 
-    /// Sends a chat request. When the returned future is dropped or `within` has passed, the request ends like that of
-    /// a client that disconnects.
+    /// Sends a chat request. If the returned future is dropped, or if `within` has passed, the request ends as if its
+    /// client disconnected.
     ///
     /// # Errors
     /// Returns 503 during shutdown or if there is no response within the time, and 401 if the key is no longer valid. A
@@ -121,7 +122,8 @@ impl LocalExecutor {
         let session = LineSession::start_local(local.clone(), CHAT_PATH, body);
         let session = session.map_err(|_| ApiError::new(ErrorCode::Internal))?;
         let (proxy, owner) = (self.proxy.clone(), app.clone());
-        // A separate task, so that the exchange ends with its record and its charge if this future is dropped.
+        // The exchange runs in its own task, so that it ends with its record and its charge even if this future is
+        // dropped.
         let mut task = tokio::spawn(async move {
             let _in_flight = owner.track_exchange();
             let (_stop, stopping) = watch::channel(false);

@@ -1,6 +1,6 @@
-//! Pingora's proxy in this gateway: [`Gateway`] implements its phases, and every client request and every batch line
-//! enters through [`HttpProxy::process_new_http`]. Before that, the connection guard (`crate::server`) reads and checks
-//! request heads, and `crate::proxy::batch_line` wraps lines as sessions.
+//! Use of Pingora's proxy: [`Gateway`] implements its phases, and every request of a client and every batch line enters
+//! them through [`HttpProxy::process_new_http`]. Before that, the connection guard (`crate::server`) reads and checks
+//! the request heads of clients, and `crate::proxy::batch_line` wraps batch lines as sessions.
 //!
 //! [`HttpProxy::process_new_http`]: pingora_core::apps::HttpServerApp::process_new_http
 
@@ -46,7 +46,7 @@ fn start(app: Weak<AppState>) -> GatewayProxy {
     let conf = ServerConf { threads: 1, upstream_keepalive_pool_size: 1, ..ServerConf::default() };
     let mut proxy = http_proxy(&Arc::new(conf), Gateway::new(app));
     let mut options = HttpServerOptions::default();
-    // CONNECT is refused by the router, in the client's dialect.
+    // CONNECT is allowed here so that the endpoint table can refuse it in the client's dialect.
     options.allow_connect_method_proxying = true;
     proxy.server_options = Some(options);
     Arc::new(proxy)

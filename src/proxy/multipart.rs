@@ -1,5 +1,5 @@
-//! Upload of an audio file as a multipart form: the parts come in any order, the audio is spooled, and memory is
-//! constant for any size.
+//! Upload of an audio file as a multipart form. The parts may come in any order, the audio is spooled, and the memory
+//! does not depend on the size of the file.
 
 use crate::http::STREAM_WINDOW;
 use crate::proxy::exchange::{Exchange, body_read_refusal, body_too_large};
@@ -23,7 +23,7 @@ impl Exchange<'_> {
         let upload = TranscriptionUpload::new(std::str::from_utf8(kind).unwrap_or_default())?;
         let limits = &self.config.settings.limits;
         let (cap, within) = (limits.audio_body, limits.upload);
-        // Memory of the spool, and the receive window in case the disk is slow.
+        // Memory of the spool, plus the receive window, which fills if the disk is slow.
         let held = self.config.settings.spool.memory + STREAM_WINDOW as usize;
         self.admit_body(cap, Some(held)).await?;
         let read = timeout(within, self.read_form(upload, cap)).await;
@@ -57,7 +57,7 @@ impl Exchange<'_> {
     pub(crate) async fn next_chunk(&mut self, cap: usize) -> Result<Option<Bytes>, ApiError> {
         let asked = Instant::now();
         let read = timeout(self.config.settings.limits.body_idle, self.caller.read_request_body()).await;
-        // The wait for a client is not counted as processing time.
+        // The time spent waiting for the client does not count as processing time.
         self.record.waited += asked.elapsed();
         let piece = read
             .map_err(|_| ApiError::new(ErrorCode::RequestTimeout))?

@@ -23,17 +23,18 @@ pub enum RequestOrigin {
     Local(Arc<LocalRequest>),
 }
 
-/// State that an HTTP/2 stream shares with the guard.
+/// State of an HTTP/2 stream that the proxy shares with the guard.
 pub struct Http2Stream {
     /// Share of the body in the flow-control window of the connection.
     body: Mutex<WindowReservation>,
-    /// Refusal of a head that Pingora accepts.
+    /// Refusal by the guard of a request head that Pingora would accept.
     refusal: Option<ApiError>,
     reset_by_client: Mutex<bool>,
 }
 
 impl Http2Stream {
-    /// Creates a stream with its share of the connection's window, and the refusal of its head if that is invalid.
+    /// Creates the state of a stream, with its share of the connection's receive window. `refusal` is set if its
+    /// request head is invalid.
     #[must_use]
     pub fn new(body: WindowReservation, refusal: Option<ApiError>) -> Arc<Self> {
         Arc::new(Self { body: Mutex::new(body), refusal, reset_by_client: Mutex::new(false) })
@@ -84,7 +85,7 @@ impl RequestOrigin {
         }
     }
 
-    /// Returns the principal of a request without credentials: of a batch line, or of a page.
+    /// Returns the principal of a batch line or of a page's request, which have no credentials.
     #[must_use]
     pub fn principal(&self) -> Option<&Arc<Principal>> {
         match self {
@@ -94,7 +95,7 @@ impl RequestOrigin {
         }
     }
 
-    /// Sets the action on the connection after the exchange.
+    /// Sets the use of the connection after the exchange.
     pub fn set_after(&self, after: ConnectionReuse) {
         if let Self::Http1(connection) = self {
             connection.set_after(after);

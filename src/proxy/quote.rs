@@ -1,5 +1,5 @@
-//! Quote of a chat request: its expected price and footprint at the offer that would be called first, and the
-//! reservation that it would need. The figures come from the filters, prices and factors that serve requests.
+//! Quote of a chat request: the expected price and footprint at the offer that would be called first, and the
+//! reservation that the request would need. The quote uses the same filters, prices and factors as real requests.
 
 use super::downstream::Downstream;
 use super::exchange::{Exchange, ExchangeState};
@@ -21,26 +21,26 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Filters of a quote: those of a request that come before its limits and its reservation.
+/// Filters of a quote: the filters of a request before its limits and its reservation.
 type QuoteFilters = (Parse, SelectCandidates);
 
 /// Quote of a chat request.
 #[derive(Clone, Debug)]
 pub struct RequestQuote {
-    /// `environment_impact` and `billing_cost` of the expected answer, as its response would have them.
+    /// Members `environment_impact` and `billing_cost` that the response to the expected answer would have.
     pub expected: Value,
     /// Expected charge, EUR.
     pub expected_eur: Decimal,
     /// Expected number of output tokens.
     pub output_tokens: u64,
-    /// Reservation: the highest charge.
+    /// Reservation that the request would need: its highest possible charge.
     pub highest: ReserveRequest,
 }
 
 /// Computes the quote of a request to `path`.
 ///
 /// # Errors
-/// Returns the refusal of the key, or that of a filter.
+/// Returns the refusal of the key, or the refusal of a filter.
 pub(super) async fn quote(
     app: &Arc<AppState>,
     local: Arc<LocalRequest>,
@@ -56,7 +56,7 @@ pub(super) async fn quote(
     let caller = Downstream::new(&mut session, Some(RequestOrigin::Local(local)));
     let mut exchange = Exchange { app, caller, state: &mut state };
     let mut request = InferenceContext::new(&mut exchange, RequestBody::Json(body, parse_chat));
-    // No filter of a quote ends the request, and there is no client that may disconnect.
+    // No filter of a quote ends the request early, and no client can disconnect, so the result is not used.
     let _ = QuoteFilters::check(&mut request).await?;
     let InferenceContext { exchange, ask: Some(ask), candidates: Some(chosen), received_at, .. } = request
     else {

@@ -1,5 +1,5 @@
 //! Limits on open connections: one for the process, and one for each client. A client is an IPv4 address or an IPv6
-//! network of 64 bits, the size that one subscriber gets.
+//! network with a prefix of 64 bits, which is what one subscriber gets.
 
 use parking_lot::Mutex;
 use prometheus::IntGauge;
@@ -21,7 +21,8 @@ struct ConnectionCounts {
     by_client: HashMap<ClientNetwork, usize, ahash::RandomState>,
 }
 
-/// Key of a client; `None` for loopback addresses, since all clients of a proxy on this machine share one.
+/// Key of a client; `None` for loopback addresses, because all clients of a proxy on this machine have the same
+/// address.
 type ClientNetwork = Option<u64>;
 
 /// Permit of one connection, released on drop.
@@ -31,7 +32,7 @@ pub struct ConnectionPermit {
     client: ClientNetwork,
 }
 
-/// Limit that is reached.
+/// Limit that refuses a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionRefusal {
     /// Limit on all connections of the process.
@@ -58,7 +59,7 @@ impl ConnectionLimit {
         Arc::new(Self { counts: Mutex::default(), open })
     }
 
-    /// Acquires a permit, of at most `max_total` in total and `max_per_client` per client.
+    /// Acquires a permit, if at most `max_total` are in use in total and `max_per_client` by the same client.
     ///
     /// # Errors
     /// Returns the limit that is reached.
@@ -75,7 +76,8 @@ impl ConnectionLimit {
         }
         if client.is_some() {
             let count = counts.by_client.entry(client).or_default();
-            // An entry is never zero, so a refusal adds no entry: `max_per_client` is at least 1.
+            // The count of an existing entry is at least 1, and `max_per_client` is at least 1, so a refusal never adds
+            // an entry.
             if *count >= max_per_client.max(1) {
                 return Err(ConnectionRefusal::Client);
             }

@@ -1,7 +1,7 @@
-//! Flood guard of an HTTP/2 connection: counts the received frames that carry no request data (pings, settings,
+//! Flood guard of an HTTP/2 connection. It counts the received frames that carry no request data (pings, settings,
 //! priorities, resets, window updates, empty data, unknown types). Such frames are cheap for the client, but cost the
-//! gateway as much as others; too many of them end the connection. After a graceful shutdown the guard also reads and
-//! discards the client's remaining bytes until the client closes its side.
+//! gateway as much as other frames, so too many of them end the connection. After a graceful shutdown, the guard also
+//! reads and discards the remaining bytes of the client until the client closes its side.
 
 use super::http2::StreamCounts;
 use super::{LINGER_IDLE, LINGER_TIMEOUT};
@@ -25,7 +25,8 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// Interval to which the frame limit applies.
 const COUNT_WINDOW: Duration = Duration::from_secs(1);
-/// Number of response bytes that allow one more frame, since the client sends window updates for them.
+/// Number of response bytes that allow one more frame, since the client sends window updates for the bytes that it
+/// receives.
 const FRAMES_PER_STREAM: u64 = 64;
 /// Number of bytes per read while remaining input is discarded.
 const LINGER_READ: usize = 4 << 10;
@@ -95,9 +96,9 @@ impl FrameCounter {
         let empty = &mut self.empty;
         self.heads.push(bytes, |head| {
             let has_data = match head.kind {
-                // A data frame carries something if it has bytes or ends the stream.
+                // A data frame counts as request data if it has bytes or ends its stream.
                 0 => head.length > 0 || head.flags & 1 == 1,
-                // Headers count as data here: the streams that they open have a limit of their own.
+                // A headers frame counts as request data, because the number of streams has its own limit.
                 1 => true,
                 _ => false,
             };

@@ -1,6 +1,6 @@
-//! Memory limit on the request heads of HTTP/2 streams. A connection over HTTP/1.1 has one head in memory; over HTTP/2
-//! it may have one for each stream, before the client is authenticated. So the first stream of each connection is free,
-//! as over HTTP/1.1, and all others share one budget.
+//! Memory limit on the request heads of HTTP/2 streams. An HTTP/1.1 connection has one request head in memory. An
+//! HTTP/2 connection may have one for each stream, before the client is authenticated. So the first stream of each
+//! connection is not counted, as with HTTP/1.1, and the heads of all other streams share one budget.
 
 use crate::config::settings::Settings;
 use pingora_http::RequestHeader;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes counted for each field in addition to its name and value (RFC 9113 §10.5.1).
 const FIELD_OVERHEAD: usize = 32;
-/// Divisor of the head size limit: that part is counted for a stream besides its head.
+/// Divisor of the maximum head size: this part of it is counted for each stream in addition to its head.
 const STREAM_OVERHEAD: usize = 4;
 
-/// Bytes that the additional heads of all connections hold.
+/// Bytes that are held by the request heads of additional streams of all connections.
 #[derive(Debug, Default)]
 pub(super) struct HeaderBudget {
     held: AtomicUsize,

@@ -1,5 +1,5 @@
-//! Guard of an HTTP/1.1 connection: reads each request head within its limits and its deadline, refuses an ambiguous
-//! head, and passes the same bytes to Pingora's session, which parses and serves the request.
+//! Guard of an HTTP/1.1 connection. It reads each request head within its limits and its deadline, refuses an ambiguous
+//! head, and passes the bytes of the head to Pingora's session, which parses and serves the request.
 
 use super::{PublicServer, bad_request, drain_grace, linger_close};
 use crate::config::settings::LimitSettings;
@@ -21,12 +21,12 @@ use tokio::time::timeout_at;
 
 /// Initial size of the read buffer, bytes: most heads fit.
 const INITIAL_BUFFER: usize = 4096;
-/// Number of leading bytes of a head that are stored: enough to determine the dialect of its path.
+/// Number of leading bytes of a head that are stored; they suffice to determine the dialect of its path.
 const START_LEN: usize = 64;
 /// Minimum spare capacity of the read buffer, bytes; below it the buffer grows.
 const MIN_SPARE: usize = 1024;
 
-/// Outcome of reading a head; the bytes of an incomplete one are in the buffer.
+/// Outcome of reading a head. The bytes of an incomplete head remain in the buffer.
 enum HeadRead {
     /// Complete head, with its framing.
     Complete(RequestFraming),
@@ -71,8 +71,8 @@ pub(super) async fn serve(server: &Arc<PublicServer>, mut stream: Stream, mut st
                 .await;
         }
         match after {
-            // The response lacks the end that its framing requires, so the client sees that it was cut; only HTTP/1.0
-            // in clear text has no such end.
+            // The response lacks the end that its framing requires, so the client notices that it was cut. Only a
+            // response to HTTP/1.0 in clear text has no such end.
             ConnectionReuse::Cut => return,
             ConnectionReuse::Reuse if may_reuse && returned.reusable => {}
             _ if returned.reusable && returned.prefetched.is_empty() => return stream.shutdown().await,
@@ -80,7 +80,7 @@ pub(super) async fn serve(server: &Arc<PublicServer>, mut stream: Stream, mut st
         }
         buffer = returned.prefetched;
         reused = true;
-        // Between two requests only the socket is bound to a thread.
+        // Between two requests, only the socket is bound to the thread, so that the connection can migrate.
         if buffer.is_empty() && BufferedSocket::is_idle_plain(&stream) && executor::yield_and_migrate().await
         {
             let Ok(moved) = BufferedSocket::register_moved(stream) else { return };
@@ -89,8 +89,8 @@ pub(super) async fn serve(server: &Arc<PublicServer>, mut stream: Stream, mut st
     }
 }
 
-/// Copies the first bytes of a request head, padded with zeros. They have the path, which determines the dialect of an
-/// error once the proxy has taken the buffer.
+/// Copies the first bytes of a request head, padded with zeros. They contain the path, which determines the dialect of
+/// an error after the buffer was passed to the proxy.
 fn request_start(head: &[u8]) -> [u8; START_LEN] {
     let mut start = [0; START_LEN];
     start.iter_mut().zip(head).for_each(|(to, from)| *to = *from);
@@ -118,8 +118,8 @@ const fn framing(head: usize, scan: &HeadParser) -> RequestFraming {
     RequestFraming { head, body: scan.body_length(), allows_interim: !scan.is_http10() }
 }
 
-/// Reads the head of the next request before its deadline: the keep-alive timeout until its first byte on a reused
-/// connection, then the head timeout.
+/// Reads the head of the next request before its deadline. On a reused connection, the keep-alive timeout applies until
+/// the first byte arrives, and then the head timeout.
 async fn read_head(
     stream: &mut Stream,
     buffer: &mut BytesMut,
@@ -158,7 +158,7 @@ async fn read_head(
         match read {
             Ok(Some(size)) => return HeadRead::Complete(framing(size, &scan)),
             Ok(None) if begun => {}
-            // An idle connection may wait longer for its next head than a head may take.
+            // An idle connection may wait longer for its next head than a head may take to arrive.
             Ok(None) => deadline = clock::cached_now() + limits.request_head,
             Err(error) => return HeadRead::Refused(error),
         }

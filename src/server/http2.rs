@@ -1,5 +1,5 @@
-//! HTTP/2 connection: concurrent streams, one exchange each. It adds the limits that the h2 library does not have: the
-//! preface timeout, the idle timeout, and the number of streams that a client opens and resets.
+//! HTTP/2 connection with concurrent streams, each of which is one exchange. This module adds the limits that the h2
+//! library lacks: the preface timeout, the idle timeout, and the number of streams that a client opens and resets.
 
 use super::h2_flood_guard::FloodGuardStream;
 use super::header_budget::{self, HeaderReservation};
@@ -27,17 +27,17 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-/// Receive window of a connection while no body is read: the initial window of the protocol, its minimum. Each body
-/// that an admitted request reads widens it, up to `WIDENED_BODIES` bodies.
+/// Receive window of a connection while no body is being read. It is the initial window of the protocol, which is also
+/// the minimum. Each body that is being read enlarges it, up to `WIDENED_BODIES` bodies.
 pub const CONNECTION_WINDOW: u32 = (64 << 10) - 1;
 /// Maximum number of bodies that widen the receive window of a connection.
 const WIDENED_BODIES: usize = 8;
 /// Largest frame that a client may send, bytes.
 const MAX_FRAME: u32 = 64 << 10;
-/// Limit on the buffered response bytes of one stream, which its client has not read yet.
+/// Limit on the response bytes of one stream that are buffered because its client has not read them yet.
 pub const SEND_BUFFER: usize = 64 << 10;
-/// Budget for the overhead of unread data frames: a frame of less than 256 bytes costs the difference to 256. A whole
-/// connection window of frames of 32 bytes fits.
+/// Budget in bytes for the overhead of data frames that are not read yet: a frame of less than 256 bytes is counted
+/// with the difference to 256. The budget allows frames of 32 bytes that fill a whole connection window.
 pub const SMALL_FRAMES: usize = 512 << 10;
 /// Time to send GOAWAY to a client before its connection is closed.
 const GOAWAY_GRACE: Duration = Duration::from_secs(1);
@@ -67,14 +67,14 @@ impl StreamCounts {
         }
     }
 
-    /// Returns true if the gateway closes the connection of a client that is not abusive. The client may still read the
-    /// last response and send window updates for it: a connection that is closed with unread bytes is reset, and the
-    /// client loses the part of the response that it has not read.
+    /// Returns true if the gateway is closing the connection of a client that is not abusive. The client may still read
+    /// the last response and send window updates for it. If the connection were closed with unread bytes, it would be
+    /// reset, and the client would lose the part of the response that it has not read.
     pub(super) fn is_abandoned(&self) -> bool {
         self.going_away.load(Ordering::Relaxed) && !self.is_abused()
     }
 
-    /// Marks the client as abusive, which ends the connection.
+    /// Marks the client as abusive; its connection is then closed.
     pub(super) fn mark_abuse(&self) {
         self.is_flooding.store(true, Ordering::Relaxed);
         self.changed.notify_waiters();
@@ -91,7 +91,7 @@ impl StreamCounts {
         }
     }
 
-    /// Waits until the condition `is` holds; it is checked again after each change.
+    /// Waits until the condition `is` holds. The condition is checked after each change.
     async fn wait_until(&self, is: impl Fn(&Self) -> bool) {
         loop {
             let changed = self.changed.notified();
@@ -112,14 +112,15 @@ impl StreamCounts {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Waits until no stream is open, then for `within`. A new stream restarts the wait.
+    /// Waits until no stream is open, and then for `within`. If a stream is opened meanwhile, the wait starts again.
     async fn wait_idle(&self, within: Duration) {
         self.wait_until(|streams| streams.open() == 0).await;
         sleep(within).await;
     }
 }
 
-/// Guard of one open stream, with the reservation of its head unless it is the only stream of its connection.
+/// Guard of one open stream, with the reservation of its request head; the only stream of a connection has no
+/// reservation.
 struct OpenStream(
     Arc<StreamCounts>,
     #[expect(dead_code, reason = "it counts until it is dropped")] Option<HeaderReservation>,
@@ -177,8 +178,8 @@ pub(super) async fn serve(server: &Arc<PublicServer>, stream: Stream, mut stop: 
                 if stopping {
                     return;
                 }
-                // With an immediate close, a request in transit would be lost, and its client could not know if it was
-                // processed.
+                // If the connection were closed at once, a request in transit would be lost, and its client could not
+                // know whether the request was processed.
                 close_connection(&mut connection, &streams);
                 (stopping, idle) = (true, GOAWAY_GRACE);
                 continue;
@@ -217,8 +218,9 @@ fn start_stream(
     tokio::spawn(serve_stream(server.clone(), session, stop.clone(), open, window));
 }
 
-/// Accepts the next stream; `None` at the end of the connection. Above `most` open streams none is accepted: the client
-/// has reset the excess ones, so their tasks have to end first, while the other streams continue.
+/// Accepts the next stream; `None` at the end of the connection. While more than `most` streams are open, no further
+/// stream is accepted: the client has reset the excess streams, and their tasks have to end first. The other streams
+/// continue meanwhile.
 async fn next_stream(
     connection: &mut h2::server::Connection<Stream, Bytes>,
     streams: &StreamCounts,
@@ -246,8 +248,8 @@ impl PublicServer {
     }
 }
 
-/// Returns the receive window of a connection, that is, the bytes of bodies that the client may send before they are
-/// read, while `read` bodies are being read.
+/// Returns the receive window of a connection while `read` bodies are being read: the bytes of bodies that the client
+/// may send before the gateway reads them.
 const fn window_size(read: usize) -> u32 {
     let wider = if read < WIDENED_BODIES { read } else { WIDENED_BODIES };
     CONNECTION_WINDOW + STREAM_WINDOW * wider as u32
@@ -305,7 +307,8 @@ async fn serve_stream(
 fn malformed_request(session: &HttpSession, limits: &LimitSettings) -> Option<ApiError> {
     let head = session.req_header();
     let target = head.raw_path().len();
-    // The library accepts any scheme, or none. HTTP/1.1 targets with another scheme are refused as well.
+    // The library accepts any scheme or none. HTTP/1.1 request targets with a scheme other than these two are refused
+    // too.
     let foreign = |scheme: &str| !["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme));
     let no_host = |host: &[u8]| !penstock_http_wire::http1_request::is_host(host);
     let named = head.uri.authority().map(|authority| authority.as_str().as_bytes());
@@ -317,7 +320,7 @@ fn malformed_request(session: &HttpSession, limits: &LimitSettings) -> Option<Ap
     } else if target > limits.target {
         HeadError::TargetTooLong
     } else if header_budget::header_bytes(head) > limits.head {
-        // The library's own limit is twice as high, because it refuses larger heads without a response.
+        // The limit of the library is twice as high, because the library refuses larger heads without a response.
         HeadError::TooLarge
     } else if head.headers.len() > limits.head_fields {
         HeadError::TooManyFields

@@ -34,9 +34,9 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// Backlog of connections that wait to be accepted; the operating system limits it too.
 const BACKLOG: i32 = 4096;
 
-/// Returns the TCP keep-alive of a client, with `patience` as the limit on unacknowledged data. The system closes at
-/// the first probe that is due after this limit, whatever the number of probes: so probes are due both before the limit
-/// and at it.
+/// Returns the TCP keep-alive for a client, with `patience` as the limit on the time for which data may be
+/// unacknowledged. The system closes the connection at the first probe that is due after this limit, whatever the
+/// number of probes. So a probe has to be due before the limit, and another one at the limit.
 fn client_keepalive(patience: Duration) -> TcpKeepalive {
     let least = Duration::from_secs(1);
     TcpKeepalive {
@@ -69,7 +69,7 @@ pub fn bind(key: &str, address: SocketAddr) -> Result<BoundListener, String> {
         _ => format!("{key}: {address} cannot be listened on: {error}."),
     };
     let listener = TcpListener::bind(address).map_err(failed)?;
-    // Connections that are not yet accepted wait in the backlog; the standard library allows 128 of them.
+    // Connections that are not accepted yet wait in the backlog. The standard library would allow only 128 of them.
     rustix::net::listen(&listener, BACKLOG).map_err(|error| failed(error.into()))?;
     BoundListener::from_std(listener).map_err(failed)
 }
@@ -102,7 +102,7 @@ impl BoundListener {
         Ok(Self { address: listener.local_addr()?, listener })
     }
 
-    /// Duplicates the socket, for a later server of the same address.
+    /// Duplicates the socket, so that another server can use it later.
     ///
     /// # Errors
     /// Returns one sentence if the process has no file descriptor left.
@@ -110,7 +110,7 @@ impl BoundListener {
         self.listener.try_clone().map_err(|error| format!("{} cannot be duplicated: {error}.", self.address))
     }
 
-    /// Serves a duplicated socket again.
+    /// Creates a listener from a duplicated socket.
     ///
     /// # Errors
     /// Returns one sentence if the process has no file descriptor left.
@@ -161,8 +161,8 @@ impl PublicListeners {
         self.plain.iter().chain(&self.tls).map(BoundListener::try_clone_socket).collect()
     }
 
-    /// Serves until `stop` turns true; then no new connection is accepted, and open connections end with their
-    /// exchange. Aborting the tasks cuts the rest.
+    /// Serves until `stop` becomes true. After that, no new connection is accepted, and each open connection ends with
+    /// its current exchange. If the returned tasks are aborted, the remaining connections are cut.
     ///
     /// # Errors
     /// Returns one sentence if a certificate is unusable, or if a socket or a thread cannot be created.
@@ -201,7 +201,7 @@ struct AcceptLoop {
 }
 
 impl AcceptLoop {
-    /// Accepts connections until stopped, and holds the threads until aborted.
+    /// Accepts connections until it is stopped, and keeps the worker threads alive until it is aborted.
     async fn accept(mut self, listener: tokio::net::TcpListener, threads: Arc<WorkerThreads>) {
         loop {
             let accepted = tokio::select! {
@@ -209,13 +209,14 @@ impl AcceptLoop {
                 _ = self.stop.wait_for(|stop| *stop) => break,
                 accepted = listener.accept() => accepted,
             };
-            // The socket is registered with the thread that serves it, not with this one.
+            // The socket is registered with the thread that will serve it, and not with this thread.
             let probed = accepted.and_then(|(socket, client)| {
-                // A client without a connection permit gets no answer: the socket closes here.
+                // A client that gets no connection permit gets no response: its socket is closed here.
                 let Some(permit) = self.server.admit_connection(client.ip()) else { return Ok(None) };
                 let patience = self.server.limit_settings().client_write;
-                // Image generation may take a minute in which nothing is sent: probes keep the connection open. A
-                // client that does not acknowledge sent data within `patience` counts as gone.
+                // The generation of an image may take a minute in which nothing is sent, so TCP probes keep the
+                // connection open. If a client does not acknowledge sent data within `patience`, it counts as
+                // disconnected.
                 set_tcp_keepalive(&socket, &client_keepalive(patience)).ok();
                 Ok(Some((socket.into_std()?, permit, patience)))
             });
@@ -223,7 +224,7 @@ impl AcceptLoop {
                 Ok(None) => {}
                 Ok(Some((socket, permit, patience))) => {
                     let connection = self.clone().serve_connection(socket, patience, permit);
-                    // A TLS connection stays on its first thread.
+                    // A TLS connection stays on its thread, because it cannot migrate.
                     if self.tls {
                         threads.spawn_pinned(connection)
                     } else {
@@ -235,7 +236,7 @@ impl AcceptLoop {
                     ACCEPT_LOG.log(Instant::now(), |times| {
                         tracing::error!(name: "accept_failed", reason = %error, times);
                     });
-                    // Without a free file descriptor, the next accept would fail at once.
+                    // If the process has no free file descriptor, the next accept would fail at once.
                     tokio::time::sleep(ACCEPT_BACKOFF).await;
                 }
             }
@@ -269,7 +270,7 @@ impl AcceptLoop {
     }
 }
 
-/// Serves another application on one plain socket until `stop` turns true.
+/// Serves another application, such as the admin API, on one socket in clear text until `stop` becomes true.
 pub fn serve_app<A>(bound: BoundListener, name: &str, app: A, stop: watch::Receiver<bool>) -> JoinHandle<()>
 where
     A: ServerApp + Send + Sync + 'static,
@@ -288,8 +289,8 @@ const MAX_TLS_CONNECTIONS: usize = 256;
 /// Timeout of a TLS handshake, and longest time for which a client may accept no bytes.
 const TLS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves another application on one TLS socket until `stop` turns true. `tls` returns the configuration in use, so
-/// that a renewed certificate serves the next connection.
+/// Serves another application on one TLS socket until `stop` becomes true. `tls` returns the TLS configuration in use,
+/// so that the next connection gets a renewed certificate.
 ///
 /// # Errors
 /// Returns one sentence if the socket cannot be served.

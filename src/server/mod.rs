@@ -1,6 +1,6 @@
-//! Public HTTP server: serves a connection from accept to close. It enforces the limits that apply before an exchange
-//! exists, each from a setting: number of connections, time and size of request heads, streams per connection, and
-//! streams that a client resets.
+//! Public HTTP server, which serves a connection from its acceptance to its close. It enforces the limits that apply
+//! before an exchange exists. Each of them has a setting: the number of connections, the time and the size of request
+//! heads, the number of streams per connection, and the number of streams that a client resets.
 
 mod bad_request;
 pub mod connection_limit;
@@ -27,9 +27,10 @@ use tokio::time::timeout;
 const MAX_LINGER_BYTES: usize = 64 << 20;
 /// Time limit for discarding a refused body.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Idle timeout while a refused body is discarded, and time limit for a client that was refused for being slow.
+/// Idle timeout while a refused body is discarded. It is also the time limit for a client that was refused because it
+/// was slow.
 const LINGER_IDLE: Duration = Duration::from_secs(2);
-/// Time in which an idle connection may still start a request after the drain began.
+/// Time for which an idle connection may still start a request after the gateway began to drain.
 pub const DRAIN_IDLE: Duration = Duration::from_secs(1);
 /// Number of bytes per read of a discarded body.
 const LINGER_BUFFER: usize = 16 << 10;
@@ -64,7 +65,7 @@ impl PublicServer {
         }
     }
 
-    /// Returns the limits of clients.
+    /// Returns the limits on clients, from the settings.
     #[must_use]
     pub fn limit_settings(&self) -> LimitSettings {
         self.app.config_snapshot().settings.limits.clone()
@@ -100,8 +101,8 @@ async fn linger_close(mut stream: Stream, late: bool) {
     timeout(if late { LINGER_IDLE } else { LINGER_TIMEOUT }, discard).await.ok();
 }
 
-/// Waits until [`DRAIN_IDLE`] after the gateway starts to drain: a request that its client is just sending is still
-/// answered, with the notice that it is the last of its connection.
+/// Waits until [`DRAIN_IDLE`] after the gateway has started to drain. A request that its client sends in this time is
+/// still answered, and its response says that the connection will be closed.
 async fn drain_grace(stop: &mut ShutdownWatch) {
     drain_started(stop).await;
     tokio::time::sleep(DRAIN_IDLE).await;

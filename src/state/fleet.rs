@@ -1,4 +1,5 @@
-//! Work of a fleet member: heartbeats with the exchange of limits and leases, and the feed of changed keys.
+//! Regular work of a fleet member: heartbeats, sharing of limits and leases with the other members, and the feed of
+//! changed keys.
 
 use super::AppState;
 use crate::auth::change_feed::{ChangeFeed, ChangedRecord};
@@ -16,21 +17,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::Level;
 
-/// Difference of two members' clocks in seconds above which it is logged; reports are at most a few seconds old.
+/// Difference between the clocks of two members, in seconds, above which it is logged. Reports are at most a few
+/// seconds old.
 const MAX_CLOCK_DIFFERENCE: u64 = 60;
 
-/// Age of the last read of changes from which they are read again between two heartbeats, each of which reads them too.
+/// Minimum age of the last read of changes before they are read between two heartbeats; each heartbeat reads them too.
 const MIN_FEED_AGE: Duration = Duration::from_millis(300);
 
 /// State of this member's work.
 pub struct FleetWork {
     feed: Mutex<ChangeFeed>,
     exchange: Mutex<LimitExchange>,
-    /// Random number of this process start.
+    /// Random number that identifies this start of the process.
     start: u64,
     /// Time at which the changes of keys were last read.
     fed_at: Mutex<Instant>,
-    /// Members with another configuration.
+    /// Other members whose configuration differs.
     differing: Mutex<BTreeMap<u32, ConfigDifference>>,
     /// Members whose clock differs too much.
     skewed: Mutex<BTreeSet<u32>>,
@@ -40,7 +42,7 @@ pub struct FleetWork {
     is_reverted: AtomicBool,
 }
 
-/// Configuration of another member, as far as it differs.
+/// Difference of another member's configuration.
 #[derive(Debug, PartialEq, Eq)]
 struct ConfigDifference {
     /// Version of the configuration.
@@ -50,7 +52,7 @@ struct ConfigDifference {
 }
 
 impl FleetWork {
-    /// Prepares the work of a member; `None` without a fleet. Keys have to be loaded after this call.
+    /// Creates the state of a member's work; `None` without a fleet. The keys have to be loaded after this call.
     ///
     /// # Errors
     /// Returns a sentence for the operator.
@@ -74,7 +76,7 @@ impl FleetWork {
 }
 
 impl AppState {
-    /// Applies changes of keys and accounts that other members made, unless they have just been read. Blocks.
+    /// Applies changes of keys and accounts that other members made, unless a heartbeat has just read them. Blocks.
     pub fn follow_changes(&self) {
         let Some(work) = self.fleet_work.as_ref().filter(|_| !self.is_store_handed_over()) else { return };
         let mut feed = work.feed.lock();
@@ -102,8 +104,8 @@ impl AppState {
         self.key_cache.set_valid_until(stale.map(|stale| steady.saturating_add(stale)));
     }
 
-    /// Reads what other members wrote with one call of the store, and applies the changes of keys; returns the beats and
-    /// reports, and the page of the unfinished batches. Blocks.
+    /// Reads what other members wrote, in one call of the store, and applies the changes of keys. Returns the beats and
+    /// reports, and a page of the unfinished batches. Blocks.
     fn read_fleet(&self, work: &FleetWork) -> Result<(ObservedFleet, RowPage), StoreError> {
         let mut feed = work.feed.lock();
         let (read_at, steady) = (Instant::now(), self.clock.steady_now());
@@ -112,7 +114,7 @@ impl AppState {
         let mut pages = std::mem::take(&mut observed.further_pages).into_iter();
         let (changes, unfinished) = (pages.next().unwrap_or_default(), pages.next().unwrap_or_default());
         let notify = |change: ChangedRecord<'_>| self.notify_changed(change);
-        // A damaged entry must not end the heartbeats; the age of the feed shows it.
+        // A damaged entry must not stop the heartbeats. It is visible in the age of the feed.
         let applied = AuditPage::from_rows(&changes)
             .and_then(|page| feed.apply_page(page, &self.key_cache, &self.key_write_lock, notify));
         match applied {
@@ -148,10 +150,11 @@ impl AppState {
         let before = self.stores.fleet.snapshot(Instant::now()).map_or(0, |figures| figures.burials);
         let (observed, unfinished) = self.read_fleet(work)?;
         let reports = member.note_heartbeats(observed, Instant::now())?;
-        // Batches of a member that is gone belong to the members that are live now.
+        // Batches of a dead member now belong to the members that are live.
         self.batches.note_unfinished(&unfinished);
         let mut exchange = work.exchange.lock();
-        // Applied before the report is built, because the report has the limits that this exchange allows.
+        // The reports are applied before the own report is built, because the own report contains the limits that
+        // result from them.
         exchange.apply_reports(&self.key_cache, member.live_members().len(), &reports, now);
         let shared = &self.config_snapshot().settings.shared;
         let report = MemberReport {
@@ -186,7 +189,7 @@ impl AppState {
         Ok(())
     }
 
-    /// Voids the reservations that dead members left open.
+    /// Voids the reservations that dead members left open in their chains.
     fn void_abandoned(&self) {
         match self.ledger.void_abandoned() {
             Ok(count) => tracing::warn!(name: "fleet_member_buried", voided = %count),
@@ -219,7 +222,8 @@ impl AppState {
         if self.stores.store.health() == StoreHealth::Reverted || !is_fed {
             return Some("the database lacks commits that it had acknowledged");
         }
-        // Members take no store from each other, so their processes can only be forgotten by it.
+        // Members of a fleet do not take the store over from each other, so a failed store means that the database no
+        // longer accepts this process.
         if self.stores.fleet.is_shared() && self.stores.store.health() == StoreHealth::Failed {
             return Some("the database does not know this process any more");
         }
@@ -236,7 +240,8 @@ impl FleetWork {
         }
     }
 
-    /// Logs the members whose clocks differ too much, when their set grows. Budgets and dates depend on the clocks.
+    /// Logs the members whose clocks differ too much, each time that there is a new one. Budgets and dates depend on
+    /// the clocks.
     fn note_clocks(&self, own: u64, reports: &[(u32, MemberReport)]) {
         let differs = |report: &MemberReport| report.at.abs_diff(own) > MAX_CLOCK_DIFFERENCE;
         let skewed = reports.iter().filter(|(_, report)| differs(report)).map(|(id, _)| *id);
@@ -249,7 +254,7 @@ impl FleetWork {
         *known = skewed;
     }
 
-    /// Records the members with another configuration, and logs a change.
+    /// Records the members whose configuration differs, and logs each change.
     fn note_configurations(&self, own: &MemberReport, reports: &[(u32, MemberReport)]) {
         let others = reports.iter().filter(|(_, report)| report.config != own.config);
         let differing: BTreeMap<u32, ConfigDifference> = others

@@ -1,5 +1,5 @@
-//! Measured latencies across restarts. They are written to the store while requests are served, and read at startup,
-//! where they count as older by the downtime.
+//! Measured latencies, which are stored across restarts. They are written to the store while requests are served, and
+//! are read at startup. At startup, they count as older by the time for which the gateway was down.
 //!
 //! The store has one row per measured offer and one row for the last hour of each model that was requested. Only rows
 //! that changed are written, a bounded number per round. Rows of offers and models that are no longer configured, and
@@ -20,18 +20,18 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Limit on rows written in one round in the background: about half a megabyte.
+/// Maximum number of rows that are written in one round in the background: about half a megabyte.
 const ROUND_ROWS: usize = 1_000;
 /// Row name prefixes of offers and of models.
 const OFFERS: &str = "o";
 const MODELS: &str = "m";
 
-/// Measured figures and the time of writing, by both clocks of the process, in milliseconds.
+/// Measured statistics with the time at which they were written, by both clocks of the process, in milliseconds.
 #[derive(Debug, Serialize, Deserialize)]
 struct FigureRow<T> {
-    /// Steady clock, which the figures use.
+    /// Time by the steady clock, which the statistics use.
     steady: u64,
-    /// Calendar clock.
+    /// Time by the calendar clock.
     date: u64,
     figures: T,
 }
@@ -54,15 +54,16 @@ impl<T> FigureRow<T> {
         Self { steady: millis(clock.steady_now()), date: millis(clock.calendar_now()), figures }
     }
 
-    /// Time of writing, by the steady clock of the process that wrote the row and by that of this process.
+    /// Returns the time of writing, by the steady clock of the process that wrote the row, and by the steady clock of
+    /// this process.
     fn written_at(&self, clock: SteadyClock) -> (Duration, Duration) {
-        // A clock that was set back in between counts as no downtime.
+        // If the clock was set back in between, no downtime is assumed.
         let away = clock.calendar_now().saturating_sub(Duration::from_millis(self.date));
         (Duration::from_millis(self.steady), clock.steady_now().saturating_sub(away))
     }
 }
 
-/// Row name of an offer. Another address or another model name makes it another offer.
+/// Returns the row name of an offer. An offer with another address or another model name is a different offer.
 fn row_name(offer: &OfferState) -> String {
     let (offer, base) = (&offer.offer, &offer.offer.provider.base_url);
     let address = format!("{}{}{}", base.tls, base.authority, base.path_prefix);
@@ -71,7 +72,8 @@ fn row_name(offer: &OfferState) -> String {
     format!("{OFFERS}{}", hex::text(hash.finalize().iter().take(16)))
 }
 
-/// Restores the figures that were measured before startup. A store that cannot be read does not prevent the start.
+/// Restores the statistics that were measured before startup. If the store cannot be read, the gateway starts without
+/// them.
 pub fn restore_figures(live: &ConfigSnapshot, store: &MeasurementStore, clock: SteadyClock) {
     let mut unknown = Vec::new();
     let restored = restore_offers(live, store, clock, &mut unknown)
@@ -142,7 +144,7 @@ pub fn flush_figures(app: &AppState, extent: FlushExtent) {
         FlushExtent::Everything => usize::MAX,
     };
     let mut offers = Vec::new();
-    // Each round starts at another offset, so that all rows get written where many change.
+    // Each round starts at another offset, so that all rows are written eventually even if many rows change.
     let count = live.offers.len().max(1);
     let first = usize::try_from(app.clock.unix_seconds()).unwrap_or(0).wrapping_mul(ROUND_ROWS) % count;
     for offer in live.offers.iter().cycle().skip(first).take(live.offers.len()) {
@@ -170,8 +172,8 @@ pub fn flush_figures(app: &AppState, extent: FlushExtent) {
     }
 }
 
-/// Returns true if the stamp differs from the last written one, and records it as written. Rows that the store failed
-/// to write are written at their next change.
+/// Returns true if the stamp differs from the one that was written last, and records it as written. If the store then
+/// fails to write the row, the row is written after its next change.
 fn mark_if_changed(kept: &AtomicU64, stamp: u64) -> bool {
     stamp != 0 && kept.swap(stamp, Ordering::Relaxed) != stamp
 }

@@ -1,5 +1,5 @@
-//! State of the process that requests share. It is built once at startup. A reload builds a new [`ConfigSnapshot`]
-//! beside the old one and swaps it in; exchanges in flight keep the snapshot with which they began.
+//! State of the process that all requests share. It is built once at startup. A reload builds a new [`ConfigSnapshot`],
+//! which replaces the current one; exchanges in flight continue with the snapshot with which they began.
 
 pub mod fleet;
 pub mod grid_intensity;
@@ -50,9 +50,9 @@ use tokio::sync::Notify;
 /// State that lives as long as the process.
 pub struct AppState {
     live: Arc<ArcSwap<ConfigSnapshot>>,
-    /// Settings that only a restart changes.
+    /// Settings that only a restart can change.
     pub fixed: RestartOnlySettings,
-    /// TLS configuration of the listeners that have it.
+    /// TLS configurations of the listeners that use TLS.
     tls: ArcSwap<ListenerTls>,
     /// Database, ledger and secrets.
     pub stores: Stores,
@@ -98,21 +98,21 @@ pub struct AppState {
     pub grid_records: GridRecords,
     /// Schedule of backups.
     pub backup_schedule: BackupSchedule,
-    /// Replaced snapshots that exchanges still use. Dropping a snapshot of many offers takes milliseconds, so that no
-    /// exchange may do it.
+    /// Replaced snapshots that exchanges still use. Dropping a snapshot of many offers takes milliseconds, so that it
+    /// must not happen in an exchange.
     retired_snapshots: Mutex<Vec<Arc<ConfigSnapshot>>>,
     /// Lock that is held during a reload.
     reload_lock: Mutex<()>,
     /// Notified after each reload.
     pub reloaded: Notify,
-    /// Read lock that is held while a charge enters the budgets and the ledger's queue. The writer sees a charge in
-    /// both or in neither.
+    /// Lock whose read side is held while a charge is added to the budgets and to the ledger's queue. So the process
+    /// that writes spends sees a charge in both or in neither.
     pub charge_lock: RwLock<()>,
-    /// Lock that orders writes of spends: the last write has the last values.
+    /// Lock that orders the writes of spends, so that the last write has the newest values.
     spend_flush_lock: Mutex<()>,
     /// State of the process: in service, draining, or handed over.
     lifecycle: Arc<Lifecycle>,
-    /// Processes before this one that still drain.
+    /// Earlier processes that still drain after a handover.
     predecessors: Mutex<Vec<Predecessor>>,
     /// Admin requests in flight.
     pub admin_in_flight: AtomicUsize,
@@ -130,7 +130,8 @@ impl AppState {
         Self::build_state(settings, false).map(|(app, _)| app)
     }
 
-    /// Builds the state on the store of a process that still drains. Returns the reserves that process has open.
+    /// Builds the state on the store of a process that still drains. Also returns the reserves that are open in that
+    /// process.
     ///
     /// # Errors
     /// Returns a sentence that names the cause.
@@ -225,7 +226,7 @@ impl AppState {
         self.tls.load().dashboard.clone()
     }
 
-    /// Returns the present time and the retention of files, for checks of their expiry.
+    /// Returns the current time and the retention period of files, to check which files have expired.
     pub fn expiry_check(&self) -> ExpiryCheck {
         ExpiryCheck {
             now: self.clock.unix_seconds(),
@@ -252,7 +253,8 @@ impl AppState {
         let fresh =
             ConfigSnapshot::build(settings, Some(&old), &self.connection_pools, self.clock.unix_seconds())?;
         let unknown = |provider: &&Arc<ProviderState>| provider.routes().any(|route| !route.is_resolved());
-        // With thousands of offers each of the two takes a good part of a second.
+        // With thousands of offers, both the comparison and the resolution take a large part of a second, so they run
+        // in parallel.
         let changed = std::thread::scope(|scope| {
             let compared = scope.spawn(|| diff_settings(&old.settings, &fresh.settings));
             runtime.block_on(async {
@@ -267,13 +269,13 @@ impl AppState {
         self.tokenizer_permits.configure(fresh.settings.overload.counting);
         self.live.store(Arc::new(fresh));
         runtime.block_on(self.health_checks.publish(&self.config_snapshot()));
-        // Dropping thousands of offers takes a while; a background task does it.
+        // Dropping thousands of offers takes time, so a background task drops the old snapshot.
         self.retired_snapshots.lock().push(old);
-        // A listener that is not in the new configuration stays until the next start, with its TLS configuration.
+        // A listener that is no longer configured continues with its TLS configuration until the next start.
         let used = self.tls.load_full();
         self.tls.store(Arc::new(ListenerTls {
             public: tls.public.or_else(|| used.public.clone()),
-            // A listener that began without TLS stays without it until the next start.
+            // A dashboard that was started without TLS stays without TLS until the next start.
             dashboard: used.dashboard.clone().map(|used| tls.dashboard.unwrap_or(used)),
         }));
         self.reloaded.notify_waiters();
@@ -300,7 +302,7 @@ impl AppState {
         self.lifecycle.in_flight()
     }
 
-    /// Ends the start: the process is ready from now on.
+    /// Ends the startup: from now on the process reports that it is ready.
     pub fn set_serving(&self) {
         self.lifecycle.set_serving();
     }
@@ -310,7 +312,7 @@ impl AppState {
         self.lifecycle.is_serving()
     }
 
-    /// Starts to drain: the process is not ready from now on, and takes no new connection.
+    /// Starts to drain: from now on the process reports that it is not ready, and accepts no new connection.
     pub fn drain(&self) {
         self.lifecycle.drain();
     }
@@ -325,17 +327,17 @@ impl AppState {
         self.lifecycle.set_handed_over(left);
     }
 
-    /// Returns true if another process has the store, or is about to.
+    /// Returns true if another process has the store or is about to take it.
     pub fn is_store_handed_over(&self) -> bool {
         self.lifecycle.is_handed_over()
     }
 
-    /// Registers a process before this one that still drains.
+    /// Registers an earlier process that still drains.
     pub fn add_predecessor(&self, predecessor: Predecessor) {
         self.predecessors.lock().push(predecessor);
     }
 
-    /// Removes a process before this one that has ended.
+    /// Removes an earlier process that has ended.
     pub fn remove_predecessor(&self, predecessor: &Predecessor) {
         self.predecessors.lock().retain(|known| !known.is_same(predecessor));
         self.lifecycle.notify_waiters();
@@ -351,7 +353,7 @@ impl AppState {
         self.predecessors.lock().iter().for_each(|predecessor| predecessor.report_account_change(id));
     }
 
-    /// Waits until the last exchange and every process before this one have ended.
+    /// Waits until the last exchange and every earlier process have ended.
     pub async fn wait_until_drained(&self) {
         loop {
             let emptied = self.lifecycle.change_signal().notified();
@@ -372,7 +374,7 @@ impl AppState {
     }
 }
 
-/// Builds the first snapshot, with the latencies that the process before measured.
+/// Builds the first snapshot, with the latencies that earlier processes measured.
 fn build_snapshot(
     settings: Settings,
     connection_pools: &ConnectionPools,

@@ -1,4 +1,4 @@
-//! Persistent part of the state, from the store and its folders.
+//! Persistent part of the state: everything that is stored in the store and its folders.
 
 use crate::auth::key_cache::KeyCache;
 use crate::backup::rotation;
@@ -29,7 +29,7 @@ pub(super) struct PersistentState {
 }
 
 impl PersistentState {
-    /// Opens everything in the store, and returns the reserves that a process that still drains has open.
+    /// Opens everything in the store. Also returns the reserves that are open in an earlier process that still drains.
     ///
     /// # Errors
     /// Returns a sentence that names the cause.

@@ -1,4 +1,4 @@
-//! State of the process for a scrape of its metrics.
+//! Collection of the state of the process when its metrics are scraped.
 
 use super::AppState;
 use crate::storage::responses::RESPONSES_FOLDER;

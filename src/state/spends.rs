@@ -7,15 +7,15 @@ use penstock_core::MicroCredits;
 use penstock_ledger::Wallet;
 
 impl AppState {
-    /// Writes the spends since the last call to the store, unless another process counts them; blocks. Returns true if
+    /// Writes the spending since the last call to the store, unless another process counts it; blocks. Returns true if
     /// nothing from before is unwritten.
     pub fn flush_spends(&self) -> bool {
         let _turn = self.spend_flush_lock.lock();
         !self.is_store_handed_over() && self.key_cache.flush_spends(&self.stores.spends)
     }
 
-    /// Writes the spends for the process that takes over; blocks. Returns the number up to which entries of the
-    /// ledger's queue are included; the new process counts the rest.
+    /// Writes the spending for the process that takes over; blocks. Returns the number up to which operations in the
+    /// queue of the ledger are included; the new process counts the later ones.
     pub fn flush_final_spends(&self) -> u64 {
         let _turn = self.spend_flush_lock.lock();
         let (spent, upto) = {
@@ -25,7 +25,7 @@ impl AppState {
         if self.key_cache.write_spends(spent, &self.stores.spends) { upto } else { 0 }
     }
 
-    /// Counts a charge of a draining process in the budgets of this one.
+    /// Counts a charge of a draining process in the budgets of this process.
     pub fn apply_remote_charge(&self, charged: &ChargeEvent) {
         let Some(principal) = self.key_cache.find_principal(&charged.key) else { return };
         let money = match charged.wallet {

@@ -1,5 +1,5 @@
-//! IDs of client objects: files and batches. They increase with creation time, so that sorting by ID is sorting by
-//! time and a page can continue after a deleted object; 120 random bits make them unguessable.
+//! IDs of objects that clients see: files and batches. They increase with creation time, so that objects sorted by ID
+//! are sorted by time, and a page can continue after a deleted object. 120 random bits make the IDs unguessable.
 
 use std::time::Duration;
 

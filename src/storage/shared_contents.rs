@@ -35,7 +35,7 @@ impl SharedContents {
         Self { store: SharedStore::Bucket(bucket), upload_folder }
     }
 
-    /// Returns the store of the contents.
+    /// Returns the store that holds the contents.
     ///
     /// # Errors
     /// Returns the error of a bucket that cannot be used.
@@ -46,7 +46,7 @@ impl SharedContents {
         }
     }
 
-    /// Writes an object of these parts, or replaces it as a whole.
+    /// Writes an object that consists of these parts, or replaces it completely.
     ///
     /// # Errors
     /// Returns any I/O error. The object may be written nevertheless.
@@ -58,7 +58,7 @@ impl SharedContents {
         store.replace(name, file.into_temp_path())
     }
 
-    /// Returns the length of an object in bytes; `None` if there is none of this name.
+    /// Returns the length of an object in bytes; `None` if there is no object with this name.
     ///
     /// # Errors
     /// Returns any I/O error.
@@ -66,10 +66,10 @@ impl SharedContents {
         self.open(name)?.map(|object| object.length()).transpose()
     }
 
-    /// Reads an object; `None` if there is none of this name.
+    /// Reads an object; `None` if there is no object with this name.
     ///
     /// # Errors
-    /// Returns any I/O error, such as that of an object that is replaced during the read.
+    /// Returns any I/O error, for instance if the object is replaced during the read.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let Some(object) = self.open(name)? else { return Ok(None) };
         let mut bytes = vec![0; usize::try_from(object.length()?).map_err(|_| ErrorKind::FileTooLarge)?];

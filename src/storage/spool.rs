@@ -1,5 +1,5 @@
-//! Spool of a request's bytes: small amounts are in memory, larger ones in a file. The file is unlinked from the
-//! start, so that nothing remains of it however the process ends.
+//! Spool of a request's bytes: a small number of bytes is in memory, a larger number in a file. The file is unlinked
+//! when it is created, so that nothing of it remains after the end of the process.
 
 use bytes::{Bytes, BytesMut};
 use std::fs::{DirBuilder, File};
@@ -17,10 +17,10 @@ pub const READ_SIZE: usize = 64 << 10;
 /// Size in bytes above which a file is closed on a blocking thread.
 const LARGE_FILE: u64 = 1 << 20;
 
-/// Factory of spools: their folder and their common size limit.
+/// Factory of spools, with their folder and their common size limit.
 pub struct SpoolFactory {
     folder: PathBuf,
-    /// Bytes that are held in memory before a file is used.
+    /// Maximum bytes of one spool in memory; beyond this size, it uses a file.
     memory_limit: usize,
     /// Size limit of all files together, in bytes.
     limit: u64,
@@ -34,7 +34,7 @@ impl SpoolFactory {
         Self { folder, memory_limit, limit, used: Arc::default() }
     }
 
-    /// Returns an empty spool.
+    /// Creates an empty spool.
     #[must_use]
     pub fn open(&self) -> SpoolDirectory {
         SpoolDirectory {
@@ -47,7 +47,7 @@ impl SpoolFactory {
         }
     }
 
-    /// Bytes in files now.
+    /// Returns the bytes in files at the moment.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
@@ -82,7 +82,7 @@ impl Drop for SpoolReservation {
     }
 }
 
-/// Closes a file; a large one on a blocking thread, since that takes time.
+/// Closes a file. A large file is closed on a blocking thread, since that takes time.
 fn close_file<F: Send + 'static>(file: F, bytes: u64) {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) if bytes > LARGE_FILE => drop(runtime.spawn_blocking(move || drop(file))),
@@ -132,7 +132,7 @@ impl SpoolDirectory {
             tempfile::tempfile_in(&folder)
         });
         let mut file = tokio::fs::File::from_std(made.await.map_err(Error::other)??);
-        // Bytes that wait for the disk use memory too.
+        // Bytes that wait for the disk use memory too, so their number is limited.
         file.set_max_buf_size(READ_SIZE);
         Ok(file)
     }
@@ -165,7 +165,7 @@ impl Drop for SpoolDirectory {
     }
 }
 
-/// Complete spool, readable through any number of clones.
+/// Complete spool; any number of clones can read it.
 #[derive(Clone)]
 pub struct SpooledData {
     held: Arc<SpoolStorage>,
@@ -177,7 +177,7 @@ enum SpoolStorage {
     File(SpoolFile),
 }
 
-/// File, and its part of the common size limit.
+/// File with its part of the common size limit.
 struct SpoolFile {
     /// `None` after it was closed.
     file: Option<File>,
@@ -200,7 +200,7 @@ impl SpooledData {
         self.length
     }
 
-    /// Returns true if it is empty.
+    /// Returns true if the spool is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.length == 0

@@ -1,4 +1,4 @@
-//! Persistent state: the store, and the pepper of the key digests. All calls block; async callers use [`run_blocking`].
+//! Persistent state: the store, its records, and the secrets. All calls block; async callers use [`run_blocking`].
 
 mod database;
 mod pepper;
@@ -32,7 +32,7 @@ pub use database::{StoreLocation, check_database, database_options, store_locati
 pub struct Stores {
     /// Store.
     pub store: Arc<dyn Store>,
-    /// The store in the form that can be handed over, and its settings.
+    /// Store in the form that can be handed over to another process, and its settings.
     handover: (Arc<HandoverStore>, StorageSettings),
     /// Membership in the fleet of the store.
     pub fleet: Arc<FleetMember>,
@@ -54,7 +54,7 @@ pub struct Stores {
     pub audit: AuditLog,
     /// Ledger and its replica files.
     pub ledger: Arc<LedgerStore>,
-    /// HMAC key of the digests.
+    /// Secret key of the digests of API keys (HMAC).
     pub pepper: Pepper,
     /// Bearer token of the admin listener.
     pub admin_token: Arc<str>,
@@ -72,17 +72,17 @@ impl std::fmt::Debug for Pepper {
 
 /// Name of the store in the storage folder.
 pub const STORE_FOLDER: &str = "store";
-/// Folder of the ledger's replica files.
+/// Name of the folder with the ledger's replica files.
 pub const LEDGER_FOLDER: &str = "ledger";
 /// File of the pepper, the secret of the key digests.
 pub const PEPPER_FILE: &str = "pepper";
 /// File that the demo creates in its storage folder.
 pub const DEMO_FILE: &str = "demo";
-/// File with the number of this folder's fleet member.
+/// File with the number of the fleet member that last used this folder.
 const MEMBER_FILE: &str = "database/member";
 /// File of the admin token, which the command line reads too.
 pub const ADMIN_TOKEN_FILE: &str = "admin.token";
-/// Minimum length of an admin token in characters: a generated one has 64, and an emptied file must not grant access.
+/// Minimum length of an admin token in characters. A generated token has 64, and an empty file must not grant access.
 const MIN_TOKEN_CHARS: usize = 32;
 
 impl Stores {
@@ -126,7 +126,7 @@ impl Stores {
 }
 
 impl Stores {
-    /// Closes the store and waits for another process to take it; opens it again if that fails. Blocks.
+    /// Closes the store and waits until another process has opened it; opens it again if that fails. Blocks.
     ///
     /// # Errors
     /// Returns the reason of the failure.
@@ -139,7 +139,7 @@ impl Stores {
     }
 }
 
-/// Joins the configured fleet, or ends a fleet that has no live gateway.
+/// Joins the configured fleet. Without a configured fleet, ends the fleet of the store if that has no live gateway.
 ///
 /// # Errors
 /// Returns a sentence for the operator.
@@ -175,7 +175,8 @@ pub fn check_admin_token(storage: &StorageSettings) -> Result<(), String> {
     let path = storage.path.join(ADMIN_TOKEN_FILE);
     match fs::read_to_string(&path) {
         Ok(token) => check_token_length(&path, token.trim().to_owned()).map(|_| ()),
-        // A missing file is created at the start; a permission error of another user is reported then.
+        // A missing file is created at the start. If the file belongs to another user, the permission error is also
+        // reported at the start.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => Ok(()),
         Err(_) => read_secret(&path).map(|_| ()),
     }
@@ -250,7 +251,7 @@ where
         .map_err(|error| error.to_string())
 }
 
-/// Formats the error of opening a store as a sentence, with its path, since I/O errors do not name it.
+/// Formats the error of opening a store as a sentence with the path of the store, because I/O errors do not contain it.
 pub(crate) fn open_error(store: &Path, error: &StoreError) -> String {
     match error {
         StoreError::Io { .. } => to_sentence(&format!("{error}, at {}", store.display())),
@@ -265,8 +266,9 @@ pub fn to_sentence(cause: &str) -> String {
     format!("{first}{}.", letters.as_str())
 }
 
-/// Restricts all files to their owner, including those that an earlier version or the store's engine created with a
-/// wider mode. The folder itself keeps its mode, since others may need access to archives in it.
+/// Restricts all files in a folder to their owner, including files that an earlier version or the engine of the store
+/// created with more permissions. The folder itself keeps its permissions, because other users may need access to
+/// archives in it.
 fn restrict(folder: &Path) {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let files =
@@ -278,8 +280,8 @@ fn restrict(folder: &Path) {
     }
 }
 
-/// Reads a secret file, or creates it, readable by its owner only. It appears complete or not at all, so that a crash
-/// cannot leave a partial secret.
+/// Reads a secret file, or creates it so that only its owner can read it. The file appears completely or not at all, so
+/// that a crash cannot leave a partial secret.
 fn read_or_create(path: &Path, make: fn() -> String) -> Result<String, String> {
     if let Some(text) = read_secret(path)? {
         return Ok(text);
@@ -376,7 +378,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let storage = StorageSettings::embedded(folder.path());
         let store = folder.path().join(STORE_FOLDER);
-        // A folder in place of the file is unreadable; a file without permissions would be readable for root.
+        // A folder in place of the file cannot be read; a file without permissions could still be read by root.
         fs::create_dir_all(store.join("lock")).unwrap();
         let said = open_existing(&storage).map(|_| ()).unwrap_err();
         assert!(said.ends_with(&format!(", at {}.", store.display())), "{said}");

@@ -1,5 +1,5 @@
-//! Record of one exchange, from which its log line, its metrics and its bill are made. Nothing in it was written by a
-//! client or a provider, except the ids that the client gave its request.
+//! Record of one exchange, from which its log line, its metrics and its bill are made. Except for the ids that the
+//! client gave its request, nothing in it is text of a client or a provider.
 
 use super::TraceContext;
 use crate::telemetry::request_id::RequestId;
@@ -16,15 +16,15 @@ pub const HEALTH_ENDPOINT: &str = "health";
 /// Outcome of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeOutcome {
-    /// Answered completely.
+    /// The exchange was answered completely.
     Ok,
-    /// Refused with an error of the table.
+    /// The exchange was refused with an error code of the error table.
     Refused,
-    /// Stream that began and ended with an error.
+    /// The exchange is a stream that began, and ended with an error.
     Broken,
-    /// Client disconnected first.
+    /// The client disconnected before the end.
     Left,
-    /// Line of a batch that released its permit; it is retried.
+    /// The exchange is a line of a batch that released its permit; the line is retried.
     Yielded,
 }
 
@@ -42,7 +42,7 @@ impl ExchangeOutcome {
     }
 }
 
-/// One attempt, as the log and `details.attempts` show it.
+/// One attempt, as the log and the error detail `attempts` show it.
 #[derive(Clone, Debug)]
 pub struct AttemptRecord {
     /// Id of the provider.
@@ -77,7 +77,7 @@ pub struct AccessRecord {
     pub trace: Option<Box<TraceContext>>,
     /// Dialect of its path.
     pub dialect: Dialect,
-    /// Name of the endpoint; `unknown` before it was found.
+    /// Name of the endpoint; `unknown` until the endpoint is found.
     pub endpoint: &'static str,
     /// Public id of the API key.
     pub key: Option<Arc<str>>,
@@ -85,11 +85,11 @@ pub struct AccessRecord {
     pub model: Option<Box<str>>,
     /// Name of the flavor.
     pub flavor: Option<&'static str>,
-    /// True if it was answered as a stream.
+    /// True if the request was answered as a stream.
     pub stream: bool,
-    /// HTTP status sent.
+    /// HTTP status that was sent.
     pub status: u16,
-    /// Stable error code, if it was refused.
+    /// Stable error code, if the request was refused.
     pub code: Option<&'static str>,
     /// Outcome.
     pub outcome: ExchangeOutcome,
@@ -99,9 +99,9 @@ pub struct AccessRecord {
     pub provider: Option<Box<str>>,
     /// Time from the request head to the first content token sent.
     pub first_token: Option<Duration>,
-    /// Time spent waiting for providers; the rest is the gateway's own.
+    /// Time spent waiting for the client and for providers; the rest of the duration is the gateway's own.
     pub waited: Duration,
-    /// Time spent waiting for a permit.
+    /// Time spent waiting for permits.
     pub queued: Duration,
     /// True for a line of a batch.
     pub line: bool,
@@ -115,20 +115,20 @@ pub struct AccessRecord {
     pub footprint: Option<AnswerFootprint>,
     /// Charge.
     pub charge: Option<RequestCharge>,
-    /// Saving by the provider's prefix cache.
+    /// Energy and credits that the provider's prefix cache saved.
     pub cache: Option<CacheProvenance>,
-    /// Outcome of session affinity; `None` without a session.
+    /// Outcome of the session affinity; `None` if the request has no session.
     pub session: Option<SessionOutcome>,
 }
 
-/// Offer that answered a session, compared with its last one.
+/// Relation of the offer that answered to the offer that answered the session last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionOutcome {
-    /// No earlier answer is known.
+    /// No earlier answer to the session is known.
     New,
-    /// Same offer as before.
+    /// The same offer as the last time answered.
     Stayed,
-    /// Another offer: the last one was ejected or too loaded, or the other was better.
+    /// Another offer answered: the last one was ejected or too loaded, or the other offer was better.
     Moved,
 }
 

@@ -45,7 +45,7 @@ fn expressions(rules: &str) -> Vec<String> {
     found
 }
 
-/// Returns names and signs; strings and numbers with their units are left out.
+/// Returns the names and signs of an expression; strings, and numbers with their units, are left out.
 fn tokens(expression: &str) -> Vec<ExprToken> {
     let mut tokens = Vec::new();
     let mut rest = expression;
@@ -97,7 +97,7 @@ fn is_metric(word: &str) -> bool {
         || word.starts_with("gen_ai_client_")
 }
 
-/// Returns the labels of a metric, or of the histogram that it is a part of.
+/// Returns the labels of a metric, or of the histogram to which the series belongs.
 fn labels(known: &KnownMetrics, name: &str) -> Option<Vec<String>> {
     let part = |end: &str| known.get(name.strip_suffix(end)?).cloned();
     let mut labels = known.get(name).cloned().or_else(|| part("_sum")).or_else(|| part("_count"));
@@ -141,7 +141,7 @@ fn unknown_names(known: &KnownMetrics, expression: &str) -> Vec<String> {
                 need(&all, &asked);
                 continue;
             }
-            // `sum by (…) (…)`: every metric that is summed has the labels.
+            // In `sum by (…) (…)`, every metric that is summed has the labels of the first brackets.
             let summed = bracketed(&after[group.len() + 2..], '(', ')');
             assert!(!summed.is_empty(), "write `by` before what is summed: {expression}");
             need(summed, &asked);
@@ -167,7 +167,7 @@ fn the_alert_rules_use_existing_metrics() {
 
 #[test]
 fn every_metric_in_the_operations_page_has_an_alert() {
-    // An operator who stops a gateway reads it by hand.
+    // An operator who stops a gateway reads this metric manually, so it needs no alert.
     const BY_HAND: &str = "penstock_requests_open";
     let asked: Vec<ExprToken> = expressions(RULES).iter().flat_map(|expression| tokens(expression)).collect();
     let watched = PAGE.split("## What to monitor").nth(1).unwrap().split("| Log line |").next().unwrap();

@@ -10,7 +10,7 @@ pub struct BatchTotals {
     pub open: [usize; 3],
     /// Lines without a result.
     pub lines: u64,
-    /// Lines in flight.
+    /// Number of lines in flight.
     pub working: usize,
     /// Age in seconds of the oldest batch that is not scheduled for a later hour.
     pub oldest: u64,

@@ -31,7 +31,8 @@ impl ConnectionMetrics {
                 &[],
             )?,
         };
-        // Exported from the start: Prometheus does not count the first value of a new series as an increase.
+        // All series exist from the start, because Prometheus does not count the first value of a new series as an
+        // increase.
         for reason in REASONS {
             doors.connections_refused.with_label_values(&[reason]).inc_by(0);
         }

@@ -10,7 +10,7 @@ pub struct DurabilitySnapshot {
     pub failing: bool,
     /// True if no further request is accepted, because the limit of unwritten charges is reached.
     pub exhausted: bool,
-    /// True if the second copy has all entries of the store.
+    /// True if the replica of the ledger has all entries of the store.
     pub copied: bool,
     /// Charged and reserved amounts that are not yet on the disk, in 1e-8 EUR.
     pub exposed: i64,
@@ -46,7 +46,8 @@ impl DurabilityMetrics {
             )?,
             ledger: LedgerMetrics::new(r)?,
         };
-        // Exported from the start: Prometheus does not count the first value of a new series as an increase.
+        // All series exist from the start, because Prometheus does not count the first value of a new series as an
+        // increase.
         for result in ["ok", "failed"] {
             kept.exports.with_label_values(&[result]).inc_by(0);
         }

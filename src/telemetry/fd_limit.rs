@@ -8,8 +8,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::time::Instant;
 
-/// Descriptors besides connections of clients and requests: the store, open files, listeners, idle connections to
-/// providers.
+/// Number of descriptors for other purposes than connections of clients and requests to providers: the store, open
+/// files, listeners, idle connections to providers.
 const OTHER_DESCRIPTORS: usize = 1024;
 
 /// Raises the soft limit to the hard limit.
@@ -60,7 +60,8 @@ pub fn summary(settings: &Settings) -> String {
     )
 }
 
-/// Counts one for each client connection, and one for each request in flight at a provider.
+/// Returns the number of descriptors that are needed: one for each client connection, and one for each request in
+/// flight at a provider.
 fn needed_descriptors(settings: &Settings) -> u64 {
     let parts = [
         settings.limits.connections,
@@ -71,7 +72,7 @@ fn needed_descriptors(settings: &Settings) -> u64 {
     parts.iter().fold(0, |sum: u64, part| sum.saturating_add(u64::try_from(*part).unwrap_or(u64::MAX)))
 }
 
-/// Returns true if the error means that the process or the system is out of descriptors, and logs it with its cause.
+/// Returns true if the error means that the process or the system has no free descriptor; then also logs the error.
 pub fn is_fd_exhaustion(error: &io::Error) -> bool {
     static TOLD: ThrottledLog = ThrottledLog::new();
     let codes = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
@@ -84,7 +85,7 @@ pub fn is_fd_exhaustion(error: &io::Error) -> bool {
     gone
 }
 
-/// Variant for errors of Pingora's connector.
+/// Returns true if an error of Pingora's connector has such an error as its cause.
 pub fn is_pingora_fd_exhaustion(error: &Error) -> bool {
     error.root_cause().downcast_ref::<io::Error>().is_some_and(is_fd_exhaustion)
 }

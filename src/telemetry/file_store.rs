@@ -13,7 +13,7 @@ pub struct FileStoreSnapshot {
     pub requests: Vec<RequestCount>,
 }
 
-/// Metrics of the bucket; absent without one.
+/// Metrics of the bucket. Without a bucket, they have no series.
 pub(super) struct FileStoreMetrics {
     up: IntGaugeVec,
     requests: IntCounterVec,

@@ -16,7 +16,7 @@ pub struct FleetStatus {
     pub burials: u64,
     /// Number of requests that waited for a draw from the database.
     pub dry_draws: u64,
-    /// Number of live members with another configuration.
+    /// Number of live members whose configuration differs.
     pub differing: usize,
     /// Duration of the last heartbeat.
     pub beat: Duration,
@@ -92,7 +92,7 @@ impl FleetSeries {
 
 impl FleetMetrics {
     pub(super) fn new(r: &Registry) -> Self {
-        // The tests of the alert rules need the names.
+        // The tests of the alert rules need the names of these metrics.
         #[cfg(test)]
         FleetSeries::new(&Registry::new()).ok();
         Self { registry: r.clone(), series: std::sync::OnceLock::new() }

@@ -1,6 +1,6 @@
-//! Prometheus metrics. Names follow OpenTelemetry's GenAI conventions where they exist, and are `penstock_…` otherwise.
-//! No label has unbounded values: models, providers, flavors and endpoints come from the configuration and from this
-//! program.
+//! Prometheus metrics. Their names follow OpenTelemetry's GenAI conventions where these define a name; all others start
+//! with `penstock_`. No label has an unlimited number of values: models, providers, flavors and endpoints come from the
+//! configuration and from this program.
 
 use super::AccessRecord;
 use super::batches::{BatchMetrics, BatchTotals as BatchState};
@@ -53,11 +53,11 @@ pub struct MetricsRegistry {
 pub struct MetricsSnapshot<'a, O> {
     /// Offers with their breakers.
     pub offers: O,
-    /// Providers by id, and the requests in flight at each.
+    /// Providers by id, each with its number of requests in flight.
     pub providers: Vec<(&'a str, u32)>,
     /// Exchanges in flight.
     pub exchanges: usize,
-    /// Retries that the retry budget allows.
+    /// Number of retries that the retry budget allows at the moment.
     pub retries_left: u64,
     /// Expiry of the certificate of the TLS listener, Unix seconds.
     pub certificate_expires: Option<i64>,
@@ -73,11 +73,11 @@ pub struct MetricsSnapshot<'a, O> {
     pub refusals: Vec<(&'static str, u64)>,
     /// Open batches.
     pub batches: BatchState,
-    /// Seconds that dates are ahead of the system's clock.
+    /// Seconds by which the calendar clock is ahead of the system clock.
     pub clock_ahead: u64,
     /// State of the fleet; `None` without a fleet.
     pub fleet: Option<FleetStatus>,
-    /// State of the bucket of file contents; `None` without one.
+    /// State of the bucket of file contents; `None` without a bucket.
     pub file_store: Option<FileStoreSnapshot>,
 }
 
@@ -139,7 +139,8 @@ impl MetricsRegistry {
             series_cache: SeriesCache::new(&r)?,
             registry: r,
         };
-        // Exported from the start: Prometheus does not count the first value of a new series as an increase.
+        // All series exist from the start, because Prometheus does not count the first value of a new series as an
+        // increase.
         for result in ["ok", "refused"] {
             metrics.reloads.with_label_values(&[result]).inc_by(0);
         }
@@ -160,7 +161,7 @@ impl MetricsRegistry {
     pub fn record_exchange(&self, record: &AccessRecord, took: Duration) {
         self.requests.count_ended_exchange(record, took);
         let series: std::sync::Arc<MetricSeries> = self.series_cache.series_for(record);
-        // The queue time of batch work is not a property of a model.
+        // The time that batch work waits in a queue does not depend on the model, so it is left out.
         series.observe(&self.series_cache, record, took.saturating_sub(record.queued));
     }
 
@@ -222,7 +223,7 @@ impl MetricsRegistry {
         text
     }
 
-    /// Creates the series of a provider that an alert needs before the first event.
+    /// Creates the series of a provider that an alert needs, before their first events.
     pub(super) fn create_series(&self, provider: &str) {
         self.requests.create_series(provider);
     }
@@ -250,7 +251,8 @@ impl MetricsRegistry {
 
 #[cfg(test)]
 thread_local! {
-    /// Names and labels of registered metrics: a registry shows only those that have counted.
+    /// Names and labels of all registered metrics. A registry itself shows only the metrics that have at least one
+    /// series.
     pub(super) static METRICS: std::cell::RefCell<Vec<(String, Vec<String>)>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 

@@ -1,4 +1,4 @@
-//! Logs and metrics: each event has one log line and one metric.
+//! Logs and metrics: each kind of event has a log line and a metric.
 
 mod access_record;
 #[cfg(test)]

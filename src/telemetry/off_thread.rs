@@ -1,4 +1,4 @@
-//! Blocking work of a request, away from the threads that serve connections.
+//! Blocking work of requests, which runs on other threads than those that serve connections.
 
 use super::metrics::MetricsRegistry;
 use penstock_core::{ApiError, ErrorCode};
@@ -32,7 +32,7 @@ pub async fn off_thread<T: Send + 'static>(
         }
     };
     spawn_blocking(work).await.map_err(|error| {
-        // Otherwise the runtime shuts down, and the work never began.
+        // If the work did not panic, the runtime is shutting down and the work never began.
         if error.is_panic() {
             handles.metrics.count_panic();
         }

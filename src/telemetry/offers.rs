@@ -19,17 +19,17 @@ pub struct OfferStatus<'a> {
     pub provider: &'a str,
     /// Id of the model.
     pub model: &'a str,
-    /// True if it was requested since startup.
+    /// True if the offer was requested since startup.
     pub asked: bool,
-    /// True if it has answered since its breaker opened, or an active check has passed since. Without requests nothing
-    /// else is known.
+    /// True if the offer has answered, or an active check has passed, since its breaker opened. Without requests,
+    /// nothing else is known about it.
     pub healthy: bool,
     /// Share of recent attempts that failed, 0 to 1.
     pub failing: f64,
 }
 
 impl<'a> OfferStatus<'a> {
-    /// State of an offer, from its circuit breaker.
+    /// Returns the state of an offer, as its circuit breaker knows it.
     pub fn from_breaker(
         [provider, model]: [&'a str; 2],
         asked: bool,
@@ -59,8 +59,9 @@ impl OfferMetrics {
         })
     }
 
-    /// Sets the gauges. A provider may offer a model under two names: one that works is enough. Offers that were
-    /// requested are shown, and for an unhealthy one also the other offers of its model, so that an alert sees them.
+    /// Sets the gauges. If a provider offers a model under two names, the model counts as healthy if one of them works.
+    /// Only offers that were requested are shown. For an unhealthy offer, the other offers of its model are shown too,
+    /// so that an alert can compare them.
     pub(super) fn update_gauges<'a>(&self, offers: impl Iterator<Item = OfferStatus<'a>>) {
         let offers: Vec<OfferStatus<'a>> = offers.collect();
         let broken: HashSet<&str> =

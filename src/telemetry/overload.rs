@@ -9,13 +9,13 @@ use std::time::Duration;
 pub struct AdmissionSnapshot {
     /// Requests in flight.
     pub requests: usize,
-    /// Bytes that they hold.
+    /// Bytes that the requests in flight hold.
     pub bytes: usize,
-    /// Waiting requests.
+    /// Number of waiting requests.
     pub waiting: usize,
 }
 
-/// Histogram buckets of a short queue, in seconds.
+/// Histogram buckets for the time in a queue, in seconds.
 const SECONDS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0];
 
 /// Counters and gauges of admission control.

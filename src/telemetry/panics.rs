@@ -1,5 +1,5 @@
-//! Panics: each costs only the request in which it happened. A panic message may contain a client's text, so that only
-//! its location in the source is logged.
+//! Panics: a panic ends only the request in which it happened. A panic message may contain text of a client, so only
+//! the location in the source is logged.
 
 use super::log;
 use std::future::{Future, poll_fn};
@@ -15,8 +15,8 @@ pub fn install_hook() {
     }));
 }
 
-/// Polls a future to its end; `None` if it panicked. It is taken pinned, because a future that is moved in is stored
-/// twice.
+/// Polls a future to its end; `None` if it panicked. The future is passed pinned, because a future that is passed by
+/// value would be stored twice.
 pub async fn catch_panic<T>(mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(poll) => poll.map(Some),

@@ -40,15 +40,16 @@ impl ProcessMetrics {
         })
     }
 
-    /// Measures sizes of folders on the disk; walks those of `stored` and blocks. `stored` has the name of a kind and
-    /// its folder, `files` the bytes of files and their folder.
+    /// Measures sizes on the disk; reads the sizes of all files below the folders in `stored`, and blocks. `stored` has
+    /// the names of kinds of data, which are also the names of their folders in `storage`; `files` has the bytes of
+    /// uploaded files and their folder.
     pub(super) fn measure_disk(&self, storage: &Path, stored: [&'static str; 3], files: (u64, &Path)) {
         for kind in stored {
             self.stored.with_label_values(&[kind]).set(clamped(folder_bytes(&storage.join(kind))));
         }
         self.stored.with_label_values(&["files"]).set(clamped(files.0));
         for (name, folder) in [("storage", storage), ("files", files.1)] {
-            // The folder of the files is created with the first file.
+            // The folder of uploaded files does not exist before the first file.
             let Ok(disk) = rustix::fs::statvfs(folder) else { continue };
             self.free.with_label_values(&[name]).set(clamped(disk.f_bavail.saturating_mul(disk.f_frsize)));
             self.size.with_label_values(&[name]).set(clamped(disk.f_blocks.saturating_mul(disk.f_frsize)));
@@ -60,7 +61,7 @@ fn clamped(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// Returns the bytes of all files below a folder. Files that vanish meanwhile count as nothing.
+/// Returns the bytes of all files below a folder. A file that is deleted meanwhile counts as 0 bytes.
 fn folder_bytes(folder: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
     let bytes = |entry: std::fs::DirEntry| match entry.metadata() {

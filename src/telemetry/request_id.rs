@@ -1,10 +1,11 @@
-//! Id of an exchange: on every response as `x-request-id` and `request-id`, and in every log line.
+//! Id of an exchange: every response has it in `x-request-id` and `request-id`, and every log line of the exchange
+//! contains it.
 
 use http::HeaderValue;
 use std::fmt;
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-/// Number of letters and digits after the prefix: 24 × 5 bits of randomness.
+/// Number of random characters after the prefix: 24 × 5 bits.
 const RANDOM_LENGTH: usize = 24;
 
 /// Request id: `req_` and 24 letters and digits.
@@ -30,7 +31,7 @@ impl RequestId {
         std::str::from_utf8(&self.0).unwrap_or("req_")
     }
 
-    /// Returns the random part, which also names the response (`chatcmpl-…`, `msg_…`).
+    /// Returns the random part, which is also part of the id of the response (`chatcmpl-…`, `msg_…`).
     #[must_use]
     pub fn random_part(&self) -> &str {
         self.as_str().get(4..).unwrap_or_default()

@@ -5,7 +5,7 @@ use super::metrics::{NO_VALUE, counter, histogram};
 use prometheus::{HistogramVec, IntCounterVec, Registry, Result};
 use std::time::Duration;
 
-/// Histogram buckets of time within the gateway, in seconds.
+/// Histogram buckets for the time that the gateway itself takes, in seconds.
 const OVERHEAD: [f64; 11] =
     [0.000_025, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.05, 0.5];
 
@@ -85,7 +85,7 @@ impl RequestMetrics {
         self.limited.with_label_values(&[limit, of]).inc();
     }
 
-    /// Creates the series of a provider that an alert needs before the first event.
+    /// Creates the series of a provider that an alert needs, before their first events.
     pub(super) fn create_series(&self, provider: &str) {
         for outcome in ["ok", "credentials"] {
             self.attempts.with_label_values(&[provider, outcome]).inc_by(0);

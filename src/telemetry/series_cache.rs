@@ -1,4 +1,5 @@
-//! Cache of the series of an endpoint, a model and a provider, so that a request does not look up its labels again.
+//! Cache of the metric series of an endpoint, a model and a provider, so that a request does not have to look up the
+//! series by their labels.
 
 use super::AccessRecord;
 use super::metrics::{NO_VALUE, counter, histogram, registered};
@@ -46,7 +47,7 @@ pub struct SeriesCache {
     known: RwLock<HashMap<u64, Vec<CachedSeries>, ahash::RandomState>>,
 }
 
-/// Counter of an amount.
+/// Counter of an amount that is not an integer.
 type FloatCounter = GenericCounter<AtomicF64>;
 
 /// Series with its labels: endpoint, model, provider.
@@ -181,7 +182,8 @@ impl SeriesCache {
 }
 
 impl MetricSeries {
-    /// Counts an ended exchange. A series is created with its first value: a chat model never has one of images.
+    /// Counts an ended exchange. A series is created with its first value, so that a chat model has no series of
+    /// images.
     pub(super) fn observe(&self, keeper: &SeriesCache, record: &AccessRecord, took: Duration) {
         let labels = SeriesLabels::from_record(record);
         self.duration.observe(took.as_secs_f64());
@@ -266,10 +268,10 @@ impl<'a> SeriesLabels<'a> {
     }
 }
 
-/// Prometheus has floats only; the exact sums are in the ledger.
+/// Adds a decimal to a counter. Prometheus has only floating-point numbers; the exact sums are in the ledger.
 fn add_decimal(counter: &FloatCounter, amount: rust_decimal::Decimal) {
     let float = match (i32::try_from(amount.mantissa()), SCALES.get(amount.scale() as usize)) {
-        // Both are exact, so that the quotient is the nearest float.
+        // Both numbers are exact, so that the quotient is the floating-point number that is closest to the decimal.
         (Ok(short), Some(scale)) => f64::from(short) / scale,
         _ => amount.to_f64().unwrap_or(0.0),
     };

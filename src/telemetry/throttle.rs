@@ -1,5 +1,5 @@
-//! Throttle of log events that may happen hundreds of times a second: one line a second, with the number of events
-//! since the last.
+//! Throttle of log events that may happen hundreds of times a second. It allows one line per second, which contains the
+//! number of events since the previous line.
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
@@ -27,13 +27,13 @@ impl ThrottledLog {
         Self::with_interval(DEFAULT_INTERVAL)
     }
 
-    /// Creates a throttle with another interval.
+    /// Creates a throttle with another interval between two lines.
     #[must_use]
     pub const fn with_interval(pause: Duration) -> Self {
         Self { pause, state: Mutex::new(ThrottleState { last: None, suppressed: 0 }) }
     }
 
-    /// Records an event; calls the writer if a line is due, with the number of events since the last line.
+    /// Records an event. If a line is due, calls `line` with the number of events since the previous line.
     pub fn log(&self, now: Instant, line: impl FnOnce(&str)) {
         let mut state = self.state.lock();
         state.suppressed = state.suppressed.saturating_add(1);

@@ -9,7 +9,7 @@ const MOST_STATE: usize = 512;
 const MOST_MEMBERS: usize = 32;
 /// Maximum characters of a client's `x-request-id` in the log.
 const MOST_ID: usize = 128;
-/// Prefix of API keys: a key that was sent as an id is not logged.
+/// Prefix of API keys. A client id that contains an API key is not logged.
 const KEY_PREFIX: &str = "sk-svc-";
 
 /// Ids of one request; at least one is present.
@@ -17,9 +17,9 @@ const KEY_PREFIX: &str = "sk-svc-";
 pub struct TraceContext {
     /// Value of `traceparent`, in version 00.
     pub parent: Option<Box<str>>,
-    /// `tracestate`; only with a parent.
+    /// Value of `tracestate`; only set if `parent` is set.
     pub state: Option<Box<str>>,
-    /// The client's `x-request-id`, sanitised.
+    /// The client's `x-request-id`, without characters that must not be logged.
     pub client_id: Option<Box<str>>,
 }
 
@@ -43,8 +43,8 @@ impl TraceContext {
     }
 }
 
-/// Parses a `traceparent`: version, 16 bytes of trace id, 8 of parent id, and flags, in hexadecimal. A later version is
-/// read as far as version 00 goes, and sent on as that.
+/// Parses a `traceparent`: a version, 16 bytes of trace id, 8 bytes of parent id, and flags, in hexadecimal. Of a later
+/// version, only the fields of version 00 are read, and it is passed on as version 00.
 fn parse_traceparent(value: &[u8]) -> Option<Box<str>> {
     let text = std::str::from_utf8(value).ok()?.trim();
     let (known, more) = text.split_at_checked(PARENT)?;
@@ -62,7 +62,8 @@ fn parse_traceparent(value: &[u8]) -> Option<Box<str>> {
     Some(format!("00-{trace}-{span}-{flags}").into())
 }
 
-/// Parses a `tracestate`: members `key=value`, separated by commas. One invalid member makes all of it invalid.
+/// Parses a `tracestate`: members `key=value` that are separated by commas. If one member is invalid, the whole value
+/// is invalid.
 fn parse_tracestate(value: &[u8]) -> Option<Box<str>> {
     let text = std::str::from_utf8(value).ok()?.trim();
     if text.is_empty() || text.len() > MOST_STATE || text.split(',').count() > MOST_MEMBERS {

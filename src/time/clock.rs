@@ -1,8 +1,8 @@
-//! The only reader of the system's clocks: crates under `plugins/` get time as an argument.
+//! Reader of the system's clocks. It is the only one: crates under `plugins/` get the time as an argument.
 //!
-//! A request asks for the time about forty times, and each reading costs tens of nanoseconds. Work between two waits
-//! takes too little time to need a new reading, so that for tasks under [`cache_during`] the clock is read once per
-//! poll. Measurements of the gateway's own work read [`Instant::now`] directly.
+//! A request asks for the time about forty times, and each read of a clock costs tens of nanoseconds. The work of a
+//! task between two waits takes too little time to need a new read. So for tasks that run under [`cache_during`], the
+//! clock is read only once per poll. Measurements of the gateway's own work call [`Instant::now`] directly.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +15,15 @@ thread_local! {
 /// Time of the task that runs on this thread.
 #[derive(Clone, Copy)]
 enum CachedTime {
-    /// Read at each call.
+    /// The clock is read at each call.
     Uncached,
-    /// Read at the first call.
+    /// The clock will be read at the next call, which caches the time.
     Pending,
     At(Instant),
 }
 
-/// Returns the present time; for a task under [`cache_during`] the time of its first call since it last waited.
+/// Returns the current time. For a task under [`cache_during`], it is the time of the first call since the task last
+/// waited.
 #[must_use]
 pub fn cached_now() -> Instant {
     HELD.with(|held| match held.get() {
@@ -36,7 +37,7 @@ pub fn cached_now() -> Instant {
     })
 }
 
-/// Holds the clock during a poll of a task.
+/// Caches the time during a poll of a task.
 pub fn cache_during<T>(go_on: impl FnOnce() -> T) -> T {
     let _release = CacheGuard(HELD.replace(CachedTime::Pending));
     go_on()
@@ -51,12 +52,12 @@ impl Drop for CacheGuard {
     }
 }
 
-/// Largest difference between calendar and system clock that counts as equal.
+/// Largest difference between the calendar clock and the system clock that is ignored.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 
-/// Two clocks that never go back, both in time since 1970. The steady clock is read once at startup and runs evenly
-/// from then on, for pauses, deadlines and rates. The calendar is for dates: it follows the system clock where that is
-/// set forward, or ran on while the machine slept, see [`SteadyClock::follow_system`].
+/// Two clocks that never go back; both return the time since 1970. The steady clock is set once at startup and then
+/// runs evenly; it is used for pauses, deadlines and rates. The calendar clock is used for dates: it follows the system
+/// clock when that was set forward or continued while the machine slept, see [`SteadyClock::follow_system`].
 #[derive(Clone, Copy, Debug)]
 pub struct SteadyClock {
     origin: Duration,
@@ -64,12 +65,12 @@ pub struct SteadyClock {
     calendar: &'static CalendarState,
 }
 
-/// Calendar state that all copies of a clock share.
+/// State of the calendar clock, which all copies of a clock share.
 #[derive(Debug, Default)]
 struct CalendarState {
-    /// Nanoseconds that the calendar is ahead of the steady clock.
+    /// Nanoseconds by which the calendar clock is ahead of the steady clock.
     offset_nanos: AtomicU64,
-    /// Seconds that the calendar is ahead of the system clock; 0 if they are close.
+    /// Seconds by which the calendar clock is ahead of the system clock; 0 if the difference is small.
     ahead_seconds: AtomicU64,
 }
 
@@ -80,7 +81,7 @@ pub enum ClockAdjustment {
     Unchanged,
     /// The calendar was behind by this span and was moved forward.
     Moved(Duration),
-    /// The calendar is ahead by this span and waits; reported once.
+    /// The calendar clock is ahead by this duration, and the correction waits for the system clock. Reported once.
     Waiting(Duration),
 }
 
@@ -88,12 +89,13 @@ impl SteadyClock {
     /// Starts a clock.
     #[must_use]
     pub fn start() -> Self {
-        // Leaked, because copies live as long as the process; a process starts one clock.
+        // The state is never freed, because copies of the clock live as long as the process, and a process starts only
+        // one clock.
         let calendar = Box::leak(Box::default());
         Self { origin: system_time(), start: Instant::now(), calendar }
     }
 
-    /// Starts a clock that is ahead.
+    /// Starts a clock that is ahead of the system clock by this duration.
     #[cfg(test)]
     #[must_use]
     pub fn with_offset(by: Duration) -> Self {
@@ -107,28 +109,28 @@ impl SteadyClock {
         self.at_instant(cached_now())
     }
 
-    /// Converts an earlier instant to the steady clock.
+    /// Converts an instant that is not in the future to the time of the steady clock.
     #[must_use]
     pub fn at_instant(&self, instant: Instant) -> Duration {
         self.origin + instant.saturating_duration_since(self.start)
     }
 
-    /// Returns the time by the calendar.
+    /// Returns the time of the calendar clock.
     #[must_use]
     pub fn calendar_now(&self) -> Duration {
         self.steady_now()
             .saturating_add(Duration::from_nanos(self.calendar.offset_nanos.load(Ordering::Relaxed)))
     }
 
-    /// Returns whole seconds since 1970 by the calendar.
+    /// Returns the time of the calendar clock in whole seconds since 1970.
     #[must_use]
     pub fn unix_seconds(&self) -> u64 {
         self.calendar_now().as_secs()
     }
 
-    /// Compares the calendar with the system clock and moves it forward where it is behind. It never moves back,
-    /// because an hour would be counted twice and entries of the ledger would be older than those before them; it waits
-    /// until the system clock catches up.
+    /// Compares the calendar clock with the system clock, and moves it forward if it is behind. It is never moved back,
+    /// because then an hour would be counted twice, and ledger entries would be older than previous ones. If it is
+    /// ahead, it continues to run until the system clock has caught up.
     pub fn follow_system(&self, system: Duration) -> ClockAdjustment {
         let date = self.calendar_now();
         let (behind, ahead) = (system.saturating_sub(date), date.saturating_sub(system));
@@ -142,14 +144,15 @@ impl SteadyClock {
         if told > 0 && before == 0 { ClockAdjustment::Waiting(ahead) } else { ClockAdjustment::Unchanged }
     }
 
-    /// Returns the seconds that the calendar was ahead of the system clock at the last comparison; 0 if they are close.
+    /// Returns the seconds by which the calendar clock was ahead of the system clock at the last comparison; 0 if the
+    /// difference is small.
     #[must_use]
     pub fn calendar_lead_seconds(&self) -> u64 {
         self.calendar.ahead_seconds.load(Ordering::Relaxed)
     }
 }
 
-/// Returns the time since 1970 by the system clock, which may be set.
+/// Returns the time since 1970 by the system clock, which an administrator or NTP may change.
 #[must_use]
 pub fn system_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()

@@ -17,7 +17,7 @@ pub fn format_time(at: Duration) -> String {
     format_rfc3339(at.as_secs() + u64::from(at.subsec_nanos() > 0))
 }
 
-/// Formats a span as Go does, rounded up: `0s`, `12ms`, `1s`, `6m0s`, `1h0m0s`.
+/// Formats a duration in the format of Go, rounded up: `0s`, `12ms`, `1s`, `6m0s`, `1h0m0s`.
 #[must_use]
 pub fn format_duration(span: Duration) -> String {
     if span.is_zero() {
@@ -44,8 +44,8 @@ pub fn format_duration(span: Duration) -> String {
     text
 }
 
-/// Returns the whole seconds from `now`, a time since 1970, until an HTTP date (RFC 9110 §5.6.7), rounded up; 0 for a
-/// date in the past, `None` if it is not a date.
+/// Returns the seconds from `now`, a time since 1970, until an HTTP date (RFC 9110 §5.6.7), rounded up. Returns 0 for a
+/// date in the past, and `None` if the text is not a date.
 #[must_use]
 pub fn seconds_until(date: &str, now: Duration) -> Option<u64> {
     let date = httpdate::parse_http_date(date).ok()?.duration_since(UNIX_EPOCH).ok()?;

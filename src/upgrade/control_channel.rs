@@ -1,4 +1,4 @@
-//! Control connection of the old process to the new one.
+//! Connection of the old process to the new process during an upgrade.
 
 use super::messages::SentState;
 use super::messages::{self, NewToOld, OldToNew};
@@ -18,7 +18,7 @@ pub struct ControlChannel {
     lost: AtomicBool,
 }
 
-/// Event that the other process sends without a request.
+/// Event that the other process sends by itself, not as a response.
 pub enum PeerEvent {
     /// Change of a key.
     KeyChanged(String),
@@ -27,7 +27,7 @@ pub enum PeerEvent {
 }
 
 impl ControlChannel {
-    /// Starts the reader thread; it calls `news` for each event.
+    /// Starts the thread that reads from the connection; it calls `news` for each event.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
@@ -84,12 +84,12 @@ impl ControlChannel {
         self.request(|number| OldToNew::Acts { number, acts }).is_some()
     }
 
-    /// Announces the end of the connection.
+    /// Tells the new process that the connection ends.
     pub fn close(&self) {
         messages::write_message(&mut *self.out.lock(), &OldToNew::Bye).ok();
     }
 
-    /// Returns true if the other process is gone.
+    /// Returns true if the connection to the other process is lost.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)

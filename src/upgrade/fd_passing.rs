@@ -1,4 +1,4 @@
-//! Transfer of listening sockets between processes (`SCM_RIGHTS`).
+//! Passing of listening sockets from one process to another (`SCM_RIGHTS`).
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -10,9 +10,9 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// Maximum number of sockets.
+/// Maximum number of sockets that are passed.
 pub const MAX_SOCKETS: usize = 64;
-/// Data byte that carries a descriptor.
+/// Data byte that is sent with a descriptor, because a message without data is not possible.
 const CARRIER_BYTE: &[u8] = b"s";
 
 /// Sends the sockets, each with one data byte.

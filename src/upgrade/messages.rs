@@ -1,4 +1,4 @@
-//! Messages between the two processes: JSON, each with its length before it (4 bytes, little-endian).
+//! Messages between the two processes of an upgrade: JSON, each with its length before it (4 bytes, little-endian).
 
 use crate::upgrade::remote::{StoreRequest, StoreResponse};
 use serde::de::DeserializeOwned;
@@ -8,7 +8,7 @@ use std::io::{Error, ErrorKind, Read, Result, Write};
 /// Maximum message size in bytes; a page of rows is the largest.
 const MAX_MESSAGE: usize = 64 << 20;
 
-/// Ledger action that is sent to the process that writes.
+/// Ledger action that the old process sends to the new process, which writes it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SentState {
     /// Ledger entry, as JSON.
@@ -17,7 +17,7 @@ pub struct SentState {
     pub terms: Option<(String, String)>,
     /// Amount in 1e-8 EUR.
     pub eur: i64,
-    /// True if the spends that the writing process has read include the action.
+    /// True if the spend counters that the new process has read already include the action.
     #[serde(default)]
     pub counted: bool,
 }
@@ -27,9 +27,9 @@ pub struct SentState {
 pub enum OldToNew {
     /// Addresses of the sockets that follow.
     Sockets(Vec<std::net::SocketAddr>),
-    /// Notice that the store is closed and belongs to the new process.
+    /// Notice that the store is closed, and that the new process may open it.
     Yours,
-    /// Ledger actions of its exchanges, in order.
+    /// Ledger actions of the old process's exchanges, in order.
     Acts {
         /// Number to acknowledge.
         number: u64,
@@ -50,7 +50,7 @@ pub enum OldToNew {
 /// Message to the old process.
 #[derive(Serialize, Deserialize)]
 pub enum NewToOld {
-    /// Notice that the configuration is valid and the sockets are bound; only the store is missing.
+    /// Notice that the configuration is valid and the sockets are bound, so that only the store is missing.
     Prepared,
     /// Notice that the new process serves.
     Ready,

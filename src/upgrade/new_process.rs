@@ -1,4 +1,4 @@
-//! New process of an upgrade, and its messages to the old process.
+//! New process of an upgrade, and the messages that it sends to the old process.
 
 use super::messages::{self, NewToOld, OldToNew};
 use super::{VARIABLE, fd_passing};
@@ -8,14 +8,15 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// Connection and sockets that were inherited at the start.
+/// Connection and sockets that this process got from the old process at its start.
 pub struct InheritedState {
     stream: UnixStream,
     sockets: Vec<(SocketAddr, TcpListener)>,
 }
 
 impl InheritedState {
-    /// Reads the state that the old process hands over, if there is one. Blocks.
+    /// Reads the connection and the sockets that the old process hands over, if this process was started by one.
+    /// Blocks.
     ///
     /// # Errors
     /// Returns a sentence if this process was not started correctly.
@@ -43,7 +44,8 @@ impl InheritedState {
         Some(self.sockets.swap_remove(index).1)
     }
 
-    /// Tells the old process that this one is ready but for the store, and waits until the old one has closed it. Blocks.
+    /// Tells the old process that this one is ready except for the store, and waits until the old process has closed
+    /// the store. Blocks.
     ///
     /// # Errors
     /// Returns one sentence; the old process then continues.
@@ -62,7 +64,7 @@ impl InheritedState {
     }
 }
 
-/// Old process while it drains.
+/// Old process of an upgrade, while it drains.
 #[derive(Clone)]
 pub struct Predecessor {
     out: Arc<Mutex<UnixStream>>,
@@ -84,7 +86,7 @@ impl Predecessor {
         messages::write_message(&mut *self.out.lock(), &NewToOld::Account(id.to_owned())).ok();
     }
 
-    /// Returns true if both are the same process.
+    /// Returns true if both handles belong to the same process.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.out, &other.out)

@@ -1,4 +1,4 @@
-//! Old process of an upgrade: starts its successor and waits until it serves.
+//! Old process of an upgrade: it starts its successor and waits until the successor serves.
 
 use super::control_channel::{ControlChannel, PeerEvent};
 use super::messages::{self, NewToOld, OldToNew};
@@ -12,10 +12,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Timeout of the new process for each step.
+/// Timeout for each step of the new process.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Program path and arguments of this process.
+/// Program path and arguments with which this process was started.
 #[derive(Clone, Debug)]
 pub struct LaunchCommand {
     path: PathBuf,
@@ -23,13 +23,14 @@ pub struct LaunchCommand {
 }
 
 impl LaunchCommand {
-    /// Reads the program path and the arguments now, since the file may be replaced later.
+    /// Reads the program path and the arguments. They are read when the process starts, since the file may be replaced
+    /// later.
     ///
     /// # Errors
     /// Returns a sentence if the path is unknown.
     pub fn of_this_process() -> Result<Self, String> {
         let mut arguments = std::env::args_os();
-        // The path may be a symbolic link, which may point to a new binary later.
+        // If the path is a symbolic link, it may point to a new program later.
         let program_path = arguments.next().map(PathBuf::from).filter(|path| path.components().count() > 1);
         let path = program_path.map_or_else(std::env::current_exe, std::path::absolute);
         let path = path.map_err(|error| format!("The path of this program is not known: {error}."))?;

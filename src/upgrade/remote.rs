@@ -1,4 +1,5 @@
-//! Store that is in this process, or in the one that took it over. Calls during the handover wait.
+//! Store that is opened by this process or by the process that took it over. Calls during the handover wait until it
+//! has ended.
 
 use crate::upgrade::control_channel::ControlChannel;
 use parking_lot::RwLock;
@@ -14,14 +15,14 @@ use std::sync::Arc;
 enum StoreLocation {
     Local(Arc<dyn Store>),
     Remote(Arc<ControlChannel>),
-    /// State after a failed handover, if the store could not be opened again.
+    /// The handover failed, and the store could not be opened again.
     Lost,
 }
 
 /// Store that can be handed over to another process.
 pub struct HandoverStore(RwLock<StoreLocation>);
 
-/// Request to the store of the other process.
+/// Request to the store that the other process has open.
 #[derive(Serialize, Deserialize)]
 pub enum StoreRequest {
     /// See [`Store::get`].
@@ -49,12 +50,12 @@ enum StoreOpKind {
     Sum(RowSum),
 }
 
-/// Response of the store in the other process.
+/// Response of the store that the other process has open.
 #[derive(Serialize, Deserialize)]
 pub enum StoreResponse {
     /// Row, if it exists.
     Row(Option<Vec<u8>>),
-    /// Rows, and true if there are more.
+    /// Rows; true if there are more.
     Page(Vec<(Vec<u8>, Vec<u8>)>, bool),
     /// Success.
     Done,
@@ -75,8 +76,8 @@ impl HandoverStore {
         Self(RwLock::new(StoreLocation::Local(store)))
     }
 
-    /// Closes the store and waits for `taken`, which returns the connection to its new process; if that fails, `back`
-    /// opens it again. This call and all others block meanwhile.
+    /// Closes the store and waits for `taken`, which returns the connection to the process that opened it. If that
+    /// fails, `back` opens the store again. This call and all other calls block meanwhile.
     ///
     /// # Errors
     /// Returns the reason of the failure, and the error of `back` if the store could not be opened again.
@@ -263,7 +264,7 @@ fn space_of_tag(tag: u8) -> Option<StoreTable> {
 }
 
 impl StoreRequest {
-    /// Returns true if the request writes a batch, which the process with the store then has to run.
+    /// Returns true if the request writes a batch. The process that has the store open has to run this batch.
     #[must_use]
     pub fn writes_batches(&self) -> bool {
         let batches = |change: &StoreOp| {

@@ -1,4 +1,4 @@
-//! Expected benefit of an offer's prefix cache for a conversation that it answered before.
+//! Expected benefit of an offer's prefix cache for a conversation that the offer has answered before.
 
 use super::sessions::SessionRecord;
 use crate::config::settings::OfferSettings;
@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Assumed share of a prefix that is cached, before an offer has shown its own.
+/// Share of a prefix that is assumed to be cached until the offer has shown its own share.
 const INITIAL_HIT_RATIO: f32 = 0.5;
-/// Weight of the latest answer in the hit ratio.
+/// Weight of the latest answer when the hit ratio is updated.
 const HIT_RATIO_WEIGHT: f32 = 0.2;
 
 /// Session of a request, with its last known answer.
@@ -22,19 +22,21 @@ const HIT_RATIO_WEIGHT: f32 = 0.2;
 pub struct PlannedSession {
     /// Key of the session at this model.
     pub key: SessionKey,
-    /// Offer and time of the last answer; `None` for a new session, or one that other gateways answered.
+    /// Offer and length of the last answer; `None` for a new session, or for a session that other gateways have
+    /// answered.
     pub record: Option<SessionRecord>,
 }
 
-/// Prefix cache of an offer.
+/// Prefix cache of an offer, as far as its answers have shown it.
 pub struct CacheAffinity {
-    /// Hash of provider, base URL, model and name: the same in every gateway with this configuration.
+    /// Hash of provider, base URL, model and the provider's name of the model; equal in every gateway with this
+    /// configuration.
     identity: u64,
-    /// EUR per million tokens that a cached token costs less than another.
+    /// Difference between the prices of an uncached and a cached input token, in EUR per million tokens.
     discount: f64,
-    /// Joules per uncached token of input and per token of output, where both are known.
+    /// Joules per uncached input token and per output token, if both are known.
     joules: Option<(f64, f64)>,
-    /// Share of the expected prefix that its answers reported as cached: the bits of an `f32`.
+    /// Share of the expected prefix that the offer's answers reported as cached, as the bits of an `f32`.
     hit_ratio: Arc<AtomicU32>,
 }
 
@@ -68,7 +70,7 @@ impl CacheAffinity {
         self.identity
     }
 
-    /// Relation of the offer to a session, for a request with these tokens.
+    /// Returns the affinity of the offer to a session, for a request with these token counts.
     #[must_use]
     pub fn to_session(
         &self,
@@ -112,8 +114,8 @@ impl CacheAffinity {
         f32::from_bits(self.hit_ratio.load(Ordering::Relaxed))
     }
 
-    /// Learns from an answer to a session that this offer answered before: the share of the expected prefix that was
-    /// cached. A report of more than was expected counts as all of it.
+    /// Updates the hit ratio by an answer to a session that this offer had answered before: by the share of the
+    /// expected prefix that was cached. If more was cached than expected, the share is 1.
     pub fn record_hits(&self, record: SessionRecord, usage: &TokenUsage) {
         let expected = u64::from(record.tokens).min(usage.input);
         if record.offer != self.identity || expected == 0 {
@@ -127,5 +129,5 @@ impl CacheAffinity {
     }
 }
 
-/// Share of a token's energy that reading it from the cache saves.
+/// Share of a token's energy that is saved if the token is read from the cache.
 const UNCACHED_SHARE: f64 = 0.9;

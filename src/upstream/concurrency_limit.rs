@@ -1,10 +1,11 @@
 //! Concurrency limit of a provider: permits for interactive requests and batch work, and queues of waiters.
 //!
-//! An interactive request acquires a permit in one atomic operation if one is free. Batch work leaves a fifth of the
-//! permits free for interactive requests. Batch work without a permit waits in one queue, round-robin by account, and
-//! is handed a permit on release: waiters do not poll, and one permit wakes one waiter. An interactive request without
-//! a permit asks the youngest batch line to release its permit, and is served before all batch work. If there is no
-//! line, it may wait for a short time, round-robin by account. Without a configured limit only batch lines are limited.
+//! An interactive request acquires a permit in one atomic operation if a permit is free. Batch work leaves a fifth of
+//! the permits free for interactive requests. Batch work without a permit waits in a queue, round-robin by account, and
+//! gets a permit when one is released: waiters do not poll, and one permit wakes one waiter. An interactive request
+//! without a permit asks the youngest batch line to release its permit, and is served before all batch work. If no
+//! batch line holds a permit, the request may wait for a limited time, round-robin by account. Without a configured
+//! limit, only the number of batch lines is limited.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,7 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// Divisor of the limit: batch work leaves one part in five to interactive requests.
+/// Divisor of the limit: batch work leaves one fifth of the permits to interactive requests.
 const BATCH_FREE_SHARE: u32 = 5;
 
 /// Value of `limit` without a configured limit.
@@ -30,7 +31,7 @@ const NO_LIMIT: u32 = u32::MAX;
 pub struct ConcurrencyLimit {
     /// Number of permits; [`NO_LIMIT`] without a configured limit.
     limit: AtomicU32,
-    /// Maximum batch lines without a configured limit.
+    /// Maximum number of batch lines if no limit is configured.
     max_lines: AtomicUsize,
     in_flight: AtomicU32,
     /// Number of waiting requests, changed under the lock only.
@@ -44,20 +45,21 @@ struct WaitQueues {
     interactive: FairQueue<oneshot::Sender<ConcurrencyPermit>>,
     /// Batch work, round-robin by account.
     batch: FairQueue<BatchWaiter>,
-    /// Batch lines that hold a permit, the youngest last; the signal is taken when a line is asked to release it.
+    /// Batch lines that hold a permit, the youngest last. The signal of a line is removed when the line is asked to
+    /// release its permit.
     batch_lines: Vec<(u64, Option<CancellationToken>)>,
     /// Number of the last line.
     number: u64,
 }
 
-/// Waiting batch work: a line with its release signal, or a single request.
+/// Waiting batch work: a batch line with its release signal, or another request of batch work.
 #[derive(Debug)]
 struct BatchWaiter {
     line: Option<CancellationToken>,
     sender: oneshot::Sender<ConcurrencyPermit>,
 }
 
-/// Permit with the channel to its waiter.
+/// Channel to a waiter, and the permit to send to it.
 type GrantedPermit = (oneshot::Sender<ConcurrencyPermit>, ConcurrencyPermit);
 
 /// Permit for one request or batch line; released on drop.
@@ -88,16 +90,17 @@ enum WaiterClass {
     Batch,
 }
 
-/// Outcome of a request for a permit by batch work.
+/// Outcome of acquiring a permit for batch work.
 pub enum AcquireOutcome {
-    /// Permit that was free.
+    /// A permit was free.
     Acquired(ConcurrencyPermit),
-    /// Waiter in the queue.
+    /// No permit was free, and the work waits in the queue.
     Queued(PermitWaiter),
 }
 
 impl ConcurrencyLimit {
-    /// Creates a limit with all permits free; without a limit, `max_lines` bounds the batch lines.
+    /// Creates a limit with all permits free. Without a configured `limit`, `max_lines` limits the number of batch
+    /// lines.
     #[must_use]
     pub fn new(limit: Option<u32>, max_lines: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -109,7 +112,7 @@ impl ConcurrencyLimit {
         })
     }
 
-    /// Applies a new configuration. Held permits stay valid; additional permits go to waiters.
+    /// Applies a new configuration. Permits that are held stay valid, and additional permits go to waiters.
     pub fn configure(self: &Arc<Self>, limit: Option<u32>, max_lines: usize) {
         self.limit.store(limit.unwrap_or(NO_LIMIT), Ordering::SeqCst);
         self.max_lines.store(max_lines.max(1), Ordering::SeqCst);
@@ -139,8 +142,8 @@ impl ConcurrencyLimit {
         self.try_increment(self.limit()).then(|| ConcurrencyPermit { concurrency: self.clone(), line: None })
     }
 
-    /// Acquires a permit for batch work of this account, or queues it. A batch line passes the signal that asks it to
-    /// release its permit.
+    /// Acquires a permit for batch work of this account, or queues the work. A batch line passes the signal by which it
+    /// is asked to release its permit.
     #[must_use]
     pub fn acquire_or_queue(
         self: &Arc<Self>,
@@ -148,7 +151,7 @@ impl ConcurrencyLimit {
         line: Option<CancellationToken>,
     ) -> AcquireOutcome {
         let mut queues = self.queues.lock();
-        // Without a limit only lines have to wait.
+        // Without a configured limit, only batch lines may have to wait.
         let passes = line.is_none() && self.limit().is_none();
         if (queues.batch.is_empty() || passes) && self.try_increment_for_batch(&queues, line.is_some()) {
             return AcquireOutcome::Acquired(self.permit(&mut queues, line));
@@ -156,7 +159,7 @@ impl ConcurrencyLimit {
         let (sender, receiver) = oneshot::channel();
         let number = match queues.batch.join(account, BatchWaiter { line, sender }, usize::MAX) {
             EnqueueOutcome::Waiting(number, _) => number,
-            // An unbounded queue is never full; a waiter with this number would end at once.
+            // A queue without a maximum length is never full. If it were, the wait with this number would end at once.
             EnqueueOutcome::Full => 0,
         };
         self.grant_after_enqueue(queues);
@@ -222,7 +225,7 @@ impl ConcurrencyLimit {
         match self.limit() {
             Some(concurrency) => {
                 let max_waiting = (concurrency - concurrency / BATCH_FREE_SHARE).max(1);
-                // Permits that interactive requests wait for count as taken.
+                // Permits for which interactive requests wait count as taken.
                 let interactive = u32::try_from(queues.interactive.len()).unwrap_or(u32::MAX);
                 max_waiting > interactive && self.try_increment(Some(max_waiting - interactive))
             }
@@ -247,7 +250,7 @@ impl ConcurrencyLimit {
         ConcurrencyPermit { concurrency: self.clone(), line }
     }
 
-    /// Counts a new waiter, and grants permits that became free while it was queued.
+    /// Counts a new waiter, and grants permits that became free while the waiter was being queued.
     fn grant_after_enqueue(self: &Arc<Self>, mut queues: MutexGuard<'_, WaitQueues>) {
         self.waiting_count.fetch_add(1, Ordering::SeqCst);
         let granted = self.grant_waiters(&mut queues);
@@ -255,7 +258,7 @@ impl ConcurrencyLimit {
         send_permits(granted);
     }
 
-    /// Takes free permits for waiters. The caller sends the permits after it has released the lock.
+    /// Takes free permits for waiters. The caller has to send them after it has released the lock.
     fn grant_waiters(self: &Arc<Self>, queues: &mut WaitQueues) -> Vec<GrantedPermit> {
         let mut granted = Vec::new();
         while !queues.interactive.is_empty() && self.try_increment(self.limit()) {
@@ -270,13 +273,13 @@ impl ConcurrencyLimit {
         granted
     }
 
-    /// Takes the next batch waiter from the queue, with a permit counted for it.
+    /// Takes the next batch waiter from the queue, after a permit for it was counted.
     fn next_batch_waiter(&self, queues: &mut WaitQueues) -> Option<BatchWaiter> {
         if queues.batch.is_empty() {
             return None;
         }
         if self.limit().is_some() {
-            // A free permit fits any batch waiter, so the accounts need not be searched.
+            // A free permit is sufficient for any batch waiter, so the first waiter is taken.
             return if self.try_increment_for_batch(queues, false) {
                 queues.batch.pop_if(|_, _| true)
             } else {
@@ -307,7 +310,7 @@ impl ConcurrencyLimit {
         let fits = self.limit().is_none_or(|limit| self.in_flight() <= limit);
         if fits && let Some(sender) = queues.interactive.pop_if(|_, _| true) {
             // The permit is passed to the waiter without being released in between, so that no other request can take
-            // it.
+            // it first.
             self.waiting_count.fetch_sub(1, Ordering::SeqCst);
             granted.push((sender, ConcurrencyPermit { concurrency: self.clone(), line: None }));
         } else {
@@ -335,7 +338,7 @@ impl WaitQueues {
     }
 }
 
-/// Sends permits to their waiters. The permit of a waiter that has gone is released at once.
+/// Sends permits to their waiters. If a waiter no longer exists, its permit is released at once.
 fn send_permits(granted: Vec<GrantedPermit>) {
     for (sender, permit) in granted {
         sender.send(permit).ok();
@@ -349,7 +352,7 @@ impl Drop for ConcurrencyPermit {
 }
 
 impl PermitWaiter {
-    /// Waits for the permit; `None` if it will not come. Cancel-safe.
+    /// Waits for the permit; `None` if no permit will come. Cancel-safe.
     pub async fn acquire(&mut self) -> Option<ConcurrencyPermit> {
         (&mut self.receiver).await.ok()
     }
@@ -363,7 +366,8 @@ impl PermitWaiter {
 impl Drop for PermitWaiter {
     fn drop(&mut self) {
         self.concurrency.remove_waiter(self.queue, &self.account, self.number);
-        // A permit sent from now on is returned to its sender; one that was sent before is dropped with the channel.
+        // A permit that is sent from now on returns to its sender; a permit that was already sent is dropped with the
+        // channel.
         self.receiver.close();
     }
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread::available_parallelism;
 use tokio::task::spawn_blocking;
 
-/// Minimum number of offers per thread when offers are built in parallel.
+/// Minimum number of offers per thread if offers are built by several threads.
 const PARALLEL_BUILD_THRESHOLD: usize = 1024;
 
 /// Snapshot of a configuration in use.
@@ -32,7 +32,7 @@ pub struct ConfigSnapshot {
     pub offers: Vec<Arc<OfferState>>,
     /// Providers by index.
     pub providers: Vec<Arc<ProviderState>>,
-    /// Recent sessions, which configurations share.
+    /// Recent sessions, which all snapshots share.
     pub sessions: Arc<SessionTable>,
     models: HashMap<Box<str>, Arc<ModelState>, ahash::RandomState>,
     /// Indexes of the offers of each provider.
@@ -45,17 +45,17 @@ pub struct ModelState {
     pub model: Arc<ModelSettings>,
     /// Indexes of its offers in [`ConfigSnapshot::offers`].
     pub offers: Vec<usize>,
-    /// Statistics of the last hour, for the sort orders of the catalogue.
+    /// Statistics of the last hour, by which the catalogue can be sorted.
     pub hour: Arc<Mutex<HourlyStats>>,
     /// Version of the hourly statistics that were stored last.
     pub hour_version: Arc<AtomicU64>,
-    /// Budget of requests that may explore its offers.
+    /// Budget of requests that may be sent to offers of the model with too few measurements.
     explorations: Arc<Mutex<ExplorationBudget>>,
-    /// Pool of its offers, ready to be ordered.
+    /// Pool that orders the offers of the model.
     pub pool: Arc<ModelPool>,
 }
 
-/// Sets the creation time of a catalogue entry, if the configuration has none, to the time at which the model was first
+/// Sets the creation time of a catalogue entry, if the configuration has none: to the time at which the model was first
 /// listed.
 fn with_creation_time(mut card: Card, old: Option<&ConfigSnapshot>, now: u64) -> Card {
     if card.created == 0 {
@@ -66,11 +66,11 @@ fn with_creation_time(mut card: Card, old: Option<&ConfigSnapshot>, now: u64) ->
 }
 
 impl ConfigSnapshot {
-    /// Builds the snapshot of a configuration. State of the same offers, providers and models in the old snapshot is
-    /// shared.
+    /// Builds the snapshot of a configuration. Offers, providers and models that the old snapshot also has share their
+    /// state with it.
     ///
-    /// Models without a creation time are listed as of `now`, Unix seconds, or as of the time at which the old
-    /// configuration first listed them.
+    /// Models without a configured creation time get the creation time that they have in the old snapshot, or `now`,
+    /// Unix seconds, if they are new.
     ///
     /// # Errors
     /// Returns a sentence that names the invalid part of the configuration.
@@ -108,7 +108,7 @@ impl ConfigSnapshot {
             let live = ModelState {
                 pool: ModelPool::new(own, &explorations),
                 offers: indexes,
-                // Shared, so that exchanges of the old snapshot are counted too.
+                // The statistics are shared, so that they also count the exchanges of the old snapshot.
                 hour: known
                     .map_or_else(|| Arc::new(Mutex::new(HourlyStats::new())), |known| known.hour.clone()),
                 hour_version: known.map(|known| known.hour_version.clone()).unwrap_or_default(),
@@ -155,7 +155,8 @@ impl ConfigSnapshot {
         }
     }
 
-    /// Applies the settings of this snapshot to the concurrency limits and breakers that it shares with the old one.
+    /// Applies the settings of this snapshot to the concurrency limits and breakers that it shares with the old
+    /// snapshot.
     pub fn begin_publish(&self) {
         let routing = &self.settings.routing;
         for provider in &self.providers {
@@ -166,9 +167,9 @@ impl ConfigSnapshot {
         }
     }
 
-    /// Returns the offers by identity, by which an offer of another configuration is recognized.
+    /// Returns the offers by identity. By it, an offer is recognized in another configuration.
     fn by_identity(&self) -> HashMap<OfferIdentity<'_>, &Arc<OfferState>> {
-        // Of several offers with one identity the first is used.
+        // If several offers have the same identity, the first one is used.
         self.offers.iter().rev().map(|live| (identity(&live.offer), live)).collect()
     }
 }

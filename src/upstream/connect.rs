@@ -26,13 +26,13 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Maximum streams on one HTTP/2 connection before another connection is opened.
+/// Maximum number of streams on one HTTP/2 connection, beyond which another connection is opened.
 const MAX_H2_STREAMS: u32 = 100;
 /// Receive window of a stream on an HTTP/2 connection to a provider: bytes that the provider may send before a slow
-/// client reads them. At a round-trip time of 40 ms it allows 6 MiB/s.
+/// client reads them. At a round-trip time of 40 ms, the window allows 6 MiB/s.
 pub const H2_WINDOW: u32 = 256 << 10;
-/// Receive window of an HTTP/2 connection: the sum of the windows of all streams, so that stalled streams do not stop
-/// the others.
+/// Receive window of an HTTP/2 connection. It is the sum of the windows of all streams, so that streams that are not
+/// read do not stop the others.
 const H2_CONNECTION_WINDOW: u32 = MAX_H2_STREAMS * H2_WINDOW;
 /// Interval of HTTP/2 pings on a connection.
 const H2_PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -42,19 +42,20 @@ const DNS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of addresses of one name.
 const MAX_ADDRESSES: usize = 32;
 
-/// Route to a host of a provider: its resolved addresses and its connection pool.
+/// Route to a host of a provider, with its resolved addresses and its connection pool.
 pub struct UpstreamRoute {
     base: BaseUrl,
     pool: Arc<ConnectionPool>,
     peers: parking_lot::RwLock<Vec<Arc<ResolvedPeer>>>,
-    /// Index of the peer to connect to, modulo the number of peers; it advances when a connection fails.
+    /// Index of the peer to which connections are opened, modulo the number of peers. It advances when a connection
+    /// fails.
     peer_index: AtomicUsize,
 }
 
 /// One resolved address of a provider.
 pub(super) struct ResolvedPeer {
     pub(super) peer: HttpPeer,
-    /// Key of the connections of this route in the pool.
+    /// Key of this peer's connections in the pool.
     pub(super) key: u64,
     address: SocketAddr,
     /// Minimum TLS version.
@@ -66,8 +67,8 @@ pub(super) struct ResolvedPeer {
 }
 
 impl ResolvedPeer {
-    /// Checks the TLS version of a connection before any request is sent on it, because the connector also accepts
-    /// TLS 1.2.
+    /// Checks the TLS version of a connection before any request is sent on it, because the connector accepts TLS 1.2
+    /// even if a higher version is required.
     fn check_tls_version(&self, digest: Option<&SslDigest>) -> Result<(), UpstreamErrorKind> {
         match digest {
             Some(digest) if self.min_tls == TlsVersion::Tls13 && !digest.version.ends_with('3') => {
@@ -102,7 +103,7 @@ impl ResolvedPeer {
 }
 
 impl UpstreamRoute {
-    /// Creates a route to a provider. It has no address before the first lookup, unless its host is an IP address.
+    /// Creates a route to a provider. Before the first lookup, it has an address only if its host is an IP address.
     #[must_use]
     pub fn new(provider: &Provider, pools: &ConnectionPools) -> Self {
         Self::with_base_url(&provider.base_url, provider, pools)
@@ -130,7 +131,7 @@ impl UpstreamRoute {
         &self.base
     }
 
-    /// Looks the host name up again. The old addresses stay if the lookup fails or times out.
+    /// Looks the host name up again. If the lookup fails or times out, the old addresses remain in use.
     pub async fn refresh_addresses(&self, provider: &Provider) {
         if self.base.host.parse::<std::net::IpAddr>().is_ok() {
             return;
@@ -142,7 +143,7 @@ impl UpstreamRoute {
         }
     }
 
-    /// Copies the addresses of a route of the previous configuration with the same host and port, if it has any.
+    /// Copies the addresses of a route with the same host and port from the previous configuration, if it has any.
     pub fn inherit_addresses(&self, provider: &Provider, old: &Self) {
         if (&old.base.host, old.base.port) == (&self.base.host, self.base.port) {
             let known: Vec<SocketAddr> = old.peers.read().iter().map(|peer| peer.address).collect();
@@ -165,7 +166,7 @@ impl UpstreamRoute {
     }
 
     pub(super) fn set_addresses(&self, provider: &Provider, addresses: &[SocketAddr]) {
-        // The same addresses in another order change nothing: the index of the working peer stays valid.
+        // The same addresses in another order change nothing, so that the index still points to the peer that works.
         let known = |peers: &[Arc<ResolvedPeer>]| {
             peers.len() == addresses.len()
                 && peers.iter().all(|peer| addresses.contains(&peer.address))
@@ -190,7 +191,7 @@ impl UpstreamRoute {
     }
 
     /// Takes a connection from the pool, or opens a new one. If an address cannot be connected to, the next address of
-    /// the same name is tried; the failure is not reported, because nothing was sent.
+    /// the host is tried. The failure of an address is not reported, because nothing was sent.
     ///
     /// # Errors
     /// Returns `Connect` or `Tls` of the last address tried within twice the connect timeout, or `NoDescriptors`.
@@ -209,8 +210,8 @@ impl UpstreamRoute {
                 }
                 Err(failed) => kind = failed,
             }
-            // Only the first task that failed at this address advances the shared index; for later ones the
-            // compare-and-swap fails, so that they do not move it back to the dead address.
+            // Only the first task that failed at this address advances the shared index. For later tasks, the
+            // compare-and-swap fails, so that they do not move the index back to an address that does not work.
             let next = peer_index.wrapping_add(1);
             self.peer_index.compare_exchange(peer_index, next, Ordering::Relaxed, Ordering::Relaxed).ok();
             peer_index = next;
@@ -234,14 +235,15 @@ impl UpstreamRoute {
         if let Some((stream, owner)) = pool.take_idle(&peer) {
             return Ok(UpstreamExchange::http1(stream, true, owner, peer, pool));
         }
-        // Boxed like the other branch: a new connection is rare, and its state would enlarge every request's future.
+        // Boxed like the other branch: new connections are rare, and this state would enlarge the future of every
+        // request.
         let stream = Box::pin(peer.connect(&pool)).await?;
         Ok(UpstreamExchange::http1(stream, false, ThreadPoolIndex::of_current_thread(), peer, pool))
     }
 }
 
-/// Connects to a peer that may support HTTP/2. ALPN selects the version in the TLS handshake; in clear text the
-/// configuration does.
+/// Connects to a peer that may support HTTP/2. The version is selected by ALPN in the TLS handshake, or in clear text
+/// by the configuration.
 async fn connect_with_alpn(
     peer: Arc<ResolvedPeer>,
     pool: Arc<ConnectionPool>,
@@ -269,7 +271,7 @@ async fn connect_with_alpn(
             ));
         }
     }
-    // The HTTP/2 handshake writes a few bytes; its timeout is that of the whole connection.
+    // The HTTP/2 handshake writes only a few bytes; it gets the same timeout as the whole connection setup.
     let opened = timeout(peer.connect * 2, pool.open_h2(&peer, stream)).await;
     let session = opened.map_err(|_| UpstreamErrorKind::Connect)?.map_err(failed)?;
     Ok(UpstreamExchange::with_session(HttpSession::H2(session), false, peer, pool))
@@ -297,7 +299,7 @@ fn connect_error_kind(error: &Error) -> UpstreamErrorKind {
 }
 
 fn http_peer(base: &BaseUrl, provider: &Provider, address: SocketAddr) -> HttpPeer {
-    // The SNI is never empty: an empty SNI disables certificate checks.
+    // The server name (SNI) is never empty, because an empty name disables certificate checks.
     let mut peer = HttpPeer::new(address, base.tls, base.host.to_string());
     let connect = provider.timeouts.connect;
     let options = &mut peer.options;

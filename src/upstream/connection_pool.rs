@@ -1,5 +1,5 @@
-//! Pools of reusable connections to providers: one pool per set of TLS trust settings (roots, client certificate,
-//! minimum version).
+//! Pools of reusable connections to providers, one for each set of TLS trust settings (root certificates, client
+//! certificate, minimum version).
 
 use super::connect::ResolvedPeer;
 use super::frames::FrameCountingStream;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum idle connections of a pool, over all its providers.
+/// Maximum number of idle connections of a pool, for all its providers together.
 const MAX_IDLE: usize = 1024;
 /// Maximum idle time of a connection.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ pub struct ConnectionPools {
     own: parking_lot::Mutex<Vec<(TlsTrust, Arc<ConnectionPool>)>>,
 }
 
-/// TLS trust settings of a pool's connections: paths and contents of the files, minimum version.
+/// TLS trust settings of a pool's connections: paths of the files, a digest of their contents, and the minimum version.
 #[derive(Clone, PartialEq, Eq, Default)]
 struct TlsTrust {
     roots: Option<PathBuf>,
@@ -69,22 +69,23 @@ impl ConnectionPool {
         })
     }
 
-    /// Takes an idle HTTP/1.1 connection to this peer, with the pool index of the thread that polls it.
+    /// Takes an idle HTTP/1.1 connection to this peer, with the index of the thread pool to which it has to be
+    /// returned.
     pub(super) fn take_idle(&self, peer: &ResolvedPeer) -> Option<(Stream, ThreadPoolIndex)> {
         self.idle.take(peer.key)
     }
 
-    /// Stores an idle HTTP/1.1 connection.
+    /// Returns an idle HTTP/1.1 connection to the pool.
     pub(super) fn put_idle(&self, peer: &ResolvedPeer, stream: Stream, owner: ThreadPoolIndex) {
         self.idle.put(peer.key, stream, owner);
     }
 
-    /// Opens a stream on a pooled HTTP/2 connection with stream capacity.
+    /// Opens a stream on an HTTP/2 connection in the pool that can take another stream; `None` if there is none.
     pub(super) async fn take_h2(&self, peer: &ResolvedPeer) -> pingora_error::Result<Option<Http2Session>> {
         self.h2.reused_http_session(&peer.peer).await
     }
 
-    /// Performs the HTTP/2 handshake on a new connection, counts its frames, and returns its first stream.
+    /// Performs the HTTP/2 handshake on a new connection whose frames are counted, and returns its first stream.
     pub(super) async fn open_h2(
         &self,
         peer: &ResolvedPeer,
@@ -120,8 +121,8 @@ impl Default for ConnectionPools {
 }
 
 impl ConnectionPools {
-    /// Returns the pool for this provider's trust settings; the system pool if it has none. Its files were validated
-    /// before.
+    /// Returns the pool for this provider's trust settings; the system pool if the provider has none. The files of the
+    /// settings were validated before.
     pub fn pool_for(&self, provider: &Provider) -> Arc<ConnectionPool> {
         if provider.ca.is_none() && provider.client.is_none() && provider.min_tls == TlsVersion::default() {
             return self.system.clone();

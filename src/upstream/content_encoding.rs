@@ -10,11 +10,11 @@ const DECODE_CHUNK: usize = 8 << 20;
 /// Error of a body that cannot be decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// Unsupported encoding.
+    /// The encoding is not supported.
     Unknown,
-    /// Bytes that are invalid in the encoding.
+    /// The bytes are invalid in the encoding.
     Broken,
-    /// Decoded chunk above the cap.
+    /// A decoded chunk exceeds the cap.
     TooLong,
 }
 
@@ -29,7 +29,8 @@ pub enum ContentDecoder {
 }
 
 impl ContentDecoder {
-    /// Creates a decoder for a `content-encoding`. `cap` limits the decoded bytes of one chunk, to 8 MiB at most.
+    /// Creates a decoder for the value of a `content-encoding` header. `cap` limits the decoded bytes of one chunk; the
+    /// limit is 8 MiB at most.
     ///
     /// # Errors
     /// Returns an error if the encoding is not supported.

@@ -30,8 +30,8 @@ pub struct TokenCountQueue {
 }
 
 impl TokenCountQueue {
-    /// Runs work on a blocking thread. The work gets a flag that is set when its result is no longer awaited; it holds
-    /// its permit until it ends.
+    /// Runs work on a blocking thread. The work gets a flag that is set when its result is no longer needed. The work
+    /// holds its permit until it ends.
     ///
     /// # Errors
     /// Returns a refusal if too many other counts are waiting, or on an internal error, which must not look like a

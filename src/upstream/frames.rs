@@ -1,6 +1,6 @@
-//! Inspection of HTTP/2 frames of a provider before the library reads them. The library answers or ignores some frames
-//! without a bound: pings, settings, informational heads, and data of reset streams. A provider that sends too many of
-//! them loses its connection.
+//! Counting of the HTTP/2 frames of a provider before the library reads them. The library answers or ignores some
+//! frames without a limit: pings, settings, informational heads, and data of streams that were reset. If a provider
+//! sends too many of them, its connection is closed.
 
 use super::connect::H2_WINDOW;
 use crate::net::read_budget;
@@ -21,9 +21,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// Time window of the limits.
+/// Time window to which the limits apply.
 const COUNT_WINDOW: Duration = Duration::from_secs(1);
-/// Maximum frames without content per window, in addition to those that request bytes allow.
+/// Maximum number of frames without content per window, in addition to the frames that request bytes allow.
 const MAX_EMPTY_FRAMES: u64 = 1_000;
 /// Request bytes that allow one more frame, such as a response head or a window update for a request body.
 const FRAMES_PER_REQUEST: u64 = 64;
@@ -42,7 +42,7 @@ pub(super) struct FrameCountingStream {
     count: FrameCounter,
 }
 
-/// Counter of superfluous frames.
+/// Counter of frames that carry no content.
 #[derive(Debug)]
 struct FrameCounter {
     /// Frames without content since `since`.
@@ -52,7 +52,8 @@ struct FrameCounter {
     since: Instant,
     /// Streams that the gateway has reset.
     resets: BTreeSet<u32>,
-    /// Bytes that may still arrive for reset streams: data that was on the wire when they were reset.
+    /// Bytes that may still arrive for streams that were reset: data that the provider sent before it knew of the
+    /// reset.
     late: u64,
 }
 
@@ -85,7 +86,7 @@ impl FrameCounter {
         }
     }
 
-    /// Counts a frame received from the provider. Returns an error above the limit.
+    /// Counts a frame that was received from the provider. Returns an error if the limit is exceeded.
     fn count_received(&mut self, head: FrameHead) -> Result<()> {
         if head.kind == FRAME_DATA && head.length > 0 {
             if self.resets.contains(&head.stream) {
@@ -109,7 +110,8 @@ impl FrameCounter {
 
 impl AsyncRead for FrameCountingStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
-        // The task that drives the connection shares its thread with requests.
+        // The task that drives the connection shares its thread with requests, so it yields when its read budget is
+        // used up.
         ready!(read_budget::poll_budget(cx));
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;

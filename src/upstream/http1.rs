@@ -12,9 +12,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// Bytes reserved for a response head; most heads fit.
+/// Number of bytes that are reserved for a response head; most heads are smaller.
 const INITIAL_READ: usize = 4 * 1024;
-/// Bytes reserved for an event of a stream; most events fit.
+/// Number of bytes that are reserved for an event of a stream; most events are smaller.
 const EVENT_READ: usize = 1024;
 /// Maximum bytes per read of a body with a known length.
 const BODY_READ: usize = 64 * 1024;
@@ -24,12 +24,12 @@ const STREAM_READ: usize = 16 * 1024;
 /// Spare capacity below which the buffer is enlarged, in bytes.
 const MIN_SPARE: usize = 512;
 
-/// Error that ends an answer early.
+/// Error that ends an answer before it is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportError {
-    /// Answer that violates the protocol.
+    /// The answer violates the protocol.
     Malformed,
-    /// Connection that ended, failed, or timed out.
+    /// The connection ended, failed, or timed out.
     Gone,
     /// Connection that ended or failed before the provider processed the request.
     NotSent,
@@ -75,12 +75,12 @@ impl Http1Exchange {
         }
     }
 
-    /// Returns the stream for writes.
+    /// Returns the stream of the connection, for writes.
     pub const fn stream(&mut self) -> &mut Stream {
         &mut self.stream
     }
 
-    /// Sets the read timeout; without a call there is none.
+    /// Sets the read timeout; without this call, reads have no timeout.
     pub const fn set_read_timeout(&mut self, read_timeout: Duration) {
         self.read_timeout = Some(read_timeout);
     }
@@ -192,8 +192,8 @@ impl Http1Exchange {
         reusable.then_some(self.stream)
     }
 
-    /// Shrinks the buffer to the size of an event or two, because a stream lasts long and would hold the buffer of its
-    /// head.
+    /// Shrinks the buffer to the size of one or two events, because a stream lasts long and would otherwise hold the
+    /// buffer that was allocated for its head.
     fn shrink_buffer(&mut self) {
         self.next_read = EVENT_READ;
         if self.buffer.len() <= EVENT_READ {

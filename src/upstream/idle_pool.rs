@@ -1,10 +1,10 @@
-//! Pool of idle HTTP/1.1 connections to providers, with one pool per thread. A connection belongs to the thread that
-//! opened it, because that thread's runtime polls its socket. A thread takes connections of its own first. A connection
-//! of another thread is returned to that thread's pool; its use wakes the other thread. So after several such
-//! connections a thread opens one of its own.
+//! Pool of idle HTTP/1.1 connections to providers, divided into one pool per thread. A connection belongs to the thread
+//! that opened it, because the runtime of that thread polls its socket. A thread first takes connections from its own
+//! pool. If it takes a connection of another thread, the connection is later returned to the pool of that thread. Using
+//! such a connection wakes the other thread, so after some of them a thread opens its own connection.
 //!
-//! No task waits on an idle connection. It is checked when it is taken, without a system call; unused connections are
-//! checked by periodic sweeps.
+//! No task waits on an idle connection. A connection is checked when it is taken, without a system call; unused
+//! connections are checked by a periodic sweep.
 
 use crate::time::clock;
 use parking_lot::Mutex;
@@ -17,9 +17,9 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Maximum number of thread pools; further threads share them.
+/// Maximum number of thread pools; if there are more threads, some share a pool.
 const MAX_THREAD_POOLS: usize = 64;
-/// Number of connections that a thread takes from other threads before it opens one of its own.
+/// Number of connections that a thread takes from other threads before it opens its own connection.
 const MAX_FOREIGN_TAKES: u32 = 8;
 
 /// Idle connections by peer key, in one pool per thread.
@@ -46,7 +46,7 @@ impl ThreadPoolIndex {
 #[derive(Default)]
 struct ThreadPool {
     connections: HashMap<u64, Vec<IdleConnection>, ahash::RandomState>,
-    /// Number of connections taken from other threads since this thread last had to open one.
+    /// Number of connections that were taken from other threads since this thread last had to open a connection.
     foreign_takes: u32,
 }
 
@@ -62,7 +62,8 @@ impl IdlePool {
         Self { thread_pools, idle_count: AtomicUsize::new(0), max_connections, max_idle }
     }
 
-    /// Takes the most recently idle connection with this key that is usable, and the index of the pool to return it to.
+    /// Takes the usable connection with this key that became idle last, with the index of the pool to which it has to
+    /// be returned.
     pub fn take(&self, key: u64) -> Option<(Stream, ThreadPoolIndex)> {
         if self.idle_count.load(Ordering::Relaxed) == 0 {
             return None;
@@ -111,8 +112,8 @@ impl IdlePool {
             .push(IdleConnection { stream, since: clock::cached_now() });
     }
 
-    /// Drops connections that were idle for too long or closed by the provider. Blocks for a moment, and must not run
-    /// inside a task, whose budget could hide closed connections.
+    /// Drops connections that were idle for too long, or that the provider has closed. Blocks briefly. It must not run
+    /// inside an async task, because the cooperative budget of the task could hide that a connection is closed.
     pub fn sweep(&self) {
         for thread_pool in &self.thread_pools {
             let mut gone = Vec::new();
@@ -124,13 +125,14 @@ impl IdlePool {
                 gone.extend(all.extract_if(.., |connection| !is_usable(connection)));
                 !all.is_empty()
             });
-            // The connections are closed after the lock is released.
+            // The connections are closed after the lock is released, when `gone` is dropped.
             self.idle_count.fetch_sub(gone.len(), Ordering::Relaxed);
         }
     }
 }
 
-/// Returns true if the stream has no pending bytes and is not closed: a provider sends nothing on an idle connection.
+/// Returns true if the stream is open and has no pending bytes: on an idle connection, a provider must not send
+/// anything.
 fn is_quiet(stream: &mut Stream) -> bool {
     let mut byte = [0_u8; 1];
     let mut context = Context::from_waker(Waker::noop());

@@ -1,5 +1,6 @@
-//! Behavior of an offer that its own answers have shown: request members that it refuses, support for several choices,
-//! the name of its reasoning member, its limit on output tokens. Stored in memory for an hour; a reload forgets it.
+//! Behavior of an offer, as its own answers have shown it: request members that it refuses, its support for several
+//! choices, the name of its reasoning member, and its limit on output tokens. It is remembered in memory for an hour; a
+//! reload forgets it.
 
 use parking_lot::Mutex;
 use penstock_core::{ExtraMember, ExtraMembers, OfferObservation, ReasoningName, RequestAdjustment};
@@ -17,15 +18,16 @@ const NAME_REASONING: u8 = 2;
 /// Learned behavior of one offer.
 #[derive(Debug, Default)]
 pub struct LearnedBehavior {
-    /// Bits of the omitted members. 0: none.
+    /// Bits of the request members that are left out; 0 for none.
     members: AtomicU64,
-    /// Expiry of the members, in seconds of the gateway clock.
+    /// Time at which the members expire, in seconds of the gateway's clock.
     members_expiry: AtomicU64,
     /// Code of the reasoning name in the offer's answers.
     observed: AtomicU8,
     /// Code of the reasoning name that the offer accepted after it had refused the other name.
     accepted: AtomicU8,
-    /// Limit on output tokens in the low 32 bits, expiry in seconds of the clock in the high 32. 0: not known.
+    /// Limit on output tokens in the low 32 bits, and its expiry in seconds of the clock in the high 32 bits; 0 if it
+    /// is not known.
     max_output: AtomicU64,
     /// Lock held while the members change.
     change: Mutex<()>,
@@ -44,7 +46,7 @@ impl LearnedBehavior {
         }
     }
 
-    /// Returns true if the offer returns one choice per request.
+    /// Returns true if the offer is known to return only one choice per request.
     pub fn returns_single_choice(&self, now: impl FnOnce() -> Duration) -> bool {
         self.unsupported_members(now).contains(ExtraMember::MultipleChoices)
     }
@@ -62,7 +64,8 @@ impl LearnedBehavior {
         decode_unexpired(&self.max_output, now).map(u64::from)
     }
 
-    /// Records the largest number of output tokens that the offer accepts. Returns true if the limit is new.
+    /// Records the maximum number of output tokens that the offer accepts. Returns true if the limit was not known
+    /// before.
     pub fn record_output_limit(&self, most: u64, now: Duration) -> bool {
         let Ok(most) = u32::try_from(most) else { return false };
         let is_new = decode_unexpired(&self.max_output, || now) != Some(most);
@@ -70,15 +73,16 @@ impl LearnedBehavior {
         is_new
     }
 
-    /// Records members that the offer refuses: it answers requests without them. Returns those that are new. `name` is
-    /// the reasoning name that it accepts.
+    /// Records members that the offer refuses, after it has answered a request without them. Returns the members that
+    /// were not known before. `name` is the reasoning name that the offer accepts.
     pub fn record_refused_members(
         &self,
         refused: ExtraMembers,
         name: Option<ReasoningName>,
         now: Duration,
     ) -> ExtraMembers {
-        // A refused reasoning name is not recorded as an omitted member; the accepted name is recorded instead.
+        // If the offer refuses a reasoning name, the member is not recorded as left out; instead, the name that the
+        // offer accepts is recorded.
         let renamed = ExtraMembers::of(ExtraMember::ReasoningName);
         if refused.contains(ExtraMember::ReasoningName) && !refused.contains(ExtraMember::Reasoning) {
             self.accepted.store(encode_reasoning_name(name), Ordering::Relaxed);

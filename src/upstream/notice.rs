@@ -1,5 +1,6 @@
-//! Log events of provider failures. A failure is logged at once, then at most every five minutes, with the number of
-//! occurrences since the last event and a remedy. Each ejection of an offer and each recovery is logged once.
+//! Log events of provider failures. The first failure is logged at once; further failures are logged at most every five
+//! minutes, with the number of failures since the last event and a remedy. Each ejection and each recovery of an offer
+//! is logged once.
 
 use super::offer::OfferState;
 use crate::config::settings::LogLevel;
@@ -68,7 +69,7 @@ impl FailureCategory {
         })
     }
 
-    /// Returns true if the category applies to all offers of the provider, so that it is logged once for them.
+    /// Returns true if the category concerns all offers of the provider. Such failures are logged once for all of them.
     const fn is_provider_wide(self) -> bool {
         matches!(self, Self::Unreachable | Self::Key | Self::Unpaid)
     }

@@ -1,4 +1,4 @@
-//! State of an offer (one model at one provider) at run time: latency, circuit breaker, attempts in flight, prices and
+//! Run-time state of an offer (one model at one provider): latency, circuit breaker, attempts in flight, prices, and
 //! prepared request heads.
 
 mod capabilities;
@@ -44,9 +44,9 @@ pub struct OfferState {
     pub figures_version: Arc<AtomicU64>,
     /// Circuit breaker.
     pub breaker: Arc<Mutex<CircuitBreaker>>,
-    /// Pools in which its readiness follows the breaker.
+    /// Pools in which the readiness of the offer follows its breaker.
     pub(super) memberships: Arc<PoolMemberships>,
-    /// State of its engine's token counts.
+    /// Pause of the offer's engine as a token counter, after a failure.
     pub(super) engine: Arc<TokenizeEndpoint>,
     /// Properties learned from its answers; a reload forgets them.
     pub learned: LearnedBehavior,
@@ -56,7 +56,7 @@ pub struct OfferState {
     pub pricing: OfferPricing,
     /// Log throttles of its failures.
     pub(super) failure_logs: Arc<FailureLogs>,
-    /// Number of attempts at the offer, for the status.
+    /// Number of attempts at the offer, shown in its status.
     pub attempts: Arc<AtomicU64>,
     in_flight: Arc<AtomicU32>,
     price: (f64, f64),
@@ -68,7 +68,7 @@ pub struct OfferState {
 
 /// Head of every request to an offer, without the headers for type and length of the body.
 pub struct RequestHead {
-    /// Head for HTTP/2.
+    /// Head as an HTTP/2 request.
     pub parsed: RequestHeader,
     /// Bytes of the head for HTTP/1.1, up to the end of the last header line.
     pub wire: Vec<u8>,
@@ -198,8 +198,8 @@ impl OfferState {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Returns the dialect of requests to the offer: the client's own if the offer supports it, otherwise the first
-    /// one of the offer.
+    /// Returns the dialect of requests to the offer: the dialect of the client if the offer supports it, otherwise the
+    /// first dialect of the offer.
     pub fn dialect_for(&self, client: Dialect) -> Option<Dialect> {
         let spoken = &self.offer.dialects;
         if spoken.contains(&client) { Some(client) } else { spoken.first().copied() }
@@ -220,7 +220,8 @@ impl OfferState {
         self.adapter_head.as_ref()
     }
 
-    /// Returns the facts that filters compare, for a request at this Unix second. `batch` selects the batch price.
+    /// Returns the properties of the offer that filters compare, for a request at the time `at`, Unix seconds. `batch`
+    /// selects the price of batches.
     pub fn filter_facts(&self, now: Duration, at: u64, batch: bool) -> OfferFacts<'_> {
         let site = &self.offer.provider.place;
         let halved = |cost: Decimal| if batch { cost / Decimal::TWO } else { cost };
@@ -237,8 +238,8 @@ impl OfferState {
         self.provider.concurrency.try_acquire().map(|permit| self.permit(permit))
     }
 
-    /// Acquires a permit for batch work of this account, or queues it. A batch line passes the signal that asks it to
-    /// release its permit.
+    /// Acquires a permit for batch work of this account, or queues the work. A batch line passes the signal by which it
+    /// is asked to release its permit.
     ///
     /// # Errors
     /// Returns the queue slot if no permit is free.
@@ -254,7 +255,7 @@ impl OfferState {
     }
 
     /// Asks the youngest batch line at the provider to release its permit, and queues an interactive request of this
-    /// account for it.
+    /// account for that permit; `None` if there is no batch line to ask.
     pub fn enqueue_retry(self: &Arc<Self>, account: &Arc<str>) -> Option<OfferWaiters> {
         self.provider
             .concurrency
@@ -289,7 +290,7 @@ impl OfferState {
         }
     }
 
-    /// Records a failed connection to the provider, made for an attempt at another of its offers.
+    /// Records that no connection to the provider could be opened, for an attempt at another offer of the provider.
     pub fn record_unreachable(&self, now: Duration) {
         update_breaker(self, |breaker| breaker.on_unreachable(now));
     }

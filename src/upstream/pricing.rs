@@ -1,5 +1,5 @@
-//! Prices and footprint of an offer's answers. They are prepared once per configuration, so that a request only
-//! multiplies and rounds.
+//! Prices and footprint of an offer's answers. The factors are prepared once per configuration, so that a request only
+//! has to multiply and round.
 
 use crate::billing::sale::{billed_work, to_debt_units};
 use crate::billing::{ReserveRequest, SaleTerms, Settlement};
@@ -27,23 +27,23 @@ pub struct OfferPricing {
     site_json: SiteJson,
     model: Arc<str>,
     provider: Arc<str>,
-    /// Limit on billed measured energy, as a multiple of the listed energy.
+    /// Maximum billed energy of a measurement, as a multiple of the energy that the configuration lists.
     measured_limit: i64,
     /// True if the provider runs the offer in its throughput tier.
     throughput_tier: bool,
 }
 
-/// Bill of one answer.
+/// Price and footprint of one answer.
 pub struct PricedAnswer {
-    /// Footprint, failed attempts included.
+    /// Footprint, which includes failed attempts.
     pub footprint: AnswerFootprint,
     /// Charge.
     pub charge: RequestCharge,
-    /// Energy for the bill, kWh, where the model is billed in energy.
+    /// Energy in kWh for the bill, if the model is billed by energy.
     pub billable_kwh: Option<Decimal>,
-    /// Terms of the tariff.
+    /// Terms by which the answer is charged.
     pub terms: Arc<SaleTerms>,
-    /// Saving by the provider's prefix cache.
+    /// Energy and credits that the provider's prefix cache saved.
     pub cache: Option<CacheProvenance>,
     /// `environment_impact` and `billing_cost` as JSON members, without braces.
     pub members: Vec<u8>,
@@ -54,7 +54,7 @@ pub struct PricedAnswer {
 pub struct ChargeTerms {
     /// Price of one credit, EUR.
     pub eur_per_credit: Decimal,
-    /// True if provenance is included.
+    /// True if the response shows how its figures were computed.
     pub provenance: bool,
     /// Format of amounts.
     pub amounts: AmountFormat,
@@ -136,7 +136,8 @@ impl OfferPricing {
         }
     }
 
-    /// Returns the maximum charge of this work to a budget; with `with_credits` that of the more expensive wallet.
+    /// Returns the highest charge of this work to a budget, in micro-credits; with `with_credits`, the charge to the
+    /// more expensive wallet.
     #[must_use]
     pub fn price_of(
         &self,
@@ -170,7 +171,8 @@ impl OfferPricing {
         (of(PaymentSource::Credits), of(PaymentSource::Energy))
     }
 
-    /// Returns the work in the provider's tier, for the footprint. The bill always uses the ordinary tier.
+    /// Returns the work in the tier in which the provider runs the offer, for the footprint. The bill always uses the
+    /// ordinary tier.
     const fn attempt_work(&self, done: WorkDone, took: Duration) -> AttemptWork {
         AttemptWork { throughput_tier: self.throughput_tier, ..AttemptWork::new(done, took) }
     }
@@ -181,8 +183,8 @@ impl OfferPricing {
         self.prepared.attempt_energy(&self.attempt_work(WorkDone::Tokens(usage), took), None)
     }
 
-    /// Returns the energy of a failed attempt whose work may be incomplete: that of the complete work, limited to the
-    /// energy that the servers can draw in that time.
+    /// Returns the energy of a failed attempt whose work may be incomplete: the energy of the complete work, but at
+    /// most the energy that the servers can use in this time.
     #[must_use]
     pub fn failed_energy_within(&self, done: WorkDone, took: Duration) -> AttemptEnergy {
         let all = self.prepared.attempt_energy(&self.attempt_work(done, took), None);
@@ -220,7 +222,7 @@ impl OfferPricing {
         PricedAnswer { footprint, charge, billable_kwh, terms: rate.terms.clone(), cache, members }
     }
 
-    /// Compares the work with the same work without cached tokens; `None` if none were cached.
+    /// Compares the cost of the work with that of the same work without cached tokens; `None` if no tokens were cached.
     fn saved_by_cache(
         &self,
         done: &WorkDone,
@@ -247,8 +249,8 @@ impl OfferPricing {
         })
     }
 
-    /// Returns `environment_impact` and `billing_cost` with zero amounts, as JSON members, for an answer without an
-    /// upstream request.
+    /// Returns `environment_impact` and `billing_cost` with zero amounts, as JSON members, for an answer of the gateway
+    /// itself.
     #[must_use]
     pub fn empty_members(&self, at: u64, amounts: AmountFormat) -> Vec<u8> {
         let paid_with =
@@ -267,7 +269,7 @@ impl OfferPricing {
         self.prepared.plausible_measurement(&AttemptWork::new(own, took), measured)
     }
 
-    /// Returns the ledger's settlement of a priced answer.
+    /// Returns the settlement of a priced answer for the ledger.
     #[must_use]
     pub fn settlement(&self, settled: &PricedAnswer, done: &WorkDone, batch: bool) -> Settlement {
         let charge = &settled.charge;
@@ -345,7 +347,7 @@ pub const fn request_footprint(footprint: &AnswerFootprint) -> RequestFootprint 
     }
 }
 
-/// Returns a charge in credits, as it counts against a budget, for either wallet.
+/// Returns a charge in credits, as it counts in a budget, whichever wallet pays.
 #[must_use]
 pub fn charge_in_credits(charge: &RequestCharge, eur_per_credit: Decimal) -> MicroCredits {
     match charge.paid_with {

@@ -1,4 +1,4 @@
-//! State of a provider at run time: routes, concurrency limit, last error and health checks.
+//! Run-time state of a provider: its routes, concurrency limit, last error and health checks.
 
 use super::concurrency_limit::ConcurrencyLimit;
 use super::connect::UpstreamRoute;
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 #[derive(Default)]
 pub struct PreviousState<'a> {
     providers: HashMap<&'a str, &'a ProviderState>,
-    /// Resolved routes by host and port; the last one if several routes have the same.
+    /// Resolved routes by host and port. If several routes have the same host and port, the last one.
     routes: HashMap<(&'a str, u16), &'a UpstreamRoute>,
 }
 
@@ -28,7 +28,7 @@ impl<'a> PreviousState<'a> {
             providers.iter().flat_map(|provider| provider.routes()).filter(|route| route.is_resolved());
         Self {
             routes: routes.map(|route| ((&*route.base_url().host, route.base_url().port), route)).collect(),
-            // Of several providers with one id the first is used.
+            // If several providers have the same id, the first one is used.
             providers: providers.iter().rev().map(|provider| (&*provider.provider.id, &**provider)).collect(),
         }
     }
@@ -40,11 +40,11 @@ pub struct ProviderState {
     pub provider: Arc<Provider>,
     /// Route to the provider.
     pub route: UpstreamRoute,
-    /// Routes to further hosts from which its images are downloaded.
+    /// Routes to further hosts, from which images of the provider are downloaded.
     pub image_routes: Vec<UpstreamRoute>,
-    /// Time and kind of its last failure.
+    /// Time and kind of the provider's last failure.
     pub last_error: Arc<Mutex<Option<(Duration, &'static str)>>>,
-    /// Result of the last active check; `None` before the first.
+    /// True if the last active check passed; `None` before the first check.
     pub checked: Arc<Mutex<Option<bool>>>,
     /// Kind of the failure that the last active check found.
     pub(super) check_failure: Arc<Mutex<Option<UpstreamErrorKind>>>,
@@ -56,9 +56,9 @@ pub struct ProviderState {
 }
 
 impl ProviderState {
-    /// Creates the state of a provider from its settings and its state in the previous configuration. `batch_lines`
-    /// limits batch lines if the provider has no concurrency limit. The limit is shared with the previous
-    /// configuration, so that its exchanges in flight are counted.
+    /// Creates the state of a provider from its settings and from its state in the previous configuration.
+    /// `batch_lines` limits the number of batch lines if the provider has no concurrency limit. The limit is shared
+    /// with the previous configuration, so that exchanges of that configuration are counted too.
     #[must_use]
     pub fn new(
         provider: Arc<Provider>,

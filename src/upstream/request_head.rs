@@ -22,7 +22,7 @@ pub fn unauthenticated_head(
     Ok(head)
 }
 
-/// Builds a request head for the provider's own host only: with its API key in the form of the dialect, and its
+/// Builds a request head for the provider's own host only: it contains the API key in the form of the dialect, and the
 /// configured headers.
 ///
 /// # Errors
@@ -54,7 +54,7 @@ pub fn authenticated_head(
     Ok(head)
 }
 
-/// Returns a sensitive header value, which HTTP/2 does not store in its HPACK table.
+/// Returns a header value that is marked as sensitive, so that HTTP/2 does not store it in its HPACK table.
 fn secret(value: &str) -> pingora_error::Result<HeaderValue> {
     let mut value = HeaderValue::from_str(value).map_err(|_| pingora_error::Error::new_str("header"))?;
     value.set_sensitive(true);

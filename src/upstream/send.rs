@@ -1,4 +1,4 @@
-//! Writes of a call to a provider over HTTP/1.1 and HTTP/2: head, body and upload.
+//! Writing of a call to a provider over HTTP/1.1 or HTTP/2: head, body and uploaded file.
 
 use crate::storage::spool::SpooledData;
 use crate::telemetry::TraceContext;
@@ -10,18 +10,19 @@ use pingora_core::protocols::http::client::HttpSession;
 use pingora_http::RequestHeader;
 use tokio::io::AsyncWriteExt;
 
-/// Maximum body bytes that are copied into the buffer of the head; for them a copy costs less than a vectored write.
+/// Maximum bytes of a body that are copied into the buffer of the head. For so few bytes, a copy costs less than a
+/// vectored write.
 const INLINE_BODY: usize = 16 * 1024;
 /// Slice size in which a long body is written, so that the write timeout applies to few bytes at a time.
 pub(super) const BODY_SLICE: usize = 64 * 1024;
 
 /// Error of a request that was not sent completely.
 pub enum SendError {
-    /// Request whose head was not sent: there will be no answer.
+    /// The head was not sent, so there will be no answer.
     NotSent,
     /// Write that failed after the head, or on an HTTP/1.1 connection; the provider may have answered.
     Stopped,
-    /// Read error of the spooled upload, which the provider did not cause.
+    /// The spooled upload could not be read, which the provider did not cause.
     Unread(std::io::Error),
 }
 
@@ -58,14 +59,15 @@ pub(super) fn header_lines(head: &RequestHeader) -> Vec<u8> {
     wire
 }
 
-/// Returns the length of a call's body in bytes, upload included.
+/// Returns the length of a call's body in bytes; the uploaded file is included.
 fn content_length(call: &UpstreamRequest, upload: Option<&SpooledData>) -> u64 {
     let pieces: usize = call.body.iter().map(Bytes::len).sum();
     pieces as u64 + upload.filter(|_| call.upload_index.is_some()).map_or(0, SpooledData::len)
 }
 
-/// Sends a call over HTTP/1.1: the head with the content length, and the chunks of the body. Short chunks are copied
-/// into the buffer of the head; a long chunk leaves in one vectored write with the buffered bytes before it.
+/// Sends a call over HTTP/1.1: the head with the content length, and the chunks of the body. Small chunks are copied
+/// into the buffer of the head; a long chunk is sent in one vectored write together with the bytes that were buffered
+/// before it.
 pub(super) async fn send_http1(
     stream: &mut Stream,
     head: &[u8],
@@ -116,8 +118,8 @@ pub(super) async fn send_http1(
     Ok(stream.flush().await?)
 }
 
-/// Writes a head to a session. An HTTP/2 stream whose head failed does not exist, and a read from it panics; on an
-/// HTTP/1.1 connection the provider may have sent an error response.
+/// Writes a head to a session. If that fails on HTTP/2, the stream does not exist, and a read from it would panic. On
+/// an HTTP/1.1 connection, the provider may have sent an error response.
 async fn send_head(session: &mut HttpSession, head: RequestHeader) -> Result<(), SendError> {
     let is_stream = session.as_http2().is_some();
     let begun = session.write_request_header(Box::new(head)).await;

@@ -1,7 +1,8 @@
-//! Recent sessions: which offer answered a conversation last, and how long a prefix it has cached.
+//! Recent sessions: the offer that answered a conversation last, and the length of the prefix that it has cached.
 //!
-//! The table has a fixed number of entries, in small buckets with a lock each; a full bucket loses its oldest entry. It
-//! is allocated with the first session. Losing an entry costs a cached prefix and nothing else.
+//! The table has a fixed number of entries, in small buckets with one lock each; if a bucket is full, its oldest entry
+//! is replaced. The table is allocated with the first session. If an entry is lost, only the benefit of a cached prefix
+//! is lost.
 
 use parking_lot::Mutex;
 use penstock_routing::SessionKey;
@@ -18,7 +19,7 @@ const WAYS: usize = 8;
 pub struct SessionRecord {
     /// Hash of the offer's identity (its provider, address and model).
     pub offer: u64,
-    /// Tokens of its prompt and its output: the prefix of the next request.
+    /// Tokens of the prompt and the output of this answer, which are the prefix of the next request.
     pub tokens: u32,
 }
 
@@ -27,7 +28,7 @@ struct Entry {
     key: u64,
     offer: u64,
     tokens: u32,
-    /// Second of the steady clock at which it was written, plus one; 0 for an empty entry.
+    /// Time at which the entry was written, in seconds of the steady clock, plus one; 0 for an empty entry.
     written: u32,
 }
 
@@ -63,7 +64,7 @@ impl SessionTable {
     }
 }
 
-/// Bucket of a key, which is a hash.
+/// Returns the bucket of a session, whose key is a hash.
 fn bucket(session: SessionKey) -> usize {
     usize::try_from(session.0 >> 32).unwrap_or(0) % BUCKETS
 }
@@ -99,7 +100,7 @@ mod tests {
     #[test]
     fn a_full_bucket_loses_its_oldest_session() {
         let table = SessionTable::default();
-        // Keys of one bucket.
+        // These keys all belong to the same bucket.
         let key = |number: u64| SessionKey(number);
         for number in 0..9 {
             table.record_answer(key(number), SessionRecord { offer: number, tokens: 1 }, at(number));

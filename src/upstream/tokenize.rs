@@ -1,6 +1,6 @@
-//! Token counts of prompts by the inference engine that serves a model, through its tokenize API. Nothing is generated.
-//! Missing support for counting is not a failure of the offer. After a timeout or failure an engine is not
-//! called for 30 seconds, so that no request waits for it.
+//! Token counts of prompts by the inference engine that serves a model, through the tokenize API of the engine. Nothing
+//! is generated. If an engine cannot count, this does not count as a failure of the offer. After a timeout or a
+//! failure, an engine is not called for 30 seconds, so that no request waits for it.
 
 use super::count_queue::{INLINE_COUNT_BYTES, TokenCountQueue};
 use super::offer::OfferState;
@@ -20,22 +20,22 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 
-/// Time limit of a count over all engines of a model.
+/// Time limit of a count, for all engines of a model together.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Prompt size in bytes above which a timeout is not recorded as a failure of the engine.
+/// Size in bytes above which a prompt is so long that a timeout does not count as a failure of the engine.
 const LONG_PROMPT: usize = 1 << 20;
 /// Time limit below which a timeout is not recorded as a failure of the engine.
 const FAIR_TIMEOUT: Duration = Duration::from_millis(500);
-/// Pause of an engine after a failure.
+/// Time for which an engine is not called after a failure.
 const FAILURE_PAUSE: Duration = Duration::from_secs(30);
 
-/// State of the engine behind an offer as a token counter.
+/// Pause of the engine of an offer as a token counter, after a failure.
 #[derive(Default)]
 pub struct TokenizeEndpoint(Mutex<Option<Instant>>);
 
 impl TokenizeEndpoint {
-    /// Returns true if the engine may be called now. After its pause one request calls it, and other requests skip it
-    /// until that call is answered.
+    /// Returns true if the engine may be called now. After a pause, only one request calls the engine; other requests
+    /// skip the engine until that call is answered.
     fn may_be_called(&self, now: Instant) -> bool {
         let mut paused_until = self.0.lock();
         match *paused_until {
@@ -52,13 +52,13 @@ impl TokenizeEndpoint {
         *self.0.lock() = None;
     }
 
-    /// Records a failure. Returns true if it is the first in a row.
+    /// Records a failure. Returns true if the call before did not fail.
     fn record_failure(&self, now: Instant) -> bool {
         self.0.lock().replace(now + FAILURE_PAUSE).is_none()
     }
 }
 
-/// Failure of an engine: no connection, no answer, or an invalid one.
+/// Failure of an engine: no connection, no answer, or an invalid answer.
 struct TokenizeFailure;
 
 /// Returns the token count of the first engine that supports counting this prompt.
@@ -74,7 +74,7 @@ pub async fn count_at_provider(
         let began = clock::cached_now();
         let Some(first_call) = first_call(counting, offer, shape, ask).await else { continue };
         let now = clock::cached_now();
-        // Preparing the call does not count against the engines' time limit.
+        // The time for preparing the call does not count towards the time limit of the engines.
         until += now.saturating_duration_since(began);
         if now >= until {
             return None;
@@ -158,7 +158,7 @@ async fn call(
     upstream.set_read_timeout(COUNT_TIMEOUT * 2);
     let status = match upstream.send_for_status(head, Bytes::from(call.body)).await {
         Ok(status) => status,
-        // The provider had closed the pooled connection: no failure of the engine.
+        // The provider had already closed the connection from the pool, which is no failure of the engine.
         Err(broken) if upstream.stale_retries(broken) > 0 => return Ok(None),
         Err(_) => return Err(TokenizeFailure),
     };
@@ -172,7 +172,8 @@ async fn call(
     upstream.return_to_pool().await;
     match engine::parse(shape, status, &answer) {
         Ok(progress) => Ok(Some(progress)),
-        // The engine refused this prompt only, so a caller cannot make it unavailable to others.
+        // The engine refused only this prompt. This is no failure, so that a client cannot make the engine unavailable
+        // to others.
         Err(EngineError::Status(400 | 413 | 422)) => Ok(None),
         Err(_) => Err(TokenizeFailure),
     }
@@ -180,7 +181,7 @@ async fn call(
 
 fn head(offer: &OfferState, call: &EngineCall) -> Option<RequestHeader> {
     let provider = &offer.offer.provider;
-    // The engine's root is above the `/v1` of its base URL.
+    // The root URL of the engine is its base URL without `/v1`.
     let root = provider.base_url.path_prefix.strip_suffix("/v1").unwrap_or(&provider.base_url.path_prefix);
     let path = format!("{root}{}", call.path);
     let dialect = offer.offer.dialects.first().copied().unwrap_or(Dialect::Chat);

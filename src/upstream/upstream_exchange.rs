@@ -21,10 +21,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// Maximum retries of a request on closed pooled connections.
+/// Maximum number of retries of a request after connections from the pool turned out to be closed.
 pub const MAX_STALE_RETRIES: usize = 3;
-/// Time within which a connection fails if its provider had closed it: the first bytes are answered with a reset after
-/// one round trip, or two if they were lost. After a later failure the provider may have processed the request.
+/// Time within which a failure can mean that the provider had already closed the connection: the first bytes are then
+/// answered with a reset after one round trip, or after two if they were lost. After a later failure, the provider may
+/// have processed the request.
 const RESET_WINDOW: Duration = Duration::from_secs(1);
 /// Maximum time to read the rest of an answer in the background.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -35,11 +36,12 @@ const MAX_INFORMATIONAL: usize = 100;
 
 /// Open exchange with a provider.
 pub struct UpstreamExchange {
-    /// True if the connection came from the pool: the provider may have closed it.
+    /// True if the connection came from the pool, so that the provider may already have closed it.
     pub reused: bool,
-    /// True if the complete request was sent. After a partial one the provider would read the next request as its rest.
+    /// True if the complete request was sent. Otherwise the connection cannot be reused, because the provider would
+    /// read the next request as the rest of this one.
     pub is_response_complete: bool,
-    /// Time at which the connection was taken; the request is sent immediately after.
+    /// Time at which the connection was taken from the pool or opened; the request is sent immediately after that.
     since: Instant,
     session: UpstreamSession,
     /// Pool of the thread that polls the socket.
@@ -103,7 +105,7 @@ impl UpstreamExchange {
             UpstreamSession::Http1(http1) => {
                 send::send_http1(http1.stream(), &head.wire, call, upload, trace).await
             }
-            // Boxed: its state would enlarge every request's future.
+            // Boxed, because this state would enlarge the future of every request.
             UpstreamSession::Http2(session) => {
                 Box::pin(send::send_session(session, head.parsed.clone(), call, upload, trace)).await
             }
@@ -140,18 +142,18 @@ impl UpstreamExchange {
         self.read_head().await
     }
 
-    /// Returns how often in total an attempt may resend its request on another connection after this failure. Such
-    /// retries are not counted as attempts, so it is 0 unless the provider has not processed the request.
+    /// Returns how often in total an attempt may send its request again on another connection after this failure. Such
+    /// retries do not count as attempts. The number is 0 unless the provider has not processed the request.
     pub fn stale_retries(&self, broken: TransportError) -> usize {
         let is_stream =
             matches!(&self.session, UpstreamSession::Http2(session) if session.as_http2().is_some());
         let is_early = clock::cached_now().saturating_duration_since(self.since) < RESET_WINDOW;
         match broken {
             _ if !self.reused => 0,
-            // The provider reported that it did not process the request. One retry only, because it may refuse every
-            // stream.
+            // The provider reported that it did not process the request. Only one retry is allowed, because the
+            // provider may refuse every stream.
             TransportError::NotSent => 1,
-            // Not for HTTP/2, where each stream but the first is on a reused connection.
+            // This does not apply to HTTP/2, where every stream except the first is on a reused connection.
             TransportError::Gone if !is_stream && is_early && self.is_unanswered() => MAX_STALE_RETRIES,
             TransportError::Gone | TransportError::Malformed => 0,
         }
@@ -160,7 +162,8 @@ impl UpstreamExchange {
     fn is_unanswered(&self) -> bool {
         match &self.session {
             UpstreamSession::Http1(http1) => http1.is_unanswered(),
-            // A partial head is not detected here; the connection would have to fail right after it.
+            // A head that has arrived partially is not detected here. The connection would have to fail immediately
+            // after that part.
             UpstreamSession::Http2(session) => session.response_header().is_none(),
         }
     }
@@ -270,7 +273,7 @@ impl UpstreamExchange {
     }
 }
 
-/// Classifies the error of an answer without a head.
+/// Classifies the error of an exchange whose answer has no head.
 fn transport_error(error: &pingora_error::Error) -> TransportError {
     let stream = error.root_cause().downcast_ref::<h2::Error>();
     match error.etype() {

@@ -1,4 +1,5 @@
-//! Wire format of requests to an offer: a dialect for chat, or an adapter of the provider for other kinds.
+//! Wire format of requests to an offer: a dialect for chat, or the format of a provider adapter for other kinds of
+//! requests.
 
 use super::offer::{OfferState, RequestHead};
 use penstock_core::{
@@ -11,14 +12,14 @@ use penstock_dialect::completions::{COMPLETIONS_PATH, completion_translator};
 /// Wire format of one request to an offer.
 #[derive(Clone, Copy)]
 pub enum WireFormat {
-    /// Translator between the client's and the provider's dialect.
+    /// Dialect of the provider, with the translator between it and the dialect of the client.
     Dialects(&'static dyn Translator),
     /// Provider adapter.
     Shape(&'static dyn ProviderAdapter),
 }
 
 impl WireFormat {
-    /// Returns the format of this request for the offer; `None` if there is none.
+    /// Returns the format of this request for the offer; `None` if the offer has no format for it.
     #[must_use]
     pub fn for_request(offer: &OfferState, ask: &InferenceRequest) -> Option<Self> {
         if let Some(shape) = offer.offer.shape {
@@ -31,7 +32,7 @@ impl WireFormat {
         penstock_dialect::find_translator(ask.dialect, dialect).map(Self::Dialects)
     }
 
-    /// Returns the dialect of the upstream request. Adapters use the headers of chat.
+    /// Returns the dialect of the request to the provider. Adapters use the headers of the chat dialect.
     #[must_use]
     pub fn dialect(self) -> Dialect {
         match self {
@@ -50,7 +51,7 @@ impl WireFormat {
         }
     }
 
-    /// Returns the calls to the provider for a buffered answer.
+    /// Returns the calls to the provider for an answer that is not streamed.
     ///
     /// # Errors
     /// Returns an error if the request cannot be expressed.
@@ -67,8 +68,8 @@ impl WireFormat {
         }
     }
 
-    /// Returns the refusal of a request with a constraint that the offer's dialect or its `supported_parameters` cannot
-    /// express. Builds the request to find out: only for requests with
+    /// Returns the refusal of a request with a constraint that the dialect of the offer or its `supported_parameters`
+    /// cannot express. The request is built to find this out, so this is called only for requests with
     /// [`penstock_dialect::parameters::has_constraint`].
     #[must_use]
     pub fn unsupported_constraint(offer: &OfferState, ask: &InferenceRequest) -> Option<ApiError> {
@@ -87,7 +88,7 @@ impl WireFormat {
         wire_format.build_requests(ask, &target).err().filter(penstock_dialect::parameters::names_constraint)
     }
 
-    /// Returns the translation of a streamed answer; `None` if there is none in this format.
+    /// Returns the translation of a streamed answer; `None` if this format has no translation.
     #[must_use]
     pub fn translate_stream(
         self,
@@ -109,7 +110,7 @@ impl WireFormat {
         }
     }
 
-    /// Translates the provider's answers to the response for the client.
+    /// Translates the answers of the provider into the response for the client.
     ///
     /// # Errors
     /// Returns an upstream error if an answer is malformed.

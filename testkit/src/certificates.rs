@@ -1,4 +1,4 @@
-//! Certificates made for one test, and a client that trusts them.
+//! Certificates that are generated for one test, and TLS clients and servers that use them.
 
 use crate::script::completion;
 use crate::{Client, within};
@@ -18,7 +18,7 @@ use tokio_rustls::rustls::version::TLS12;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// A root of its own, and a server's certificate under it, as PEM files.
+/// Root certificate, and a server certificate signed by it, as PEM files.
 pub struct Certified {
     pub root: PathBuf,
     pub chain: PathBuf,
@@ -28,7 +28,7 @@ pub struct Certified {
 }
 
 impl Certified {
-    /// For `localhost` and 127.0.0.1.
+    /// Generates both for `localhost` and 127.0.0.1.
     pub fn make() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -50,7 +50,8 @@ impl Certified {
         }
     }
 
-    /// Another certificate and key under the same root, in the same files; each appears whole, one after the other.
+    /// Replaces certificate and key in the same files by new ones under the same root. Each file is replaced as a
+    /// whole, first the key.
     pub fn renew(&self) {
         let (chain, key) = leaf(&self.above.0, &self.above.1);
         let aside = self.folder.path().join("aside");
@@ -60,7 +61,7 @@ impl Certified {
         }
     }
 
-    /// The same files with a certificate that is over since the first of January 2021.
+    /// Replaces the certificate by one that expired on 1 January 2021.
     pub fn over(self) -> Self {
         let key = KeyPair::from_pem(&std::fs::read_to_string(&self.key).unwrap()).unwrap();
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -79,18 +80,18 @@ impl Certified {
         PrivateKeyDer::from_pem_file(&self.key).unwrap()
     }
 
-    /// `https = …` of `[listen]`.
+    /// Returns the line `https = …` for the section `[listen]`.
     pub fn https(&self) -> String {
         self.https_at(SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
-    /// The same at an address that is known.
+    /// Same as [`Certified::https`], with a given address.
     pub fn https_at(&self, address: SocketAddr) -> String {
         let (chain, key) = (&self.chain, &self.key);
         format!("https = {{ address = \"{address}\", certificate = {chain:?}, key = {key:?} }}")
     }
 
-    /// Acceptor of a server with this certificate.
+    /// Returns the acceptor of a server with this certificate.
     pub fn acceptor(&self) -> TlsAcceptor {
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
@@ -99,7 +100,7 @@ impl Certified {
         TlsAcceptor::from(Arc::new(config.with_single_cert(self.chain(), self.private()).unwrap()))
     }
 
-    /// Both files, as a simulated provider takes them.
+    /// Returns the paths of certificate and key, for the options of a simulated provider.
     pub fn files(&self) -> Option<(PathBuf, PathBuf)> {
         Some((self.chain.clone(), self.key.clone()))
     }
@@ -118,12 +119,12 @@ fn roots(path: &Path) -> RootCertStore {
     roots
 }
 
-/// Connects with TLS and offers these protocols.
+/// Connects with TLS and offers these protocols with ALPN.
 pub async fn connect(address: SocketAddr, root: &Path, protocols: &[&str]) -> TlsStream<TcpStream> {
     try_connect(address, root, protocols, None).await.unwrap()
 }
 
-/// The same with a certificate of the client's own, if it has one; it may fail.
+/// Same as [`connect`], optionally with a client certificate; returns the error if it fails.
 pub async fn try_connect(
     address: SocketAddr,
     root: &Path,
@@ -133,17 +134,17 @@ pub async fn try_connect(
     over(address, trusting(root, protocols, own)).await
 }
 
-/// A client that connects often: it takes its sessions up again, as browsers and libraries do.
+/// Returns a TLS client that resumes its sessions when it connects again, as browsers and libraries do.
 pub fn connector(root: &Path, protocols: &[&str]) -> TlsConnector {
     TlsConnector::from(Arc::new(trusting(root, protocols, None)))
 }
 
-/// Connects with it; it may fail.
+/// Connects with such a client; returns the error if it fails.
 pub async fn dial(address: SocketAddr, connector: &TlsConnector) -> std::io::Result<TlsStream<TcpStream>> {
     shake_hands(TcpStream::connect(address).await?, connector).await
 }
 
-/// The same over a socket that is there already.
+/// Same as [`dial`], over a socket that is already connected.
 pub async fn shake_hands(
     socket: TcpStream,
     connector: &TlsConnector,
@@ -165,7 +166,7 @@ fn trusting(root: &Path, protocols: &[&str], own: Option<&Certified>) -> ClientC
     config
 }
 
-/// Checks whether the peer accepts TLS 1.2.
+/// Returns true if the peer accepts TLS 1.2.
 pub async fn old(address: SocketAddr, root: &Path) -> bool {
     let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&TLS12])
@@ -180,14 +181,14 @@ async fn over(address: SocketAddr, config: ClientConfig) -> std::io::Result<TlsS
     shake_hands(socket, &TlsConnector::from(Arc::new(config))).await
 }
 
-/// A provider of one answer over HTTP/1.1 that is particular about TLS.
+/// Provider over HTTP/1.1 that always returns the same answer, and has requirements on TLS.
 pub struct Asking {
     pub address: SocketAddr,
     asked: Arc<AtomicUsize>,
 }
 
 impl Asking {
-    /// One that wants a certificate under this root.
+    /// Starts a provider that requires a client certificate under the root of `clients`.
     pub async fn start(own: &Certified, clients: &Certified) -> Self {
         let provider = Arc::new(default_provider());
         let verifier =
@@ -199,7 +200,7 @@ impl Asking {
         Self::serve(config.with_single_cert(own.chain(), own.private()).unwrap()).await
     }
 
-    /// One that speaks nothing newer than TLS 1.2.
+    /// Starts a provider that supports TLS 1.2 at most.
     pub async fn old(own: &Certified) -> Self {
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[&TLS12])
@@ -237,18 +238,18 @@ impl Asking {
         Self { address, asked }
     }
 
-    /// Requests that it was sent.
+    /// Returns the number of requests that were received.
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 }
 
-/// The protocol that was agreed on.
+/// Returns the protocol that was negotiated with ALPN.
 pub fn agreed(stream: &TlsStream<TcpStream>) -> String {
     String::from_utf8(stream.get_ref().1.alpn_protocol().unwrap_or_default().to_vec()).unwrap()
 }
 
-/// The same client at another address.
+/// Returns the same client with another address.
 pub fn at(client: &Client, address: SocketAddr) -> Client {
     Client { address, key: client.key.clone() }
 }

@@ -6,20 +6,20 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Where to ask, and with which key.
+/// Client: address to connect to, and API key.
 #[derive(Clone)]
 pub struct Client {
     pub address: SocketAddr,
     pub key: String,
 }
 
-/// A whole answer.
+/// Complete response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// The body ended as its framing says.
+    /// True if the body has the end that its framing announces.
     pub whole: bool,
 }
 
@@ -37,7 +37,7 @@ impl Answer {
         String::from_utf8(self.body.clone()).unwrap()
     }
 
-    /// The JSON events of a chat stream, `[DONE]` aside.
+    /// Returns the JSON events of a chat stream, without `[DONE]`.
     pub fn events(&self) -> Vec<Value> {
         self.text()
             .split("\n\n")
@@ -47,7 +47,7 @@ impl Answer {
             .collect()
     }
 
-    /// The text of a chat stream's first choice.
+    /// Returns the text of the first choice of a chat stream.
     pub fn streamed(&self) -> String {
         let texts = self.events();
         texts.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str()).collect()
@@ -55,7 +55,7 @@ impl Answer {
 }
 
 impl Client {
-    /// Sends JSON and reads the whole answer.
+    /// Sends JSON and reads the complete response.
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         self.send("POST", path, &[], body.to_string().as_bytes()).await
     }
@@ -64,9 +64,9 @@ impl Client {
         self.send("GET", path, &[], b"").await
     }
 
-    /// Any request, with headers of its own.
+    /// Sends any request, with additional headers, and reads the complete response.
     pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        // Boxed: a test that asks often would outgrow its stack.
+        // The future is boxed, so that a test with many requests does not overflow its stack.
         let mut open = Box::pin(self.open(method, path, headers, body)).await;
         Box::pin(within("an answer", open.finish())).await
     }
@@ -77,7 +77,7 @@ impl Client {
         self.open_over(socket, method, path, headers, body).await
     }
 
-    /// The same over a connection that is there already.
+    /// Same as [`Client::open`], over an existing connection.
     pub async fn open_over(
         &self,
         mut socket: impl Duplex + 'static,
@@ -105,14 +105,15 @@ impl Client {
         }
         head.push_str("\r\n");
         socket.write_all(head.as_bytes()).await.unwrap();
-        // A gateway that refuses early may close before it has read all.
+        // The server may close the connection before it has read the complete body.
         socket.write_all(body).await.ok();
-        // TLS may hold bytes back; TCP does not.
+        // TLS may buffer bytes; TCP does not.
         socket.flush().await.ok();
         Open { socket: Box::new(socket), bytes: Vec::new() }
     }
 
-    /// A request over a connection that may not be wanted: its status, if there is an answer.
+    /// Sends a request over a connection that the server may refuse; returns the status of the response, if there is
+    /// one.
     pub async fn tried_over(&self, socket: impl Duplex + 'static, path: &str, body: &[u8]) -> Option<u16> {
         let mut socket = socket;
         let head = format!(
@@ -136,19 +137,19 @@ impl Client {
     }
 }
 
-/// A connection of any kind.
+/// Bidirectional connection of any kind.
 pub trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 
-/// Exchange whose response is being read. Dropping it disconnects.
+/// Request whose response is being read. Dropping it closes the connection.
 pub struct Open {
     socket: Box<dyn Duplex>,
     pub bytes: Vec<u8>,
 }
 
 impl Open {
-    /// Reads until this text is among the bytes.
+    /// Reads until the received bytes contain this text.
     pub async fn until(&mut self, marker: &str) {
         let marker = marker.as_bytes();
         while !self.bytes.windows(marker.len()).any(|window| window == marker) {
@@ -157,13 +158,13 @@ impl Open {
         }
     }
 
-    /// Sends more of the request.
+    /// Sends more bytes of the request.
     pub async fn send(&mut self, bytes: &[u8]) {
         self.socket.write_all(bytes).await.unwrap();
         self.socket.flush().await.unwrap();
     }
 
-    /// Reads until this text is among the bytes; false if the answer ends without it.
+    /// Reads until the received bytes contain this text; returns false if the response ends without it.
     pub async fn any(&mut self, marker: &str) -> bool {
         let marker = marker.as_bytes();
         while !self.bytes.windows(marker.len()).any(|window| window == marker) {
@@ -174,7 +175,7 @@ impl Open {
         true
     }
 
-    /// Reads some more; false at the end.
+    /// Reads more bytes; returns false at the end of the response.
     pub async fn more(&mut self) -> bool {
         let mut piece = [0; 64 * 1024];
         match self.socket.read(&mut piece).await {
@@ -186,7 +187,7 @@ impl Open {
         }
     }
 
-    /// Reads to the end and takes the framing off.
+    /// Reads to the end; returns the response without its framing.
     pub async fn finish(&mut self) -> Answer {
         while self.more().await {}
         let mut bytes = self.bytes.as_slice();

@@ -1,4 +1,4 @@
-//! Provider with an endless answer, written as fast as it is read.
+//! Provider with an endless response, written as fast as the client reads it.
 
 use crate::until;
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Bytes of one write.
+/// Number of bytes in one write.
 const BLOCK: usize = 64 << 10;
 
-/// Bytes that are written once, and bytes that are repeated.
+/// Bytes of the response: a beginning that is written once, and bytes that are repeated after it.
 #[derive(Clone)]
 pub struct Flood {
     pub first: Vec<u8>,
@@ -24,7 +24,7 @@ struct State {
     left: AtomicUsize,
 }
 
-/// The provider.
+/// Provider with an endless response.
 pub struct Endless {
     pub address: SocketAddr,
     state: Arc<State>,
@@ -32,7 +32,7 @@ pub struct Endless {
 }
 
 impl Endless {
-    /// One that answers every request like this.
+    /// Starts a provider that answers every request with `flood`.
     pub async fn start(flood: Flood) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -48,12 +48,12 @@ impl Endless {
         Self { address, state, task }
     }
 
-    /// The base URL of its chat and messages endpoints.
+    /// Returns the base URL of its chat and messages endpoints.
     pub fn base(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// Requests that it was sent.
+    /// Returns the number of requests that were received.
     pub fn asked(&self) -> usize {
         self.state.asked.load(Ordering::SeqCst)
     }
@@ -62,7 +62,7 @@ impl Endless {
         until("the endless provider to be asked", || self.asked() >= asked).await;
     }
 
-    /// Waits until so many connections were closed by the gateway.
+    /// Waits until the gateway has closed this many connections.
     pub async fn until_left(&self, left: usize) {
         until("the gateway to leave", || self.state.left.load(Ordering::SeqCst) >= left).await;
     }
@@ -86,7 +86,7 @@ async fn serve(mut socket: TcpStream, state: &State, flood: &Flood) {
     state.left.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Reads a whole request.
+/// Reads a complete request.
 async fn request(socket: &mut TcpStream) -> Option<()> {
     let mut bytes = Vec::new();
     loop {

@@ -9,14 +9,14 @@ use http::Request;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
-/// One connection.
+/// HTTP/2 connection of a client.
 pub struct H2 {
     send: SendRequest<Bytes>,
     key: String,
     driver: JoinHandle<()>,
 }
 
-/// An exchange whose answer is being read.
+/// Request whose response is being read.
 pub struct Exchange {
     upward: SendStream<Bytes>,
     body: RecvStream,
@@ -26,34 +26,35 @@ pub struct Exchange {
 }
 
 impl H2 {
-    /// Begins HTTP/2 on a connection.
+    /// Starts HTTP/2 on a connection.
     pub async fn over(socket: impl Duplex + 'static, key: &str) -> Self {
         Self::try_over(socket, key).await.unwrap()
     }
 
-    /// The same; it may fail.
+    /// Same as [`H2::over`]; returns the error if it fails.
     pub async fn try_over(socket: impl Duplex + 'static, key: &str) -> Result<Self, h2::Error> {
         let (send, connection) = h2::client::handshake(socket).await?;
         let driver = tokio::spawn(async move { drop(connection.await) });
         Ok(Self { send, key: key.to_owned(), driver })
     }
 
-    /// Sends JSON and waits for the head of the answer.
+    /// Sends JSON and waits for the head of the response.
     pub async fn open(&self, path: &str, body: &Value) -> Exchange {
         self.begin(path, "application/json", body.to_string().into_bytes()).await.unwrap()
     }
 
-    /// Sends any body, as its window opens, and reads the whole answer.
+    /// Sends any body, as flow control allows, and reads the complete response.
     pub async fn send(&self, path: &str, kind: &str, body: Vec<u8>) -> Answer {
         self.begin(path, kind, body).await.unwrap().finish().await
     }
 
-    /// Sends JSON and reads the whole answer.
+    /// Sends JSON and reads the complete response.
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         self.open(path, body).await.finish().await
     }
 
-    /// Sends any body and waits for the head of the answer; the error says whether the gateway has looked at it.
+    /// Sends any body and waits for the head of the response. The error shows whether the server may have processed the
+    /// request, see [`is_unheard`].
     pub async fn begin(&self, path: &str, kind: &str, body: Vec<u8>) -> Result<Exchange, h2::Error> {
         let request = Request::post(format!("https://localhost{path}"))
             .header("authorization", format!("Bearer {}", self.key))
@@ -62,8 +63,8 @@ impl H2 {
             .unwrap();
         let mut send = within("capacity for a stream", self.send.clone().ready()).await?;
         let (answer, mut upward) = send.send_request(request, false)?;
-        // The window opens piece by piece; what waits for it is kept by the connection. Who has answered already may
-        // want none of it.
+        // The connection sends the rest of the body when the flow control window opens. A server that has already
+        // answered may never open it.
         upward.send_data(Bytes::from(body), true).ok();
         let (head, body) = within("a head", answer).await?.into_parts();
         let header = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
@@ -74,8 +75,8 @@ impl H2 {
     }
 }
 
-/// Checks whether a request was not processed, so that it may be retried elsewhere: its connection was told that the
-/// gateway takes no more, or said so of this stream.
+/// Returns true if a request was not processed, so that it may be sent to another server: the server went away (GOAWAY
+/// with NO_ERROR) before it processed the request.
 pub fn is_unheard(why: &h2::Error) -> bool {
     why.is_go_away() && why.is_remote() && why.reason() == Some(Reason::NO_ERROR)
 }
@@ -87,7 +88,7 @@ impl Drop for H2 {
 }
 
 impl Exchange {
-    /// Reads until this text is among the bytes.
+    /// Reads until the received bytes contain this text.
     pub async fn until(&mut self, marker: &str) {
         let reading = async {
             while !String::from_utf8_lossy(&self.bytes).contains(marker) {
@@ -97,7 +98,7 @@ impl Exchange {
         within(marker, reading).await;
     }
 
-    /// Leaves this stream and keeps the connection.
+    /// Resets this stream; the connection stays open.
     pub fn reset(mut self) {
         self.upward.send_reset(Reason::CANCEL);
     }

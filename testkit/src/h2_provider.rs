@@ -1,4 +1,4 @@
-//! Provider that speaks HTTP/2 frame by frame, with prior knowledge, and counts its requests.
+//! Provider that implements HTTP/2 frame by frame, with prior knowledge, and counts its requests.
 
 use crate::script::completion;
 use parking_lot::Mutex;
@@ -21,25 +21,25 @@ const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// The stream failed; it may have been worked on.
+/// Error code of a stream that failed; the request may have been processed.
 pub const INTERNAL_ERROR: u32 = 2;
-/// Nothing was done for the stream.
+/// Error code of a stream whose request was not processed.
 pub const REFUSED_STREAM: u32 = 7;
 
 /// Action on a stream once its request is complete.
 #[derive(Clone, Copy)]
 pub enum StreamAction {
-    /// A good plain answer.
+    /// Sends a good response.
     Answer,
-    /// Ends the stream with this code; the connection goes on.
+    /// Resets the stream with this error code; the connection stays open.
     Reset(u32),
-    /// Goes away without an error before this stream was looked at.
+    /// Sends GOAWAY without an error; this stream was not processed.
     Leave,
-    /// Goes away without an error and ends the connection, having worked on this stream.
+    /// Sends GOAWAY without an error and closes the connection; this stream was processed.
     Drop,
 }
 
-/// The provider.
+/// Provider that implements HTTP/2 itself.
 pub struct Frames {
     pub address: SocketAddr,
     asked: Arc<AtomicUsize>,
@@ -63,7 +63,7 @@ impl Frames {
         Self { address, asked, task }
     }
 
-    /// Whole requests that it was sent.
+    /// Returns the number of complete requests that were received.
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
@@ -107,13 +107,13 @@ async fn serve(
 async fn act(socket: &mut TcpStream, deed: StreamAction, stream: u32) -> Result<()> {
     match deed {
         StreamAction::Answer => {
-            // `:status: 200`, by its index in HPACK's table.
+            // Header `:status: 200`, by its index in the static table of HPACK.
             write(socket, HEADERS, END_HEADERS, stream, &[0x88]).await?;
             let body = completion("Hello").to_string();
             write(socket, DATA, END_STREAM, stream, body.as_bytes()).await
         }
         StreamAction::Reset(code) => write(socket, RST_STREAM, 0, stream, &code.to_be_bytes()).await,
-        // The peer has to see the end first: a reset could overtake the frame.
+        // The connection stays open, so that the peer reads the GOAWAY frame before the connection ends.
         StreamAction::Leave => go_away(socket, stream.saturating_sub(2)).await,
         StreamAction::Drop => {
             go_away(socket, stream).await?;

@@ -1,6 +1,7 @@
 //! Test kit: scripted providers that count their calls, clients that see each byte, certificates, and waits.
 //!
-//! No code of the product is imported. Waits are for conditions, within a limit that only a hang can reach. A wait that fails panics, as in a test.
+//! The test kit imports no code of the gateway. Every wait is for a condition, with a time limit that is only reached
+//! if something hangs; then it panics, as a failed test does.
 #![allow(
     missing_docs,
     clippy::unwrap_used,

@@ -12,14 +12,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// One request as it arrived.
+/// Recorded request.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub method: String,
     pub path: String,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// When it was there whole.
+    /// Time at which the complete request had arrived.
     pub at: Instant,
 }
 
@@ -33,12 +33,12 @@ impl Seen {
     }
 }
 
-/// Chooses the script of a request.
+/// Function that chooses the script for a request.
 pub type ScriptSelector = Box<dyn Fn(&Seen) -> Script + Send + Sync>;
 
 #[derive(Default)]
 struct State {
-    /// Says it for every request; none is remembered then.
+    /// Function that chooses the script of every request; requests are then not recorded.
     pick: Option<ScriptSelector>,
     queue: Mutex<VecDeque<Script>>,
     always: Mutex<Option<Script>>,
@@ -46,14 +46,14 @@ struct State {
     gets: Mutex<Option<Script>>,
     next_gets: Mutex<VecDeque<Script>>,
     seen: Mutex<Vec<Seen>>,
-    /// Clients that left before the script was done.
+    /// Number of clients that disconnected before the script ended.
     left: AtomicUsize,
-    /// Scripts at work, and the most at one time.
+    /// Number of scripts that are running, and the maximum at one time.
     open: AtomicUsize,
     most: AtomicUsize,
 }
 
-/// A scripted provider.
+/// Provider that plays a script for each request.
 pub struct Provider {
     pub address: SocketAddr,
     state: Arc<State>,
@@ -66,7 +66,7 @@ impl Provider {
         Self::with(State::default()).await
     }
 
-    /// One that does as this says, and remembers nothing.
+    /// Starts a provider whose scripts are chosen by `pick`; it records no requests.
     pub async fn picking(pick: ScriptSelector) -> Self {
         Self::with(State { pick: Some(pick), ..State::default() }).await
     }
@@ -87,19 +87,19 @@ impl Provider {
         Self { address, state, task }
     }
 
-    /// Sets the script of the next request without one.
+    /// Appends the script of the next request that has none yet.
     pub fn then(&self, script: Script) -> &Self {
         self.state.queue.lock().push_back(script);
         self
     }
 
-    /// Sets the default script of requests.
+    /// Sets the script of requests for which no other one is set.
     pub fn always(&self, script: Script) -> &Self {
         *self.state.always.lock() = Some(script);
         self
     }
 
-    /// Sets the default script of streamed requests.
+    /// Sets the script of streamed requests for which no other one is set.
     pub fn streams(&self, script: Script) -> &Self {
         *self.state.streams.lock() = Some(script);
         self
@@ -111,38 +111,38 @@ impl Provider {
         self
     }
 
-    /// Sets the script of the next GET without one.
+    /// Appends the script of the next GET request that has none yet.
     pub fn get_then(&self, script: Script) -> &Self {
         self.state.next_gets.lock().push_back(script);
         self
     }
 
-    /// Drops the scripts without a request.
+    /// Removes the appended scripts that were not used yet.
     pub fn clear(&self) {
         self.state.queue.lock().clear();
     }
 
-    /// Number of requests for an answer.
+    /// Returns the number of requests for an answer, without GET requests.
     pub fn calls(&self) -> usize {
         self.state.seen.lock().iter().filter(|seen| seen.method == "POST").count()
     }
 
-    /// Everything it was asked.
+    /// Returns all recorded requests.
     pub fn seen(&self) -> Vec<Seen> {
         self.state.seen.lock().clone()
     }
 
-    /// The last request.
+    /// Returns the last request.
     pub fn last(&self) -> Seen {
         self.seen().pop().expect("the provider was asked")
     }
 
-    /// Clients that left before it was done.
+    /// Returns the number of clients that disconnected before the script ended.
     pub fn left(&self) -> usize {
         self.state.left.load(Ordering::SeqCst)
     }
 
-    /// The most requests that it worked on at one time.
+    /// Returns the maximum number of requests in flight at one time.
     pub fn most(&self) -> usize {
         self.state.most.load(Ordering::SeqCst)
     }
@@ -185,7 +185,7 @@ async fn serve(mut socket: TcpStream, state: &State) {
 }
 
 impl Seen {
-    /// Checks whether the request asks for a stream.
+    /// Returns true if the request asks for a stream.
     pub fn streamed(&self) -> bool {
         self.body.windows(13).any(|window| window == b"\"stream\":true")
     }
@@ -263,7 +263,7 @@ async fn play(socket: &mut TcpStream, script: Script) -> PlayOutcome {
     PlayOutcome::Kept
 }
 
-/// Ends when the other side has closed.
+/// Completes when the peer has closed the connection.
 async fn gone(socket: &mut TcpStream) {
     let mut buffer = [0; 1024];
     while matches!(socket.read(&mut buffer).await, Ok(n) if n > 0) {}

@@ -8,30 +8,30 @@ use tokio::sync::Notify;
 /// Step of a script.
 #[derive(Clone)]
 pub enum ScriptStep {
-    /// A response head: status and headers, framing aside.
+    /// Sends a response head: status and headers, without those of the framing.
     Head(u16, Vec<(&'static str, String)>),
-    /// A whole body with its length; the head goes out with it.
+    /// Sends a complete body with its length, together with the head.
     Body(Vec<u8>),
-    /// One chunk of a chunked body.
+    /// Sends one chunk of a chunked body.
     Chunk(Vec<u8>),
-    /// The last chunk.
+    /// Sends the last chunk.
     End,
-    /// Bytes as they are, whatever they mean.
+    /// Sends these bytes unchanged.
     Raw(Vec<u8>),
-    /// Waits until the test says go on, or the client leaves.
+    /// Waits until the test notifies the provider, or the client disconnects.
     Wait(Arc<Notify>),
-    /// Takes its time.
+    /// Waits for this duration.
     Pause(Duration),
-    /// Waits until the client leaves.
+    /// Waits until the client disconnects.
     Hang,
     /// Closes the connection.
     Cut,
 }
 
-/// All that is done with one request.
+/// All steps for one request.
 pub type Script = Vec<ScriptStep>;
 
-/// A head that opens a stream of events.
+/// Head of an event stream.
 pub fn sse() -> ScriptStep {
     ScriptStep::Head(
         200,
@@ -39,45 +39,45 @@ pub fn sse() -> ScriptStep {
     )
 }
 
-/// One event of a chat stream.
+/// Event of a chat stream.
 pub fn event(value: &Value) -> ScriptStep {
     ScriptStep::Chunk(format!("data: {value}\n\n").into_bytes())
 }
 
-/// The last word of a chat stream.
+/// Last event of a chat stream, `[DONE]`.
 pub fn done() -> ScriptStep {
     ScriptStep::Chunk(b"data: [DONE]\n\n".to_vec())
 }
 
-/// A chunk with this delta.
+/// Chunk of a chat stream with this delta.
 pub fn delta(delta: Value, finish: Option<&str>) -> Value {
     json!({"id": "prov-1", "object": "chat.completion.chunk", "created": 1, "model": "theirs",
         "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 }
 
-/// A chunk of text.
+/// Event with a text.
 pub fn text(content: &str) -> ScriptStep {
     event(&delta(json!({"content": content}), None))
 }
 
-/// The role, as engines send it first.
+/// Event with the role, which engines send first.
 pub fn role() -> ScriptStep {
     event(&delta(json!({"role": "assistant", "content": ""}), None))
 }
 
-/// The finish chunk.
+/// Event with the finish reason.
 pub fn finish(reason: &str) -> ScriptStep {
     event(&delta(json!({}), Some(reason)))
 }
 
-/// The usage chunk.
+/// Event with the usage.
 pub fn usage(input: u64, output: u64) -> ScriptStep {
     event(&json!({"id": "prov-1", "object": "chat.completion.chunk", "created": 1, "model": "theirs",
         "choices": [], "usage": {"prompt_tokens": input, "completion_tokens": output,
         "total_tokens": input + output}}))
 }
 
-/// A good stream of these pieces of text.
+/// Complete stream with these pieces of text.
 pub fn stream(pieces: &[&str]) -> Script {
     let mut script = vec![sse(), role()];
     script.extend(pieces.iter().map(|piece| text(piece)));
@@ -85,7 +85,7 @@ pub fn stream(pieces: &[&str]) -> Script {
     script
 }
 
-/// A plain answer's JSON.
+/// JSON of an unstreamed chat completion.
 pub fn completion(content: &str) -> Value {
     json!({"id": "prov-1", "object": "chat.completion", "created": 1, "model": "theirs",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": content},
@@ -93,14 +93,14 @@ pub fn completion(content: &str) -> Value {
         "usage": {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}})
 }
 
-/// A plain answer of a provider that speaks messages.
+/// JSON of an unstreamed answer in the messages dialect.
 pub fn message(content: &str, stop_reason: &str) -> Value {
     json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "theirs",
         "content": [{"type": "text", "text": content}], "stop_reason": stop_reason, "stop_sequence": null,
         "usage": {"input_tokens": 3, "output_tokens": 2}})
 }
 
-/// The vectors of a provider of embeddings.
+/// Response of a provider of embeddings.
 pub fn vectors(vectors: &[&[f32]], tokens: u64) -> Script {
     let item = |(index, vector): (usize, &&[f32])| json!({"object": "embedding", "index": index, "embedding": vector});
     let items: Vec<Value> = vectors.iter().enumerate().map(item).collect();
@@ -111,7 +111,7 @@ pub fn vectors(vectors: &[&[f32]], tokens: u64) -> Script {
     )
 }
 
-/// The scores of a reranking provider.
+/// Response of a reranking provider.
 pub fn scores(scores: &[f64], tokens: u64) -> Script {
     let result = |(index, score): (usize, &f64)| json!({"index": index, "relevance_score": score});
     let results: Vec<Value> = scores.iter().enumerate().map(result).collect();
@@ -121,17 +121,17 @@ pub fn scores(scores: &[f64], tokens: u64) -> Script {
     )
 }
 
-/// A plain answer.
+/// Unstreamed chat response.
 pub fn plain(content: &str) -> Script {
     json_answer(200, &completion(content))
 }
 
-/// A plain answer that waits for the test.
+/// Unstreamed chat response that waits until the test notifies the provider.
 pub fn held(go: &Arc<Notify>, content: &str) -> Script {
     [vec![ScriptStep::Wait(go.clone())], plain(content)].concat()
 }
 
-/// Any JSON with any status.
+/// Response with any status and JSON body.
 pub fn json_answer(status: u16, value: &Value) -> Script {
     vec![
         ScriptStep::Head(status, vec![("content-type", "application/json".into())]),
@@ -139,12 +139,12 @@ pub fn json_answer(status: u16, value: &Value) -> Script {
     ]
 }
 
-/// An error with this status.
+/// Error response with this status.
 pub fn status(status: u16) -> Script {
     json_answer(status, &json!({"error": {"message": "secret of the provider", "type": "x", "code": "y"}}))
 }
 
-/// An error that names when to come back.
+/// Error response with the header `retry-after`.
 pub fn retry_after(code: u16, seconds: u32) -> Script {
     vec![
         ScriptStep::Head(
@@ -155,12 +155,12 @@ pub fn retry_after(code: u16, seconds: u32) -> Script {
     ]
 }
 
-/// Takes the request and never answers.
+/// Reads the request and never answers.
 pub fn silent() -> Script {
     vec![ScriptStep::Hang]
 }
 
-/// Closes without a word.
+/// Closes the connection without an answer.
 pub fn cut() -> Script {
     vec![ScriptStep::Cut]
 }

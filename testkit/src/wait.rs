@@ -1,9 +1,9 @@
-//! Waits for conditions.
+//! Waits for conditions, with a time limit.
 
 use std::future::Future;
 use std::time::Duration;
 
-/// Waits for something that has to happen.
+/// Waits for something that must happen within a minute; panics otherwise.
 pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
     match tokio::time::timeout(Duration::from_secs(60), work).await {
         Ok(done) => done,
@@ -11,12 +11,12 @@ pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
     }
 }
 
-/// Checks whether tests run in their long form.
+/// Returns true if the tests run in their long form (`PENSTOCK_FULL=1`).
 pub fn full() -> bool {
     std::env::var_os("PENSTOCK_FULL").is_some_and(|full| full == "1")
 }
 
-/// Polls a condition that asks a gateway until it holds, with pauses.
+/// Polls a condition that sends requests to a gateway, every 20 ms, until it is true.
 pub async fn until_answered<F: Future<Output = bool>>(what: &str, mut is: impl FnMut() -> F) {
     within(what, async {
         while !is().await {
@@ -26,7 +26,7 @@ pub async fn until_answered<F: Future<Output = bool>>(what: &str, mut is: impl F
     .await;
 }
 
-/// Polls the condition until it holds, yielding in between.
+/// Polls a condition every 2 ms until it is true.
 pub async fn until(what: &str, mut is: impl FnMut() -> bool) {
     within(what, async {
         while !is() {

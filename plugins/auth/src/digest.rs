@@ -5,7 +5,7 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-/// HMAC-SHA-256 (RFC 2104) of the key's secret part under the pepper.
+/// Returns the HMAC-SHA-256 (RFC 2104) of the key's secret part under the pepper.
 ///
 /// A slow password hash would add nothing: the secret has 238 bits and cannot be guessed, and a slow hash would let
 /// strangers exhaust our CPU.
@@ -14,10 +14,11 @@ pub fn key_digest(pepper: &[u8; 32], key: &ApiKey) -> [u8; 32] {
     hmac(pepper, key.secret())
 }
 
-/// Fingerprint of a pepper, to recognise it later. The pepper cannot be computed from it.
+/// Returns the fingerprint of a pepper, by which a later start recognises the same pepper. The pepper cannot be
+/// computed from it.
 #[must_use]
 pub fn pepper_fingerprint(pepper: &[u8; 32]) -> [u8; 32] {
-    // This text is not the secret of any key: those have 40 letters and digits.
+    // The hashed text is not the secret of any key: those have 40 letters and digits.
     hmac(pepper, b"penstock: check of the pepper")
 }
 

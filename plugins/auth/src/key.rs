@@ -31,15 +31,15 @@ const BODY_LENGTH: usize = PUBLIC_ID_LENGTH + SECRET_LENGTH;
 /// Length of the part after the prefix.
 const TAIL_LENGTH: usize = BODY_LENGTH + CHECKSUM_LENGTH;
 
-/// A well-formed API key. Only the store knows if the key exists.
+/// A well-formed API key; whether the key exists is only known by the store.
 #[derive(Clone)]
 pub struct ApiKey {
     /// Prefix and tail in ASCII.
     text: [u8; PREFIX.len() + TAIL_LENGTH],
 }
 
-/// Error of a text that is not a key: wrong prefix, length, character or checksum. The error holds neither the reason
-/// nor the text.
+/// Error of a text that is not a key: its prefix, length, a character or the checksum is invalid. The error contains
+/// neither the reason nor the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedKey;
 
@@ -100,13 +100,13 @@ impl ApiKey {
         Self { text }
     }
 
-    /// Public part of the key, for look-ups, lists and logs.
+    /// Returns the public part of the key, for look-ups, lists and logs.
     #[must_use]
     pub fn public_id(&self) -> &str {
         self.part(PREFIX.len(), PUBLIC_ID_LENGTH)
     }
 
-    /// The complete key with its secret. Show it to its owner, and only when it is created.
+    /// Returns the complete key with its secret. Show it only to its owner, and only when the key is created.
     #[must_use]
     pub fn reveal(&self) -> &str {
         self.part(0, self.text.len())
@@ -117,7 +117,7 @@ impl ApiKey {
     }
 
     fn part(&self, from: usize, length: usize) -> &str {
-        // ASCII and within bounds by construction.
+        // The text is ASCII and all parts are within its bounds.
         let bytes = self.text.get(from..from + length).unwrap_or_default();
         str::from_utf8(bytes).unwrap_or_default()
     }

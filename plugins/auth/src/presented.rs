@@ -1,8 +1,8 @@
 //! The keys that a request presents.
 
-/// Returns the key candidates of a request in the order in which to try them: `Authorization: Bearer …` (scheme in any
-/// case), then `x-api-key`. If a request sends both, try both: one valid key is enough. Values that are empty, not
-/// text, or of another scheme are left out.
+/// Returns the possible keys of a request, in the order in which to try them: that of `Authorization: Bearer …` (the
+/// scheme in upper or lower case), then that of `x-api-key`. If a request sends both, try both: one valid key is
+/// enough. Values that are empty, not text, or of another scheme are left out.
 pub fn presented_keys<'h>(
     authorization: Option<&'h [u8]>,
     x_api_key: Option<&'h [u8]>,

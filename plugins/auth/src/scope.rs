@@ -38,7 +38,7 @@ impl KeyScope {
         Self::AccountRead,
     ];
 
-    /// Name of the scope in keys and error responses.
+    /// Returns the name of the scope in keys and error responses.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl KeyScope {
         }
     }
 
-    /// Scope with this name.
+    /// Returns the scope with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scope| scope.name() == name)
@@ -63,10 +63,11 @@ impl KeyScope {
         1 << self as u16
     }
 
-    /// Bits of the scopes that include this one.
+    /// Returns the bits of the scopes that include this one.
     const fn allowed_by(self) -> u16 {
         match self {
-            // A key that may send inference requests may send them as a file. The catalogue scope is not for inference.
+            // A key that may send inference requests may also send them in a file. The scope to read the catalogue is
+            // not an inference scope.
             Self::Batches => {
                 self.bit()
                     | Self::Chat.bit()
@@ -85,10 +86,10 @@ impl KeyScope {
         }
     }
 
-    /// Bits of the wildcards that include this scope.
+    /// Returns the bits of the wildcards that include this scope.
     const fn wildcards(self) -> u16 {
         match self {
-            // A key for inference does not read the account's figures.
+            // A key for inference may not read usage and balance of the account.
             Self::AccountRead => EVERYTHING.1,
             Self::Chat
             | Self::Embeddings
@@ -124,7 +125,7 @@ impl fmt::Display for UnknownScopes {
 impl std::error::Error for UnknownScopes {}
 
 impl KeyScopes {
-    /// `inference.*`: the default scopes of a new key.
+    /// Returns the default scopes of a new key: `inference.*`.
     #[must_use]
     pub const fn inference() -> Self {
         Self(INFERENCE.1)
@@ -164,7 +165,7 @@ impl KeyScopes {
         self.0 & (scope.bit() | scope.wildcards()) != 0
     }
 
-    /// Requires a scope.
+    /// Checks that the set allows a scope.
     ///
     /// # Errors
     /// Returns 403 with the missing scope in `details.required_scope`.
@@ -177,7 +178,7 @@ impl KeyScopes {
             .with_detail("required_scope", scope.name()))
     }
 
-    /// Names of the scopes, for storing and showing. Parsing them returns the same set.
+    /// Returns the names of the scopes, for storing and showing. Parsing them returns the same set.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Self::known().filter(move |(_, bit)| self.0 & bit != 0).map(|(name, _)| name)
     }

@@ -37,13 +37,14 @@ impl GridZone {
 pub struct StartPlan {
     /// Start time, Unix seconds: `now`, or the start of a later hour.
     pub start: u64,
-    /// Mean grams per kWh, times 1,000, for the planned start and for a start now.
+    /// Mean emissions in milligrams of CO2e per kWh: for the planned start, and for a start now.
     pub grams: (u64, u64),
 }
 
-/// Plans the start, between `now` and `latest`, of work that takes `takes` seconds in one of `places`. The mean of the
-/// zones counts, since the provider is not known in advance. Returns the earliest minimum, or `now` unless the minimum
-/// saves at least `saving` thousandths; `None` if the current emissions are unknown.
+/// Plans the start of work that takes `takes` seconds: at `now` or at a later full hour until `latest`. The provider is
+/// not known in advance, so the mean over all zones in `places` counts. Returns the start with the lowest mean
+/// emissions, the earliest if several are equal; `now` if that start saves less than `saving` thousandths; `None` if
+/// the current emissions are unknown.
 #[must_use]
 pub fn plan_start(places: &[&GridZone], now: u64, latest: u64, takes: u64, saving: u32) -> Option<StartPlan> {
     let takes = takes.max(1);
@@ -63,8 +64,8 @@ pub fn plan_start(places: &[&GridZone], now: u64, latest: u64, takes: u64, savin
     Some(StartPlan { start, grams: (grams, at_once) })
 }
 
-/// Returns the mean grams per kWh over the zones and hours of the work, times 1,000 for precision; `None` if a value is
-/// unknown.
+/// Returns the mean emissions over the zones and the hours of the work, in milligrams of CO2e per kWh; `None` if a
+/// value is unknown.
 fn mean_grams(places: &[&GridZone], start: u64, takes: u64) -> Option<u64> {
     let (mut sum, mut at) = (0u128, start);
     let end = start.checked_add(takes)?;

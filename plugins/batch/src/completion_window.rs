@@ -9,7 +9,7 @@ const MAX_SECONDS: u64 = 7 * 86_400;
 /// Parses a window such as `24h`, `1.5d` or `7d` to whole seconds.
 ///
 /// # Errors
-/// Returns the sentence with the expected format.
+/// Returns a sentence with the expected format.
 pub fn parse_window(text: &str) -> Result<u64, &'static str> {
     const EXPECTED: &str = "completion_window: expected hours or days from \"1h\" to \"7d\", such as \"24h\"";
     parse_seconds(text).filter(|seconds| (3_600..=MAX_SECONDS).contains(seconds)).ok_or(EXPECTED)

@@ -15,7 +15,7 @@ const MAX_VALUE_CHARS: usize = 512;
 pub struct CreateBatchRequest {
     /// Id of the uploaded input file.
     pub input_file_id: String,
-    /// API path of the lines, one of the allowed ones.
+    /// API path of the lines, one of the paths in `urls`.
     pub endpoint: &'static str,
     /// Completion window as the client wrote it.
     pub completion_window: String,

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Retry policy of batch lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Mean of the first pause; each further mean is twice the previous one.
+    /// Mean of the first pause; the mean of each further pause is twice the previous one.
     pub base_delay: Duration,
     /// Maximum of the mean pause.
     pub max_delay: Duration,
@@ -15,9 +15,9 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Returns the pause before the next attempt of a line that was sent `asked` times, at least the provider's
-    /// `wanted` (`Retry-After`); `None` if the line is not retried and its last answer is its result. `chance` is a
-    /// random number; `left` is the remaining time of the window.
+    /// Returns the pause before the next attempt of a line that was sent `asked` times: at least `wanted`, which the
+    /// provider asked for with `Retry-After`. Returns `None` if the line is not retried, so that its last response is
+    /// its result. `chance` is a random number; `left` is the remaining time of the completion window.
     #[must_use]
     pub fn next_delay(&self, asked: u32, wanted: Duration, chance: u32, left: Duration) -> Option<Duration> {
         if asked > self.max_retries {
@@ -25,7 +25,8 @@ impl RetryPolicy {
         }
         let doubled = self.base_delay.saturating_mul(1u32 << asked.saturating_sub(1).min(20));
         let mean = doubled.min(self.max_delay);
-        // Jitter from half the mean to one and a half, so that lines that failed together are not retried together.
+        // Jitter from half the mean to one and a half times the mean, so that lines that failed together are not
+        // retried together.
         let jittered = mean / 2 + mean.mul_f64(f64::from(chance) / f64::from(u32::MAX));
         let pause = jittered.max(wanted);
         (pause < left).then_some(pause)

@@ -100,9 +100,9 @@ pub struct LineCounts {
     pub completed: u32,
     /// Number of lines answered with an error.
     pub failed: u32,
-    /// Number of lines without a result because the batch was ended before them.
+    /// Number of lines without a result because the batch was ended before they were answered.
     pub cancelled: u32,
-    /// Number of lines without a result because the window ended before them.
+    /// Number of lines without a result because the completion window ended before they were answered.
     pub expired: u32,
 }
 

@@ -50,7 +50,7 @@ impl Catalog {
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
-        // The sort is stable: of equal ranks, the first in the configuration wins.
+        // The sort is stable: among patterns of equal rank, the first in the configuration wins.
         patterns.sort_by_key(|(pattern, _)| pattern.rank());
         let entry = |model: CatalogModel| CatalogEntry {
             item: item_json(&model, None),
@@ -79,7 +79,7 @@ impl Catalog {
         self.patterns.iter().find(|(pattern, _)| pattern.matches(&name)).map(|(_, place)| *place)
     }
 
-    /// All models in the order of the configuration.
+    /// Returns all models in the order of the configuration.
     pub fn models(&self) -> impl Iterator<Item = &Arc<CatalogModel>> {
         self.entries.iter().map(|entry| &entry.model)
     }

@@ -1,4 +1,4 @@
-//! One catalogue item in the form that the client libraries of both dialects read.
+//! Catalogue item of one model, in the form that the client libraries of both dialects read.
 //!
 //! It is the union of two model objects: `object`, `owned_by`, `created` for one family of libraries; `type`,
 //! `display_name`, `created_at`, `lifecycle`, `max_input_tokens`, `max_tokens` for the other; and our own fields.
@@ -12,8 +12,8 @@ use crate::pattern::AliasPattern;
 use penstock_core::calendar::format_rfc3339;
 use rust_decimal::Decimal;
 
-/// Serializes the item of a model under the requested name. If the name is an alias or matches a pattern, it becomes
-/// the `id` of the item; any other name gives the item under the model's own id.
+/// Serializes the item of a model under the requested name. If the name is an alias or matches a pattern, the item has
+/// this name as its `id`; otherwise it has the model's own id.
 #[must_use]
 pub fn one(model: &CatalogModel, name: &str, detail: ItemDetail) -> Vec<u8> {
     let lower = name.to_lowercase();
@@ -30,12 +30,12 @@ pub fn one(model: &CatalogModel, name: &str, detail: ItemDetail) -> Vec<u8> {
     .into_bytes()
 }
 
-/// `_meta` object of a model, or of one of its aliases.
+/// Returns the `_meta` object of a model, or of one of its aliases.
 pub(crate) fn meta_of(model: &CatalogModel, alias: Option<&str>) -> String {
     meta_json(model, &display_name(model, alias), max_output_tokens(model))
 }
 
-/// Display name.
+/// Returns the display name of a model, or of one of its aliases.
 fn display_name(model: &CatalogModel, alias: Option<&str>) -> String {
     match alias {
         Some(alias) => format!("{alias} ({})", model.name),
@@ -43,12 +43,12 @@ fn display_name(model: &CatalogModel, alias: Option<&str>) -> String {
     }
 }
 
-/// Maximum number of generated tokens.
+/// Returns the maximum number of generated tokens.
 fn max_output_tokens(model: &CatalogModel) -> u64 {
     model.max_output.unwrap_or(model.context_length).min(model.context_length)
 }
 
-/// The item of a model, or of one of its aliases.
+/// Returns the item of a model, or of one of its aliases.
 pub(crate) fn item_json(model: &CatalogModel, alias: Option<&str>) -> String {
     let id = alias.unwrap_or(&model.id);
     let (display, most) = (display_name(model, alias), max_output_tokens(model));
@@ -103,7 +103,8 @@ fn pricing(price: &CatalogPrice) -> String {
     object.finish()
 }
 
-/// Price per token from the price per million tokens: exact, or rounded to 28 places if the price has more than 22.
+/// Returns the price per token for a price per million tokens: exact, or rounded to 28 decimal places if the price has
+/// more than 22.
 fn per_token(per_million: Decimal) -> String {
     per_million.checked_mul(Decimal::new(1, 6)).unwrap_or_default().normalize().to_string()
 }

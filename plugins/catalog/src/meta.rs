@@ -54,8 +54,8 @@ fn capabilities(model: &CatalogModel) -> String {
     object.finish()
 }
 
-/// Control of a model's reasoning: `effort` (by `reasoning_effort`) or `always` (cannot be controlled). `None` for a
-/// model that does not reason.
+/// Returns how clients control the model's reasoning: `effort` (with `reasoning_effort`) or `always` (no control).
+/// `None` for a model that does not reason.
 fn reasoning(model: &CatalogModel) -> Option<&'static str> {
     let takes = |name: &str| model.supported_parameters.iter().any(|parameter| parameter == name);
     if !model.kind.is_generator() {
@@ -69,7 +69,7 @@ fn reasoning(model: &CatalogModel) -> Option<&'static str> {
     }
 }
 
-/// Prices per million tokens; `null` for an unknown price.
+/// Returns the prices per million tokens; `null` for an unknown price.
 fn pricing(price: Option<&CatalogPrice>) -> String {
     let cost = |price: Option<Decimal>| {
         price.map_or_else(|| "null".to_owned(), |price| price.normalize().to_string())

@@ -32,7 +32,7 @@ pub struct CatalogModel {
     pub price: Option<CatalogPrice>,
     /// Lifecycle stage.
     pub lifecycle: LifecycleStage,
-    /// Owner of the model; `None` stands for the part of the id before the first slash.
+    /// Owner of the model; if `None`, the part of the id before the first slash is shown.
     pub owned_by: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl CatalogModel {
         }
     }
 
-    /// Aliases that are names, without the patterns.
+    /// Returns the aliases that are names, without the patterns.
     pub fn plain_aliases(&self) -> impl Iterator<Item = &String> {
         self.aliases.iter().filter(|alias| !alias.contains('*'))
     }
@@ -96,7 +96,7 @@ impl LifecycleStage {
     /// All stages.
     pub const ALL: [Self; 3] = [Self::Active, Self::Deprecated, Self::Retired];
 
-    /// Name of the stage on the wire.
+    /// Returns the name of the stage in responses.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

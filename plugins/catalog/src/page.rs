@@ -29,8 +29,8 @@ impl Catalog {
     ///
     /// `total_count` counts the items that pass the filters. `has_more` is true if more items follow in reading
     /// direction: after the page, or before it if the query has `before_id`. Aliases follow all models, in the order of
-    /// their models. `figures` returns the last hour of a model by id; it is called only if the sort order needs it.
-    /// The page leaves out models for which `may_see` returns false.
+    /// their models. `figures` returns the figures of the last hour by model id; it is called only if the sort order
+    /// needs them. The page leaves out models for which `may_see` returns false.
     ///
     /// # Errors
     /// Returns 400 if a cursor is not an item of the list: starting again from the beginning would make a client loop

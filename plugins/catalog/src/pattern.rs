@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-/// Limit on the search for a common name, in steps; longer patterns are treated as having none.
+/// Maximum number of steps of the search for a common name; longer patterns are treated as having none.
 const MAX_STEPS: usize = 1 << 16;
 
 /// An alias with `*`, compared without regard to case.
@@ -23,7 +23,8 @@ impl AliasPattern {
         Some(Self(text))
     }
 
-    /// Normalized text: lower case, with each run of `*` reduced to one. Two patterns with the same text are equal.
+    /// Returns the normalized text: lower case, with each run of `*` reduced to one. Two patterns with the same text
+    /// are equal.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0
@@ -43,8 +44,8 @@ impl AliasPattern {
         rest.ends_with(last)
     }
 
-    /// Sort key of patterns that match the same name; the smallest wins: most characters other than `*`, then fewest
-    /// `*`.
+    /// Returns the sort key of patterns that match the same name. The smallest key wins: the pattern with the most
+    /// characters other than `*`, then the one with the fewest `*`.
     #[must_use]
     pub fn rank(&self) -> (Reverse<usize>, usize) {
         let stars = self.0.matches('*').count();
@@ -56,8 +57,8 @@ impl AliasPattern {
         self.0.starts_with('*') && self.0.ends_with('*')
     }
 
-    /// Returns a realistic name that both patterns match, or `None`. Two loose patterns such as `*opus*` and `*haiku*`
-    /// both match `opushaiku`, which no client uses: they are not compared.
+    /// Returns a realistic name that both patterns match, or `None`. Two patterns without a fixed start and end, such
+    /// as `*opus*` and `*haiku*`, both match `opushaiku`, but no client uses such a name: such pairs are not compared.
     #[must_use]
     pub fn common_match(&self, other: &Self) -> Option<String> {
         if self.is_loose() && other.is_loose() {

@@ -13,7 +13,7 @@ const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1_000;
 /// Maximum number of names in one list parameter.
 const MAX_NAMES: usize = 100;
-/// Output modalities of the filter; `all` turns it off.
+/// Output modalities that the filter accepts; `all` turns the filter off.
 const KNOWN_MODALITIES: [&str; 6] = ["text", "image", "audio", "embeddings", "scores", "all"];
 
 /// Sort orders of a list. Equal items are ordered by id; models without the figure come last.
@@ -48,7 +48,7 @@ impl SortOrder {
         Self::Popular,
     ];
 
-    /// Name of the order in a query.
+    /// Returns the name of the order in a query.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -77,11 +77,11 @@ pub enum PageStart {
 /// Parsed query of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogQuery {
-    /// Output modalities of which a model needs one; empty: no filter.
+    /// Output modalities; a model needs at least one of them. Empty for no filter.
     pub(crate) output_modalities: Vec<String>,
-    /// Parameters of which a model needs all.
+    /// Parameters; a model needs all of them.
     pub(crate) supported_parameters: Vec<String>,
-    /// Lifecycle stages of which a model needs one; empty: no filter.
+    /// Lifecycle stages; a model needs one of them. Empty for no filter.
     pub(crate) lifecycle: Vec<LifecycleStage>,
     pub(crate) sort: SortOrder,
     pub(crate) start: PageStart,
@@ -106,10 +106,10 @@ impl Default for CatalogQuery {
 }
 
 impl CatalogQuery {
-    /// Parses a query string (without `?`): `output_modalities` (one of a comma-separated list, `all`: no filter),
-    /// `supported_parameters` (all of a comma-separated list), `lifecycle`, `sort`, `offset`, `limit`, `after_id`,
-    /// `before_id`, `include_aliases`, `include_meta`. An empty value counts as absent. Repeated list parameters add
-    /// up; of other repeated parameters the last counts.
+    /// Parses a query string (without `?`): `output_modalities` (comma-separated; models with at least one of them,
+    /// `all` for no filter), `supported_parameters` (comma-separated; models with all of them), `lifecycle`, `sort`,
+    /// `offset`, `limit`, `after_id`, `before_id`, `include_aliases`, `include_meta`. An empty value counts as absent.
+    /// Repeated list parameters add up; of other repeated parameters the last one counts.
     ///
     /// # Errors
     /// Returns 400 with the parameter and its valid values.
@@ -153,7 +153,7 @@ impl CatalogQuery {
     }
 
     /// Lists aliases as separate items after the models. For clients of the messages dialect (those that send
-    /// `anthropic-version`), which look for names they know.
+    /// `anthropic-version`), which look for names that they know.
     #[must_use]
     pub fn with_aliases(mut self) -> Self {
         self.aliases = true;
@@ -223,7 +223,7 @@ fn parse_sort(value: &str) -> Result<SortOrder, ApiError> {
     found.ok_or_else(|| one_of("sort", &SortOrder::ALL.map(SortOrder::name)))
 }
 
-/// Parses a boolean, also as Python writes it: `True`.
+/// Parses a boolean. Accepts the spelling of Python too: `True`.
 fn parse_bool(name: &str, value: &str) -> Result<bool, ApiError> {
     let is_any_of = |words: [&str; 2]| words.iter().any(|word| word.eq_ignore_ascii_case(value));
     if is_any_of(["true", "1"]) {

@@ -1,9 +1,9 @@
 //! Static files of the console.
 
-/// Static file.
+/// Static file, such as a style sheet.
 #[derive(Clone, Copy, Debug)]
 pub struct Asset {
-    /// Name below the path of the files.
+    /// File name, below the path of the static files.
     pub name: &'static str,
     /// Content type.
     pub kind: &'static str,

@@ -11,7 +11,7 @@ pub enum Block {
     Notice(NoticeKind, Text),
     /// Secret that is shown once, with its label.
     Secret(Text, String),
-    /// Figures.
+    /// Row of figures.
     Tiles(Vec<Tile>),
     /// Table.
     Table(Table),
@@ -21,15 +21,15 @@ pub enum Block {
     IntensityChart(IntensityChart),
     /// Form.
     Form(Form),
-    /// Line at the top of every printed page, such as the number of an invoice; not on the screen.
+    /// Header of every printed page, such as the number of an invoice; not shown on the screen.
     RunningHeader(Text),
-    /// Heading of the blocks after it.
+    /// Heading of the blocks that follow.
     Heading(Text),
-    /// Text of several lines that wrap, such as an answer of a model.
+    /// Text of several lines, which are wrapped, such as an answer of a model.
     Prose(String),
-    /// Text as it is, such as a configuration.
+    /// Text with its own line breaks and spaces, such as a configuration.
     Code(String),
-    /// Columns beside each other: title and lines of text.
+    /// Columns next to each other, each with a title and lines of text.
     Columns(Vec<(Text, Vec<Text>)>),
     /// Links: path and text.
     Links(Vec<(String, Text)>),
@@ -47,7 +47,7 @@ pub enum NoticeKind {
 }
 
 impl NoticeKind {
-    /// Class in the style sheet.
+    /// Returns the class in the style sheet.
     #[must_use]
     pub const fn class(self) -> &'static str {
         match self {
@@ -58,16 +58,16 @@ impl NoticeKind {
     }
 }
 
-/// One figure with its label.
+/// Figure with its label.
 #[derive(Clone, Debug, Default)]
 pub struct Tile {
     /// Label.
     pub label: Text,
-    /// Figure with its unit.
+    /// Figure, with its unit.
     pub value: Text,
     /// Further text.
     pub detail: Text,
-    /// Problem, if there is one.
+    /// State of the figure, such as a problem.
     pub state: CellState,
 }
 
@@ -86,7 +86,7 @@ pub enum CellState {
 }
 
 impl CellState {
-    /// Class in the style sheet.
+    /// Returns the class in the style sheet.
     #[must_use]
     pub const fn class(self) -> &'static str {
         match self {
@@ -105,13 +105,13 @@ pub struct Cell {
     pub text: Text,
     /// Exact value, shown on hover.
     pub exact: Text,
-    /// Link, if it is one.
+    /// Path of the link; `None` for a cell without a link.
     pub href: Option<String>,
     /// True for numbers, which are aligned to the right.
     pub numeric: bool,
     /// State of the cell.
     pub state: CellState,
-    /// Button in the cell: a form without visible fields.
+    /// Button in the cell, as a form without visible fields.
     pub action: Option<Form>,
 }
 
@@ -167,11 +167,11 @@ pub struct Table {
     pub headings: Vec<&'static str>,
     /// Rows.
     pub rows: Vec<Row>,
-    /// Text instead of an empty table.
+    /// Text that is shown if the table has no rows.
     pub empty: &'static str,
-    /// Link to the next page.
+    /// Path of the next page; `None` on the last one.
     pub next: Option<String>,
-    /// True if it is not printed.
+    /// True if the table is shown on the screen only, not in print.
     pub is_screen_only: bool,
 }
 
@@ -182,12 +182,12 @@ impl Table {
     }
 }
 
-/// Form that is sent with POST, or with GET for a query.
+/// Form. It is sent with POST, or with GET if it is a query.
 #[derive(Clone, Debug, Default)]
 pub struct Form {
-    /// Path.
+    /// Path to which the form is sent.
     pub action: String,
-    /// True for a query, which changes nothing and carries no token.
+    /// True for a query: it changes nothing and needs no token.
     pub is_query: bool,
     /// Title; empty for a button in a table.
     pub title: Text,
@@ -226,7 +226,8 @@ impl Form {
         self
     }
 
-    /// Sets the values that were sent, and the message beside the refused field.
+    /// Fills the fields with the values that were sent before, except passwords, and shows the message `refused` at the
+    /// field that it names.
     pub fn restore(&mut self, values: &[(String, String)], refused: Option<(&str, &str)>) {
         for field in &mut self.fields {
             let sent = values.iter().find(|(name, _)| name == field.name);
@@ -252,14 +253,14 @@ pub enum FieldKind {
     Date,
     /// Several lines of text.
     Lines,
-    /// Choice of values and their names.
+    /// Choice among values, each with its displayed name.
     Choice(Vec<(String, Text)>),
-    /// Value that is sent and not shown.
+    /// Value that is sent but not shown.
     Hidden,
 }
 
 impl FieldKind {
-    /// Creates a choice of values and their names.
+    /// Creates a choice among values, each with its displayed name.
     #[must_use]
     pub fn choice(options: &[(&str, &'static str)]) -> Self {
         Self::Choice(options.iter().map(|(value, name)| ((*value).to_owned(), Text::from(*name))).collect())
@@ -269,7 +270,7 @@ impl FieldKind {
 /// Field of a form.
 #[derive(Clone, Debug, Default)]
 pub struct Field {
-    /// Name in the request.
+    /// Name of the field in the request.
     pub name: &'static str,
     /// Label.
     pub label: &'static str,
@@ -279,7 +280,7 @@ pub struct Field {
     pub value: String,
     /// Explanation of the expected value.
     pub help: &'static str,
-    /// Reason of the refusal.
+    /// Reason for which the value was refused; empty for none.
     pub error: Text,
     /// True if a value is required.
     pub required: bool,

@@ -1,4 +1,4 @@
-//! Bar charts as SVG: the layout is computed here, the template writes it.
+//! Bar charts as SVG: this module computes the layout, the template writes it.
 
 use crate::language::Language;
 use crate::text::Text;
@@ -16,12 +16,12 @@ const TICK_OFFSET: f64 = 18.0;
 /// Maximum number of labels below the bars.
 const MAX_LABELS: usize = 8;
 
-/// Values of one name, one for each bar.
+/// Series of values with a name; one value for each bar.
 #[derive(Clone, Debug, Default)]
 pub struct ChartSeries {
     /// Name in the legend.
     pub name: Text,
-    /// Values, not negative.
+    /// Values, which must not be negative.
     pub values: Vec<f64>,
 }
 
@@ -38,7 +38,7 @@ pub struct BarChart {
     pub series: Vec<ChartSeries>,
 }
 
-/// Segment of a bar, in the units of the view box.
+/// Segment of a bar. Lengths and positions are in units of the view box.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChartSegment {
     /// Left edge.
@@ -55,7 +55,7 @@ pub struct ChartSegment {
     pub title: String,
 }
 
-/// Text or line of an axis.
+/// Label and line of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChartMark {
     /// Horizontal position.
@@ -129,7 +129,7 @@ pub(crate) fn axis_end(maximum: f64) -> f64 {
 impl BarChart {
     const PANEL: Panel = Panel { top: TOP, bottom: HEIGHT - BOTTOM };
 
-    /// Greatest sum of a bar.
+    /// Returns the greatest sum of a bar.
     fn maximum(&self) -> f64 {
         let sums = (0..self.labels.len()).map(|index| self.sum(index));
         sums.fold(0.0, f64::max)
@@ -147,7 +147,7 @@ impl BarChart {
         axis_end(self.maximum())
     }
 
-    /// Returns the segments of all bars; those of the value zero are left out.
+    /// Returns the segments of all bars, without those of value zero.
     #[must_use]
     pub fn segments(&self, language: Language) -> Vec<ChartSegment> {
         self.segments_in(Self::PANEL, language)
@@ -196,13 +196,13 @@ impl BarChart {
         panel.lines(self.axis_end(), self.unit, language)
     }
 
-    /// Returns the labels of the horizontal axis; not every bar has one.
+    /// Returns the labels of the horizontal axis; if there are many bars, not every bar has one.
     #[must_use]
     pub fn ticks(&self, language: Language) -> Vec<ChartMark> {
         Self::PANEL.ticks(&self.labels, language)
     }
 
-    /// Returns the legend: number of the colour and name.
+    /// Returns the legend: the number of the colour and the name of each series.
     #[must_use]
     pub fn legend(&self, language: Language) -> Vec<(usize, Cow<'_, str>)> {
         self.series

@@ -1,10 +1,10 @@
-//! CSV (RFC 4180) for spreadsheets: the separator and the decimal mark are those of the reader's country.
+//! CSV (RFC 4180) for spreadsheets, with the separator and the decimal mark that are usual in the reader's country.
 
 use csv::{Terminator, WriterBuilder};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Separator of the columns and decimal mark of the numbers; they differ.
+/// Separator of the columns and decimal mark of the numbers; they are different characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CsvStyle {
     separator: u8,
@@ -14,11 +14,11 @@ pub struct CsvStyle {
 /// Error of a style, with the parameter that is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CsvStyleError {
-    /// Separator that is none of the known ones.
+    /// Separator that is not supported.
     Separator,
-    /// Decimal mark that is none of the known ones.
+    /// Decimal mark that is not supported.
     Decimal,
-    /// Separator and decimal mark that are the same.
+    /// The same character for the separator and the decimal mark.
     Same,
 }
 
@@ -32,7 +32,7 @@ impl CsvStyleError {
         }
     }
 
-    /// Returns the parameter with the expected value.
+    /// Returns the expected value, with the name of the parameter.
     #[must_use]
     pub const fn expected(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl Default for CsvStyle {
 }
 
 impl CsvStyle {
-    /// Parses the parameters. A decimal comma alone selects the semicolon.
+    /// Parses the parameters of a query. A decimal comma without a separator selects the semicolon as the separator.
     ///
     /// # Errors
     /// Returns the invalid parameter.
@@ -89,7 +89,7 @@ pub fn csv_record<I: AsRef<[u8]>>(cells: impl IntoIterator<Item = I>, separator:
     String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
 }
 
-/// Returns the text with an apostrophe before it if a spreadsheet would evaluate it as a formula.
+/// Returns the text, with an apostrophe in front if a spreadsheet would evaluate it as a formula.
 #[must_use]
 pub fn escape_formula(text: &str) -> Cow<'_, str> {
     if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{text}").into() } else { text.into() }
@@ -103,11 +103,11 @@ pub struct CsvTable {
     text: String,
 }
 
-/// Column: name of the member, and true for a number.
+/// Column: name of the JSON member, and true if it is a number.
 pub type CsvColumn = (&'static str, bool);
 
 impl CsvTable {
-    /// Creates a table with its heading.
+    /// Creates a table with a heading row.
     #[must_use]
     pub fn new(style: CsvStyle, columns: Vec<CsvColumn>) -> Self {
         let heading: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -116,7 +116,7 @@ impl CsvTable {
         table
     }
 
-    /// Adds a row: the members of the columns, empty where there is none.
+    /// Adds a row with the JSON members of the columns; a missing member is an empty cell.
     pub fn add(&mut self, row: &Value) {
         let style = self.style;
         let cells = self.columns.iter().map(|(name, is_number)| match row.get(name) {

@@ -1,4 +1,5 @@
-//! Formats of numbers and times for people: three significant digits with a unit. Exact values are shown on hover.
+//! Formats of numbers and times for people: numbers have three significant digits and a unit. Exact values are shown on
+//! hover.
 
 use crate::language::Language;
 use crate::text::Text;
@@ -20,7 +21,7 @@ pub fn decimal(number: f64) -> String {
     }
     let magnitude = number.abs().log10().floor();
     let places = (f64::from(DIGITS) - 1.0 - magnitude).clamp(0.0, 12.0);
-    // Between 0 and 12, checked above.
+    // `places` is between 0 and 12, as checked above.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]
     let text = format!("{number:.*}", places as usize);
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
@@ -49,7 +50,8 @@ pub fn quantity(number: f64, unit: &'static str) -> String {
     if name.is_empty() { text } else { format!("{text}\u{202f}{name}") }
 }
 
-/// Number and unit of a quantity, each with the fitting prefix.
+/// Returns the number and the unit of a quantity, with the prefix that leaves one to three digits before the decimal
+/// point.
 pub(crate) fn quantity_parts(number: f64, unit: &'static str) -> (String, &'static str) {
     let scales: &[(f64, &'static str)] = match unit {
         "kWh" => &[(1e6, "GWh"), (1e3, "MWh"), (1.0, "kWh"), (1e-3, "Wh"), (1e-6, "mWh")],
@@ -67,7 +69,7 @@ pub(crate) fn quantity_parts(number: f64, unit: &'static str) -> (String, &'stat
     (decimal(number / scale), name)
 }
 
-/// Formats a time in RFC 3339; another text stays as it is.
+/// Formats a time in RFC 3339; a text in another format is returned unchanged.
 pub(crate) fn timestamp(text: &str, language: Language) -> Cow<'_, str> {
     let parts = text.strip_suffix('Z').and_then(|text| text.split_once('T')).and_then(|(day, time)| {
         let (year, rest) = day.split_once('-')?;
@@ -85,7 +87,7 @@ pub(crate) fn timestamp(text: &str, language: Language) -> Cow<'_, str> {
     }
 }
 
-/// Time in Unix seconds as text; a dash if there is none.
+/// Returns a JSON value in Unix seconds as a time; a dash if there is no value.
 #[must_use]
 pub fn time(value: Option<&Value>) -> Text {
     value

@@ -13,10 +13,10 @@ pub enum Language {
 }
 
 impl Language {
-    /// Every language, in the order of the switch.
+    /// All languages, in the order of the language switch.
     pub const ALL: [Self; 3] = [Self::English, Self::German, Self::French];
 
-    /// Code of the language, for `lang` and the cookie.
+    /// Returns the code of the language, for the attribute `lang` and the cookie.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -26,7 +26,7 @@ impl Language {
         }
     }
 
-    /// Name of the language in itself.
+    /// Returns the name of the language in that language.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,7 +42,8 @@ impl Language {
         Self::ALL.into_iter().find(|language| language.code() == code)
     }
 
-    /// Language of the highest quality in an `Accept-Language` header, the first of several; English if there is none.
+    /// Returns the supported language with the highest quality in an `Accept-Language` header, the first one if several
+    /// have the same; English if there is none.
     #[must_use]
     pub fn from_accept_language(header: &str) -> Self {
         let mut best = (0, Self::English);
@@ -59,7 +60,7 @@ impl Language {
         best.1
     }
 
-    /// Mark between a number and its decimals.
+    /// Returns the mark between the whole and the decimal digits of a number.
     pub(crate) const fn decimal_mark(self) -> char {
         match self {
             Self::English => '.',
@@ -68,10 +69,10 @@ impl Language {
     }
 }
 
-/// Quality value in thousandths; 0 if it is invalid.
+/// Returns a quality value in thousandths; 0 if it is invalid.
 fn thousandths(quality: &str) -> u32 {
     let value = quality.trim().parse::<f64>().unwrap_or(0.0);
-    // Between 0 and 1000, and a NaN becomes 0.
+    // The number is between 0 and 1000; a NaN becomes 0.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped before")]
     let thousandths = (value.clamp(0.0, 1.0) * 1_000.0) as u32;
     thousandths

@@ -24,7 +24,7 @@ pub struct SignedIn {
     pub name: String,
     /// Name of the role.
     pub role: &'static str,
-    /// Token that every form carries.
+    /// Token that every form must contain.
     pub form_token: String,
 }
 
@@ -32,11 +32,11 @@ pub struct SignedIn {
 #[derive(Clone, Debug, Template)]
 #[template(path = "page.html")]
 pub struct Page {
-    /// Path of the pages on their listener, with a slash at both ends.
+    /// Path below which the site's pages are, with a slash at both ends.
     pub root: &'static str,
     /// Language of its text.
     pub language: Language,
-    /// Path of the page, which the switch of the language opens again.
+    /// Path of the page, to which the language switch returns.
     pub address: String,
     /// Title.
     pub title: Text,
@@ -44,11 +44,11 @@ pub struct Page {
     pub nav: Vec<NavLink>,
     /// Signed-in person; `None` on the page to sign in.
     pub user: Option<SignedIn>,
-    /// Path that replaces the blocks every few seconds.
+    /// Path from which the blocks are read again every few seconds; `None` if the page is not updated.
     pub live: Option<&'static str>,
-    /// Path of the events with the figures of the page.
+    /// Path of the event stream with the live figures of the page.
     pub events: Option<String>,
-    /// Path that the browser opens at once.
+    /// Path to which the browser goes at once.
     pub opens: Option<&'static str>,
     /// Blocks in order.
     pub blocks: Vec<Block>,
@@ -78,13 +78,13 @@ impl Page {
         }
     }
 
-    /// Writes the page as HTML. A template with these members always succeeds.
+    /// Renders the page as HTML. Rendering cannot fail, because the template uses only infallible members.
     #[must_use]
     pub fn to_html(&self) -> String {
         self.render().unwrap_or_default()
     }
 
-    /// Text of the table in the language of the page.
+    /// Returns a text of the translation table in the language of the page.
     fn say(&self, text: &'static str) -> &'static str {
         texts::translate(text, self.language)
     }

@@ -1,4 +1,4 @@
-//! Text of a page: of the table, or data. It has no language until it is written.
+//! Text of a page: a translatable text, or data. Its language is chosen when it is written.
 
 use crate::format::{quantity_parts, timestamp};
 use crate::language::Language;
@@ -8,13 +8,13 @@ use std::borrow::Cow;
 /// Text, written in the language of the page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Text {
-    /// Text of the table by its English form, and the values of its placeholders `{0}`, `{1}`.
+    /// Text of the translation table, named by its English form, with the values of its placeholders `{0}`, `{1}`.
     Said(&'static str, Vec<Text>),
-    /// Word or sentence of the API, such as a state: translated if the table has it.
+    /// Word or sentence of the API, such as a state; translated if the table has it.
     Word(String),
     /// Data, such as a name; never translated.
     Data(String),
-    /// Number with three digits, and its unit.
+    /// Number that is rounded to three digits, and its unit.
     Quantity(f64, &'static str),
     /// Exact number of the API, and its unit.
     Exact(String, &'static str),
@@ -45,14 +45,14 @@ impl From<String> for Text {
 }
 
 impl Text {
-    /// Text of the table with the values of its placeholders.
+    /// Creates a text of the translation table, with the values of its placeholders.
     #[must_use]
     pub fn with<const N: usize>(text: &'static str, values: [Self; N]) -> Self {
         Self::Said(text, values.into())
     }
 
-    /// Sentence of the API: made by the first of these texts of the table that it fits, so that it can be translated
-    /// with the values in it; else a word.
+    /// Creates the text of a sentence of the API. If the sentence was made from one of the templates `texts`, it can be
+    /// translated with its values; otherwise it becomes a [`Text::Word`].
     #[must_use]
     pub fn parse(sentence: &str, texts: &[&'static str]) -> Self {
         let found = texts.iter().find_map(|text| Some(Self::Said(text, parse_values(text, sentence)?)));
@@ -69,7 +69,7 @@ impl Text {
         }
     }
 
-    /// Writes the text in a language.
+    /// Returns the text in a language.
     #[must_use]
     pub fn to(&self, language: Language) -> Cow<'_, str> {
         match self {
@@ -89,12 +89,12 @@ impl Text {
     }
 }
 
-/// Number with the decimal mark of the language and its translated unit.
+/// Returns the number with the decimal mark of the language, and its translated unit.
 fn with_unit(number: &str, unit: &str, language: Language) -> String {
     let is_number = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
     let mut out = match language.decimal_mark() {
         '.' => number.to_owned(),
-        // Narrow spaces between thousands are not ASCII.
+        // Thousands are separated by narrow spaces, which are not ASCII.
         _ if !number.bytes().filter(u8::is_ascii).all(is_number) => number.to_owned(),
         mark => number.replace('.', mark.encode_utf8(&mut [0; 4])),
     };
@@ -122,7 +122,8 @@ fn format_day(day: &str, language: Language, with_year: bool) -> Cow<'_, str> {
     }
 }
 
-/// Values of the placeholders `{0}`, `{1}` in this order; `None` if the sentence was not made by the template.
+/// Returns the values of the placeholders `{0}`, `{1}` in this order; `None` if the sentence was not made from the
+/// template.
 fn parse_values(template: &str, sentence: &str) -> Option<Vec<Text>> {
     let (first, mut rest) = template.split_once('{')?;
     let mut sentence = sentence.strip_prefix(first)?;
@@ -143,7 +144,7 @@ fn parse_values(template: &str, sentence: &str) -> Option<Vec<Text>> {
     }
 }
 
-/// Replaces the placeholders by their values. A value is not searched for placeholders.
+/// Replaces the placeholders by their values. Placeholders inside a value are not replaced.
 fn fill(template: &str, values: &[Text], language: Language) -> String {
     let mut out = String::with_capacity(template.len() + 16);
     let mut rest = template;

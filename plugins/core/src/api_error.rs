@@ -17,7 +17,7 @@ pub struct ApiError {
     pub details: Map<String, Value>,
     /// Value of `Retry-After`, in seconds.
     pub retry_after: Option<u32>,
-    /// True if only requests in flight cause the error: the same request passes once they end.
+    /// True if the error is caused only by other requests in flight: the same request succeeds after they have ended.
     pub held: bool,
 }
 
@@ -53,8 +53,8 @@ impl ApiError {
         Self::with_message(ErrorCode::Unsupported, message).with_param(param)
     }
 
-    /// Returns a context-length error with both numbers. Its message is chosen by each dialect, because client
-    /// frameworks search for specific wording.
+    /// Returns an error for an input that exceeds the context window, with both sizes in tokens. Each dialect writes
+    /// its own message, because client frameworks search for specific wording.
     #[must_use]
     pub fn context_length(context_length: u64, input_tokens: u64) -> Self {
         Self::new(ErrorCode::ContextLength)
@@ -83,7 +83,7 @@ impl ApiError {
         self
     }
 
-    /// Marks the error as caused by requests in flight, with a retry after one second.
+    /// Marks the error as caused only by other requests in flight, and sets `Retry-After` to one second.
     #[must_use]
     pub fn held(mut self) -> Self {
         self.held = true;

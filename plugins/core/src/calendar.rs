@@ -1,8 +1,8 @@
 //! Days, months and timestamps of the Gregorian calendar in UTC, from 1970 to 9999, in the format of RFC 3339.
 //!
-//! Guarantees: each Unix timestamp in a `u64` has a day and a month; those after the year 9999, which RFC 3339 cannot
-//! express, have its last. Parsing accepts only existing dates and times: no 31st of February, no hour 24, and
-//! no second 60. A parsed value prints as the same text.
+//! Guarantees: each Unix timestamp in a `u64` has a day and a month; a timestamp after the year 9999, which RFC 3339
+//! cannot express, has the last day and month of that year. Parsing accepts only existing dates and times: no 31st of
+//! February, no hour 24, and no second 60. A parsed value prints as the same text.
 //!
 //! The arithmetic is jiff's. Times before 1970 are not supported. Only the returned strings allocate memory.
 
@@ -140,8 +140,8 @@ fn date_time(unix: u64) -> DateTime {
     EPOCH.saturating_add(SignedDuration::from_secs(seconds))
 }
 
-/// Formats Unix seconds as RFC 3339: `2025-11-22T12:00:00Z`. Times after the year 9999, which RFC 3339 cannot express,
-/// become its last second.
+/// Formats Unix seconds as RFC 3339: `2025-11-22T12:00:00Z`. A time after the year 9999, which RFC 3339 cannot express,
+/// is written as the last second of that year.
 #[must_use]
 pub fn format_rfc3339(unix: u64) -> String {
     let mut text = String::with_capacity(24);
@@ -162,7 +162,7 @@ pub fn parse_rfc3339(text: &str) -> Option<u64> {
     Some(UtcDay::parse(day).filter(|_| real)?.start() + hour * 3_600 + minute * 60 + second)
 }
 
-/// Parses a number with exactly this many digits and without a sign, which `parse` would accept.
+/// Parses a number of exactly `digits` digits. Refuses a sign, which `str::parse` would accept.
 fn parse_digits(text: &str, digits: usize) -> Option<u64> {
     let only_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     if text.len() == digits && only_digits { text.parse().ok() } else { None }

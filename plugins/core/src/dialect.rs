@@ -15,8 +15,8 @@ pub enum Dialect {
     Responses,
 }
 
-/// Form of a validated request body. Requests of dialects without a form of their own are converted when they are
-/// validated, so that counting, translation and constraints exist once for each form.
+/// Form of a validated request body. A request of the responses dialect has no form of its own: validation converts it
+/// to the chat form, so that counting, translation and constraints are implemented once for each form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestForm {
     /// Body of chat completions.
@@ -34,7 +34,7 @@ pub enum ErrorEnvelope {
     Messages,
 }
 
-/// Format of the time at which a limit is fully restored.
+/// Format of the header that says when a rate limit is fully restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResetFormat {
     /// Span such as `6m0s`.
@@ -57,7 +57,7 @@ pub enum KeyHeader {
 pub enum AnswerModel {
     /// Name without the flavor.
     WithoutFlavor,
-    /// Name as sent: clients compare it with their own.
+    /// Name exactly as the client sent it: clients compare the two.
     AsSent,
 }
 
@@ -105,15 +105,16 @@ pub struct DialectSpec {
     pub has_choices: bool,
     /// True if a request needs a cap on generated tokens.
     pub requires_max_tokens: bool,
-    /// True if a request has stop sequences. The gateway enforces them for providers of a dialect without.
+    /// True if requests of this dialect can have stop sequences. The gateway enforces them itself if the provider's
+    /// dialect has none.
     pub has_stop_sequences: bool,
-    /// True if a provider can continue a last message of the assistant.
+    /// True if a provider of this dialect can continue a last message of the assistant (prefill).
     pub continues_messages: bool,
-    /// Member that errors name for the content of the conversation.
+    /// Path of the member that holds the content of the conversation, for `param` of errors.
     pub content_member: &'static str,
-    /// Member that errors name for the format of the answer.
+    /// Path of the member that holds the requested format of the answer, for `param` of errors.
     pub format_member: &'static str,
-    /// Members of the request form and the client's names for them, where they differ.
+    /// Pairs of a top-level member of the request form and the client's name for it, where the two differ.
     pub member_names: &'static [(&'static str, &'static str)],
 }
 
@@ -262,7 +263,7 @@ impl Dialect {
         self.spec().request_form
     }
 
-    /// Returns the client's name for a member of the request form, given by a path into it.
+    /// Returns the client's name for the member of the request form to which `path` leads.
     #[must_use]
     pub fn member_name(self, path: &str) -> &str {
         let root = path.split(['[', '.']).next().unwrap_or(path);

@@ -1,11 +1,12 @@
-//! Numbers of ledger entries. A ledger has one chain for each process that writes to it at a time; the number of an
-//! entry holds its chain and its position, and fits the integers of JSON:
+//! Numbers of ledger entries. Each process that writes to the ledger has a chain of its own. The number of an entry
+//! consists of the number of its chain and its position in that chain. Numbers stay below 2^53, up to which JSON
+//! parsers read integers exactly:
 //!
 //! ```text
 //! number = chain · 2^33 + sequence,   chain < 2^20,   sequence from 1
 //! ```
 
-/// Number of entries of a chain, and the difference between the numbers of two chains.
+/// Maximum number of entries of a chain, and the distance between the first numbers of two consecutive chains.
 const CHAIN_ENTRIES: u64 = 1 << 33;
 
 /// Number of chains.

@@ -79,7 +79,7 @@ const fn spec(
 }
 
 impl ErrorCode {
-    /// All codes, in the order above.
+    /// All codes, in the order of their declaration.
     pub const ALL: [Self; 24] = [
         Self::InvalidRequest,
         Self::Unsupported,
@@ -107,7 +107,7 @@ impl ErrorCode {
         Self::StorageFull,
     ];
 
-    /// Entry of this code.
+    /// Returns the entry of the error table for this code.
     #[must_use]
     #[rustfmt::skip]
     pub const fn spec(self) -> ErrorSpec {

@@ -33,8 +33,8 @@ impl BodyMembers {
     }
 }
 
-/// Edit that makes the body canonical: the bytes in `range` are replaced by `with`. Edits are sorted and do not
-/// overlap.
+/// Edit that brings the body into the form that every engine accepts: `replacement` replaces the bytes in `range`. The
+/// edits of a request are sorted by position and do not overlap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BodyEdit {
     /// Replaced byte range; empty for an insertion.
@@ -64,7 +64,7 @@ pub struct RequiredCapabilities {
     pub logprobs: bool,
     /// True for `logit_bias`, which cannot be dropped silently.
     pub logit_bias: bool,
-    /// True if more than one candidate is requested.
+    /// True if more than one choice is requested (`n` above 1).
     pub multiple_choices: bool,
     /// True if the last message is the assistant's and is to be continued.
     pub prefill: bool,
@@ -79,8 +79,8 @@ pub struct HistoryFeatures {
     pub calls: bool,
     /// True if the conversation has tool results.
     pub results: bool,
-    /// True if a system message is in a position that not every provider accepts: any but the first, and any in
-    /// `messages` of the messages dialect.
+    /// True if a system message is in a position that not every provider accepts: any but the first in the chat form,
+    /// and any in `messages` of the messages dialect.
     pub late_system_messages: bool,
     /// Messages dialect: true if there are texts that no provider should receive, such as white space alone or the
     /// billing header of coding agents.
@@ -115,7 +115,7 @@ pub struct InferenceRequest {
     pub body: Bytes,
     /// Top-level members of the body.
     pub members: BodyMembers,
-    /// Task, with the parameters that the fields below do not have.
+    /// Task, with the parameters of its kind that no other field contains.
     pub task: InferenceTask,
     /// Edits inside the forwarded members that a chat-completions provider needs (null members dropped, `developer`
     /// changed to `system` …).
@@ -128,11 +128,11 @@ pub struct InferenceRequest {
     pub include_usage: bool,
     /// Cap on generated tokens, if the client gave one.
     pub max_tokens: Option<u64>,
-    /// Number of candidates, 1 to 10.
+    /// Number of choices, 1 to 10.
     pub n: u32,
     /// True if parallel tool calls are allowed.
     pub parallel_tools: bool,
-    /// Stop sequences; admission limits their number.
+    /// Stop sequences; validation limits their number.
     pub stop: Vec<String>,
     /// `preset`, if given: `reasoning` or `non_reasoning`.
     pub preset: Option<Box<str>>,
@@ -153,8 +153,9 @@ pub struct InferenceRequest {
 }
 
 impl InferenceRequest {
-    /// Returns a request of a kind that is never streamed, with a task and default values. Its dialect is chat, as for
-    /// all these paths.
+    /// Returns a request of a kind other than chat, with this task, without a stream, and with default values for all
+    /// other fields. Its dialect is chat, because the endpoints of these kinds follow the conventions of the chat
+    /// dialect.
     #[must_use]
     pub fn buffered(
         kind: ModelKind,
@@ -188,8 +189,8 @@ impl InferenceRequest {
         }
     }
 
-    /// Usage estimated from the bytes of generated text, for a provider that reported none; marked as the gateway's
-    /// count.
+    /// Returns an estimate of the usage from the bytes of the prompt and of the generated text, for a provider that
+    /// reported no usage. It is marked as the gateway's count.
     #[must_use]
     pub fn estimate_usage(&self, output_bytes: usize) -> TokenUsage {
         TokenUsage::estimate(self.prompt_bytes, output_bytes)
@@ -208,7 +209,7 @@ impl InferenceRequest {
             | InferenceTask::GenerateImages(_)
             | InferenceTask::Transcribe(_)
             | InferenceTask::Metered(_) => of(self.prompt_bytes),
-            // Each prompt may get tokens of its own, such as one at its start.
+            // The engine may add tokens to each prompt, such as one at its start.
             InferenceTask::Complete(task) => of(self.prompt_bytes).saturating_add(each(task.prompts.len())),
             InferenceTask::Embed(embed) => {
                 of(self.body.len().max(self.prompt_bytes)).saturating_add(each(embed.inputs.len()))
@@ -248,7 +249,7 @@ impl InferenceRequest {
         }
     }
 
-    /// True if several choices are requested that may also be requested one by one.
+    /// True if the request asks for several choices, and the gateway can instead send one request for each of them.
     #[must_use]
     pub const fn has_separable_choices(&self) -> bool {
         self.n > 1 && matches!(self.task, InferenceTask::Chat)
@@ -260,7 +261,8 @@ impl InferenceRequest {
         self.stream && self.streamed_content_type().is_none()
     }
 
-    /// Content type of a stream that is no stream of events.
+    /// Content type of an answer that is streamed as plain bytes; `None` for server-sent events and for a complete
+    /// answer.
     #[must_use]
     pub fn streamed_content_type(&self) -> Option<&'static str> {
         match &self.task {
@@ -271,7 +273,8 @@ impl InferenceRequest {
         }
     }
 
-    /// Number of times that providers may read the prompt: choices that are requested one by one have it each.
+    /// Number of times that providers may read the prompt: once for each choice if the choices can be requested
+    /// separately, otherwise once.
     #[must_use]
     pub fn prompt_repetitions(&self) -> u64 {
         if self.has_separable_choices() { u64::from(self.n) } else { 1 }

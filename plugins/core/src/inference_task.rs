@@ -1,4 +1,4 @@
-//! Task of a request: the parameters of one kind of work, read once by admission as slices of the body.
+//! Task of a request: the parameters of its kind. Validation reads them once, as slices of the body.
 
 use crate::media::{ImageRequest, TranscriptionRequest};
 use crate::usage::WorkDone;
@@ -20,19 +20,21 @@ pub enum InferenceTask {
     GenerateImages(ImageRequest),
     /// Transcribed speech.
     Transcribe(TranscriptionRequest),
-    /// Work that passes to the provider as it came and is accounted for.
+    /// Speech or moderation: the request is forwarded unchanged, and its work is metered.
     Metered(MeteredTask),
 }
 
-/// Parameters of work whose request the gateway does not change, except for the model: kinds whose answers have no form
-/// of their own here.
+/// Parameters of a request that the gateway forwards unchanged except for the model name, and whose answer it does not
+/// translate: speech and moderation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeteredTask {
     /// Texts of the request, JSON strings with their quotes.
     pub texts: Vec<Bytes>,
-    /// Most work that the request may take, which is reserved; an answer is never charged more.
+    /// Maximum work of the request. Its price is reserved before the provider is asked, and the answer is never charged
+    /// more.
     pub max_work: WorkDone,
-    /// Content type of the answer, if it is not JSON; both objects are headers then.
+    /// Content type of the answer, if it is not JSON. The objects `environment_impact` and `billing_cost` are then sent
+    /// as headers.
     pub content_type: Option<&'static str>,
     /// Delivery of the answer.
     pub delivery: MeteredDelivery,
@@ -78,7 +80,7 @@ impl CompletionTask {
 pub struct EmbeddingTask {
     /// Inputs in order, one for each vector; never empty.
     pub inputs: EmbeddingInputs,
-    /// True if the body's own `input` is equivalent and can be forwarded unchanged.
+    /// True if the `input` of the client's body is equivalent to these inputs and can be forwarded unchanged.
     pub is_verbatim: bool,
     /// True if the client wants base64 of little-endian `f32` instead of arrays of numbers.
     pub as_base64: bool,
@@ -112,7 +114,7 @@ impl EmbeddingInputs {
         self.values().len()
     }
 
-    /// True if there are no inputs, which admission refuses.
+    /// True if there are no inputs, which validation refuses.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values().is_empty()

@@ -1,8 +1,8 @@
 //! Types shared by the gateway and all plugin crates: requests, usage, errors, provider failures, and the text formats
 //! that several crates read or write.
 //!
-//! The code here is limited to the arithmetic of these types. A plugin crate may depend on this crate (and on `wire`
-//! where it handles bytes) and on no other plugin crate.
+//! This crate contains types and their arithmetic only. A plugin crate may depend on this crate, and on `http-wire` and
+//! `json-scan` if it handles bytes, but on no other plugin crate (except `usage` on `ledger`).
 
 mod api_error;
 pub mod calendar;

@@ -121,14 +121,15 @@ impl AudioInput {
     /// Maximum bytes per second of audio: uncompressed, 32 bits, eight channels at 192 kHz.
     const MAX_BYTES_PER_SECOND: u64 = 6_144_000;
 
-    /// Seconds to reserve: the file's own duration, or the longest that its bytes can hold.
+    /// Seconds to reserve: the duration stated in the file, or else the longest duration that its bytes can hold.
     #[must_use]
     pub fn max_seconds(&self) -> Decimal {
         self.seconds.unwrap_or_else(|| Decimal::from(self.bytes / Self::MIN_BYTES_PER_SECOND + 1))
     }
 
-    /// Seconds to charge: the file's own duration. If it states none, the duration reported by the provider, limited to
-    /// what the file's bytes can hold; without a report, an estimate from the bytes. Never zero.
+    /// Seconds to charge: the duration stated in the file. If the file states none, the duration reported by the
+    /// provider (`claimed`), limited to what the file's bytes can hold; without a report, an estimate from the bytes.
+    /// Never zero.
     #[must_use]
     pub fn charged_seconds(&self, claimed: Option<Decimal>) -> Decimal {
         let of = |rate: u64| Decimal::from(self.bytes).checked_div(Decimal::from(rate)).unwrap_or_default();

@@ -6,7 +6,7 @@
 /// request and its adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModelKind {
-    /// Generates text from messages, in either dialect.
+    /// Generates text from a conversation, in any dialect.
     Chat,
     /// Turns text into vectors.
     Embedding,
@@ -35,7 +35,7 @@ pub enum WorkUnit {
     AudioSeconds,
 }
 
-/// Formula of the energy of a kind, with the figures that it uses.
+/// Formula for the energy of a kind of model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FootprintModel {
     /// Joules per token read and generated; prompts cost more the longer they are.
@@ -57,7 +57,8 @@ pub struct KindSpec {
     pub name: &'static str,
     /// Name in `_meta.type` of the catalogue.
     pub catalog_type: &'static str,
-    /// Paths of its endpoints, for the error of a request to another one.
+    /// Paths of the endpoints of this kind. The error names them if a model of this kind is requested at another
+    /// endpoint.
     pub paths: &'static str,
     /// Scope that a key needs.
     pub scope: &'static str,
@@ -65,13 +66,13 @@ pub struct KindSpec {
     pub input: &'static str,
     /// Usual output modality.
     pub output: &'static str,
-    /// Parameters that requests may set where the configuration lists none.
+    /// Parameters that requests may set if the configuration of a model lists none.
     pub parameters: &'static [&'static str],
     /// Unit of work.
     pub unit: WorkUnit,
     /// Formula of its energy.
     pub footprint: FootprintModel,
-    /// Flavor of requests that name none.
+    /// Flavor of requests whose model id has no flavor.
     pub flavor: &'static str,
 }
 

@@ -51,7 +51,8 @@ impl fmt::Display for OfferFilter {
     }
 }
 
-/// Properties of an offer that filters compare. An unknown value fails its filter, except for the speed.
+/// Properties of an offer that are compared with the filters. An offer with an unknown value does not pass the filter
+/// of that value, except for the speed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OfferFacts<'f> {
     /// Country, ISO 3166-1 alpha-2 in upper case.

@@ -42,7 +42,7 @@ pub fn query_parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
     parts.map(|part| part.split_once('=').unwrap_or((part, "")))
 }
 
-/// Encodes the bytes of a set, and all that are not ASCII.
+/// Encodes the bytes that are in `set`, and all bytes that are not ASCII.
 #[must_use]
 pub fn encode(text: &str, set: &'static AsciiSet) -> String {
     utf8_percent_encode(text, set).to_string()

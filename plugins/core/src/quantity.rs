@@ -3,7 +3,7 @@
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
-/// Millionths of a credit: 1 is a 1e-6 credit, 1e-8 EUR at the default rate.
+/// Amount of money in millionths of a credit (1e-6 credits); one unit is 1e-8 EUR at the default rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MicroCredits(pub i64);
 

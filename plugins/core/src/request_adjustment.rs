@@ -131,7 +131,8 @@ pub const EXTRA_MEMBERS: &[(ExtraMember, &[&str])] = &[
     (E::TraceContext, &["traceparent", "tracestate"]),
 ];
 
-/// Members inside others: a message about the first names the second too, in its path.
+/// Pairs of an inner member and the member that contains it: an error message about the inner member also names the
+/// outer one, as a part of the path.
 const NARROWER: &[(ExtraMember, ExtraMember)] = &[
     (E::ReasoningSummary, E::ReasoningObject),
     (E::Effort, E::ReasoningObject),
@@ -216,8 +217,9 @@ impl ExtraMembers {
         Self(self.0 & !other.0)
     }
 
-    /// Members to omit in addition when an error message names these. If the reasoning name was already replaced, the
-    /// engine accepts reasoning under neither name, and the reasoning itself is omitted.
+    /// Members to omit from the next request, after an error message has named the members of this set; `left_out` are
+    /// those omitted already. If the alternative name of reasoning is refused too, the engine accepts neither name, and
+    /// the reasoning itself is omitted.
     #[must_use]
     pub const fn newly_omitted(self, left_out: Self) -> Self {
         let fresh = self.difference(left_out).difference(Self::of(E::MultipleChoices));
@@ -227,7 +229,7 @@ impl ExtraMembers {
         fresh
     }
 
-    /// Elements of which the set has no narrower one.
+    /// Set without the members that contain another member of the set.
     #[must_use]
     pub fn narrowest(self) -> Self {
         let broader = NARROWER.iter().filter(|(narrow, _)| self.contains(*narrow));
@@ -277,7 +279,7 @@ impl ReasoningName {
     }
 }
 
-/// Choices of the client that a request covers.
+/// Choices that one request to a provider covers, of all choices that the client asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChoiceSelection {
     /// All choices.

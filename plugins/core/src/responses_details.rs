@@ -1,4 +1,4 @@
-//! Parts of a request of the responses dialect that its chat form does not have, and that its answer needs.
+//! Parts of a responses request that its chat form cannot express, and that are needed to write the answer.
 
 use bytes::Bytes;
 
@@ -8,12 +8,13 @@ pub enum ReasoningDisplay {
     /// Content of the reasoning item (`reasoning_text`).
     #[default]
     Content,
-    /// Summary of the reasoning item (`summary_text`), for clients that ask for summaries: open models give their
-    /// reasoning itself.
+    /// Summary of the reasoning item (`summary_text`), for clients that ask for summaries. It has the complete
+    /// reasoning, because open models write no separate summary.
     Summary,
 }
 
-/// Tool whose calls are not written as calls of a function with the name that the provider knows.
+/// Tool that the provider knows as a function of another name or form: a custom tool, or a tool in a namespace. Its
+/// calls are converted back for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientTool {
     /// Name of the function that the provider is given.
@@ -34,7 +35,7 @@ impl ClientTool {
 /// Parts of a request of the responses dialect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponsesDetails {
-    /// Members that the response object repeats: JSON text without the braces of an object.
+    /// Members of the request that the response object repeats: JSON members without enclosing braces.
     pub repeated_members: Bytes,
     /// Custom tools, and tools in a namespace.
     pub tools: Vec<ClientTool>,
@@ -42,7 +43,7 @@ pub struct ResponsesDetails {
     pub reasoning: ReasoningDisplay,
     /// True if reasoning items carry their text in `encrypted_content` too.
     pub seals_reasoning: bool,
-    /// Input of a response that is stored with its answer.
+    /// Input to store together with the answer; `None` if the response is not stored.
     pub stored_input: Option<StoredInput>,
     /// True if the request asks for a background response.
     pub in_background: bool,
@@ -72,11 +73,11 @@ pub enum StoreAccess {
     /// API key without stored responses: `store` has no effect, and `background` is refused.
     #[default]
     NotAllowed,
-    /// Line of a batch, whose response is in the results: as for a key without stored responses.
+    /// Line of a batch: `store` has no effect, because the response is in the results of the batch.
     BatchLine,
     /// Request of a key that may store responses.
     Allowed,
-    /// Execution of a background response, which is stored by its runner.
+    /// Execution of a background response that was accepted before. The task that executes it stores the response.
     BackgroundRun,
 }
 

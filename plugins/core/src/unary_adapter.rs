@@ -91,8 +91,8 @@ pub trait ProviderAdapter: Sync + Send {
         answers: Vec<UpstreamAnswer>,
     ) -> Result<BufferedResponse, UpstreamError>;
 
-    /// Returns the translation of an answer that passes while it arrives; `None` if the shape has none. Its request is
-    /// the first one of [`ProviderAdapter::calls`].
+    /// Returns a translation for an answer that is forwarded to the client while it arrives; `None` if this API has no
+    /// streamed answers. The request for it is the first one of [`ProviderAdapter::calls`].
     fn translate_stream(&self, _ask: &InferenceRequest) -> Option<Box<dyn StreamTranslation>> {
         None
     }

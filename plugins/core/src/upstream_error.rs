@@ -24,7 +24,7 @@ pub enum UpstreamErrorKind {
     IdleTimeout,
     /// Deadline of the whole request exceeded.
     DeadlineExceeded,
-    /// Status that another provider may not return (408 409 425 429 5xx).
+    /// Error status that another provider may not return (408, 409, 425, 429 or 5xx).
     Status(u16),
     /// Status 401, 403 or 404: the operator's key or model name is invalid.
     Credentials(u16),
@@ -39,7 +39,7 @@ pub enum UpstreamErrorKind {
     ModelOutput,
     /// Rescue whose text differs from the text that the client has received.
     Diverged,
-    /// Error of the caller; each provider would reject the request.
+    /// Error of the client's request: each provider would reject it.
     Caller,
 }
 

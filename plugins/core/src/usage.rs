@@ -27,7 +27,7 @@ impl UsageSource {
 pub struct UsageBounds {
     /// Prompt tokens.
     pub input: u64,
-    /// Generated tokens that the request allows, all candidates together.
+    /// Generated tokens that the request allows, all choices together.
     pub output: u64,
     /// Generated tokens that the delivered bytes can contain.
     pub delivered: u64,
@@ -40,12 +40,13 @@ impl UsageBounds {
     pub const IMAGE_TOKENS: u64 = 16_384;
     /// Tokens that a model adds to each embedding input or reranked document.
     pub const TOKENS_PER_INPUT: u64 = 128;
-    /// Generated tokens without text per candidate (end of text, reasoning marks).
+    /// Generated tokens without text per choice (end of text, reasoning marks).
     pub const TOKENS_PER_CANDIDATE: u64 = 64;
     /// Generated tokens without text per tool call (marks around it).
     pub const TOKENS_PER_CALL: u64 = 32;
 
-    /// Maximum number of generated tokens in this many bytes of text: a token has at least one byte.
+    /// Maximum number of generated tokens in `bytes` bytes of text, in `candidates` choices and `calls` tool calls: a
+    /// token has at least one byte.
     #[must_use]
     pub fn delivered(candidates: usize, bytes: usize, calls: usize) -> u64 {
         let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
@@ -103,8 +104,8 @@ impl TokenUsage {
     }
 }
 
-/// Usage reported by a provider, which may omit either half. Zero counts as reported; the gateway counts a missing
-/// half.
+/// Usage reported by a provider, which may omit one half: the input counts or the output counts. A reported zero is a
+/// report; the gateway counts a missing half itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportedUsage {
     /// Prompt tokens, cached ones included.
@@ -124,7 +125,7 @@ impl ReportedUsage {
         (self.input.is_some() || self.output.is_some()).then_some(self)
     }
 
-    /// Merges a later report: each half that it has replaces the earlier half.
+    /// Returns this report updated by a later one: each half that the later report has replaces the earlier half.
     #[must_use]
     pub fn then(self, later: Self) -> Self {
         let (input, cached) = match later.input {
@@ -138,7 +139,8 @@ impl ReportedUsage {
         Self { input, cached, output, reasoning }
     }
 
-    /// Replaces a half that is missing or beyond its bound by the gateway's count, and marks the source.
+    /// Replaces a half (input or output) that is missing or beyond its bound by the gateway's count, and marks the
+    /// source.
     #[must_use]
     pub fn clamp_to(self, bounds: &UsageBounds, counted: &TokenUsage) -> TokenUsage {
         let most = bounds.output.min(bounds.delivered);
@@ -208,7 +210,7 @@ pub enum MeterBoundary {
 /// Energy that a provider measured for one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeasuredEnergy {
-    /// Joules within the boundary below.
+    /// Measured energy in joules, within `boundary`.
     pub joules: Decimal,
     /// Boundary stated by the provider; `None` if it states none (the provider's configuration then decides).
     pub boundary: Option<MeterBoundary>,

@@ -77,10 +77,10 @@ pub struct UsageRow<'a> {
     /// CO2 equivalent, grams.
     #[serde(skip_serializing_if = "Decimal::is_zero")]
     pub g_co2: Decimal,
-    /// Lower limit of it, grams.
+    /// Lower limit of the CO2 equivalent, grams.
     #[serde(skip_serializing_if = "Decimal::is_zero")]
     pub g_co2_low: Decimal,
-    /// Upper limit of it, grams.
+    /// Upper limit of the CO2 equivalent, grams.
     #[serde(skip_serializing_if = "Decimal::is_zero")]
     pub g_co2_high: Decimal,
     /// Water, litres.
@@ -129,7 +129,8 @@ impl<'a> UsageRow<'a> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Adds the sums of another row of the same names. Sums stay at the limit of their type.
+    /// Adds the sums of another row with the same names (key, model, provider …). A sum that would overflow stays at
+    /// the maximum of its type.
     fn add(&mut self, other: &UsageRow<'_>) -> Result<(), UsageRowError> {
         for (sum, more) in [
             (&mut self.requests, other.requests),
@@ -167,7 +168,7 @@ impl<'a> UsageRow<'a> {
     }
 }
 
-/// Parses an amount of a row; an absent one is 0.
+/// Parses an amount of a row; an empty text is 0.
 ///
 /// # Errors
 /// Returns `Format` if it is not an integer of 128 bits.

@@ -1,7 +1,8 @@
-//! Benchmark of whole requests to a chat provider by the dialect of their client: validation, the request for the
-//! provider, and the stream of the answer; in microseconds, and as a ratio to a chat client.
+//! Benchmark of complete requests to a chat provider, for clients of each dialect: validation, building the provider's
+//! request, and translating the stream of the answer. The results are in microseconds, and relative to a chat client.
 //!
-//! `cargo bench -p penstock-dialect --bench clients`. The best of several runs, which alternate between the dialects.
+//! `cargo bench -p penstock-dialect --bench clients`. The result is the best of several runs, which alternate between
+//! the dialects.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use bytes::Bytes;

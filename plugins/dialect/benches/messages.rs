@@ -101,7 +101,7 @@ fn agent_conversation() -> Value {
     json!({"model":"claude-x","max_tokens":64000,"stream":true,"system":system,"tools":tools,"messages":messages})
 }
 
-/// Builds a request of one long message with hardly any structure.
+/// Builds a request with one long message and little structure.
 fn long_message() -> Value {
     json!({"model":"claude-x","max_tokens":64000,"stream":true,"messages":[{"role":"user","content":"A plain sentence of prose, and one more. ".repeat(5_000)}]})
 }

@@ -82,11 +82,11 @@ impl DecodedAnswer {
         let (mut events, mut shaped) = (Vec::new(), Vec::new());
         let streamed = decode::is_event_stream(&body);
         let read = decode::decode_buffered(target.dialect, body, target.id, &mut events);
-        // An error after the end of a stream does not invalidate the answer.
+        // An error after the end of a streamed answer does not invalidate the answer.
         let read = if streamed { read } else { Ok(read?) };
         let reasoning = read.as_ref().ok().copied().flatten();
         let mut shape = ResponseConstraints::new(ask, target);
-        // Choices that were not requested make the indices of the others unreliable.
+        // If the provider sent more choices than requested, the indices of the other choices are unreliable too.
         let unknown = |event: &AnswerEvent| {
             event.choice().is_some_and(|choice| choice as usize >= shape.choice_count())
         };
@@ -99,7 +99,8 @@ impl DecodedAnswer {
             shape.apply(event, &mut shaped);
         }
         let mut answer = Self::from_events(shaped, ask.n);
-        // Clients read the usage of a buffered answer without checking that it exists.
+        // Clients read the usage of a buffered answer without checking that it exists, so it is estimated if it is
+        // missing.
         let counted = ask.estimate_usage(answer.output_bytes());
         let bounds = sent.usage_bounds(&ask.usage_bounds(target), answer.choices.len());
         let usage = answer.reported_usage.map(|stated| stated.clamp_to(&bounds, &counted));
@@ -124,7 +125,7 @@ impl DecodedAnswer {
         Ok(answer)
     }
 
-    /// Builds an answer of `n` choices from its events; events of further choices are dropped.
+    /// Builds an answer of `n` choices from events. Events with a choice index of `n` or above are dropped.
     #[must_use]
     pub fn from_events(events: impl IntoIterator<Item = AnswerEvent>, n: u32) -> Self {
         let mut answer = Self::default();
@@ -177,7 +178,7 @@ impl DecodedAnswer {
         self.choices.iter().map(AnswerChoice::output_bytes).sum()
     }
 
-    /// Returns the number of complete choices if all others have not started.
+    /// Returns the number of complete choices, if there is at least one and all other choices have not started.
     fn complete_choice_count(&self) -> Option<u32> {
         choices::complete_choice_count(
             self.choices.iter().map(|one| (one.finish_reason.is_some(), one.output_bytes())),

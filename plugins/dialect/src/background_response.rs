@@ -1,4 +1,4 @@
-//! Documents and objects of background responses. Until its end, the document of one also has the request body:
+//! Documents and objects of background responses. Until the response ends, its document also has the request body:
 //!
 //! ```text
 //! {"input": [items of the conversation], "response": {the response object}, "request": {the client's body}}
@@ -35,7 +35,7 @@ pub struct ResponseFailure<'a> {
 }
 
 impl ResponseFailure<'_> {
-    /// Returns a failure of the gateway.
+    /// Returns a failure for an internal error of the gateway.
     #[must_use]
     pub const fn of_server(message: &'static str) -> ResponseFailure<'static> {
         ResponseFailure { code: "server_error", message: Cow::Borrowed(message) }
@@ -53,8 +53,8 @@ impl UnansweredState<'_> {
     }
 }
 
-/// Builds the document of a response that has not ended. `unique` is the unique part of its id, `request` the client's
-/// body, which is valid JSON.
+/// Builds the document of a response that has not ended. `unique` is the unique part of the response id; `request` is
+/// the client's body, which must be valid JSON.
 #[must_use]
 pub fn build_pending_document(input: &StoredInput, response: &[u8], unique: &str, request: &[u8]) -> Vec<u8> {
     let mut out = build_document(input, response, unique);
@@ -91,7 +91,7 @@ pub fn pending_request(document: &[u8]) -> Option<&[u8]> {
     member_value(document, "request").filter(|request| is_object(request))
 }
 
-/// Returns the document of a response that ends as `response`; `None` if `document` is invalid.
+/// Returns the document of a response that has ended; `response` is its final object. `None` if `document` is invalid.
 #[must_use]
 pub fn ended_document(document: &[u8], response: &[u8]) -> Option<Vec<u8>> {
     let stored = StoredResponse::parse(document)?;
@@ -105,7 +105,7 @@ pub fn is_background(response: &[u8]) -> bool {
     member_value(response, "background") == Some(b"true")
 }
 
-/// Returns true if a response has an answer, which a request can continue.
+/// Returns true if a response has an answer, so that a later request can continue it.
 #[must_use]
 pub fn has_answer(response: &[u8]) -> bool {
     let status = member_value(response, "status").and_then(parse_string);
@@ -118,14 +118,14 @@ pub fn is_queued(response: &[u8]) -> bool {
     member_value(response, "status").and_then(parse_string).is_some_and(|status| status == "queued")
 }
 
-/// Returns true if a response object has not reached its last status.
+/// Returns true if the status of a response object is not final.
 #[must_use]
 pub fn is_pending(response: &[u8]) -> bool {
     let status = member_value(response, "status").and_then(parse_string);
     status.is_some_and(|status| status == "queued" || status == "in_progress")
 }
 
-/// Returns a response object in another state, without the members of an answer.
+/// Returns a response object with this state, without the members of an answer.
 #[must_use]
 pub fn in_state(response: &[u8], state: &UnansweredState<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(response.len() + 128);
@@ -159,7 +159,7 @@ fn write_error(state: &UnansweredState<'_>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Returns the error of a response whose request was refused with this status and this error envelope.
+/// Returns the failure of a response whose request was answered with this error status and this error envelope.
 #[must_use]
 pub fn failure_of_refusal(status: u16, envelope: &[u8]) -> ResponseFailure<'static> {
     const UNKNOWN: &str = "The request could not be answered.";

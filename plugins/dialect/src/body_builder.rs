@@ -1,7 +1,7 @@
 //! Builder of a request body from new bytes and slices of a source body.
 //!
-//! Long slices of the source are shared and not copied; for short ones a copy is cheaper than a reference count. The
-//! concatenated segments are the body.
+//! Long slices of the source are shared and not copied; for short slices, a copy is cheaper than a reference count. The
+//! body is the concatenation of all segments.
 
 use crate::event::EscapedText;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -71,8 +71,8 @@ impl<'a> BodyBuilder<'a> {
         self.buffer.put_u8(b'"');
     }
 
-    /// Appends JSON as the body of a JSON string: without white space between tokens, with quotes and backslashes
-    /// escaped. The order and spelling of everything else is retained.
+    /// Appends JSON as the body of a JSON string: white space between tokens is dropped, and quotes and backslashes are
+    /// escaped. The order of members and the notation of values stay unchanged.
     pub(crate) fn push_escaped_json(&mut self, json: &[u8]) {
         write_escaped_json(json, &mut self.buffer);
     }
@@ -86,14 +86,14 @@ impl<'a> BodyBuilder<'a> {
     }
 }
 
-/// Returns `part` as a slice of `source`, if it lies in that buffer.
+/// Returns `part` as a slice of `source`; `None` if it is not a part of that buffer.
 pub(crate) fn shared_slice(source: &Bytes, part: &[u8]) -> Option<Bytes> {
     let start = (part.as_ptr() as usize).checked_sub(source.as_ptr() as usize)?;
     let end = start.checked_add(part.len())?;
     (end <= source.len()).then(|| source.slice(start..end))
 }
 
-/// Writes JSON as [`BodyBuilder::push_escaped_json`] does.
+/// Writes JSON like [`BodyBuilder::push_escaped_json`].
 pub(crate) fn write_escaped_json(json: &[u8], out: &mut impl BufMut) {
     let mut rest = json;
     let mut inside = false;

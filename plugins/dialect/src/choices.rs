@@ -6,8 +6,9 @@ use bytes::Bytes;
 use penstock_core::{TokenUsage, UsageSource};
 use penstock_json_scan::json;
 
-/// Returns the number of complete choices, given as (finished, bytes of text), if there is at least one and all others
-/// have not started: the provider returns fewer choices than requested.
+/// Returns the number of complete choices if the provider returned fewer choices than requested: at least one choice is
+/// complete, and the others after it have not started. `choices` states for each choice whether it is finished, and its
+/// bytes of text.
 pub(crate) fn complete_choice_count(choices: impl Iterator<Item = (bool, usize)>) -> Option<u32> {
     let (mut whole, mut others) = (0_u32, false);
     for (finished, bytes) in choices {
@@ -20,11 +21,11 @@ pub(crate) fn complete_choice_count(choices: impl Iterator<Item = (bool, usize)>
     (whole > 0 && others).then_some(whole)
 }
 
-/// Replaces usage that covers only one of several choices with the gateway's estimate, given the bytes of text of each
-/// choice; returns true if it did.
+/// Replaces usage that covers only one of several choices with the gateway's estimate; returns true if it was replaced.
+/// `sizes` are the bytes of text of each choice.
 ///
-/// Output below two thirds of the estimate, which is low already, is taken for that of one choice. So is output of
-/// fewer tokens than there are choices with text.
+/// Output below two thirds of the estimate, which itself is low, is assumed to be that of one choice, and so is output
+/// of fewer tokens than there are choices with text.
 pub(crate) fn correct_usage(usage: &mut TokenUsage, sizes: &[usize]) -> bool {
     if sizes.len() < 2 || usage.source != UsageSource::Provider {
         return false;
@@ -39,8 +40,8 @@ pub(crate) fn correct_usage(usage: &mut TokenUsage, sizes: &[usize]) -> bool {
     true
 }
 
-/// Joins completions of one choice each into one completion, in order, with the total usage. Returns `None` if one has
-/// no list of choices.
+/// Joins completions of one choice each, in order, to one completion with the total usage. Returns `None` if one of the
+/// completions has no list of choices.
 #[must_use]
 pub fn join(completions: &[Bytes], usage: &TokenUsage) -> Option<Vec<Bytes>> {
     let first = completions.first()?;

@@ -1,7 +1,6 @@
 //! Classification of a provider's error: the party at fault, and the message for the client.
 //!
-//! Only plain words of a provider's message are passed on: no address, key or id, and nothing from the texts of the
-//! request.
+//! Only common words of a provider's message are passed on: no address, key or id, and no words from the request.
 
 mod error_signals;
 #[cfg(test)]
@@ -23,13 +22,14 @@ use std::time::Duration;
 /// Maximum accepted `Retry-After` of a provider, in seconds.
 const MAX_RETRY_AFTER_SECONDS: u64 = 3600;
 
-/// Classifies a provider's error response by its status, its `Retry-After` in seconds (the caller converts a date), its
-/// body, the model's context window in the catalogue (0 if unknown), and the request.
+/// Classifies a provider's error response. `retry_after` is in seconds (the caller converts a date); `model_window` is
+/// the model's context window in the catalogue, 0 if it is unknown; `request` is the body that the provider received.
 ///
-/// 401, 402, 403 and 404 are errors of the operator; 408, 409, 425, 429 and everything but 4xx are errors of the
-/// provider; any other 4xx is a client error, with a specific code for a full context window and for refused content.
-/// Client errors are also a 500 to 503 whose text is about the length of the input or about a history that the engine
-/// cannot read. To a history with a truncated tool call, so is any 500, and a 501 to 503 whose text is about arguments.
+/// Statuses 401, 402, 403 and 404 are errors of the operator; 408, 409, 425, 429 and everything but 4xx are errors of
+/// the provider; any other 4xx is a client error, with its own code for a full context window and for refused content.
+/// A status of 500 to 503 is a client error too if its text is about the length of the input or about a history that
+/// the engine cannot read. If the history has a truncated tool call, any 500 is a client error, and so is a 501 to 503
+/// whose text is about arguments.
 #[must_use]
 pub fn classify_error(
     _provider: Dialect,
@@ -95,16 +95,17 @@ fn client_error(
 /// Error message if nothing more specific is known.
 const NOT_ACCEPTED_MESSAGE: &str = "The model's provider does not accept this request.";
 
-/// Classifies an error object inside a successful response. It is a client error only if it is about the context window
-/// or refused content; [`classify_in_band_error`] decides about others. An error that states a timeout has the kind of
-/// that status.
+/// Classifies an error object inside a successful response. The error is a client error only if it is about the context
+/// window or refused content; for other errors, [`classify_in_band_error`] decides with the request. An error that
+/// states a timeout gets the kind of that status.
 pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
     let about = ErrorSignals::read(body);
     if about.is_window_exceeded() || about.is_content_refused() {
         UpstreamError::caller(api_error(&about, 0))
     } else {
         let kind = match error_signals::in_band_status(body) {
-            // Unlike the status 408 of an answer, it does not say that the request was not processed.
+            // A status of 408 would mean that the request was not processed; here it may have been, so the error
+            // becomes a 504.
             408 => UpstreamErrorKind::Status(504),
             status if is_timeout_status(status) => UpstreamErrorKind::Status(status),
             _ => UpstreamErrorKind::InBandError,
@@ -114,11 +115,11 @@ pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
     }
 }
 
-/// Maximum bytes kept of an error object inside a successful response.
+/// Maximum size of a stored error object from a successful response, in bytes.
 const MAX_IN_BAND_BYTES: usize = 16 << 10;
 
-/// Classifies an error object inside a successful response to this request as if the provider had sent it with the
-/// status that it contains, or 500 without one. Any error that is not the client's stays as it is.
+/// Classifies an error object from a successful response as if the provider had sent it with an error status: with the
+/// status that the object contains, or else 500. An error that is not the client's stays unchanged.
 #[must_use]
 pub fn classify_in_band_error(mut error: UpstreamError, model_window: u64, request: &[u8]) -> UpstreamError {
     let Some(body) = error.in_band_body.take() else { return error };
@@ -127,7 +128,8 @@ pub fn classify_in_band_error(mut error: UpstreamError, model_window: u64, reque
     if as_status.kind == UpstreamErrorKind::Caller { as_status } else { error }
 }
 
-/// Returns the tokens of the context window left for the answer, if the input fits and the requested answer does not.
+/// Returns the number of tokens that the context window leaves for the answer, if the input fits but the requested
+/// answer does not.
 fn remaining_tokens(about: &ErrorSignals, model_window: u64) -> Option<u64> {
     if about.is_content_refused() || !about.is_window_exceeded() || about.is_about_input() {
         return None;

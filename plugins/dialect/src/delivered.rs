@@ -3,7 +3,7 @@
 use crate::event::{AnswerEvent, EscapedText};
 use penstock_json_scan::json;
 
-/// Maximum bytes of recorded text; a longer answer has no rescue.
+/// Maximum bytes of recorded text. An answer with more text cannot be rescued.
 const MAX_BYTES: usize = 256 << 10;
 /// Minimum growth of a buffer, in bytes.
 const MIN_GROWTH: usize = 256;
@@ -33,8 +33,7 @@ pub(crate) struct DeliveredText {
     choices: Vec<Vec<TextSegment>>,
 }
 
-/// Appends text and grows the buffer by a quarter instead of doubling it, since an answer may stay in memory for
-/// minutes.
+/// Appends text. The buffer grows by a quarter instead of doubling, because an answer may stay in memory for minutes.
 fn append(escaped: &mut Vec<u8>, text: &[u8]) {
     let room = escaped.capacity() - escaped.len();
     if room < text.len() {
@@ -75,7 +74,7 @@ impl DeliveredText {
         self.size <= MAX_BYTES
     }
 
-    /// Returns the text, if there is one choice with text only.
+    /// Returns the text if the record has one choice with text only, and `None` otherwise.
     pub(crate) fn text(&self) -> Option<String> {
         let [stretches] = self.choices.as_slice() else { return None };
         match stretches.as_slice() {
@@ -117,11 +116,11 @@ struct ChoiceMatcher {
     /// Index of the segment under comparison; `offset` is the number of matched bytes.
     current_segment: Option<usize>,
     offset: usize,
-    /// True if the recorded text has been matched completely; later text is new.
+    /// True if all of the recorded text has been matched, so that later text is new to the client.
     is_past_prefix: bool,
 }
 
-/// Matcher that drops the events that the client already has.
+/// Matcher that drops the events of a second answer that repeat the delivered text.
 #[derive(Debug)]
 pub(crate) struct PrefixMatcher {
     includes_reasoning: bool,
@@ -139,7 +138,7 @@ impl PrefixMatcher {
             return Ok(Some(event));
         };
         let Some((_, kind, _)) = event_text(&event) else {
-            // A finish before the end of the recorded text is another answer.
+            // If the second answer finishes before the recorded text ends, it is a different answer.
             return if place.is_fully_matched() { Ok(Some(event)) } else { Err(DivergenceError) };
         };
         if kind == TextKind::Reasoning && !self.includes_reasoning {
@@ -186,7 +185,7 @@ impl ChoiceMatcher {
         self.current_segment.map_or(0, |now| now + 1)
     }
 
-    /// Begins a segment; returns false if it is new to the client.
+    /// Begins a segment. Returns true if the recorded text has it too, and false if it is new to the client.
     fn begin_segment(&mut self, kind: TextKind, name: Option<&EscapedText>) -> Result<bool, DivergenceError> {
         if self.is_past_prefix {
             return Ok(false);
@@ -222,7 +221,7 @@ impl ChoiceMatcher {
         }
         let more = said.strip_prefix(due).ok_or(DivergenceError)?;
         if self.next_segment() < self.expected.len() {
-            // The text continues where the first answer had begun another segment.
+            // The second answer continues a text at a position where the first answer began another segment.
             return Err(DivergenceError);
         }
         let rest = if due.is_empty() { UnmatchedText::All } else { UnmatchedText::Some(more.to_owned()) };

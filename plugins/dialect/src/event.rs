@@ -70,7 +70,7 @@ pub enum AnswerEvent {
         /// Matched stop sequence, if the provider reports it.
         stop_sequence: Option<EscapedText>,
     },
-    /// Usage so far; a later event replaces the counts that it contains.
+    /// Usage so far; the counts that a later event contains replace the earlier ones.
     Usage(ReportedUsage),
     /// Energy measured by the provider.
     Energy(MeasuredEnergy),

@@ -1,5 +1,5 @@
-//! Tests of members that only the provider's request has: the gateway adds them, so each can be omitted if the provider
-//! refuses it by name, or every request of the dialect needs it.
+//! Tests of the members that only the provider's request has, because the gateway adds them: each can be omitted if the
+//! provider refuses it by name, or is needed by every request of the dialect.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use crate::{find_translator, test_support};
@@ -44,7 +44,7 @@ const REQUIRED: [&str; 37] = [
     "tools",
     "type",
     "url",
-    // Parts of other members that can be omitted.
+    // Members inside other members that can be omitted.
     "enable_thinking",
     "include_usage",
 ];
@@ -69,7 +69,7 @@ fn names_of(value: &Value) -> BTreeSet<String> {
     names
 }
 
-/// Chat requests that make the gateway add as many members as possible: settings under each of their names.
+/// Chat requests for which the gateway adds as many members as possible: each setting is given under each of its names.
 fn chat_requests() -> Vec<Value> {
     let image = "data:image/png;base64,AAAA";
     let messages = json!([{"role": "system", "content": "Be brief."},
@@ -179,7 +179,7 @@ fn every_member_that_the_gateway_adds_can_be_left_out() {
                 let named = ExtraMembers::named_by(|word| word == name);
                 assert!(!named.is_empty(), "{client:?} to {provider:?}: `{name}` is not in the table");
                 let rest = build(named.narrowest());
-                // Reasoning then has its other name, and is omitted if that is refused too.
+                // Reasoning is then sent under its other name, and is omitted if that name is refused too.
                 let rest = if name.starts_with("reasoning") && names_of(&rest).contains(name) {
                     build(named.union(ExtraMembers::of(ExtraMember::Reasoning)))
                 } else {

@@ -1,4 +1,4 @@
-//! References to items of stored responses (`item_reference`), which clients send instead of the items themselves.
+//! References (`item_reference`) to items of stored responses, which clients send instead of the complete items.
 
 use crate::json_cursor::{elements, member_value, parse_string};
 use crate::stored_response::{StoredResponse, item_id};
@@ -17,19 +17,19 @@ pub struct ItemReference {
 }
 
 impl ItemReference {
-    /// Returns the id of the response that created the item; `None` for an id that is not the gateway's.
+    /// Returns the id of the response to which the item belongs; `None` if the gateway did not create the id.
     #[must_use]
     pub fn response_id(&self) -> Option<String> {
         let (_, rest) = self.id.split_once('_')?;
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        // Items of an answer, and items of an input.
+        // Ids of items in an answer, and of items in an input, have different forms.
         let split = rest.rsplit_once('_').or_else(|| rest.rsplit_once("in"));
         let (unique, _) = split.filter(|(unique, index)| !unique.is_empty() && is_number(index))?;
         Some(format!("resp_{unique}"))
     }
 }
 
-/// Returns the references in a body that is not validated yet, at most one more than [`MAX_REFERENCES`].
+/// Returns the references in a body, which need not be valid; at most one more than [`MAX_REFERENCES`].
 #[must_use]
 pub fn find_references(body: &[u8]) -> Vec<ItemReference> {
     let input = member_value(body, "input").unwrap_or_default();
@@ -37,7 +37,7 @@ pub fn find_references(body: &[u8]) -> Vec<ItemReference> {
         let kind = member_value(item, "type").and_then(parse_string);
         let is_reference = match kind {
             Some(kind) => kind == "item_reference",
-            // The type may be absent. All other items have content or a role.
+            // The type of a reference may be absent. All other items without a type have content or a role.
             None => ["role", "content"].iter().all(|name| member_value(item, name).is_none()),
         };
         Some(ItemReference { index, id: item_id(item).filter(|_| is_reference)?.into_owned() })
@@ -45,7 +45,7 @@ pub fn find_references(body: &[u8]) -> Vec<ItemReference> {
     references.take(MAX_REFERENCES + 1).collect()
 }
 
-/// Returns the item of this id in the document of a stored response.
+/// Returns the item with this id from the document of a stored response.
 #[must_use]
 pub fn find_item<'a>(document: &'a [u8], id: &str) -> Option<&'a [u8]> {
     let stored = StoredResponse::parse(document)?;
@@ -55,7 +55,7 @@ pub fn find_item<'a>(document: &'a [u8], id: &str) -> Option<&'a [u8]> {
         .find(|item| item_id(item).is_some_and(|own| own == id))
 }
 
-/// Replaces elements of `input` by the items given with their indexes, in ascending order.
+/// Replaces elements of `input` by items; each item is given with the index of the element, in ascending order.
 #[must_use]
 pub fn replace_references(body: &Bytes, items: &[(usize, Bytes)]) -> Bytes {
     let input = member_value(body, "input").unwrap_or_default();

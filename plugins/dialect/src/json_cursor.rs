@@ -1,7 +1,7 @@
-//! Access to values inside validated JSON without deserialization: a view of the wire crate's scanner that returns
-//! slices instead of positions.
+//! Access to values inside validated JSON without deserialization. The functions use the scanner of the JSON crate, and
+//! return slices instead of positions.
 //!
-//! A string found here can be passed to the other dialect with its escapes unchanged.
+//! A string found by these functions can be written in another dialect with its escapes unchanged.
 
 use penstock_json_scan::json;
 use std::borrow::Cow;
@@ -20,10 +20,10 @@ pub(crate) fn members(object: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, &[u8
     })
 }
 
-/// Cursor that enters values without first searching for their ends, so that each byte of a deeply nested text is read
+/// Cursor that enters a value without searching for its end first, so that each byte of deeply nested JSON is read only
 /// once.
 ///
-/// On invalid JSON it moves to the end: visits stop early and never panic.
+/// On invalid JSON the cursor moves to the end: a visit then stops early, and never panics.
 #[derive(Clone)]
 pub(crate) struct JsonCursor<'a> {
     json: &'a [u8],

@@ -1,10 +1,10 @@
-//! Engine parameters beyond the dialects, by their effect on the answer:
+//! Parameters of engines that no dialect defines, grouped by their effect on the answer:
 //!
 //! - A *constraint* is sent to the engine, or the request is refused with the name of the parameter.
 //! - A *tuning* parameter is sent to the engine if the catalogue lists it, and dropped otherwise.
 //! - A *private* parameter of a caller or an engine is dropped.
 //!
-//! Names in `supported_parameters` are checked against [`is_known`].
+//! Names in `supported_parameters` of the configuration are validated by [`is_known`].
 
 use crate::json_cursor;
 use penstock_core::{ApiError, InferenceRequest, InferenceTask, OfferCapabilities};
@@ -28,7 +28,7 @@ pub struct EngineParameter {
     pub name: &'static str,
     /// Effect on the answer.
     pub effect: ParameterEffect,
-    /// JSON value without effect, besides `null`, `false`, `0`, `""`, `[]` and `{}`.
+    /// JSON value that has no effect, in addition to `null`, `false`, `0`, `""`, `[]` and `{}`.
     pub noop_value: &'static str,
 }
 
@@ -36,7 +36,7 @@ const fn constrains(name: &'static str) -> EngineParameter {
     EngineParameter { name, effect: ParameterEffect::Constraint, noop_value: "null" }
 }
 
-/// Creates a constraint whose default is another value.
+/// Creates a constraint that has no effect with the value `idle`.
 const fn constrains_unless(name: &'static str, idle: &'static str) -> EngineParameter {
     EngineParameter { name, effect: ParameterEffect::Constraint, noop_value: idle }
 }
@@ -226,15 +226,15 @@ impl EngineParameter {
         let nothing = matches!(value, b"null" | b"false")
             || hollow(value)
             || json_cursor::parse_decimal(value) == Some(0.0);
-        // `false` is not the default of these parameters.
+        // If the value without effect is `true`, `false` has an effect.
         let unless = self.noop_value != "null";
         value != self.noop_value.as_bytes()
             && (!nothing || (unless && self.noop_value == "true" && value == b"false"))
     }
 }
 
-/// Returns true if a parameter of a request is sent to an offer: one that tunes or constrains the answer, and that the
-/// offer accepts. Unknown and private parameters are not sent.
+/// Returns true if a parameter is sent to an offer: it tunes or constrains the answer, and the offer accepts it.
+/// Unknown and private parameters are not sent.
 ///
 /// # Errors
 /// Returns `Unsupported` for a constraint that the offer does not accept.
@@ -253,7 +253,7 @@ pub(crate) fn should_forward(
     }
 }
 
-/// Returns true if the request has a constraint of an engine with an effect, so that not every offer may be able to
+/// Returns true if the request has an engine constraint that has an effect, so that not every offer may be able to
 /// answer it.
 #[must_use]
 pub fn has_constraint(ask: &InferenceRequest) -> bool {
@@ -268,7 +268,7 @@ pub fn has_constraint(ask: &InferenceRequest) -> bool {
     })
 }
 
-/// Returns true if an error of a request builder names a constraint of an engine.
+/// Returns true if an error of a request builder is about an engine constraint.
 #[must_use]
 pub fn names_constraint(error: &ApiError) -> bool {
     let path = error.param.as_deref().unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Incremental check of a tool call's arguments: a complete JSON object, the start of one, or something else.
 //!
-//! It is used to order interleaved parallel calls (the next block may open when the previous one is complete), to
-//! separate calls that an engine does not mark, and to report JSON that no client can parse as an error. Only the open
-//! brackets and the current number or word are stored.
+//! The check is used to order parallel calls that arrive interleaved (the next block may open when the previous call is
+//! complete), to separate calls that an engine does not separate, and to report JSON that no client can parse as an
+//! error. Only the open brackets and the current number or word are stored.
 
 use penstock_json_scan::json;
 
@@ -90,7 +90,7 @@ impl PartialJson {
         self.state
     }
 
-    /// Returns true if the arguments are valid at the end of an answer that was not truncated.
+    /// Returns true if the answer may end with these arguments, provided that the answer was not truncated.
     pub(crate) fn may_end(&self) -> bool {
         match self.state {
             JsonState::Empty | JsonState::Complete => true,
@@ -111,7 +111,7 @@ impl PartialJson {
                 && match self.expected_token {
                     ExpectedToken::String { key } => !key,
                     ExpectedToken::Scalar => json::value_end(&self.scalar, 0) == Some(self.scalar.len()),
-                    // After a comma, and not after a key.
+                    // A value may be missing after a comma in an array, but not after a key.
                     ExpectedToken::Value => self.open_brackets.last() == Some(&b'['),
                     ExpectedToken::Key
                     | ExpectedToken::FirstKeyOrEnd

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Tool calls of the last assistant message that have no result, by id: a client may send half a million. `At` is the
-/// type of a call's position.
+/// Tool calls of the last assistant message that have no result, by id. A map is used because a client may send half a
+/// million calls. `At` is the type that describes the position of a call.
 pub(crate) struct PendingToolCalls<'a, At> {
     calls: HashMap<Cow<'a, str>, PendingCall<At>>,
     /// Number of calls so far.
@@ -21,7 +21,7 @@ struct PendingCall<At> {
     position: At,
 }
 
-/// Unescapes an id, so that ids with different escapes are equal.
+/// Unescapes an id, so that two notations of the same id are equal.
 fn decode_id(id: &[u8]) -> Cow<'_, str> {
     json::unescape_lossy(id).unwrap_or_default()
 }
@@ -66,7 +66,7 @@ impl<'a, At> PendingToolCalls<'a, At> {
 mod tests {
     use super::*;
 
-    /// Calls that fit into one request body; with a linear search for each, the test would take minutes.
+    /// Number of calls that fit into one request body. With a linear search for each call, the test would take minutes.
     const MANY: usize = 300_000;
 
     #[test]

@@ -1,4 +1,4 @@
-//! The concatenated segments are the body, and long slices are not copied.
+//! Tests that the concatenated segments are the body, and that long slices are not copied.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;

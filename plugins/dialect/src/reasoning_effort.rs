@@ -4,7 +4,7 @@ use crate::json_cursor;
 use penstock_core::InferenceRequest;
 use penstock_json_scan::json;
 
-/// Requested reasoning effort.
+/// Reasoning effort that a client requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReasoningEffort {
     /// True to enable reasoning, false to disable it; `None` if not specified.
@@ -13,7 +13,7 @@ pub(crate) struct ReasoningEffort {
     pub(crate) level: Option<EffortLevel>,
 }
 
-/// Effort level, as messages providers define it.
+/// Effort level; the names are those of messages providers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EffortLevel {
     Low,
@@ -39,7 +39,7 @@ impl EffortLevel {
         }
     }
 
-    /// Returns the level's name for chat providers, which have three.
+    /// Returns the level's name for chat providers, which have only three levels.
     pub(crate) const fn chat_name(self) -> &'static str {
         match self {
             Self::Low => "low",

@@ -33,7 +33,7 @@ struct ConstrainedChoice {
 }
 
 impl ConstrainedChoice {
-    /// Returns a new finish event if the finish reason preceded a call and did not take it into account.
+    /// Returns a new finish event if the earlier one came before a call, so that its reason no longer fits.
     fn correct_finish(&mut self, number: u32) -> Option<AnswerEvent> {
         if self.end != ChoiceEnd::Finished(FinishReason::Stop) {
             return None;
@@ -60,7 +60,7 @@ enum ChoiceEnd {
     Open,
     /// Choice with this finish reason from the provider; more content may follow.
     Finished(FinishReason),
-    /// Choice that ended at a stop sequence enforced here: the rest is dropped.
+    /// Choice that ended at a stop sequence which the gateway enforces: the rest of it is dropped.
     Stopped,
 }
 
@@ -84,7 +84,7 @@ impl ResponseConstraints {
         shape
     }
 
-    /// Resets the state for the events of another provider.
+    /// Resets the state for the answer of another provider.
     pub fn restart(&mut self, target: &AttemptTarget<'_>) {
         self.upstream_stop_count = upstream_stop_sequences(&self.stop_sequences, target).len();
         target.id.clone_into(&mut self.id_seed);
@@ -155,11 +155,13 @@ impl ResponseConstraints {
         }
     }
 
-    /// Appends the pending text up to the first stop sequence, or up to a partial match of one.
+    /// Appends the pending text up to the first stop sequence; without one, up to a suffix that may be the start of
+    /// one.
     fn apply_stop_sequences(&mut self, number: u32, out: &mut Vec<AnswerEvent>) {
         let enforced = self.stop_sequences.get(self.upstream_stop_count..).unwrap_or_default();
         let Some(choice) = self.choices.get_mut(number as usize) else { return };
-        // The earliest match counts; of two at the same position, the first in the list.
+        // The earliest match counts. Of two matches at the same position, the stop sequence that is first in the list
+        // counts.
         let met = enforced.iter().filter_map(|stop| Some((choice.pending_text.find(stop.as_str())?, stop)));
         if let Some((at, stop)) = met.min_by_key(|(at, _)| *at) {
             choice.pending_text.truncate(at);
@@ -189,8 +191,8 @@ impl ResponseConstraints {
 }
 
 impl ToolCallIds {
-    /// Returns the id of the next call, or a generated one if another call has the same id: a result could not refer to
-    /// one of them.
+    /// Returns the id of the next call: the given id, or a generated one if another call has the same id, since a
+    /// result could otherwise not refer to exactly one call.
     pub(crate) fn unique_id(&mut self, id: EscapedText, seed: &str, choice: u32) -> EscapedText {
         let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         let made_up = (next..).map(|number| EscapedText::new(&generate_call_id(seed, choice, number)));
@@ -211,7 +213,7 @@ impl ToolCallIds {
     }
 }
 
-/// Returns the stop sequences for the provider; the gateway enforces the others.
+/// Returns the stop sequences that are sent to the provider; the gateway enforces the others.
 pub(crate) fn upstream_stop_sequences<'a>(stop: &'a [String], target: &AttemptTarget<'_>) -> &'a [String] {
     let takes_stop = target.dialect.spec().has_stop_sequences && target.allows_extra(ExtraMember::Stop);
     let taken = if takes_stop { usize::MAX } else { 0 };
@@ -219,7 +221,8 @@ pub(crate) fn upstream_stop_sequences<'a>(stop: &'a [String], target: &AttemptTa
     stop.get(..most.min(stop.len())).unwrap_or_default()
 }
 
-/// Returns true if the answer must contain log probabilities. A logit bias requires similar offers but does not count.
+/// Returns true if the client requests log probabilities. A logit bias, which needs offers with the same capability,
+/// does not count.
 pub(crate) fn wants_logprobs(ask: &InferenceRequest) -> bool {
     let wanted = ask.member_value("logprobs");
     match ask.task {
@@ -228,14 +231,14 @@ pub(crate) fn wants_logprobs(ask: &InferenceRequest) -> bool {
     }
 }
 
-/// Returns true if a sampling parameter may be sent: any if the catalogue has no list for the model, otherwise those
-/// on the list, since APIs of reasoning models answer 400 to others.
+/// Returns true if a sampling parameter may be sent: each of them if the catalogue lists no parameters for the model,
+/// otherwise only those that it lists, since the APIs of reasoning models answer 400 to others.
 pub(crate) fn accepts_sampling(abilities: &OfferCapabilities, name: &str) -> bool {
     abilities.parameters.is_empty() || abilities.accepts_parameter(name)
 }
 
-/// Returns the name of the output token limit for a chat provider: the newer name if the catalogue lists only that one,
-/// and the other name if the provider rejected the first.
+/// Returns the name of the output limit for a chat provider: the newer name if the catalogue lists only that name,
+/// otherwise the older one. If the provider rejected the name, returns the other one.
 pub(crate) fn token_cap_name(target: &AttemptTarget<'_>) -> &'static str {
     let newer = target.capabilities.accepts_parameter("max_completion_tokens")
         && !target.capabilities.accepts_parameter("max_tokens");
@@ -249,7 +252,7 @@ pub(crate) fn preset_members<'t>(
 ) -> impl Iterator<Item = (&'t str, &'t [u8])> {
     let preset = target.preset.iter().map(|(name, value)| (&**name, value.as_bytes()));
     preset.filter(|(name, _)| {
-        // The limit of a request may mean no limit: its parsed value counts.
+        // The limit of the request may be a value that means "no limit", so the parsed limit is examined instead.
         let given = match *name {
             "max_tokens" | "max_completion_tokens" => target.max_tokens.or(ask.max_tokens).is_some(),
             name => ask.member_value(name).is_some(),
@@ -258,7 +261,7 @@ pub(crate) fn preset_members<'t>(
     })
 }
 
-/// Returns the optional member that a preset member belongs to.
+/// Returns the optional member (see [`ExtraMember`]) that a preset writes under this name.
 fn preset_extra(name: &str) -> Option<ExtraMember> {
     EXTRA_MEMBERS.iter().find(|(_, words)| words.first() == Some(&name)).map(|(extra, _)| *extra)
 }

@@ -1,4 +1,4 @@
-//! Values are found in any surrounding JSON.
+//! Tests that values are found in any surrounding JSON.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::*;

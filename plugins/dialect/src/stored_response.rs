@@ -25,7 +25,7 @@ impl<'a> StoredResponse<'a> {
         Some(Self { input_items, response })
     }
 
-    /// Returns the items of the conversation with its answer, as elements of an array without brackets.
+    /// Returns the items of the conversation and of its answer, as elements of a JSON array without brackets.
     #[must_use]
     pub fn conversation_items(&self) -> Vec<u8> {
         let output = member_value(self.response, "output").unwrap_or_default();
@@ -40,7 +40,8 @@ impl<'a> StoredResponse<'a> {
     }
 }
 
-/// Returns the response object of a buffered answer, or of the end of a stream, if that response is stored.
+/// Returns the response object from a buffered answer, or from the end of a stream; `None` if the response is not
+/// stored.
 #[must_use]
 pub fn completed_response(answer: &[u8]) -> Option<&[u8]> {
     let response = if is_object(answer) { answer } else { last_event_response(answer)? };
@@ -85,7 +86,7 @@ fn write_text_message(text: &[u8], unique: &str, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Writes an item with the members that it lacks.
+/// Writes an item and adds the required members that are absent.
 fn write_item(item: &[u8], index: usize, unique: &str, out: &mut Vec<u8>) {
     let text = |name: &str| member_value(item, name).and_then(parse_string);
     let kind = text("type").unwrap_or_else(|| "message".into());
@@ -106,7 +107,7 @@ fn write_item(item: &[u8], index: usize, unique: &str, out: &mut Vec<u8>) {
         let _ = write!(out, r#","status":"completed""#);
     }
     for (name, value) in members(item) {
-        // Absent members that are `null` were written above.
+        // A `type` or `status` that is `null` was replaced above.
         if name == "id" || (value == b"null" && (name == "type" || name == "status")) {
             continue;
         }
@@ -160,8 +161,8 @@ pub struct ItemPage<'a> {
     pub has_more: bool,
 }
 
-/// Returns a page of at most `limit` items of a JSON array, from the first or from the last item, behind the item with
-/// the id `after`. `None` if there is no such item.
+/// Returns a page of at most `limit` items of a JSON array, in ascending or descending order, starting after the item
+/// with the id `after`. Returns `None` if there is no such item.
 #[must_use]
 pub fn item_page<'a>(
     array: &'a [u8],

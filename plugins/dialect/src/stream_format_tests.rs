@@ -243,7 +243,7 @@ fn json_lines_where_a_plain_answer_was_requested_are_a_whole_answer() {
     }
 }
 
-/// Returns a chat stream with a finish reason and `[DONE]`, and what follows it.
+/// Returns a chat stream with a finish reason, `[DONE]`, and the given text after it.
 fn chat_stream(after_done: &str) -> String {
     let chunk = |delta: &str, finish: &str| {
         format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\n")

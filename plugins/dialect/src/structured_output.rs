@@ -1,8 +1,8 @@
 //! Constraint on the output that an engine enforces: a schema, a pattern, a choice or a grammar.
 //!
-//! vLLM names these members `guided_…`, and newer versions accept them in `structured_outputs`; a JSON schema is
-//! equivalent to `response_format` of type `json_schema`. An offer that lists one of the names is sent that name,
-//! whichever the client used.
+//! vLLM names these members `guided_…`; newer versions accept them inside `structured_outputs`. A JSON schema is
+//! equivalent to `response_format` of type `json_schema`. An offer that lists one of these names gets the constraint
+//! under that name, whichever name the client used.
 
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
@@ -11,7 +11,7 @@ use penstock_core::{ApiError, InferenceRequest, OfferCapabilities};
 use penstock_json_scan::json;
 use std::borrow::Cow;
 
-/// Member of `structured_outputs` with its older name.
+/// Constraint: its name inside `structured_outputs`, and its older name.
 struct ConstraintName {
     key: &'static str,
     legacy_name: &'static str,
@@ -41,7 +41,7 @@ pub fn accepts_json_schema(abilities: &OfferCapabilities) -> bool {
         .any(|name| abilities.accepts_parameter(name))
 }
 
-/// Returns true if a member is a constraint that [`write`] translates.
+/// Returns true if a member is a constraint that [`write_constraints`] translates.
 pub(crate) fn is_constraint(name: &str) -> bool {
     name == STRUCTURED_OUTPUTS || CONSTRAINTS.iter().any(|word| word.legacy_name == name)
 }
@@ -49,7 +49,7 @@ pub(crate) fn is_constraint(name: &str) -> bool {
 /// Constraints of a request under the names that an offer accepts.
 #[derive(Default)]
 struct ConstraintMembers<'a> {
-    /// Members of the request body, with unchanged values.
+    /// Members at the top level of the request body, with unchanged values.
     members: Vec<(&'static str, &'a [u8])>,
     /// Members of `structured_outputs`.
     structured_outputs: Vec<(&'static str, &'a [u8])>,
@@ -94,8 +94,8 @@ pub(crate) fn write_constraints(
     Ok(())
 }
 
-/// Returns the JSON schema of a chat request, for a provider that accepts no other constraint. An offer that does not
-/// accept `response_format` does not accept a schema under another name.
+/// Returns the JSON schema of a chat request, for a provider that accepts no other constraint. If the offer does not
+/// accept `response_format`, it does not accept a schema under another name either.
 ///
 /// # Errors
 /// Returns `Unsupported` for any other constraint, and for a schema that the offer does not accept.
@@ -112,7 +112,7 @@ pub(crate) fn requested_schema<'a>(
     Ok(said.response_schema.or_else(|| said.json_object.then_some(Cow::Borrowed(ANY_OBJECT))))
 }
 
-/// JSON schema of any object.
+/// JSON schema that every object matches.
 pub(crate) const ANY_OBJECT: &[u8] = br#"{"type":"object"}"#;
 
 fn translate_constraints<'a>(
@@ -141,14 +141,14 @@ fn translate_constraints<'a>(
     Ok(said)
 }
 
-/// Returns the value of a member, if it has an effect.
+/// Returns the value of a member if it has an effect, and `None` otherwise.
 fn requested_value<'a>(ask: &'a InferenceRequest, name: &str) -> Option<&'a [u8]> {
     let value = ask.member_value(name)?;
     parameters::find_parameter(name)?.has_effect(value).then_some(value)
 }
 
 impl<'a> ConstraintMembers<'a> {
-    /// Sets a constraint as `response_format`, if it is a schema and the offer accepts that.
+    /// Sets a constraint as `response_format`, if it is a schema and the offer accepts `response_format`.
     fn set_response_schema(
         &mut self,
         ask: &InferenceRequest,
@@ -165,7 +165,8 @@ impl<'a> ConstraintMembers<'a> {
         Ok(())
     }
 
-    /// Translates the members of `structured_outputs` if the offer does not accept it, or if older members exist too.
+    /// Translates the members of `structured_outputs` one by one, if the offer does not accept `structured_outputs`, or
+    /// if the request also has older members.
     fn translate_structured_outputs(
         &mut self,
         ask: &InferenceRequest,
@@ -209,7 +210,7 @@ fn has_response_format(ask: &InferenceRequest) -> bool {
     kind.is_some_and(|kind| !json::is_string(kind, "text"))
 }
 
-/// Returns a JSON schema, which engines also accept as a string.
+/// Returns a JSON schema. Engines also accept it as a string that contains JSON.
 fn parse_schema<'a>(value: &'a [u8], path: &str) -> Result<Cow<'a, [u8]>, ApiError> {
     let none =
         || ApiError::invalid(path, format!("`{path}` must be a JSON schema: an object, or a string of one."));

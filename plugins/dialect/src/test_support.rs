@@ -7,7 +7,7 @@ use penstock_json_scan::json;
 use serde_json::Value;
 use std::path::Path;
 
-/// Creates a request as admission does from a canonical body.
+/// Creates a request from a canonical body, with the values that validation would compute.
 pub(crate) fn sample_request(dialect: Dialect, body: &[u8]) -> InferenceRequest {
     let value: Value = serde_json::from_slice(body).unwrap();
     let mut fields = BodyMembers::default();
@@ -53,7 +53,7 @@ pub(crate) fn sample_request(dialect: Dialect, body: &[u8]) -> InferenceRequest 
     }
 }
 
-/// Returns the history features that admission computes, for lists of messages.
+/// Returns the history features that validation computes for lists of messages.
 fn history_features(body: &Value) -> HistoryFeatures {
     let messages = body["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let has =
@@ -126,7 +126,8 @@ pub(crate) struct StreamRun {
     pub(crate) output_bytes: usize,
 }
 
-/// Pushes pieces into a reply as the gateway does; asserts that there is no output before the commit.
+/// Pushes pieces into a translation as the gateway does; asserts that there is no output before the first content
+/// token.
 pub(crate) fn run_stream<'a>(
     reply: &mut dyn StreamTranslation,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -168,8 +169,8 @@ pub(crate) fn run_stream<'a>(
     }
 }
 
-/// Runs a stream as one chunk, byte by byte, in chunks of some sizes, and in two chunks (split at each position of a
-/// short stream, at about 400 positions of a long one); asserts that all outcomes are equal.
+/// Translates a stream as one chunk, byte by byte, in chunks of some sizes, and in two chunks (split at each position
+/// of a small stream, at about 400 positions of a large one); asserts that all outcomes are equal.
 pub(crate) fn run_all_splits(new: &dyn Fn() -> Box<dyn StreamTranslation>, stream: &[u8]) -> StreamRun {
     let whole = run_stream(&mut *new(), [stream]);
     assert_eq!(run_stream(&mut *new(), stream.chunks(1)), whole, "byte by byte");

@@ -1,4 +1,4 @@
-//! Definition of a pair of dialects: a table of functions, so that a pair contains only its own code.
+//! Definition of a pair of dialects: a table of functions, so that the code of a pair is only what is special to it.
 
 use crate::answer::DecodedAnswer;
 use crate::decode::{BufferedDecoder, DialectDecoder};
@@ -10,7 +10,8 @@ use penstock_core::{
     UpstreamError,
 };
 
-/// Function that builds the request body for a provider, as segments.
+/// Function that builds the request body for a provider as a list of segments. The last argument is the delivered text
+/// that the provider must continue, if any.
 type RequestBuilder = fn(&InferenceRequest, &AttemptTarget<'_>, Option<&str>) -> Result<Vec<Bytes>, ApiError>;
 
 /// Function that converts the body for a chat provider to that of another dialect.
@@ -32,7 +33,7 @@ pub(crate) struct TranslatorDef {
     pub(crate) provider_dialect: Dialect,
     /// Path below the provider's base URL.
     pub(crate) path: &'static str,
-    /// Builder of the request body; with delivered text, of the request to continue it.
+    /// Builder of the request body, also for continuing delivered text.
     pub(crate) build_request: RequestBuilder,
     /// Conversion of that body, if the builder is the one for chat providers.
     pub(crate) convert: Option<BodyConverter>,

@@ -25,7 +25,7 @@ impl AnswerUsage {
         }
     }
 
-    /// Adds both parts of a split answer; a value that one of them lacks is unknown.
+    /// Adds the usage of two parts of an answer. A value that one part lacks is unknown in the sum.
     fn add(self, other: Self) -> Self {
         let sum = |one: MeasuredEnergy, other: MeasuredEnergy| MeasuredEnergy {
             joules: one.joules.saturating_add(other.joules),
@@ -42,7 +42,8 @@ impl AnswerUsage {
         parts.into_iter().reduce(Self::add).unwrap_or_default()
     }
 
-    /// Returns the usage, by the gateway's own count if the provider reports none, or an impossible amount.
+    /// Returns the reported usage. If the provider reports none, or an impossible number, returns the gateway's own
+    /// count.
     pub(crate) fn to_usage(&self, ask: &InferenceRequest, target: &AttemptTarget<'_>) -> TokenUsage {
         let stated = ReportedUsage { input: self.tokens, output: Some(0), ..ReportedUsage::default() };
         stated.clamp_to(&ask.usage_bounds(target), &ask.estimate_usage(0))

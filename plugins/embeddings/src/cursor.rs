@@ -4,8 +4,8 @@
 use penstock_json_scan::json;
 use std::ops::Range;
 
-/// Position in a JSON text. Every step returns `None` if the text does not match, and the cursor is unusable
-/// afterwards.
+/// Position in a JSON text. Every step returns `None` if the text does not match; the cursor must not be used after
+/// that.
 pub(crate) struct AnswerCursor<'j> {
     json: &'j [u8],
     at: usize,
@@ -17,7 +17,7 @@ impl<'j> AnswerCursor<'j> {
         Self { json, at: json::skip_space(json, 0) }
     }
 
-    /// Returns the next byte that is no white space, without taking it.
+    /// Returns the first byte of the next value or punctuation mark, without moving.
     #[inline]
     pub(crate) fn peek(&self) -> Option<u8> {
         self.json.get(self.at).copied()
@@ -47,20 +47,20 @@ impl<'j> AnswerCursor<'j> {
         (self.peek()? == byte).then(|| self.skip(1))
     }
 
-    /// Takes a value of any type.
+    /// Moves behind a value of any type and returns its range.
     pub(crate) fn value(&mut self) -> Option<Range<usize>> {
         let value = self.at..json::value_end(self.json, self.at)?;
         self.skip(value.len());
         Some(value)
     }
 
-    /// Takes a value and returns its bytes.
+    /// Moves behind a value of any type and returns its bytes.
     pub(crate) fn bytes(&mut self) -> Option<&'j [u8]> {
         let value = self.value()?;
         self.json.get(value)
     }
 
-    /// Takes an object. `member` is called at each value with its key (unescaped) and takes that value.
+    /// Reads an object: calls `member` with each unescaped key; `member` must read the value.
     pub(crate) fn object(&mut self, mut member: impl FnMut(&str, &mut Self) -> Option<()>) -> Option<()> {
         self.take(b'{')?;
         if self.peek()? == b'}' {
@@ -79,7 +79,7 @@ impl<'j> AnswerCursor<'j> {
         }
     }
 
-    /// Takes an array. `element` is called at each element and takes it.
+    /// Reads an array: calls `element` at each element; `element` must read it.
     pub(crate) fn array(&mut self, mut element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         self.take(b'[')?;
         if self.peek()? == b']' {

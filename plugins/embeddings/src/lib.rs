@@ -1,5 +1,5 @@
-//! Embeddings and rerank: converts a client's request into one of the known provider shapes, and the answer into the
-//! contract's types.
+//! Embeddings and rerank: converts a client's request into one of the known provider APIs (shapes), and the answer into
+//! the types of the gateway's API.
 //!
 //! Order, form and scale are corrected here, whatever the provider does; vectors that are already correct pass as the
 //! provider's own bytes.
@@ -19,7 +19,7 @@ mod tests;
 
 use penstock_core::ProviderAdapter;
 
-/// Every shape; the first of a kind is its default.
+/// Adapters of all provider APIs; the first adapter of each kind of model is the default.
 pub const SHAPES: &[&dyn ProviderAdapter] = &[
     &embeddings::openai::OpenAiEmbeddings,
     &embeddings::tei::TeiEmbeddings,

@@ -11,7 +11,7 @@ use penstock_core::{
     UpstreamRequest, WorkDone,
 };
 
-/// Shape of the OpenAI API.
+/// Adapter for the OpenAI API.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenAiModeration;
 
@@ -22,8 +22,8 @@ fn task(ask: &InferenceRequest) -> Option<&MeteredTask> {
     }
 }
 
-/// Takes a result: an object whose members have their types, as far as they are present. Their names inside are the
-/// model's own.
+/// Reads a result object and checks the types of its known members. The names of the categories inside depend on the
+/// model and are not checked.
 fn check_result(cursor: &mut AnswerCursor<'_>) -> Option<()> {
     cursor.object(|key, cursor| {
         let value = cursor.bytes()?;

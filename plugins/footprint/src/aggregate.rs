@@ -1,4 +1,4 @@
-//! Sum of all attempts of one request, exact and rounded once.
+//! Sum of all attempts of one request: exact, and rounded only once.
 
 use crate::constants;
 use crate::joules::{divide_rounded, per_kwh};
@@ -10,7 +10,7 @@ use rust_decimal::Decimal;
 /// Energy of one attempt or of several, not yet rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptEnergy {
-    /// Joules at the building's meter.
+    /// Joules at the meter of the data centre's building.
     pub(crate) facility: Decimal,
     /// Joules times g/kWh.
     pub(crate) carbon: Decimal,
@@ -34,11 +34,11 @@ pub struct AttemptEnergy {
 /// Environmental footprint of an answer, with every failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerFootprint {
-    /// Energy at the building's meter, kWh, twelve places.
+    /// Energy at the meter of the data centre's building, kWh, twelve decimal places.
     pub energy_kwh: Decimal,
-    /// Operational, location-based CO2 equivalent, grams, nine places.
+    /// Operational, location-based CO2 equivalent, grams, nine decimal places.
     pub carbon_g: Decimal,
-    /// Water on site and of electricity generation, litres, nine places.
+    /// Water used on site and for electricity generation, litres, nine decimal places.
     pub water_l: Decimal,
     /// Lower limit of `energy_kwh`.
     pub energy_kwh_low: Decimal,
@@ -48,21 +48,22 @@ pub struct AnswerFootprint {
     pub carbon_low_g: Decimal,
     /// Upper limit of `carbon_g`.
     pub carbon_high_g: Decimal,
-    /// Energy of failed attempts, kWh, twelve places; part of `energy_kwh`.
+    /// Energy of failed attempts, kWh, twelve decimal places; part of `energy_kwh`.
     pub failed_kwh: Decimal,
-    /// Grams of making the hardware, the share of this answer, nine places; not in `carbon_g`.
+    /// CO2 equivalent of making the hardware, the share of this answer, grams, nine decimal places; not part of
+    /// `carbon_g`.
     pub embodied_g: Decimal,
     /// Method by which the energy of the successful attempt was determined.
     pub method: EnergyMethod,
-    /// Boundary of that method; energy beyond it was added by formula.
+    /// Meter boundary of that method; the energy beyond this boundary was added by formula.
     pub boundary: MeterBoundary,
     /// Assumptions behind the figures.
     pub assumed: Assumptions,
 }
 
 impl AttemptEnergy {
-    /// Adds a failed attempt of the same request, maybe at another place. The method, boundary and assumptions of the
-    /// successful one stay.
+    /// Adds a failed attempt of the same request, possibly at another site. Method, boundary and assumptions remain
+    /// those of the successful attempt.
     pub fn add_failed(&mut self, failed: &Self) {
         self.facility = self.facility.saturating_add(failed.facility);
         self.carbon = self.carbon.saturating_add(failed.carbon);

@@ -14,21 +14,23 @@ const fn decimal(mantissa: u32, scale: u32) -> Decimal {
 /// Joules per input token and 1e9 active parameters: 2e9 FLOP at 39 % of an
 /// H100's BF16 peak and 700 W. Derived.
 pub const INPUT_JOULES_PER_B: Decimal = decimal(36, 4);
-/// Same for encoders (embedding, rerank), which have no second phase that uses the machine. Derived.
+/// Joules per input token and 1e9 active parameters of encoders (embedding, rerank): they have no output phase that
+/// uses the rest of the machine's power. Derived.
 pub const ENCODER_JOULES_PER_B: Decimal = decimal(72, 4);
 /// Number of prompt tokens at which attention has doubled the cost of a token. Derived from published ratios for long
 /// prompts (91 000) and attention FLOPs (107 000).
 pub const CONTEXT_TOKENS: u64 = 100_000;
-/// Cost of a cached prompt token as a share of an uncached one. Assumption, on purpose not zero.
+/// Cost of a cached prompt token as a share of the cost of an uncached one. Assumption, on purpose not zero.
 pub const CACHED_SHARE: Decimal = decimal(1, 1);
-/// Ratio of output energy under confirmed throughput-tier scheduling to ordinary batching. Measured 0.59 (0.32 to
-/// 0.84).
+/// Ratio of the output energy under confirmed throughput-tier scheduling to the output energy under ordinary batching.
+/// Measured 0.59 (0.32 to 0.84).
 pub const THROUGHPUT_TIER: Decimal = decimal(6, 1);
 /// Factor for the server without its GPUs: 150 W in addition to a measured 514 W.
 pub const HOST_FACTOR: Decimal = decimal(130, 2);
-/// Factor for machines kept ready and idle: 10 parts for 83 busy ones.
+/// Factor for machines that are ready but idle: 10 idle machines for 83 busy ones.
 pub const IDLE_FACTOR: Decimal = decimal(112, 2);
-/// Embodied grams per watt-hour of GPU energy: 985.5 kg per GPU's share of a server, three years, 514 W.
+/// Embodied grams of CO2 equivalent per watt-hour of GPU energy: 985.5 kg for the share of one GPU in a server, three
+/// years of use, 514 W.
 pub const EMBODIED_G_PER_WH: Decimal = decimal(730, 4);
 /// Watts of a busy GPU.
 pub const GPU_WATTS: u32 = 514;
@@ -36,24 +38,25 @@ pub const GPU_WATTS: u32 = 514;
 pub const HOST_WATTS: u32 = 150;
 /// Joules per second of audio if the model is unknown: 0.7 at 64 concurrent requests, 2.7 at eight. Derived.
 pub const AUDIO_JOULES: Decimal = decimal(20, 1);
-/// Joules per image of a mebipixel if the model is unknown: 1.2 Wh, the typical value of the models measured (0.11 to
+/// Joules per image of one mebipixel if the model is unknown: 1.2 Wh, the typical value of the models measured (0.11 to
 /// 2.2 Wh).
 pub const IMAGE_JOULES: Decimal = decimal(4320, 0);
-/// Pixels that an image's joules refer to.
+/// Pixels of an image that the joules of an image refer to.
 pub const IMAGE_PIXELS: u64 = 1_048_576;
-/// Power usage effectiveness if none is published. Assumption; flagged.
+/// Power usage effectiveness if none is published. Assumption; responses name it.
 pub const DEFAULT_PUE: Decimal = decimal(140, 2);
-/// Litres per kWh on site if none is published. Assumption; flagged.
+/// Litres of water on site per kWh if none is published. Assumption; responses name it.
 pub const DEFAULT_WUE: Decimal = decimal(40, 2);
-/// Ratio to the high end of the formula's range above which a measurement is rejected …
+/// Maximum plausible measurement, as a multiple of the high end of the formula's range. A greater one is rejected,
+/// unless it is at most [`MEASURED_SMALL`].
 pub const MEASURED_SPREAD: Decimal = decimal(10, 0);
-/// … unless it is at most this many joules at the building's meter: 1 Wh. Small answers draw little compared to a
-/// machine's idle power.
+/// Joules at the building's meter up to which a measurement is never rejected: 1 Wh. The energy of small answers is
+/// little compared to the idle power of a machine.
 pub const MEASURED_SMALL: Decimal = decimal(3600, 0);
-/// Limit on billed measured energy, as a multiple of the list.
+/// Maximum billed measured energy, as a multiple of the energy by formula.
 pub const MEASURED_CAP: Decimal = decimal(2, 0);
 /// Joules per kilowatt-hour.
 pub const JOULES_PER_KWH: u32 = 3_600_000;
-/// Limit on a count: a larger number is a provider's mistake and counts as this many, which keeps every product inside
-/// a `Decimal`.
+/// Maximum number that is accepted as a count. A larger number is a mistake of the provider and is reduced to this
+/// maximum, so that every product fits into a `Decimal`.
 pub const MAX_COUNT: u64 = 1_000_000_000_000;

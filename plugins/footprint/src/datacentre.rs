@@ -14,13 +14,13 @@ pub struct DataCentre {
     pub operator: String,
     /// Name of the site, as the operator writes it.
     pub site: String,
-    /// Country code from the table; not checked to be a member state.
+    /// Country code from the table; it may be that of any country.
     pub country_code: String,
     /// Power usage effectiveness.
     pub pue: Option<Decimal>,
     /// Water on site, litres per kWh of IT energy.
     pub wue: Option<Decimal>,
-    /// Place and date of the publication.
+    /// Title and date of the publication.
     pub basis: String,
     /// Source of the figures.
     pub source: String,

@@ -23,7 +23,7 @@ const ALPHA: f64 = 1.1665273170451914e-6;
 const BETA: f64 = -0.011205921025579175;
 const GAMMA: f64 = 4.052928146734005e-5;
 const GPU_GB: f64 = 80.0;
-/// Seconds per output token: by active parameters, by batch, constant.
+/// Coefficients of the seconds per output token: by active parameters, by batch size, and a constant.
 const LATENCY: [f64; 3] = [0.0006785088094353663, 0.0003119310311688259, 0.019473717579473387];
 const SERVER_KW: f64 = 1.2;
 const SERVER_GPUS: f64 = 8.0;
@@ -36,7 +36,7 @@ pub const BATCH: f64 = 64.0;
 /// Default bits per weight.
 pub const WEIGHT_BITS: f64 = 16.0;
 
-/// Served model.
+/// Model as it is served.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EcologitsModel {
     /// Active parameters per token, in billions.
@@ -49,7 +49,7 @@ pub struct EcologitsModel {
     pub batch: f64,
 }
 
-/// Known time of an answer.
+/// Known times of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AnswerTiming {
     /// Upper limit on the duration of the answer, in seconds.
@@ -78,11 +78,11 @@ pub struct EcologitsSite {
 pub struct EcologitsImpacts {
     /// Number of GPUs that hold the model.
     pub gpus: f64,
-    /// Energy with the building's share, kWh.
+    /// Energy including the overhead of the building, kWh.
     pub energy_kwh: f64,
-    /// Carbon of that energy, kg.
+    /// CO2 equivalent of that energy, kg.
     pub usage_kg: f64,
-    /// Carbon of making the hardware, kg.
+    /// CO2 equivalent of making the hardware, kg.
     pub embodied_kg: f64,
     /// Water, litres.
     pub water_l: f64,

@@ -1,11 +1,11 @@
-//! Energy card of a model: its known energy figures, and the coefficients derived from them.
+//! Energy profile of a model: its known energy figures, and the coefficients derived from them.
 
 use crate::{constants, ecologits, method::EnergyMethod};
 use penstock_core::{FootprintModel, ModelKind};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
-/// Known energy figures of a model. A `None` is derived, or stays unknown.
+/// Known energy figures of a model. A figure that is `None` is derived from others, or stays unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnergyProfile {
     /// Kind of the model.
@@ -30,7 +30,7 @@ pub struct EnergyProfile {
     pub method: Option<EnergyMethod>,
 }
 
-/// Invalid field of a card or a place.
+/// Invalid field of an energy profile or of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// Name of the field.
@@ -42,16 +42,16 @@ pub struct FieldError {
 /// Joules of GPU energy per unit of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EnergyCoefficients {
-    /// Per token; encoders have no output and no context term.
+    /// Per token. Encoders have no output, and no additional cost for a long context.
     Tokens { input: Decimal, output: Decimal, context: bool },
-    /// Per image of a mebipixel; scaled by steps if both are known.
+    /// Per image of one mebipixel; scaled by the number of steps if both numbers are known.
     Images { each: Decimal, steps: Option<u32> },
     /// Per second of audio.
     Audio { second: Decimal },
 }
 
 impl EnergyProfile {
-    /// Creates an empty card.
+    /// Creates an energy profile without figures.
     #[must_use]
     pub const fn new(kind: ModelKind) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl EnergyProfile {
         self.weight_bits.map_or(ecologits::WEIGHT_BITS, f64::from)
     }
 
-    /// Returns every field of the card that is out of its range.
+    /// Returns every field of the profile that is out of its range.
     pub(crate) fn field_errors(&self) -> Vec<FieldError> {
         let numbers = [
             ("active_params_b", self.active_params_b, 100_000),
@@ -110,7 +110,8 @@ impl EnergyProfile {
         mistakes
     }
 
-    /// Returns the coefficients and their origin. `None`: energy can only be derived from time.
+    /// Returns the coefficients and the method by which they were determined; `None` if energy can only be derived from
+    /// time.
     pub(crate) fn coefficients(&self) -> Option<(EnergyCoefficients, EnergyMethod)> {
         let stated = self.method.unwrap_or(EnergyMethod::Benchmark);
         match self.kind.spec().footprint {

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 pub const HEADER: &str =
     "country_code,country,carbon_g_per_kwh,renewable_percent,wue_offsite_l_per_kwh,year,source";
 
-/// Electricity of one state: consumed there (imports traced), lifecycle factors.
+/// Electricity of one member state by consumption (imports included), with lifecycle factors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GridRow {
-    /// ISO 3166-1 alpha-2.
+    /// Country code, ISO 3166-1 alpha-2.
     pub country_code: String,
-    /// English name.
+    /// English name of the country.
     pub country: String,
     /// Carbon intensity, grams of CO2 equivalent per kWh.
     pub g_per_kwh: Decimal,
@@ -28,8 +28,8 @@ pub struct GridRow {
 }
 
 impl GridRow {
-    /// Returns the short form of the source, for answers: the publisher of the carbon figure and its licence, without
-    /// the retrieval method.
+    /// Returns the source in a form for responses: the publisher of the carbon figure and its licence, without the
+    /// retrieval method.
     #[must_use]
     pub fn attribution(&self) -> &str {
         let carbon = self.source.split(';').next().unwrap_or_default();

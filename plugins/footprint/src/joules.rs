@@ -40,8 +40,8 @@ pub(crate) fn joules_of(
     }
 }
 
-/// Returns the input tokens in units of an uncached one at the start of a prompt: `(n − c)·(1 + n/100000) + c/10`,
-/// exactly.
+/// Returns the input tokens, weighted in units of an uncached token at the start of a prompt: `(n − c)·(1 + n/100000) +
+/// c/10`, exactly.
 fn weighted_input(usage: &TokenUsage, context: bool) -> Decimal {
     let read = usage.input.min(MAX_COUNT);
     let cached = usage.cached.min(read);
@@ -55,7 +55,7 @@ fn weighted_input(usage: &TokenUsage, context: bool) -> Decimal {
     whole.saturating_add(CACHED_SHARE.saturating_mul(Decimal::from(cached)))
 }
 
-/// Returns the joules of images; `steps` is (reference, taken).
+/// Returns the joules of images; `steps` is the number of steps that `each` refers to, and the number that was used.
 fn images(each: Decimal, count: u32, steps: Option<(u32, u32)>, pixels: Option<u64>) -> Decimal {
     let all = each.saturating_mul(Decimal::from(count));
     let (reference, taken) = steps.unwrap_or((1, 1));
@@ -65,7 +65,7 @@ fn images(each: Decimal, count: u32, steps: Option<(u32, u32)>, pixels: Option<u
     scaled.checked_div(of).unwrap_or(Decimal::MAX)
 }
 
-/// Returns seconds with six places.
+/// Returns a duration in seconds with six decimal places.
 pub(crate) fn seconds(took: Duration) -> Decimal {
     let micros = i128::try_from(took.as_micros()).unwrap_or(i128::MAX);
     Decimal::try_from_i128_with_scale(micros, 6)
@@ -73,7 +73,8 @@ pub(crate) fn seconds(took: Duration) -> Decimal {
         .min(Decimal::from(MAX_COUNT))
 }
 
-/// Divides joules (or joules times something per kWh) by 3 600 000 and rounds half-even to `places`, in one exact step.
+/// Converts joules (or joules times something per kWh) by a division by 3 600 000, and rounds half-even to `places`, in
+/// one exact step.
 pub(crate) fn per_kwh(joules: Decimal, places: u32) -> Decimal {
     divide_rounded(joules, JOULES_PER_KWH, places)
 }

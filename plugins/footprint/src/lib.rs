@@ -1,11 +1,11 @@
-//! Footprint of an answer: energy, carbon and water, from the work and its site, with the range and the origin of each
-//! figure.
+//! Footprint of an answer: energy, carbon and water, computed from the work and the site, with the range and the origin
+//! of each figure.
 //!
-//! This crate has no side effects. Energy may determine a price, so it is computed in `Decimal`; only [`ecologits`]
-//! uses floats, and runs when the configuration is read. An unknown figure is absent, never zero.
+//! The functions of this crate have no side effects. Energy may determine a price, so it is computed in `Decimal`; only
+//! [`ecologits`] uses floats, and it runs when the configuration is read. An unknown figure is absent, never zero.
 //!
-//! One [`OfferFactors`] per offer is computed with the configuration. A request then computes one [`AttemptEnergy`] per
-//! attempt, sums them, and rounds once:
+//! The [`OfferFactors`] of each offer are computed when the configuration is read. A request then computes an
+//! [`AttemptEnergy`] for each attempt, adds them up, and rounds once:
 //!
 //! ```
 //! use penstock_core::{ModelKind, TokenUsage};

@@ -4,20 +4,20 @@ use crate::constants;
 use penstock_core::MeterBoundary;
 use rust_decimal::Decimal;
 
-/// Method by which the energy of an answer was determined, best first.
+/// Method by which the energy of an answer was determined; better methods come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EnergyMethod {
     /// Measurement by the provider's meter, for this answer.
     Measured,
-    /// Average of the model from the provider.
+    /// Average figure that the provider states for the model.
     ProviderAverage,
     /// Public benchmark of the model.
     Benchmark,
-    /// Formula over the model's size.
+    /// Formula based on the model's size.
     Parametric,
-    /// Duration of the answer, on a machine of known power.
+    /// Duration of the answer on a machine of known power.
     LatencyProxy,
-    /// Typical value of its class.
+    /// Typical value for models of the same class.
     ClassDefault,
 }
 
@@ -62,8 +62,8 @@ impl EnergyMethod {
             .find(|method| method.name() == name)
     }
 
-    /// Returns the range of a figure by this method; for a measurement that of a GPU's meter (see [`measured_range`]
-    /// for the others).
+    /// Returns the error range of a figure by this method. For a measurement it is the range at a GPU's meter; see
+    /// [`measured_range`] for other meters.
     #[must_use]
     pub const fn range(self) -> ErrorRange {
         match self {
@@ -77,7 +77,7 @@ impl EnergyMethod {
     }
 }
 
-/// Returns the range of a measurement at this boundary.
+/// Returns the error range of a measurement at this boundary.
 #[must_use]
 pub const fn measured_range(boundary: MeterBoundary) -> ErrorRange {
     match boundary {
@@ -87,8 +87,9 @@ pub const fn measured_range(boundary: MeterBoundary) -> ErrorRange {
     }
 }
 
-/// Returns the range of a measurement with an unknown boundary: treated as a GPU's (which publishes the most), although
-/// it may be the building's. So the low end is the building's, before any factor was added.
+/// Returns the error range of a measurement with an unknown boundary. The energy is treated as that of GPUs, to which
+/// the largest factors are added, although it may be that of the whole building. So the low end is that of a building's
+/// meter, divided by those factors.
 #[must_use]
 pub fn unknown_boundary_range(pue: Decimal) -> ErrorRange {
     let added = constants::HOST_FACTOR.saturating_mul(constants::IDLE_FACTOR).saturating_mul(pue);

@@ -1,5 +1,5 @@
-//! Precomputed factors of one offer: a model's card at a provider's place, multiplied out as far as possible before a
-//! request is known.
+//! Precomputed factors of one offer: the energy profile of a model at a provider's site, multiplied out as far as
+//! possible before a request is known.
 //!
 //! `J` joules of the GPUs, `H` = 1.30 · 1.12 (server, idle machines):
 //!
@@ -29,7 +29,7 @@ struct JouleFactors {
     gpu: Decimal,
 }
 
-/// Precomputed factors of a model at a place.
+/// Precomputed factors of a model at a site.
 #[derive(Clone, Debug)]
 pub struct OfferFactors {
     coefficients: Option<(EnergyCoefficients, EnergyMethod)>,
@@ -38,7 +38,7 @@ pub struct OfferFactors {
     gpu: JouleFactors,
     it: JouleFactors,
     facility: JouleFactors,
-    /// Same as `it`, with the GPUs' actual share of the watts.
+    /// Same as `it`, but with the actual share of the GPUs in the watts.
     proxy: JouleFactors,
     boundary: Option<MeterBoundary>,
     unknown_boundary: ErrorRange,
@@ -48,7 +48,7 @@ pub struct OfferFactors {
 }
 
 impl OfferFactors {
-    /// Precomputes the factors of a card and a place.
+    /// Precomputes the factors of an energy profile at a site.
     ///
     /// # Errors
     /// Returns every invalid field.
@@ -77,21 +77,21 @@ impl OfferFactors {
         })
     }
 
-    /// Returns the building's PUE, assumed or not.
+    /// Returns the PUE of the building, published or assumed.
     #[must_use]
     pub const fn pue(&self) -> Decimal {
         self.pue
     }
 
-    /// Returns true if the energy follows from the work alone, so that a client can compute its bill, as `billing =
+    /// Returns true if the energy depends on the work alone, so that a client can compute its bill, as `billing =
     /// "energy"` requires. Otherwise the energy depends on time.
     #[must_use]
     pub const fn is_computable(&self) -> bool {
         self.coefficients.is_some()
     }
 
-    /// Returns the joules of GPU energy per uncached token of input and per token of output, where the model is a
-    /// generator with known figures.
+    /// Returns the joules of GPU energy per uncached input token and per output token; `None` unless the model
+    /// generates tokens and its figures are known.
     #[must_use]
     pub fn joules_per_token(&self) -> Option<(Decimal, Decimal)> {
         match self.coefficients? {
@@ -100,8 +100,8 @@ impl OfferFactors {
         }
     }
 
-    /// Returns the energy of one attempt: measured if a valid measurement (more than zero joules) is given, by formula
-    /// otherwise.
+    /// Returns the energy of one attempt: the measured energy if a valid measurement (more than zero joules) is given,
+    /// otherwise the energy by formula.
     #[must_use]
     pub fn attempt_energy(&self, work: &AttemptWork, measured: Option<MeasuredEnergy>) -> AttemptEnergy {
         measured
@@ -109,7 +109,7 @@ impl OfferFactors {
             .unwrap_or_else(|| self.modelled_energy(work, work.throughput_tier))
     }
 
-    /// Returns the measurement, unless it is implausible: many times the result of the formula.
+    /// Returns the measurement; `None` if it is implausible, because it is many times the result of the formula.
     #[must_use]
     pub fn plausible_measurement(
         &self,
@@ -121,8 +121,9 @@ impl OfferFactors {
         self.measured_energy(measured).filter(|attempt| attempt.facility <= most).map(|_| measured)
     }
 
-    /// Returns the energy for the bill, kWh with twelve places: by list (ordinary service, this place's PUE), so that
-    /// the customer can compute it. Measured energy counts only if the contract says so, and up to twice the list.
+    /// Returns the energy for the bill, kWh with twelve decimal places: that of the formula for ordinary service with
+    /// the PUE of this site, so that the customer can compute it. Measured energy is billed only if the contract says
+    /// so, and at most twice the energy by formula.
     #[must_use]
     pub fn billable_kwh(&self, sold: &AttemptWork, measured: Option<MeasuredEnergy>) -> Decimal {
         let (joules, factors, ..) = self.joules_by_formula(sold, false);
@@ -156,7 +157,7 @@ impl OfferFactors {
         energy_of(joules, factors, method.range(), method, boundary, self.assumed)
     }
 
-    /// Returns the joules by the card or, if it does not cover this work, by time.
+    /// Returns the joules by the energy profile or, if the profile does not cover this work, by time.
     fn joules_by_formula(
         &self,
         work: &AttemptWork,
@@ -175,7 +176,7 @@ impl OfferFactors {
     }
 }
 
-/// Returns the factors of joules that `server` converts into IT joules.
+/// Returns the factors for joules that are multiplied by `server` to get the joules of all IT equipment.
 fn site_factors(place: &ServiceSite, server: Decimal) -> JouleFactors {
     let pue = place.pue();
     let facility = server.saturating_mul(pue);
@@ -188,7 +189,7 @@ fn site_factors(place: &ServiceSite, server: Decimal) -> JouleFactors {
     }
 }
 
-/// Returns the factors of joules at the building's meter.
+/// Returns the factors for joules at the building's meter.
 fn facility_factors(place: &ServiceSite, it: JouleFactors, server: Decimal) -> JouleFactors {
     let share = inverse(place.pue());
     JouleFactors {

@@ -1,28 +1,28 @@
-//! Place of service of an answer: its building and its grid.
+//! Site that serves an answer: its building and its grid.
 
 use crate::{constants, energy_profile::FieldError, grid};
 use penstock_core::MeterBoundary;
 use rust_decimal::Decimal;
 
-/// Data centre of a provider, and the agreement on its meters.
+/// Data centre of a provider, and the agreement on the use of its meters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceSite {
-    /// Power usage effectiveness; the default, flagged, if not published.
+    /// Power usage effectiveness; if `None`, the default is assumed and responses say so.
     pub pue: Option<Decimal>,
-    /// Water on site, litres per kWh of IT energy; the default, flagged, if not published.
+    /// Water on site, litres per kWh of IT energy; if `None`, the default is assumed and responses say so.
     pub wue: Option<Decimal>,
     /// Grams of CO2 equivalent per kWh of the grid.
     pub g_per_kwh: Decimal,
     /// Water of electricity generation, litres per kWh.
     pub water_l_per_kwh: Decimal,
-    /// Boundary of the provider's meter, if its answers do not contain it.
+    /// Boundary of the provider's meter, if its responses do not state it.
     pub boundary: Option<MeterBoundary>,
-    /// True if by contract measured energy sets the bill (at most twice the list).
+    /// True if by contract the measured energy determines the bill (at most twice the energy by formula).
     pub bills_measured: bool,
 }
 
 impl ServiceSite {
-    /// Creates a place on this grid without other known figures.
+    /// Creates a site on this grid without other known figures.
     #[must_use]
     pub const fn on_grid(grid: &grid::GridRow) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl ServiceSite {
         }
     }
 
-    /// Returns the PUE, assumed or not.
+    /// Returns the PUE, published or assumed.
     pub(crate) fn pue(&self) -> Decimal {
         self.pue.unwrap_or(constants::DEFAULT_PUE)
     }

@@ -1,28 +1,28 @@
-//! Work of one attempt, in the units that energy is counted in.
+//! Work of one attempt, in the units by which energy is computed.
 
 use penstock_core::{TokenUsage, WorkDone};
 use std::time::Duration;
 
-/// Work of one attempt. A failed attempt has the tokens it read and those it wrote before it broke; one that never
-/// reached the provider has none.
+/// Work of one attempt. For a failed attempt these are the tokens that the provider read, and those that it generated
+/// before the failure; both are zero if the attempt never reached the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptWork {
     /// Amount of work.
     pub done: WorkDone,
     /// Time that the provider took.
     pub duration: Duration,
-    /// True if the provider confirmed that it ran in its throughput tier (a batch).
+    /// True if the provider confirmed that it served the request in its throughput tier, as batches are.
     pub throughput_tier: bool,
 }
 
 impl AttemptWork {
-    /// Creates token work in ordinary service.
+    /// Creates work in tokens in ordinary service.
     #[must_use]
     pub const fn tokens(usage: TokenUsage, took: Duration) -> Self {
         Self::new(WorkDone::Tokens(usage), took)
     }
 
-    /// Creates any work in ordinary service.
+    /// Creates work of any kind in ordinary service.
     #[must_use]
     pub const fn new(done: WorkDone, duration: Duration) -> Self {
         Self { done, duration, throughput_tier: false }

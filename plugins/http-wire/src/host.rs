@@ -18,7 +18,7 @@ pub enum HostKind {
     Missing,
     /// Name `localhost`, a name below it, or a loopback address.
     Loopback,
-    /// Another IP address.
+    /// IP address that is not a loopback address.
     Address(IpAddr),
     /// Configured name.
     Known,

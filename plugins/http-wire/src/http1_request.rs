@@ -121,7 +121,8 @@ impl HeadParser {
         self.old
     }
 
-    /// Error for the limit that a line exceeds, or the last line of a large head.
+    /// Returns the error for a line that exceeds a limit: that of the target in a request line, otherwise that of the
+    /// head.
     fn size_error(&self, line: &[u8], caps: HeadLimits) -> HeadError {
         if !self.begun && line.len() > caps.target { HeadError::TargetTooLong } else { HeadError::TooLarge }
     }
@@ -236,7 +237,7 @@ fn span_bytes(bytes: &[u8], (from, to): ByteSpan) -> &[u8] {
     bytes.get(from..to).unwrap_or_default()
 }
 
-/// Returns the target of a head that may be invalid otherwise, for logging.
+/// Returns the request target for logging, even if the rest of the head is invalid.
 #[must_use]
 pub fn request_target(bytes: &[u8]) -> &str {
     let line = bytes.trim_ascii_start().split(|byte| *byte == b'\r' || *byte == b'\n').next();

@@ -1,8 +1,8 @@
-//! Wire formats: HTTP/1.1 request and response heads, HTTP/2 frame heads, server-sent events, multipart forms, JSON
-//! without parsing into a tree, and error envelopes.
+//! Wire formats: HTTP/1.1 request and response heads, HTTP/2 frame heads, server-sent events, multipart forms, usage
+//! objects and error envelopes.
 //!
-//! The parsers work on received bytes and copy as little as possible. This crate knows the error format of the two
-//! dialects and the members in which providers report tokens and energy, and no other parts of the dialects.
+//! The parsers work on received bytes and copy as little as possible. Of the dialects, this crate knows the form of
+//! errors and the members in which providers report tokens and energy, and nothing else.
 
 pub mod answer;
 pub mod error;

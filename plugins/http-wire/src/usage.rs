@@ -4,8 +4,8 @@ use penstock_core::{MeasuredEnergy, MeterBoundary, ReportedUsage};
 use penstock_json_scan::json;
 use rust_decimal::Decimal;
 
-/// Parses a `usage` object: the dialect's own names, and the members in which engines report cached and reasoning
-/// tokens instead. `None` if neither half is reported.
+/// Parses a `usage` object: the member names of the dialects, and other names under which engines report cached and
+/// reasoning tokens. Returns `None` if neither input nor output is reported.
 #[must_use]
 pub fn parse_usage(object: &[u8]) -> Option<ReportedUsage> {
     let (mut input, mut output, mut total) = (None, None, None);
@@ -29,7 +29,7 @@ pub fn parse_usage(object: &[u8]) -> Option<ReportedUsage> {
             _ => {}
         }
     }
-    // If two numbers and their sum are expected, one of them may be missing.
+    // A missing number is the difference between the total and the other number.
     let input: Option<u64> = input.or_else(|| total?.checked_sub(output?));
     let mut output: Option<u64> = output.or_else(|| total?.checked_sub(input?));
     let (cached, reasoning): (u64, u64) = (cached.unwrap_or_default(), reasoning.unwrap_or_default());
@@ -38,14 +38,14 @@ pub fn parse_usage(object: &[u8]) -> Option<ReportedUsage> {
         && total.is_some()
         && total == input.zip(output).and_then(|(input, output)| sum(input, output))
     {
-        // This engine counts reasoning in addition to the completion, not as a part of it.
+        // The total shows that this engine counts reasoning in addition to the completion, not as a part of it.
         output = output.map(|output| output.saturating_add(reasoning));
     }
     ReportedUsage { input, cached, output, reasoning }.non_empty()
 }
 
-/// Parses a number of tokens; `None` for `null`. A value that is no such number becomes [`u64::MAX`], which is beyond
-/// all bounds, so that the gateway counts itself and reports the offer.
+/// Parses a number of tokens; `None` for `null`. A value that is not such a number becomes [`u64::MAX`], which exceeds
+/// all bounds, so that the gateway counts the tokens itself and reports the offer.
 #[must_use]
 pub fn parse_token_count(value: &[u8]) -> Option<u64> {
     if value == b"null" {

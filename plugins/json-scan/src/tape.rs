@@ -1,5 +1,6 @@
-//! JSON validation in one pass: complete syntax, limited depth and number of values, and a tape with the position of
-//! each value of interest. Nothing is deserialised; strings stay in the body.
+//! JSON validation in one pass: it checks the complete syntax and limits the depth and the number of values. The result
+//! is a tape: a list with the positions of all values, except those inside values that are not read (opaque ones).
+//! Nothing is deserialised; strings stay in the body.
 
 mod number;
 mod scan;

@@ -54,7 +54,7 @@ impl AccountBalances {
 /// Open reserve of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenReserve {
-    /// Number of its entry.
+    /// Number of the reserve's entry.
     pub seq: u64,
     /// Time of the reserve, Unix seconds.
     pub at: u64,
@@ -76,8 +76,8 @@ pub struct OpenReserves {
 }
 
 impl OpenReserves {
-    /// Applies an entry. Ends of reserves made before the first applied entry are ignored; a reserve that is applied
-    /// again has its last number.
+    /// Applies an entry. The end of a reserve is ignored if the reserve was made before the first applied entry. If a
+    /// reserve is applied again, the number of its last entry counts.
     pub fn apply(&mut self, entry: &LedgerEntry) {
         match &entry.kind {
             EntryKind::Reserve { request, key, wallet, amount } => {
@@ -133,8 +133,8 @@ impl OpenReserves {
     }
 }
 
-/// Sums of one chain's entries by account, after a prefix of the chain. The balance of an account is the sum over all
-/// chains; a reserve ends in its own chain.
+/// Sums of the entries of one chain by account, up to some entry of the chain. The balance of an account is the sum
+/// over all chains; a reserve ends in the chain in which it was made.
 #[derive(Clone, Debug, Default)]
 pub struct BalanceFold {
     seq: u64,
@@ -147,7 +147,7 @@ pub struct BalanceFold {
 }
 
 impl BalanceFold {
-    /// Creates the sums before the first entry of a chain.
+    /// Creates the sums as they are before the first entry of a chain.
     #[must_use]
     pub fn of_chain(chain: u32) -> Self {
         Self { seq: chain_start(chain), ..Self::default() }
@@ -199,7 +199,7 @@ impl BalanceFold {
             }
             EntryKind::Correct { of, was, instead, .. } => {
                 check_amount(*was >= 0 && *instead >= 0)?;
-                // An entry of another chain may be corrected too, see `corrected`.
+                // The corrected entry may be in another chain, see `corrected`.
                 let is_before = chain_of(*of) != chain_of(entry.seq) || *of < entry.seq;
                 let known = sequence_of(*of) >= 1 && is_before && !self.corrected.contains(of);
                 if known { Ok(()) } else { Err(EntryError::NotCorrectable) }
@@ -224,14 +224,14 @@ impl BalanceFold {
         if same { Ok(()) } else { Err(EntryError::ReserveMismatch) }
     }
 
-    /// Returns the numbers of the corrected entries. Of those of other chains, only that they have the form of a number
-    /// was checked.
+    /// Returns the numbers of the corrected entries. For an entry of another chain, only the form of the number was
+    /// checked.
     #[must_use]
     pub const fn corrected(&self) -> &BTreeSet<u64> {
         &self.corrected
     }
 
-    /// Returns the number of the last entry; the start of the chain before the first.
+    /// Returns the number of the last entry; before the first entry, the start of the chain.
     #[must_use]
     pub const fn seq(&self) -> u64 {
         self.seq

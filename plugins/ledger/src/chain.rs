@@ -29,7 +29,7 @@ const HASH_MEMBER_BYTES: usize = HASH_PREFIX.len() + 64 + HASH_SUFFIX.len();
 /// State of a chain: number and hash of the last entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashChain {
-    /// Number of the last entry; the start of the chain before the first.
+    /// Number of the last entry; before the first entry, the start of the chain.
     pub seq: u64,
     /// Hash of the last entry.
     pub hash: EntryHash,
@@ -59,7 +59,7 @@ impl HashChain {
         }
         let from = out.len();
         let written = wire::write_entry(entry, out);
-        // The closing brace follows the hash.
+        // The closing brace is removed here and written again after the hash.
         let whole = out.pop() == Some(b'}') && out.len() - from + HASH_MEMBER_BYTES <= MAX_LINE_BYTES;
         if written.is_err() || !whole {
             out.truncate(from);
@@ -97,7 +97,8 @@ impl HashChain {
         Ok(entry)
     }
 
-    /// Parses a line without verification; returns its entry and the chain state that the line claims.
+    /// Parses a line without verification; returns its entry, and the chain state with the number and the hash that the
+    /// line states.
     ///
     /// # Errors
     /// Returns an error if this is not a ledger line.

@@ -1,10 +1,10 @@
-//! Entries of the ledger: account, time and movement.
+//! Entries of the ledger: account, time and movement of an amount.
 
 use penstock_core::TokenUsage;
 use rust_decimal::Decimal;
 use std::sync::Arc;
 
-/// Wallet of an amount.
+/// Wallet of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wallet {
     /// Wallet in micro-credits.
@@ -33,7 +33,7 @@ impl Wallet {
     }
 }
 
-/// Sold work and its charge, with all data needed to recompute the charge.
+/// Sold work and its charge, with all data that is needed to recompute the charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaleDetails {
     /// Catalogue id of the model that answered.
@@ -69,7 +69,7 @@ pub struct RequestFootprint {
     pub carbon_high_g: Decimal,
     /// Water in litres.
     pub water_l: Decimal,
-    /// Energy of the failed attempts, part of `kwh`. A void records none, since all of its energy is of failed
+    /// Energy of the failed attempts, part of `kwh`. Zero in a void, where all of the energy is that of failed
     /// attempts.
     pub failed_kwh: Decimal,
 }
@@ -83,7 +83,7 @@ pub enum CorrectedKind {
     Grant,
 }
 
-/// Movement of an entry. Amounts are in the unit of its wallet and never negative.
+/// Movement of an entry. Amounts are in the unit of the wallet and never negative.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// Credit to an account, bought or free.

@@ -15,7 +15,7 @@ pub enum WalletBook {
     Revenue,
 }
 
-/// Change of one book by an amount; negative for a loss.
+/// Change of one book by an amount; negative if the book loses the amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BookPosting {
     /// Changed book.
@@ -24,7 +24,7 @@ pub struct BookPosting {
     pub amount: i128,
 }
 
-/// Returns the wallet of an entry and its postings, which add up to zero.
+/// Returns the wallet of an entry and its postings, which add up to zero; `None` for pricing terms.
 #[must_use]
 pub fn postings_of(act: &EntryKind) -> Option<(Wallet, [BookPosting; 3])> {
     use WalletBook::{Customer, Held, Issued, Revenue};
@@ -80,7 +80,7 @@ impl BookTotals {
         *book = book.saturating_add(posting.amount);
     }
 
-    /// Returns the sum of the four books; any value but zero is an error.
+    /// Returns the sum of the four books; any other value than zero is an error.
     #[must_use]
     pub const fn sum(&self) -> i128 {
         self.issued + self.customer + self.held + self.revenue

@@ -1,4 +1,4 @@
-//! Statement of a period: sums of its entries by account and key, for invoices and sustainability reports.
+//! Statement of a period: sums of the period's entries by account and key, for invoices and sustainability reports.
 //!
 //! EUR amounts are added exactly and rounded once, to cents, where a row is displayed ([`StatementSums::rounded_eur`]).
 
@@ -154,8 +154,8 @@ impl Statement {
         }
     }
 
-    /// Adds a correction to the model of the corrected charge. [`Statement::add_entry`] cannot do this: a correction
-    /// does not name the model, and the charge may be from an earlier month.
+    /// Adds a correction to the sums of the model of the corrected charge. [`Statement::add_entry`] cannot do this: a
+    /// correction does not name the model, and the charge may be from an earlier month.
     pub fn add_model_correction(&mut self, correction: &LedgerEntry, model: &Arc<str>) {
         if let EntryKind::Correct { what: CorrectedKind::Settle, .. } = &correction.kind {
             let of_model = (correction.account.clone(), model.clone());
@@ -163,8 +163,8 @@ impl Statement {
         }
     }
 
-    /// Adds sums of several entries of one account and key. `model` is that of charges and of their corrections,
-    /// `terms` is the id of the terms of charges.
+    /// Adds the sums of several entries of one account and key. `model` is the model of charges and of their
+    /// corrections; `terms` is the id of the pricing terms of charges.
     pub fn add_sums(
         &mut self,
         (account, key): (&Arc<str>, &Arc<str>),
@@ -179,7 +179,7 @@ impl Statement {
         self.terms.extend(terms.cloned());
     }
 
-    /// Returns a row for each key of each account, by name.
+    /// Returns a row for each key of each account, in the order of their names.
     pub fn rows(&self) -> impl Iterator<Item = StatementRow> + '_ {
         self.rows.iter().map(|((account, key), sums)| StatementRow {
             account: account.clone(),
@@ -198,7 +198,7 @@ impl Statement {
         of_account(&self.models, account)
     }
 
-    /// Returns the accounts of the statement, by name.
+    /// Returns the accounts of the statement, in alphabetical order.
     #[must_use]
     pub fn accounts(&self) -> BTreeSet<Arc<str>> {
         self.rows.keys().map(|(account, _)| account.clone()).collect()

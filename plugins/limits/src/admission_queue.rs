@@ -1,12 +1,12 @@
-//! Admission control of the gateway: maximum numbers of in-flight requests and of bytes held, with a short fair queue
-//! for requests over the capacity.
+//! Admission control of the gateway: maximum numbers of requests in flight and of bytes in memory, with a small fair
+//! queue for requests over the capacity.
 //!
 //! - The last eighth of the permits is reserved for accounts that hold less than an eighth: one account cannot block
 //!   the others.
 //! - The last quarter of the bytes is reserved for small bodies: large bodies cannot block them, however slowly they
 //!   arrive.
-//! - A queued request does not fit at that moment; a new request that fits does not overtake a queued request that
-//!   would fit.
+//! - A request is queued only if it does not fit when it arrives; a new request that fits does not overtake a queued
+//!   request that would fit too.
 
 use crate::fair_queue::{EnqueueOutcome, FairQueue};
 use std::collections::HashMap;
@@ -20,13 +20,13 @@ pub const LARGE_BODY: usize = 256 << 10;
 pub struct AdmissionCapacity {
     /// Maximum number of requests in flight.
     pub requests: usize,
-    /// Maximum number of bytes held by all requests.
+    /// Maximum number of bytes in memory for all requests.
     pub bytes: usize,
     /// Maximum number of queued requests.
     pub queue: usize,
 }
 
-/// State of admission: requests in flight and queued requests.
+/// State of admission control: requests in flight and queued requests.
 #[derive(Debug)]
 pub struct AdmissionQueue<W> {
     capacity: AdmissionCapacity,
@@ -37,12 +37,13 @@ pub struct AdmissionQueue<W> {
     queue: FairQueue<(usize, W)>,
 }
 
-/// Result of queueing a request.
+/// Result of an attempt to queue a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum QueueOutcome<W> {
-    /// Queued under this number, with the waiter evicted from the queue for it, which must be notified.
+    /// Queued under this number. If another waiter was evicted from the queue to make space, that waiter is returned
+    /// and must be notified.
     Waiting(u64, Option<W>),
-    /// Queue full.
+    /// Refused: the queue is full.
     Full,
 }
 
@@ -59,31 +60,31 @@ impl<W> AdmissionQueue<W> {
         }
     }
 
-    /// Sets another capacity; requests in flight stay.
+    /// Sets another capacity; requests in flight are not affected.
     pub const fn configure(&mut self, ceiling: AdmissionCapacity) {
         self.capacity = ceiling;
     }
 
-    /// Number of requests in flight.
+    /// Returns the number of requests in flight.
     #[must_use]
     pub const fn requests(&self) -> usize {
         self.requests
     }
 
-    /// Number of bytes held.
+    /// Returns the number of bytes in memory for all requests in flight.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Number of queued requests.
+    /// Returns the number of queued requests.
     #[must_use]
     pub const fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// True if seven eighths of the permits or bytes are in use, or if requests are queued: low-priority work must
-    /// yield.
+    /// Returns true if seven eighths of the permits or bytes are in use, or if requests are queued: low-priority work
+    /// must then wait.
     #[must_use]
     pub fn is_under_pressure(&self) -> bool {
         let is_near_limit = |taken: usize, most: usize| taken >= most - most / 8;
@@ -92,7 +93,7 @@ impl<W> AdmissionQueue<W> {
             || is_near_limit(self.bytes, self.capacity.bytes)
     }
 
-    /// Admits a request with a body of this many bytes if it fits; returns true if so.
+    /// Admits a request with a body of this many bytes if it fits; returns true if it was admitted.
     pub fn try_admit(&mut self, account: &Arc<str>, bytes: usize) -> bool {
         let fits = self.fits(account, bytes);
         if fits {
@@ -133,7 +134,7 @@ impl<W> AdmissionQueue<W> {
         Some((account, bytes, waiter))
     }
 
-    /// Adds bytes to an admitted request if they fit; returns true if so.
+    /// Adds bytes to an admitted request if they fit; returns true if they were added.
     pub const fn try_grow(&mut self, bytes: usize) -> bool {
         let fits = self.bytes.saturating_add(bytes) <= self.capacity.bytes;
         if fits {
@@ -174,7 +175,8 @@ impl<W> AdmissionQueue<W> {
     }
 }
 
-/// True if a request fits besides `requests` that hold `held` bytes, `own` of which belong to its account.
+/// Returns true if a request with a body of `bytes` bytes fits in addition to `requests` requests that use `held`
+/// bytes; `own` of these requests belong to the same account.
 const fn has_capacity(
     ceiling: AdmissionCapacity,
     requests: usize,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Fair queue of waiters.
 #[derive(Debug)]
 pub struct FairQueue<W> {
-    /// Accounts with waiters, the next first.
+    /// Accounts that have waiters, in the order in which they are served.
     ring: VecDeque<Arc<str>>,
     queues: HashMap<Arc<str>, VecDeque<(u64, W)>>,
     waiting: usize,
@@ -20,30 +20,32 @@ impl<W> Default for FairQueue<W> {
     }
 }
 
-/// Result of queueing a waiter.
+/// Result of an attempt to queue a waiter.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EnqueueOutcome<W> {
-    /// Queued under this number, with the waiter evicted for it, which must be notified.
+    /// Queued under this number. If another waiter was evicted to make space, that waiter is returned and must be
+    /// notified.
     Waiting(u64, Option<W>),
-    /// Queue full, and no account has more waiters than this account would have.
+    /// Refused: the queue is full, and no other account has at least as many waiters as this account would have.
     Full,
 }
 
 impl<W> FairQueue<W> {
-    /// Number of waiters.
+    /// Returns the number of waiters.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.waiting
     }
 
-    /// True if there are no waiters.
+    /// Returns true if there are no waiters.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
-    /// Queues a waiter behind those of its account. If the queue has `most` waiters, the newest of the account with the
-    /// most waiters is evicted, provided that this account still has at least as many as the new waiter's.
+    /// Queues a waiter behind those of its account. If the queue already has `most` waiters, the newest waiter of the
+    /// account with the most waiters is evicted, provided that this account still has at least as many waiters
+    /// afterwards as the account of the new one.
     pub fn join(&mut self, account: &Arc<str>, waiter: W, most: usize) -> EnqueueOutcome<W> {
         let mut evicted = None;
         if self.waiting >= most {
@@ -62,8 +64,9 @@ impl<W> FairQueue<W> {
         EnqueueOutcome::Waiting(self.last_number, evicted)
     }
 
-    /// Removes the next waiter for which `may` returns true: accounts round-robin, within an account first in, first
-    /// out. If the first waiter of an account may not proceed, its other waiters are skipped.
+    /// Removes and returns the next waiter for which `may` returns true: accounts round-robin, within an account first
+    /// in, first out. If `may` returns false for the first waiter of an account, the other waiters of this account are
+    /// skipped.
     pub fn pop_if(&mut self, mut may: impl FnMut(&Arc<str>, &W) -> bool) -> Option<W> {
         let lines = &self.queues;
         let at = self.ring.iter().position(|account| {
@@ -81,7 +84,7 @@ impl<W> FairQueue<W> {
         Some(waiter)
     }
 
-    /// Removes a waiter; `None` if it is no longer queued.
+    /// Removes a waiter; returns `None` if it is no longer queued.
     pub fn remove(&mut self, account: &Arc<str>, number: u64) -> Option<W> {
         let line = self.queues.get_mut(account)?;
         let at = line.binary_search_by_key(&number, |(known, _)| *known).ok()?;

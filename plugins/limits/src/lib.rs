@@ -8,10 +8,10 @@
 //! - [`AdmissionQueue`]: in-flight requests and bytes of the gateway, with a queue for admission;
 //! - [`FairQueue`]: a queue that serves accounts round-robin.
 //!
-//! **Reserve, then settle.** Before a request is sent, a meter reserves the maximum that it may use; afterwards the
-//! difference to the actual usage is returned, or taken too. While the maximum is not known yet, the request holds only
-//! its concurrency permit and its request count. Usage over the limit becomes debt: the level is negative, and no
-//! request passes until it has refilled. Debt is never forgiven.
+//! **Reserve, then settle.** Before a request is sent, a meter reserves the maximum that the request may use.
+//! Afterwards the difference to the actual usage is returned to the limit, or taken from it. While the maximum is not
+//! yet known, the request holds only its concurrency permit and its request count. Usage over the limit becomes debt:
+//! the level is negative, and no request passes until it has refilled. Debt is never forgiven.
 //!
 //! **Time.** Every `now` is a `Duration` since 1970, UTC. If `now` goes back, no time has passed.
 

@@ -1,4 +1,4 @@
-//! Status of the limits per minute, for headers of responses.
+//! Status of the limits per minute, for response headers.
 
 use crate::token_bucket::BucketStatus;
 
@@ -12,7 +12,7 @@ pub struct LimitStatus {
 }
 
 impl LimitStatus {
-    /// Combines two statuses: of each limit, the one with less remaining.
+    /// Combines two statuses: for each limit, returns the one with the lower remaining amount.
     #[must_use]
     pub fn most_restrictive(self, other: Self) -> Self {
         let of = |a: Option<BucketStatus>, b: Option<BucketStatus>| match (a, b) {

@@ -51,7 +51,7 @@ pub enum LimitKind {
 }
 
 impl LimitKind {
-    /// Name in errors, lists and metrics.
+    /// Returns the name in errors, lists and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -114,7 +114,7 @@ pub struct ProvisionalCharge {
     permit: bool,
 }
 
-/// Exceeded limit with the longest wait.
+/// Exceeded limit. If several are exceeded, the one with the longest wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitExceeded {
     /// Kind of the limit.
@@ -125,7 +125,7 @@ pub struct LimitExceeded {
     pub retry_after: RetryAfter,
 }
 
-/// Tokens taken from the bucket for a request: at most the capacity of the bucket.
+/// Returns the tokens to take from the bucket for a request: at most the capacity of the bucket.
 fn token_amount(limit: NonZeroU64, cost: &CostEstimate) -> u64 {
     cost.input.saturating_add(cost.output).clamp(1, limit.get())
 }
@@ -135,8 +135,8 @@ pub(crate) fn to_micro_credits(money: MicroCredits) -> u64 {
     u64::try_from(money.0).unwrap_or(0)
 }
 
-/// Usage of one set of limits. The limits are an argument of every call: changes take effect at once, and recorded
-/// usage stays.
+/// Usage of one key or account. The limits are an argument of every call, so a change of the limits takes effect at
+/// once and the recorded usage remains.
 #[derive(Clone, Debug, Default)]
 pub struct UsageMeter {
     requests: TokenBucket,
@@ -149,9 +149,9 @@ pub struct UsageMeter {
     passed: u64,
     /// Total of tokens, estimates of open requests included.
     used_tokens: i64,
-    /// Totals of requests and tokens that were admitted or refused.
+    /// Total requests and tokens that were admitted or refused.
     wanted: (u64, u64),
-    /// State of limits that other gateways share.
+    /// State of limits that this gateway shares with other gateways.
     pub(crate) shared: Option<Box<SharedState>>,
     /// Leased parts of the budgets that other gateways share.
     pub(crate) leases: Option<Box<BudgetLeases>>,
@@ -165,10 +165,11 @@ impl UsageMeter {
         Self { spend, ..Self::default() }
     }
 
-    /// Checks whether a request would pass.
+    /// Checks whether a request would be admitted.
     ///
-    /// A request passes a full bucket if its prompt and longest answer together exceed the tokens per minute, and the
-    /// excess becomes debt. A request whose prompt alone exceeds them never passes.
+    /// If the prompt and the longest answer together exceed the tokens per minute, the request is admitted once the
+    /// bucket is full, and the excess becomes debt. A request whose prompt alone exceeds the tokens per minute is never
+    /// admitted.
     ///
     /// # Errors
     /// Returns the exceeded limit with the longest wait.
@@ -212,8 +213,8 @@ impl UsageMeter {
         worst.map_or(Ok(()), Err)
     }
 
-    /// Takes a request count and a permit for a request whose cost is not known yet, so that concurrent requests stay
-    /// within the limits meanwhile; the caller has checked [`UsageMeter::check`] at zero cost.
+    /// Takes a request count and a concurrency permit for a request whose cost is not yet known, so that concurrent
+    /// requests stay within the limits. The caller must have called [`UsageMeter::check`] with a cost of zero.
     pub fn acquire_provisional(
         &mut self,
         limits: &UsageLimits,
@@ -230,7 +231,7 @@ impl UsageMeter {
         ProvisionalCharge { request: limits.requests.is_some(), permit: true }
     }
 
-    /// Releases a provisional charge, before [`UsageMeter::reserve`] or if the request was refused.
+    /// Releases a provisional charge: before [`UsageMeter::reserve`], or after the request was refused.
     pub fn release_provisional(&mut self, entered: ProvisionalCharge, limits: &UsageLimits, now: Duration) {
         if let Some(limit) = limits.requests.filter(|_| entered.request) {
             self.requests.settle(limit, 1, 0, now);
@@ -238,7 +239,7 @@ impl UsageMeter {
         self.working = self.working.saturating_sub(u32::from(entered.permit));
     }
 
-    /// Reserves the maximum usage of a request from every limit; the caller has checked [`UsageMeter::check`].
+    /// Reserves the maximum usage of a request from every limit. The caller must have called [`UsageMeter::check`].
     pub fn reserve(
         &mut self,
         limits: &UsageLimits,
@@ -271,14 +272,14 @@ impl UsageMeter {
         self.wanted = (self.wanted.0.saturating_add(1), self.wanted.1.saturating_add(tokens));
     }
 
-    /// Records the demand of a request that a limit refused, by which gateways share the limit.
+    /// Records the demand of a request that was refused. Gateways divide a shared limit according to their demand.
     pub fn record_refusal(&mut self, cost: &CostEstimate) {
         if self.shared.is_some() {
             self.record_demand(cost);
         }
     }
 
-    /// Returns the totals that other gateways need for [`UsageMeter::exchange`].
+    /// Returns the totals that other gateways need for their [`UsageMeter::exchange`].
     #[must_use]
     pub fn totals(&self) -> UsageTotals {
         UsageTotals {
@@ -292,14 +293,14 @@ impl UsageMeter {
         }
     }
 
-    /// Applies the usage of other gateways since the last exchange.
+    /// Applies the usage that other gateways reported since the last synchronization.
     pub fn exchange(&mut self, limits: &UsageLimits, peers: &PeerUsage, now: Duration) {
         let own = self.totals();
         let shared = self.shared.get_or_insert_default();
         shared.exchange((&mut self.requests, &mut self.tokens), limits, &own, peers, now);
     }
 
-    /// Allows an equal part of each limit, unless an exchange has happened.
+    /// Allows an equal part of each limit until the first synchronization with the other gateways.
     pub fn begin_sharing(&mut self, limits: &UsageLimits, members: u32, now: Duration) {
         if self.shared.is_none() {
             self.exchange(limits, &PeerUsage { members, ..PeerUsage::default() }, now);
@@ -307,12 +308,12 @@ impl UsageMeter {
         }
     }
 
-    /// Replaces the spending by that of all gateways.
+    /// Replaces the spending by the spending of all gateways together.
     pub fn replace_spend(&mut self, spend: SpendTotals) {
         self.spend = spend;
     }
 
-    /// Settles a reservation: replaces the reserved by the actual usage.
+    /// Settles a reservation: replaces the reserved usage by the actual usage.
     pub fn settle(&mut self, held: LimitReservation, limits: &UsageLimits, used: &ActualCost, now: Duration) {
         self.release(&held, limits, used.input.saturating_add(used.output), now);
         let money = to_micro_credits(used.money);
@@ -322,7 +323,7 @@ impl UsageMeter {
         }
     }
 
-    /// Records the length of an answer, for requests without a cap.
+    /// Records the length of an answer, as a sample for requests without an output limit.
     pub fn record_output(&mut self, output: u64) {
         self.output_lengths.get_or_insert_default().record(output);
     }
@@ -341,7 +342,8 @@ impl UsageMeter {
         self.working = self.working.saturating_sub(u32::from(held.permit));
     }
 
-    /// Expected tokens of an answer without a cap: the 90th percentile of the key's own answers.
+    /// Returns the expected output tokens of a request without an output limit: the 90th percentile of the key's own
+    /// answers.
     #[must_use]
     pub fn p90_output(&self) -> u64 {
         self.output_lengths
@@ -349,7 +351,7 @@ impl UsageMeter {
             .map_or_else(|| OutputLengthStats::default().p90(), |outputs| outputs.p90())
     }
 
-    /// Status of the limits per minute.
+    /// Returns the status of the limits per minute.
     #[must_use]
     pub fn limit_status(&self, limits: &UsageLimits, now: Duration) -> LimitStatus {
         LimitStatus {
@@ -358,25 +360,25 @@ impl UsageMeter {
         }
     }
 
-    /// Debt of the tokens per minute.
+    /// Returns the debt in tokens; 0 without a limit of tokens per minute.
     #[must_use]
     pub fn debt(&self, limits: &UsageLimits, now: Duration) -> u64 {
         limits.tokens.map_or(0, |limit| self.tokens.debt(limit, now))
     }
 
-    /// Micro-credits spent in the current day and month.
+    /// Returns the micro-credits spent in the current day and month.
     #[must_use]
     pub const fn spend(&self) -> &SpendTotals {
         &self.spend
     }
 
-    /// Number of requests in flight.
+    /// Returns the number of requests in flight.
     #[must_use]
     pub const fn working(&self) -> u32 {
         self.working
     }
 
-    /// Number of requests admitted since the meter was created.
+    /// Returns the number of requests admitted since the meter was created.
     #[must_use]
     pub const fn passed(&self) -> u64 {
         self.passed

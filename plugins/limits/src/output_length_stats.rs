@@ -4,7 +4,7 @@
 const WINDOW_SIZE: usize = 64;
 /// Minimum number of answers for a meaningful percentile.
 const MIN_SAMPLES: usize = 8;
-/// Assumed percentile until then, in tokens.
+/// Percentile that is assumed until there are enough answers, in tokens.
 const DEFAULT_P90: u64 = 1_024;
 
 /// Lengths of the last 64 answers, in tokens.
@@ -31,7 +31,7 @@ impl OutputLengthStats {
         let (index, count) = (usize::from(self.next), usize::from(self.count));
         let Some(oldest) = self.recent.get_mut(index) else { return };
         let oldest = std::mem::replace(oldest, tokens);
-        // Index of the oldest length, which is removed; the new one is inserted at `into`.
+        // Index of the oldest length in `sorted`; it is removed, and the new length is inserted at `into`.
         let out =
             if count < WINDOW_SIZE { count } else { self.sorted.partition_point(|known| *known < oldest) };
         let known = self.sorted.get(..count).unwrap_or_default();
@@ -51,8 +51,8 @@ impl OutputLengthStats {
         self.count = self.count.saturating_add(1).min(WINDOW_SIZE as u8);
     }
 
-    /// 90th percentile by nearest rank: the smallest length that at least 90 % do not exceed; 1,024 until eight answers
-    /// are recorded.
+    /// Returns the 90th percentile by nearest rank: the smallest length that at least 90 % do not exceed; 1,024 until
+    /// eight answers are recorded.
     #[must_use]
     pub fn p90(&self) -> u64 {
         let count = usize::from(self.count);

@@ -1,8 +1,10 @@
-//! Limits that several gateways share: usage of the others, and the part of each limit that this gateway may use.
+//! Limits that several gateways share: the usage of the other gateways, and the part of each limit that this gateway
+//! may use.
 //!
-//! Each gateway has a meter of its own. Once a second it subtracts from its buckets what the others used since, so all
-//! buckets have the level that one bucket for all would have. It may use a part of that level until the next exchange,
-//! and announces it with its usage. The others leave it alone:
+//! Each gateway has its own meter. Once a second it synchronizes: it subtracts from its buckets what the other gateways
+//! have used since the last time, so that all buckets have the level that one common bucket would have. It may use a
+//! part of that level, its allowance, until the next synchronization, and reports the allowance to the others together
+//! with its usage. The others do not use this amount:
 //!
 //! ```text
 //! base      = level / 4n, at least 1 if the level exceeds n           n gateways
@@ -12,10 +14,10 @@
 //! So each gateway has a base, wherever the demand was before: a client that moves to another gateway is not refused
 //! there while the level is high.
 //!
-//! A gateway is silent about a key that was not used there. At its first use it may have an equal part of the limit, so
-//! the first exchange after that leaves an equal part to each silent gateway: the key may be in use there since a
-//! moment ago. Demand that moves to another gateway between two exchanges can exceed the limit once, by the part that
-//! it left behind; that becomes debt of every bucket.
+//! A gateway is silent about a key that was not used there. At the first use it may take an equal part of the limit.
+//! Therefore the first synchronization after the first use here leaves an equal part to each silent gateway: the key
+//! may just have come into use there too. If demand moves to another gateway between two synchronizations, the limit
+//! can be exceeded once, by the allowance that the first gateway still has; this becomes debt in every bucket.
 
 use crate::token_bucket::{RetryAfter, TokenBucket};
 use std::num::NonZeroU64;
@@ -36,7 +38,7 @@ pub struct UsageTotals {
     pub in_flight: u32,
     /// Micro-credits reserved by requests in flight.
     pub reserved: u64,
-    /// Amounts that may be used until the next exchange.
+    /// Amounts that may be used until the next synchronization.
     pub allowed: SharedAmounts,
 }
 
@@ -51,35 +53,36 @@ pub struct SharedAmounts {
     pub in_flight: u64,
 }
 
-/// Usage of the other gateways between two exchanges.
+/// Usage of the other gateways between two synchronizations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerUsage {
     /// Number of gateways, this one included.
     pub members: u32,
-    /// Number of other gateways that announced no demand, because the key was not used there.
+    /// Number of other gateways that reported no demand, because the key was not used there.
     pub silent: u32,
-    /// Requests that the others admitted since the last exchange.
+    /// Requests that the others admitted since the last synchronization.
     pub requests: u64,
-    /// Tokens that the others used since the last exchange; negative if estimates were too high.
+    /// Tokens that the others used since the last synchronization; negative if estimates were too high.
     pub tokens: i64,
-    /// Requests that the others admitted or refused since the last exchange.
+    /// Requests that the others admitted or refused since the last synchronization.
     pub wanted_requests: u64,
-    /// Tokens of requests that the others admitted or refused since the last exchange.
+    /// Tokens of requests that the others admitted or refused since the last synchronization.
     pub wanted_tokens: u64,
     /// Requests that the others have in flight.
     pub in_flight: u32,
-    /// Micro-credits reserved by them.
+    /// Micro-credits that the others have reserved.
     pub reserved: u64,
-    /// Sum of the amounts that they may use until their next exchange.
+    /// Sum of the amounts that the others may use until their next synchronization.
     pub allowed: SharedAmounts,
 }
 
-/// Knowledge of the use of a key at the other gateways.
+/// State of the mutual knowledge about the use of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SharingPhase {
-    /// No exchange since the first use here: silent gateways may have begun at the same time.
+    /// No synchronization since the first use at this gateway: silent gateways may have begun to use the key at the
+    /// same time.
     Begun,
-    /// Silent gateways know of the use here.
+    /// Silent gateways know that this gateway uses the key.
     #[default]
     Established,
 }
@@ -88,28 +91,28 @@ pub(crate) enum SharingPhase {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedState {
     pub(crate) phase: SharingPhase,
-    /// Demand at the last exchange.
+    /// Total requests and tokens of the demand at the last synchronization.
     wanted: (u64, u64),
-    /// Amounts that may be used until the next exchange.
+    /// Amounts that may be used until the next synchronization.
     pub(crate) allowed: SharedAmounts,
-    /// Requests and tokens that were used at the last exchange.
+    /// Total requests and tokens of this gateway at the last synchronization.
     used: (u64, i64),
-    /// Requests in flight of the others, and those that are left to them.
+    /// Requests in flight at the others, including those that are left to them.
     pub(crate) in_flight: u32,
     pub(crate) reserved: u64,
 }
 
-/// Demand for one limit since the last exchange.
+/// Demand for one limit since the last synchronization.
 #[derive(Clone, Copy)]
 struct SharedDemand {
     own: u64,
     peers: u64,
-    /// Sum of the allowances that the others announced.
+    /// Sum of the allowances that the others reported.
     announced: u64,
 }
 
 impl SharingPhase {
-    /// Returns the amount of a limit with this level that is left to each silent gateway.
+    /// Returns the amount of a limit with this level that must be left to each silent gateway.
     fn left_to_silent(self, limit: u64, level: u64, members: u32) -> u64 {
         let members = u64::from(members.max(1));
         match self {
@@ -124,8 +127,8 @@ fn base_part(level: u64, members: u64) -> u64 {
     (level / 4 / members).max(u64::from(level > members))
 }
 
-/// Returns the part of a level that this gateway may use until the next exchange; `silent` is the amount reserved for
-/// gateways that announced no demand.
+/// Returns the part of a level that this gateway may use until the next synchronization; `silent` is the amount left to
+/// gateways that reported no demand.
 fn allowance(level: u64, demand: SharedDemand, members: u32, silent: u64) -> u64 {
     let members = u64::from(members.max(1));
     let base = base_part(level, members);
@@ -190,23 +193,24 @@ impl SharedState {
     }
 }
 
-/// Returns the amounts given back and used.
+/// Splits an amount by its sign: returns the amount given back and the amount used.
 const fn split_sign(amount: i64) -> (u64, u64) {
     if amount < 0 { (amount.unsigned_abs(), 0) } else { (0, amount.unsigned_abs()) }
 }
 
-/// Longest wait for an amount that is left to others: until the next exchange.
+/// Maximum wait for an amount that is left to others: until the next synchronization.
 const EXCHANGE_WAIT: Duration = Duration::from_secs(1);
 
 impl SharedState {
-    /// Returns the wait until the next exchange if this gateway may not use another request before it.
+    /// Returns the time until the next synchronization if this gateway may not admit another request before it.
     pub(crate) fn request_wait(&self, requests: u64) -> Option<RetryAfter> {
         let used = requests.saturating_sub(self.used.0);
         (used >= self.allowed.requests).then_some(RetryAfter::After(EXCHANGE_WAIT))
     }
 
-    /// Returns the wait until the next exchange if this gateway may not use as many tokens before it. An amount of more
-    /// than half of the limit passes with an allowance of half of it, since no gateway is ever allowed the whole limit.
+    /// Returns the time until the next synchronization if this gateway may not use this amount of tokens before it. An
+    /// amount of more than half of the limit is admitted if half of the limit is allowed and unused, since no gateway
+    /// is ever allowed the whole limit.
     pub(crate) fn token_wait(&self, limit: NonZeroU64, amount: u64, tokens: i64) -> Option<RetryAfter> {
         let used = u64::try_from(tokens.wrapping_sub(self.used.1)).unwrap_or(0);
         let left = self.allowed.tokens.saturating_sub(used);

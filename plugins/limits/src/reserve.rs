@@ -31,7 +31,7 @@ pub enum LimitOwner {
 }
 
 impl LimitOwner {
-    /// Name in errors and metrics.
+    /// Returns the name in errors and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -44,8 +44,8 @@ impl LimitOwner {
 /// Reserves the maximum usage of a request from a key and its account, or from neither.
 ///
 /// # Errors
-/// Returns the limit with the longest wait and its owner. After that wait the same request passes, if no other requests
-/// come meanwhile.
+/// Returns the limit with the longest wait, and its owner. After that wait the same request is admitted, unless other
+/// requests use the limit in between.
 pub fn reserve_both(
     key: LimitedMeter<'_>,
     account: LimitedMeter<'_>,

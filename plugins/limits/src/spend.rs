@@ -1,5 +1,5 @@
-//! Money spent in the current day and month, UTC. A window ends at midnight; its spending then expires, and no debt is
-//! carried over.
+//! Money spent in the current UTC day and month. Each period ends at midnight; its spending then expires, and no debt
+//! is carried over.
 
 use penstock_core::calendar::BudgetPeriod;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl SpendTotals {
         self.month.add(BudgetPeriod::Month, micro, now);
     }
 
-    /// Micro-credits spent in the period that contains `now`.
+    /// Returns the micro-credits spent in the period that contains `now`.
     #[must_use]
     pub fn spent_in(&self, period: BudgetPeriod, now: Duration) -> u64 {
         let window = match period {

@@ -7,7 +7,8 @@
 //! taking n      : level − n · M, once level ≥ n · M
 //! waiting for n: ⌈(n · M − level) / L⌉ ns
 //! ```
-//! In any span of `t` seconds at most `L · (1 + t / 60)` pass, and that many do pass if there is enough demand.
+//! In any period of `t` seconds at most `L · (1 + t / 60)` can be taken, and so much is taken if there is enough
+//! demand.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -15,23 +16,24 @@ use std::time::Duration;
 /// Nanoseconds per minute.
 const MINUTE_NANOS: i128 = 60_000_000_000;
 
-/// Level of one limit. The limit itself is an argument, so that it can change while the debt stays.
+/// Level of the bucket of one limit. The limit itself is an argument of each call, so that it can change while the debt
+/// remains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
     /// Level in tokens times nanoseconds of a minute; `i128::MAX` if full.
     level: i128,
-    /// Time of that level, nanoseconds since 1970.
+    /// Time at which the bucket had that level, nanoseconds since 1970.
     updated_at: u64,
 }
 
-/// Time until a limit no longer blocks a request; later variants are longer.
+/// Time until a limit no longer blocks a request. The variants are ordered by their length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RetryAfter {
     /// Blocked until this gateway has leased more of the budget from its fleet.
     OnLease,
     /// Blocked until another request ends.
     OnRelease,
-    /// Blocked for this duration, if no other requests come meanwhile.
+    /// Blocked for this duration, unless other requests use the limit in between.
     After(Duration),
     /// Blocked forever: the request exceeds the limit itself.
     Never,
@@ -61,7 +63,7 @@ impl TokenBucket {
         Self { level: i128::MAX, updated_at: 0 }
     }
 
-    /// Time until `amount` can be taken; `None` if it can be taken now.
+    /// Returns the time until `amount` can be taken; `None` if it can be taken now.
     #[must_use]
     pub fn retry_after(&self, limit: NonZeroU64, amount: u64, now: Duration) -> Option<RetryAfter> {
         let lacking = to_units(amount) - self.level(limit, now);
@@ -80,14 +82,15 @@ impl TokenBucket {
         self.settle(limit, 0, amount, now);
     }
 
-    /// Replaces the amount taken by the amount used: returns the difference, or takes more, going into debt if needed.
+    /// Replaces the amount taken by the amount actually used: returns the difference to the bucket, or takes more, into
+    /// debt if needed.
     pub fn settle(&mut self, limit: NonZeroU64, taken: u64, used: u64, now: Duration) {
         let back = to_units(taken) - to_units(used);
         self.level = self.level(limit, now).saturating_add(back).min(full_level(limit));
         self.updated_at = self.updated_at.max(nanoseconds(now));
     }
 
-    /// Status at `now`.
+    /// Returns the status at `now`.
     #[must_use]
     pub fn status(&self, limit: NonZeroU64, now: Duration) -> BucketStatus {
         let level = self.level(limit, now);
@@ -95,14 +98,14 @@ impl TokenBucket {
         BucketStatus { limit: limit.get(), remaining, reset: time_to_gain(full_level(limit) - level, limit) }
     }
 
-    /// Debt in whole tokens, rounded up; 0 if there is none.
+    /// Returns the debt in whole tokens, rounded up; 0 if there is none.
     #[must_use]
     pub fn debt(&self, limit: NonZeroU64, now: Duration) -> u64 {
         let owed = self.level(limit, now).min(0).unsigned_abs().div_ceil(MINUTE_NANOS.unsigned_abs());
         u64::try_from(owed).unwrap_or(u64::MAX)
     }
 
-    /// Level at `now`.
+    /// Returns the level at `now`.
     fn level(&self, limit: NonZeroU64, now: Duration) -> i128 {
         let passed = i128::from(nanoseconds(now).saturating_sub(self.updated_at));
         let gained = i128::from(limit.get()).saturating_mul(passed);
@@ -122,7 +125,7 @@ fn nanoseconds(now: Duration) -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Time in which a limit gains this many units, rounded up.
+/// Returns the time in which a bucket with this limit gains this many units, rounded up.
 fn time_to_gain(units: i128, limit: NonZeroU64) -> Duration {
     let wait = units.max(0).unsigned_abs().div_ceil(u128::from(limit.get()));
     Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX))

@@ -1,4 +1,4 @@
-//! Energy measured by a provider, in the same forms as for chat.
+//! Energy measured by a provider, in the forms that chat answers have too.
 
 use penstock_core::MeasuredEnergy;
 use penstock_http_wire::usage;
@@ -18,8 +18,8 @@ pub(crate) fn read_energy(body: &[u8]) -> Option<MeasuredEnergy> {
     found
 }
 
-/// Adds the measured energy of several answers: none if one of them lacks it, or their meters have different
-/// boundaries.
+/// Adds the measured energy of several answers. Returns `None` if one of them lacks it, or if their meters have
+/// different boundaries.
 pub(crate) fn sum_energy<'b>(bodies: impl Iterator<Item = &'b [u8]>) -> Option<MeasuredEnergy> {
     let each: Option<Vec<MeasuredEnergy>> = bodies.map(read_energy).collect();
     let (first, rest) = each?.split_first().map(|(first, rest)| (*first, rest.to_vec()))?;

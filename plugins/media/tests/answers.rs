@@ -20,7 +20,7 @@ fn target(abilities: &OfferCapabilities) -> AttemptTarget<'_> {
     }
 }
 
-/// Translates an answer; returns the failure if it is none.
+/// Translates an answer; returns the error if the answer is not an image or audio.
 fn translate(
     shape: &dyn ProviderAdapter,
     task: InferenceTask,

@@ -1,4 +1,4 @@
-//! Stated lengths against measured ones: by the head of a file against frames, samples and bytes, and by a provider.
+//! Durations that a file's header or a provider states, compared with those measured in frames, samples and bytes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod sounds;

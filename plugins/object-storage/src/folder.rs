@@ -1,4 +1,4 @@
-//! Objects as files of a folder.
+//! Objects as files in a folder.
 
 use crate::name::check_name;
 use crate::{ContentStore, ObjectInfo, ObjectPage, ObjectReader, PAGE_SIZE};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use tempfile::{NamedTempFile, TempPath};
 
-/// Objects as files of a folder. Temporary files must be on the same file system.
+/// Store of objects as files in a folder. Temporary files must be on the same file system.
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
 
@@ -22,7 +22,7 @@ impl Folder {
         Self(path.into())
     }
 
-    /// Path of an object.
+    /// Returns the path of an object's file.
     fn path(&self, name: &str) -> Result<PathBuf> {
         check_name(name)?;
         Ok(self.0.join(name))
@@ -35,7 +35,7 @@ impl Folder {
         Some(ObjectInfo { name, length: metadata.len(), age })
     }
 
-    /// Creates the folder of an object.
+    /// Creates the folder that contains an object's file.
     fn create_parent(&self, path: &Path) -> Result<()> {
         match path.parent().filter(|folder| *folder != self.0) {
             Some(folder) => DirBuilder::new().recursive(true).mode(0o700).create(folder),
@@ -43,8 +43,8 @@ impl Folder {
         }
     }
 
-    /// Reserves the name by an empty file, renames the complete file to it, and syncs the folder. The standard library
-    /// is used so that tests of power loss see the calls.
+    /// Creates an empty file to reserve the name, renames the complete file to it, and syncs the folder. These are
+    /// calls of the standard library, so that tests of power loss can observe them.
     fn publish(source: &Path, path: &Path) -> Result<()> {
         let folder = path.parent().unwrap_or(path);
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
@@ -94,7 +94,7 @@ impl ContentStore for Folder {
                 return Ok(());
             }
             names.push(name);
-            // The first names of the order remain.
+            // Only the first `PAGE_SIZE` names in ascending order are retained.
             if names.len() > PAGE_SIZE {
                 names.pop();
                 page.more = true;
@@ -109,7 +109,7 @@ impl ContentStore for Folder {
 
     fn for_each(&self, folder: &str, each: &mut dyn FnMut(ObjectInfo) -> Result<()>) -> Result<()> {
         let now = SystemTime::now();
-        // One traversal, since each page would need its own.
+        // All objects are visited in one traversal; with pages, each page would need its own traversal.
         collect_names(&self.path(folder)?, folder, &mut |name| match self.object_info(name, now) {
             Some(object) => each(object),
             None => Ok(()),

@@ -1,6 +1,6 @@
 //! Storage of whole objects: in a folder of this machine, or in a bucket of an S3-compatible store. An object is
-//! created or replaced at once, and read in ranges. All calls block, and return [`std::io::Error`]; the cause of an
-//! error of a bucket is a [`BucketError`].
+//! created or replaced as a whole, and read in ranges. All calls block and return [`std::io::Error`]; for a bucket, the
+//! cause inside that error is a [`BucketError`].
 
 mod bucket;
 mod folder;
@@ -22,24 +22,24 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 use tempfile::TempPath;
 
-/// Storage of whole objects by name. A name is a path of parts of letters, digits, `.`, `_` and `-`, with `/` between
-/// them.
+/// Storage of whole objects by name. A name consists of parts of letters, digits, `.`, `_` and `-`, separated by `/`.
 pub trait ContentStore: Debug + Send + Sync {
-    /// Creates an object from a complete temporary file, which no longer exists afterwards, also after an error.
+    /// Creates an object from a complete temporary file. The temporary file is removed in any case, also after an
+    /// error.
     ///
     /// # Errors
-    /// Returns `AlreadyExists` if there is an object of this name, and any other I/O error. After an error other than
-    /// that the object may exist nevertheless.
+    /// Returns `AlreadyExists` if there is an object of this name, and any other I/O error. After any other error the
+    /// object may exist nevertheless.
     fn create(&self, name: &str, source: TempPath) -> Result<()>;
 
     /// Creates an object from bytes.
     ///
     /// # Errors
-    /// The same as those of [`ContentStore::create`].
+    /// Same as [`ContentStore::create`].
     fn create_from_bytes(&self, name: &str, bytes: Bytes) -> Result<()>;
 
-    /// Creates an object from a complete temporary file, or replaces it as a whole. The file no longer exists afterwards,
-    /// also after an error.
+    /// Creates an object from a complete temporary file, or replaces it as a whole. The temporary file is removed in
+    /// any case, also after an error.
     ///
     /// # Errors
     /// Returns any I/O error. The object may be replaced nevertheless.
@@ -63,8 +63,8 @@ pub trait ContentStore: Debug + Send + Sync {
     /// Returns any I/O error.
     fn list(&self, folder: &str, after: Option<&str>) -> Result<ObjectPage>;
 
-    /// Calls `each` with every object below a folder. The objects of a subfolder follow each other. Objects that are
-    /// created or deleted meanwhile may be missing.
+    /// Calls `each` with every object below a folder. All objects of one subfolder come in a row. Objects that are
+    /// created or deleted during the call may be missing.
     ///
     /// # Errors
     /// Returns any I/O error, and the first one of `each`.
@@ -89,10 +89,10 @@ pub trait ObjectReader: Debug + Send + Sync {
     /// Returns any I/O error.
     fn length(&self) -> Result<u64>;
 
-    /// Fills the buffer from an offset.
+    /// Fills the buffer with the bytes of the object from an offset on.
     ///
     /// # Errors
-    /// Returns `UnexpectedEof` if the object ends before, and any other I/O error.
+    /// Returns `UnexpectedEof` if the object ends before the buffer is full, and any other I/O error.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
 }
 
@@ -106,10 +106,10 @@ impl ObjectReader for File {
     }
 }
 
-/// Object of a list.
+/// Object in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectInfo {
-    /// Name, with its folder.
+    /// Name of the object, with its folder.
     pub name: String,
     /// Length in bytes.
     pub length: u64,
@@ -117,7 +117,7 @@ pub struct ObjectInfo {
     pub age: Duration,
 }
 
-/// Page of a list.
+/// Page of a list of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectPage {
     /// Objects in the order of their names.
@@ -126,5 +126,5 @@ pub struct ObjectPage {
     pub more: bool,
 }
 
-/// Most objects of a page.
+/// Maximum number of objects of a page.
 pub const PAGE_SIZE: usize = 1000;

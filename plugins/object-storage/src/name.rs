@@ -1,11 +1,11 @@
-//! Names of objects, as they are accepted from callers.
+//! Rules for the names of objects.
 
 use std::io::{Error, ErrorKind, Result};
 
-/// Longest name in bytes; with a prefix it stays below the limit of S3 of 1024.
+/// Maximum length of a name in bytes; with a prefix, the key stays below the limit of S3 of 1024 bytes.
 const MAX_NAME: usize = 512;
 
-/// Checks the name of an object or of a folder.
+/// Checks the name of an object or of a folder: parts of letters, digits, `.`, `_` and `-`, separated by `/`.
 ///
 /// # Errors
 /// Returns `InvalidInput` for any other character, for empty parts, and for `.` and `..`.

@@ -5,40 +5,40 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use penstock_core::percent::{PATH_SEGMENT, encode};
 use ring::digest::{SHA256, digest};
 
-/// Form in which a client's secret is sent.
+/// Method by which the client's secret is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientSecretMethod {
-    /// In the header `authorization`.
+    /// Secret in the header `authorization`.
     Basic,
-    /// In the body.
+    /// Secret in the body.
     Post,
 }
 
-/// Code challenge of a verifier, by the method S256.
+/// Returns the code challenge of a verifier, by the method S256.
 #[must_use]
 pub fn code_challenge(verifier: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.as_bytes()))
 }
 
-/// Request that a browser takes to the authorization endpoint.
+/// Authorization request, which the browser sends by following a URL.
 #[derive(Clone, Copy, Debug)]
 pub struct AuthorizationRequest<'a> {
     /// Id of the client.
     pub client_id: &'a str,
     /// URL to which the browser returns.
     pub redirect_uri: &'a str,
-    /// Scopes; `openid` is among them.
+    /// Scopes, including `openid`.
     pub scopes: &'a [Box<str>],
-    /// Random text that the provider returns.
+    /// Random text that the provider sends back with the code.
     pub state: &'a str,
-    /// Random text that the ID token has.
+    /// Random text that the provider writes into the ID token.
     pub nonce: &'a str,
-    /// Code verifier, of which only the challenge is sent.
+    /// Code verifier; only its challenge is sent.
     pub verifier: &'a str,
 }
 
 impl AuthorizationRequest<'_> {
-    /// URL at the authorization endpoint.
+    /// Returns the URL of the request at the authorization endpoint.
     #[must_use]
     pub fn url(&self, endpoint: &str) -> String {
         let joiner = if endpoint.contains('?') { '&' } else { '?' };
@@ -63,18 +63,18 @@ pub struct TokenRequest<'a> {
     pub client_id: &'a str,
     /// Secret of the client; `None` for a public client.
     pub client_secret: Option<&'a str>,
-    /// Form in which the secret is sent.
+    /// Method by which the secret is sent.
     pub secret_method: ClientSecretMethod,
-    /// Code of the authorization endpoint.
+    /// Code that the authorization endpoint returned.
     pub code: &'a str,
     /// URL to which the browser returned.
     pub redirect_uri: &'a str,
-    /// Code verifier.
+    /// Code verifier of the authorization request.
     pub verifier: &'a str,
 }
 
 impl TokenRequest<'_> {
-    /// Body, as a form.
+    /// Returns the body as a URL-encoded form.
     #[must_use]
     pub fn body(&self) -> String {
         let mut pairs = vec![
@@ -91,7 +91,7 @@ impl TokenRequest<'_> {
         form(&pairs)
     }
 
-    /// Value of the header `authorization`.
+    /// Returns the value of the header `authorization`; `None` if the secret is not sent in it.
     #[must_use]
     pub fn authorization(&self) -> Option<String> {
         let secret = self.client_secret.filter(|_| self.secret_method == ClientSecretMethod::Basic)?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Maximum length of an endpoint's URL, in bytes.
 const MAX_URL_BYTES: usize = 2_048;
 
-/// URL of the discovery document of an issuer.
+/// Returns the URL of the discovery document of an issuer.
 #[must_use]
 pub fn discovery_url(issuer: &str) -> String {
     format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'))
@@ -20,13 +20,13 @@ pub struct ProviderMetadata {
     pub authorization_endpoint: String,
     /// Endpoint that exchanges a code for tokens.
     pub token_endpoint: String,
-    /// URL of the keys.
+    /// URL of the provider's key set.
     pub jwks_uri: String,
     /// Page that ends the provider's own session.
     pub end_session_endpoint: Option<String>,
-    /// Form in which the client's secret is sent.
+    /// Method by which the client's secret is sent.
     pub secret_method: ClientSecretMethod,
-    /// True if answers of the authorization endpoint name the issuer (RFC 9207).
+    /// True if responses of the authorization endpoint name the issuer (RFC 9207).
     pub sends_issuer: bool,
 }
 

@@ -1,23 +1,23 @@
-//! Failures of a sign-in, in sentences for the person. None contains a value of the provider.
+//! Errors of a sign-in, as sentences for the person who signs in. None contains a value of the provider.
 
 use std::fmt;
 
 /// Failure of a sign-in at an OpenID provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenIdError {
-    /// The discovery document is no JSON or lacks an endpoint.
+    /// The discovery document is not JSON or lacks an endpoint.
     Discovery,
     /// The discovery document names another issuer.
     DiscoveredIssuer,
-    /// An endpoint is no `https` URL.
+    /// The URL of an endpoint is not `https`.
     Endpoint,
-    /// The key set is no JSON.
+    /// The key set is not JSON.
     Keys,
-    /// The answer of the token endpoint has no ID token.
+    /// The response of the token endpoint has no ID token.
     TokenAnswer,
-    /// The code was used before, has expired, or belongs to another request.
+    /// The authorization code was used before, has expired, or belongs to another request.
     Code,
-    /// The ID token is no signed token of a supported algorithm.
+    /// The ID token is not a signed token with a supported algorithm.
     Token,
     /// No key of the provider has the token's key id.
     UnknownKey,

@@ -15,23 +15,23 @@ const MAX_SUBJECT_BYTES: usize = 255;
 /// Tolerated difference of the clocks, in seconds.
 const LEEWAY_SECONDS: u64 = 60;
 
-/// Values that a token has to have.
+/// Values that an ID token must have.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedToken<'a> {
     /// Issuer.
     pub issuer: &'a str,
     /// Id of the client.
     pub client_id: &'a str,
-    /// Nonce of the request.
+    /// Nonce of the authorization request.
     pub nonce: &'a str,
-    /// Present time, Unix seconds.
+    /// Current time, Unix seconds.
     pub now: u64,
 }
 
 /// Verified token.
 #[derive(Clone, Debug)]
 pub struct IdToken {
-    /// Person, unique at the issuer.
+    /// Id of the person, unique at the issuer.
     pub subject: String,
     /// All claims.
     pub claims: Value,
@@ -57,7 +57,7 @@ impl<'t> SignedToken<'t> {
         let (header, claims) = message.split_once('.').ok_or(OpenIdError::Token)?;
         let header = decode_json(header)?;
         let text = |name: &str| header.get(name).and_then(Value::as_str);
-        // Extensions that have to be understood are not.
+        // A token with critical extensions (`crit`) is refused, since none are supported.
         let algorithm = text("alg").filter(|_| header.get("crit").is_none());
         Ok(Self {
             algorithm: algorithm.and_then(SignatureAlgorithm::from_name).ok_or(OpenIdError::Token)?,
@@ -75,7 +75,7 @@ fn decode_json(part: &str) -> Result<Value, OpenIdError> {
     if value.is_object() { Ok(value) } else { Err(OpenIdError::Token) }
 }
 
-/// Key id of a token that is not verified yet, to look the key up.
+/// Returns the key id of a token that is not verified yet, to find the key.
 ///
 /// # Errors
 /// Returns an error if the token is too large, or is not signed by a supported algorithm.
@@ -86,7 +86,7 @@ pub fn key_id(token: &str) -> Result<Option<String>, OpenIdError> {
 /// Verifies the signature and the claims of a token.
 ///
 /// # Errors
-/// Returns the first rule that the token breaks.
+/// Returns an error for the first rule that the token breaks.
 pub fn verify_id_token(
     token: &str,
     keys: &KeySet,
@@ -104,10 +104,10 @@ pub fn verify_id_token(
     check_claims(decode_json(token.claims)?, expected)
 }
 
-/// Checks the other requirements of the standard, beyond the signature, the issuer and the audience.
+/// Checks the claims that the standard requires.
 fn check_claims(claims: Value, expected: &ExpectedToken<'_>) -> Result<IdToken, OpenIdError> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
-    // A list of issuers is no issuer.
+    // A list of issuers is not accepted.
     if text("iss") != Some(expected.issuer) {
         return Err(OpenIdError::Issuer);
     }
@@ -147,7 +147,7 @@ fn check_times(claims: &Value, now: u64) -> Result<(), OpenIdError> {
     Ok(())
 }
 
-/// Seconds since 1970; some providers write fractions.
+/// Returns a date as seconds since 1970; some providers write fractions.
 fn numeric_date(value: &Value) -> Option<u64> {
     let fraction = || value.as_f64().filter(|seconds| (0.0..1e15).contains(seconds));
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]

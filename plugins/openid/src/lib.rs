@@ -1,7 +1,7 @@
-//! OpenID Connect as values: the provider's discovery document and keys, the URL to sign in at, the request for a
-//! token, and the verification of the ID token. The caller sends the requests and knows the time.
+//! OpenID Connect without I/O: the provider's discovery document and keys, the URL to sign in at, the request for a
+//! token, and the verification of the ID token. The caller sends the requests and passes the current time.
 //!
-//! - `ProviderMetadata` and `KeySet` parse what a provider publishes; both bound what they keep.
+//! - `ProviderMetadata` and `KeySet` parse what a provider publishes; both limit the size of what they retain.
 //! - [`AuthorizationRequest`] is the authorization code flow with PKCE (S256), state and nonce.
 //! - [`verify_id_token`] accepts asymmetric signatures only (RS, PS, ES, EdDSA), verified by `ring`.
 //! - [`claim_texts`] reads roles, accounts and names from the claims.

@@ -1,5 +1,5 @@
-//! Signatures of tokens (RFC 7515, RFC 7518, RFC 8037), verified by `ring`. Only asymmetric algorithms exist here: a
-//! token without a signature or with a shared secret has none of them.
+//! Signatures of tokens (RFC 7515, RFC 7518, RFC 8037), verified by `ring`. Only asymmetric algorithms are supported,
+//! so a token without a signature or with a shared secret is always refused.
 
 use crate::error::OpenIdError;
 use base64::Engine;
@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Algorithm of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureAlgorithm {
-    /// RSA, by the rule of its padding and hash.
+    /// RSA, with this padding and hash.
     Rsa(RsaRule),
     /// ECDSA on P-256 with SHA-256.
     Es256,
@@ -33,7 +33,7 @@ pub enum RsaRule {
 }
 
 impl SignatureAlgorithm {
-    /// Returns the algorithm of the header member `alg`.
+    /// Returns the algorithm with this name in the header member `alg`.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "RS256" => Self::Rsa(RsaRule::Rs256),
@@ -63,7 +63,7 @@ impl RsaRule {
     }
 }
 
-/// Public key of a key set. A key verifies the algorithms of its own kind only.
+/// Public key of a key set. It verifies only signatures by algorithms of its own kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PublicKey {
     /// Modulus and exponent.
@@ -102,7 +102,7 @@ impl PublicKey {
     /// Verifies the signature of a message.
     ///
     /// # Errors
-    /// Returns `Signature` if it does not match, or the algorithm is not one of the key's kind.
+    /// Returns `Signature` if the signature does not match, or if the algorithm is not of the key's kind.
     pub fn verify(
         &self,
         algorithm: SignatureAlgorithm,

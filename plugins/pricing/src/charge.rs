@@ -10,7 +10,7 @@ const PER_MILLION: Decimal = Decimal::from_parts(1, 0, 0, false, 6);
 /// Price factor of a batch request.
 const BATCH_FACTOR: Decimal = Decimal::from_parts(5, 0, 0, false, 1);
 
-/// Work that the client pays for: that of the successful attempt, up to a disconnect of the client.
+/// Work that the client pays for: the work of the successful attempt, up to a disconnect of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BilledWork {
     /// Input and output tokens; embeddings and rerank have no output.
@@ -48,8 +48,8 @@ pub struct RequestCharge {
     pub credits: MicroCredits,
     /// Amount charged to the energy wallet; zero if credits pay.
     pub energy: NanoKwh,
-    /// `billing_cost.energy`: the energy component in EUR, eight decimal places. It is the charge itself if the energy
-    /// wallet pays, and part of it if credits do.
+    /// `billing_cost.energy`: the energy component in EUR, eight decimal places. If the energy wallet pays, this is the
+    /// charge itself; if credits pay, it is a part of the charge.
     pub energy_eur: Decimal,
     /// Total charge in EUR, eight decimal places.
     pub eur: Decimal,
@@ -78,7 +78,8 @@ impl RequestCharge {
 /// - `billable_kwh`: energy for billing, kWh.
 /// - `eur_per_credit`: price of a credit, more than zero.
 ///
-/// If credits pay for a model billed in energy, its price per unit applies if it has one, otherwise the energy price.
+/// If credits pay for a model billed in energy, the prices per token, image or minute apply if the tariff has them,
+/// otherwise the price per kWh.
 ///
 /// The charge never decreases with more work, so the charge for the maximum usage of a request is a safe reserve.
 #[must_use]

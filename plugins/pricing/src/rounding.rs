@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 pub(crate) fn divide_rounded(number: Decimal, by: Decimal, places: u32) -> Option<i64> {
     let over = u128::try_from(number.mantissa()).ok()?;
     let under = u128::try_from(by.mantissa()).ok().filter(|under| *under > 0)?;
-    // over/10^a ÷ under/10^b · 10^places: the smaller power of ten cancels out.
+    // The quotient is over/10^a ÷ under/10^b · 10^places; the smaller power of ten cancels out.
     let (up, down) = (by.scale().checked_add(places)?, number.scale());
     let both = up.min(down);
     let over = over.checked_mul(power_of_ten(up - both)?)?;

@@ -5,7 +5,7 @@ use rust_decimal::Decimal;
 
 /// Default price of a credit in EUR: one cent.
 pub const DEFAULT_EUR_PER_CREDIT: Decimal = Decimal::from_parts(1, 0, 0, false, 2);
-/// Default price in EUR per kWh for the informational energy component.
+/// Default price in EUR per kWh for the energy component of a charge, which is informational.
 pub const DEFAULT_EUR_PER_KWH: Decimal = Decimal::from_parts(20, 0, 0, false, 2);
 
 /// Billing unit of a model.
@@ -64,7 +64,7 @@ impl Default for Tariff {
 }
 
 impl Tariff {
-    /// Returns the price of the output of a model of this kind, by which its offers are compared.
+    /// Returns the output price of a model of this kind, by which offers are compared.
     #[must_use]
     pub fn output_price(&self, kind: ModelKind) -> Option<Decimal> {
         match kind.spec().unit {

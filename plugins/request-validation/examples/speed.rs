@@ -52,12 +52,12 @@ fn request(kind: &str, size: usize) -> Bytes {
 }
 
 fn measure(name: &str, body: &Bytes, prove: impl Fn(Bytes) -> bool) {
-    // Arguments select the samples whose names contain one of them.
+    // Arguments select the samples to measure: those whose names contain one of the arguments.
     let mut wanted = std::env::args().skip(1).peekable();
     if wanted.peek().is_some() && !wanted.any(|word| name.contains(&word)) {
         return;
     }
-    // The best of many short samples, because other load slows most of them.
+    // The best of many small measurements counts, because other load on the machine slows most of them.
     let rounds = (1_000_000 / body.len().max(5_000)).max(1);
     let mut best = f64::MAX;
     for _ in 0..300 {

@@ -13,14 +13,14 @@ impl Base64Validator {
     pub(crate) fn push(&mut self, piece: &[u8]) {
         let padding = piece.iter().rev().take_while(|byte| **byte == b'=').count();
         let letters = piece.get(..piece.len() - padding).unwrap_or_default();
-        // Only padding may follow padding.
+        // After the first padding character, only padding may follow.
         self.broken |= self.padding > 0 && !letters.is_empty();
         self.broken |= !is_alphabet(letters);
         self.characters += piece.len();
         self.padding += padding;
     }
 
-    /// True if the data was base64 of at least one byte, in complete groups of four.
+    /// True if the data so far is base64 of at least one byte, in complete groups of four characters.
     pub(crate) const fn is_valid(&self) -> bool {
         !self.broken && self.padding <= 2 && self.characters > 0 && self.characters.is_multiple_of(4)
     }
@@ -29,7 +29,7 @@ impl Base64Validator {
 /// True if there are only letters, digits, `+` and `/`.
 fn is_alphabet(bytes: &[u8]) -> bool {
     let (blocks, rest) = bytes.as_chunks::<64>();
-    // Without branches inside a block, the compiler vectorises the loop to sixteen bytes at a time.
+    // The compiler turns a loop without branches into vector instructions for sixteen bytes at a time.
     let foreign = |bytes: &[u8]| bytes.iter().fold(false, |foreign, byte| foreign | !is_base64_byte(*byte));
     !blocks.iter().any(|block| foreign(block)) && !foreign(rest)
 }

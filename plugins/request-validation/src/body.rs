@@ -30,8 +30,9 @@ pub(crate) fn validate_body<'b>(
     }
 }
 
-/// True for members whose content the gateway does not read: JSON schemas, arguments, metadata. The `input` at the top
-/// is that of an embedding or a conversation; a nested one has the arguments of a tool.
+/// True for members whose content the gateway does not read: JSON schemas, arguments, metadata. A top-level `input` is
+/// read, because it holds a conversation or the text to embed; a nested `input` holds the arguments of a tool and is
+/// not read.
 #[inline]
 pub(crate) fn is_opaque(name: &[u8], depth: usize) -> bool {
     // The length is compared first, because this runs for each key.
@@ -54,7 +55,7 @@ fn not_utf8(body: &[u8]) -> ApiError {
     )
 }
 
-/// Error for invalid JSON, with the path of the innermost value that was reached.
+/// Returns the error for invalid JSON, which names the path of the innermost value that was reached.
 fn not_json(text: &str, broken: JsonError, nodes: &[TapeNode], style: PathStyle) -> ApiError {
     let JsonError { offset: at, reason: what } = broken;
     let tape = JsonTape { text, nodes };
@@ -68,14 +69,14 @@ fn not_json(text: &str, broken: JsonError, nodes: &[TapeNode], style: PathStyle)
     refusal.with_detail("byte", at)
 }
 
-/// Path to the value at which parsing failed. Stops before a key that may be text of the client, and after
+/// Path to the value at which parsing failed. It ends before a key that may be text written by the client, and after
 /// [`MAX_STEPS`] steps.
 fn broken_path(root: JsonValue<'_>, style: PathStyle) -> String {
     let mut path = String::new();
     let mut open = root.is_unfinished().then_some(root);
     for _ in 0..MAX_STEPS {
         let Some(container) = open else { break };
-        // The failure is in the first part without a value, or with an unfinished one.
+        // Parsing failed in the first part that has no value or whose value is not complete.
         let unfinished = |value: Option<JsonValue<'_>>| value.is_none_or(|value| value.is_unfinished());
         let mut parts = container.parsed_parts().enumerate();
         let Some((count, (key, value))) = parts.find(|(_, (_, value))| unfinished(*value)) else { break };
@@ -93,7 +94,7 @@ fn broken_path(root: JsonValue<'_>, style: PathStyle) -> String {
     path
 }
 
-/// Maximum number of path steps into an invalid document.
+/// Maximum number of steps (keys and indices) of a path into an invalid document.
 const MAX_STEPS: usize = 8;
 
 /// Top-level member of the body.
@@ -177,7 +178,7 @@ impl<'d> RootObject<'d> {
         names.iter().filter_map(|name| self.get(name)).map(|value| value.range().len()).sum()
     }
 
-    /// Members in the form of the contract crate.
+    /// Returns the members with their byte ranges, in the type of the core crate.
     pub(crate) fn fields(&self) -> BodyMembers {
         let field = |member: &RootMember<'d>| BodyMember {
             name: member.name.as_ref().into(),

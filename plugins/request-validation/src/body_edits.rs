@@ -10,7 +10,7 @@ use std::ops::Range;
 pub(crate) struct BodyEdits(Vec<BodyEdit>);
 
 impl BodyEdits {
-    /// Replaces `range` by `with`.
+    /// Replaces the bytes in `range` by `with`.
     pub(crate) fn replace(&mut self, range: Range<usize>, with: impl Into<Bytes>) {
         self.0.push(BodyEdit { range, replacement: with.into() });
     }
@@ -57,7 +57,8 @@ impl BodyEdits {
         self.retain(array.items().map(|item| (item.range(), keep(item))))
     }
 
-    /// Removes parts of a list, each with one comma.
+    /// Removes the parts of a list whose flag is false, each together with one comma; returns the number of remaining
+    /// parts.
     fn retain(&mut self, parts: impl Iterator<Item = (Range<usize>, bool)>) -> usize {
         let mut kept = 0;
         let mut previous_end = None;
@@ -87,7 +88,7 @@ impl BodyEdits {
         kept
     }
 
-    /// Returns the edits in order. An edit inside a part that another edit removes is dropped.
+    /// Returns the edits sorted by position. An edit inside a range that another edit removes is dropped.
     pub(crate) fn finish(mut self) -> Vec<BodyEdit> {
         self.0.sort_by_key(|edit| (edit.range.start, edit.range.end));
         let mut end = 0;

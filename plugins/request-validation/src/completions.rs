@@ -33,9 +33,9 @@ const BOOLEANS: &[&str] = &["stream", "echo"];
 
 /// Maximum number of choices of one request: prompts times `n`.
 const MAX_CHOICES: usize = 1024;
-/// Tokens of an answer without `max_tokens`, as clients of this endpoint expect.
+/// Default of `max_tokens`, as clients of this endpoint expect it.
 const DEFAULT_MAX_TOKENS: u64 = 16;
-/// Assumed bytes of text per token id, while its text is unknown.
+/// Assumed number of bytes of text for each token id, since the text of an id is not known here.
 const BYTES_PER_ID: usize = 4;
 
 const EXPECTED: &str = "a string, an array of strings, or token ids";
@@ -105,7 +105,7 @@ pub fn validate_completion(body: Bytes, limits: &RequestLimits) -> Result<Infere
     })
 }
 
-/// Candidates of which the best are returned: at least as many, and not in a stream, which cannot be chosen from later.
+/// Validates `best_of`: it must be at least `n`, and 1 in a stream, in which the best text cannot be chosen afterwards.
 fn check_best_of(top: &RootObject<'_>, n: u32, best_of: Option<u32>, stream: bool) -> Result<(), ApiError> {
     match best_of {
         Some(best_of) if best_of < n => {

@@ -44,7 +44,7 @@ impl<'p> FieldPath<'p> {
         Self { parent: Some(self), step: PathStep::Index(index), style: self.style }
     }
 
-    /// Error for a value of an unexpected type. Names types, never contents.
+    /// Error for a value of an unexpected type. The message names the types and never repeats content.
     pub(crate) fn unexpected_type(&self, expected: impl fmt::Display, got: ValueKind) -> ApiError {
         self.invalid(format_args!("expected {expected}, got {}", got.name()))
     }
@@ -59,7 +59,7 @@ impl<'p> FieldPath<'p> {
         self.invalid(format_args!("expected {expected}, but it is missing"))
     }
 
-    /// Error with a message, which follows the path and a colon.
+    /// Error with this message, written after the path and a colon.
     pub(crate) fn invalid(&self, sentence: impl fmt::Display) -> ApiError {
         ApiError::invalid(self.to_string(), format!("{self}: {sentence}."))
     }
@@ -84,8 +84,8 @@ impl fmt::Display for FieldPath<'_> {
     }
 }
 
-/// Text of the client that may be repeated in an error message: short and an identifier, so that it cannot contain a
-/// prompt.
+/// Returns a name from the client if an error message may repeat it: it is short and an identifier, so that it cannot
+/// contain a prompt.
 pub(crate) fn quotable_name(value: &JsonValue<'_>) -> Option<String> {
     let text = value.text();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');

@@ -1,7 +1,7 @@
 //! Members that select the provider: `filters`, and members of other services that are not supported.
 //!
-//! Constraints are honoured or refused by name and never dropped: a request for one country must not be served in
-//! another.
+//! A constraint is applied or refused by name, and never dropped: a request for one country must not be served in
+//! another one.
 
 use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
@@ -10,14 +10,14 @@ use penstock_core::{ApiError, ModelKind, OfferFilter, OfferFilters, WorkUnit};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::FromPrimitive;
 
-/// Routing members of other services, each with the alternative to use.
+/// Members of other services that select a provider, each with the alternative that the error message recommends.
 const REFUSED: &[(&str, &str)] = &[
     ("mode", "is not supported; name a flavor behind the model instead, such as \"m:eco\""),
     ("custom_weights", "are not supported; name a flavor behind the model instead, such as \"m:speed\""),
 ];
-/// Maximum number of countries, above the number of existing codes.
+/// Maximum number of countries in a filter; fewer country codes exist.
 const MAX_COUNTRIES: usize = 256;
-/// Largest plausible bound.
+/// Largest plausible value of a numeric filter.
 const MAX_BOUND: f64 = 1e9;
 
 /// Returns the filters of a request, if it has any.
@@ -77,7 +77,8 @@ fn check_applicable(filters: &OfferFilters, kind: ModelKind, path: &FieldPath<'_
     Ok(())
 }
 
-/// Exact decimal of the number as written, since prices are compared exactly; `rounded` if it has too many digits.
+/// Returns the number exactly as it is written, because prices are compared exactly; `rounded` if it has too many
+/// digits for a decimal.
 fn exact_decimal(value: Option<penstock_json_scan::tape::JsonValue<'_>>, rounded: f64) -> Decimal {
     let raw = value.map(|value| value.raw()).unwrap_or_default();
     let exact = Decimal::from_str_exact(raw).or_else(|_| Decimal::from_scientific(raw));

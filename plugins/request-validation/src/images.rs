@@ -14,12 +14,12 @@ const MAX_IMAGES: i64 = 10;
 /// Maximum number of diffusion steps per image.
 const MAX_STEPS: i64 = 150;
 
-/// Validates a request of `/v1/images/generations`, except that the size may not be supported by the model.
+/// Validates a request of `/v1/images/generations`. Whether the model supports the size is not checked here.
 ///
 /// Without `response_format`, models with names like `gpt-image-1` return base64, all others a URL. `size: "auto"` is
 /// the model's default; `width` and `height` are equivalent to `size`. `num_inference_steps` (or `steps`) needs an
-/// offer that accepts it. `quality`, `style` and fields that do not change the image are ignored; `stream` and those
-/// that steer it otherwise are refused.
+/// offer that accepts this parameter. `quality`, `style` and members that do not change the image are ignored; `stream`
+/// and other members that change the image are refused.
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
@@ -27,7 +27,7 @@ pub fn validate_images(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     validate_images_with(body, limits, None)
 }
 
-/// Validates an image request, with a default model.
+/// Validates an image request; `default` is the model of a request without `model`.
 ///
 /// # Errors
 /// Same as [`validate_images`].

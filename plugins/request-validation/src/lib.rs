@@ -6,7 +6,7 @@
 //! message repeats it: messages name fields, types and bounds.
 //!
 //! Rules in all dialects: `null` counts as absent for every optional field; unknown fields are ignored, except those
-//! that would choose the provider; keys must be unique in the body and in each object that is read.
+//! that would select a provider; keys must be unique at the top level and in each object that is read.
 
 mod base64;
 mod body;

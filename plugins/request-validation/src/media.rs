@@ -36,16 +36,16 @@ pub(crate) fn validate_image_url(url: JsonValue<'_>, at: &FieldPath<'_>) -> Resu
     Err(at.invalid(format_args!("expected {expected}, got a string that is neither")))
 }
 
-/// Start of a string, unescaped: enough for a scheme and a media type.
+/// Returns the first bytes of a string, unescaped: enough for a scheme and a media type.
 fn string_prefix<'d>(value: &JsonValue<'d>) -> Cow<'d, str> {
     let body = value.raw_inner_text();
-    // An escape cut at the end does no harm: the last bytes are not read.
+    // An escape that is cut at the end does no harm, because the last bytes are not compared.
     let start = (0..4).find_map(|back| body.get(..PREFIX_BYTES.min(body.len()) - back.min(body.len())));
     let start = start.unwrap_or_default();
     if value.kind() == ValueKind::EscapedString { Cow::Owned(unescape(start)) } else { Cow::Borrowed(start) }
 }
 
-/// Maximum bytes of a string that may contain its scheme and media type.
+/// Maximum number of bytes in which a string must contain its scheme and media type.
 const PREFIX_BYTES: usize = 256;
 
 fn is_scheme(head: &str, scheme: &str) -> bool {
@@ -68,7 +68,7 @@ pub(crate) fn validate_link(url: JsonValue<'_>, at: &FieldPath<'_>) -> Result<()
     Ok(())
 }
 
-/// Validates a `data:` URL of one of these media types (given by prefix); returns the bytes of base64.
+/// Validates a `data:` URL whose media type begins with one of `types`; returns the number of its base64 bytes.
 pub(crate) fn validate_data_url(
     url: JsonValue<'_>,
     at: &FieldPath<'_>,
@@ -96,7 +96,8 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$&-^_.+/".contains(&byte)
 }
 
-/// Validates a string that is base64 after its first `skip` characters (all ASCII); returns its bytes.
+/// Validates a string that is base64 after its first `skip` characters, which are ASCII; returns the size of the string
+/// in bytes.
 pub(crate) fn validate_base64(
     value: JsonValue<'_>,
     at: &FieldPath<'_>,
@@ -107,7 +108,7 @@ pub(crate) fn validate_base64(
     if value.kind() == ValueKind::String {
         proof.push(body.as_bytes().get(skip..).unwrap_or_default());
     } else {
-        // Some clients escape `/` and `+`; the body is not modified.
+        // Some clients escape `/` and `+`. Such a string is validated piece by piece, and the body is not changed.
         let mut skip = skip;
         for piece in string_pieces(body) {
             let mut buffer = [0; 4];

@@ -1,4 +1,4 @@
-//! Treatment of request members that move state to the server or need more than an answer.
+//! Treatment of request members that would store state on the server, or that ask for more than an answer.
 //!
 //! The table lists every top-level member of the current client libraries, and members of other services that change
 //! the meaning of a request. A member outside the table is forwarded or dropped by the rules of its dialect, so that
@@ -17,7 +17,7 @@ pub enum MemberTreatment {
     Honoured,
     /// Refused by name for the values that request the feature.
     Refused(RefusedValues),
-    /// Dropped, or forwarded to a provider that knows it: the answer is the same without it.
+    /// Dropped, or forwarded to a provider that knows the member: it does not change the answer.
     Harmless,
     /// Handled by the table of engine parameters in the dialect crate.
     Engine,
@@ -51,7 +51,7 @@ pub struct KnownMember {
     pub dialect: Dialect,
     /// Treatment of the member.
     pub treatment: MemberTreatment,
-    /// Purpose of the member, or the reason for refusing it: the end of a sentence.
+    /// Purpose of the member, or the reason for refusing it, written as the end of a sentence.
     pub description: &'static str,
 }
 
@@ -232,7 +232,7 @@ pub(crate) fn refuse_unsupported(top: &RootObject<'_>, dialect: Dialect) -> Resu
     })
 }
 
-/// Refuses members by the rule that `refused` returns for their names, with the end of the sentence.
+/// Refuses members: for a member's name, `refused` returns the refused values and the end of the error sentence.
 fn refuse_members<'t>(
     top: &RootObject<'_>,
     refused: impl Fn(&str) -> Option<(RefusedValues, &'t str)>,
@@ -244,7 +244,7 @@ fn refuse_members<'t>(
     found.map_or(Ok(()), Err)
 }
 
-/// Refused member of an endpoint without a row in [`KNOWN_MEMBERS`]: name, refused values, end of the sentence.
+/// Member that an endpoint without rows in [`KNOWN_MEMBERS`] refuses: name, refused values, end of the error sentence.
 pub type RefusedMember = (&'static str, RefusedValues, &'static str);
 
 /// Members that steer the answer at other endpoints and that `/v1/completions` does not have.
@@ -277,7 +277,7 @@ pub(crate) fn refuse_for_completion(top: &RootObject<'_>) -> Result<(), ApiError
     refuse_members(top, |name| find_refused(REFUSED_COMPLETION_MEMBERS, name))
 }
 
-/// Members that steer an image and that no provider's format has.
+/// Members that change an image, and that no provider's request format has.
 pub const REFUSED_IMAGE_MEMBERS: &[RefusedMember] = &[
     ("guidance_scale", Present, "the guidance of an image cannot be set"),
     ("image", Present, "images are generated from a text alone"),
@@ -348,7 +348,7 @@ fn is_eu_region(region: &str) -> bool {
     whole.contains(&&*region) || region.starts_with("eu-") || region.starts_with("eu_")
 }
 
-/// True if the member is absent or one of these words.
+/// True if the member is absent, or its value is one of these words.
 fn is_absent_or_keyword(value: Option<JsonValue<'_>>, words: &[&str]) -> bool {
     value.is_none_or(|value| words.iter().any(|word| value.is_text(word)))
 }
@@ -358,7 +358,7 @@ fn member<'d>(object: JsonValue<'d>, name: &str) -> Option<JsonValue<'d>> {
     found.filter(|value| !value.is_null())
 }
 
-/// Returns an error for the first edit that changes what the model reads.
+/// Returns the error for the first context edit that changes what the model reads; `None` if there is no such edit.
 fn first_changing_edit(value: JsonValue<'_>, path: &FieldPath<'_>, about: &str) -> Option<ApiError> {
     let list = path.key("edits");
     let edits = member(value, "edits");

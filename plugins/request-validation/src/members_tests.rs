@@ -1,5 +1,5 @@
-//! Tests that every member of the current client libraries has a treatment, and that members beyond an answer are
-//! refused.
+//! Tests that every member of the current client libraries has a treatment, and that members which ask for more than an
+//! answer are refused.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;

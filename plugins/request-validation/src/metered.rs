@@ -1,4 +1,4 @@
-//! Validation of requests that pass to the provider as they came: speech and moderation.
+//! Validation of requests whose body is forwarded unchanged: speech and moderation.
 
 use crate::body::{RootObject, validate_body};
 use crate::field_path::PathStyle;
@@ -27,7 +27,7 @@ const SPEECH_FORMATS: [(&str, &str); 6] = [
     ("wav", "audio/wav"),
     ("pcm", "audio/pcm"),
 ];
-/// Characters of the slowest plausible second of speech at speed 1, and seconds in addition.
+/// Characters per second of the slowest plausible speech at speed 1, and additional seconds for pauses.
 const SLOWEST_CHARACTERS_PER_SECOND: u64 = 2;
 const PAUSE_SECONDS: u64 = 5;
 

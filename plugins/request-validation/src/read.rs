@@ -1,4 +1,4 @@
-//! Typed reading of values; each error names the field, the expected and the actual type.
+//! Readers of typed values. Each error names the field, the expected type and the actual type.
 
 use crate::field_path::{FieldPath, quotable_name};
 use penstock_core::ApiError;
@@ -6,7 +6,8 @@ use penstock_json_scan::tape::{JsonValue, ValueKind};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Returns the known members of an object; `null` counts as absent, other members are ignored, and keys must be unique.
+/// Returns the members of an object that have these names. `null` counts as absent, other members are ignored, and a
+/// repeated key is an error.
 pub(crate) fn object<'d, const N: usize>(
     value: JsonValue<'d>,
     at: &FieldPath<'_>,
@@ -55,7 +56,7 @@ pub(crate) fn check_unique<'d>(keys: &[JsonValue<'d>]) -> Result<(), JsonValue<'
     pairs.find(|((one, _), (other, _))| one == other).map_or(Ok(()), |(_, (_, key))| Err(*key))
 }
 
-/// Returns a required member.
+/// Returns a member, or an error if it is absent.
 pub(crate) fn required<'d>(
     member: Option<JsonValue<'d>>,
     at: &FieldPath<'_>,
@@ -64,19 +65,19 @@ pub(crate) fn required<'d>(
     member.ok_or_else(|| at.missing(expected))
 }
 
-/// Checks for a string.
+/// Returns the value if it is a string, otherwise an error.
 pub(crate) fn string<'d>(value: JsonValue<'d>, at: &FieldPath<'_>) -> Result<JsonValue<'d>, ApiError> {
     if value.is_string() { Ok(value) } else { Err(at.unexpected_type("a string", value.kind())) }
 }
 
-/// Returns true if a string holds arguments of a call; engines write a call without any in several ways.
+/// Returns true if a string holds arguments of a call. Engines write "no arguments" in several ways, such as `null`.
 pub(crate) fn has_arguments(value: JsonValue<'_>) -> bool {
     const MAX_EMPTY_BYTES: usize = 64;
     let is_empty = || matches!(value.text().trim(), "" | "null" | r#""""#);
     !value.is_blank() && (value.string_bytes().len() > MAX_EMPTY_BYTES || !is_empty())
 }
 
-/// Checks for a string that is not empty.
+/// Returns the value if it is a string that is not empty, otherwise an error.
 pub(crate) fn non_empty_string<'d>(
     value: JsonValue<'d>,
     at: &FieldPath<'_>,
@@ -87,7 +88,7 @@ pub(crate) fn non_empty_string<'d>(
     }
 }
 
-/// Returns a required string that is not empty.
+/// Returns a member that must be a string and must not be empty.
 pub(crate) fn required_text<'d>(
     member: Option<JsonValue<'d>>,
     at: &FieldPath<'_>,
@@ -95,12 +96,12 @@ pub(crate) fn required_text<'d>(
     non_empty_string(required(member, at, "a string")?, at)
 }
 
-/// Checks for an array.
+/// Returns the value if it is an array, otherwise an error.
 pub(crate) fn array<'d>(value: JsonValue<'d>, at: &FieldPath<'_>) -> Result<JsonValue<'d>, ApiError> {
     if value.is_array() { Ok(value) } else { Err(at.unexpected_type("an array", value.kind())) }
 }
 
-/// Checks for an object with any members.
+/// Checks that a value is an object; its members are not checked.
 pub(crate) fn check_object(value: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
     if value.is_object() { Ok(()) } else { Err(at.unexpected_type("an object", value.kind())) }
 }

@@ -1,4 +1,4 @@
-//! Validation of top-level scalar members, the same in both dialects.
+//! Validation of top-level scalar members, the same in all dialects.
 
 use crate::body::RootObject;
 use crate::limits::RequestLimits;
@@ -32,7 +32,7 @@ pub(crate) fn validate(
 /// Maximum length of a model name, in bytes.
 const MAX_MODEL: usize = 256;
 
-/// Reads `model`, unescaped, with a default model.
+/// Reads `model`, unescaped; returns `default` if the request has no `model`.
 pub(crate) fn model_or(top: &RootObject<'_>, default: Option<&str>) -> Result<Box<str>, ApiError> {
     match default {
         Some(default) if top.get("model").is_none() => Ok(default.into()),
@@ -80,7 +80,7 @@ pub(crate) fn keyword(
     top.get(name).map(|value| read::one_of(value, &top.path(name), words)).transpose()
 }
 
-/// Reads stop sequences: an array of strings, or (`or_string`) one string.
+/// Reads stop sequences: an array of strings or, if `or_string` is true, also a single string.
 pub(crate) fn stop_sequences(
     top: &RootObject<'_>,
     name: &str,

@@ -16,7 +16,7 @@ fn with(mut body: Value, members: &Value) -> bytes::Bytes {
     body.to_string().into_bytes().into()
 }
 
-/// Bodies of each path with the same members, by name.
+/// Requests of each endpoint with the same additional members, by the name of the endpoint.
 fn all(members: &Value) -> Vec<(&'static str, Result<InferenceRequest, ApiError>)> {
     let limits = RequestLimits::default();
     let talk = json!({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]});

@@ -52,7 +52,7 @@ fn escape(out: &mut Vec<u8>, unit: u16) {
     }
 }
 
-/// Writes `"name":`, with a comma before it unless it opens an object.
+/// Writes `"name":`, after a comma unless the member is the first of its object.
 pub(crate) fn write_key(out: &mut Vec<u8>, name: &str) {
     if out.last().is_some_and(|last| *last != b'{') {
         out.push(b',');

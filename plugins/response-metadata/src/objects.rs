@@ -9,7 +9,7 @@ pub const IMPACT_HEADER: &str = "x-environment-impact";
 /// Header with `billing_cost` if the body is plain text.
 pub const BILLING_HEADER: &str = "x-billing-cost";
 
-/// Grid behind the carbon figure.
+/// Electricity grid whose carbon intensity is the basis of the carbon figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridInfo<'a> {
     /// Publisher of the figures, with the licence.
@@ -86,9 +86,9 @@ pub struct EnergyProvenance<'a> {
     pub energy_kwh_low: Decimal,
     /// Upper limit of the energy, kWh.
     pub energy_kwh_high: Decimal,
-    /// Embodied carbon of the hardware, grams, not in the operational figure.
+    /// Embodied carbon of the hardware, grams. The operational carbon does not include it.
     pub embodied_g_co2: Option<Decimal>,
-    /// Assumptions (`pue`, `wue`, `boundary`); omitted if empty.
+    /// Names of values that are assumed because they are unknown (`pue`, `wue`, `boundary`); omitted if empty.
     pub assumed: &'a [&'a str],
     /// True if the gateway counted the tokens, because the provider did not.
     pub counted_by_gateway: bool,
@@ -101,9 +101,9 @@ pub struct EnergyProvenance<'a> {
 pub struct CacheProvenance {
     /// Prompt tokens from the cache.
     pub tokens: u64,
-    /// Energy that reading them anew would have taken in addition, kWh.
+    /// Additional energy, kWh, that processing these tokens without the cache would have taken.
     pub energy_kwh_saved: Decimal,
-    /// Credits that they would have cost in addition.
+    /// Additional credits that these tokens would have cost without the cache.
     pub credits_saved: Decimal,
 }
 
@@ -145,8 +145,8 @@ pub enum AmountFormat {
     Strings,
 }
 
-/// Writes `"environment_impact":{…},"billing_cost":{…}`: two members without enclosing braces. `provenance` false omits
-/// that object.
+/// Writes `"environment_impact":{…},"billing_cost":{…}`: two members without enclosing braces. If `provenance` is
+/// false, the member `provenance` is omitted.
 #[must_use]
 pub fn annotation_members(
     impact: &EnvironmentImpact<'_>,

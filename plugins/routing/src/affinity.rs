@@ -1,6 +1,7 @@
-//! Affinity: a conversation goes to the offer that has its prefix in its cache, as long as that is worth it.
+//! Affinity: a conversation goes to the offer that has the conversation's prefix in its cache, as long as that pays
+//! off.
 //!
-//! Two rules work together, and neither needs a shared state:
+//! Two rules work together; neither needs state that gateways share:
 //!
 //! - **Record.** The offer that answered the session last gets the expected saving of the cached tokens in its score:
 //!   price, time and energy. If the others are better all the same, the session moves.
@@ -25,7 +26,7 @@ pub const MIN_LOAD_LIMIT: u32 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionKey(pub u64);
 
-/// Saving that a cached prefix brings at an offer, for comparison only.
+/// Saving that a cached prefix brings at an offer. Only for the comparison of offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CacheSaving {
     /// EUR, of the candidate's expected price.
@@ -45,13 +46,14 @@ pub struct SessionAffinity {
     pub saving: Option<CacheSaving>,
 }
 
-/// Weight of an offer for a session (rendezvous hashing). `offer` is a hash of its identity, equal on every gateway.
+/// Returns the weight of an offer for a session (rendezvous hashing). `offer` is a hash of the offer's identity, equal
+/// on every gateway.
 #[must_use]
 pub const fn rendezvous_weight(session: SessionKey, offer: u64) -> u64 {
     mix(session.0 ^ mix(offer))
 }
 
-/// Hash of bytes that is the same in every process and version. Not for secrets.
+/// Returns a hash of bytes that is the same in every process and version. Not for secrets.
 #[must_use]
 pub fn stable_hash(seed: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -72,8 +74,8 @@ const fn mix(word: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Most requests in flight, this one included, with which an offer still takes a session: [`LOAD_FACTOR`] times its
-/// share of `total`, and at least [`MIN_LOAD_LIMIT`].
+/// Returns the maximum number of requests in flight, including the new one, with which an offer still accepts a
+/// session: [`LOAD_FACTOR`] times its share of `total`, and at least [`MIN_LOAD_LIMIT`].
 #[must_use]
 pub fn load_limit(total: u32, share: f64) -> u32 {
     let limit = (f64::from(total) * share * LOAD_FACTOR).ceil();
@@ -81,8 +83,9 @@ pub fn load_limit(total: u32, share: f64) -> u32 {
     (limit as u32).max(MIN_LOAD_LIMIT)
 }
 
-/// True for the candidates that may take the session: usable, and within their bound of load. `scored` has the scores
-/// without savings, in the order of `candidates`; offers that the score rules out do not count for the shares.
+/// Returns for each candidate whether it may serve the session: it must be usable and within its load limit. `scored`
+/// contains the scores without cache savings, in the order of `candidates`. The load is shared only among the
+/// candidates whose score is within `margin` of the best, and those that answered the session before.
 pub(crate) fn within_load(candidates: &[Candidate], scored: &[ScoredOffer], margin: f64) -> Vec<bool> {
     let usable = scored.iter().filter(|one| one.rank == RANK_WITHIN_CARBON_LIMIT);
     let limit = usable.map(|one| one.score).fold(f64::INFINITY, f64::min) + margin;

@@ -21,7 +21,7 @@ pub struct RetryBudget {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct BudgetSlice {
-    /// Second since the origin of time.
+    /// Index of the second, counted from the origin of time.
     second: u64,
     requests: u64,
     spent: u64,
@@ -41,7 +41,7 @@ impl RetryBudget {
         }
     }
 
-    /// Takes one retry. Returns false if none is left; the caller must not retry then.
+    /// Takes one retry from the budget. Returns false if none is left; then the caller must not retry.
     pub fn try_spend(&mut self, now: Duration) -> bool {
         let granted = self.left(now) > 0;
         if granted && let Some(slice) = self.current(now) {
@@ -50,7 +50,7 @@ impl RetryBudget {
         granted
     }
 
-    /// Number of whole retries left at `now`.
+    /// Returns the number of whole retries left at `now`.
     #[must_use]
     pub fn left(&self, now: Duration) -> u64 {
         let window = SLICES as u64;

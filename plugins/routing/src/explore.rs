@@ -12,7 +12,7 @@ use crate::plan::Candidate;
 use crate::rng::SplitMix64;
 use std::time::Duration;
 
-/// Maximum age of measurements; older ones are renewed.
+/// Maximum age of measurements; an offer with older ones may be explored again.
 pub const MAX_MEASUREMENT_AGE: Duration = Duration::from_secs(600);
 
 /// Number of requests per exploration.
@@ -28,11 +28,11 @@ pub const MAX_PROMPT: u64 = 1_000;
 /// ([`CircuitBreaker::failure_ratio`](crate::CircuitBreaker::failure_ratio)).
 const MAX_FAILURE_RATIO: f64 = 0.3;
 
-/// Exploration budget of a model: at any time at most one exploration, or one in [`REQUESTS_PER_EXPLORATION`] requests
-/// if that is more. Unused explorations are not saved.
+/// Exploration budget of a model: one exploration for each [`REQUESTS_PER_EXPLORATION`] requests. Unused explorations
+/// do not add up: at most one is available at any time.
 #[derive(Clone, Debug, Default)]
 pub struct ExplorationBudget {
-    /// Number of requests that could have explored, limited so that nothing is saved.
+    /// Number of requests that could have explored, limited so that at most one exploration is available.
     requests: u64,
     explored: u64,
 }
@@ -50,7 +50,7 @@ impl ExplorationBudget {
         self.requests = self.requests.saturating_add(1).min(most);
     }
 
-    /// Takes one exploration. Returns false if too few requests came since the last one.
+    /// Takes one exploration from the budget. Returns false if there were too few requests since the last one.
     pub fn try_explore(&mut self) -> bool {
         let granted = self.explored < (self.requests / REQUESTS_PER_EXPLORATION).max(1);
         self.explored = self.explored.saturating_add(u64::from(granted));
@@ -58,12 +58,12 @@ impl ExplorationBudget {
     }
 }
 
-/// Selects the offer to explore instead of `first`, the regular choice of the plan; `None` if there is none. Prefers an
-/// offer without measurements, then the oldest measurements; ties are broken at random.
+/// Selects the offer to explore instead of `first`, the regular choice of the plan; `None` if no offer qualifies.
+/// Prefers an offer without measurements, then the one with the oldest measurements; ties are broken at random.
 #[must_use]
 pub fn choose_exploration(candidates: &[Candidate], first: usize, seed: u64) -> Option<usize> {
     let first = candidates.iter().find(|one| one.offer == first)?;
-    // No exploration during an outage.
+    // Nothing is explored during an outage.
     if first.health != OfferHealth::Healthy {
         return None;
     }

@@ -1,13 +1,14 @@
-//! Plan of a request: ranks the candidates, best first.
+//! Plan of a request: the candidates in the order of preference.
 //!
-//! Order: usable offers by score, where a flavor with an intensity limit puts the offers above it after the others;
-//! then offers in cooldown, the earliest end first; then ejected offers, the fewest failures first. No offer is
-//! dropped.
+//! Order: first the usable offers by score, where a flavor with an intensity limit puts the offers above this limit
+//! last; then the offers in cooldown, the earliest end first; then the ejected offers, the fewest failures first. No
+//! offer is dropped.
 //!
-//! Offers with similar scores share the load by the power of two choices: of those within [`NEAR`] of the best
-//! remaining score, the one that the request's session prefers comes first ([`affinity`](crate::affinity)). Without a
-//! session, two are drawn at random and the less loaded one comes first. So a flavor does not send everything
-//! to one provider for a tiny advantage, and two gateways with the same statistics do not act in step.
+//! Offers with similar scores share the load by the power of two choices. Among the offers within [`TIE_MARGIN`] of the
+//! best remaining score, the one that the request's session prefers comes first ([`affinity`](crate::affinity)).
+//! Without a session, two of them are drawn at random and the less loaded one comes first. So a flavor does not send
+//! everything to one provider for a tiny advantage, and two gateways with the same statistics do not make the same
+//! choice every time.
 
 use crate::affinity::{SessionAffinity, within_load};
 use crate::breaker::OfferHealth;
@@ -38,7 +39,7 @@ pub struct Candidate {
     pub known_for: Duration,
     /// Number of requests in flight at the offer.
     pub in_flight: u32,
-    /// Number of concurrent requests that the offer serves without slowing down; 0 if unknown (then 32).
+    /// Number of concurrent requests that the offer serves without slowing down; 0 if unknown, then 32 is assumed.
     pub max_in_flight: u32,
     /// Share of recent attempts that failed, 0 to 1
     /// ([`CircuitBreaker::failure_ratio`](crate::CircuitBreaker::failure_ratio)).
@@ -74,8 +75,8 @@ impl Candidate {
     }
 }
 
-/// Price of a request in EUR, for comparison only: `(prompt_tokens * input + output_tokens * output) / 1e6`, prices in
-/// EUR per million tokens.
+/// Returns the price of a request in EUR, for comparison only: `(prompt_tokens * input + output_tokens * output) /
+/// 1e6`, with prices in EUR per million tokens.
 #[must_use]
 pub fn estimate_price(input: f64, output: f64, prompt_tokens: u64, output_tokens: u64) -> f64 {
     // Token counts are far below 2^53, where the conversion is exact.
@@ -103,7 +104,7 @@ pub fn plan(flavor: &dyn Flavor, candidates: &[Candidate], seed: u64) -> Vec<usi
     ranked.iter().map(|one| one.offer).collect()
 }
 
-/// Scores the candidates for a session: the saving counts at an offer that is within its bound of load.
+/// Scores the candidates for a session: the cache saving is included for an offer that is within its load limit.
 fn score_with_session(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<ScoredOffer> {
     let mut cold: Vec<Candidate> = candidates.to_vec();
     for one in &mut cold {
@@ -125,7 +126,8 @@ fn score_with_session(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<Scor
     scored
 }
 
-/// Reorders a sorted slice so that offers with similar scores come in the order of the session, or else at random.
+/// Reorders a slice sorted by score, so that among offers with similar scores the one that the session prefers comes
+/// first; without a session, a random one.
 fn shuffle_ties(mut run: &mut [ScoredOffer], dice: &mut SplitMix64) {
     while let Some(best) = run.first() {
         let limit = best.score + TIE_MARGIN;
@@ -144,18 +146,19 @@ fn shuffle_ties(mut run: &mut [ScoredOffer], dice: &mut SplitMix64) {
     }
 }
 
-/// Index of the offer that answered the session last, or else of the one with the highest weight for it.
+/// Returns the index of the offer that answered the session last, or else of the offer with the highest weight for the
+/// session.
 fn preferred(tied: &[ScoredOffer]) -> Option<usize> {
     let sessions = tied.iter().enumerate().filter_map(|(at, one)| Some((at, one.session?)));
     sessions.max_by_key(|(_, session)| (session.saving.is_some(), session.weight)).map(|(at, _)| at)
 }
 
-/// Index of the less loaded of two random offers among the first `near`.
+/// Returns the index of the less loaded of two random offers among the first `near`.
 fn pick_less_loaded(run: &[ScoredOffer], near: usize, dice: &mut SplitMix64) -> usize {
     let bound = u64::try_from(near).unwrap_or(u64::MAX);
     let first = dice.below(bound);
     let second = dice.below(bound.saturating_sub(1));
-    // The two indices differ.
+    // The second index is shifted, so that it differs from the first.
     let second = if second >= first { second + 1 } else { second };
     let first = usize::try_from(first).unwrap_or(0);
     let second = usize::try_from(second).unwrap_or(0);

@@ -9,7 +9,7 @@
 //! - `environment = (1 - best / own of g/kWh) / 2 + (best renewable share - own) / 2`.
 //!
 //! If the offer has the prefix of the conversation in its cache, the expected saving is subtracted from its price, its
-//! seconds and its grams (the limit of a flavor's intensity compares the grids themselves).
+//! seconds and its grams. A flavor's intensity limit is not affected by the saving: it compares the grids themselves.
 //!
 //! The terms are ratios to the best offer, not ranks: two offers that differ by one percent get scores that differ by
 //! one percent. "Best" covers the usable offers only, so that a cheap but unavailable offer does not make the others
@@ -50,7 +50,7 @@ pub(crate) struct ScoredOffer {
 
 pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<ScoredOffer> {
     let peers = PeerLatency::from_candidates(candidates);
-    // `score` holds the expected time until the best time is known.
+    // `score` temporarily contains the expected time, until the best time is known.
     let mut scored: Vec<ScoredOffer> = candidates
         .iter()
         .map(|one| {
@@ -83,7 +83,8 @@ pub(crate) fn score_candidates(flavor: &dyn Flavor, candidates: &[Candidate]) ->
     scored
 }
 
-/// Rank by health: usable, then in cooldown (earliest end first), then ejected (fewest failures, then earliest end).
+/// Returns the rank by health: usable offers first, then those in cooldown (earliest end first), then ejected ones
+/// (fewest failures, then earliest end).
 fn rank(health: &OfferHealth) -> u128 {
     let millis = |until: &Duration| u128::from(u64::try_from(until.as_millis()).unwrap_or(u64::MAX));
     match health {
@@ -97,15 +98,15 @@ fn rank(health: &OfferHealth) -> u128 {
 struct BestTerms {
     price: f64,
     time: f64,
-    /// Of the grid.
+    /// Lowest carbon intensity of a grid.
     ci: f64,
-    /// Of the grid, times the share of the energy that a cached prefix leaves.
+    /// Lowest carbon intensity of a grid, times the share of the energy that is needed despite a cached prefix.
     carbon: f64,
     renewable: f64,
 }
 
 impl BestTerms {
-    /// Best values of the usable offers, or of all if none is usable.
+    /// Returns the best values of the usable offers, or of all if none is usable.
     fn from_candidates(candidates: &[Candidate], times: &[ScoredOffer]) -> Self {
         let none = times.iter().all(|one| one.rank != RANK_WITHIN_CARBON_LIMIT);
         let start = Self {
@@ -128,7 +129,7 @@ impl BestTerms {
     }
 }
 
-/// Distance from the best value, 0 to 1. NaN counts as worst.
+/// Returns the distance from the best value, 0 to 1. NaN counts as worst.
 fn distance_to_best(best: f64, own: f64) -> f64 {
     if own <= best {
         0.0
@@ -143,8 +144,8 @@ fn renewable_share(one: &Candidate) -> f64 {
     if one.renewable.is_nan() { 0.0 } else { one.renewable.clamp(0.0, 1.0) }
 }
 
-/// Requests in flight divided by the capacity. An unmeasured offer has capacity for one request until its first answer:
-/// its predicted time is a guess, and half of the traffic would be too much to test it.
+/// Returns the requests in flight divided by the capacity. An unmeasured offer has capacity for one request until its
+/// first answer: its predicted time is a guess, and half of the traffic would be too much for a test.
 fn load_ratio(one: &Candidate) -> f64 {
     let seats = match (one.predicted_seconds, one.max_in_flight) {
         (None, _) => 1,
@@ -154,7 +155,7 @@ fn load_ratio(one: &Candidate) -> f64 {
     f64::from(one.in_flight) / f64::from(seats)
 }
 
-/// Saving at an offer; a number that is no amount counts as zero.
+/// Returns the saving at an offer; a value that is not a valid amount counts as zero.
 fn saving(one: &Candidate) -> CacheSaving {
     let amount = |number: f64| if number.is_finite() { number.max(0.0) } else { 0.0 };
     let saving = one.session.and_then(|session| session.saving).unwrap_or_default();
@@ -184,7 +185,7 @@ fn expected_seconds(one: &Candidate, load: f64, peers: &PeerLatency) -> f64 {
     seconds * (1.0 + load) / (1.0 - failing)
 }
 
-/// Predicted seconds of the measured offers.
+/// Best and median predicted seconds of the measured offers.
 struct PeerLatency {
     best: f64,
     median: f64,
@@ -207,8 +208,8 @@ impl PeerLatency {
         }
     }
 
-    /// Assumed seconds of an unmeasured offer: first the best of the others, so that it is tried, then closer and
-    /// closer to their median as long as nothing is measured.
+    /// Returns the assumed seconds of an unmeasured offer that could be chosen for `known`: at first the best of the
+    /// others, so that it is tried; then values that approach their median, as long as nothing is measured.
     fn initial_seconds(&self, known: Duration) -> f64 {
         let hope = (-known.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2();
         self.median + (self.best - self.median) * hope

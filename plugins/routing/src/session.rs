@@ -40,7 +40,8 @@ const MAX_HASHED: usize = 2048;
 /// Longest value of a header or member that names a session; a longer one is cut.
 const MAX_NAME: usize = 1024;
 
-/// Kinds of names, so that equal values of different kinds are different sessions.
+/// Kinds of session names. They are hashed with the name, so that equal names of different kinds are different
+/// sessions.
 mod source {
     pub(super) const CACHE_KEY: u64 = 1;
     pub(super) const PREVIOUS: u64 = 2;
@@ -55,19 +56,20 @@ mod source {
 pub struct RequestSession {
     /// Key of the session.
     pub key: SessionKey,
-    /// True if the session is known by its beginning alone and the request has no more than that: no answer of the
+    /// True if the session is identified only by its beginning and the request contains nothing more: no answer of the
     /// model is part of a cached prefix yet.
     pub is_first_turn: bool,
 }
 
-/// Session that a request belongs to; `None` for work without a prefix that could be cached, and for a
-/// conversation that nothing distinguishes.
+/// Returns the session that a request belongs to; `None` for work without a prefix that could be cached, and for a
+/// conversation that nothing distinguishes from others.
 ///
 /// `scope` is the id of the account: equal names of two accounts are two sessions. `headers` are the fields of the
 /// request, with names in lower case.
 ///
-/// In order: `prompt_cache_key`, `previous_response_id`, [`SESSION_HEADERS`], a session in `metadata` or at the top of
-/// the body, `metadata.user_id`, and last a hash of the system prompt and the first message of the user.
+/// The first of these that exists names the session: `prompt_cache_key`, `previous_response_id`, [`SESSION_HEADERS`], a
+/// session in `metadata` or at the top of the body, `metadata.user_id`, and last a hash of the system prompt and the
+/// first message of the user.
 #[must_use]
 pub fn session_key<'h>(
     scope: &str,
@@ -105,8 +107,8 @@ pub fn session_key<'h>(
     Some(RequestSession { is_first_turn, ..session })
 }
 
-/// Value of the first of [`SESSION_HEADERS`] that is present and not empty. One pass over the fields costs less than a
-/// lookup for each name.
+/// Returns the value of the first of [`SESSION_HEADERS`] that is present and not empty. One pass over the header fields
+/// costs less than a lookup for each name.
 fn session_header<'h>(headers: impl Iterator<Item = (&'h str, &'h [u8])>) -> Option<&'h [u8]> {
     let mut first: Option<(usize, &[u8])> = None;
     for (name, value) in headers {
@@ -118,7 +120,7 @@ fn session_header<'h>(headers: impl Iterator<Item = (&'h str, &'h [u8])>) -> Opt
     first.map(|(_, value)| value)
 }
 
-/// Content of a top-level string, with its escapes; `None` if it is absent, empty or no string.
+/// Returns the content of a top-level string, with its escapes; `None` if it is absent, empty or not a string.
 fn string_member<'r>(request: &'r InferenceRequest, name: &str) -> Option<&'r [u8]> {
     request.member_value(name).and_then(string_content)
 }
@@ -127,8 +129,8 @@ fn string_content(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"").filter(|content| !content.is_empty())
 }
 
-/// Session and user of `metadata`. The user of Claude Code names a session too, in the same string: it then counts as
-/// the session. Any other user may have several conversations.
+/// Returns the session and the user in `metadata`. Claude Code puts the session into the user string; such a string
+/// counts as the session. Any other user may have several conversations.
 fn metadata(request: &InferenceRequest) -> (Option<&[u8]>, Option<&[u8]>) {
     let Some(metadata) = request.member_value("metadata") else { return (None, None) };
     let mut members = json::members(metadata);
@@ -148,8 +150,8 @@ fn metadata(request: &InferenceRequest) -> (Option<&[u8]>, Option<&[u8]>) {
     }
 }
 
-/// Hash of the instructions and of all messages up to the first of the user, and whether that is the last message;
-/// `None` without such a message.
+/// Returns a hash of the instructions and of all messages up to the first message of the user, and true if that message
+/// is the last one; `None` without such a message.
 fn hash_beginning(request: &InferenceRequest) -> Option<(u64, bool)> {
     let instructions = INSTRUCTION_NAMES.iter().find_map(|name| request.member_value(name));
     let start = instructions.map_or(0, |value| hash_content(0, value));

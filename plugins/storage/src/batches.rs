@@ -85,11 +85,11 @@ pub struct BatchError {
     pub param: Option<String>,
 }
 
-/// Run of a background response, which is a batch of one request without files: request and answer are with the stored
-/// responses.
+/// Run of a background response. The store treats it as a batch of one request without files; its request and its
+/// answer are stored with the responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackgroundRun {
-    /// Number of its starts, without those that an orderly stop interrupted.
+    /// Number of times that the run was started, without the starts that an orderly stop of the gateway interrupted.
     pub starts: u32,
 }
 
@@ -126,7 +126,7 @@ pub struct BatchRecord {
     /// Number of lines by outcome.
     #[serde(default)]
     pub counts: BatchCounts,
-    /// Start time of its lines.
+    /// Time at which the first of its lines could start.
     #[serde(default)]
     pub in_progress: Option<u64>,
     /// Completion time.
@@ -219,7 +219,8 @@ impl BatchStore {
         Ok(BatchPage { batches, more: page.more })
     }
 
-    /// Returns a page of all batches in the order of their ids, after the id `after`, without background responses.
+    /// Returns a page of the batches of all accounts in the order of their ids, after the id `after`, without
+    /// background responses.
     ///
     /// # Errors
     /// Same as [`Store::scan`].
@@ -326,9 +327,9 @@ impl IndexBackfill<'_> {
     }
 }
 
-/// Returns the rows of an updated batch, to write with a larger commit: the bitmap `done` is stored while the batch is
-/// unfinished, and so are the rows by which a fleet coordinates it. Of a background response that has ended, no row
-/// remains.
+/// Returns the changed rows of a batch, to write as part of a larger commit. The bitmap `done` and the rows by which a
+/// fleet coordinates the batch are written while the batch is unfinished and removed when it ends. Once a background
+/// response has ended, all its rows are removed.
 ///
 /// # Errors
 /// Returns `Corrupt` if the record cannot be encoded, which does not happen for records of this program.

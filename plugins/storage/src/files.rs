@@ -96,7 +96,7 @@ pub struct FileRecord {
     /// SHA-256 of the contents, 64 hex digits, once the file is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// CRC32C of the table of block checksums; of the committed bytes for a growing file.
+    /// CRC32C over the checksums of the blocks; while the file grows, over those of its committed bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sums: Option<u32>,
     /// Creation time.
@@ -253,8 +253,8 @@ impl FileStore {
         Ok(missing)
     }
 
-    /// Replaces a record that is still equal to `was`; the index rows stay. Returns false if the record was changed or
-    /// deleted meanwhile.
+    /// Replaces the record of a file if the stored record still equals `was`; the index rows do not change. Returns
+    /// false if the record was changed or deleted by another writer.
     ///
     /// # Errors
     /// Same as [`Store::apply`].
@@ -295,7 +295,8 @@ impl FileStore {
         Ok(FilePage { files, more })
     }
 
-    /// Appends the ids of one purpose, at most one more than the limit.
+    /// Appends the ids of the files of one purpose to `ids`: at most one more than the limit of the query, to detect a
+    /// further page.
     fn collect_ids(
         &self,
         query: &FileQuery<'_>,

@@ -20,7 +20,7 @@ use crate::{MAX_VALUE_BYTES, Store, StoreError, StoreTable, Transaction};
 
 const WHAT: &str = "an invoice";
 const TABLE: StoreTable = StoreTable::Invoices;
-/// Bytes of a part of a document.
+/// Maximum bytes of one part of a document.
 const PART_BYTES: usize = MAX_VALUE_BYTES - 1_024;
 /// Maximum number of parts of a document, so that a transaction holds them.
 const MAX_PARTS: usize = 64;
@@ -30,7 +30,7 @@ pub const MAX_DOCUMENT_BYTES: usize = 64 << 20;
 /// Issued invoice. Days are ISO 8601, amounts exact text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InvoiceRecord {
-    /// Number as it is printed.
+    /// Invoice number as printed on the document.
     pub number: String,
     /// Series of the seller.
     pub series: String,
@@ -147,8 +147,8 @@ impl InvoiceStore {
         lz4_flex::block::decompress(block, size).map_err(|_| corrupt())
     }
 
-    /// Issues an invoice with the next number of its series. `draft` has everything but the number; `complete` returns
-    /// the printed number of a number in the series, `document` the document with this number.
+    /// Issues an invoice with the next number of its series. `draft` has every field except the number; `complete`
+    /// formats a number of the series as it is printed; `document` renders the document of the invoice with its number.
     ///
     /// # Errors
     /// Same as [`Store::apply`]. After an error of the disk or the database, a further call returns the invoice if it
@@ -163,7 +163,8 @@ impl InvoiceStore {
         let log = AuditLog::new(self.store.clone());
         let mut left = MAX_ATTEMPTS;
         loop {
-            // Read before the periods: an invoice that is written meanwhile fails the guard.
+            // Counters are read before the issued invoices: if another invoice is written in between, the guards on the
+            // counters fail.
             let counters = Counters::read(&*self.store, draft)?;
             let issued = self.list(Some(&draft.account))?;
             if let Some(same) = issued.iter().find(|one| one.from == draft.from && one.to == draft.to) {
@@ -187,7 +188,8 @@ impl InvoiceStore {
     }
 }
 
-/// Counters that an invoice advances: that of its series, and that of its account. Each is the key and the row as read.
+/// Counters that an invoice advances: the counter of its series, and the counter of its account. Each is a key and the
+/// row as read.
 struct Counters([(Vec<u8>, Option<Vec<u8>>); 2]);
 
 impl Counters {
@@ -203,7 +205,8 @@ impl Counters {
         Ok(parse_count(series.as_deref())?.saturating_add(1))
     }
 
-    /// Operations that add one to each, if neither has changed since it was read.
+    /// Returns the operations that add one to each counter. Their guards fail if a counter has changed since it was
+    /// read.
     fn advance(self) -> Result<Transaction, StoreError> {
         let mut batch = Transaction::new();
         for (key, row) in self.0 {

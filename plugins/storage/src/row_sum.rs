@@ -1,5 +1,5 @@
-//! Amounts that a transaction adds to those of a row: writers that add do not overwrite each other, whatever their
-//! order.
+//! Amounts that a transaction adds to those of a row. Writers that add amounts do not overwrite each other, in whatever
+//! order their transactions are applied.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +17,8 @@ const MAX_AMOUNT_BYTES: usize = 96;
 pub enum RowSum {
     /// Change of an account's balance. A sum beyond 64 bits stays at the limit, so that it never wraps around.
     Balance(BalanceRecord),
-    /// Spending in the day and the month of its time. Amounts of a day or a month before that of the row are left out,
-    /// and those of the row if it is of an earlier one.
+    /// Spending in the day and the month of its time. If the row is of a later day or month, the added amount of that
+    /// period is dropped; if the row is of an earlier one, the amount of the row is dropped.
     Spend(SpendRecord),
     /// Change of a usage rollup, encoded as a [`penstock_core::usage_row::UsageRow`].
     Usage(Vec<u8>),

@@ -20,7 +20,7 @@ pub struct SessionRecord {
     pub created: u64,
     /// Time of the last request, with an accuracy of a minute.
     pub seen: u64,
-    /// Token that every form of the session carries.
+    /// Token that every form of the session contains, against forged requests.
     pub form_token: String,
 }
 
@@ -86,7 +86,7 @@ impl SessionStore {
             let page = self.store.scan(StoreTable::Sessions, b"", after.as_deref(), MAX_OPERATIONS / 2)?;
             let mut batch = Transaction::new();
             for row in &page.rows {
-                // An unreadable session is over.
+                // An unreadable session is removed too.
                 if versioned_json::decode(WHAT, &row.value).is_ok_and(|session| !is_over(&session)) {
                     rest += 1;
                 } else {

@@ -1,8 +1,9 @@
 //! Spending of keys and accounts in the current day and month, saved periodically so that a budget survives a restart.
 //! The ledger stays authoritative for money; these rows only limit spending.
 //!
-//! Writers add what was spent since their last write, so that several of them sum up. An addition whose outcome is
-//! unknown is tried again with the same number, and its number tells whether it was applied:
+//! Writers add what was spent since their last write, so that the amounts of several writers sum up. Each addition has
+//! a number. After an unknown outcome the addition is tried again with the same number; the stored number shows whether
+//! it was applied before.
 //!
 //! ```text
 //! spend  `k` id, `a` id      →  the amounts of a key or an account
@@ -43,12 +44,13 @@ pub struct SpendRecord {
     pub day: u64,
     /// Amount spent in the UTC month of `at`.
     pub month: u64,
-    /// Time of the measurement, Unix seconds.
+    /// Time to which the amounts refer, Unix seconds.
     pub at: u64,
 }
 
 impl SpendRecord {
-    /// Returns both amounts together, in the later day and month; an amount of an earlier one has expired.
+    /// Returns the sum of both records for the later of their days and months; the amount of an earlier day or month
+    /// has expired and is not added.
     #[must_use]
     pub fn with(self, other: SpendRecord) -> SpendRecord {
         let (early, late) = if self.at <= other.at { (self, other) } else { (other, self) };
@@ -131,15 +133,15 @@ pub struct SpendStore {
     /// Number of the fleet member; 0 for a process that is alone.
     strand: u32,
     number_key: Arc<[u8]>,
-    /// Additions that were accepted and are not known to be applied. Held while they are applied.
+    /// Additions that were accepted but may not be applied yet. The lock is held while they are applied.
     pending: Arc<Mutex<PendingAdditions>>,
 }
 
 #[derive(Debug, Default)]
 struct PendingAdditions {
-    /// Number of the last applied addition, if known: only this store writes it.
+    /// Number of the last applied addition, if known: no other store writes it.
     last: Option<i64>,
-    /// Number of the addition before the first pending one, once that was tried.
+    /// Stored number before the first attempt of the first pending addition; `None` if it has not been attempted.
     tried: Option<i64>,
     additions: VecDeque<Vec<SpendAddition>>,
 }
@@ -151,7 +153,8 @@ impl SpendStore {
         SpendStore::for_member(store, 0)
     }
 
-    /// Creates a view for a member of a fleet, which numbers its additions by itself; 0 for a process that is alone.
+    /// Creates a view for a member of a fleet, which numbers its additions by itself. A `strand` of 0 is a process
+    /// without a fleet.
     #[must_use]
     pub fn for_member(store: Arc<dyn Store>, strand: u32) -> SpendStore {
         let number_key = match strand {
@@ -205,12 +208,13 @@ impl SpendStore {
                 None => parse_counter(self.store.get(StoreTable::Meta, &self.number_key)?.as_deref())?,
             };
             let mut applied = last;
-            // Another number than before means that the earlier try was applied.
+            // If the stored number has changed, the earlier attempt was applied.
             if pending.tried.is_none_or(|before| before == last) {
                 let is_first_try = pending.tried.replace(last).is_none();
                 applied = last.wrapping_add(1);
                 match self.store.apply(self.addition(last, applied, addition)) {
-                    // Another process of the same number wrote meanwhile, and nothing of this try.
+                    // Another process with the same number row has written in between; nothing of this attempt was
+                    // applied.
                     Err(error @ StoreError::Guard { .. }) if is_first_try => {
                         pending.tried = None;
                         attempts = attempts.checked_sub(1).ok_or(error)?;

@@ -5,7 +5,7 @@ use crate::{StoreError, StoreTable, Transaction};
 
 /// Maximum number of rows of one page.
 pub const MAX_PAGE_ROWS: usize = 1_000;
-/// Limit on the bytes of one page: the page ends early once its rows hold this many.
+/// Limit on the bytes of one page: the page ends early once its rows have this many bytes.
 pub const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Row as returned to the caller.

@@ -78,7 +78,7 @@ pub struct UserIdentity {
     pub issuer: String,
     /// Person, unique at the provider.
     pub subject: String,
-    /// True if role and account are those of the claims; false if an invitation gave them.
+    /// True if role and account come from the claims of the provider; false if an invitation set them.
     pub has_claimed_role: bool,
 }
 
@@ -106,7 +106,7 @@ pub struct UserRecord {
     /// Time at which the user was disabled.
     #[serde(default)]
     pub disabled: Option<u64>,
-    /// Number of changes of the password or the state; sessions of an earlier number are invalid.
+    /// Number of changes of the password or the state; sessions that began under an earlier number are invalid.
     #[serde(default)]
     pub generation: u64,
 }

@@ -42,7 +42,7 @@ pub(crate) fn decode<T: DeserializeOwned>(what: &'static str, row: &[u8]) -> Res
     }
 }
 
-/// Outcome of a change function.
+/// Result of a function that changes a record.
 pub(crate) enum ChangeOutcome {
     /// Record that is unchanged.
     Unchanged,

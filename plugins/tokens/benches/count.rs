@@ -1,4 +1,4 @@
-//! Benchmark of counting: bytes of text per second on one core.
+//! Benchmark of token counting, in bytes of text per second on one core.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

@@ -1,4 +1,5 @@
-//! Limits of one count: a number of tokens at which it ends, and a signal that stops it earlier.
+//! Limits of one count: a maximum number of tokens, beyond which the count ends, and a signal that stops it at any
+//! time.
 //!
 //! Promises: a count that has reached its limit does no further work; the signal is checked after at most
 //! [`crate::windows::WINDOW`] bytes of encoding, so that a stopped count ends within milliseconds.
@@ -8,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Limits of one count.
 #[derive(Clone, Copy, Debug)]
 pub struct CountBudget<'s> {
-    /// Limit on the tokens that are counted exactly. A count beyond it ends and is reported as this number plus one.
+    /// Maximum number of tokens that is counted exactly. A count beyond it ends, and its result is this number plus
+    /// one.
     pub max_tokens: u64,
     /// Stop signal, set by a caller that no longer needs the count.
     pub stop: &'s AtomicBool,
@@ -25,7 +27,7 @@ impl CountBudget<'static> {
     }
 }
 
-/// Reason for which a count ended early.
+/// Reason why a count ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountHalt {
     /// Number of tokens exceeds the budget.
@@ -52,14 +54,14 @@ impl<'s> TokenMeter<'s> {
         self.tokens
     }
 
-    /// Adds tokens and checks both limits.
+    /// Adds tokens and checks the maximum and the stop signal.
     #[inline]
     pub(crate) fn add(&mut self, tokens: u64) -> Result<(), CountHalt> {
         self.tokens = self.tokens.saturating_add(tokens);
         self.check()
     }
 
-    /// Checks both limits.
+    /// Checks the maximum and the stop signal.
     #[inline]
     pub(crate) fn check(&self) -> Result<(), CountHalt> {
         if self.tokens > self.budget.max_tokens {
@@ -71,8 +73,8 @@ impl<'s> TokenMeter<'s> {
         Ok(())
     }
 
-    /// Ends the count if a text of this many bytes must exceed the budget, given that no token is longer than `longest`
-    /// bytes.
+    /// Ends the count if `bytes` more bytes of text must exceed the maximum, given that no token has more than
+    /// `longest` bytes. Without `longest`, checks only the tokens so far.
     pub(crate) fn check_bytes(&self, bytes: usize, longest: Option<usize>) -> Result<(), CountHalt> {
         let Some(longest) = longest else { return self.check() };
         let least = (bytes as u64).div_ceil(longest.max(1) as u64);
@@ -83,7 +85,7 @@ impl<'s> TokenMeter<'s> {
         }
     }
 
-    /// Returns the bytes of text beyond which the budget is certainly exceeded.
+    /// Returns the number of bytes of text beyond which the maximum is certainly exceeded.
     pub(crate) fn max_bytes(&self, longest: Option<usize>) -> usize {
         let left = self.budget.max_tokens.saturating_sub(self.tokens).saturating_add(1);
         let bytes = longest.map(|longest| left.saturating_mul(longest.max(1) as u64));
@@ -91,7 +93,7 @@ impl<'s> TokenMeter<'s> {
     }
 }
 
-/// Returns the tokens of a finished count, or the budget plus one.
+/// Returns the tokens of a finished count, at most the maximum plus one; `None` if the stop signal ended the count.
 pub(crate) fn limit_outcome(done: Result<u64, CountHalt>, budget: &CountBudget<'_>) -> Option<u64> {
     match done {
         Ok(tokens) => Some(tokens.min(budget.max_tokens.saturating_add(1))),

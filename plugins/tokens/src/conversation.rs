@@ -1,7 +1,7 @@
 //! Prompt of a request in a form independent of its dialect.
 //!
-//! Promises: parsing keeps every text, tool, call, result and image that the model will see, in the model's order; the
-//! parsed prompt is never larger than the body; nothing here prints its content.
+//! Guarantees: parsing retains every text, tool, call, result and image that the model will see, in the model's order;
+//! the parsed prompt is never larger than the body; nothing in this module prints the content of a prompt.
 
 mod chat;
 mod messages;
@@ -26,9 +26,9 @@ pub struct TokenizedConversation {
     pub effort: Option<PromptEffort>,
     /// Further variables for the chat template (`chat_template_kwargs`).
     pub arguments: Map<String, Value>,
-    /// True if the last message is the model's own and has to be continued (prefill).
+    /// True if the last message is an answer of the model that has to be continued (prefill).
     pub continues: bool,
-    /// Seconds since 1970 (UTC), for templates that write the date. 0 when not set.
+    /// Time in Unix seconds, for templates that write the date; 0 if it is not set.
     pub unix_seconds: i64,
 }
 
@@ -54,7 +54,7 @@ pub struct PromptMessage {
 /// Role of a speaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpeakerRole {
-    /// Operator of the application; `developer` is the same.
+    /// Operator of the application. The role `developer` is treated the same.
     System,
     /// End user.
     #[default]
@@ -85,7 +85,7 @@ pub enum Part {
     Text(String),
     /// Image part.
     Image(PromptImage),
-    /// Part whose tokens cannot be counted here (audio, video, a file).
+    /// Part whose tokens cannot be counted by this crate (audio, video, a file).
     Opaque {
         /// Type of the part on the wire.
         kind: String,
@@ -140,7 +140,7 @@ impl PromptEffort {
         }
     }
 
-    /// Maps every known name to one of the three levels.
+    /// Maps each known name of an effort to one of the three levels.
     fn parse(name: &str) -> Option<Self> {
         match name {
             "none" | "minimal" | "low" => Some(Self::Low),
@@ -160,8 +160,8 @@ impl TokenizedConversation {
         chat::read(body)
     }
 
-    /// Parses the body of a messages request (`max_tokens` is not needed). Tool results precede the rest of their
-    /// message, as providers get them.
+    /// Parses the body of a messages request, in which `max_tokens` may be missing. The tool results of a message come
+    /// before its other content, in the order in which providers receive them.
     ///
     /// # Errors
     /// Returns an error if the body is not JSON, or a field of the prompt has the wrong type.
@@ -169,8 +169,8 @@ impl TokenizedConversation {
         messages::read(body)
     }
 
-    /// Returns true if the body of a request can be parsed in memory of a few times its size. Bodies with millions of
-    /// JSON values cannot, and need not be.
+    /// Returns true if parsing the body needs memory of only a few times its size. A body with millions of JSON values
+    /// needs more, and is not parsed.
     #[must_use]
     pub fn is_readable(body: &[u8]) -> bool {
         read::is_readable(body)
@@ -191,7 +191,7 @@ impl TokenizedConversation {
         })
     }
 
-    /// Returns the type of the first part that cannot be counted here.
+    /// Returns the type of the first part that cannot be counted by this crate.
     pub(crate) fn first_opaque_part(&self) -> Option<&str> {
         self.messages.iter().flat_map(|turn| &turn.parts).find_map(|part| match part {
             Part::Opaque { kind, .. } => Some(kind.as_str()),

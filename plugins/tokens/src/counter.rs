@@ -1,7 +1,7 @@
 //! Token counter of a model.
 //!
-//! Promises: a count is exact or an error; the two are cheap to distinguish, so that a caller can continue with the
-//! engine and with the estimate.
+//! Guarantees: the result of a count is exact or an error. The error says why, so that a caller can continue with the
+//! engine or with an estimate.
 
 #[cfg(test)]
 mod tests;
@@ -161,7 +161,8 @@ impl TokenCounter {
         Ok(TokenCount { tokens, method: CountMethod::Exact })
     }
 
-    /// Counts the tokens of a rendered prompt and of its images, without the placeholders of the images.
+    /// Counts the tokens of a rendered prompt. Each image counts as `images` says, and the text of its placeholder does
+    /// not count.
     fn count_prompt(
         &self,
         tokenizer: &FileTokenizer,
@@ -174,7 +175,8 @@ impl TokenCounter {
         let mark = mark.filter(|mark| !mark.is_empty());
         let count = conversation.images().count();
         let each = mark.map_or(0, |mark| tokenizer.count(mark));
-        // The placeholders are in the prompt, and count as images instead.
+        // The tokens of the placeholders are counted with the prompt and subtracted later, so the maximum is higher
+        // here.
         let most = budget.max_tokens.saturating_add(each.saturating_mul(count as u64));
         let mut meter = TokenMeter::new(images, CountBudget { max_tokens: most, ..*budget });
         let bytes = meter.max_bytes(tokenizer.longest());
@@ -187,20 +189,20 @@ impl TokenCounter {
         if let Err(halt) = tokenizer.add(&prompt, &mut meter) {
             return Ok(Err(halt));
         }
-        // Not more than the number of images: a user may have written the placeholder.
+        // At most as many placeholders as images are subtracted, because a user may have written a placeholder as text.
         let marks = mark.map_or(0, |mark| prompt.matches(mark).count().min(count)) as u64;
         Ok(Ok(meter.tokens().saturating_sub(marks.saturating_mul(each))))
     }
 
-    /// Counts the tokens of a text that is no chat, such as an input of an embedding, with the special tokens around
-    /// it.
+    /// Counts the tokens of a text that is not a chat, such as an input of an embedding, including the special tokens
+    /// that the tokenizer adds around it.
     #[must_use]
     pub fn count_text(&self, text: &str) -> u64 {
         self.count_text_within(text, &CountBudget::unlimited()).unwrap_or(u64::MAX)
     }
 
-    /// Same as [`TokenCounter::count_text`], but at most one more than the budget; `None` if the stop signal ended the
-    /// count.
+    /// Same as [`TokenCounter::count_text`], but returns at most the maximum of the budget plus one; `None` if the stop
+    /// signal ended the count.
     #[must_use]
     pub fn count_text_within(&self, text: &str, budget: &CountBudget<'_>) -> Option<u64> {
         let counted = match &self.kind {
@@ -264,7 +266,7 @@ fn find_template(config: &Map<String, Value>) -> Result<Option<&str>, TokenizerE
     }
 }
 
-/// Returns every `…_token` of a configuration, as templates name them.
+/// Returns the members of a configuration whose names end in `_token`: templates use these names.
 fn special_tokens(config: &Map<String, Value>) -> Map<String, Value> {
     let tokens = config.iter().filter(|(name, _)| name.ends_with("_token")).filter_map(|(name, token)| {
         let text = token.as_str().or_else(|| token.get("content")?.as_str())?;

@@ -1,5 +1,5 @@
-//! Decoding of token ids into text: some clients send the ids of a published vocabulary instead of texts, whatever the
-//! model's own vocabulary is.
+//! Decoding of token ids into text. Some clients send the ids of a published vocabulary instead of text, although the
+//! requested model has another vocabulary.
 
 use crate::o200k::O200kTokenizer;
 use crate::packed_vocabulary;
@@ -11,7 +11,7 @@ static CL100K: &[u8] = include_bytes!("../assets/cl100k.pairs");
 /// Number of tokens of ordinary text in `cl100k_base`.
 const CL100K_TOKENS: usize = 100_256;
 
-/// Published vocabulary, unpacked once, on first use.
+/// Published vocabulary. It is unpacked once, when it is first used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublishedEncoding {
     /// `cl100k_base`, which clients use for models that they do not know.
@@ -30,8 +30,8 @@ impl PublishedEncoding {
         }
     }
 
-    /// Decodes these tokens. If a text was cut within a character, as clients do with long texts, U+FFFD replaces each
-    /// part.
+    /// Decodes token ids. Clients may cut a long text inside a character; U+FFFD then replaces each part of that
+    /// character.
     ///
     /// # Errors
     /// Returns the index of the first id that is no token of ordinary text.

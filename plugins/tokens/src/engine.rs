@@ -1,7 +1,7 @@
 //! Token counts by the engine that serves a model.
 //!
-//! Promises: only the parts of the prompt are sent; a call is a value and its answer is parsed here, but the caller
-//! sends it. Some engines need a second call, which the first answer returns.
+//! Guarantees: only the members that form the prompt are sent. This module builds calls and parses their answers; the
+//! caller sends them. Some engines need a second call, which is the result of the first answer.
 //!
 //! | shape | chat | messages | text |
 //! |---|---|---|---|
@@ -11,7 +11,7 @@
 //! | TGI | `/chat_tokenize` | – | `/tokenize` |
 //! | TEI | – | – | `/tokenize` |
 //!
-//! For a dash, the prompt can be rendered with [`crate::render_prompt`] and sent as text.
+//! Where the table has a dash, the prompt can be rendered with [`crate::render_prompt`] and sent as text.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ mod tests;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// Limit on the bytes of an answer; tokens come as numbers of several digits.
+/// Maximum size of an answer in bytes. An answer may list each token as a number of several digits.
 pub const MAX_ANSWER_BYTES: usize = 32 << 20;
 
 /// API of an engine for counting tokens.
@@ -64,12 +64,12 @@ pub struct EngineCall {
     pub body: Vec<u8>,
 }
 
-/// Result of an answer.
+/// Result of parsing an answer.
 #[derive(Clone, PartialEq, Eq)]
 pub enum CountProgress {
     /// Number of tokens.
     Tokens(u64),
-    /// Further call; its answer is the last.
+    /// Second call to send. Its answer has the number of tokens.
     NextCall(EngineCall),
 }
 
@@ -133,8 +133,8 @@ pub fn build_call(shape: TokenizeApi, model: &str, input: CountInput<'_>) -> Res
     Ok(EngineCall { path, body: body.to_string().into_bytes() })
 }
 
-/// Parses the answer to a call. The answers of several APIs may be equal: an answer with a number of tokens is accepted
-/// for any call.
+/// Parses the answer to a call. The answers of several APIs look alike, so an answer with a number of tokens is
+/// accepted for any API.
 ///
 /// # Errors
 /// Returns an error for a status other than 200, or an answer without a number of tokens.
@@ -155,7 +155,7 @@ pub fn parse(shape: TokenizeApi, status: u16, body: &[u8]) -> Result<CountProgre
         .ok_or(EngineError::Answer)
 }
 
-/// Selects the members that form the prompt of a chat.
+/// Returns the request of a chat with only the members that form its prompt.
 fn chat(model: &str, body: &[u8]) -> Result<Value, EngineError> {
     let members = [
         "messages",
@@ -183,12 +183,13 @@ fn pick_members(model: &str, body: &[u8], members: &[&str]) -> Result<Map<String
     Ok(picked)
 }
 
-/// The server removes a begin-of-text token from a rendered prompt and lets the tokenizer add it.
+/// Returns a rendered prompt in the form that llama.cpp accepts: its server removes a begin-of-text token from the
+/// text, and the tokenizer adds it again.
 fn llama_text(text: &str) -> Value {
     json!({"content": text, "add_special": true, "parse_special": true})
 }
 
-/// Returns a number, or the sum of a list of numbers.
+/// Returns a number; for a list of numbers, their sum.
 fn number(value: &Value) -> Option<u64> {
     match value {
         Value::Array(list) => list.iter().map(Value::as_u64).sum(),
@@ -196,7 +197,7 @@ fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// Returns the length of a list, or the sum of its lists' lengths.
+/// Returns the number of elements of a list; for a list of lists, the total number of their elements.
 fn length(list: &[Value]) -> u64 {
     list.iter().map(|item| item.as_array().map_or(1, Vec::len) as u64).sum()
 }

@@ -1,7 +1,8 @@
 //! Token estimates without the model's tokenizer: never too low.
 //!
-//! Promises: [`upper_bound`] costs nothing and decides which requests need a count at all; [`estimate`] scans the text
-//! once and stays above the counts of the vocabularies of served models: about 1.2 times the tokens of English prose.
+//! Guarantees: [`upper_bound`] needs no scan of the text, and shows which requests need a count at all; [`estimate`]
+//! scans the text once, and is not below the counts of the vocabularies of served models: about 1.2 times the tokens of
+//! English prose.
 //!
 //! A text is encoded by `o200k`, and each token has a weight: the maximum number of tokens that any of four
 //! vocabularies (of 50 000 to 200 000 tokens, see `assets/README.md`) needs for its bytes. A piece of `n > 1` tokens
@@ -24,38 +25,42 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
-/// Weights of the tokens: four bits per token, the even one low; 15 means its bytes. See `assets/README.md`.
+/// Weights of the tokens, with four bits per token; of each two tokens, the even one has the low bits. 15 means the
+/// number of its bytes. See `assets/README.md`.
 static WEIGHTS: &[u8] = include_bytes!("../assets/o200k.weights");
 
-/// Tokens that templates add around a conversation: begin, default system text, dates, the next message.
+/// Tokens that templates add around a conversation: begin of text, default system text, dates, start of the next
+/// message.
 const FRAME_TOKENS: u64 = 128;
 /// Tokens that templates add around a message.
 const MESSAGE_TOKENS: u64 = 12;
 /// Tokens that templates add around a call.
 const CALL_TOKENS: u64 = 24;
-/// Tokens of the instructions on tool calls.
+/// Tokens of the instructions that templates write about tool calls.
 const TOOLS_TOKENS: u64 = 640;
 /// Tokens that templates add around a tool.
 const TOOL_TOKENS: u64 = 16;
-/// Tokens of an unknown image or other part: the maximum of served models.
+/// Tokens of an image or other part of unknown size: the maximum of the served models.
 const UNKNOWN_TOKENS: u64 = 16_384;
 
-/// Returns more tokens than a prompt of this size can have. `bytes` are JSON of the messages, system text and tools,
-/// without inline media. `image` is the maximum of one image ([`ImageRule::max_tokens`]).
+/// Returns a number that is above the tokens of any prompt of this size. `bytes` is the size of the JSON of messages,
+/// system text and tools, without inline media. `image` is the maximum number of tokens of one image
+/// ([`ImageRule::max_tokens`]).
 #[must_use]
 pub fn upper_bound(bytes: usize, images: u32, image: u64) -> u64 {
     let frame = FRAME_TOKENS + TOOLS_TOKENS;
     (bytes as u64).saturating_add(frame).saturating_add(u64::from(images).saturating_mul(image))
 }
 
-/// Returns a number that is not below the tokens of a conversation. `images` is the model's rule, if known.
+/// Returns a number that is not below the tokens of a conversation. `images` is the image rule of the model, if it is
+/// known.
 #[must_use]
 pub fn estimate(conversation: &TokenizedConversation, images: Option<&ImageTokenSettings>) -> TokenCount {
     let none = TokenCount { tokens: u64::MAX, method: CountMethod::Estimate };
     estimate_within(conversation, images, &CountBudget::unlimited()).unwrap_or(none)
 }
 
-/// Same as [`estimate`], but at most one more than the budget; `None` if the stop signal ended the count.
+/// Same as [`estimate`], but at most the maximum of the budget plus one; `None` if the stop signal ended the estimate.
 #[must_use]
 pub fn estimate_within(
     conversation: &TokenizedConversation,
@@ -120,7 +125,7 @@ fn message_tokens(
     names.into_iter().flatten().try_for_each(|name| add_text(name, meter))
 }
 
-/// Returns the tokens of an image by the most expensive rule of served models.
+/// Returns the tokens of an image by that rule of the served models which gives the most tokens.
 fn max_image_tokens(image: PromptImage) -> u64 {
     let rules = [
         ImageRule::Patches { px: 28, min: 4, max: UNKNOWN_TOKENS },
@@ -130,7 +135,7 @@ fn max_image_tokens(image: PromptImage) -> u64 {
     rules.iter().map(|rule| rule.tokens(image)).max().unwrap_or(UNKNOWN_TOKENS)
 }
 
-/// Writes a tool in the longest form of templates: JSON, indented by four.
+/// Writes a tool in the longest form that templates use: JSON with an indentation of four.
 fn tool_json(tool: &FunctionTool) -> String {
     let function = json!({
         "type": "function",
@@ -153,7 +158,7 @@ pub fn estimate_text(text: &str) -> u64 {
 }
 
 fn add_text(text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
-    // Last character so far, and true if its piece is ASCII.
+    // Last character of the previous piece, and true if that piece is ASCII.
     let mut before: Option<(char, bool)> = None;
     O200kTokenizer::shared().for_each_piece(text, |piece, symbols| {
         let guess = piece_estimate(piece, symbols, before);
@@ -162,7 +167,8 @@ fn add_text(text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
     })
 }
 
-/// Returns the maximum tokens of a piece in other vocabularies, given the end of the piece `before` it.
+/// Returns the maximum number of tokens of a piece in other vocabularies. `before` is the last character of the
+/// previous piece, and true if that piece is ASCII.
 fn piece_estimate(piece: &str, symbols: &[MergeSymbol], before: Option<(char, bool)>) -> u64 {
     if piece.bytes().any(|byte| byte.is_ascii_digit()) {
         return piece.len() as u64;
@@ -171,7 +177,8 @@ fn piece_estimate(piece: &str, symbols: &[MergeSymbol], before: Option<(char, bo
     let several = symbols.len() as u64;
     let ends = u64::from(piece.ends_with(['\n', '\r']));
     if piece.is_ascii() && before.is_none_or(|(_, ascii)| ascii) {
-        // Other tokenizers do not split where small letters turn into capitals.
+        // Other tokenizers do not split a word at a change from small letters to capitals, so two pieces of letters may
+        // be one word.
         let letters = |last: char| last.is_alphabetic() && piece.starts_with(char::is_alphabetic);
         let glued = before.is_some_and(|(last, _)| letters(last));
         return match several {
@@ -179,7 +186,7 @@ fn piece_estimate(piece: &str, symbols: &[MergeSymbol], before: Option<(char, bo
             _ => (weight + 2 * several - 1 + u64::from(glued)).max(piece.len().div_ceil(2) as u64),
         };
     }
-    // Other tokenizers split elsewhere between scripts, marks and signs.
+    // Other tokenizers split at other positions between scripts, marks and signs.
     let first = piece.chars().next().unwrap_or(' ');
     let glued = before.is_some_and(|(last, _)| !last.is_whitespace() && !first.is_whitespace());
     let signs = piece.chars().filter(|letter| !letter.is_ascii() && !letter.is_alphabetic()).count() as u64;

@@ -1,14 +1,14 @@
 //! Prompt of gpt-oss, as `openai-harmony` renders it.
 //!
-//! Promises: the tokens of a conversation are counted exactly; text that looks like a special token is plain text.
-//! Mapping of a request:
+//! Guarantees: the tokens of a conversation are counted exactly; text that looks like a special token counts as plain
+//! text. The parts of a request become messages of the format as follows:
 //!
 //! - the system message is the library's own (identity, cut-off, date, effort, channels);
-//! - leading system messages are the developer's instructions, tools its `functions` namespace; without both there is
-//!   no developer message. Later system messages are developer messages of their text;
-//! - reasoning goes to `analysis`, text to `final` (`commentary` in a message with calls), each call to
-//!   `functions.<name>`, each result comes back from it;
-//! - if the last assistant message is in `final`, reasoning before the first `final` message is dropped;
+//! - leading system messages become the instructions of the developer message, and tools its `functions` namespace;
+//!   without both there is no developer message. A later system message becomes a developer message of its own;
+//! - reasoning goes to the channel `analysis`, text to `final` (to `commentary` if the message has calls), each call to
+//!   the recipient `functions.<name>`, which is also the author of its result;
+//! - if the last assistant message is in the channel `final`, reasoning before the first `final` message is dropped;
 //! - the prompt ends with `<|start|>assistant`, or with the message to be continued.
 
 mod schema;
@@ -30,7 +30,7 @@ const CHANNELS: &str =
     "# Valid channels: analysis, commentary, final. Channel must be included for every message.";
 const TOOL_CHANNEL: &str = "\nCalls to these tools must go to the commentary channel: 'functions'.";
 
-/// Message of the format.
+/// Message of the harmony format.
 #[derive(Default)]
 struct HarmonyMessage<'c> {
     /// Author: `assistant`, or `functions.<name>` for a result.
@@ -42,7 +42,7 @@ struct HarmonyMessage<'c> {
     texts: Vec<Cow<'c, str>>,
 }
 
-/// Receiver of a rendered prompt.
+/// Receiver of the parts of a rendered prompt.
 trait PromptSink {
     fn text(&mut self, text: &str) -> Result<(), CountHalt>;
     fn special(&mut self, token: &'static str) -> Result<(), CountHalt>;
@@ -63,7 +63,7 @@ impl PromptSink for CountingSink<'_, '_> {
     }
 }
 
-/// Counts the tokens of a conversation, in addition to those already in the meter.
+/// Counts the tokens of a conversation and adds them to those that the meter already has.
 pub(crate) fn count(
     vocabulary: &O200kTokenizer,
     conversation: &TokenizedConversation,

@@ -1,6 +1,6 @@
 //! Token counts of images.
 //!
-//! Promises: sizes are read from the header, no pixel is decoded; an image whose size is unknown costs the maximum of
+//! Guarantees: sizes are read from the header and no pixel is decoded. An image of unknown size counts the maximum of
 //! its rule, or the number that the operator configured.
 
 mod header;
@@ -53,8 +53,8 @@ pub enum ImageRule {
         /// Tokens of an image.
         tokens: u64,
     },
-    /// Qwen-VL: both sides are rounded to full patches of `px` (half to even), then the image is scaled so that it has
-    /// between `min` and `max` patches; a patch is a token. Qwen2.5-VL: 28, 4, 16384; Qwen3-VL: 32, 4, 16384.
+    /// Qwen-VL: both sides are rounded to full patches of `px` pixels (half to even), and the image is then scaled to
+    /// between `min` and `max` patches; each patch is a token. Qwen2.5-VL: 28, 4, 16384; Qwen3-VL: 32, 4, 16384.
     Patches {
         /// Side of a patch in pixels.
         px: u32,
@@ -63,16 +63,16 @@ pub enum ImageRule {
         /// Maximum number of patches.
         max: u64,
     },
-    /// Pixtral and Mistral: the longer side is scaled down to `longest`, a patch is a token, and each row ends with one
-    /// more. Pixtral: 16, 1024; Mistral Small 3: 28, 1540.
+    /// Pixtral and Mistral: the longer side is scaled down to `longest` pixels; each patch is a token, and each row of
+    /// patches ends with one more token. Pixtral: 16, 1024; Mistral Small 3: 28, 1540.
     Rows {
         /// Side of a patch in pixels.
         px: u32,
         /// Longest side in pixels.
         longest: u32,
     },
-    /// InternVL: the grid of at most `max` tiles whose aspect ratio is closest to the image's; with more than one tile,
-    /// a thumbnail of the image is added. 448, 256, 12.
+    /// InternVL: the image is split into at most `max` tiles, in the grid whose aspect ratio is closest to that of the
+    /// image. With more than one tile, a thumbnail of the image is added as one more tile. Values: 448, 256, 12.
     Tiles {
         /// Side of a tile in pixels.
         px: u32,

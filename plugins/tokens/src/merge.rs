@@ -1,19 +1,19 @@
 //! Byte-pair encoding of one piece of text.
 //!
-//! Promises: pairs are joined lowest rank first, leftmost first among equals, until none is left; a piece of n symbols
-//! costs n log n at worst, whatever its content.
+//! Guarantees: the pair with the lowest rank is joined first, among equals the leftmost, until no pair can be joined. A
+//! piece of n symbols takes at most n log n steps, whatever its content.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Merge rule of a tokenizer.
 pub(crate) trait MergeRules {
-    /// Returns rank and token of two joined neighbours. `left` and `right` are tokens, `at..end` is their byte range in
-    /// the piece.
+    /// Returns the rank and the token of two neighbours that can be joined; `None` if they cannot. `left` and `right`
+    /// are their tokens, `at..end` is the byte range of both in the piece.
     fn join(&self, left: u32, right: u32, piece: &[u8], at: u32, end: u32) -> Option<(u32, u32)>;
 }
 
-/// Symbol of a piece during merging.
+/// Part of a piece, with its token so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MergeSymbol {
     /// Token number.
@@ -22,7 +22,7 @@ pub(crate) struct MergeSymbol {
     pub(crate) at: u32,
     /// Offset after the last byte.
     pub(crate) end: u32,
-    /// Rank and token of this symbol joined with the next.
+    /// Rank and token that this symbol has when it is joined with the next one.
     next: Option<(u32, u32)>,
 }
 
@@ -83,7 +83,7 @@ fn refresh(joins: &impl MergeRules, piece: &[u8], symbols: &mut [MergeSymbol], a
     }
 }
 
-/// End of the list, and mark of a joined symbol, in a doubly linked list inside vectors.
+/// Index that marks the end of the linked list, and a symbol that was joined to another one.
 const NO_LINK: usize = usize::MAX;
 
 struct SymbolLinks {
@@ -104,7 +104,7 @@ fn merge_by_heap(joins: &impl MergeRules, piece: &[u8], symbols: &mut Vec<MergeS
         push(joins, piece, symbols, &links, &mut heap, at);
     }
     while let Some(Reverse((_, at, token, right))) = heap.pop() {
-        // Stale unless both symbols still exist unchanged.
+        // The entry is outdated unless both symbols still exist unchanged.
         let current = links.alive.get(at) == Some(&true)
             && links.after.get(at) == Some(&right)
             && symbols.get(at).is_some_and(|s| s.next.is_some_and(|(_, joined)| joined == token));

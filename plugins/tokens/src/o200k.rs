@@ -1,7 +1,7 @@
 //! Built-in tokenizer of gpt-oss: `o200k_harmony`.
 //!
-//! Promises: the same tokens as `tiktoken` for ordinary text (special tokens in the text are plain text), from a
-//! vocabulary that takes 0.9 MB of the binary. It is unpacked once, on first use.
+//! Guarantees: the same tokens as `tiktoken` for ordinary text (special tokens in the text count as plain text). The
+//! packed vocabulary takes 0.9 MB of the binary and is unpacked once, on first use.
 
 use crate::budget::{CountHalt, TokenMeter};
 use crate::merge::{MergeRules, MergeSymbol, merge_pairs};
@@ -62,7 +62,7 @@ impl O200kTokenizer {
         meter.tokens()
     }
 
-    /// Adds the tokens of a text.
+    /// Adds the tokens of a text to a meter.
     pub(crate) fn add(&self, text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
         meter.check_bytes(text.len(), Some(self.vocabulary.longest()))?;
         let mut symbols = Vec::with_capacity(64);
@@ -71,8 +71,8 @@ impl O200kTokenizer {
         })
     }
 
-    /// Calls `each` with every piece of a text and its tokens. Pieces longer than a window are cut, so that some tokens
-    /// at the cuts differ from those of the uncut piece: for estimates only.
+    /// Calls `each` with every piece of a text and the tokens of that piece. A piece longer than a window is cut, and
+    /// the tokens at the cuts may differ from those of the uncut piece: use this only for estimates.
     pub(crate) fn for_each_piece(
         &self,
         text: &str,

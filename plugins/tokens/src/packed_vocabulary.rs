@@ -1,12 +1,12 @@
-//! Published vocabularies, packed as pairs of earlier tokens (see `assets/README.md`).
+//! Published vocabularies. Each token is packed as a pair of earlier tokens (see `assets/README.md`).
 
 use crate::vocabulary::Vocabulary;
 
-/// Bits of one half of a pair.
+/// Number of bits of each number of a pair.
 const HALF: u32 = 18;
 
-/// Unpacks the first `tokens` tokens of a vocabulary, numbered by rank. Nothing can fail before the end of the packed
-/// file, and tests compare every token.
+/// Unpacks the first `tokens` tokens of a vocabulary, numbered by rank. A truncated file would give fewer tokens; tests
+/// compare every token.
 pub(crate) fn unpack(packed: &[u8], tokens: usize) -> Vocabulary {
     let mut vocabulary = Vocabulary::with_capacity(tokens);
     let (bytes, pairs) = packed.split_at_checked(256).unwrap_or_default();
@@ -27,7 +27,7 @@ pub(crate) fn unpack(packed: &[u8], tokens: usize) -> Vocabulary {
     vocabulary
 }
 
-/// Reads the ranks of a sequence of 18-bit numbers.
+/// Iterates over a sequence of 18-bit numbers, which are ranks of tokens.
 fn halves(packed: &[u8]) -> impl Iterator<Item = u32> {
     let mut packed = packed.iter();
     let (mut pending, mut width) = (0u64, 0u32);

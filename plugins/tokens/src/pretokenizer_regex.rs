@@ -1,15 +1,15 @@
 //! Splitting of text by a tokenizer's pattern.
 //!
-//! Promises: the pieces are those of the pattern, in order and without gaps; patterns of the usual form
-//! (`…|\s+(?!\S)|\s+`) run on a linear-time automaton; all others on a backtracking engine with a step limit, beyond
-//! which the rest of the text is one piece.
+//! Guarantees: the pieces are those of the pattern, in order and without gaps. Patterns of the usual form
+//! (`…|\s+(?!\S)|\s+`) run on a linear-time automaton, all others on a backtracking engine with a step limit; beyond
+//! the limit, the rest of the text is one piece.
 
 use crate::budget::CountHalt;
 use fancy_regex::Regex as Backtracking;
 use regex_automata::meta::Regex as Automaton;
 use regex_automata::{Anchored, Input};
 
-/// End of nearly every published pattern: white space except its last character before a word.
+/// End of nearly every published pattern: a run of white space leaves its last character to the following word.
 const TRAILING: &str = r"|\s+(?!\S)|\s+";
 
 /// Compiled pattern. The default matches nothing: the entire text is one piece.
@@ -101,7 +101,7 @@ fn words(
         let hit = automaton.find(here).or_else(|| automaton.find(Input::new(text).range(at..)));
         let Some(hit) = hit.filter(|hit| !hit.is_empty()) else { return Ok(()) };
         let mut end = hit.end();
-        // White space before a word leaves its last character to the word, if it has two.
+        // A run of at least two white-space characters leaves its last one to the following word.
         if hit.pattern().as_usize() == 1 && end < text.len() {
             let last = text.get(hit.start()..end).and_then(|space| space.chars().next_back());
             let shorter = end - last.map_or(0, char::len_utf8);

@@ -1,6 +1,6 @@
 //! Dates in the format of Python's `strftime`, in English and UTC.
 //!
-//! Promises: any number of seconds and any format give some text; unknown directives stay unchanged.
+//! Guarantees: any number of seconds and any format give a text; unknown directives are copied unchanged.
 
 const MONTHS: [&str; 12] = [
     "January",

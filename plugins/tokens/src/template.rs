@@ -1,8 +1,8 @@
 //! Chat templates: Jinja, as `transformers` renders it.
 //!
-//! Promises: the prompt that an engine builds from the same messages and tools. If a template refuses a conversation,
-//! it gets the fallback forms that gateways use: later system messages as user messages, then also the first. A system
-//! text never silently disappears from the count.
+//! Guarantees: the prompt is the one that an engine builds from the same messages and tools. If a template refuses a
+//! conversation, two fallback forms are tried, as in other gateways: later system messages become user messages, and
+//! then all system messages. A system text is never silently missing in the count.
 
 mod fallback;
 mod json;
@@ -24,19 +24,21 @@ use std::borrow::Cow;
 use std::cell::Cell;
 
 thread_local! {
-    /// Time of the rendering on this thread. Templates read it inside macros, which have no access to the context.
+    /// Time of the current rendering on this thread. Templates also read the time inside macros, which cannot read the
+    /// context.
     static NOW: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Limit on the instructions of a rendering: some 200 for each of 100 000 messages, and two seconds of work at most.
+/// Maximum number of template instructions for a rendering: about 200 for each of 100 000 messages, or two seconds of
+/// work.
 const MAX_INSTRUCTIONS: u64 = 20_000_000;
-/// Limit on the bytes that a template copies by appending each system text to those before it, as some do: messages
-/// times bytes …
+/// Maximum product of the number and the bytes of all system texts: some templates append each text to those before it,
+/// which copies about that many bytes.
 const SYSTEM_COPIES: u64 = 1 << 30;
-/// … and the same for all messages, if a template does it with those.
+/// Maximum product of the number and the bytes of all messages, for templates that append each message in this manner.
 const COPIES: u64 = 32 << 30;
 
-/// Reason for which there is no prompt.
+/// Reason why a prompt could not be rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RenderError {
     /// Template refused the conversation, with this message.
@@ -52,7 +54,7 @@ pub(crate) struct ChatTemplate {
     environment: Environment<'static>,
     /// Special tokens: `bos_token` and so on.
     tokens: Map<String, Json>,
-    /// True if the template iterates over the parts of a content; others need one string.
+    /// True if the template can iterate over the parts of a message's content; other templates need one string.
     takes_parts: bool,
 }
 
@@ -78,7 +80,7 @@ impl ChatTemplate {
         Ok(Self { environment, tokens, takes_parts: iterates_parts(source) })
     }
 
-    /// Renders the prompt of a conversation. `mark` is the placeholder of an image if the template takes only text.
+    /// Renders the prompt of a conversation. `mark` is written for each image if the template accepts only text.
     pub(crate) fn render(
         &self,
         conversation: &TokenizedConversation,
@@ -189,7 +191,7 @@ impl ChatTemplate {
             });
             return parts.collect();
         }
-        // As in vLLM: placeholders of the images first, then the texts, one line each.
+        // As in vLLM, the placeholders of the images come first, and then the texts, each on a line of its own.
         let images = turn.parts.iter().filter(|part| matches!(part, Part::Image(_))).count();
         let mut lines = vec![mark.unwrap_or_default(); if mark.is_some() { images } else { 0 }];
         lines.extend(turn.texts());
@@ -197,7 +199,7 @@ impl ChatTemplate {
     }
 }
 
-/// Returns true if a template that appends message after message to one text would copy too many bytes.
+/// Returns true if a template that appends each message to the text before it would copy too many bytes.
 fn is_too_large(turns: &[PromptMessage]) -> bool {
     let copies = |system: bool| {
         let turns = turns.iter().filter(|turn| !system || turn.role == SpeakerRole::System);
@@ -233,7 +235,7 @@ fn tools(conversation: &TokenizedConversation) -> Json {
     tools.collect()
 }
 
-/// Returns true if every later system text is in the prompt, in order: some templates skip them.
+/// Returns true if every later system text is in the prompt, in order. Some templates drop later system messages.
 fn has_all_system_texts(prompt: &str, turns: &[PromptMessage]) -> bool {
     let later = turns
         .iter()
@@ -249,7 +251,8 @@ fn has_all_system_texts(prompt: &str, turns: &[PromptMessage]) -> bool {
     })
 }
 
-/// Returns the template's own message, else the error and its line; never a part of the conversation.
+/// Returns the message that the template itself raised, or else the kind of error and its line; never content of the
+/// conversation.
 fn error_message(error: &Error) -> String {
     match (error.kind(), error.detail()) {
         (ErrorKind::InvalidOperation, Some(detail)) => detail.to_owned(),
@@ -270,7 +273,7 @@ fn python_format(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value)
     }
 }
 
-/// Replaces `{% generation %}` tags, which mark output for training and write nothing.
+/// Removes `{% generation %}` tags, which mark output for training and write nothing.
 fn without_generation_tags(source: &str) -> Cow<'_, str> {
     let mut out = Cow::Borrowed(source);
     for (tag, instead) in [("generation", "if true"), ("endgeneration", "endif")] {
@@ -284,8 +287,8 @@ fn without_generation_tags(source: &str) -> Cow<'_, str> {
     out
 }
 
-/// Returns true if a loop of the template iterates over a message's content, or over the argument of a macro that gets
-/// one.
+/// Returns true if a loop in the template iterates over the content of a message, or over an argument of a macro that
+/// gets the content.
 fn iterates_parts(source: &str) -> bool {
     source.split("{%").skip(1).filter_map(|tag| tag.split("%}").next()).any(|tag| {
         let tag = tag.trim_start_matches(['-', '+']).trim();

@@ -1,7 +1,7 @@
 //! Tokenizers from `tokenizer.json` files, for counting only.
 //!
-//! Promises: the same number of tokens as the `tokenizers` library for the same file and text; a file with an unknown
-//! part is refused with a sentence that names the part.
+//! Guarantees: the same number of tokens as the `tokenizers` library for the same file and text. A file with an unknown
+//! part is refused, and the error names that part.
 
 mod added_tokens;
 mod alphabet;
@@ -22,7 +22,7 @@ use pretokenize::PretokenizerStep;
 use std::borrow::Cow;
 use unigram::UnigramModel;
 
-/// Error of unusable tokenizer files: one sentence that names the file and the location.
+/// Error of a tokenizer file that cannot be used: one sentence that names the file and the position in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TokenizerError(pub(crate) String);
@@ -33,7 +33,7 @@ pub(crate) struct FileTokenizer {
     normalizer: TextNormalizer,
     cuts: Vec<PretokenizerStep>,
     model: TokenizerModel,
-    /// Number of tokens added around a text that is no chat.
+    /// Number of special tokens that are added around a text that is not a chat.
     special_tokens_around: u64,
 }
 
@@ -55,7 +55,7 @@ impl FileTokenizer {
         meter.tokens()
     }
 
-    /// Adds the tokens of a rendered prompt.
+    /// Adds the tokens of a rendered prompt to a meter.
     pub(crate) fn add(&self, text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
         meter.check_bytes(text.len(), self.longest())?;
         self.added.split_raw(text, |segment, at_start| match segment {
@@ -64,13 +64,13 @@ impl FileTokenizer {
         })
     }
 
-    /// Returns the number of tokens added around a text that is no chat.
+    /// Returns the number of special tokens that are added around a text that is not a chat.
     pub(crate) const fn around(&self) -> u64 {
         self.special_tokens_around
     }
 
-    /// Returns the maximum number of bytes of one token; `None` if there is no limit, because the tokenizer drops or
-    /// joins some text of any length.
+    /// Returns the maximum number of bytes of text for one token; `None` if there is no maximum, because the tokenizer
+    /// drops some text, or makes one token of a run of any length.
     pub(crate) fn longest(&self) -> Option<usize> {
         if self.cuts.iter().any(PretokenizerStep::removes_text) {
             return None;

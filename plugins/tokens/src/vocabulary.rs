@@ -1,20 +1,20 @@
 //! Vocabulary: tokens indexed by their bytes.
 //!
-//! Promises: a token's number never changes; a lookup costs one hash and usually one comparison; all tokens are in one
-//! arena, so 200 000 of them cost about 4 MB.
+//! Guarantees: the number of a token never changes; a lookup computes one hash and usually compares once. The bytes of
+//! all tokens are in one buffer, so 200 000 tokens take about 4 MB.
 
 use ahash::RandomState;
 
-/// Mark of an empty slot.
+/// Value of an empty slot of the hash table.
 const EMPTY: u32 = u32::MAX;
 
 /// Set of byte strings, numbered in the order in which they were added.
 #[derive(Clone)]
 pub(crate) struct Vocabulary {
     arena: Vec<u8>,
-    /// End offset of token `n` in the arena; it begins at the end of `n - 1`.
+    /// End offset of each token in the arena; a token begins at the end of the previous one.
     ends: Vec<u32>,
-    /// Hash table with open addressing: a power of two, at most half full.
+    /// Hash table with open addressing. Its size is a power of two, and at most half of the slots are in use.
     slots: Vec<u32>,
     hasher: RandomState,
     /// Bytes of the longest token.
@@ -29,7 +29,7 @@ impl Vocabulary {
             arena: Vec::with_capacity(tokens.saturating_mul(7)),
             ends: Vec::with_capacity(tokens),
             slots: vec![EMPTY; slots],
-            // Fixed seeds: the keys come from a file that the operator chose.
+            // The seeds are fixed: nobody can attack the hash, because the operator chose the file with the keys.
             hasher: RandomState::with_seeds(1, 2, 3, 4),
             longest: 0,
         }
@@ -56,7 +56,7 @@ impl Vocabulary {
     /// Returns the token of these bytes.
     #[inline]
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<u32> {
-        // Longer ones are not even hashed.
+        // A text that is longer than every token need not be hashed.
         if bytes.len() > self.longest {
             return None;
         }
@@ -71,7 +71,7 @@ impl Vocabulary {
         }
     }
 
-    /// Adds a token, or returns the existing one.
+    /// Adds a token and returns its number, or the number of the existing equal token.
     pub(crate) fn add(&mut self, bytes: &[u8]) -> u32 {
         if let Some(token) = self.find(bytes) {
             return token;

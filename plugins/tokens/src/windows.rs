@@ -1,4 +1,5 @@
-//! Encoding of long pieces of text in windows, so that work is linear and memory is limited.
+//! Encoding of long pieces of text in windows, so that the work is linear in the length of the piece and the memory is
+//! limited.
 //!
 //! Two consecutive windows overlap. If both encode the same bytes of the overlap as one token, their encodings are
 //! joined there, and the result is the encoding of the complete piece. Reason: a sequence of tokens is the byte-pair
@@ -31,7 +32,7 @@ pub(crate) trait PieceEncoder {
 /// Byte range of a token in a piece.
 type TokenSpan = (usize, usize);
 
-/// Adds the tokens of a piece of any length.
+/// Adds the tokens of a piece of any length to a meter.
 pub(crate) fn count_piece(
     encoder: &impl PieceEncoder,
     piece: &[u8],
@@ -47,7 +48,7 @@ pub(crate) fn count_piece(
             return meter.add(symbols.len().saturating_sub(skipped) as u64);
         }
         let wanted = to.saturating_sub(OVERLAP);
-        // The next window begins with a token, and with a character.
+        // The next window must begin at the start of a token and at the start of a character.
         let begins = |symbol: &MergeSymbol| {
             let at = from + symbol.at as usize;
             at > from && char_boundary(piece, at) == at
@@ -66,8 +67,8 @@ fn span(symbol: &MergeSymbol, from: usize) -> TokenSpan {
     (from + symbol.at as usize, from + symbol.end as usize)
 }
 
-/// Joins the overlap of the previous window with this window: adds the tokens up to the first common one, and returns
-/// their number in this window.
+/// Joins the overlap of the previous window with this window: adds the tokens of the overlap up to the first common
+/// token, and returns the number of tokens of this window that are included in them.
 fn join_overlap(
     overlap: &[TokenSpan],
     symbols: &[MergeSymbol],
@@ -98,10 +99,10 @@ fn join_overlap(
     Ok(0)
 }
 
-/// Returns the last offset at or before `at` at which a character begins, but not beyond the end of the piece.
+/// Returns the start of the character that contains the byte at `at`, at most the length of the piece.
 pub(crate) fn char_boundary(piece: &[u8], at: usize) -> usize {
     let at = at.min(piece.len());
     let inside = |at: &usize| piece.get(*at).is_some_and(|byte| byte & 0xC0 == 0x80);
-    // Characters have at most four bytes; longer sequences are no text, and may be cut anywhere.
+    // A character has at most four bytes. A longer run of continuation bytes is not text and may be cut at any byte.
     (at.saturating_sub(3)..=at).rev().find(|at| !inside(at)).unwrap_or(at)
 }

@@ -11,13 +11,13 @@ const HOUR_SECONDS: u64 = 3_600;
 pub struct UsageHour(pub u32);
 
 impl UsageHour {
-    /// Hour of a timestamp in Unix seconds.
+    /// Returns the hour that contains a time in Unix seconds.
     #[must_use]
     pub fn from_unix(unix: u64) -> Self {
         Self(u32::try_from(unix / HOUR_SECONDS).unwrap_or(u32::MAX))
     }
 
-    /// First second of the hour, in Unix seconds.
+    /// Returns the first second of the hour, in Unix seconds.
     #[must_use]
     pub fn start(self) -> u64 {
         u64::from(self.0) * HOUR_SECONDS
@@ -31,9 +31,9 @@ pub enum UsageOutcome {
     Charged,
     /// Requests that no provider could answer.
     Failed,
-    /// Requests whose client left before any output.
+    /// Requests whose client disconnected before any output.
     Left,
-    /// Requests that ended with the process, or whose charge could not be recorded.
+    /// Requests in flight when the process ended, or whose charge could not be recorded.
     Interrupted,
     /// Corrections of charges.
     Corrected,
@@ -65,7 +65,7 @@ impl UsageOutcome {
         Self::ALL.into_iter().find(|outcome| outcome.name() == name)
     }
 
-    /// Returns the outcome of a request that ended without a charge, by the reason in its entry.
+    /// Returns the outcome of a request that ended without a charge; `why` is the reason in its ledger entry.
     #[must_use]
     pub fn of_void(why: &str) -> Self {
         match why {
@@ -82,7 +82,7 @@ impl fmt::Display for UsageOutcome {
     }
 }
 
-/// Dimensions of a rollup. What an entry does not name is empty.
+/// Dimensions of a rollup. A dimension that the entry does not name is empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RollupCell {
     /// Account; empty for the whole gateway.
@@ -104,7 +104,7 @@ pub struct RollupCell {
 }
 
 impl RollupCell {
-    /// Returns the cell of the whole gateway that the entries of this cell count in too.
+    /// Returns the dimensions of the rollup of the whole gateway in which the same entries are counted too.
     #[must_use]
     pub fn gateway(&self) -> Self {
         Self { account: Arc::from(""), key: Arc::from(""), ..self.clone() }

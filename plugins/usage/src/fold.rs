@@ -1,11 +1,11 @@
-//! Rollup of one entry.
+//! Contribution of one entry to a rollup.
 
 use crate::cell::{RollupCell, UsageHour, UsageOutcome};
 use crate::sums::UsageSums;
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, SaleDetails};
 use std::sync::Arc;
 
-/// Names of sold work that a rollup is grouped by.
+/// Names of sold work, by which rollups are grouped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SoldWork {
     /// Catalogue id of the model.
@@ -22,7 +22,7 @@ impl From<&SaleDetails> for SoldWork {
     }
 }
 
-/// Returns the location that terms name; empty if they name none.
+/// Returns the location that pricing terms name; empty if they name none.
 #[must_use]
 pub fn location_of(terms: &str) -> Arc<str> {
     let terms: Option<serde_json::Value> = serde_json::from_str(terms).ok();
@@ -30,8 +30,9 @@ pub fn location_of(terms: &str) -> Arc<str> {
     location.unwrap_or_default().into()
 }
 
-/// Returns the cell of an entry and its sums; `None` for reserves and terms, which are no usage. `corrected` is the
-/// work of the charge that a correction replaces, `location` returns the location of pricing terms by their id.
+/// Returns the rollup dimensions of an entry, and its sums; `None` for reserves and pricing terms, which are not usage.
+/// `corrected` is the work of the charge that a correction replaces; `location` returns the location of pricing terms
+/// by their id.
 pub fn rollup_of(
     entry: &LedgerEntry,
     corrected: Option<&SoldWork>,

@@ -18,16 +18,16 @@ pub enum UsageGrouping {
     Key,
     /// Provider.
     Provider,
-    /// City and country.
+    /// City and country of the provider's data centre.
     Location,
     /// Outcome of the requests.
     Outcome,
 }
 
-/// Error of a list of dimensions.
+/// Error of a query for grouped usage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
-    /// Unknown or repeated dimension, or too many.
+    /// Unknown or repeated dimension, or too many dimensions.
     #[error(
         "group_by: expected up to three different names of {}, with commas between them",
         UsageGrouping::names()
@@ -43,7 +43,7 @@ impl UsageGrouping {
     pub const ALL: [Self; 7] =
         [Self::Day, Self::Hour, Self::Model, Self::Key, Self::Provider, Self::Location, Self::Outcome];
 
-    /// Returns the name in queries, and of the member in answers.
+    /// Returns the name of the dimension in queries, and of its member in responses.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ impl UsageGrouping {
         Self::ALL.map(Self::name).join(", ")
     }
 
-    /// Parses names with commas between them; `day` by default.
+    /// Parses dimension names separated by commas; `day` by default.
     ///
     /// # Errors
     /// Returns an error if a name is unknown or repeated, or if there are more than three.
@@ -113,7 +113,7 @@ impl UsageReport {
         Self { groupings, groups: BTreeMap::new(), total: UsageSums::default(), max_groups }
     }
 
-    /// Adds a rollup. Grants are no usage and are skipped.
+    /// Adds a rollup. Grants are not usage and are skipped.
     ///
     /// # Errors
     /// Returns an error if there are too many groups.

@@ -9,16 +9,16 @@ pub const MAX_RANGE_DAYS: u64 = 366;
 const DEFAULT_DAYS: u64 = 30;
 const DAY_SECONDS: u64 = 86_400;
 
-/// Error of a range, with the parameter that is invalid.
+/// Error of a range of days, by the invalid parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {
-    /// First day that is no day.
+    /// The first day is not a valid day.
     #[error("from: expected a day in UTC such as 2026-11-22")]
     From,
-    /// Last day that is no day.
+    /// The last day is not a valid day.
     #[error("to: expected a day in UTC such as 2026-11-22")]
     To,
-    /// Last day before the first.
+    /// The last day is before the first day.
     #[error("to: expected a day that is not before from")]
     Order,
     /// Too many days.
@@ -47,8 +47,8 @@ pub struct UsageRange {
 }
 
 impl UsageRange {
-    /// Parses the days of a query. Without a last day it ends at `now`, Unix seconds; without a first day it has 30
-    /// days.
+    /// Parses the days of a query. Without a last day, the range ends with the day of `now`, in Unix seconds; without a
+    /// first day, it has 30 days.
     ///
     /// # Errors
     /// Returns the invalid parameter.

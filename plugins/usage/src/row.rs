@@ -40,13 +40,13 @@ pub fn account_prefix(account: &str) -> Vec<u8> {
     [account.as_bytes(), b"\0"].concat()
 }
 
-/// Returns the key before the first row of an hour.
+/// Returns the key that sorts directly before the rows of an hour.
 #[must_use]
 pub fn hour_key(account: &str, hour: UsageHour) -> Vec<u8> {
     [&account_prefix(account), &hour.0.to_be_bytes()[..]].concat()
 }
 
-/// Returns the key of a cell's row.
+/// Returns the key of the row of a rollup.
 #[must_use]
 pub fn row_key(cell: &RollupCell) -> Vec<u8> {
     let mut hash = Sha256::new();
@@ -61,7 +61,7 @@ pub fn row_key(cell: &RollupCell) -> Vec<u8> {
     key
 }
 
-/// Returns the account and the hour of a row.
+/// Returns the account and the hour in the key of a row.
 ///
 /// # Errors
 /// Returns an error if the key has another form.

@@ -1,4 +1,4 @@
-//! Figures of a rollup.
+//! Sums of a rollup.
 
 use penstock_ledger::{EntryKind, StatementSums};
 use rust_decimal::Decimal;
@@ -37,7 +37,7 @@ impl UsageSums {
             | EntryKind::Terms { .. } => return sums,
         };
         sums.failed_kwh = failed_kwh;
-        // Entries without a range count with the figure itself.
+        // Entries of earlier versions have no range; the figure itself is used as both limits.
         let ranged = !footprint.carbon_high_g.is_zero();
         sums.carbon_low_g = if ranged { footprint.carbon_low_g } else { footprint.carbon_g };
         sums.carbon_high_g = if ranged { footprint.carbon_high_g } else { footprint.carbon_g };

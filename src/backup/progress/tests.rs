@@ -1,4 +1,4 @@
-//! Progress with a clock of its own, in both forms.
+//! Tests of the progress display with a simulated clock, as a bar and as lines.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! Batches of two gateways: a dead, a slow and a stopped holder, and requests through the other one.
+//! Tests of batches of two gateways: the gateway that runs a batch dies, is slow or stops, and requests reach the other
+//! gateway.
 
 use super::*;
 
@@ -7,7 +8,7 @@ async fn a_batch_of_a_dead_holder_is_continued_and_its_late_results_are_refused(
     let pair = Pair::start().await;
     let [first, second] = &pair.members;
     let id = pair.running(0, 20).await;
-    // Some results are committed before the first falls silent.
+    // Some results are committed before the first member stops sending heartbeats.
     first.executor.permits.add_permits(CONCURRENCY);
     until("a commit", || pair.record(&id).counts.completed as usize == CONCURRENCY).await;
     until("more lines in flight", || first.executor.started.load(Ordering::Acquire) == 2 * CONCURRENCY).await;
@@ -20,7 +21,7 @@ async fn a_batch_of_a_dead_holder_is_continued_and_its_late_results_are_refused(
     second.executor.permits.add_permits(100);
     let end = pair.ended(&id).await;
     assert_ne!(end.output.as_ref(), Some(&output), "the first may still write to its file");
-    // The first member continues without knowing of the takeover.
+    // The first member continues, since it does not know of the takeover yet.
     first.executor.permits.add_permits(100);
     until("the first to give up", || !first.runs(&id)).await;
     pair.assert_exactly_once(&id, 20).await;

@@ -5,9 +5,9 @@
 //! request ─▶ queue ─▶ journal thread ─▶ writer ─▶ database, with the number of the last operation
 //!                          └─▶ file, synced once for each group of `ledger.window`
 //! ```
-//! Operations get ascending numbers. A commit writes the number of its last operation in the same transaction, so the
-//! next process of the folder replays exactly those that the database lacks, see [`replay`]. A gateway without a fleet
-//! has no journal and no thread for it.
+//! Operations get ascending numbers. Each commit to the database writes the number of its last operation in the same
+//! transaction. So the next process of the folder replays exactly the operations that the database lacks, see
+//! [`replay`]. A gateway without a fleet has no journal and no journal thread.
 
 mod record;
 pub(super) mod replay;
@@ -27,9 +27,10 @@ use tracing::Level;
 
 /// Maximum number of operations per read of the queue.
 const MAX_OPS: usize = 4_096;
-/// Bytes of the journal beyond those that may wait for the database: both files may be full of committed records.
+/// Additional bytes of the journal, beyond the operations that wait for the database: both of its files may be full of
+/// committed records.
 const COMMITTED_BYTES: u64 = 32 * 1024 * 1024;
-/// Records take more space than the estimate of the operations that wait.
+/// Factor by which the records of operations may be larger than the size estimate of these operations.
 const BYTES_PER_ESTIMATE: u64 = 2;
 
 /// State of a journal that other threads read.
@@ -49,12 +50,12 @@ pub(super) struct JournalState {
     pub(super) replayed: AtomicU64,
 }
 
-/// Figures of a journal.
+/// State of a journal for metrics and status pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalSnapshot {
     /// Bytes of its files.
     pub bytes: u64,
-    /// True if its last write failed: charges are in memory only until the database has them.
+    /// True if the last write of the journal failed: until the database has the charges, they are in memory only.
     pub is_failing: bool,
     /// Number of charges that were replayed at the start.
     pub replayed: u64,
@@ -160,8 +161,8 @@ impl JournalWriter {
         }
     }
 
-    /// Numbers an operation and adds it to the group. Grants, corrections and lines of batches are repeated by their
-    /// callers, so only the actions of requests are in the journal.
+    /// Numbers an operation and adds it to the group. Only the actions of requests are written to the journal: grants,
+    /// corrections and batch lines are repeated by their callers.
     fn encode(&mut self, op: &mut WriteOp) {
         let WriteOp::Action(action) = op else { return };
         self.number += 1;
@@ -198,7 +199,7 @@ impl JournalWriter {
 
     fn append(&mut self, group: &[u8], terms: BTreeMap<Arc<str>, Arc<SaleTerms>>) -> Result<(), StoreError> {
         let committed = self.state.committed.load(Ordering::Acquire);
-        // Each file must be readable without the other one.
+        // Each file of the journal must be readable without the other file.
         if self.journal.begins_file(committed) {
             self.known_terms.clear();
         }

@@ -1,8 +1,9 @@
-//! Replay of the journal of this folder's last process: actions that the database lacks are committed first, each once.
+//! Replay of the journal that the previous process of this folder wrote: the actions that the database lacks are
+//! committed before all others, each once.
 //!
-//! A journal is replayed into the chain that it was written for, while the same strand has it. If the other members
-//! have buried that strand, its leases went back to the accounts and its reservations are voided, so its charges are
-//! not made: the folder of the journal is renamed and the loss is logged.
+//! A journal is replayed into the chain for which it was written, while the same strand owns that chain. If the other
+//! members have buried the strand, its leases were returned to the accounts and its reservations were voided, so its
+//! charges must not be made: the folder of the journal is renamed and the loss is logged.
 
 use super::super::handover::ChargeEvent;
 use super::super::write_op::{LedgerAction, SaleTerms};
@@ -61,14 +62,14 @@ fn open(store: &LedgerStore, folder: &Path) -> Result<OpenedJournal, StoreError>
         }
     };
     let journal = LedgerJournal::open(folder, id)?;
-    // Files of an older backup end before the position.
+    // The files may be from an older backup and end before the position that the store has.
     let last_number = journal.last_number().max(position.number);
     let state = JournalState::new(id.generation, position.number);
     Ok(OpenedJournal { journal, state, last_number, pending })
 }
 
-/// Logs the records between the position in the store and the first one of the files, which keep only the last ones: the
-/// store lacks more than they have.
+/// Logs a gap between the position in the store and the first record in the files. The files contain only the newest
+/// records, so the store lacks more records than they can restore.
 fn log_gap(stored: &StoredJournal, position: u64) {
     let first = stored.records.iter().map(|record| record.number).find(|number| *number > 0);
     let missing = first.map_or(0, |first| first.saturating_sub(position.saturating_add(1)));
@@ -85,7 +86,7 @@ enum CommittedRecords {
     Obey,
 }
 
-/// Returns the actions after the position, with their terms.
+/// Returns the actions after a position, each with its terms.
 fn pending_actions(stored: &StoredJournal, position: u64, committed: CommittedRecords) -> Vec<LedgerAction> {
     let mut terms: HashMap<Arc<str>, Arc<SaleTerms>> = HashMap::new();
     let mut actions = Vec::new();
@@ -123,7 +124,7 @@ fn write_off(
 ) -> Result<(), StoreError> {
     let lost = match position {
         Some(position) => pending_actions(stored, position.number, CommittedRecords::Ignore),
-        // Another member may have written the chain since: the last group may be committed.
+        // Another member may have written the chain since then, and the last group may be committed.
         None => pending_actions(stored, 0, CommittedRecords::Obey),
     };
     let charges: Vec<ChargeEvent> = lost.iter().filter_map(charge_of).collect();
@@ -142,8 +143,8 @@ fn write_off(
     Ok(())
 }
 
-/// Drops the actions that do not continue the chain: an end without an open reservation, or a reservation that is open
-/// already. `open` has the reservations of the chain, and afterwards those that remain open.
+/// Drops the actions that do not continue the chain: an end without an open reservation, or a reservation that is
+/// already open. `open` contains the open reservations of the chain, and is updated by the remaining actions.
 pub(in super::super) fn retain_valid(
     pending: Vec<LedgerAction>,
     open: &mut OpenReserves,
@@ -176,7 +177,7 @@ pub(in super::super) fn retain_valid(
     valid
 }
 
-/// Logs a replay, and returns its charges with their accounts.
+/// Logs a replay, and returns its charges, each with its account.
 pub(in super::super) fn note_replay(
     state: &JournalState,
     replayed: &[LedgerAction],

@@ -1,4 +1,5 @@
-//! Start of the ledger's threads: the writer, and for a member of a fleet the journal before it.
+//! Start of the ledger's threads: the writer, and for a member of a fleet the journal thread, which passes operations
+//! to the writer.
 
 use super::super::leases::Leases;
 use super::super::write_op::{LedgerAction, WriteOp};
@@ -30,7 +31,7 @@ pub(in super::super) fn open_member_journal(
     folder.filter(|_| store.claim().is_some()).map(|folder| open_journal(store, folder)).transpose()
 }
 
-/// Starts the threads; the actions `replayed` are written first.
+/// Starts the threads; the actions in `replayed` are written before all others.
 ///
 /// # Errors
 /// Returns a sentence for the operator.

@@ -13,15 +13,15 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::time;
 
-/// Longest wait of a request for its draws. A busy database may need more than 300 ms for a commit, and a request can wait
-/// longer than that. During an outage draws fail at once after the store has detected it, within 5 s.
+/// Longest wait of a request for its draws. A busy database may need more than 300 ms for a commit, and a request can
+/// wait longer than that. During an outage, the store detects the outage within 5 s, and draws then fail at once.
 pub(super) const DRAW_TIMEOUT: Duration = Duration::from_secs(3);
 /// Multiple of a request's price that its draw asks for.
 const DRAW_REQUESTS: i64 = 16;
 /// Maximum number of attempts to reserve an amount that other requests have just reserved.
 pub(super) const MAX_RESERVATIONS: usize = 16;
 
-/// Outcome of a draw, by this request or by another one of the account.
+/// Outcome of a draw that was made by this request or by another request of the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DrawOutcome {
     /// Drew what was missing.
@@ -55,8 +55,8 @@ impl Ledger {
         self.reserve(account, key, request, need, true)
     }
 
-    /// Draws until the deadline for a prepaid request whose highest price the lease does not cover. Returns at once if it
-    /// is covered, or without a fleet.
+    /// Draws for a prepaid request, until the lease covers its highest price or the deadline has passed. Returns at
+    /// once if the price is covered, or without a fleet.
     ///
     /// # Errors
     /// Returns 503 if this member may not spend its leases any more, or the database does not answer in time.

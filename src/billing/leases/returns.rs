@@ -1,4 +1,4 @@
-//! Return of leased amounts to their pools with the heartbeats.
+//! Amounts of leases that return to their pools with the heartbeats.
 
 use super::Leases;
 use super::pool::{LeasedBalance, LeasedPool};
@@ -8,12 +8,14 @@ use penstock_storage::fleet::PoolAmount;
 #[derive(Debug, Default)]
 pub(super) struct PendingReturns {
     pub(super) amounts: Vec<(LeasedPool, i64)>,
-    /// True if they were sent: they stay the same, and are sent again, until the store has accepted or refused them.
+    /// True if the amounts were sent. Then they do not change, and are sent again, until the store has accepted or
+    /// refused them.
     pub(super) is_sent: bool,
 }
 
 impl Leases {
-    /// Returns the amounts that go back to the pools with the next beat. They stay until [`Leases::on_returned`].
+    /// Returns the amounts that return to their pools with the next heartbeat. They stay pending until
+    /// [`Leases::on_returned`].
     #[must_use]
     pub fn returning_amounts(&self) -> Vec<PoolAmount> {
         let mut returning = self.returning.lock();
@@ -39,7 +41,8 @@ impl Leases {
         *self.returning.lock() = PendingReturns::default();
     }
 
-    /// Takes back what returns to a pool, unless it was sent already; returns false if there is nothing.
+    /// Cancels the pending return of a wallet and adds its amount back to the balance. Returns false if there is none,
+    /// or if it was already sent.
     pub(super) fn reclaim(&self, balance: &LeasedBalance) -> bool {
         let pool = balance.pool();
         let mut pools = self.pools.lock();

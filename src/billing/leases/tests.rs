@@ -116,7 +116,7 @@ async fn every_unit_of_a_balance_is_spent_once_by_whichever_member() {
             break;
         }
     }
-    // The rest is in parts that are each less than a request.
+    // The remaining amount is split between the leases, each less than the price of a request.
     assert!((995..=1_000).contains(&served), "{served}");
     let left = first.current_balance("acme").await.unwrap().credits.amount;
     assert_eq!(left, 10_000 - 10 * served);
@@ -260,7 +260,7 @@ async fn a_draw_with_an_unknown_outcome_is_found_in_the_store() {
     let (member, ledger) = gateways.open("1");
     grant(&ledger, 100_000).await;
     assert!(serve(&ledger, "r", 100, 60).await);
-    // The store applied it, and its answer was lost.
+    // The store applied the draw, but its answer was lost.
     let request = PoolRequest { pool: credit_pool_name("acme"), wanted: 500, least: 1 };
     assert_eq!(member.draw_from_pool(&request), Ok(500));
     let leases = ledger.leases().unwrap();

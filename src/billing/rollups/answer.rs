@@ -18,9 +18,9 @@ const MAX_ROLLUPS: usize = 250_000;
 /// Usage query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageQuery {
-    /// Only this key, by its public id.
+    /// Restricts the usage to the key with this public id.
     pub key: Option<String>,
-    /// Days.
+    /// Days to report.
     pub range: UsageRange,
     /// Dimensions of the rows.
     pub groupings: Vec<UsageGrouping>,
@@ -101,7 +101,7 @@ pub fn usage_json(query: &UsageQuery, report: &UsageReport) -> Value {
     })
 }
 
-/// Figures of a row, as JSON numbers in the units of `environment_impact` and `billing_cost`.
+/// Returns the sums of a row as JSON numbers, in the units of `environment_impact` and `billing_cost`.
 fn sums_json(sums: &UsageSums) -> Map<String, Value> {
     let StatementSums { credits, energy, .. } = sums.billed;
     let of = &sums.billed;
@@ -130,7 +130,7 @@ fn sums_json(sums: &UsageSums) -> Map<String, Value> {
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Members of a row in the schemas of both APIs, besides the dimensions.
+/// Names of the members that the rows of both APIs have in addition to the dimensions.
 pub const SUMS: [&str; 17] = [
     "requests",
     "requests_not_charged",

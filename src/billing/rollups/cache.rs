@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// Key and value of a row.
 type KeyedRow = (Vec<u8>, Vec<u8>);
 
-/// Changed rollups of a process beside which other processes write.
+/// Changes of rollups for a process that is not the only writer.
 pub struct RollupChanges {
-    /// Rows whose values are replaced, since they are unreadable.
+    /// Rows whose values in the store are unreadable and are replaced.
     pub replaced: Vec<KeyedRow>,
     /// Rows with the changes that are added to their values.
     pub added: Vec<KeyedRow>,
@@ -21,7 +21,7 @@ pub struct RollupChanges {
 /// Maximum number of cells that stay in memory after a commit.
 const MAX_CELLS: usize = 4_096;
 
-/// Rollups that the entries of the current commit change, and those that recent ones changed.
+/// Rollups that the entries of the current commit change, and those that recent commits changed.
 #[derive(Default)]
 pub struct RollupCache {
     cells: HashMap<RollupCell, CachedCell, ahash::RandomState>,
@@ -38,7 +38,8 @@ pub struct RollupCache {
 #[derive(Default)]
 struct CachedCell {
     key: Vec<u8>,
-    /// Sums in the store; `None` until they are read. With other writers, only their readability is used.
+    /// Sums in the store; `None` until they are read. If other processes write too, only the fact that they are
+    /// readable is used.
     stored: Option<UsageSums>,
     /// Sums of the current commit; `None` if it does not change the cell.
     added: Option<UsageSums>,
@@ -52,7 +53,8 @@ impl RollupCache {
         }
     }
 
-    /// Adds an entry to its cells. `corrected` is the work of the charge that it corrects.
+    /// Adds an entry to its cells. `corrected` is the work of the charge that the entry corrects, if it is a
+    /// correction.
     pub fn add(&mut self, entry: &LedgerEntry, corrected: Option<&SoldWork>) {
         let locations = &self.locations;
         let location = |terms: &Arc<str>| locations.get(terms).cloned().unwrap_or_else(|| Arc::from(""));
@@ -108,8 +110,8 @@ impl RollupCache {
         Ok(rows)
     }
 
-    /// Returns the changes of the changed rows, which the store adds to the values of any writer. A row that is
-    /// unreadable at its first change is replaced.
+    /// Returns the changes of the changed rows. The store adds them to its values, so that other processes can write
+    /// too. A row that is unreadable at its first change is replaced.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read; then nothing of the commit was written.
@@ -133,7 +135,7 @@ impl RollupCache {
         Ok(changes)
     }
 
-    /// Reads the changed rows again before the next try.
+    /// Forgets the values in the store, so that they are read again for the next attempt.
     pub fn forget_stored(&mut self) {
         for cell in &self.changed {
             if let Some(cached) = self.cells.get_mut(cell) {
@@ -142,7 +144,7 @@ impl RollupCache {
         }
     }
 
-    /// Takes the changes of the current commit back.
+    /// Discards the changes of the current commit.
     pub fn discard_changes(&mut self) {
         for cell in self.changed.drain(..) {
             if let Some(cached) = self.cells.get_mut(&cell) {

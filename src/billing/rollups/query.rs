@@ -52,7 +52,7 @@ fn unreadable(error: &penstock_usage::RowError) -> ReportError {
 /// Returns an error if the store cannot be read.
 pub fn account_names(store: &LedgerStore) -> Result<Vec<Arc<str>>, ReportError> {
     let mut names = Vec::new();
-    // Position after all rows of the whole gateway.
+    // Start after all rows of the whole gateway, which have the empty account.
     let mut after = b"\x01".to_vec();
     loop {
         let page = store.rollup_page(b"", Some(&after), 1)?;
@@ -63,7 +63,7 @@ pub fn account_names(store: &LedgerStore) -> Result<Vec<Arc<str>>, ReportError> 
     }
 }
 
-/// Statement of a month from its rollups, for one account or all.
+/// Returns the statement of a month from its rollups, for one account, or for all accounts if `account` is `None`.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.

@@ -22,7 +22,7 @@ const DAY_SECONDS: u64 = 86_400;
 pub struct RollupCheck {
     /// Number of entries read.
     pub entries: u64,
-    /// Number of rollups that the entries add up to.
+    /// Number of rollups that result from the entries.
     pub rollups: u64,
     /// Differences between the rollups in the store and the entries.
     pub differences: Vec<String>,
@@ -56,7 +56,7 @@ impl RollupCheck {
 /// Cells of one hour by row key.
 type HourCells = BTreeMap<Vec<u8>, (RollupCell, UsageSums)>;
 
-/// Work of a charge that an entry corrects.
+/// Returns the work of the charge that an entry corrects; `None` if it corrects none.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
@@ -104,8 +104,8 @@ fn for_each_hour(
     Ok(entries)
 }
 
-/// Learns the location of the terms of an entry. Another chain may record them with a later time than their first
-/// charge.
+/// Records the location of the terms that an entry refers to. Another chain may record the terms with a later time than
+/// their first charge, so they are looked up.
 fn learn_location(
     store: &LedgerStore,
     kind: &EntryKind,
@@ -128,8 +128,8 @@ fn learn_location(
 /// Writes all rollups again from the ledger. No other process or thread may write to the ledger.
 ///
 /// # Errors
-/// Returns an error if the store cannot be read or written. After an incomplete rebuild the rollups are marked as
-/// incomplete, and the next start of the gateway repeats it.
+/// Returns an error if the store cannot be read or written. After an incomplete rebuild, the rollups are marked as
+/// incomplete, and the next start of the gateway repeats the rebuild.
 pub fn rebuild(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
     let tips = store.clear_rollups()?;
     if tips.is_empty() {
@@ -145,8 +145,8 @@ pub fn rebuild(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
     Ok(done)
 }
 
-/// Compares all rollups with the ledger. While the ledger is written to, the hours that an entry may still be added to
-/// are left out.
+/// Compares all rollups with the ledger. If the ledger is written to meanwhile, the hours to which an entry may still
+/// be added are left out.
 ///
 /// # Errors
 /// Returns an error if the store cannot be read.
@@ -163,7 +163,7 @@ pub fn verify(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
         compare_hour(store, &cells, check)
     })?;
     let (before, within) = count_rows(store, current)?;
-    // The last hours are compared too if no entry was written meanwhile.
+    // If no entry was written meanwhile, the last hours are compared too.
     let is_stable = store.chains()? == tips;
     let (mut expected, mut found) = (check.rollups, before);
     if is_stable {
@@ -178,8 +178,8 @@ pub fn verify(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
     Ok(check)
 }
 
-/// Returns the first hour that an entry may still be added to: that of the last entry of each chain in use. A chain
-/// whose last entry is a day older than that of another is not in use.
+/// Returns the first hour to which an entry may still be added: the earliest of the hours of the last entries of all
+/// chains in use. A chain is not in use if its last entry is a day older than that of another chain.
 fn first_open_hour(tips: &[(u32, LedgerTip)]) -> UsageHour {
     let newest = tips.iter().map(|(_, tip)| tip.at).max().unwrap_or(0);
     let in_use = tips.iter().map(|(_, tip)| tip.at).filter(|at| at + DAY_SECONDS > newest);
@@ -211,7 +211,7 @@ fn is_equal(stored: &UsageSums, expected: &UsageSums) -> bool {
         && UsageSums { batch_requests: expected.batch_requests, ..stored.clone() } == *expected
 }
 
-/// Number of rows before an hour, and from it on.
+/// Returns the number of rows before an hour, and the number of rows from that hour on.
 fn count_rows(store: &LedgerStore, hour: UsageHour) -> Result<(u64, u64), ReportError> {
     let (mut before, mut within) = (0, 0);
     let mut after: Option<Vec<u8>> = None;

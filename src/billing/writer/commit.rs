@@ -1,4 +1,4 @@
-//! Commit of a draft: tried until the store has it, or the writer may not write any more.
+//! Commit of a draft: it is tried until the store has the group, or until this process may not write any more.
 
 use super::super::entry_effects::corrected_amount;
 use super::super::fenced_outcomes::CommitFences;
@@ -23,15 +23,16 @@ const LAST_TRIES: u32 = 4;
 enum CommitOutcome {
     /// Group that is in the store; true if the replica has it too.
     Written(bool),
-    /// Group that is not in the store, because other commits used these names, with the numbers of their entries.
+    /// The group is not in the store, because other commits have used some of its names. Contains these names with the
+    /// numbers of their entries.
     NamesUsed(Vec<(String, u64)>),
-    /// Group that is not in the store, because its fences do not hold.
+    /// The group is not in the store, because its conditions are not met.
     FenceLost,
-    /// Group that will not be written by this process.
+    /// The group will not be written by this process.
     Lost,
 }
 
-/// Reason why an attempt failed, which decides on another attempt.
+/// Failure of an attempt, which decides whether another attempt is made.
 enum FailedAttempt {
     Retry(String),
     Repeat,
@@ -85,7 +86,7 @@ impl LedgerWriter {
             hash: self.chain.hash,
             at: self.at,
             first_open: self.open.oldest_seq().unwrap_or(self.chain.seq + 1),
-            // Incomplete rollups stay so until they are rebuilt.
+            // Incomplete rollups remain marked as incomplete until they are rebuilt.
             rollups: self.tip.is_none_or(|tip| tip.rollups),
         };
         let (spent, credited) = draft.pool_amounts();
@@ -109,7 +110,7 @@ impl LedgerWriter {
         }
     }
 
-    /// Retries until the store has committed the group, or never will.
+    /// Tries to append a group until the store has committed it, or never will.
     fn append_group(&mut self, group: &mut LedgerCommit, draft: &mut GroupBuilder) -> CommitOutcome {
         let mut tries = LAST_TRIES;
         let mut logged = false;
@@ -133,8 +134,8 @@ impl LedgerWriter {
                 }
             };
             self.queue.set_failing();
-            // Callers of adjustments get an error now; the adjustments stay in the group and count once
-            // it is written.
+            // The callers of adjustments get an error now. The adjustments stay in the group, and take effect once it
+            // is written.
             draft.adjustments_mut().for_each(drop_reply);
             if !logged {
                 tracing::error!(name: "ledger_not_written", why);
@@ -156,8 +157,8 @@ impl LedgerWriter {
         }
     }
 
-    /// Adds the changed rollups to a group: as new values for a process that writes alone, as changes for one of
-    /// several.
+    /// Adds the changed rollups to a group: as new values if this process is the only writer, otherwise as changes that
+    /// the store adds.
     fn add_rollups(&mut self, group: &mut LedgerCommit) -> Result<(), StoreError> {
         if self.store.claim().is_some() {
             let changes = self.rollups.changes(&self.store)?;
@@ -165,7 +166,7 @@ impl LedgerWriter {
         } else {
             group.rollups = self.rollups.changed_values(&self.store)?;
         }
-        // A start rebuilds rollups that are not complete.
+        // The next start of the gateway rebuilds incomplete rollups.
         group.new_tip.rollups &= !self.rollups.is_damaged();
         Ok(())
     }
@@ -195,7 +196,7 @@ impl LedgerWriter {
             }
             error => {
                 if matches!(error, StoreError::Corrupt { .. }) && self.store.claim().is_some() {
-                    // An unreadable rollup, to which changes cannot be added, is replaced.
+                    // Changes cannot be added to an unreadable rollup, so the rollup is replaced.
                     self.rollups.forget_stored();
                 }
                 FailedAttempt::Retry(error.to_string())
@@ -203,7 +204,7 @@ impl LedgerWriter {
         }
     }
 
-    /// Ends the writing, because other gateways declared this one dead and may have its chain.
+    /// Ends all writing, because other gateways declared this one dead and may own its chain now.
     fn fence(&self) -> CommitOutcome {
         self.queue.set_fenced();
         tracing::event!(name: "ledger_fenced", Level::ERROR, {});
@@ -217,8 +218,8 @@ fn drop_reply(adjustment: &mut AdminAdjustment) {
     std::mem::replace(&mut adjustment.reply, dropped_reply).send(Err(AdjustmentError::OutcomeUnknown)).ok();
 }
 
-/// Applies the committed adjustments of a draft, unless their amounts are in the pools of a fleet, and answers their
-/// callers.
+/// Applies the committed adjustments of a draft to the balances in memory, and answers their callers. In a fleet the
+/// amounts are in the pools, so the balances do not change.
 fn reply_to_all(draft: GroupBuilder, in_fleet: bool) {
     for DraftedAdjustment { adjustment, seq, .. } in draft.adjustments {
         if !in_fleet {

@@ -1,4 +1,4 @@
-//! Commits on conditions: each is a separate group, so that a fence that does not hold affects no other charge.
+//! Commits with conditions. Each is a separate group, so that a condition that is not met affects no other charge.
 
 use super::super::fenced_outcomes::FencedOutcomes;
 use super::super::write_op::WriteOp;
@@ -19,7 +19,7 @@ impl LedgerWriter {
         true
     }
 
-    /// Commits the draft, and then fenced outcomes; returns false if that is impossible and the writer
+    /// Commits the draft, and then the outcomes with conditions. Returns false if that is impossible and the writer
     /// ends.
     fn write_fenced(&mut self, lines: FencedOutcomes) -> bool {
         if self.draft.queued_bytes > 0 && !self.commit() {

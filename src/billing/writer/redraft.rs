@@ -1,5 +1,5 @@
-//! Second draft of a group whose names other gateways have used meanwhile: without the entries of these names, and with
-//! the numbers and hashes of the others that follow from that. The store has nothing of the first draft.
+//! Second draft of a group, after other gateways have used some of its names. The entries with these names are left
+//! out, and the other entries get the numbers and hashes that follow. The store contains nothing of the first draft.
 
 use super::super::entry_effects::replacement_void;
 use super::super::fenced_outcomes::CommitFences;
@@ -18,7 +18,7 @@ struct FirstDraft {
     names: HashSet<String>,
     /// Adjustments of the draft by the numbers of their entries.
     adjustments: HashMap<u64, DraftedAdjustment>,
-    /// Numbers of the adjustments' entries after the second draft, by those of the first.
+    /// Entries of the adjustments after the second draft, by their numbers in the first draft.
     numbers: HashMap<u64, AdjustmentEntry>,
 }
 
@@ -91,8 +91,8 @@ impl LedgerWriter {
         }
     }
 
-    /// Returns to the state before the first draft, except for the open reservations: entries that are applied again
-    /// replace theirs, and those of the dropped ones have none.
+    /// Returns to the state before the first draft, except for the open reservations: an entry that is applied again
+    /// replaces its reservation, and entries that are left out have none.
     fn take_back(&mut self, group: &LedgerCommit) {
         self.chain = chain_end(&self.store, self.tip);
         self.at = self.tip.map_or(0, |tip| tip.at);

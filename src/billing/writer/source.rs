@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// Operations of the journal's thread.
+/// Operations that the journal thread passes on.
 pub(in super::super) struct JournaledOps {
     pub(in super::super) ops: Receiver<DrainedOps>,
     pub(in super::super) state: Arc<JournalState>,
 }
 
 impl JournaledOps {
-    /// Takes the next operations: all of one group, and the further operations that wait. They are empty if nothing
-    /// arrives for `patience`; `None` once the thread has ended and all are taken.
+    /// Takes the next operations: all operations of one group, and further operations that are waiting. Returns no
+    /// operations if nothing arrives for `patience`; returns `None` once the journal thread has ended and all
+    /// operations were taken.
     fn collect(&self, patience: Option<Duration>) -> Option<DrainedOps> {
         let first = match patience {
             None => self.ops.recv().ok()?,

@@ -24,7 +24,7 @@ pub enum LedgerBackend {
 }
 
 impl LedgerBackend {
-    /// Returns the running gateway, or opens the store.
+    /// Connects to the running gateway, or opens the store if none runs.
     pub fn connect(reached: &ConfigArgs) -> Result<Self, String> {
         let reach = admin_target(&reached.source()?)?;
         match Client::new(&reach) {
@@ -41,7 +41,8 @@ impl LedgerBackend {
                     debt: i64::MAX,
                     backlog: usize::MAX,
                     slow: Duration::from_secs(1),
-                    // This process dates only grants and corrections. A wrong clock is reported by the gateway.
+                    // Grants and corrections are the only entries with a time of this process; the gateway itself
+                    // reports if the clock is incorrect.
                     lead_time: Duration::MAX,
                 };
                 let ledger = Ledger::open(vault.ledger.clone(), &settings, SteadyClock::start())?;

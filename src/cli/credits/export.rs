@@ -33,12 +33,12 @@ pub(super) struct ExportArgs {
     output: Option<PathBuf>,
 }
 
-/// Position in the entries of all chains.
+/// Position in the ledger from which an export continues.
 #[derive(Clone, Debug)]
 enum ExportPosition {
-    /// Entry after which the export continues in the order of time.
+    /// Number of the last exported entry, from which the export continues in the order of time.
     Entry(u64),
-    /// Last entry of each chain.
+    /// Number of the last exported entry of each chain.
     Chains(BTreeMap<u32, u64>),
 }
 
@@ -58,7 +58,8 @@ impl FromStr for ExportPosition {
     }
 }
 
-/// Writes the position as the gateway reads it: several numbers begin with 0, so that they differ from one.
+/// Writes the position in the form that the gateway parses: a list of several numbers begins with 0, so that it differs
+/// from a single number.
 impl fmt::Display for ExportPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -82,7 +83,7 @@ impl ExportPosition {
         }
     }
 
-    /// Sentence with the option that continues the export, where it is more than the last number.
+    /// Returns a sentence with the option that continues the export; empty if the last entry number is sufficient.
     fn hint(&self) -> String {
         match self {
             Self::Chains(ends) if ends.len() > 1 => format!(" Continue later with --after {self}."),

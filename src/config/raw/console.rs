@@ -14,15 +14,15 @@ pub struct ConsoleConfig {
     /// `listen.admin`.
     #[schemars(example = &"127.0.0.1:8090")]
     pub listen: OneOrMany,
-    /// Public base URL of the dashboard, that of the proxy with TLS before it. With `https` browsers send the session's
-    /// cookie over TLS only.
+    /// Public base URL of the dashboard, such as that of a TLS proxy in front of it. With `https`, browsers send the
+    /// session's cookie over TLS only.
     #[schemars(length(min = 1), example = &"https://account.example.eu")]
     pub public_url: Option<String>,
     /// Host names of the dashboard without port, in addition to those of `public_url`, the machine, localhost and IP
     /// addresses. Requests for any other name are refused.
     #[schemars(inner(length(min = 1)), example = &["account.example.eu"])]
     pub hosts: Vec<String>,
-    /// TLS of the dashboard's addresses. Without it they serve plain HTTP, for a proxy with TLS before them.
+    /// TLS of the dashboard's addresses. Without it they serve plain HTTP, for a TLS proxy in front of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ConsoleTlsConfig>,
     /// Sign-in by OpenID Connect, to the dashboard and to the operators' console.
@@ -83,19 +83,20 @@ pub struct OidcConfig {
     #[serde(default = "default_roles_claim")]
     #[schemars(length(min = 1), example = &"realm_access.roles")]
     pub roles_claim: String,
-    /// Claim with the id of the account of an account holder. Without it, account holders come by invitation.
+    /// Claim with the id of the account of an account holder. Without it, account holders need an invitation.
     #[schemars(length(min = 1), example = &"penstock_account")]
     pub account_claim: Option<String>,
     /// Values of the roles' claim for each role.
     #[serde(default)]
     pub roles: OidcRolesConfig,
-    /// Public base URL of the operators' console, that of the proxy with TLS before it; by default the address to which
-    /// the browser connects.
+    /// Public base URL of the operators' console, such as that of a TLS proxy in front of it; by default the address to
+    /// which the browser connects.
     #[schemars(length(min = 1), example = &"https://operators.example.eu")]
     pub operators_url: Option<String>,
 }
 
-/// Values of the roles' claim that give a role. A person with several gets the first of this list.
+/// Values of the roles' claim that give a role. A person with several of them gets the first role in the order of this
+/// list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]

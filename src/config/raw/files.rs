@@ -128,7 +128,7 @@ pub struct ResponsesConfig {
     pub background: BackgroundConfig,
 }
 
-/// Responses with `background: true`, which run behind their answer.
+/// Responses with `background: true`, which continue to run after their request was answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]

@@ -14,10 +14,11 @@ pub struct FleetConfig {
     pub name: Option<String>,
     /// Time without a heartbeat after which other gateways take over the batches of this one.
     pub claim: NonZeroDuration,
-    /// Time without a heartbeat after which other gateways take back the credits that this one holds, and accept nothing
-    /// more from it. Prepaid accounts are served for three quarters of it without the database.
+    /// Time without a heartbeat after which other gateways take back the credits that this gateway holds, and accept
+    /// nothing more from it. Without the database, prepaid accounts are served for three quarters of this time.
     pub lease: NonZeroDuration,
-    /// Spending, at the present rate, that a gateway holds in advance for each prepaid account.
+    /// Credits that a gateway holds in advance for each prepaid account, as the time for which they last at the present
+    /// rate of spending.
     pub ahead: NonZeroDuration,
     /// Time without the database for which known keys are accepted; 0s for as long as there are leases.
     pub stale: DurationOrZero,

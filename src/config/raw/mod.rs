@@ -1,6 +1,6 @@
 //! Configuration as users write it. These types define the keys, their defaults and descriptions, the JSON Schema and
-//! its checks; `resolve` converts them to [`super::Settings`]. This file joins the blocks; each block has its own file
-//! or shares one with related blocks.
+//! its checks; the module `resolve` converts them to [`super::Settings`]. This file has the top level; each block of
+//! keys has its own file or shares one with related blocks.
 
 mod batches;
 mod catalogue;

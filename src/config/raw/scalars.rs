@@ -1,4 +1,4 @@
-//! Single values as written in a configuration, each with a `format` that the schema check knows.
+//! Single values as written in a configuration. Each has a `format` in the schema, which the schema check knows.
 
 use super::super::units;
 use rust_decimal::Decimal;

@@ -28,7 +28,7 @@ impl SettingsResolver<'_> {
         );
     }
 
-    /// Checks a lower limit, below which every request or every answer would be refused.
+    /// Checks that a size is at least `least`; below that every request or every answer would be refused.
     fn check_minimum(&mut self, size: ByteSize, least: u64, spot: &KeyPath<'_>) {
         if size.0 < least {
             let least = format_size(least);
@@ -40,7 +40,7 @@ impl SettingsResolver<'_> {
         }
     }
 
-    /// Checks an upper limit, above which a line is not read.
+    /// Checks that a size is at most `most`; a longer line could not be read.
     fn check_maximum(&mut self, size: ByteSize, most: u64, spot: &KeyPath<'_>) {
         if size.0 > most {
             let most = format_size(most);

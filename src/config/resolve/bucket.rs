@@ -111,14 +111,14 @@ impl SettingsResolver<'_> {
                 None
             }
             Err((why, _)) => {
-                // A URL with a password in it must not be shown.
+                // A URL that contains a password must not be shown.
                 self.report_secret_mistake(at, why, &like);
                 None
             }
         }
     }
 
-    /// Returns the endpoint in its simplest form.
+    /// Checks the endpoint; returns it as scheme, host and port.
     fn check_endpoint(&mut self, raw: &FileStoreConfig, spot: &KeyPath<'_>) -> Option<String> {
         let at = spot.child("endpoint");
         let url = self.check_url(&raw.endpoint, "https://s3.example.eu", &at)?;

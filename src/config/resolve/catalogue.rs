@@ -17,13 +17,14 @@ use std::sync::Arc;
 
 /// Message about an unknown model.
 const UNKNOWN: &str = "The catalogue has no model with this id.";
-/// Limit on the unknown names for which a similar name is suggested; each suggestion compares all models.
+/// Maximum number of unknown names for which a similar name is suggested; each suggestion compares the name with all
+/// models.
 const SUGGESTED: usize = 100;
-/// Limit on the patterns that are compared with each other.
+/// Maximum number of patterns that are compared with each other.
 const COMPARED: usize = 128;
 
 impl SettingsResolver<'_> {
-    /// Resolves all models, in document order; `None` for a model with mistakes.
+    /// Resolves all models, in document order; the result is `None` for a model with mistakes.
     pub fn resolve_models(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Vec<Option<Arc<ModelSettings>>> {
         let list = top.child("models");
         if self.names.models.is_empty() {
@@ -72,7 +73,7 @@ impl SettingsResolver<'_> {
         }
     }
 
-    /// Warns about patterns of two models that match the same name: only one of them is used.
+    /// Warns if patterns of two models match the same name: only one of the models is then used for it.
     fn check_overlapping_patterns(&mut self, raw: &ConfigFile, list: &KeyPath<'_>) {
         let aliases = |(place, model): (usize, &raw::ModelConfig)| {
             let patterns = model.aliases.iter().enumerate();
@@ -162,8 +163,8 @@ impl SettingsResolver<'_> {
         (found.len() == raw.image_sizes.len()).then_some(found)
     }
 
-    /// Tariffs of later price changes, each based on the one before. `base` returns the tariff below the first change
-    /// at a given time.
+    /// Returns the tariffs of later price changes with their times; each is based on the tariff before it. `base`
+    /// returns the tariff on which the first change, at the given time, is based.
     pub fn resolve_price_changes(
         &mut self,
         changes: &[raw::DatedPriceConfig],
@@ -279,11 +280,11 @@ const fn convert_billing(raw: raw::ModelBilling) -> BillingUnit {
     }
 }
 
-/// Tariff of the written prices; missing prices are taken from `other`.
+/// Returns the tariff of the written prices; missing prices are taken from `other`.
 pub fn merge_tariff(raw: &raw::PriceConfig, other: &Tariff) -> Tariff {
     let price =
         |price: Option<raw::ExactDecimal>, other: Option<Decimal>| price.map(|price| price.0).or(other);
-    // A price of input without one of cached input applies to both.
+    // An input price without a price for cached input applies to both.
     let cached = if raw.input.is_some() { None } else { other.cached_input };
     Tariff {
         input: price(raw.input, other.input),
@@ -332,7 +333,7 @@ fn catalog_model(raw: &raw::ModelConfig, kind: ModelKind, tariff: &Tariff) -> Ca
     }
 }
 
-/// Returns the tariff that is valid at a time.
+/// Returns the tariff that is valid at the time `at`, Unix seconds.
 pub fn tariff_at(first: &Tariff, later: &[(u64, Tariff)], at: u64) -> Tariff {
     later.iter().rev().find(|(from, _)| *from <= at).map_or(*first, |(_, tariff)| *tariff)
 }

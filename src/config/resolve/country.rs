@@ -3,7 +3,7 @@
 use super::super::suggest;
 use penstock_footprint::country::{member, members};
 
-/// Names of other countries, for the error message.
+/// Codes and names of other countries, for the error message.
 #[rustfmt::skip]
 const OTHER_COUNTRIES: [(&str, &str); 44] = [
     ("AE", "The United Arab Emirates"), ("AL", "Albania"), ("AR", "Argentina"), ("AU", "Australia"),
@@ -18,7 +18,7 @@ const OTHER_COUNTRIES: [(&str, &str); 44] = [
     ("US", "The United States"), ("ZA", "South Africa"),
 ];
 
-/// Returns a member state's name, or the reason and correction if the code is not of a member state.
+/// Returns the name of a member state; if the code is not that of a member state, the reason and the correction.
 pub fn eu_country_name(code: &str) -> Result<&'static str, (String, String)> {
     if let Some(name) = member(code) {
         return Ok(name);

@@ -1,6 +1,6 @@
 //! Cycles in a graph, in linear time (Tarjan's strongly connected components, without recursion).
 
-/// Returns a component number for each node; two nodes have the same number exactly if each can be reached from the
+/// Returns a component number for each node. Two nodes have the same number if and only if each can be reached from the
 /// other. `edges` has the successors of each node.
 pub(super) fn strongly_connected_components(edges: &[Vec<usize>]) -> Vec<usize> {
     let mut search = ComponentSearch {
@@ -32,7 +32,7 @@ struct ComponentSearch {
 
 impl ComponentSearch {
     fn search_from(&mut self, root: usize, edges: &[Vec<usize>], found: &mut [usize]) {
-        // Path to the current node, each node with its next edge.
+        // Current path of the search: its nodes, each with the index of its next edge.
         let mut way = vec![(root, 0)];
         self.visit(root);
         while let Some((node, next)) = way.last_mut() {
@@ -48,7 +48,7 @@ impl ComponentSearch {
                     self.visit(to);
                     way.push((to, 0));
                 }
-                // Open nodes have no component yet.
+                // The target has no component yet, so it is open.
                 Some(index) if found.get(to) == Some(&usize::MAX) => self.update_low(node, index),
                 _ => {}
             }
@@ -73,7 +73,8 @@ impl ComponentSearch {
         }
     }
 
-    /// Finishes a node after all its edges: it closes its component if it reaches no earlier node.
+    /// Finishes a node after all its edges. If the node reaches no node that was visited earlier, it and the open nodes
+    /// after it form a component.
     fn finish_node(&mut self, node: usize, before: Option<usize>, found: &mut [usize]) {
         let low = self.low.get(node).copied().unwrap_or_default();
         if let Some(before) = before {

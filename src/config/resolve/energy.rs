@@ -34,7 +34,8 @@ impl SettingsResolver<'_> {
             }),
             ..EnergyProfile::new(kind)
         };
-        // This site adds no mistake: the figures of real sites are checked with their provider.
+        // This site only completes the check of the profile and adds no mistakes; the sites of providers are checked
+        // elsewhere.
         let nowhere = ServiceSite {
             pue: None,
             wue: None,

@@ -1,4 +1,4 @@
-//! Fallbacks of models: known, of the same kind, without cycles.
+//! Checks of the fallbacks of models: they exist, are of the same kind and form no cycle.
 
 use super::super::raw::{self, ConfigFile};
 use super::key_path::KeyPath;
@@ -60,7 +60,7 @@ impl<'r> FallbackGraph<'r> {
         raw.models.get(*self.by_id.get(id)?)
     }
 
-    /// Returns true if the fallbacks of `to` lead back to `from`, of which `to` is a fallback.
+    /// Returns true if the fallback from `from` to `to` is part of a cycle: fallbacks lead from `to` back to `from`.
     fn is_cycle(&self, from: &str, to: &str) -> bool {
         let circle = |id| self.components.get(*self.by_id.get(id)?);
         circle(from) == circle(to)

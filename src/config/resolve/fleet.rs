@@ -1,4 +1,4 @@
-//! `[fleet]`: what several gateways need, and the order of its times.
+//! `[fleet]`: checks of the section, and of the order of its time limits.
 
 use super::super::raw::{ConfigFile, StorageEngineName};
 use super::super::settings::FleetSettings;
@@ -7,11 +7,11 @@ use super::SettingsResolver;
 use super::key_path::KeyPath;
 use std::time::Duration;
 
-/// Shortest time without a heartbeat, which is sent each second.
+/// Minimum time without a heartbeat; a heartbeat is sent each second.
 const MIN_CLAIM: Duration = Duration::from_secs(5);
 
 impl SettingsResolver<'_> {
-    /// Returns the settings of the fleet; `Some(None)` without the section.
+    /// Returns the settings of the fleet: `Some(None)` without the section, `None` if it has mistakes.
     pub fn fleet(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<Option<FleetSettings>> {
         let Some(fleet) = &raw.fleet else { return Some(None) };
         let spot = top.child("fleet");

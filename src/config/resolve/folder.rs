@@ -5,7 +5,8 @@ use super::key_path::KeyPath;
 use rustix::fs::{Access, access, statfs};
 use std::path::Path;
 
-/// Types of the file systems procfs and sysfs, in which nobody can create a folder although access is granted.
+/// Type numbers of the file systems procfs and sysfs. Nobody can create a folder there, although the access check
+/// succeeds.
 const KERNEL_FILE_SYSTEMS: [i64; 2] = [0x9fa0, 0x6265_6572];
 
 fn is_kernel_file_system(path: &Path) -> bool {
@@ -13,7 +14,8 @@ fn is_kernel_file_system(path: &Path) -> bool {
 }
 
 impl SettingsResolver<'_> {
-    /// Checks that a folder is writable, or can be created in an existing one above it.
+    /// Checks that a folder is writable or, if it does not exist, that it can be created. Only warns if the user lacks
+    /// permissions.
     pub fn check_creatable(&mut self, path: &Path, spot: &KeyPath<'_>) {
         let Some(near) = path.ancestors().find(|above| above.as_os_str().is_empty() || above.exists()) else {
             return;

@@ -11,9 +11,9 @@ use rust_decimal::prelude::ToPrimitive;
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
-/// Hours of a day.
+/// Number of hours of a day.
 const HOURS: usize = 24;
-/// Upper limit on carbon intensity, in grams of CO2e per kWh; no grid emits more.
+/// Maximum carbon intensity, in grams of CO2e per kWh; no grid emits more.
 const MAX_GRAMS_PER_KWH: u32 = 5_000;
 
 impl SettingsResolver<'_> {

@@ -5,7 +5,7 @@ use super::super::diagnostic::Diagnostic;
 use super::super::spanned_toml::{SpannedValue, Value};
 use std::path::{Path, PathBuf};
 
-/// Path of a key, its value if there is one, and the closest existing node.
+/// Path of a key, its value if there is one, and the closest node above it that exists.
 #[derive(Clone)]
 pub struct KeyPath<'a> {
     path: String,
@@ -14,19 +14,19 @@ pub struct KeyPath<'a> {
 }
 
 impl<'a> KeyPath<'a> {
-    /// Root of the document.
+    /// Creates the path of the document's root.
     pub const fn of_document(root: &'a SpannedValue) -> Self {
         Self { path: String::new(), nearest_node: root, node: Some(root) }
     }
 
-    /// Path of a table member.
+    /// Returns the path of a table member.
     pub fn child(&self, key: &str) -> Self {
         let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
         let node = self.node.and_then(|node| node.get(key));
         Self { path, nearest_node: node.unwrap_or(self.nearest_node), node }
     }
 
-    /// Path of a list element.
+    /// Returns the path of a list element.
     pub fn list_element(&self, index: usize) -> Self {
         let node = self.node.and_then(|node| node.elements().get(index));
         let path = match node {
@@ -36,12 +36,12 @@ impl<'a> KeyPath<'a> {
         Self { path, nearest_node: node.unwrap_or(self.nearest_node), node }
     }
 
-    /// Path as text.
+    /// Returns the path as text.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Location as `file:line`.
+    /// Returns the location as `file:line`.
     pub fn file_and_line(&self) -> String {
         format!("{}:{}", self.nearest_node.place.file, self.nearest_node.place.line)
     }

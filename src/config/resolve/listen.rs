@@ -1,4 +1,4 @@
-//! Listeners: addresses, TLS, host names, and ports that clash.
+//! Listeners: addresses, TLS, host names, and addresses that conflict.
 
 use super::super::raw::{self, ConfigFile, OneOrMany};
 use super::super::settings::{
@@ -97,7 +97,7 @@ impl SettingsResolver<'_> {
         KnownHosts::new(written.iter().map(String::as_str).chain(public).chain([machine.trim()]))
     }
 
-    /// Parses the scheme and host that clients write before `/v1`.
+    /// Parses a public base URL: scheme and host, as clients write them before `/v1`.
     pub fn resolve_public_url(&mut self, text: &str, spot: &KeyPath<'_>) -> Option<Box<str>> {
         match url::parse_base_url(text) {
             Ok(base) if base.path_prefix.is_empty() => {

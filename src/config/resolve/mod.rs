@@ -42,7 +42,7 @@ use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-/// Inputs of the configuration besides its files.
+/// Inputs of the configuration other than its files.
 #[derive(Clone, Copy)]
 pub struct ResolveEnv<'a> {
     /// Environment variables.
@@ -54,9 +54,9 @@ pub struct ResolveEnv<'a> {
 pub struct DefinedNames {
     /// Ids of models, in document order.
     pub models: Vec<String>,
-    /// The same ids, for look-ups.
+    /// The same ids, for fast look-ups.
     known: HashSet<String>,
-    /// Paths of values that were guessed because the written ones are invalid.
+    /// Paths of values that were replaced by a placeholder because the written values are invalid.
     pub guessed: HashSet<String>,
 }
 
@@ -142,7 +142,8 @@ fn versioned_document(raw: &ConfigFile) -> (ConfigVersion, ConfigDocument) {
     (config_version(&document), ConfigDocument::new(document))
 }
 
-/// Returns the versions of what the gateways of a fleet have in common: all but listeners, folders and the process.
+/// Returns the versions of the sections that all gateways of a fleet must have in common: all except listeners, folders
+/// and the process.
 fn shared_versions(raw: &ConfigFile) -> SharedVersions {
     let own = ConfigFile::default();
     let shared = ConfigFile {
@@ -190,7 +191,8 @@ pub fn resolve_admin_target(
     match admin {
         Some(admin) => {
             let dashboard = dashboard_url(&raw);
-            // Contents in another folder or bucket must not look as if they were missing.
+            // If the settings of file contents have mistakes, the store is an error too: otherwise contents in another
+            // folder or bucket would look as if they were missing.
             let storage = storage.filter(|_| files.is_some()).ok_or(store_mistakes);
             let (files, bucket) = files
                 .map_or_else(|| (folder.join("files"), None), |settings| (settings.path, settings.store));
@@ -200,7 +202,7 @@ pub fn resolve_admin_target(
     }
 }
 
-/// Base URL of the dashboard: the public one, or the first address it listens on.
+/// Returns the base URL of the dashboard: the public URL, or that of its first address.
 fn dashboard_url(raw: &ConfigFile) -> Option<String> {
     let first = match &raw.console.listen {
         OneOrMany::One(one) => Some(one),
@@ -210,8 +212,8 @@ fn dashboard_url(raw: &ConfigFile) -> Option<String> {
     Some(public.unwrap_or_else(|| format!("http://{first}")))
 }
 
-/// Mistake for a document that cannot be deserialized. This cannot happen after the schema check, but would not be
-/// hidden.
+/// Returns the mistake for a document that cannot be deserialized. The schema check should prevent this, but if it
+/// happens, it must be reported.
 fn deserialize_mistake(root: &SpannedValue, error: &serde_json::Error) -> Diagnostic {
     Diagnostic {
         file: root.place.file.to_string(),
@@ -223,7 +225,7 @@ fn deserialize_mistake(root: &SpannedValue, error: &serde_json::Error) -> Diagno
     }
 }
 
-/// Short hash of the configuration with all its defaults; secrets are included as references only.
+/// Returns a hash of the configuration with all its defaults; secrets are included as references only.
 fn config_version(document: &[u8]) -> ConfigVersion {
     let digest = Sha256::digest(document);
     ConfigVersion(hex::text(digest.iter().take(6)).into())
@@ -250,7 +252,7 @@ impl SettingsResolver<'_> {
         self.report.mistakes.push(spot.diagnostic(spot.value_preview(), why.into(), fix.into()));
     }
 
-    /// Adds a mistake whose value must not be shown.
+    /// Adds a mistake without showing the value.
     fn report_secret_mistake(&mut self, spot: &KeyPath<'_>, why: impl Into<String>, fix: impl Into<String>) {
         self.report.mistakes.push(spot.diagnostic(None, why.into(), fix.into()));
     }

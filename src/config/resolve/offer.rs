@@ -96,14 +96,14 @@ impl SettingsResolver<'_> {
         }
     }
 
-    /// Tariffs after the first: one for each day on which the price of the model or of the offer changes.
+    /// Returns the tariffs after the first one: one for each day on which a price of the model or of the offer changes.
     fn offer_tariff_changes(
         &mut self,
         raw: &raw::OfferConfig,
         model: &ModelSettings,
         spot: &KeyPath<'_>,
     ) -> Vec<(u64, Tariff)> {
-        // This only checks the offer's own days; the tariffs are computed below.
+        // This call only checks the days of the offer's own price changes; the tariffs are computed below.
         let own =
             self.resolve_price_changes(&raw.price_changes, &spot.child("price_changes"), |_| model.tariff);
         let mut days: Vec<u64> = own.iter().chain(&model.later_tariffs).map(|(day, _)| *day).collect();
@@ -118,7 +118,7 @@ impl SettingsResolver<'_> {
         days.into_iter().map(|day| (day, at(day))).collect()
     }
 
-    /// Warns about an offer without a price of what its model is sold by.
+    /// Warns about an offer that lacks a price for the unit by which its model is sold, such as tokens or images.
     fn check_missing_price(&mut self, tariff: &Tariff, model: &ModelSettings, spot: &KeyPath<'_>) {
         if let Some(price) = tariff.missing_price(model.kind) {
             let fix =

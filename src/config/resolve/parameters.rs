@@ -9,7 +9,7 @@ use penstock_core::{KINDS, ModelKind};
 use penstock_dialect::parameters::{ParameterEffect, find_parameter};
 use rust_decimal::Decimal;
 
-/// More parameter names that clients send or engines document.
+/// Further parameter names that clients send or engines document.
 const OTHER_PARAMETERS: &[&str] = &[
     "bad_words",
     "chat_template_kwargs",
@@ -50,10 +50,10 @@ const OTHER_PARAMETERS: &[&str] = &[
     "width",
 ];
 
-/// Price in EUR per million tokens below which it is more likely the price of a single token.
+/// Price in EUR per million tokens below which the written price is probably the price of a single token.
 const MIN_PLAUSIBLE_PRICE: Decimal = Decimal::from_parts(1, 0, 0, false, 3);
 
-/// Parameters of a model: as written, or the usual ones of its kind.
+/// Returns the parameters of a model: those that are written, or the usual ones of its kind.
 pub fn model_parameters(raw: &raw::ModelConfig, kind: ModelKind) -> Vec<String> {
     let usual = || kind.spec().parameters.iter().map(|name| (*name).to_owned()).collect();
     raw.supported_parameters.clone().unwrap_or_else(usual)
@@ -64,7 +64,7 @@ fn known_parameters() -> impl Iterator<Item = &'static str> {
 }
 
 impl SettingsResolver<'_> {
-    /// Warns about misspelled parameters, and about a chat `model` without a list.
+    /// Warns about misspelled parameters and, if `model` is true, about a chat model without a list of parameters.
     pub fn check_parameters(
         &mut self,
         written: Option<&[String]>,

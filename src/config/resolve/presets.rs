@@ -62,8 +62,8 @@ impl SettingsResolver<'_> {
     }
 }
 
-/// Returns the reason why a request with this member would be refused. Presets are applied after requests were
-/// validated, so their values are checked here.
+/// Returns the reason why a request with this member would be refused. Presets are applied after requests are
+/// validated, so their values must be checked when the configuration is read.
 fn refusal_reason(name: &str, value: &Value) -> Option<String> {
     let mut body = json!({ "model": "m", "messages": [{ "role": "user", "content": "" }] });
     body.as_object_mut()?.insert(name.to_owned(), value.clone());

@@ -34,7 +34,7 @@ const RESERVED_HEADERS: [&str; 11] = [
 ];
 
 impl SettingsResolver<'_> {
-    /// Resolves all providers, in document order; `None` for a provider with mistakes.
+    /// Resolves all providers, in document order; the result is `None` for a provider with mistakes.
     pub fn resolve_providers(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Vec<Option<Arc<Provider>>> {
         let list = top.child("providers");
         let mut found: Vec<Option<Arc<Provider>>> = Vec::with_capacity(raw.providers.len());
@@ -118,14 +118,14 @@ impl SettingsResolver<'_> {
         }
     }
 
-    /// Warns about a CA that an `http` base URL does not use.
+    /// Warns about CA certificates that are not used, because the base URL is `http`.
     fn check_ca_use(&mut self, raw: &raw::Provider, base: Option<&BaseUrl>, spot: &KeyPath<'_>) {
         if raw.ca.is_some() && base.is_some_and(|base| !base.tls) {
             self.report_warning(spot, "It has no effect: `base_url` is not https.", "Remove one of the two.");
         }
     }
 
-    /// Resolves the client certificate and its key: both or none.
+    /// Resolves the client certificate and its key: both must be given, or none.
     fn resolve_client_identity(
         &mut self,
         raw: &raw::Provider,
@@ -295,7 +295,7 @@ impl SettingsResolver<'_> {
         })
     }
 
-    /// Resolves image hosts. A host has no path: every path on it may be fetched.
+    /// Resolves image hosts. They must not have a path: every path on such a host may be fetched.
     fn resolve_image_hosts(&mut self, raw: &raw::Provider, spot: &KeyPath<'_>) -> Option<Vec<BaseUrl>> {
         let mut found = Vec::with_capacity(raw.image_hosts.len());
         for (index, text) in raw.image_hosts.iter().enumerate() {
@@ -314,7 +314,7 @@ impl SettingsResolver<'_> {
         (found.len() == raw.image_hosts.len()).then_some(found)
     }
 
-    /// Warns about timeouts that can never expire.
+    /// Warns about timeouts that have no effect, because they are longer than the timeout of the complete attempt.
     fn check_timeouts(&mut self, raw: &raw::TimeoutsConfig, spot: &KeyPath<'_>) {
         let clocks = [
             ("connect", raw.connect),

@@ -9,10 +9,10 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// Size limits on secrets and PEM files.
+/// Maximum sizes of secrets and of PEM files, in bytes.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 const MAX_PEM_BYTES: u64 = 4 << 20;
-/// Size limit on a tokenizer file.
+/// Maximum size of a tokenizer file, in bytes.
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
 impl SettingsResolver<'_> {
@@ -75,7 +75,7 @@ impl SettingsResolver<'_> {
         Some(SecretText::new(text))
     }
 
-    /// Returns the path of a PEM file that contains such a section.
+    /// Returns the path of a PEM file after checking that it has a section `part`, such as a certificate.
     pub fn check_pem_file(&mut self, written: &str, part: &str, spot: &KeyPath<'_>) -> Option<PathBuf> {
         let path = spot.resolve_file_path(written);
         self.watched_files.push(path.clone());
@@ -121,7 +121,7 @@ fn has_pem_section(text: &str, part: &str) -> bool {
     })
 }
 
-/// Opens a regular file. A pipe could block forever, and a device could be endless.
+/// Opens a file if it is a regular file. Reading a pipe could block forever, and a device could be endless.
 fn open_regular_file(path: &Path) -> Result<File, String> {
     let kind = std::fs::metadata(path).map_err(|error| describe_io_error(&error))?.file_type();
     if kind.is_dir() {

@@ -148,7 +148,7 @@ pub fn log_settings(raw: &ConfigFile) -> LogSettings {
 }
 
 impl SettingsResolver<'_> {
-    /// Resolves `[overload]`. A single body must not be able to use all the memory.
+    /// Resolves `[overload]`. The memory must be so large that a single body cannot use all of it.
     pub fn resolve_overload(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> OverloadSettings {
         let overload = &raw.overload;
         let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
@@ -203,8 +203,8 @@ impl SettingsResolver<'_> {
         })
     }
 
-    /// Folder of a section: the written path, or by default a folder with the section's name in the folder of the
-    /// store.
+    /// Returns the folder of a section: the written path, or by default a folder with the section's name in the folder
+    /// of the store.
     fn section_folder(
         &mut self,
         written: &Option<String>,
@@ -222,7 +222,7 @@ impl SettingsResolver<'_> {
             self.report_mistake(&spot, "It is a file, and must be a folder.", fix);
             return None;
         }
-        // The check of `storage.path` covers the default folder.
+        // The default folder needs no check: it is inside `storage.path`, which is checked already.
         if written.is_some() {
             self.check_creatable(&path, &spot);
         }

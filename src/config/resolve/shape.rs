@@ -7,17 +7,17 @@ use super::SettingsResolver;
 use super::key_path::KeyPath;
 use penstock_core::{ModelKind, ProviderAdapter};
 
-/// All shapes, by crate. The first of a kind is its default.
+/// All shapes, in groups; the first one of each kind of work is its default.
 const SHAPES_BY_CRATE: &[&[&dyn ProviderAdapter]] =
     &[penstock_embeddings::SHAPES, penstock_media::image::SHAPES, penstock_media::speech::SHAPES];
 
-/// Shapes of a kind of work.
+/// Returns the shapes for a kind of work.
 fn shapes_of_kind(kind: ModelKind) -> impl Iterator<Item = &'static dyn ProviderAdapter> {
     SHAPES_BY_CRATE.iter().flat_map(|room| room.iter().copied()).filter(move |shape| shape.kind() == kind)
 }
 
 impl SettingsResolver<'_> {
-    /// Resolves the shape of an offer; chat has none.
+    /// Resolves the shape of an offer; `None` for chat, which uses dialects.
     pub fn resolve_shape(
         &mut self,
         raw: &raw::OfferConfig,

@@ -1,4 +1,4 @@
-//! Tokenizers: the model's own files are read and compiled here, so that a broken one is found before a request uses
+//! Tokenizers. The model's own files are read and compiled here, so that a broken file is found before a request uses
 //! it.
 
 use super::super::raw;

@@ -69,7 +69,7 @@ fn check_path(path: &str) -> Result<(), (&'static str, &'static str)> {
     Ok(())
 }
 
-/// Returns true if the host is certainly this machine.
+/// Returns true if the host is certainly this machine: localhost or a loopback address.
 pub fn is_local(host: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
@@ -103,7 +103,7 @@ fn is_host(host: &str) -> bool {
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    // A name whose last part is a number is a malformed address.
+    // A name whose last label is a number is a malformed IP address.
     let last = host.rsplit('.').next().unwrap_or_default();
     host.len() <= 253 && host.split('.').all(label) && !last.bytes().all(|byte| byte.is_ascii_digit())
 }

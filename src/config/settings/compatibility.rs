@@ -2,7 +2,7 @@
 
 use super::{BatchResultFormat, CostFormat, ImageFormat};
 
-/// Conventions of other services that clients expect; by default those of this gateway.
+/// Conventions of other services that clients expect. The defaults are this gateway's own conventions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompatibilitySettings {
     /// Format of a line of batch results.
@@ -16,7 +16,7 @@ pub struct CompatibilitySettings {
 }
 
 impl CompatibilitySettings {
-    /// Converts the format of amounts in `billing_cost`.
+    /// Returns the format of amounts in `billing_cost`, as the crate for response metadata names it.
     #[must_use]
     pub const fn amount_format(&self) -> penstock_response_metadata::AmountFormat {
         match self.billing_cost {

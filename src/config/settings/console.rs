@@ -43,13 +43,13 @@ pub struct OpenIdSettings {
     pub issuer: Box<str>,
     /// Parsed issuer.
     pub base: BaseUrl,
-    /// Id of the gateway at the provider.
+    /// Id of this gateway at the provider.
     pub client_id: Box<str>,
     /// Secret of the gateway at the provider; `None` for a public client.
     pub client_secret: Option<SecretText>,
     /// CA certificates that verify the provider instead of the system's, PEM.
     pub ca: Option<PathBuf>,
-    /// Name on the pages to sign in.
+    /// Name of the provider on the sign-in pages.
     pub name: Box<str>,
     /// Scopes, `openid` first.
     pub scopes: Vec<Box<str>>,
@@ -59,14 +59,14 @@ pub struct OpenIdSettings {
     pub roles_claim: Box<str>,
     /// Claim with the account of an account holder.
     pub account_claim: Option<Box<str>>,
-    /// Values of the roles' claim, the first role first.
+    /// Values of the roles' claim for each role, in order of precedence.
     pub roles: Vec<(UserRole, Vec<Box<str>>)>,
     /// Public scheme and host of the operators' console.
     pub operators_url: Option<Box<str>>,
 }
 
 impl OpenIdSettings {
-    /// Role of a person whose roles' claim has these values.
+    /// Returns the first role for which the roles' claim has a value; `None` if there is none.
     #[must_use]
     pub fn role_from_claim(&self, given: &[&str]) -> Option<UserRole> {
         let has = |names: &[Box<str>]| names.iter().any(|name| given.contains(&&**name));

@@ -7,11 +7,11 @@ use std::time::Duration;
 pub struct FleetSettings {
     /// Name of this gateway for operators.
     pub name: Option<String>,
-    /// Time without a heartbeat after which work of a member is taken over.
+    /// Time without a heartbeat after which other members take over the batches of a member.
     pub claim: Duration,
-    /// Time without a heartbeat after which a member is buried.
+    /// Time without a heartbeat after which other members end a member and take its leases back.
     pub lease: Duration,
-    /// Spending that is leased in advance for a prepaid account.
+    /// Spending that is leased in advance for a prepaid account, as a time at the present rate.
     pub advance: Duration,
     /// Time without the database for which known keys are accepted; `None` without a limit.
     pub stale: Option<Duration>,

@@ -5,15 +5,15 @@ use rust_decimal::Decimal;
 /// Seller and customers on invoices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvoiceSettings {
-    /// Seller; `None`: documents are statements without seller and VAT.
+    /// Seller. If `None`, documents are statements without a seller and VAT.
     pub seller: Option<InvoiceParty>,
     /// VAT rate in percent, 0 to 100.
     pub vat_percent: Decimal,
-    /// Text before the number of each invoice.
+    /// Prefix of each invoice number.
     pub number_prefix: Box<str>,
     /// Text below the sums.
     pub note: Option<Box<str>>,
-    /// Customers by account.
+    /// Customers of accounts.
     pub customers: Vec<InvoiceCustomer>,
 }
 

@@ -44,7 +44,7 @@ use std::time::Duration;
 pub struct Settings {
     /// Version of the configuration; the same text gives the same version.
     pub version: ConfigVersion,
-    /// Versions of what the gateways of a fleet have in common.
+    /// Versions of the sections that all gateways of a fleet must have in common.
     pub shared: SharedVersions,
     /// Configuration as written, with defaults, for comparison at a reload.
     pub document: ConfigDocument,
@@ -102,14 +102,14 @@ pub struct Settings {
     pub models: Vec<Arc<ModelSettings>>,
     /// Providers, in document order.
     pub providers: Vec<Arc<Provider>>,
-    /// All offers; `offers[i].index == i`.
+    /// All offers; the offer with index `i` is `offers[i]`.
     pub offers: Vec<Arc<OfferSettings>>,
     /// Simulated providers to start in this process.
     pub simulators: Vec<SimulatorSettings>,
 }
 
-/// Version of a configuration: twelve hexadecimal digits of the SHA-256 of the effective configuration, without
-/// secrets.
+/// Version of a configuration: the first twelve hexadecimal digits of the SHA-256 of the effective configuration,
+/// without secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigVersion(pub Box<str>);
 
@@ -159,7 +159,7 @@ pub struct TlsSettings {
     pub certificate: PathBuf,
     /// Private key, PEM.
     pub key: PathBuf,
-    /// CA certificates for client certificates, PEM; `None`: no client certificate is requested.
+    /// CA certificates for client certificates, PEM; if `None`, no client certificate is requested.
     pub client_ca: Option<PathBuf>,
     /// Policy for client certificates.
     pub client_certificate: ClientCertificatePolicy,
@@ -206,20 +206,20 @@ pub struct ResponseSettings {
     pub disk: u64,
     /// Maximum size of the stored responses of one key, in bytes.
     pub per_key: u64,
-    /// Time after which they are deleted.
+    /// Time after which stored responses are deleted.
     pub retention: Duration,
     /// Background responses.
     pub background: BackgroundSettings,
 }
 
-/// Responses that run behind their answer.
+/// Background responses, which continue to run after their request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackgroundSettings {
-    /// Maximum number of unfinished ones of an account.
+    /// Maximum number of unfinished background responses of an account.
     pub open: usize,
-    /// Maximum number in progress.
+    /// Maximum number of background responses in progress.
     pub concurrency: usize,
-    /// Time after which an unfinished one fails.
+    /// Time after its creation at which an unfinished background response fails.
     pub window: Duration,
 }
 
@@ -264,7 +264,7 @@ pub struct BillingSettings {
 /// Recording of charges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerSettings {
-    /// Time for which a charge waits for others.
+    /// Time for which a charge waits for further charges, so that they share one write to the disk.
     pub window: Duration,
     /// True if the last bytes of an answer wait until its charge is on the disk.
     pub answers_wait_for_disk: bool,
@@ -293,7 +293,7 @@ pub struct BatchSettings {
     pub retry: penstock_batch::retry_policy::RetryPolicy,
 }
 
-/// Carbon intensity of the grid. Without places batches never wait for clean power.
+/// Carbon intensity of the grid. If `places` is empty, batches never wait for clean power.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GridSettings {
     /// Minimum saving that justifies waiting, in thousandths.

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// JSON members: name, JSON text of the value.
+/// JSON members as pairs: name, and JSON text of the value.
 pub type JsonMembers = Vec<(Box<str>, Box<str>)>;
 
 /// A model of the catalogue with all its settings.
@@ -27,7 +27,7 @@ pub struct ModelSettings {
     pub card: Card,
     /// Kind of work that the model does.
     pub kind: ModelKind,
-    /// Ids of models to use instead if all offers fail, in order of preference. They exist and have no cycle.
+    /// Ids of the models that answer instead if all offers fail, in order of preference. They exist and form no cycle.
     pub fallbacks: Vec<Box<str>>,
     /// True if broken streams are rescued.
     pub rescue: bool,
@@ -35,19 +35,19 @@ pub struct ModelSettings {
     pub affinity: bool,
     /// Maximum number of choices of one request to a provider.
     pub max_n: Option<u32>,
-    /// Scale of its scores (rerank).
+    /// Scale of the scores of a reranking model.
     pub score: RerankScoreTransform,
-    /// Meaning of token ids in a request (embeddings).
+    /// Meaning of token ids in a request to an embedding model.
     pub token_ids: TokenIdPolicy,
-    /// Presets by name: JSON members (name, JSON text) for members that the client left out.
+    /// Presets by name: JSON members that are added to a request if the client left them out.
     pub presets: BTreeMap<Box<str>, JsonMembers>,
-    /// Supported image sizes, the default first; empty: any.
+    /// Supported image sizes, the default first; if empty, any size is supported.
     pub image_sizes: Vec<ImageSize>,
     /// Energy use.
     pub energy: EnergyProfile,
-    /// Tokenizer; `None`: token counts are estimates.
+    /// Tokenizer; if `None`, token counts are estimates.
     pub tokenizer: Option<ExactTokenizer>,
-    /// Price if an offer has none, and the unit of billing.
+    /// Tariff of offers without their own prices; also has the billing unit.
     pub tariff: Tariff,
     /// Later tariffs, each with the Unix second from which it applies, ascending.
     pub later_tariffs: Vec<(u64, Tariff)>,
@@ -87,7 +87,7 @@ impl std::fmt::Debug for ExactTokenizer {
 pub struct Provider {
     /// Index in [`Settings::providers`](super::Settings::providers).
     pub index: usize,
-    /// Unique name of the provider, which answers carry as `environment_impact.provider_id`.
+    /// Unique name of the provider, which responses contain as `environment_impact.provider_id`.
     pub id: Box<str>,
     /// Company that runs the provider.
     pub operator: Box<str>,
@@ -95,7 +95,7 @@ pub struct Provider {
     pub place: ProviderLocation,
     /// Base URL of its API.
     pub base_url: BaseUrl,
-    /// API key for the provider; `None`: no authentication.
+    /// API key for the provider; if `None`, requests have no authentication.
     pub api_key: Option<SecretText>,
     /// Dialects that the provider supports, the preferred first; never empty.
     pub dialects: Vec<Dialect>,
@@ -141,9 +141,10 @@ pub struct ProviderLocation {
 }
 
 impl ProviderLocation {
-    /// Returns the renewable share, 0 to 1, by which `:eco` ranks: `R + (1 - R) * c * q`, where R is the grid's share,
-    /// c the contract's, and q the weight of its evidence: 1 on site or matched by the hour, 0.5 matched by the year, 0
-    /// for certificates alone. Answers show the grid's share only.
+    /// Returns the renewable share, 0 to 1, by which `:eco` ranks offers: `R + (1 - R) * c * q`. R is the share of the
+    /// grid, c the share under contract, and q the weight of the evidence for the contract: 1 for generation on site or
+    /// matching by the hour, 0.5 for matching by the year, 0 for certificates alone. Responses show the share of the
+    /// grid only.
     #[must_use]
     pub fn eco_share(&self) -> Decimal {
         let grid = self.grid.renewable_percent / Decimal::ONE_HUNDRED;
@@ -194,7 +195,7 @@ pub struct TimeoutSettings {
     pub plain: Duration,
     /// Time from the response head of a stream to its first content token.
     pub first_token: Duration,
-    /// Time without progress afterwards.
+    /// Maximum time without progress after the first token.
     pub idle: Duration,
     /// Timeout of a complete attempt.
     pub total: Duration,
@@ -226,7 +227,7 @@ pub struct OfferSettings {
     pub tariff: Tariff,
     /// Later tariffs, each with the Unix second from which it applies, ascending.
     pub later_tariffs: Vec<(u64, Tariff)>,
-    /// Energy use at this provider, precomputed.
+    /// Footprint factors of the model at this provider, computed in advance.
     pub prepared: OfferFactors,
     /// Capabilities of the offer.
     pub abilities: OfferCapabilities,

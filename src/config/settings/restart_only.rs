@@ -8,13 +8,14 @@ use super::{
 };
 use sha2::{Digest, Sha256};
 
-/// Values with which the process started, by configuration key.
+/// Values of the settings that a reload cannot change, by configuration key, as the process started with them.
 #[derive(Debug)]
 pub struct RestartOnlySettings(Vec<(&'static str, String)>);
 
 impl Settings {
-    /// Collects the settings that take effect only at the next start or upgrade. The pattern names every field, so that
-    /// a new field needs a decision; a reload changes those that it ignores.
+    /// Collects the settings that take effect only at the next start or upgrade. The pattern below names every field,
+    /// so that the compiler demands a decision for each new field; a reload can change the fields that the pattern
+    /// ignores.
     #[must_use]
     pub fn restart_only(&self) -> RestartOnlySettings {
         let Self {
@@ -84,7 +85,7 @@ fn secret_digest(secret: Option<&SecretText>) -> String {
 }
 
 impl RestartOnlySettings {
-    /// Returns the keys whose values differ in another configuration.
+    /// Returns the keys of these settings whose values differ in `fresh`, a newer configuration.
     #[must_use]
     pub fn changed_keys(&self, fresh: &Settings) -> Vec<&'static str> {
         let pairs = self.0.iter().zip(fresh.restart_only().0);
@@ -92,7 +93,7 @@ impl RestartOnlySettings {
     }
 }
 
-/// Describes the addresses of the listeners.
+/// Returns the addresses of the listeners as text.
 fn listen_values(listen: &ListenSettings) -> [(&'static str, String); 3] {
     let ListenSettings { http, https, public_url: _, hosts: _, cors: _, documentation: _, admin } = listen;
     [
@@ -102,13 +103,13 @@ fn listen_values(listen: &ListenSettings) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Describes the listeners of the dashboard.
+/// Returns the listeners of the dashboard as text.
 fn console_values(console: &ConsoleSettings) -> [(&'static str, String); 2] {
     let ConsoleSettings { listen, public_url: _, hosts: _, tls, openid: _ } = console;
     [("console.listen", format!("{listen:?}")), ("console.tls", tls.is_some().to_string())]
 }
 
-/// Describes the settings of the store; secrets by their digests.
+/// Returns the settings of the store as text; secrets are replaced by their digests.
 fn storage_values(storage: &StorageSettings) -> Vec<(&'static str, String)> {
     let StorageSettings { path, ballast_bytes, engine, fleet, pepper } = storage;
     let (database, password) = database_digests(engine);
@@ -141,7 +142,7 @@ fn database_digests(engine: &StorageEngine) -> (Option<String>, Option<String>) 
     (Some(digest(database.url.reveal())), password)
 }
 
-/// Describes the folder and the bucket of file contents; the access key by digests.
+/// Returns the folder and the bucket of file contents as text; the access key is replaced by digests.
 fn file_values(files: &FileSettings) -> [(&'static str, String); 3] {
     let FileSettings { path, store, leftovers, upload: _, disk: _, per_key: _, keep_free: _, retention: _ } =
         files;
@@ -162,7 +163,7 @@ fn file_values(files: &FileSettings) -> [(&'static str, String); 3] {
     ]
 }
 
-/// Describes the simulated providers without their ports: 0 stands for a port that was free at the start.
+/// Returns the simulated providers as text, without ports: port 0 stands for a port that was free at the start.
 fn simulated_providers(simulators: &[SimulatorSettings]) -> String {
     let simulated = simulators
         .iter()

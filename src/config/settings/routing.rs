@@ -15,9 +15,9 @@ pub struct RoutingSettings {
     pub quick_retry: Duration,
     /// Maximum time for which a request with the flavor `:batch` waits in the queue.
     pub batch_wait: Duration,
-    /// Maximum number of batch lines in flight at a provider without a limit of its own.
+    /// Maximum number of batch lines in flight at a provider that has no limit configured.
     pub batch_lines: usize,
-    /// Time after its last answer for which the offer of a session is known.
+    /// Time after the last answer of a session during which its offer is remembered.
     pub session_lifetime: Duration,
     /// Circuit breaker of a provider.
     pub breaker: CircuitBreakerSettings,
@@ -26,22 +26,22 @@ pub struct RoutingSettings {
 /// Thresholds of the circuit breaker (passive ejection).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CircuitBreakerSettings {
-    /// Number of consecutive failures.
+    /// Number of consecutive failures that open the breaker.
     pub consecutive: u32,
-    /// Share of failures within `window`, 0 to 1.
+    /// Share of failures within `window` that opens the breaker, 0 to 1.
     pub error_rate: f64,
     /// Minimum number of results within `window` for `error_rate` to apply.
     pub minimum: u32,
     /// Time window of `error_rate`.
     pub window: Duration,
-    /// Duration of the first ejection; it doubles with each further one in a row.
+    /// Duration of the first ejection; it is doubled for each further consecutive ejection.
     pub cooldown: Duration,
     /// Maximum duration of an ejection.
     pub max_cooldown: Duration,
 }
 
 impl CircuitBreakerSettings {
-    /// Converts to the settings of the routing crate.
+    /// Converts the thresholds to the settings of the crate `penstock-routing`.
     #[must_use]
     pub fn breaker_settings(&self) -> penstock_routing::breaker::BreakerSettings {
         penstock_routing::breaker::BreakerSettings {

@@ -1,9 +1,9 @@
-//! Versions of what the gateways of a fleet have in common.
+//! Versions of the configuration sections that all gateways of a fleet must have in common.
 
 use super::ConfigVersion;
 use std::collections::BTreeMap;
 
-/// Version of the common configuration, as a whole and of each section.
+/// Versions of the common configuration: of all sections together, and of each section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedVersions {
     /// Version of all common sections together.

@@ -15,15 +15,15 @@ pub struct StorageSettings {
     pub ballast_bytes: u64,
     /// Engine of the store.
     pub engine: StorageEngine,
-    /// Fleet of several gateways; `None` for a gateway that is alone.
+    /// Settings of the fleet; `None` for a gateway without a fleet.
     pub fleet: Option<FleetSettings>,
-    /// Pepper of the key digests, 32 bytes; `None`: the gateway creates one in the folder.
+    /// Pepper of the key digests, 32 bytes; if `None`, the gateway creates a pepper in the folder.
     pub pepper: Option<SecretText>,
 }
 
 #[cfg(test)]
 impl StorageSettings {
-    /// Settings of an embedded store in a folder, without a reserve file.
+    /// Returns the settings of an embedded store in a folder, without a reserve file.
     pub fn embedded(folder: &std::path::Path) -> Self {
         Self {
             path: folder.to_owned(),

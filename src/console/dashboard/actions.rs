@@ -9,7 +9,7 @@ use http::Method;
 use penstock_console::pages::{encode, key_form, key_limits_form};
 use serde_json::{Value, json};
 
-/// Every form but those of the sign-in.
+/// All forms except those of the sign-in.
 pub const ACTIONS: &[ActionRow] = &[
     ActionRow {
         path: "/dashboard/keys",
@@ -72,7 +72,7 @@ fn key_path(id: &str) -> String {
     format!("/dashboard/keys/{}", encode(id))
 }
 
-/// Time for which the previous secret stays valid. A value that is not a number is refused by the admin API.
+/// Returns how long the previous secret stays valid. A value that is not a number is refused by the admin API.
 fn overlap(request: &ConsoleRequest) -> Value {
     match request.field("overlap_seconds") {
         "" => json!({}),

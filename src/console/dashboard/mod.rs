@@ -1,4 +1,4 @@
-//! Account holders' dashboard, on a listener of its own.
+//! Account holders' dashboard, on its own listener.
 
 mod actions;
 mod pages;

@@ -26,7 +26,7 @@ pub const PAGES: &[PageRow] = &[
     PageRow::new("/dashboard/files", "Files", HOLDERS, |page| Box::pin(files(page))),
 ];
 
-/// Every file that is not a page.
+/// All downloads: files that are not pages.
 pub const DOWNLOADS: &[DownloadRow] = &[
     DownloadRow {
         path: "/dashboard/statement.csv",
@@ -98,12 +98,12 @@ async fn files(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     Ok(blocks::files_blocks(&page.read_list("/admin/files").await?, "/dashboard/", true))
 }
 
-/// Account of the person.
+/// Returns the account of the signed-in person.
 fn account<'p>(page: &'p PageContext<'_>) -> &'p str {
     page.active.user.account.as_deref().unwrap_or_default()
 }
 
-/// Month of the query, and its statement.
+/// Returns the month of the query, and its statement.
 async fn read_statement(page: &PageContext<'_>) -> Result<(String, Value), ApiError> {
     let this_month = UtcMonth::from_unix(page.console.app.clock.unix_seconds()).to_string();
     let month = page.request.query("month").unwrap_or(&this_month);

@@ -1,5 +1,5 @@
-//! Playground: a person sends a request to a chat model in the name of a key of the account. The request runs in the
-//! gateway as a request of that key; the browser never has the key's secret. Prompt and answer are not stored.
+//! Playground: a person sends a request to a chat model with one of the account's keys. The gateway runs the request as
+//! a request of that key; the browser never gets the key's secret. Prompt and answer are not stored.
 
 use super::HOLDERS;
 use crate::auth::key_cache::Principal;
@@ -24,20 +24,20 @@ use std::time::Duration;
 
 /// Path of the page and of its form.
 pub const PATH: &str = "/dashboard/playground";
-/// Longest prompt, bytes.
+/// Maximum length of a prompt, in bytes.
 const MAX_PROMPT_BYTES: usize = 16 << 10;
-/// Greatest maximum of generated tokens, so that an answer arrives in time.
+/// Maximum value for the maximum number of generated tokens, so that an answer arrives in time.
 const MAX_TOKENS: u64 = 2_048;
-/// Maximum of generated tokens that the form has at first.
+/// Default in the form for the maximum number of generated tokens.
 const DEFAULT_TOKENS: u64 = 512;
-/// Longest time for an answer, below that of a request to the dashboard.
+/// Timeout of an answer, below the timeout of a request to the dashboard.
 const WITHIN: Duration = Duration::from_secs(50);
 /// Maximum number of models in the form.
 const MAX_MODELS: usize = 500;
-/// Denominator of the amounts of a reservation in EUR.
+/// Number of decimal places of a reservation's amount in EUR.
 const EUR_SCALE: u32 = 8;
 
-/// Form of the page, with the previous input.
+/// Returns the blocks of the page: its form, with the previous input.
 ///
 /// # Errors
 /// Returns the refusal of the admin API.
@@ -69,7 +69,7 @@ fn form_blocks(
     vec![Block::Form(form)]
 }
 
-/// Name of the form field of a member of a chat request.
+/// Returns the name of the form field for a member of a chat request.
 fn form_field(member: &str) -> &str {
     match member {
         "max_tokens" | "max_completion_tokens" => "max_tokens",
@@ -78,7 +78,7 @@ fn form_field(member: &str) -> &str {
     }
 }
 
-/// Answers the form: with a quote, or with the answer of the model and its quote.
+/// Handles the form: answers with a quote, or with the answer of the model and its quote.
 ///
 /// # Errors
 /// Returns 403 for another role, and the refusal of the admin API.
@@ -129,13 +129,13 @@ async fn run(
     ask(executor, principal, body).await
 }
 
-/// Sends the request. Its quote is computed before, so that both can be compared.
+/// Sends the request. Its quote is computed first, so that the page can show both.
 async fn ask(
     executor: &LocalExecutor,
     principal: Arc<Principal>,
     body: Bytes,
 ) -> Result<Vec<Block>, ApiError> {
-    // A request without a quote is refused below, in the words of the API.
+    // If no quote can be computed, the request below is refused too, with the message of the API.
     let quote = executor.quote_chat(principal.clone(), body.clone()).await.ok();
     let response = executor.send_chat(principal, body, WITHIN).await?;
     let answer = read_response(&response)?;
@@ -144,7 +144,7 @@ async fn ask(
     Ok(shown)
 }
 
-/// Body of the chat request.
+/// Returns the body of the chat request.
 fn chat_body(request: &ConsoleRequest) -> Result<Bytes, ApiError> {
     let prompt = request.field("prompt");
     if prompt.trim().is_empty() || prompt.len() > MAX_PROMPT_BYTES {
@@ -167,7 +167,7 @@ fn chat_body(request: &ConsoleRequest) -> Result<Bytes, ApiError> {
     Ok(Bytes::from(body.to_string()))
 }
 
-/// Principal of a key of the person's account.
+/// Returns the principal of a key of the person's account.
 async fn chosen_key(
     console: &Console,
     backend: &dyn ConsoleBackend,
@@ -178,7 +178,7 @@ async fn chosen_key(
         let refusal = ApiError::with_message(ErrorCode::NotFound, "key: expected a key of this account.");
         refusal.with_param("key")
     };
-    // Refused with 404 for keys of other accounts.
+    // The admin API refuses keys of other accounts with 404.
     let (method, path) = (Method::GET, format!("/admin/keys/{}", encode(id)));
     let read = BackendRequest { method, path, query: Vec::new(), body: json!({}), actor };
     backend.call(read).await.map_err(|refusal| match refusal.code {
@@ -197,7 +197,7 @@ fn quote_value(quote: &RequestQuote) -> Value {
     })
 }
 
-/// Members of an answer that the page shows, or the refusal in it.
+/// Returns the members of a response that the page shows, or the refusal that it contains.
 fn read_response(response: &LocalResponse) -> Result<Value, ApiError> {
     let mut body: Value =
         serde_json::from_slice(&response.body).map_err(|_| ApiError::new(ErrorCode::Internal))?;
@@ -213,7 +213,7 @@ fn read_response(response: &LocalResponse) -> Result<Value, ApiError> {
     Ok(body)
 }
 
-/// Refusal of the API: its status and its public sentence.
+/// Returns the refusal of the API: its status and its public message.
 fn refusal_of(status: u16, error: &Value) -> ApiError {
     let code = ErrorCode::ALL.iter().find(|code| {
         let spec = code.spec();

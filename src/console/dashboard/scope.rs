@@ -1,5 +1,6 @@
-//! Admin API as one account sees it. Each request is a row of a table that says how it is limited to the account; a
-//! request without a row does not exist. Objects of other accounts are answered like objects that do not exist.
+//! Admin API, restricted to one account. The table [`ROUTES`] says for each request how it is restricted; a request
+//! without a row is refused as if it did not exist. Objects of other accounts are refused like objects that do not
+//! exist.
 
 use crate::console::{BackendRequest, ConsoleBackend};
 use crate::http::route_table;
@@ -8,16 +9,17 @@ use http::Method;
 use penstock_core::{ApiError, ErrorCode};
 use serde_json::{Value, json};
 
-/// Limit of a request to one account.
+/// Restriction of a request to one account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccountLimit {
-    /// The parameter `account` of the query is set to the account.
+    /// The query parameter `account` is set to the account.
     Query,
-    /// The member `account` of the body is set to the account.
+    /// The body member `account` is set to the account.
     Body,
-    /// The path names the account itself.
+    /// The segment `{id}` of the path must be the account's own id.
     Itself,
-    /// The path names an object; it is read first, at this path, and belongs to the account.
+    /// The segment `{id}` of the path is the id of an object. The object is read first, at this path, and must belong
+    /// to the account.
     OwnedBy(&'static str),
 }
 
@@ -28,7 +30,7 @@ pub struct ScopedRoute {
     pub method: &'static Method,
     /// Path; `{id}` stands for one segment.
     pub path: &'static str,
-    /// Limit to the account.
+    /// Restriction to the account.
     pub limit: AccountLimit,
 }
 
@@ -40,7 +42,7 @@ const KEY: AccountLimit = AccountLimit::OwnedBy("/admin/keys/{id}");
 const BATCH: AccountLimit = AccountLimit::OwnedBy("/admin/batches/{id}");
 const FILE: AccountLimit = AccountLimit::OwnedBy("/admin/files/{id}");
 
-/// Every request that the dashboard may send.
+/// All requests that the dashboard may send.
 pub const ROUTES: &[ScopedRoute] = &[
     route(&Method::GET, "/admin/accounts/{id}", AccountLimit::Itself),
     route(&Method::GET, "/admin/credits", AccountLimit::Query),
@@ -118,7 +120,7 @@ impl AccountBackend<'_> {
         match self.backend.call(request).await {
             Ok(object) if is_own(&object) => Ok(()),
             Err(refusal) if refusal.code != ErrorCode::NotFound => Err(refusal),
-            // One refusal for objects of others and for those that do not exist.
+            // The refusal is the same for objects of other accounts and for objects that do not exist.
             Ok(_) | Err(_) => Err(ApiError::new(ErrorCode::NotFound)),
         }
     }

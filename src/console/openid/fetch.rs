@@ -1,5 +1,5 @@
-//! HTTP requests to an OpenID provider, by Pingora's connector: one connection each, with a timeout for the whole
-//! request and a limit on the size of the answer.
+//! HTTP requests to an OpenID provider, sent with Pingora's connector: each uses a new connection and has a timeout for
+//! the whole request and a size limit for the response.
 
 use crate::config::parse_base_url;
 use crate::config::settings::{BaseUrl, OpenIdSettings};
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 /// Timeout of a request, from the lookup of the name to the last byte of the answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of one address.
+/// Timeout of the connection to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 /// Maximum number of addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 4;
@@ -35,7 +35,7 @@ pub enum FetchError {
 }
 
 impl FetchError {
-    /// Reason, for the log.
+    /// Returns the reason for the log.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Connect => "no connection, or an untrusted certificate",
@@ -67,15 +67,15 @@ impl ProviderClient {
         Self { connector: Connector::new(Some(options)) }
     }
 
-    /// Reads a URL.
+    /// Reads a URL with GET.
     ///
     /// # Errors
-    /// Returns the failure; an answer with an error status is none.
+    /// Returns the failure; a response with an error status is not a failure.
     pub async fn get(&self, url: &str) -> Result<FetchAnswer, FetchError> {
         self.send(Method::GET, url, None, b"").await
     }
 
-    /// Sends a form.
+    /// Sends a form with POST.
     ///
     /// # Errors
     /// Same as for [`ProviderClient::get`].
@@ -95,7 +95,7 @@ impl ProviderClient {
         authorization: Option<&str>,
         body: &[u8],
     ) -> Result<FetchAnswer, FetchError> {
-        // Endpoints may have a query, which no base URL has.
+        // Endpoints may have a query, which a [`BaseUrl`] cannot contain.
         let (origin, target) = split_url(url).ok_or(FetchError::Connect)?;
         let head = request_head(method, &origin, target, authorization, body).ok_or(FetchError::Broken)?;
         let exchange = self.exchange(&origin, head, body);

@@ -4,8 +4,8 @@
 //! GET sign-in/openid          cookie of the sign-in in progress, redirect to the provider
 //! GET sign-in/openid/return   code → token endpoint → ID token → user → session, and a page that opens the site
 //! ```
-//! The session's cookie is `SameSite=Strict`, and browsers do not send it with a navigation that another site started.
-//! So the answer to the return is a page of this site that opens the first page itself.
+//! The session's cookie is `SameSite=Strict`: browsers do not send it with a navigation that another site started. So
+//! the response to the return is a page of this site, which then opens the first page itself.
 
 mod fetch;
 mod pending;
@@ -30,16 +30,16 @@ use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 
-/// Path of the beginning, below the root of a site.
+/// Path at which a sign-in begins, below the root of a site.
 pub const START_PATH: &str = "sign-in/openid";
 /// Path to which the provider sends the browser, below the root of a site.
 pub const RETURN_PATH: &str = "sign-in/openid/return";
-/// Maximum number of sign-ins that are checked at the provider at once.
+/// Maximum number of sign-ins that are verified with the provider at the same time.
 const CONCURRENT_EXCHANGES: usize = 8;
 /// Maximum length of a code, in bytes.
 const MAX_CODE_BYTES: usize = 4_096;
 
-/// OpenID provider of a site.
+/// OpenID provider of a site, and the permits for sign-ins.
 pub struct OpenIdState {
     provider: Mutex<Option<Arc<OpenIdProvider>>>,
     permits: Semaphore,
@@ -52,7 +52,7 @@ impl Default for OpenIdState {
 }
 
 impl OpenIdState {
-    /// Provider of the settings; the provider of earlier settings is dropped.
+    /// Returns the provider of these settings; the provider of earlier settings is dropped.
     fn provider(&self, settings: &OpenIdSettings) -> Arc<OpenIdProvider> {
         let mut known = self.provider.lock();
         match known.as_ref().filter(|provider| provider.is_of(settings)) {
@@ -63,7 +63,7 @@ impl OpenIdState {
 }
 
 impl Console {
-    /// Settings of the provider, if there is one.
+    /// Returns the settings of the provider; `None` if there is no provider.
     pub(super) fn openid_settings(&self) -> Option<OpenIdSettings> {
         self.app.config_snapshot().settings.console.openid.clone()
     }
@@ -107,7 +107,7 @@ impl Console {
             Ok(answer) => answer,
             Err(refused) => self.sign_in_page(request, Some(&refused)),
         };
-        // The answer of a sign-in is accepted once.
+        // The cookie is deleted, so that the provider's response is accepted once.
         Ok(answer.with_cookie(self.pending_cookie("", 0)))
     }
 
@@ -139,7 +139,7 @@ impl Console {
         Ok(answer::self_redirecting_page(self.site, request.language, &settings.name).with_cookie(cookie))
     }
 
-    /// Person whom the provider names for the code of the query.
+    /// Returns the person whom the provider names for the code in the query.
     async fn verify_return(
         &self,
         request: &ConsoleRequest,
@@ -174,7 +174,8 @@ impl Console {
         Ok(OpenIdPerson::new(&token, settings))
     }
 
-    /// Page at the provider that ends its own session too, for a person who signed in there.
+    /// Returns the link to the page of the provider that ends the provider's own session, for a person who signed in
+    /// there.
     pub(super) async fn provider_sign_out(
         &self,
         request: &ConsoleRequest,
@@ -192,7 +193,7 @@ impl Console {
         Some((url, Text::with("Sign out of {0} too", [settings.name.to_string().into()])))
     }
 
-    /// Scheme and host under which the browser reaches the site.
+    /// Returns scheme and host under which the browser reaches the site.
     fn base_url(&self, request: &ConsoleRequest, settings: &OpenIdSettings) -> String {
         let live = self.app.config_snapshot();
         let console = &live.settings.console;
@@ -211,7 +212,8 @@ impl Console {
         format!("{}_openid", self.site.cookie)
     }
 
-    /// Cookie of a sign-in in progress. The provider's redirect has to carry it, so it is `Lax`.
+    /// Returns the cookie of a sign-in in progress. It is `Lax`, because browsers must send it with the redirect from
+    /// the provider.
     fn pending_cookie(&self, value: &str, seconds: u64) -> String {
         let (name, path) = (self.pending_name(), self.site.path(START_PATH));
         let secure = if self.is_secure() { "; Secure" } else { "" };
@@ -225,7 +227,7 @@ fn random_text() -> String {
     hex::text(bytes.iter())
 }
 
-/// Refusal for a failure of the provider, which the log explains.
+/// Returns the refusal for a failure of the provider; only the log has the details.
 fn refusal(failure: ProviderFailure) -> ApiError {
     let (code, message, reason) = match failure {
         ProviderFailure::OpenId(error) => (ErrorCode::InvalidKey, error.to_string(), error.to_string()),

@@ -1,6 +1,6 @@
-//! Sign-in in progress, in a cookie of the browser: the values that the provider's answer has to match. It is encrypted
-//! and authenticated with a key of the pepper, so that every gateway of a fleet can read it and nothing is stored
-//! before a person is known.
+//! Sign-in in progress, stored in a cookie of the browser: the values that the provider's response has to match. The
+//! cookie is encrypted and authenticated with a key derived from the pepper, so that every gateway of a fleet can read
+//! it, and nothing has to be stored before the person is known.
 
 use crate::storage::stores::Pepper;
 use base64::Engine;
@@ -11,31 +11,31 @@ use serde::{Deserialize, Serialize};
 
 /// Time within which a person has to sign in at the provider, in seconds.
 pub const PENDING_SECONDS: u64 = 600;
-/// Maximum length of the cookie's value; browsers keep 4096 bytes.
+/// Maximum length of the cookie's value; browsers accept 4096 bytes.
 const MAX_COOKIE_BYTES: usize = 4_000;
 const LABEL: &[u8] = b"console sign-in 1";
 
 /// Sign-in in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingSignIn {
-    /// Random text that the provider's answer has.
+    /// Random text that the provider sends back with the code.
     pub state: String,
-    /// Random text that the ID token has.
+    /// Random text that the provider writes into the ID token.
     pub nonce: String,
     /// Code verifier.
     pub verifier: String,
     /// URL to which the provider sends the browser.
     pub redirect_uri: String,
-    /// Beginning, Unix seconds.
+    /// Time at which the sign-in began, Unix seconds.
     pub created: u64,
     /// SHA-256 of the invitation's token, if the person was invited.
     pub invitation: Option<String>,
-    /// Earlier session of the browser, which ends.
+    /// Id of an earlier session of the browser, which this sign-in ends.
     pub previous: Option<String>,
 }
 
 impl PendingSignIn {
-    /// Encrypts for the cookie of a site.
+    /// Encrypts the values, for the cookie of a site; `None` if they are too long.
     pub fn seal(&self, pepper: &Pepper, site: &str) -> Option<String> {
         let nonce: [u8; NONCE_LEN] = rand::random();
         let mut text = serde_json::to_vec(self).ok()?;

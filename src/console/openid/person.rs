@@ -10,7 +10,7 @@ use penstock_openid::{IdToken, claim_texts};
 use penstock_storage::StoreError;
 use penstock_storage::users::{UserIdentity, UserRecord, UserRole, is_valid_user_name};
 
-/// Person of a verified token.
+/// Person whom a verified token names.
 #[derive(Clone, Debug)]
 pub struct OpenIdPerson {
     issuer: String,
@@ -20,19 +20,19 @@ pub struct OpenIdPerson {
     account: Option<String>,
 }
 
-/// Request in which a person signs in.
+/// Circumstances of a sign-in.
 #[derive(Clone, Debug)]
 pub struct SignInContext {
     /// Address of the client.
     pub address: String,
-    /// Present time, Unix seconds.
+    /// Current time, Unix seconds.
     pub now: u64,
     /// SHA-256 of the invitation's token, if the person was invited.
     pub invitation: Option<String>,
 }
 
 impl OpenIdPerson {
-    /// Reads the claims that the settings name.
+    /// Reads the claims that the settings select.
     pub fn new(token: &IdToken, settings: &OpenIdSettings) -> Self {
         let first = |path: &str| claim_texts(&token.claims, path).first().map(|text| (*text).to_owned());
         Self {
@@ -53,7 +53,8 @@ impl OpenIdPerson {
         UserIdentity { issuer: self.issuer.clone(), subject: self.subject.clone(), has_claimed_role }
     }
 
-    /// Updates role and account of the user of this OpenID identity; returns the user.
+    /// Returns the user of this person: updates role and account of a known user, links the user of an invitation, or
+    /// creates a new user.
     ///
     /// # Errors
     /// Returns 403 if the person may not sign in, 409 if the name belongs to another user.
@@ -72,7 +73,7 @@ impl OpenIdPerson {
         }
     }
 
-    /// Role and account of the claims.
+    /// Returns the role and the account that the claims give.
     fn claimed(&self, stores: &Stores) -> Result<(UserRole, Option<String>), ApiError> {
         let role = self.role.ok_or_else(|| {
             refused(
@@ -107,7 +108,7 @@ impl OpenIdPerson {
         if is_same(&user) {
             return Ok(user);
         }
-        // A role that was taken away ends the sessions too.
+        // The change raises the user's generation, so that a role that was taken away ends the sessions too.
         let changed = stores.users.change(&user.name, |user| {
             if is_same(user) {
                 return None;
@@ -169,7 +170,7 @@ impl OpenIdPerson {
         }
     }
 
-    /// User of this name, if another sign-in of the same person has just created it.
+    /// Returns the user of this name, if another sign-in of the same person has just created it.
     fn existing(&self, stores: &Stores, name: &str) -> Result<UserRecord, ApiError> {
         let found = stores.users.get(name).map_err(store_refusal)?;
         found.filter(|user| self.is(user)).ok_or_else(|| {

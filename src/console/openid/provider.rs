@@ -11,21 +11,22 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// Time after which the discovery document and the keys are read again.
+/// Age after which the discovery document and the keys are read again.
 const MAX_AGE: Duration = Duration::from_secs(3_600);
-/// Shortest time between two reads of the keys for tokens with an unknown key.
+/// Minimum interval between two reads of the keys because of a token with an unknown key.
 const KEY_INTERVAL: Duration = Duration::from_secs(10);
-/// Time for which a failure to read is repeated, so that visitors do not wait for each other.
+/// Time for which a failure to read the documents is returned without a new attempt, so that visitors do not wait for
+/// each other.
 const FAILURE_AGE: Duration = Duration::from_secs(1);
 
 /// Failure of a sign-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProviderFailure {
-    /// The provider did not answer as it should.
+    /// No usable response arrived.
     Fetch(FetchError),
     /// The provider answered with an error status.
     Status,
-    /// The answer or the token is not acceptable.
+    /// The response or the token is not acceptable.
     OpenId(OpenIdError),
 }
 
@@ -55,8 +56,8 @@ struct ProviderCache {
     failure: Option<(Duration, ProviderFailure)>,
 }
 
-/// Published documents, with the times at which they were read, and at which the keys were read because of an unknown
-/// key.
+/// Published documents of a provider, the time at which they were read, and the time at which the keys were last read
+/// because of an unknown key.
 #[derive(Clone)]
 struct KnownProvider {
     metadata: Arc<ProviderMetadata>,
@@ -66,26 +67,27 @@ struct KnownProvider {
 }
 
 impl OpenIdProvider {
-    /// Creates a provider, of which nothing is read yet.
+    /// Creates a provider; its documents are read when they are needed.
     pub fn new(settings: &OpenIdSettings) -> Self {
         let client = ProviderClient::new(settings);
         Self { settings: settings.clone(), client, known: Mutex::default() }
     }
 
-    /// Returns true if the provider is that of these settings.
+    /// Returns true if the provider has these settings.
     pub fn is_of(&self, settings: &OpenIdSettings) -> bool {
         self.settings == *settings
     }
 
-    /// Endpoints, read again after an hour.
+    /// Returns the endpoints of the provider; they are read again after an hour.
     ///
     /// # Errors
-    /// Returns the failure to read them, if they were never read.
+    /// Returns the failure to read the endpoints, if they were never read before.
     pub async fn metadata(&self, now: Duration) -> Result<Arc<ProviderMetadata>, ProviderFailure> {
         Ok(self.known(now, None).await?.metadata)
     }
 
-    /// Documents; the keys are read again if they lack `wanted`. One request at a time reads them, the others wait.
+    /// Returns the documents; the keys are read again if they lack the key `wanted`. Only one request at a time reads
+    /// them, the others wait.
     async fn known(
         &self,
         now: Duration,
@@ -109,7 +111,7 @@ impl OpenIdProvider {
         Ok(fresh)
     }
 
-    /// Reads all documents; the documents that were known before stay in use if that fails.
+    /// Reads all documents. If that fails, those that were read before remain in use.
     async fn read_again(
         &self,
         now: Duration,
@@ -144,7 +146,8 @@ impl OpenIdProvider {
         Ok(Arc::new(KeySet::parse(&good_body(answer)?)?))
     }
 
-    /// Exchanges a code for an ID token, and verifies it. `now` is the steady time, `unix` the time of day.
+    /// Exchanges a code for an ID token, and verifies the token. `now` is the time of the monotonic clock, `unix` the
+    /// time of day in Unix seconds.
     ///
     /// # Errors
     /// Returns the failure of the provider, or the rule that its token breaks.
@@ -180,7 +183,7 @@ impl OpenIdProvider {
     }
 }
 
-/// Values of the request that the answer has to match.
+/// Values of the authorization request that the response has to match.
 #[derive(Clone, Copy, Debug)]
 pub struct SignInRequest<'a> {
     /// URL to which the browser returned.

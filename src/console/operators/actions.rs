@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 /// Path of the form that validates a configuration.
 pub const CHECK_PATH: &str = "/console/configuration/check";
 
-/// Every form but those of the sign-in.
+/// All forms except those of the sign-in.
 pub const ACTIONS: &[ActionRow] = &[
     ActionRow {
         path: "/console/accounts",

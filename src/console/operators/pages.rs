@@ -1,4 +1,4 @@
-//! Pages of the operators' console: one row for each, with the roles that may see it.
+//! Pages of the operators' console: one row for each page, with the roles that may see it.
 
 use crate::console::invoice;
 use crate::console::pages::{DownloadRow, PAGE_ROWS, PageContext, PageRow};
@@ -9,7 +9,7 @@ use penstock_core::ApiError;
 use penstock_storage::users::UserRole::{self, Admin, Finance, Operator, Viewer};
 use serde_json::Value;
 
-/// Number of changes on the page of the audit log.
+/// Number of entries on the page of the audit log.
 const AUDIT_ROWS: u64 = 200;
 
 const EVERYONE: &[UserRole] = &[Admin, Operator, Finance, Viewer];
@@ -38,7 +38,7 @@ pub const PAGES: &[PageRow] = &[
     PageRow::new("/console/users", "Users", &[Admin], |page| Box::pin(users(page))),
 ];
 
-/// Every file that is not a page.
+/// All downloads: files that are not pages.
 pub const DOWNLOADS: &[DownloadRow] = &[
     DownloadRow {
         path: "/console/accounts/{id}/invoice.csv",

@@ -14,8 +14,8 @@ pub struct ReplayStream {
     stop: ShutdownWatch,
     /// True if flushes are skipped, because more bytes follow immediately.
     pub(super) corked: AtomicBool,
-    /// True once the proxy has received the request. Before that only Pingora writes, to refuse a head that the guard
-    /// accepts; those bytes are dropped, and the guard refuses the request in the dialect of the caller.
+    /// True once the proxy has received the request. Before that, only Pingora writes: it refuses some heads that the
+    /// guard accepts. These bytes are dropped, and the guard refuses the request in the dialect of the caller.
     pub(super) admitted: AtomicBool,
     pub(super) returned: Mutex<Option<ReturnedStream>>,
     after: Mutex<ConnectionReuse>,
@@ -48,13 +48,13 @@ impl ReplayStream {
         self.admitted.store(true, Ordering::Relaxed);
     }
 
-    /// Resets the flag of [`ReplayStream::admit`] at the end of a request. Returns false if the proxy did not receive
-    /// it.
+    /// Resets the flag that [`ReplayStream::admit`] sets, at the end of a request. Returns false if the proxy did not
+    /// receive the request.
     pub(crate) fn take_admitted(&self) -> bool {
         self.admitted.swap(false, Ordering::Relaxed)
     }
 
-    /// Returns true while the process shuts down: a response that begins now is the last of the connection.
+    /// Returns true while the process shuts down: the next response is the last of its connection.
     pub fn is_stopping(&self) -> bool {
         *self.stop.borrow()
     }

@@ -1,4 +1,4 @@
-//! Traits that Pingora's session requires of a stream in addition to reads and writes.
+//! Traits that Pingora's session requires of a stream, besides reading and writing.
 
 use super::RequestStream;
 use async_trait::async_trait;

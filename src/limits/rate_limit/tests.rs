@@ -44,7 +44,7 @@ fn a_wait_without_an_end_tells_no_time() {
             assert_eq!(refusal.details.get("resets_at"), None, "{limit:?} {wait:?}");
         }
     }
-    // The longest possible wait has an end that can be written.
+    // The end of the longest possible wait can be formatted.
     let refusal = refused(LimitKind::Tokens, RetryAfter::After(Duration::MAX));
     assert!(refusal.details["resets_at"].as_str().unwrap().ends_with('Z'));
 }

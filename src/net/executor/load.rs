@@ -1,4 +1,5 @@
-//! Load of a thread: its connections, its busy share of time, and the number of connections that may leave it.
+//! Load of a worker thread: its connections, the share of time in which it is busy, and the number of connections that
+//! may still migrate to other threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -6,8 +7,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-/// Interval at which a thread with connections measures its load. A new timer that is earlier than all others of its
-/// thread costs a system call; no timer of a request is earlier than this one.
+/// Interval at which a thread with connections measures its load. Setting a timer that is earlier than all other timers
+/// of its thread costs a system call; timers of requests are never earlier than this one.
 const TICK: Duration = Duration::from_millis(100);
 /// Busy share of a fully busy thread: shares are in thousandths.
 const FULL_SHARE: u32 = 1_000;
@@ -15,10 +16,10 @@ const FULL_SHARE: u32 = 1_000;
 const MAX_EASY_SHARE: u32 = 500;
 /// Busy share beyond which a thread releases connections.
 const OVERLOADED_SHARE: u32 = 850;
-/// Minimum by which the busy share of the thread that receives these connections is lower.
+/// Minimum by which the receiving thread must be less busy than the thread that releases connections, in thousandths.
 const MIN_SHARE_GAP: u32 = 300;
-/// Maximum excess of connections of a thread that is not busy over the others. All of them may become busy later, and a
-/// connection can migrate only between two requests.
+/// Maximum number of connections that a thread may have more than the other threads, while it is not busy. All of these
+/// connections may become busy later, and a connection can migrate only between two requests.
 const MAX_CONNECTION_GAP: usize = 64;
 /// Divisor of the connections that an overloaded thread releases per tick.
 const MIGRATION_DIVISOR: usize = 8;
@@ -52,9 +53,9 @@ impl WorkerLoad {
         self.busy_share.load(Ordering::Relaxed)
     }
 
-    /// Takes one migration; returns false if none is left.
+    /// Takes one of the migrations of this tick; returns false if none is left.
     fn take_migration(&self) -> bool {
-        // Usually one atomic load.
+        // In most calls this is a single atomic load.
         self.migrations_left.load(Ordering::Relaxed) > 0
             && self
                 .migrations_left
@@ -65,7 +66,7 @@ impl WorkerLoad {
     /// Records a tick. `calmest` is the busy share of the least busy other thread.
     pub(super) fn record_tick(&self, busy: u32, calmest: u32) {
         self.busy_share.store(busy, Ordering::Relaxed);
-        // A single connection would overload the other thread just as much.
+        // A single connection would overload the other thread to the same degree.
         let crowded = busy > OVERLOADED_SHARE && calmest + MIN_SHARE_GAP <= busy && self.open() > 1;
         self.migrations_left
             .store(if crowded { (self.open() / MIGRATION_DIVISOR).max(1) } else { 0 }, Ordering::Relaxed);
@@ -83,7 +84,7 @@ pub(super) fn migration_target(workers: &[WorkerThread], own: usize) -> Option<u
     let load = workers.get(own).map(|worker| &worker.load).filter(|load| load.take_migration())?;
     let others = workers.iter().enumerate().filter(|(index, _)| *index != own);
     let (to, calm) = others.min_by_key(|(_, worker)| (worker.load.busy(), worker.load.open()))?;
-    // Connections that migrated there since the measurement are included in its busy share.
+    // The busy share of the target includes the connections that have migrated to it since the last measurement.
     if calm.load.busy() + MIN_SHARE_GAP > load.busy() {
         return None;
     }
@@ -92,8 +93,8 @@ pub(super) fn migration_target(workers: &[WorkerThread], own: usize) -> Option<u
     Some(to)
 }
 
-/// Returns the first thread with spare time and not many more connections than the others, else the one with the
-/// fewest.
+/// Returns the first thread that has spare time and not many more connections than the others; if there is none, the
+/// thread with the fewest connections.
 pub(super) fn first_available(workers: &[WorkerThread]) -> usize {
     let least = workers.iter().map(|worker| worker.load.open()).min().unwrap_or_default();
     let has_time = |worker: &WorkerThread| {
@@ -102,7 +103,7 @@ pub(super) fn first_available(workers: &[WorkerThread]) -> usize {
     workers.iter().position(has_time).unwrap_or_else(|| least_connections(workers))
 }
 
-/// Measures the load of the current thread at each tick while it has connections; never ends.
+/// Measures the load of the current thread at each tick while the thread has connections; never ends.
 pub(super) async fn measure_load(workers: WorkerSet, own: usize) {
     let Some(WorkerThread { handle, load }) = workers.get(own) else { return };
     let metrics = handle.metrics();

@@ -1,4 +1,4 @@
-//! Migration of a connection from its thread to a less busy one between two requests.
+//! Migration of a connection, between two requests, from its thread to a less busy thread.
 
 use super::load::{ConnectionGuard, WorkerSet, migration_target};
 use crate::time::clock;
@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 thread_local! {
-    /// All worker threads, and the index of this one.
+    /// All worker threads, and the index of the current thread.
     static OWN: OnceCell<(WorkerSet, usize)> = const { OnceCell::new() };
     static AT_WORK: Cell<ThreadActivity> = const { Cell::new(ThreadActivity::Idle) };
 }
@@ -29,8 +29,8 @@ pub(super) fn register_worker(workers: &WorkerSet, own: usize) {
     OWN.with(|cell| cell.set((workers.clone(), own)).ok());
 }
 
-/// Moves the connection to another thread if this one is much busier. Returns true if it moved: its socket then has to
-/// be registered with the new thread. Must be awaited by the connection's own task.
+/// Moves the connection to another thread if the current one is much busier. Returns true if it has moved; its socket
+/// then has to be registered with the new thread. Only the connection's own task may await this future.
 pub async fn yield_and_migrate() -> bool {
     if AT_WORK.get() != ThreadActivity::Connection {
         return false;
@@ -54,7 +54,8 @@ pub async fn yield_and_migrate() -> bool {
 
 /// Task of a connection, which caches the clock during each poll.
 struct ConnectionTask<F> {
-    // Boxed, because a future that takes another one by value stores it twice; the box also migrates unchanged.
+    // Boxed, because a future that takes another future by value stores it twice. The box also stays the same when the
+    // connection migrates.
     connection: Option<Pin<Box<F>>>,
     counted: ConnectionGuard,
 }

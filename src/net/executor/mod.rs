@@ -1,10 +1,10 @@
 //! Worker threads that serve requests. Each has its own tokio runtime: a connection stays on its thread, with the
 //! connections to providers that it uses, so that a request wakes no other processor.
 //!
-//! Few busy threads need less processor time than many idle ones: each finds more work per poll, and other processes
-//! keep a processor. So connections that can migrate are spawned on the first thread until it is half busy. They leave
-//! that thread between two requests when it is overloaded and another thread is not (`load.rs` has the limits). Other
-//! connections are distributed evenly.
+//! Few busy threads need less processor time than many idle ones: each of them finds more work per poll, and other
+//! processes can use the remaining processors. So connections that can migrate are started on the first thread until
+//! that thread is half busy. They leave it between two requests if it is overloaded and another thread is not (the
+//! limits are in `load.rs`). Connections that cannot migrate are distributed evenly.
 
 mod load;
 mod migration;
@@ -68,7 +68,7 @@ impl WorkerThreads {
         );
     }
 
-    /// Runs a connection that can migrate, see [`yield_and_migrate`], on the first thread with spare time.
+    /// Runs a connection that can migrate (see [`yield_and_migrate`]) on the first thread that has spare time.
     pub fn spawn_balanced<F>(&self, connection: F)
     where
         F: Future<Output = ()> + Send + 'static,

@@ -1,5 +1,5 @@
-//! Downstream of a batch line, of a background response, or of one choice of a request for several: without a socket
-//! and without headers.
+//! Downstream side of a batch line, of a background response, or of one choice of a request for several choices. It has
+//! no socket and no headers.
 
 use crate::auth::key_cache::Principal;
 use crate::batch::{AnswerIdentity, LineClass, LineEnding};
@@ -20,22 +20,22 @@ use tokio_util::sync::CancellationToken;
 pub struct LineDownstream {
     cancel: CancellationToken,
     recall_token: CancellationToken,
-    /// Principal of a batch line, whose key the batch uses.
+    /// Principal of the batch's key; `None` for a choice.
     principal: Option<Arc<Principal>>,
     /// Identity of the answer, for a background response.
     identity: Option<AnswerIdentity>,
-    /// Destination of the response, for one choice of a request for several.
+    /// Destination of the response, if this is one choice of a request for several choices.
     choice: Option<LineChoice>,
     result: Mutex<LineResult>,
 }
 
-/// Destination of the response of one choice: the exchange of the request for several choices.
+/// Destination of the response of one choice: the exchange that requested all choices.
 struct LineChoice {
     /// Channel for the pieces of a stream; a buffered response is stored instead.
     pieces: Option<Sender<Bytes>>,
     /// Provider that sends the first content of all choices, and the number of its attempt.
     first: Arc<OnceLock<(Box<str>, u32)>>,
-    /// Signal that asks the request to give up its permit, if that request is a batch line.
+    /// Signal that asks the exchange of all choices to release its permit, if that exchange is a batch line.
     back: Option<CancellationToken>,
 }
 
@@ -45,7 +45,7 @@ struct LineResult {
     sent: Vec<Bytes>,
     /// End of the credit reservation; written together with the response.
     end: Option<HoldEnd>,
-    /// Usage of a choice, and its finish reason.
+    /// Usage of a choice; its finish reason is in the next field.
     part: Option<ChoiceUsage>,
     finish: Option<FinishReason>,
     report: Option<LineReport>,
@@ -89,8 +89,9 @@ impl LineDownstream {
         self.identity.as_ref()
     }
 
-    /// Creates one choice of a request for several; `cancel` cancels it. `pieces` receives a stream, `first` the
-    /// provider of the first content, and `back` asks the request to give up its permit.
+    /// Creates one choice of a request for several choices; `cancel` cancels it. `pieces` receives its stream, `first`
+    /// gets the provider of the first content, and `back` is the signal that asks the request for all choices to
+    /// release its permit.
     pub(crate) fn of_choice(
         cancel: CancellationToken,
         pieces: Option<Sender<Bytes>>,
@@ -129,7 +130,7 @@ impl LineDownstream {
         }
     }
 
-    /// Waits until the line is cancelled or asked to give up its permit.
+    /// Waits until the line is cancelled or asked to release its permit.
     pub async fn wait_until_closed(&self) {
         tokio::select! {
             biased;
@@ -141,7 +142,7 @@ impl LineDownstream {
     /// Adds a piece of the response.
     ///
     /// # Errors
-    /// Returns an error if the request for the choices has ended.
+    /// Returns an error if the exchange that requested the choices has ended.
     pub async fn push(&self, piece: Bytes) -> Result<()> {
         if piece.is_empty() {
             return Ok(());

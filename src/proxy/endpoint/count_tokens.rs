@@ -57,8 +57,8 @@ impl Endpoint for CountTokens {
     }
 }
 
-/// Counts the tokens of a prompt; `None` if the client left. The request counts for the request limits of its key and
-/// account, and uses none of their tokens.
+/// Counts the tokens of a prompt; `None` if the client has disconnected. The call counts as a request in the limits of
+/// its key and account, but its tokens do not count.
 ///
 /// # Errors
 /// Returns a refusal of the limits, of an unknown model, or of the count.

@@ -1,5 +1,5 @@
-//! `POST /v1/images/generations`: an image request, handled by the relay.
-//! `GET /v1/images/content/…`: a generated image, for every client that knows its URL.
+//! `POST /v1/images/generations`: an image request, which the failover driver sends to a provider. `GET
+//! /v1/images/content/…`: a generated image, for every client that knows its URL.
 
 use super::{Endpoint, EndpointFuture};
 use crate::config::settings::ImageFormat;
@@ -143,7 +143,7 @@ async fn load_shared_image(x: &mut Exchange<'_>, name: &str, now: Duration) -> R
     let not_found =
         || ApiError::with_message(ErrorCode::NotFound, "There is no image at this URL, or it has expired.");
     let _permit = app.image_cache.acquire_load(name).await.ok_or_else(not_found)?;
-    // Another request has loaded it meanwhile.
+    // Another request has loaded the image meanwhile.
     if let Some(loaded) = app.image_cache.get(name, now) {
         return Ok(loaded);
     }

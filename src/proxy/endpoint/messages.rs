@@ -1,4 +1,4 @@
-//! `POST /v1/messages`: a request in the messages dialect, handled by the relay.
+//! `POST /v1/messages`: a request in the messages dialect, which the failover driver sends to a provider.
 
 use super::{Endpoint, EndpointFuture};
 use crate::proxy::endpoint::openapi::{EVENTS, JSON, Operation, WorkKind};

@@ -32,8 +32,9 @@ use penstock_auth::KeyScope;
 use penstock_core::{ApiError, Dialect};
 use std::pin::Pin;
 
-/// Future of a request at an endpoint. Methods return it instead of using `async_trait`: the `where` clauses of that
-/// macro make the compiler prove for each endpoint again that the state of the gateway is `Send`, which takes minutes.
+/// Future of a request at an endpoint. The methods return this type instead of using `async_trait`: the `where` clauses
+/// of that macro make the compiler prove for each endpoint again that the state of the gateway is `Send`, which takes
+/// minutes.
 pub type EndpointFuture<'a> = Pin<Box<dyn Future<Output = Result<WriteOutcome, ApiError>> + Send + 'a>>;
 
 /// Endpoint: one method on one path.
@@ -63,7 +64,8 @@ pub trait Endpoint: Sync {
         false
     }
 
-    /// Responds, or passes the request to the relay. `tail` is the text that `*` matched, still percent-encoded.
+    /// Sends a response, or passes the request to the failover driver. `tail` is the text that `*` matched, still
+    /// percent-encoded.
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, tail: &'a str) -> EndpointFuture<'a>;
 }
 
@@ -116,9 +118,9 @@ const ENDPOINTS: &[&dyn Endpoint] = &[
     &service::OpenApiDocument,
 ];
 
-/// Returns the dialect of a path's errors: that of the path's prefix, else the chat dialect. Clients that send
-/// `anthropic-version` get the messages dialect for the model list and for unknown paths. Other unknown paths have the
-/// dialect of the path that the client probably meant.
+/// Returns the dialect in which errors of a path are written: the dialect of the path's prefix, else the chat dialect.
+/// Clients that send `anthropic-version` get the messages dialect for the model list and for unknown paths. Any other
+/// unknown path has the dialect of the path that the client probably meant.
 #[must_use]
 pub fn error_dialect(path: &str, anthropic: bool) -> Dialect {
     let path = normalize_path(path);

@@ -1,4 +1,5 @@
-//! `GET /v1/models` and `GET /v1/models/{id}`: the catalogue, in a form that both dialects understand.
+//! `GET /v1/models` and `GET /v1/models/{id}`: the catalogue, in a form that clients of the chat dialect and of the
+//! messages dialect understand.
 
 use super::{Endpoint, EndpointFuture, decode_segment};
 use crate::auth::key_cache::Principal;
@@ -10,8 +11,8 @@ use penstock_auth::KeyScope;
 use penstock_catalog::{CatalogModel, CatalogQuery, LiveFigures};
 use penstock_core::ErrorCode;
 
-/// Returns true if a key may use a model, and so list it. A key without any inference scope lists all models that its
-/// model list allows.
+/// Returns true if a key may use a model, so that the model is in its list. A key without any inference scope gets all
+/// models that its model list allows.
 fn may_list(principal: &Principal, model: &CatalogModel) -> bool {
     let scope = KeyScope::from_name(model.kind.spec().scope);
     let reader = || !INFERENCE_SCOPES.iter().any(|scope| principal.has_scope(*scope));
@@ -67,7 +68,7 @@ impl Endpoint for ListModels {
         Box::pin(async move {
             let mut query = CatalogQuery::parse(x.caller.query().unwrap_or_default())?;
             if x.caller.header_field("anthropic-version").is_some() {
-                // Anthropic clients only show model names of their own family, which are the aliases.
+                // Anthropic clients show only names of Anthropic models, which are configured as aliases.
                 query = query.with_aliases();
             }
             let now = x.app.clock.steady_now();

@@ -40,7 +40,7 @@ impl Endpoint for RerankDocuments {
         .with_body(JSON, "RerankRequest")
     }
 
-    /// Returns true for the first path. The second is only for clients with a fixed path.
+    /// Returns true for `/v1/rerank`. The second path exists only for clients with a fixed path.
     fn accepts_batch_lines(&self) -> bool {
         self.0 == "/v1/rerank"
     }

@@ -1,4 +1,4 @@
-//! `POST /v1/audio/transcriptions`: a multipart form with an audio file, handled by the relay.
+//! `POST /v1/audio/transcriptions`: a multipart form with an audio file, which the failover driver sends to a provider.
 
 use super::{Endpoint, EndpointFuture};
 use crate::proxy::endpoint::openapi::{FORM, JSON, Operation, WorkKind};

@@ -5,13 +5,13 @@ use super::{ENDPOINTS, Endpoint};
 use crate::http::route_table;
 use penstock_core::{ApiError, ErrorCode};
 
-/// Maximum number of path segments that are compared.
+/// Maximum number of path segments that are compared with known paths.
 const MAX_SEGMENTS: usize = 8;
 /// Leading segments that only name a version or a service.
 const PREFIXES: &[&str] =
     &["v1", "v2", "v3", "v1beta", "api", "openai", "anthropic", "compat", "compatible-mode"];
 
-/// Names that other services use for endpoints, the path here, and an additional sentence.
+/// Names of endpoints in the APIs of other services, each with the path in this API and an additional sentence.
 const ALIASES: &[(&str, &str, &str)] = &[
     ("response", "/v1/responses", ""),
     ("completion", "/v1/completions", ""),
@@ -38,7 +38,7 @@ const ALIASES: &[(&str, &str, &str)] = &[
     ("engines", "/v1/models", ""),
 ];
 
-/// Features of other services that are not offered.
+/// Features of the APIs of other services that this API does not offer.
 const NOT_OFFERED: &[(&str, &str)] = &[
     ("assistants", "Assistants and threads are not offered."),
     ("threads", "Assistants and threads are not offered."),
@@ -84,7 +84,8 @@ pub(super) fn suggested_path(path: &str) -> Option<&'static str> {
 }
 
 fn suggest(segments: &[&str]) -> Option<(&'static str, &'static str)> {
-    // From all segments down to the last: the first segments may be a repeated base path.
+    // Tries all segments first, then fewer and fewer of them down to the last: the first segments may be a repeated
+    // base path.
     for from in 0..segments.len() {
         let rest = segments.get(from..)?;
         let endpoint =

@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{timeout, timeout_at};
 
-/// Longest refused body that is read to its end, bytes.
+/// Maximum size in bytes of a refused body that is read to its end.
 const MAX_DRAINED_BODY: usize = 1 << 20;
-/// Timeout of that read.
+/// Timeout of reading a refused body.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
-/// Longest body that does not widen the receive window of its HTTP/2 connection, bytes.
+/// Maximum size in bytes of a body for which the receive window of its HTTP/2 connection is not enlarged.
 const MAX_BRIEF_BODY: usize = 4 << 10;
 
 impl Exchange<'_> {
@@ -52,8 +52,9 @@ impl Exchange<'_> {
         Ok(body)
     }
 
-    /// Admits the body and sends `100 Continue` to a client that waits for it; returns the announced length. At most
-    /// `held` bytes of a body that is spooled to the disk are in memory; they count from the start.
+    /// Acquires a permit of admission control for the body, and sends `100 Continue` to a client that waits for it;
+    /// returns the announced length. `held` is the maximum number of bytes in memory of a body that is spooled to the
+    /// disk; these bytes count from the start.
     ///
     /// # Errors
     /// Returns a refusal if the body is larger than `cap`, or if admission control has no permit.
@@ -78,7 +79,7 @@ impl Exchange<'_> {
         Ok(announced)
     }
 
-    /// Acquires a permit of admission control, waiting a moment if none is free. A batch line needs none.
+    /// Acquires a permit of admission control, after a wait if none is free. A batch line does not wait.
     async fn acquire_admission(&mut self, bytes: usize) -> Result<(), ApiError> {
         if self.work == WorkClass::BatchLine {
             return Ok(());
@@ -107,17 +108,17 @@ impl Exchange<'_> {
         self.admission_permit = None;
     }
 
-    /// Records a panic: the connection, whose state is unknown, serves no other request.
+    /// Records a panic. The state of the connection is unknown, so it serves no other request.
     pub(crate) fn record_panic(&mut self) -> ApiError {
         self.app.metrics.count_panic();
         self.keep_alive = false;
         ApiError::new(ErrorCode::Internal)
     }
 
-    /// Ends the read of a body. Without a `complete` body the connection serves no other request.
+    /// Ends the read of a body. If the body is not `complete`, the connection serves no other request.
     pub(crate) fn finish_body(&mut self, complete: bool) {
         self.caller.set_reading(false);
-        // The interim response marks the connection for closing while a body is unread.
+        // While a body is unread, sending the interim response has marked the connection for closing.
         if !complete {
             self.keep_alive = false;
         }
@@ -158,8 +159,8 @@ impl Exchange<'_> {
         })
     }
 
-    /// Reads the rest of a short body: a connection that is closed with unread bytes is reset, and the client may lose
-    /// the refusal.
+    /// Reads the rest of a body up to `MAX_DRAINED_BODY`: a connection that is closed with unread bytes is reset, and
+    /// the client may then lose the refusal.
     pub(super) async fn drain_body(&mut self) {
         let awaits = !self.caller.header_field(header::EXPECT).unwrap_or_default().is_empty();
         let short = self.content_length().ok().flatten().is_some_and(|length| length <= MAX_DRAINED_BODY);
@@ -170,7 +171,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Byte order mark in UTF-8, which some editors and libraries write before a text.
+/// Byte order mark in UTF-8, which some editors and libraries write at the start of a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Removes a byte order mark, which is not part of JSON and which readers may ignore (RFC 8259 §8.1).
@@ -201,7 +202,7 @@ pub(crate) fn body_read_refusal(error: &std::io::Error) -> ApiError {
 }
 
 /// Reads a body of at most `cap` bytes into one buffer. A body that arrives in one piece is not copied; the rest of a
-/// longer one is read into the buffer directly.
+/// longer body is read directly into the buffer.
 async fn read_to_buffer(
     caller: &mut Downstream<'_>,
     buffers: &Arc<BufferPool>,

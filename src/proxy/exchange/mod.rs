@@ -30,8 +30,8 @@ use std::time::{Duration, Instant};
 
 /// Status of a request that did not arrive in time.
 const REQUEST_TIMEOUT_STATUS: u16 = 408;
-/// Largest response of the gateway itself that does not count as memory, bytes: finished work is not refused for lack
-/// of memory.
+/// Maximum size in bytes of a response of the gateway itself that does not count as memory, so that a small response is
+/// not refused for lack of memory after its work is done.
 const UNCOUNTED_RESPONSE: usize = 16 << 10;
 /// Write timeout of a refusal.
 const REFUSAL_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -40,9 +40,9 @@ const REFUSAL_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Exchange<'a> {
     /// State of the process.
     pub app: &'a Arc<AppState>,
-    /// Caller of the request.
+    /// Client or batch line that sent the request.
     pub caller: Downstream<'a>,
-    /// State that lasts from phase to phase.
+    /// State of the exchange, which is passed from phase to phase.
     pub state: &'a mut ExchangeState,
 }
 
@@ -60,7 +60,7 @@ pub struct ExchangeState {
     pub principal: Arc<Principal>,
     /// Class of work, which selects the limits: a batch line is subject to the budgets only.
     pub work: WorkClass,
-    /// Permit of admission control, once a body is expected, with the memory that the request holds.
+    /// Permit of admission control, with the memory that the request holds; `None` until a body is expected.
     admission_permit: Option<AdmissionPermit>,
     /// Reservation in the limits; `None` until an endpoint makes one.
     limits_permit: Option<KeyLimitReservation>,
@@ -193,7 +193,8 @@ impl Exchange<'_> {
 }
 
 impl Exchange<'_> {
-    /// Finds the key of a request that is refused without one, so that the response carries the status of its limits.
+    /// Finds the key of a request that is refused before its authentication, so that the response carries the status of
+    /// its limits.
     fn find_key(&mut self) {
         if let Ok(principal) = self.authenticate() {
             self.record.key = Some(principal.public_id.clone());
@@ -211,9 +212,9 @@ impl Exchange<'_> {
         self.app.key_cache.authenticate(authorization, api_key)
     }
 
-    /// Reserves the most that a request may use in the limits of its key and account, in place of the provisional
-    /// permit and before anything is sent. At the end of the exchange the reservation is released, except for the usage
-    /// that [`Exchange::settle_limits`] reports.
+    /// Reserves the maximum that a request may use in the limits of its key and account, in place of the provisional
+    /// permit and before anything is sent. At the end of the exchange, the reservation is released, except for the
+    /// usage that was passed to [`Exchange::settle_limits`].
     ///
     /// # Errors
     /// Returns a 429 for a limit and a 402 for a budget.
@@ -246,8 +247,8 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Acquires a provisional permit of the limits before any work; a request that would be refused at any cost is
-    /// refused here. Also returns the usual usage of the key.
+    /// Acquires a provisional permit of the limits before any work is done; a request that would be refused whatever it
+    /// costs is refused here. Also returns the usual usage of the key.
     ///
     /// # Errors
     /// Same as for [`Exchange::reserve_limits`].
@@ -290,8 +291,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// Returns the public scheme and host of the gateway: as configured, else the host of the request if that is known
-    /// to be the gateway, else an empty string, so that URLs become paths.
+    /// Returns the public scheme and host of the gateway: as configured, else the host of the request if it is known to
+    /// be the gateway's. Otherwise returns an empty string, which makes URLs relative to the host.
     pub fn public_url(&self) -> String {
         let listen = &self.config.settings.listen;
         if let Some(url) = &listen.public_url {
@@ -326,7 +327,7 @@ impl Exchange<'_> {
         head.cors_headers(&self.origin)
     }
 
-    /// Sends a JSON body of the gateway itself. A long one counts as memory until the client has read it.
+    /// Sends a JSON body of the gateway itself. A long body counts as memory until the client has read it.
     pub async fn send_json(&mut self, status: u16, body: Vec<u8>) -> WriteOutcome {
         if body.len() > UNCOUNTED_RESPONSE
             && let Err(refusal) = self.reserve_memory(body.len())
@@ -352,9 +353,10 @@ impl Exchange<'_> {
             self.caller.set_keep_alive(false);
             self.keep_alive = false;
         }
-        // The memory is no longer counted, and a short refusal fits any window.
+        // The memory of the request is no longer counted from here on; a refusal is small enough for any receive
+        // window.
         self.caller.limit_remaining_time(REFUSAL_WRITE_TIMEOUT);
-        // Released before the client receives the refusal, so that a retry finds a free permit.
+        // Both permits are released before the client receives the refusal, so that they are free for a retry.
         self.limits_permit = None;
         self.admission_permit = None;
         let now = self.app.clock.calendar_now();
@@ -373,12 +375,12 @@ impl Exchange<'_> {
     }
 }
 
-/// Returns true for an address of this machine: only those can be bound.
+/// Returns true for an address of this machine: only such an address can be bound.
 fn is_local_address(address: IpAddr) -> bool {
     !address.is_unspecified() && UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// Converts the result of the last write.
+/// Converts the result of the last write of a response.
 pub fn ended(written: std::io::Result<()>) -> WriteOutcome {
     if written.is_ok() { WriteOutcome::Complete } else { WriteOutcome::Disconnected }
 }

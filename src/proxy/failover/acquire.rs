@@ -12,29 +12,29 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest wait of an interactive request for the permit of a batch line that has been asked to yield.
+/// Longest wait of an interactive request for a batch line that was asked to release its permit.
 const RECLAIM_TIMEOUT: Duration = Duration::from_secs(1);
-/// Timer of a wait without a deadline.
+/// Duration of the timer for a wait without a deadline.
 const UNBOUNDED_WAIT: Duration = Duration::from_secs(3_600);
 /// Interval at which a waiting batch request checks whether the gateway needs its admission permit.
 const CROWDED_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Outcome of acquiring a permit.
 pub(super) enum AcquireOutcome {
-    /// Permit.
+    /// The permit was acquired.
     Permit(OfferPermit),
-    /// Provider that must not be called, or batch work that has waited too long.
+    /// The provider must not be called, or batch work has waited too long.
     Unavailable,
-    /// Provider that must not be called before this time.
+    /// The provider must not be called before this time.
     RetryAt(Duration),
-    /// Provider at its limit.
+    /// The provider is at its concurrency limit.
     Full,
 }
 
 impl FailoverRun<'_, '_> {
-    /// Acquires a permit of the provider if its breaker allows a request: the given permit `kept`, or another. Batch
-    /// work waits in the queue; other requests get the permit of a batch line, or continue with the next provider if
-    /// this one is full.
+    /// Acquires a permit of the provider if its breaker allows a request: the given permit `kept`, or another one. If
+    /// the provider is full, batch work waits in the queue; other requests get the permit of a batch line or continue
+    /// with the next provider.
     pub(super) async fn acquire_permit(
         &mut self,
         offer: &Arc<OfferState>,
@@ -62,7 +62,7 @@ impl FailoverRun<'_, '_> {
             Some(Ok(permit)) => return Ok(AcquireOutcome::Permit(permit)),
             Some(Err(waiting)) => Some(waiting),
         };
-        // A probe that is not sent is returned to the breaker.
+        // If the breaker has granted this request as a probe, the probe is given back, because no request is sent now.
         offer.record_refusal(self.now(), AttemptOutcome::Neutral, None, None);
         let Some(waiting) = waiting else { return Ok(AcquireOutcome::Full) };
         let began = Instant::now();
@@ -81,7 +81,7 @@ impl FailoverRun<'_, '_> {
         })
     }
 
-    /// Waits a moment for a permit of any full provider, in fair order with other accounts.
+    /// Waits for a limited time for a permit of any of the full providers, in fair order with other accounts.
     pub(super) async fn wait_in_queue(
         &mut self,
         course: &RetryPlanner,
@@ -108,9 +108,9 @@ impl FailoverRun<'_, '_> {
         Ok(permit)
     }
 
-    /// Returns the reason why the provider must not be called now, with or without a free permit. A wait for a permit
-    /// is followed by this check, because the provider may have failed meanwhile. `None` allows a request, which is a
-    /// probe if the breaker is half open.
+    /// Returns the reason why the provider must not be called now, regardless of its permits. This check is repeated
+    /// after a wait for a permit, because the provider may have failed meanwhile. `None` allows a request; if the
+    /// breaker is half open, this request is a probe.
     fn blocked_by_breaker(&self, offer: &OfferState) -> Option<AcquireOutcome> {
         let (now, mut breaker) = (self.now(), offer.breaker.lock());
         if let Some(retry_at) = breaker.cooldown_until(now) {
@@ -128,8 +128,8 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Waits for a permit, at most `patience`. During a long wait a stream is started and gets heartbeats; if it fails
-    /// later, it ends with an error event instead of a status.
+    /// Waits for a permit, at most `patience`. During a long wait, the head of a stream and heartbeats are sent; if the
+    /// request fails later, the stream ends with an error event instead of an error status.
     async fn wait_for_permit(
         &mut self,
         mut waiting: OfferWaiters,
@@ -148,7 +148,7 @@ impl FailoverRun<'_, '_> {
                 return Ok(None);
             }
             let end = wait_deadline.unwrap_or_else(|| Instant::now() + UNBOUNDED_WAIT);
-            // Once its head is sent, each wait of a stream sends heartbeats.
+            // Once the head of a stream was sent, heartbeats are sent during each wait.
             let needs_head = self.request.streams_events() && !self.progress.has_head();
             let alarm = if needs_head { end.min(heartbeat_due) } else { end };
             let alarm =

@@ -1,4 +1,4 @@
-//! Attempt at a provider up to its response head: connection, request, status.
+//! Attempt at a provider up to its response head: connects, sends the request, and reads the status.
 
 use super::FailoverRun;
 use super::wait::WaitOutcome;
@@ -25,17 +25,18 @@ use std::time::{Duration, Instant};
 
 /// Failure of an attempt.
 pub enum AttemptError {
-    /// Error of the provider, or error of the client as the provider reports it.
+    /// The provider failed, or it reported an error of the client.
     Fault(UpstreamError),
     /// Request that cannot be sent to this offer; another offer may accept it.
     Incompatible(ApiError),
-    /// Refusal that may be due to the number of choices: each choice is then requested separately.
+    /// The provider may have refused the request because of its number of choices: each choice is then requested
+    /// separately.
     SeparateChoices,
-    /// Error of the gateway while processing the response: no other provider is called, since it would occur again.
+    /// The gateway failed to process the response. No other provider is called, since the error would occur again.
     Internal(ApiError),
-    /// Client that has left.
+    /// The client has disconnected.
     Disconnected,
-    /// API key that was revoked.
+    /// The API key was revoked.
     Revoked,
 }
 
@@ -45,7 +46,7 @@ impl From<UpstreamError> for AttemptError {
     }
 }
 
-/// Response of a provider after its head with status 200.
+/// Response of a provider with status 200 whose head has been read.
 pub struct UpstreamResponse {
     /// Connection and response head.
     pub exchange: UpstreamExchange,
@@ -60,7 +61,7 @@ const MAX_ERROR_BODY: usize = 64 * 1024;
 /// Timeout of reading an error body.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Returns the wire format of an offer: a dialect, or a provider's shape.
+/// Returns the wire format of an offer: a dialect, or the format of a provider adapter.
 pub fn wire_format(run: &FailoverRun<'_, '_>, offer: &OfferState) -> Result<WireFormat, AttemptError> {
     WireFormat::for_request(offer, run.request).ok_or_else(malformed)
 }
@@ -229,8 +230,8 @@ async fn read_error(
     AttemptError::Fault(fault)
 }
 
-/// Classifies an error object inside a response with status 200, unless content was sent: a provider that has begun to
-/// answer has accepted the request.
+/// Classifies an error object inside a response with status 200. After content was sent, the error is returned
+/// unchanged, because the provider had accepted the request.
 pub fn classify_in_band_error(
     run: &FailoverRun<'_, '_>,
     offer: &OfferState,
@@ -248,8 +249,8 @@ pub fn classify_in_band_error(
     AttemptError::Fault(fault)
 }
 
-/// Removes the provider's key and the values of its configured headers from the provider's error message: some
-/// providers repeat the request there.
+/// Removes the provider's key and the values of its configured headers from the provider's error message, because some
+/// providers repeat the request in it.
 fn hide_secrets(provider: &Provider, refusal: &mut ApiError) {
     let headers = provider.headers.iter().map(|(_, value)| value);
     for secret in provider.api_key.iter().chain(headers) {
@@ -273,7 +274,8 @@ pub fn log_provider_refusal(run: &FailoverRun<'_, '_>, offer: &OfferState, refus
     );
 }
 
-/// Returns a `Retry-After` in seconds: a date is converted to the time until then, since the plugins have no clock.
+/// Returns a `Retry-After` value in seconds. A date is converted to the time until that date, since the plugins have no
+/// clock.
 fn retry_after_seconds(said: String, now: Duration) -> String {
     format::seconds_until(&said, now).map_or(said, |seconds| seconds.to_string())
 }

@@ -21,8 +21,8 @@ use penstock_core::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Largest response of a shape that is translated on the thread of its request, bytes; longer ones are translated on a
-/// blocking thread.
+/// Maximum size in bytes of a response of a provider adapter that is translated on the thread of its request; longer
+/// responses are translated on a blocking thread.
 const MAX_INLINE_TRANSLATION: usize = 256 * 1024;
 
 /// Makes one attempt at a buffered response.
@@ -180,7 +180,7 @@ fn response_headers(answering: &UpstreamResponse, wire_format: WireFormat) -> Ve
     wire_format.response_headers().iter().map(value).collect()
 }
 
-/// Reads the body, at most `cap` bytes. The first byte other than white space must arrive before `due`; after that,
+/// Reads the body, at most `cap` bytes. The first byte that is not white space must arrive before `due`; after that,
 /// white space does not count as progress.
 pub async fn read_body(
     run: &mut FailoverRun<'_, '_>,
@@ -220,7 +220,8 @@ pub async fn read_body(
     Ok(only.unwrap_or_else(|| body.freeze()))
 }
 
-/// Translates the response. Long vectors are translated on a thread outside the async runtime, which serves streams.
+/// Translates the response. A long response is translated on a thread outside of the async runtime, whose threads serve
+/// streams.
 async fn translate(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,

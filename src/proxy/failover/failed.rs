@@ -75,7 +75,8 @@ impl FailoverRun<'_, '_> {
                 self.refusal = Some(refusal);
                 Some(PlannerStep::ReturnError)
             }
-            // A client error if no context window is larger; another offer or a fallback may have a larger one.
+            // The refusal becomes an error of the client only if no other offer or fallback has a larger context
+            // window.
             AttemptError::Fault(UpstreamError { api_error: Some(refusal), .. })
                 if !self.progress.has_content() && refusal.code == ErrorCode::ContextLength =>
             {
@@ -93,8 +94,8 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Handles an offer that returned fewer choices than requested, of a request whose choices cannot be requested one
-    /// by one: another offer may return them. What was delivered is charged.
+    /// Handles an offer that returned fewer choices than requested, if the choices cannot be requested one by one:
+    /// another offer may return all of them. The choices that were delivered are charged.
     fn refuse_choices(&mut self, offer: &Arc<OfferState>, course: &mut RetryPlanner) -> PlannerStep {
         let refusal = too_few_choices(self.request);
         self.mark_single_choice(offer);
@@ -108,7 +109,7 @@ impl FailoverRun<'_, '_> {
         course.on_skipped(self.now())
     }
 
-    /// Records a fault, and chooses between another attempt, a rescue and the end.
+    /// Records a fault, and chooses the next step: another attempt, a rescue, or the end of the request.
     fn next_after_fault(
         &mut self,
         offer: &Arc<OfferState>,
@@ -120,7 +121,7 @@ impl FailoverRun<'_, '_> {
         self.record_outcome(offer, fault, now);
         self.record_failure(offer, fault, rescue, now);
         if fault.kind == UpstreamErrorKind::ModelOutput {
-            // The output was delivered, and no other provider could write it either.
+            // The output was delivered, and another provider could not translate it either.
             settle::settle_disconnected(self);
         }
         let budget = &mut self.exchange.app.retry_budget.lock();
@@ -159,7 +160,7 @@ impl FailoverRun<'_, '_> {
         }
         if let Some(refusal) = &fault.api_error {
             attempt::log_provider_refusal(self, offer, refusal);
-            // The error of a rescuer does not replace that of the broken stream.
+            // The error of a provider that failed at a rescue does not replace the error of the broken stream.
             if !rescue {
                 self.refusal = Some((**refusal).clone());
             }

@@ -5,7 +5,7 @@ use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::Value;
 
-/// Returns the refusal for offers with these facts, none of which meets all filters.
+/// Returns the refusal of a request whose filters are met by none of the offers with these facts.
 pub fn no_offer_meets(filters: &OfferFilters, facts: &[OfferFacts<'_>]) -> ApiError {
     let is_unmet = |filter: &&OfferFilter| !facts.iter().any(|facts| filters.allows(**filter, facts));
     if let Some(filter) = OfferFilter::ALL.iter().find(is_unmet) {

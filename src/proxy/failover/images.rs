@@ -1,6 +1,6 @@
-//! Generated images: they are embedded in the response, or stored under a URL of the gateway. A URL of a provider never
-//! reaches a client. Images are fetched only from hosts that the configuration names; of the provider's URL only the
-//! path is used.
+//! Generated images: they are embedded in the response, or stored under a URL of the gateway. Clients never get the URL
+//! of a provider. Images are fetched only from hosts that the configuration names, so only the path of the provider's
+//! URL is used.
 
 use super::attempt::{AttemptError, UpstreamResponse};
 use super::wait::WaitOutcome;
@@ -33,7 +33,7 @@ pub fn count_images(whole: &BufferedResponse) -> u32 {
     u32::try_from(whole.images.len()).unwrap_or(u32::MAX)
 }
 
-/// Builds the response body, without the objects of the settlement.
+/// Builds the response body, without the objects of the settlement, which are added later.
 pub async fn build_response(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -42,7 +42,7 @@ pub async fn build_response(
     created: u64,
 ) -> Result<Vec<Bytes>, AttemptError> {
     let mut remaining_bytes = run.exchange.config.settings.limits.response_buffer;
-    // A batch response is read after the URL of a stored image has expired.
+    // The results of a batch may be read after the URL of a stored image has expired, so images are embedded in them.
     let inside = draw.as_base64 || run.exchange.work == WorkClass::BatchLine;
     let mut delivered = Vec::with_capacity(pictures.len());
     for picture in pictures {
@@ -75,7 +75,7 @@ fn malformed() -> AttemptError {
     AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Malformed))
 }
 
-/// Runs a conversion of megabytes on a thread outside the async runtime.
+/// Converts megabytes of data on a thread outside of the async runtime.
 async fn off_thread<T: Send + 'static>(
     handles: &BlockingHandles,
     work: impl FnOnce() -> T + Send + 'static,
@@ -98,7 +98,7 @@ async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<Deli
     app.metrics.record_dropped_images(added.evicted.len());
     let expiry = app.clock.unix_seconds().saturating_add(images.lifetime.as_secs());
     if let Err(error) = app.image_cache.share(&added, image, expiry).await {
-        // This gateway serves the image nevertheless.
+        // The image remains available at this gateway, so the request does not fail.
         tracing::warn!(name: "image_not_shared", id = run.exchange.id.as_str(), why = %error.kind());
     }
     Ok(DeliveredImage::Url(format!("{}{CONTENT}{}", run.exchange.public_url(), added.name)))
@@ -190,8 +190,8 @@ fn image_request(
     Ok(head)
 }
 
-/// Sends the request; any status other than 200, including a redirect, is an error. The error comes with true if the
-/// connection was from the pool.
+/// Sends the request. Any status other than 200 is an error, also a redirect. The error contains true if the connection
+/// came from the pool.
 async fn send_image_request(
     route: &UpstreamRoute,
     head: RequestHeader,

@@ -1,6 +1,6 @@
-//! Parts of a request that the gateway adds or changes and that a provider refuses: own members and headers, several
-//! choices at once, and too high a cap on tokens. The request is sent again without them, and the refusal is stored for
-//! the offer.
+//! Parts of a request that the gateway adds or changes and that a provider refuses: members and headers of the gateway,
+//! several choices at once, and a cap on tokens that is too high. The request is sent again without these parts, and
+//! the refusal is remembered for the offer.
 
 use super::FailoverRun;
 use super::attempt::{self, AttemptError};
@@ -25,15 +25,16 @@ impl FailoverRun<'_, '_> {
         adjust
     }
 
-    /// Returns the cap on generated tokens to send instead of the client's own or the dialect's, if that does not fit.
+    /// Returns the cap on generated tokens that is sent instead of the cap of the client or the dialect; `None` if that
+    /// cap fits.
     pub(super) fn max_tokens(&self, offer: &OfferState) -> Option<u64> {
         let fits = self.candidates.max_tokens(offer, self.request);
         let asked = fits.or_else(|| context_window::requested_output(self.request, offer))?;
         offer.learned.max_output(|| self.now()).filter(|most| *most < asked).or(fits)
     }
 
-    /// Retries with fewer tokens if the provider refused their number. If the provider reported its maximum for any
-    /// input, the maximum is stored after a response.
+    /// Retries with a lower cap if the provider refused the cap on tokens. If the provider reported a maximum that
+    /// applies to any input, the maximum is remembered once the provider has answered.
     pub(super) async fn retry_with_fewer_tokens(
         &mut self,
         offer: &Arc<OfferState>,
@@ -63,8 +64,8 @@ impl FailoverRun<'_, '_> {
         tracing::info!(name: "member_refused", provider, model, member);
     }
 
-    /// Retries without the gateway's own members that the provider refused, and repeats this while the provider names
-    /// further members. Stores the refused members after a response.
+    /// Retries without the members of the gateway that the provider refused, and repeats this as long as the provider
+    /// names further members. The refused members are remembered once the provider has answered.
     pub(super) async fn retry_without_members(
         &mut self,
         offer: &Arc<OfferState>,
@@ -102,7 +103,7 @@ impl FailoverRun<'_, '_> {
         }
     }
 
-    /// Returns the refused members that the request can be sent without.
+    /// Returns the refused members that the gateway can leave out of the request.
     fn removable_members(
         &self,
         offer: &OfferState,
@@ -135,14 +136,15 @@ impl FailoverRun<'_, '_> {
         if !removable.is_empty() {
             return Some(removable.narrowest());
         }
-        // In some dialects replayed reasoning has no name that could be replaced.
+        // In some dialects, the reasoning that the request repeats has no name that could be replaced.
         let is_replayed = named.contains(ExtraMember::ReasoningName)
             && !known.contains(ExtraMember::Reasoning)
             && leaves(&ExtraMember::Reasoning);
         is_replayed.then_some(ExtraMembers::of(ExtraMember::Reasoning))
     }
 
-    /// Returns true for a header that the gateway adds itself; a configured header belongs to the operator.
+    /// Returns true for a header that the gateway adds by itself. A configured header is the operator's choice and is
+    /// never left out.
     fn sends_header(&self, offer: &OfferState, extra: ExtraMember) -> bool {
         if extra == ExtraMember::TraceContext {
             return self
@@ -183,8 +185,8 @@ impl FailoverRun<'_, '_> {
     /// Stores the abilities of the offer that a response has shown.
     pub(super) fn record_abilities(&self, offer: &OfferState, observation: OfferObservation) {
         offer.learned.record_observation(observation);
-        // A usage that covers only one choice is corrected. From then on the choices are requested one by one, if they
-        // can be.
+        // The offer reported the usage of only one choice, and the usage of this response is corrected. From now on,
+        // the choices are requested one by one if that is possible.
         if observation.is_miscounted && self.request.has_separable_choices() {
             self.mark_single_choice(offer);
         }
@@ -208,7 +210,8 @@ impl FailoverRun<'_, '_> {
                 .is_some_and(|offer| offer.returns_single_choice(self.request, || self.now()))
     }
 
-    /// Switches to one request per choice; a stream of several choices that has begun is not continued in this form.
+    /// Switches to one request per choice. A stream of several choices that has already begun cannot be continued in
+    /// this form.
     pub(super) fn split_choices(&mut self, course: &mut RetryPlanner) -> PlannerStep {
         if self.progress.has_content() {
             return course.on_skipped(self.now());
@@ -217,8 +220,8 @@ impl FailoverRun<'_, '_> {
         PlannerStep::ReturnError
     }
 
-    /// Handles an offer that returned fewer choices than requested: a stream continues with them, and a buffered
-    /// response is requested again.
+    /// Handles an offer that returned fewer choices than requested: a stream continues and requests the missing
+    /// choices, and a buffered response is requested again.
     pub(super) fn handle_fewer_choices(&mut self, offer: &OfferState, whole: u32) {
         self.mark_single_choice(offer);
         if self.progress.has_content() {
@@ -230,7 +233,7 @@ impl FailoverRun<'_, '_> {
     }
 }
 
-/// Returns true for a refusal that may be due to the number of choices: it names them, or names no cause.
+/// Returns true for a refusal that may be due to the number of choices: it names the choices, or it names no cause.
 fn may_be_for_choices(fault: &UpstreamError) -> bool {
     let nameless = |refusal: &ApiError| refusal.code == ErrorCode::InvalidRequest && refusal.param.is_none();
     fault.kind == UpstreamErrorKind::Caller

@@ -5,11 +5,11 @@
 //!                       ▲                          │ fail_to_connect       │ error_while_proxy
 //!                       └──────────────────────────┴───────────────────────┘ another provider, or a rescue
 //! ```
-//! Before the first content token the client has received no content, and a failure is invisible. After it, a stream is
-//! rescued, or ends with an error event.
+//! Before the first content token, the client has received no content, so it does not notice a failure. After that
+//! token, a broken stream is rescued or ends with an error event.
 //!
-//! The driver calls the hooks of Pingora's response phases itself, in Pingora's order: the loop of pingora-proxy 0.9
-//! replays no request body above 64 KiB, and sends the response head before the first token.
+//! The driver itself calls the hooks of the response phases, in the order of Pingora: the loop of pingora-proxy 0.9
+//! cannot resend a request body above 64 KiB, and it sends the response head before the first token.
 
 mod acquire;
 mod attempt;
@@ -58,11 +58,11 @@ const FULL_MESSAGE: &str = "Every provider of this model is at its limit; try ag
 /// Progress of a streamed response towards the client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ResponseProgress {
-    /// No byte has been sent: a failure leads to a status or to another provider.
+    /// No byte has been sent: after a failure, the client gets an error status or the answer of another provider.
     Waiting,
-    /// Head has been sent: a failure leads to an error event or to another provider.
+    /// The head has been sent: after a failure, the client gets an error event or the answer of another provider.
     HeadSent,
-    /// Content has been sent: only a rescue may follow a failure.
+    /// Content has been sent: after a failure, only a rescue is possible.
     ContentSent,
 }
 
@@ -90,7 +90,7 @@ struct FailoverRun<'r, 'a> {
     translation: Option<Box<dyn StreamTranslation>>,
     /// Offer whose stream the client is reading.
     current_offer: Option<Arc<OfferState>>,
-    /// Start of its attempt while that runs: without other data, the energy is computed from the time.
+    /// Start time of the current attempt. If the provider reports no usage, the energy is computed from the duration.
     attempt_started: Option<Instant>,
     /// Progress of a streamed response towards the client.
     progress: ResponseProgress,
@@ -100,15 +100,15 @@ struct FailoverRun<'r, 'a> {
     failed_usage: settle::FailedAttemptUsage,
     /// Reserved credits, until they are settled or voided.
     hold: Option<Hold>,
-    /// Time of the request, Unix seconds: its prices apply.
+    /// Time at which the request was received, in Unix seconds; it selects the prices.
     received_at: u64,
-    /// Ledger entry to wait for if the charge has to be on the disk.
+    /// Number of the ledger operation to wait for, if the charge has to be on the disk before the response ends.
     ledger_ticket: Option<u64>,
-    /// Refusal if no provider answers: a client error, once a provider reported one.
+    /// Refusal that is sent if no provider answers. It is an error of the client if a provider reported one.
     refusal: Option<ApiError>,
     /// Refusal if no provider could have answered: an incompatible request, or one too long for all windows.
     incompatible: Option<ApiError>,
-    /// True if a provider failed or was not available: a later request might succeed.
+    /// True if a provider failed or was not available, so that a later request might succeed.
     had_unavailable: bool,
     /// Choices of the client's request that this run serves.
     choices: ChoiceSelection,
@@ -128,7 +128,7 @@ fn is_before_connection(fault: &UpstreamError) -> bool {
 /// Serves an inference request: runs the request filters, then calls one candidate after another.
 ///
 /// # Errors
-/// Returns the refusal, as long as nothing has been sent.
+/// Returns the refusal if nothing of a response has been sent.
 pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome, ApiError> {
     let mut request = InferenceContext::new(x, body);
     if let ControlFlow::Break(ended) = RequestFilters::check(&mut request).await? {
@@ -151,7 +151,8 @@ pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome
     let heartbeat = ask.streams_events().then_some(x.config.settings.limits.heartbeat);
     let mut run = FailoverRun {
         watch: ClientWatch::new(x.principal.clone(), heartbeat),
-        // The deadline starts here: the time in which the client sent its body is not the providers' time.
+        // The deadline starts here, because the time in which the client sent its body does not count as the providers'
+        // time.
         deadline: clock::cached_now() + total,
         exchange: x,
         request: &ask,
@@ -257,7 +258,7 @@ impl FailoverRun<'_, '_> {
         kept_permit: Option<OfferPermit>,
         course: &mut RetryPlanner,
     ) -> Result<Result<OfferPermit, PlannerStep>, WriteOutcome> {
-        // A permit is valid at its own offer only.
+        // A permit is valid only for its own offer.
         let kept_permit = kept_permit.filter(|permit| permit.offer().offer.index == offer.offer.index);
         Ok(match self.acquire_permit(offer, kept_permit, course).await {
             Ok(AcquireOutcome::Permit(permit)) => Ok(permit),
@@ -374,14 +375,15 @@ impl FailoverRun<'_, '_> {
             };
             refusal.with_detail("attempts", course.attempt_details(name)).retry_after(retry_after)
         });
-        // The refusal of one choice is written by the request for all of them.
+        // The refusal of a single choice is not written here, but by the exchange that requested all choices.
         if !self.progress.has_head() || self.choices != ChoiceSelection::All {
             return Err(refusal);
         }
         Ok(streaming::fail_stream(self, &refusal).await)
     }
 
-    /// Returns the mode of a rescue by a provider: it continues the text if it can, else it starts again.
+    /// Returns the mode of a rescue by a provider: the provider continues the text if it can, otherwise it starts
+    /// again.
     fn prepare_rescue(&mut self, offer: &OfferState) -> (RescueMode, Option<String>) {
         if attempt::translation_target(self, offer, penstock_core::Dialect::Chat, self.received_at)
             .continuation()

@@ -5,7 +5,7 @@ use penstock_core::UpstreamError;
 
 /// Number of bytes of a response that are not counted.
 pub const UNCOUNTED_BYTES: usize = 64 << 10;
-/// Step by which the counted memory grows, bytes.
+/// Step in bytes by which the counted memory grows.
 const GROWTH_STEP: usize = 256 << 10;
 
 /// Memory of the response of one request, over all attempts. Counted bytes stay counted until the end of the request.
@@ -26,7 +26,7 @@ impl ResponseMemory {
         self.now = 0;
     }
 
-    /// Adds bytes.
+    /// Adds bytes of the response.
     ///
     /// # Errors
     /// Returns an error if all requests together hold too many bytes.
@@ -34,7 +34,7 @@ impl ResponseMemory {
         self.set_total(x, self.now.saturating_add(bytes))
     }
 
-    /// Sets the number of bytes.
+    /// Sets the number of bytes of the response.
     ///
     /// # Errors
     /// Returns an error if all requests together hold too many bytes.

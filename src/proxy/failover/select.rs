@@ -21,10 +21,10 @@ use penstock_tokens::TokenCount;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Assumed bytes per token of a prompt, used only for choosing among offers.
+/// Assumed number of bytes per token of a prompt, used only to choose among offers.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// Largest audio file that counts as small, bytes.
+/// Maximum size in bytes of an audio file that counts as small.
 const SMALL_SOUND: u64 = 1 << 20;
 
 /// Expected number of tokens of a response if the model has no measurements.
@@ -33,7 +33,7 @@ const DEFAULT_OUTPUT: u64 = 256;
 /// Candidates of one request.
 #[derive(Clone)]
 pub struct CandidateSet {
-    /// Offers, best first; those of fallback models come last.
+    /// Offers, the best first; the offers of fallback models come last.
     pub entries: Vec<PlannedOffer>,
     /// True if all are ejected: the best of them is called anyway.
     pub all_ejected: bool,
@@ -47,10 +47,10 @@ pub struct CandidateSet {
     model: Arc<ModelState>,
     /// Token counts of a prompt that may be too long for a window, by model of the catalogue.
     counts: Vec<(Box<str>, TokenCount)>,
-    /// Lowered caps on tokens by offer index: another offer of the same model may accept more.
+    /// Caps on tokens that were lowered, by offer index: another offer of the same model may accept a higher cap.
     lowered_caps: Vec<(usize, u64)>,
     preset: Option<Box<str>>,
-    /// Session of the request, unless offers are chosen without regard to it.
+    /// Session of the request; `None` if offers are chosen without regard to sessions.
     pub session: Option<RequestSession>,
     /// True if the client chose a flavor other than `:balanced`.
     is_narrow_flavor: bool,
@@ -61,12 +61,12 @@ pub struct CandidateSet {
 pub struct SelectionTime {
     /// Time of the steady clock.
     pub now: Duration,
-    /// Unix seconds.
+    /// Time by the calendar clock, Unix seconds.
     pub at: u64,
 }
 
-/// Returns the expected number of response tokens of this model: the same number for each offer, so that prices are
-/// compared and not the lengths of recent responses.
+/// Returns the expected number of response tokens of this model. It is the same for each offer, so that offers are
+/// compared by their prices and not by the lengths of their recent responses.
 fn expected_output(live: &ConfigSnapshot, model: &ModelState, ask: &InferenceRequest, now: Duration) -> u64 {
     match ask.kind.spec().unit {
         WorkUnit::GeneratedTokens => {}
@@ -80,7 +80,7 @@ fn expected_output(live: &ConfigSnapshot, model: &ModelState, ask: &InferenceReq
     ask.max_tokens.map_or(typical, |cap| typical.min(cap))
 }
 
-/// Returns true for a request that is small enough for exploration.
+/// Returns true for a request that is small enough to be sent to an offer with too few measurements.
 fn is_small(ask: &InferenceRequest, prompt: u64) -> bool {
     match &ask.task {
         InferenceTask::Transcribe(task) => task.audio.bytes <= SMALL_SOUND,
@@ -93,17 +93,17 @@ fn is_small(ask: &InferenceRequest, prompt: u64) -> bool {
     }
 }
 
-/// Offer that can serve the request.
+/// Offer that can serve the request, with the fit of the request into its window.
 struct AbleOffer<'l> {
     offer: &'l Arc<OfferState>,
     fit: WindowFit,
-    /// True if it passes the filters only because its speed is unknown.
+    /// True if the offer passes the filters only because its speed is unknown.
     unsure: bool,
 }
 
 impl CandidateSet {
-    /// Creates a selection without offers. `given` is true if the client chose the flavor, which a batch `line` may do
-    /// too.
+    /// Creates a selection without offers. `given` is true if the client chose the flavor; the client of a batch `line`
+    /// may also choose one.
     pub fn new(
         model: Arc<ModelState>,
         ask: &InferenceRequest,
@@ -134,7 +134,8 @@ impl CandidateSet {
         self.counts.push((model.into(), count));
     }
 
-    /// Adds the suitable offers of a model in the flavor's order: those with space for the complete output first.
+    /// Adds the suitable offers of a model in the order of the flavor; offers whose window has space for the complete
+    /// output come first.
     ///
     /// # Errors
     /// Returns a refusal if no offer supports the request.
@@ -147,11 +148,12 @@ impl CandidateSet {
         moment: SelectionTime,
     ) -> Result<(), ApiError> {
         let now = moment.now;
-        // At least one token: otherwise all prices of the shortest request would be equal.
+        // At least one token is assumed, because otherwise all offers would have the same price for a very small
+        // request.
         let prompt = u64::try_from(ask.prompt_bytes.div_ceil(BYTES_PER_TOKEN).max(1)).unwrap_or(u64::MAX);
         let output = expected_output(live, model, ask, now);
         let able = self.able_offers(live, model, ask, moment)?;
-        // Without counts and filters all offers are equal.
+        // If there are no token counts and no filters, no offer is preferred.
         let all_equal = able.iter().all(|one| !one.unsure && one.fit == WindowFit::Full);
         let small = is_small(ask, prompt);
         // Without this, a short prompt that is repeated would always use the offer of its first answer, and the other
@@ -162,10 +164,10 @@ impl CandidateSet {
         let session = self
             .planned_session(live, model, now)
             .filter(|_| !(is_first_turn && able.iter().any(is_unmeasured)));
-        // Exploration would lose the cached prefix of a longer conversation.
+        // Exploration would lose the cached prefix of a longer conversation, so it is not allowed here.
         let is_held = !is_first_turn && session.is_some_and(|session| session.record.is_some());
         let explores = all_equal && self.entries.is_empty() && !self.batch && flavor.explores() && !is_held;
-        // The order is that of the model's offers, that is, by index.
+        // The model's offers are in the order of their indexes.
         let offers: Vec<usize> = able.iter().map(|one| one.offer.offer.index).collect();
         let OfferPlan { mut entries, all_ejected } = model.pool.plan_candidates(
             flavor,
@@ -198,7 +200,7 @@ impl CandidateSet {
         Ok(())
     }
 
-    /// Returns the session at a model, with its last answer there.
+    /// Returns the session of the request at a model, with the last answer to that session.
     fn planned_session(
         &self,
         live: &ConfigSnapshot,
@@ -313,7 +315,8 @@ impl CandidateSet {
         offer.offer.model.presets.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the cap on generated tokens to send instead of the client's own or the dialect's, if that does not fit.
+    /// Returns the cap on generated tokens that is sent instead of the cap of the client or the dialect; `None` if that
+    /// cap fits.
     pub fn max_tokens(&self, offer: &OfferState, ask: &InferenceRequest) -> Option<u64> {
         let lowered =
             self.lowered_caps.iter().rfind(|(index, _)| *index == offer.offer.index).map(|(_, left)| *left);
@@ -335,8 +338,8 @@ impl CandidateSet {
         self.counts.iter().find(|(id, _)| &**id == model).map(|(_, count)| count)
     }
 
-    /// Lowers the cap for a provider that refused it, to `named_maximum` tokens if it named a number. Returns true if
-    /// the provider can be called again.
+    /// Lowers the cap for a provider that refused it; to `named_maximum` if the provider named a number. Returns true
+    /// if the provider can be called again with the lower cap.
     pub fn lower_output_cap(
         &mut self,
         offer: &OfferState,
@@ -355,7 +358,7 @@ impl CandidateSet {
         expected_output(live, &self.model, ask, now)
     }
 
-    /// Returns the requested model, for its figures of the last hour.
+    /// Returns the requested model, whose statistics of the last hour are updated.
     pub fn model(&self) -> &ModelState {
         &self.model
     }

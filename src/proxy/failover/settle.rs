@@ -1,5 +1,5 @@
-//! Settlement of a response: its usage, energy and price. Nothing is charged if nothing was delivered, and a client
-//! pays once for one response. The charge of a batch line is entered later, together with its response.
+//! Settlement of a response: its usage, energy and price. If nothing was delivered, nothing is charged, and a client
+//! pays only once for a response. The charge of a batch line is recorded later, together with its response.
 
 use super::{ChoiceUsage, FailoverRun};
 use crate::billing::Hold;
@@ -28,7 +28,7 @@ use std::time::Duration;
 /// Header that names the flavor.
 pub const FLAVOR_HEADER: &str = "x-penstock-flavor";
 
-/// Names of the trailer fields with both objects.
+/// Names of the trailer fields that carry `environment_impact` and `billing_cost`.
 pub const OBJECT_HEADERS: &str = "x-environment-impact, x-billing-cost";
 
 /// Energy of the failed attempts of one request.
@@ -98,8 +98,8 @@ pub const fn reached_provider(kind: UpstreamErrorKind) -> bool {
     )
 }
 
-/// Returns the work of `count` images: in the requested size or the model's own, with the steps of the request if the
-/// offer accepts them, else with those of the offer.
+/// Returns the work of `count` images in the requested size, or else in the default size of the model. The number of
+/// steps is that of the request if the offer accepts it, else that of the offer.
 pub fn image_work(count: u32, draw: &ImageRequest, ask: &InferenceRequest, offer: &OfferState) -> WorkDone {
     let size = draw.size.or_else(|| offer.offer.model.image_sizes.first().copied());
     let takes = |shape| steps_name(shape, &offer.offer.abilities).is_some();
@@ -108,7 +108,7 @@ pub fn image_work(count: u32, draw: &ImageRequest, ask: &InferenceRequest, offer
     WorkDone::Images { count, steps, pixels: size.map(ImageSize::pixels) }
 }
 
-/// Settles a complete response, and records it for its offer. Returns the members that are injected into it.
+/// Settles a complete response, and records it for its offer. Returns the members that are injected into the response.
 pub fn settle_success(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -118,7 +118,7 @@ pub fn settle_success(
 ) -> Vec<u8> {
     let own = metered.own.usage();
     let sample = LatencySample {
-        // Reading cached tokens takes almost no time.
+        // Cached tokens are left out, because reading them takes almost no time.
         prompt_tokens: own.map_or(0, |usage| usage.input.saturating_sub(usage.cached)),
         output_tokens: own.map_or(0, |usage| usage.output),
         first_token,
@@ -140,8 +140,8 @@ pub fn settle_success(
     settle_usage(run, offer, metered.done, metered.own, metered.measured, took, Some(sample))
 }
 
-/// Settles a complete response: `done` is the work that is charged, `own` the work of this offer, if others did a part.
-/// Returns the members that are injected into it.
+/// Settles a complete response. `done` is the work that is charged, `own` the work of this offer, which is less if
+/// other offers did a part. Returns the members that are injected into the response.
 pub fn settle_usage(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -157,7 +157,7 @@ pub fn settle_usage(
     if done.usage().is_some_and(|usage| usage.source == UsageSource::Overstated) {
         report_overstated(run, offer, "tokens");
     }
-    // One choice of several is settled together with the others.
+    // One choice of several is settled later, together with the other choices.
     if let (WorkDone::Tokens(paid), WorkDone::Tokens(own_tokens), ChoiceSelection::One(_)) =
         (done, own, run.choices)
     {
@@ -211,7 +211,7 @@ fn charge_terms(run: &FailoverRun<'_, '_>) -> ChargeTerms {
     }
 }
 
-/// Logs that an offer reported more than is possible, at most once a second for the process.
+/// Logs that an offer reported a usage that is impossibly high, at most once a second for the process.
 fn report_overstated(run: &FailoverRun<'_, '_>, offer: &OfferState, figure: &'static str) {
     static LINES: ThrottledLog = ThrottledLog::new();
     let (provider, model) = (&*offer.offer.provider.id, offer.offer.model.card.id.as_str());
@@ -233,7 +233,7 @@ pub fn settle_disconnected(run: &mut FailoverRun<'_, '_>) {
         return;
     }
     let count = reply.estimated_usage();
-    // The provider's usage so far may be less or more than the delivered part.
+    // The usage that the provider has reported so far may be lower or higher than that of the delivered part.
     let delivered = UsageBounds::delivered(0, reply.output_bytes(), 0).max(count.output);
     let usage = match reply.usage() {
         Some(reported) if (count.output..=delivered).contains(&reported.output) => reported,
@@ -242,7 +242,7 @@ pub fn settle_disconnected(run: &mut FailoverRun<'_, '_>) {
     };
     let (own, measured, took) = match run.attempt_started {
         Some(asked) => (reply.attempt_usage(), reply.measured_energy(), asked.elapsed()),
-        // The stream broke: its energy is counted with the failed attempts.
+        // The stream broke, so its energy is counted with the failed attempts.
         None => (TokenUsage::default(), None, Duration::ZERO),
     };
     settle_usage(run, &offer, WorkDone::Tokens(usage), WorkDone::Tokens(own), measured, took, None);
@@ -264,7 +264,7 @@ pub fn count_broken(run: &mut FailoverRun<'_, '_>) {
 pub fn void_reservation(run: &mut FailoverRun<'_, '_>, why: &'static str) {
     if let Some(hold) = run.hold.take() {
         let footprint = run.failed_usage.0.as_ref().map(AttemptEnergy::footprint);
-        // The footprint consists of failed attempts only, so their energy is not recorded a second time.
+        // This footprint consists of the failed attempts only, so their energy is left out of the second field.
         let footprint = RequestFootprint {
             failed_kwh: Decimal::ZERO,
             ..footprint.as_ref().map(request_footprint).unwrap_or_default()
@@ -294,13 +294,13 @@ pub fn inference_head(run: &FailoverRun<'_, '_>, offer: &OfferState, number: u32
         .with_number("x-penstock-attempts", number.into())
 }
 
-/// Adds both objects as headers, for responses that are not JSON.
+/// Adds `environment_impact` and `billing_cost` as headers, for responses whose body is not JSON.
 pub fn add_header_objects(head: ResponseHead, members: &[u8]) -> ResponseHead {
     let object = [b"{", members, b"}"].concat();
     header_objects(&object).into_iter().fold(head, |head, (header, value)| head.with(header, value))
 }
 
-/// Returns both objects as trailer fields.
+/// Returns `environment_impact` and `billing_cost` as trailer fields.
 pub fn object_fields(members: &[u8]) -> HeaderMap {
     let object = [b"{", members, b"}"].concat();
     let field =
@@ -308,7 +308,7 @@ pub fn object_fields(members: &[u8]) -> HeaderMap {
     header_objects(&object).into_iter().filter_map(field).collect()
 }
 
-/// Returns the headers of both objects, with their text, which is ASCII.
+/// Returns the header names of both objects, each with the text of its object, which is ASCII.
 fn header_objects(object: &[u8]) -> Vec<(&'static str, &[u8])> {
     let (mut found, mut headers) = (penstock_json_scan::json::members(object), Vec::with_capacity(2));
     while let Some((name, value)) = found.next_pair() {

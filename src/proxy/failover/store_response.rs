@@ -1,5 +1,5 @@
-//! Storage of a response whose request asks for it: once it is settled, and before the client has read its end, so that
-//! its next request can continue the response.
+//! Storage of a response whose request asks for it. It is stored after its settlement and before the client has read
+//! its end, so that the client's next request can continue the response.
 
 use super::FailoverRun;
 use crate::storage::responses::RESPONSE_ID_PREFIX;
@@ -10,7 +10,8 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// Longest time for which the end of an answer waits for the disk; the write continues after that time.
+/// Longest time for which the end of an answer waits for the disk; after that time the write continues in the
+/// background.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// Returns the input of a request whose response is stored.
@@ -18,8 +19,8 @@ pub(super) fn stored_input<'r>(run: &FailoverRun<'r, '_>) -> Option<&'r StoredIn
     run.request.responses.as_deref()?.stored_input.as_ref()
 }
 
-/// Starts to store the response in `answer`: a buffered body, or the end of a stream. The returned future waits for the
-/// write. A failure does not change the answer, and is logged.
+/// Starts to store the response in `answer`, which is a buffered body or the end of a stream. The returned future waits
+/// for the write. A failure is logged and does not change the answer.
 pub(super) fn store_response(
     run: &FailoverRun<'_, '_>,
     input: &StoredInput,

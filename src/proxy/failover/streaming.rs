@@ -1,6 +1,6 @@
-//! Streamed response: events, or the bytes of audio, are sent to the client as they arrive. The head is sent with the
-//! first content token; from then on a broken stream is rescued, ends with an error event or is cut, never with an end
-//! that looks like success.
+//! Streamed response: events, or bytes of audio, are sent to the client as they arrive. The head is sent together with
+//! the first content token. From then on, a broken stream is rescued, ends with an error event, or is cut; it never
+//! ends like a successful response.
 
 mod times;
 
@@ -26,8 +26,8 @@ use std::sync::Arc;
 use std::time::Instant;
 use times::StreamTimes;
 
-/// Maximum number of consecutive bytes of a stream without progress (comments, pings, empty deltas), without those of
-/// an incomplete event. Real keep-alives are some bytes a second.
+/// Maximum number of consecutive bytes of a stream without progress (comments, pings, empty deltas); the bytes of an
+/// incomplete event do not count. The keep-alives of real providers are only a few bytes per second.
 const MAX_BYTES_WITHOUT_PROGRESS: usize = 4 << 20;
 
 /// Makes one attempt at a stream, or at the remainder of a broken one.
@@ -44,7 +44,7 @@ pub async fn attempt_stream(
         if run.progress.has_content() { run.prepare_rescue(offer) } else { (RescueMode::StartOver, None) };
     let mut target = attempt::translation_target(run, offer, dialect, created);
     if let Some(text) = &delivered {
-        // The delivered text counts towards the client's cap.
+        // The text that was delivered counts towards the client's cap on tokens.
         let delivered_tokens = run.request.estimate_usage(text.len()).output;
         let cap = target.max_tokens.or(run.request.max_tokens);
         target.max_tokens = cap.map(|cap| cap.saturating_sub(delivered_tokens).max(1));
@@ -85,7 +85,7 @@ pub async fn attempt_stream(
     finish_stream(run, offer, answering, &mut times).await
 }
 
-/// Builds the request to the provider; one that continues `delivered`, if a part of the answer was.
+/// Builds the request to the provider. If a part of the answer was `delivered`, the request continues that part.
 fn build_call(
     run: &FailoverRun<'_, '_>,
     wire_format: WireFormat,
@@ -103,8 +103,8 @@ fn build_call(
     call.map_err(AttemptError::Incompatible)
 }
 
-/// Returns true if the provider announces the length of an answer that is passed as bytes: the answer is complete, and
-/// is sent with its length and with the objects of its settlement in the head.
+/// Returns true if the provider announces the length of an answer that is passed on as bytes. Such an answer is sent
+/// with its length, and its head contains the objects of the settlement.
 fn is_complete(run: &FailoverRun<'_, '_>, answering: &UpstreamResponse) -> bool {
     let length = answering.exchange.header("content-length").and_then(attempt::header_text);
     let length = length.and_then(|length| length.parse::<usize>().ok());
@@ -139,7 +139,7 @@ async fn copy_stream(
             times.add_client_delay(clock::cached_now().saturating_duration_since(before));
         }
         match fault.or_else(|| count_memory(run, buffered).err()) {
-            // Only the usage was missing.
+            // The stream is complete except for its usage.
             Some(_) if progress == StreamProgress::Ended => return Ok(()),
             Some(fault) => return Err(AttemptError::Fault(fault)),
             None if over => return Ok(()),
@@ -151,8 +151,8 @@ async fn copy_stream(
     }
 }
 
-/// Ends a stream whose provider sends too many bytes without progress. The stream is complete if its finish reason was
-/// received.
+/// Ends a stream whose provider sends too many bytes without progress. If the finish reason was received, the stream
+/// counts as complete.
 async fn end_without_progress(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -166,7 +166,7 @@ async fn end_without_progress(
     if out.is_empty() { Ok(()) } else { write_piece(run, join_pieces(&mut out), false).await }
 }
 
-/// Counts the memory of a stream, which is bounded like a buffered response.
+/// Counts the memory of a stream, which has the same limit as a buffered response.
 fn count_memory(run: &mut FailoverRun<'_, '_>, buffered: usize) -> Result<(), UpstreamError> {
     if buffered > run.exchange.config.settings.limits.response_buffer {
         return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
@@ -174,8 +174,8 @@ fn count_memory(run: &mut FailoverRun<'_, '_>, buffered: usize) -> Result<(), Up
     run.memory.set_total(run.exchange, buffered)
 }
 
-/// Reads the next bytes of the provider, `None` at its end. The deadline is checked before each read, since a read that
-/// is always ready never waits for the timer.
+/// Reads the next bytes of the provider; `None` at the end of the stream. The deadline is checked before each read,
+/// since a timer does not fire while reads are always ready.
 async fn read_event(
     run: &mut FailoverRun<'_, '_>,
     offer: &OfferState,
@@ -192,19 +192,19 @@ async fn read_event(
         run.watch.wait_for(&mut run.exchange.caller, read, alarm).await
     };
     match woken {
-        // After the end event, bytes that cannot be decoded are as good as the provider's close.
+        // After the end event, bytes that cannot be decoded count as the end of the stream.
         WaitOutcome::Ready(Ok(piece)) if progress == StreamProgress::Ended => {
             Ok(decode_piece(answering, piece).unwrap_or_default())
         }
         WaitOutcome::Ready(Ok(piece)) => decode_piece(answering, piece),
-        // A stream that has a finish reason is complete without a proper end.
+        // A stream that has sent its finish reason is complete, even if it does not end properly.
         WaitOutcome::Ready(Err(_)) | WaitOutcome::Deadline if progress >= StreamProgress::Finished => {
             Ok(None)
         }
         // The client has the whole answer.
         _ if progress == StreamProgress::Ended => Ok(None),
         WaitOutcome::Ready(Err(_)) => Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Reset))),
-        // The total time is over and the client used most of it: that is not a fault of the provider.
+        // The total time is over, and the client used most of it, so this is not a fault of the provider.
         WaitOutcome::Deadline
             if answering.until < limit && times.client_delay > times.started.elapsed() / 2 =>
         {
@@ -222,7 +222,7 @@ fn decode_piece(
     piece.map(|piece| answering.decoder.push(piece).map_err(broken)).transpose()
 }
 
-/// Writes the events, preceded by the head if that has not been sent.
+/// Writes the events, and before them the head if it has not been sent.
 async fn write_events(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
@@ -264,7 +264,7 @@ pub(super) async fn write_stream_head(
     written.map_err(|_| AttemptError::Disconnected)
 }
 
-/// Sends a heartbeat before any provider was called. Its head cannot name a provider.
+/// Sends a heartbeat before any provider was called. The head that is sent with it therefore names no provider.
 pub async fn write_heartbeat(run: &mut FailoverRun<'_, '_>) -> Result<(), AttemptError> {
     let head = run
         .exchange
@@ -362,7 +362,7 @@ impl ResponseContext for StreamResponse<'_, '_, '_> {
     }
 }
 
-/// Creates a translation that only writes in the client's dialect, for the error if no provider answered.
+/// Creates a translation that is used only to write an error in the client's dialect, if no provider answered.
 pub(super) fn error_translation(run: &FailoverRun<'_, '_>) -> Option<Box<dyn StreamTranslation>> {
     let first = run.candidates.entries.first()?;
     let offer = run.exchange.config.offers.get(first.offer)?;

@@ -12,18 +12,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
-/// Heartbeat of a stream: a comment that all clients skip.
+/// Heartbeat of a stream: an SSE comment, which all clients ignore.
 pub const HEARTBEAT: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
 /// Outcome of a wait.
 pub enum WaitOutcome<T> {
-    /// Result of the work.
+    /// The work has ended with this result.
     Ready(T),
-    /// Deadline of the wait.
+    /// The deadline has passed.
     Deadline,
-    /// Client that has left.
+    /// The client has disconnected.
     Disconnected,
-    /// API key that is no longer valid.
+    /// The API key is no longer valid.
     Revoked,
 }
 
@@ -32,7 +32,7 @@ pub struct ClientWatch {
     timer: Option<Pin<Box<Sleep>>>,
     armed: Instant,
     revoked: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// Interval of heartbeats to a client that reads a stream of events.
+    /// Interval of heartbeats; `None` if the client does not read a stream of events.
     heartbeat: Option<Duration>,
     /// Time of the last byte to the client, from the head on.
     record_write: Option<Instant>,
@@ -45,14 +45,15 @@ impl ClientWatch {
         Self { timer: None, armed: clock::cached_now(), revoked, heartbeat, record_write: None }
     }
 
-    /// Records that a part of the stream was sent to the client: from now on it receives heartbeats.
+    /// Records that a part of the stream was sent to the client. From then on, the client receives heartbeats.
     pub const fn record_write(&mut self, at: Instant) {
         self.record_write = Some(at);
     }
 
-    /// Waits for `work`, at most until `alarm`; the same work can be awaited again afterwards. Each call checks the
-    /// clock and the client, even if the work is always ready. Work that is ready when the deadline has passed is still
-    /// returned: a busy thread is not silence of the provider. A caller in a loop has to check the time between calls.
+    /// Waits for `work`, at most until `alarm`; after that the same work can be awaited again. Each call checks the
+    /// clock and the client, even if the work is always ready. If the work is ready when the deadline has passed, its
+    /// result is still returned, because then the thread was busy and the provider was not silent. A caller that calls
+    /// this in a loop has to check the time between the calls.
     pub async fn wait_for<T>(
         &mut self,
         caller: &mut Downstream<'_>,
@@ -79,7 +80,7 @@ impl ClientWatch {
                 () = self.revoked.as_mut() => return WaitOutcome::Revoked,
                 done = work.as_mut() => return WaitOutcome::Ready(done),
                 () = ready(()), if late => return WaitOutcome::Deadline,
-                // The timer may have been set for an earlier wait.
+                // The timer may have been set for an earlier wait, so it is set again.
                 () = timer => self.timer = None,
             }
         }

@@ -5,7 +5,7 @@ use crate::proxy::exchange::WriteOutcome;
 use penstock_core::ApiError;
 use std::ops::ControlFlow;
 
-/// Filter that refuses a request if its key or account is over its limits, whatever the request costs.
+/// Filter that refuses a request if its key or account has reached a limit, regardless of the cost of the request.
 pub struct AdmitRequest;
 
 impl RequestFilter for AdmitRequest {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 const MAX_SHOWN_CHARS: usize = 100;
 
 /// Filter that selects the candidate offers. If the prompt may be too long for a window, its tokens are counted on
-/// other threads, so that a client may disconnect meanwhile.
+/// other threads. The client may disconnect during the count.
 pub struct SelectCandidates;
 
 impl RequestFilter for SelectCandidates {
@@ -24,7 +24,8 @@ impl RequestFilter for SelectCandidates {
     async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
         let Some(ask) = &request.ask else { return Ok(ControlFlow::Continue(())) };
         request.candidates = match select(request.exchange, ask).await {
-            // A prompt that is too long counts as a request, because counting its tokens took work.
+            // A request whose prompt is too long counts towards the request limits, because counting its tokens took
+            // work.
             Err(refusal) if refusal.code == ErrorCode::ContextLength => {
                 if let Some((entry, _)) = request.entry.take() {
                     request.exchange.reserve_limits(entry, &CostEstimate::default())?;
@@ -86,7 +87,7 @@ pub(super) async fn select(
                     refusal.get_or_insert(lacks);
                 }
             }
-            // The prompt was not counted, so other models are not tried either.
+            // The token count failed, so it would also fail for the fallback models.
             Err(unknown) if matches!(unknown.code, ErrorCode::Overloaded | ErrorCode::Internal) => {
                 return Err(unknown);
             }
@@ -131,7 +132,8 @@ pub fn model_named(live: &ConfigSnapshot, name: &str) -> Result<Arc<ModelState>,
     found.cloned().ok_or_else(|| unknown_model(live, name))
 }
 
-/// Returns the refusal of an unknown model. If only the suffix of the name is unknown, it lists the flavors.
+/// Returns the refusal of an unknown model. If only the flavor suffix of the name is unknown, the refusal lists the
+/// flavors.
 pub fn unknown_model(live: &ConfigSnapshot, name: &str) -> ApiError {
     let shown = |text: &str| text.chars().take(MAX_SHOWN_CHARS).collect::<String>();
     let suffixed = name.rsplit_once(':').filter(|(base, _)| live.catalog.resolve(base).is_some());

@@ -31,8 +31,9 @@ impl RequestFilter for ReserveLimits {
     }
 }
 
-/// Returns the maximum cost of a request: the prompt as estimated from its bytes, the response as long as the client
-/// allows or as this key's responses usually are, and the price of both at the most expensive candidate.
+/// Returns the maximum cost of a request: the tokens of the prompt, estimated from its bytes; the tokens of the
+/// response, up to the client's cap or the usual length of this key's responses; and the price of both at the most
+/// expensive candidate.
 fn max_cost(
     x: &Exchange<'_>,
     chosen: &CandidateSet,
@@ -45,7 +46,7 @@ fn max_cost(
         return CostEstimate { input, output, money: MicroCredits(0) };
     }
     let billing = &x.config.settings.billing;
-    // The estimate for money is higher than for tokens: that of a reservation for a response without a cap.
+    // For budgets, the estimate of a response without a cap is at least as high as that of the credit reservation.
     let usual = habits.output.max(billing.reserve_output_tokens);
     let offers = || chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer));
     let with_credits = billing.prepaid || !offers().all(|offer| offer.pricing.is_priced_by_energy(at));

@@ -5,7 +5,8 @@ use super::response::{
 };
 use penstock_core::{UpstreamError, WorkDone};
 
-/// Filter that meters a response. The usage is that of the provider if it reports one, else the gateway's own count.
+/// Filter that meters a response. The usage is that of the provider if the provider reports one, otherwise the
+/// gateway's own count.
 pub struct Meter;
 
 impl ResponseBodyFilter for Meter {
@@ -23,7 +24,8 @@ impl ResponseBodyFilter for Meter {
         let work = reply.work();
         let metered = ResponseUsage {
             done: work.unwrap_or(WorkDone::Tokens(usage)),
-            // The first part of a rescued response is the work of another provider.
+            // The first part of a rescued response is the work of another provider, so the own work is only that of
+            // this attempt.
             own: work.unwrap_or_else(|| WorkDone::Tokens(reply.attempt_usage())),
             measured: reply.measured_energy(),
             observation: reply.observation(),

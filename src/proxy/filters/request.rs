@@ -14,9 +14,9 @@ use std::ops::ControlFlow;
 
 /// Step of an inference request before the connection to a provider.
 ///
-/// A filter does no I/O, and its refusal has no lasting effect: a permit or a reservation that it acquires is owned by
-/// the request and released when the request is dropped. [`RequestFilter::check`] is async because tokens are counted
-/// on other threads; a filter without an await has no cost for it.
+/// A filter does no I/O, and if it refuses the request, it leaves nothing behind: permits and reservations that it
+/// acquires are owned by the request and are released when the request is dropped. [`RequestFilter::check`] is async
+/// because tokens are counted on other threads; for a filter that does not await anything this costs nothing.
 pub trait RequestFilter {
     /// Name of the filter in the documentation of the list.
     const NAME: &'static str;
@@ -29,8 +29,8 @@ pub trait RequestFilter {
         Ok(())
     }
 
-    /// Checks an inference request, whose body has been read. `Break` ends it without a provider: the filter has
-    /// answered it, or its client has disconnected.
+    /// Checks an inference request whose body has been read. `Break` ends the request without calling a provider: the
+    /// filter has answered the request, or its client has disconnected.
     ///
     /// # Errors
     /// Returns the refusal of the request.
@@ -45,7 +45,7 @@ pub trait RequestFilter {
 pub enum RequestBody {
     /// JSON, with the parser of the endpoint.
     Json(Bytes, JsonParser),
-    /// Request of the responses dialect, with its access to stored responses.
+    /// Request of the responses dialect, with its access to stored responses and to the conversation that it continues.
     StoredResponse(Bytes, Box<ResponseStorage>),
     /// Members of a form, with its file.
     Form(Box<str>, InferenceTask, SpooledData),
@@ -54,7 +54,7 @@ pub enum RequestBody {
 /// Parser of an endpoint's JSON body.
 type JsonParser = fn(Bytes, &ConfigSnapshot) -> Result<InferenceRequest, ApiError>;
 
-/// Inference request between the filters: each adds its results.
+/// State of an inference request between the filters; each filter adds its results.
 pub struct InferenceContext<'r, 'a> {
     /// Exchange of the request.
     pub exchange: &'r mut Exchange<'a>,
@@ -64,11 +64,11 @@ pub struct InferenceContext<'r, 'a> {
     pub ask: Option<InferenceRequest>,
     /// File of a form.
     pub upload: Option<SpooledData>,
-    /// Provisional permit of the limits, until their reservation.
+    /// Provisional permit of the limits, until the limits are reserved, and the usual usage of the key.
     pub entry: Option<(ProvisionalPermit, UsageProfile)>,
     /// Candidate offers.
     pub candidates: Option<CandidateSet>,
-    /// Time of the selection, Unix seconds: its prices apply.
+    /// Time of the selection in Unix seconds; it selects the prices.
     pub received_at: u64,
     /// Reserved credits.
     pub hold: Option<Hold>,

@@ -1,8 +1,8 @@
 //! Reservation of credits: the maximum price of a request is reserved before the connection to a provider.
 //!
-//! The input is bounded by its bytes, which are at least as many as its tokens, and `max_tokens` bounds the output.
-//! Without `max_tokens` the output is an estimate (`billing.reserve_output_tokens`); the excess of a longer response
-//! is charged too and may leave the account in debt.
+//! The number of input tokens is bounded by the bytes of the input, and `max_tokens` bounds the output. Without
+//! `max_tokens`, the output is an estimate (`billing.reserve_output_tokens`); if the response is longer, the excess is
+//! charged too, and the account may get into debt.
 
 use super::request::{InferenceContext, RequestFilter};
 use crate::billing::{Hold, ReserveRequest};
@@ -43,7 +43,7 @@ pub fn highest_reservation(
             None => need,
             Some(most) => ReserveRequest {
                 credits: most.credits.max(need.credits),
-                // The energy wallet pays only if it may pay for each candidate.
+                // The energy wallet can pay only if it may pay for each of the candidates.
                 energy: most.energy.zip(need.energy).map(|(one, other)| one.max(other)),
                 eur: most.eur.max(need.eur),
             },
@@ -80,7 +80,7 @@ fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone 
             let window = offer.offer.context_length;
             // Each choice that is requested separately has the complete prompt.
             let input = match ask.task {
-                // Each prompt has a window of its own.
+                // Each prompt has its own window.
                 InferenceTask::Complete(_) => input,
                 _ => input.min(window).saturating_mul(ask.prompt_repetitions()),
             };
@@ -94,7 +94,8 @@ fn max_work(offer: &OfferState, ask: &InferenceRequest, usual: u64) -> WorkDone 
     }
 }
 
-/// Returns the maximum work of an image or audio request: images, or the measured or possible seconds of the file.
+/// Returns the maximum work of an image or audio request: the number of images, or the seconds of the file as measured
+/// or as possible for its size.
 pub(super) fn media_work(offer: &OfferState, ask: &InferenceRequest) -> WorkDone {
     match &ask.task {
         InferenceTask::GenerateImages(draw) => image_work(draw.n, draw, ask, offer),

@@ -15,8 +15,8 @@ pub trait ResponseBodyFilter {
     /// Name of the filter in the documentation of the list.
     const NAME: &'static str;
 
-    /// Filters a piece of a streamed body. After an error the remaining filters still run, since the events before it
-    /// are sent to the client.
+    /// Filters a piece of a streamed body. After an error, the remaining filters still run, since the events before the
+    /// error are sent to the client.
     ///
     /// # Errors
     /// Returns an error of the provider.
@@ -58,7 +58,7 @@ pub struct StreamPiece<'p> {
 /// End of a streamed body.
 #[derive(Default)]
 pub struct StreamEnd {
-    /// Usage that the client receives.
+    /// Usage that is reported to the client.
     pub usage: Option<TokenUsage>,
     /// Objects of the settlement, JSON members without braces.
     pub settled: Vec<u8>,
@@ -77,28 +77,28 @@ pub struct BufferedBody {
     pub settled: Vec<u8>,
     /// Body for the client.
     pub downstream: Vec<Bytes>,
-    /// Members that the head carries, since the body is not JSON.
+    /// Members that are sent in the head, since the body is not JSON.
     pub head_members: Vec<u8>,
 }
 
-/// Usage of a response that is complete.
+/// Usage of a complete response.
 pub struct ResponseUsage {
     /// Work that is charged.
     pub done: WorkDone,
-    /// Work of this provider, if others did a part.
+    /// Work of this provider, which is less than the charged work if other providers did a part.
     pub own: WorkDone,
     /// Energy that the provider measured.
     pub measured: Option<MeasuredEnergy>,
     /// Abilities of the offer that the response has shown.
     pub observation: OfferObservation,
-    /// Reason of the end.
+    /// Finish reason of the response.
     pub finish: Option<FinishReason>,
     /// True if the model generated output that cannot be translated.
     pub is_malformed: bool,
 }
 
-/// Response that the filters process: an attempt of the failover driver, choices that were requested one by one, or the
-/// context of Pingora's own proxy loop.
+/// Response that the filters process. It is an attempt of the failover driver, a response of choices that were
+/// requested one by one, or the context of Pingora's own proxy loop.
 pub trait ResponseContext: Send {
     /// Failure of an attempt.
     type Error: From<UpstreamError> + Send;
@@ -106,7 +106,7 @@ pub trait ResponseContext: Send {
     /// Returns the translation of a streamed body; `None` if no byte may pass.
     fn translation(&mut self) -> Option<&mut (dyn StreamTranslation + 'static)>;
 
-    /// Records time and progress of a stream after this number of bytes from the provider.
+    /// Records the time and the progress of a stream, after `bytes` more bytes from the provider.
     fn note(&mut self, bytes: usize);
 
     /// Returns the usage if the translation covers only a part of it.
@@ -120,7 +120,7 @@ pub trait ResponseContext: Send {
         upstream: Vec<UpstreamAnswer>,
     ) -> impl Future<Output = Result<BufferedResponse, Self::Error>> + Send;
 
-    /// Counts the tokens of a response without a usage of the provider, by the bytes of its text.
+    /// Estimates the tokens of a response by the bytes of its text, for a provider that reports no usage.
     fn counted(&self, output_bytes: usize) -> TokenUsage;
 
     /// Charges a response; returns the members `environment_impact` and `billing_cost`.
@@ -136,7 +136,7 @@ pub trait ResponseContext: Send {
 /// piece of the provider, and with `end_of_stream` at its end. Events for the client are added to `downstream`.
 ///
 /// # Errors
-/// Error of the provider; `downstream` has the events before it.
+/// Returns the error of the provider; `downstream` then has the events before the error.
 ///
 /// [`ProxyHttp::response_body_filter`]: pingora::proxy::ProxyHttp::response_body_filter
 pub fn response_body_filter<C: ResponseContext>(

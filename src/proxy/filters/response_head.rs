@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName};
 use pingora_http::ResponseHeader;
 
-/// Allowed fields, without those that frame the body.
+/// Allowed header fields. The fields that frame the body are set by the gateway.
 const ALLOWED: &[&str] = &[
     "access-control-allow-origin",
     "access-control-expose-headers",
@@ -13,7 +13,7 @@ const ALLOWED: &[&str] = &[
     "x-environment-impact",
     "x-request-id",
 ];
-/// Prefixes of groups of fields.
+/// Prefixes of further allowed header fields.
 const ALLOWED_GROUPS: &[&str] = &["x-penstock-", "x-ratelimit-", "anthropic-ratelimit-"];
 
 /// Removes the fields that are not on the allow-list: [`ProxyHttp::response_filter`] and the failover driver call this
@@ -27,7 +27,7 @@ pub fn response_filter(head: &mut impl ResponseFields) {
     }
 }
 
-/// Fields of a response head, of the gateway's type or of Pingora's.
+/// Header fields of a response head of the gateway or of Pingora.
 pub trait ResponseFields {
     /// Returns the fields.
     fn fields(&self) -> &HeaderMap;

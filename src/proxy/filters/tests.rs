@@ -24,7 +24,7 @@ const STREAM: &str = concat!(
     "data: [DONE]\n\n",
 );
 
-/// Response whose settlement is only recorded.
+/// Response context that only records its settlement.
 struct TestResponse {
     reply: Option<Box<dyn StreamTranslation>>,
     noted: usize,
@@ -110,7 +110,7 @@ impl ResponseContext for TestResponse {
     }
 }
 
-/// The order of both lists is that of the documentation.
+/// Checks that both lists have the order that is documented.
 #[test]
 fn the_lists_are_complete_and_in_the_documented_order() {
     assert_eq!(
@@ -192,7 +192,7 @@ fn a_filter_that_is_left_out_takes_its_behaviour_with_it() {
     assert!(stream.contains("Hello") && !stream.contains("billing_cost"));
     assert_eq!((response.noted, response.settled.len()), (0, 0));
 
-    // Annotation without settlement has no objects to add.
+    // If the response was not settled before, the annotation has no objects to add.
     let stream = TestResponse::new(Dialect::Chat).stream::<(Translate, Annotate, Meter)>(64);
     assert!(!stream.contains("billing_cost"));
 

@@ -1,4 +1,5 @@
-//! Token ids in a request for embeddings: providers receive their text, if the model's setting says so.
+//! Token ids in a request for embeddings: the provider receives the text that they stand for, if the setting of the
+//! model says so.
 
 use super::candidates::model_named;
 use super::request::{InferenceContext, RequestFilter};
@@ -9,7 +10,7 @@ use penstock_core::{ApiError, EmbeddingInputs, EmbeddingTask, InferenceRequest, 
 use penstock_tokens::PublishedEncoding;
 use std::ops::ControlFlow;
 
-/// Largest body that is decoded on the thread of its request, bytes.
+/// Maximum size in bytes of a body that is decoded on the thread of its request.
 const INLINE_DECODE_BYTES: usize = 256 * 1024;
 
 /// Filter that decodes token ids to text.

@@ -3,7 +3,7 @@
 use super::response::{BufferedBody, ResponseBodyFilter, ResponseContext, StreamPiece};
 use penstock_core::{UpstreamError, UpstreamErrorKind};
 
-/// Filter that translates a response body. Without a translation no byte of a provider passes.
+/// Filter that translates a response body. If there is no translation, it passes no byte of a provider on.
 pub struct Translate;
 
 impl ResponseBodyFilter for Translate {

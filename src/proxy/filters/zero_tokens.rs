@@ -1,6 +1,6 @@
-//! Requests with `max_tokens: 0`, which only the messages dialect allows: the gateway answers them itself. No provider
-//! is called, and nothing is reserved or charged. Such a request counts as one request, and its model and key are
-//! checked as usual. The provider in its headers is the one that would have been called.
+//! Requests with `max_tokens: 0`, which only the messages dialect allows. The gateway answers them itself: no provider
+//! is called, and nothing is reserved or charged. Such a request counts towards the request limits, and its model and
+//! key are checked as usual. Its response headers name the provider that would have been called.
 
 use super::candidates::{model_for_request, select};
 use super::request::{InferenceContext, RequestFilter};

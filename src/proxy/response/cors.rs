@@ -1,5 +1,5 @@
 //! Cross-origin requests (Fetch standard, section 3.3): the origin whose scripts may read a response, and the request
-//! headers that they may send.
+//! headers that these scripts may send.
 
 use super::head::ResponseHead;
 use crate::config::settings::CorsPolicy;
@@ -13,28 +13,28 @@ const EXPOSED: &str = "x-request-id, request-id, retry-after, x-ratelimit-limit,
      x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, anthropic-ratelimit-requests-limit, \
      anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, \
      anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset";
-/// Request headers that browsers may send if the preflight names none: those that client libraries add automatically.
+/// Request headers that browsers may send if the preflight names none: headers that client libraries add automatically.
 const ALLOWED: &str = "authorization, content-type, range, user-agent, x-api-key, anthropic-version, anthropic-beta, \
      anthropic-dangerous-direct-browser-access, openai-organization, openai-project, openai-beta, \
      idempotency-key, x-stainless-arch, x-stainless-lang, x-stainless-os, x-stainless-package-version, \
      x-stainless-retry-count, x-stainless-runtime, x-stainless-runtime-version, x-stainless-timeout, \
      x-stainless-helper, x-stainless-helper-method, x-stainless-async, x-stainless-poll-helper, x-stainless-custom-poll-interval";
-/// Limit on the bytes of a header name that is repeated.
+/// Maximum length in bytes of a header name that is repeated in a preflight response.
 const MOST_NAME: usize = 128;
-/// Limit on the number of header names that are repeated.
+/// Maximum number of header names that are repeated in a preflight response.
 const MOST_NAMES: usize = 128;
 
 /// Origin that may read a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CrossOrigin {
-    /// No origin in the request, or CORS is off.
+    /// The request has no origin, or CORS is off.
     #[default]
     None,
-    /// Any origin.
+    /// Any origin is allowed.
     Any,
-    /// Origin from the configured list.
+    /// The origin is in the configured list.
     Listed(Box<str>),
-    /// Origin that is not in the list.
+    /// The origin is not in the configured list.
     Refused,
 }
 
@@ -52,7 +52,7 @@ impl CrossOrigin {
         }
     }
 
-    /// Returns true if a preflight of this request is answered.
+    /// Returns true if the gateway answers a preflight of this origin.
     #[must_use]
     pub const fn answers_preflight(&self) -> bool {
         !matches!(self, Self::None)
@@ -74,7 +74,7 @@ impl ResponseHead {
         head.with(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)
     }
 
-    /// Adds the CORS headers of a preflight response, with the request headers that it names.
+    /// Adds the CORS headers of a preflight response. `asked` has the request headers that the preflight names.
     #[must_use]
     pub fn preflight_headers(self, origin: &CrossOrigin, asked: Option<&[u8]>) -> Self {
         let head = self.cors_headers(origin);

@@ -1,5 +1,5 @@
-//! Responses to clients: heads with an allow-list of fields, bodies with an exact length, refusals in the caller's
-//! dialect. No header of a provider ever passes.
+//! Responses to clients: heads that contain only allowed fields, bodies with an exact length, and refusals in the
+//! dialect of the client. No header field of a provider is passed on unless it is allowed.
 
 pub mod cors;
 pub mod head;
@@ -15,9 +15,9 @@ use penstock_limits::LimitStatus;
 use std::io::Result;
 use std::time::Duration;
 
-/// Largest body that is copied once and sent together with its head, bytes.
+/// Maximum size in bytes of a body that is copied and sent together with its head.
 const MAX_COALESCED_BYTES: usize = 16 * 1024;
-/// Slice size of long bodies, bytes, so that a slow reader is noticed between slices.
+/// Size in bytes of the slices of a long body. A slow reader is noticed between two slices.
 const SLICE_BYTES: usize = 64 * 1024;
 
 impl ResponseHead {
@@ -43,7 +43,7 @@ impl ResponseHead {
         write_pieces(caller, body).await
     }
 
-    /// Sends the head of a body of this length; the caller then sends the bytes in pieces.
+    /// Sends the head of a body of this length; the caller has to send the bytes afterwards.
     ///
     /// # Errors
     /// Returns an error if the client is gone.
@@ -81,8 +81,8 @@ impl ResponseHead {
     }
 }
 
-/// Writes pieces as one body: small neighbours are joined, and long pieces are sliced. A batch line receives them
-/// unchanged.
+/// Writes pieces as one body. Small pieces that follow each other are joined, and long pieces are split into slices. A
+/// batch line receives the pieces unchanged.
 async fn write_pieces(caller: &mut Downstream<'_>, body: Vec<Bytes>) -> Result<()> {
     if caller.batch_line().is_some() {
         for piece in body {
@@ -132,7 +132,7 @@ pub async fn send_refusal(
         head = head.with_number(header::RETRY_AFTER, seconds.into());
     }
     if refusal.code == ErrorCode::Conflict {
-        // Client libraries retry a 409 automatically, but the conflict here would remain.
+        // Client libraries retry a response with status 409 automatically, but this conflict would remain.
         head = head.with("x-should-retry", "false");
     }
     let is_limit = refusal.code == ErrorCode::RateLimited;

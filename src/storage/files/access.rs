@@ -1,4 +1,4 @@
-//! Contents of files: their reads, and the growing files of results.
+//! Contents of files: reads of them, and the growing output files of batches.
 
 use super::bucket::FileBucket;
 use super::contents::{FileContents, LineReader};
@@ -32,7 +32,7 @@ impl FileManager {
         self.bucket.as_deref()
     }
 
-    /// Returns the contents that all gateways of a fleet reach; `None` without a fleet.
+    /// Returns the contents that all gateways of a fleet can access; `None` without a fleet.
     #[must_use]
     pub fn shared_contents(&self) -> Option<SharedContents> {
         self.shared.as_ref()?;
@@ -62,7 +62,7 @@ impl FileManager {
         Ok(LineReader::new(self.contents(record)?))
     }
 
-    /// Reads bytes of a file while it exists: once it is deleted, an open download ends.
+    /// Reads bytes of a file as long as the file exists: a deletion of the file ends its open downloads.
     ///
     /// # Errors
     /// Returns 404 if the file was deleted, and an error if bytes are damaged or the disk fails.

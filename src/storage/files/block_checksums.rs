@@ -1,13 +1,14 @@
-//! File format of a complete file, which detects damaged bytes before they are served:
-//! `contents | a CRC32C per 64 KiB block | footer`. The record stores the checksum of the table, which detects a
-//! file that was replaced.
+//! File format of a complete file, by which damaged bytes are detected before they are served: `contents | a CRC32C per
+//! 64 KiB block | footer`. The record of the file has the checksum of the table of CRCs, by which a replaced file is
+//! detected.
 
 use penstock_object_storage::ObjectReader;
 use std::io::{Error, ErrorKind, Result};
 
 /// Size of a block with its own checksum, in bytes.
 pub const BLOCK_SIZE: usize = 64 << 10;
-/// Start of the footer; then length (8 bytes), block size (4) and checksum of the table (4), little-endian.
+/// Start of the footer. It is followed by the length of the contents (8 bytes), the block size (4) and the checksum of
+/// the table (4), all little-endian.
 const MAGIC: &[u8; 8] = b"penstkF1";
 const FOOTER_SIZE: usize = 24;
 
@@ -46,7 +47,7 @@ impl BlockChecksums {
         self.checksums().fold(0, |sum, block| crc32c::crc32c_append(sum, &block.to_le_bytes()))
     }
 
-    /// Computes the checksums of a growing file from its first `bytes`, since it has no table yet.
+    /// Computes the checksums of a growing file, which has no table yet, from its first `bytes`.
     ///
     /// # Errors
     /// Returns `InvalidData` if the table does not have the checksum `sum`, and any I/O error.
@@ -78,7 +79,7 @@ impl BlockChecksums {
         self.checksums().collect()
     }
 
-    /// Table and footer to append to the contents, and the checksum of the table.
+    /// Returns the table and the footer, which have to be appended to the contents, and the checksum of the table.
     #[must_use]
     pub fn into_footer(self) -> (Vec<u8>, u32) {
         let mut tail: Vec<u8> = self.checksums().flat_map(u32::to_le_bytes).collect();
@@ -91,10 +92,10 @@ impl BlockChecksums {
     }
 }
 
-/// Reads the checksum table of a file with this length and this checksum of the table.
+/// Reads the table of checksums of a file. The file must have this length, and its table this checksum.
 ///
 /// # Errors
-/// Returns `InvalidData` if the file differs from that.
+/// Returns `InvalidData` if the length or the checksum differs.
 pub fn read_table(file: &dyn ObjectReader, bytes: u64, sum: u32) -> Result<Vec<u32>> {
     let blocks = usize::try_from(bytes.div_ceil(BLOCK_SIZE as u64)).map_err(|_| damaged_error())?;
     let mut tail = vec![0; blocks * 4 + FOOTER_SIZE];

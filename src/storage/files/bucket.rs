@@ -1,5 +1,5 @@
-//! Contents of files in a bucket: complete files are objects `files/<id>-<start of the SHA-256>`, so that no object has
-//! another's name; results of running batches are segments. All calls block.
+//! Contents of files in a bucket. Complete files are objects named `files/<id>-<start of the SHA-256>`, so that
+//! different contents never have the same name. The results of running batches are stored as segments. All calls block.
 
 use super::bucket_sweep::SweepSchedule;
 use super::contents::FileContents;
@@ -45,20 +45,20 @@ pub struct FileBucket {
 /// State of the check that a bucket can be used and belongs to the store.
 #[derive(Clone, Debug)]
 enum BucketCheck {
-    /// Check that is made before the next use, because the bucket could not be reached.
+    /// The check has to be made before the next use, because the bucket could not be reached.
     Pending,
     Passed,
-    /// Check that failed, with the sentence for the operator.
+    /// The check failed; contains the sentence for the operator.
     Failed(String),
 }
 
-/// Name of the object of a complete file; `None` for a growing or damaged one.
+/// Returns the name of the object of a complete file; `None` for a growing or damaged file.
 pub fn object_name(record: &FileRecord) -> Option<String> {
     let digest = record.sha256.as_deref()?.get(..DIGEST_CHARS)?;
     (record.status == FileStatus::Processed).then(|| format!("{OBJECT_FOLDER}/{}-{digest}", record.id))
 }
 
-/// Options of a configured bucket.
+/// Returns the client options of a configured bucket.
 #[must_use]
 pub fn bucket_options(settings: &BucketSettings) -> BucketOptions {
     BucketOptions {
@@ -85,7 +85,7 @@ pub fn bucket_options(settings: &BucketSettings) -> BucketOptions {
     }
 }
 
-/// Checks a configured bucket, and with `reach` also its store.
+/// Checks the settings of a bucket, and with `reach` also that the bucket can be used.
 ///
 /// # Errors
 /// Returns a sentence for the operator.
@@ -100,7 +100,7 @@ fn create_client(settings: &BucketSettings) -> std::result::Result<Bucket, Strin
 }
 
 impl FileBucket {
-    /// Opens a configured bucket. One that cannot be reached is checked before its first use.
+    /// Opens a configured bucket. If the bucket cannot be reached, it is checked before its first use.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the bucket cannot be used.
@@ -139,7 +139,7 @@ impl FileBucket {
         }
     }
 
-    /// Returns the contents, once the bucket is known to belong to the store.
+    /// Returns the contents, after the check that the bucket belongs to the store.
     ///
     /// # Errors
     /// Returns the error of the bucket as the cause of an I/O error.
@@ -171,7 +171,7 @@ impl FileBucket {
         checked
     }
 
-    /// Checks that the bucket belongs to the store, and stores the ID of the store in a new one.
+    /// Checks that the bucket belongs to the store, and writes the ID of the store to a new bucket.
     fn check_store_id(&self) -> std::result::Result<(), ProbeError> {
         let database = |error: penstock_storage::StoreError| {
             ProbeError::Unreachable(format!("The records of files cannot be read: {error}."))
@@ -202,12 +202,12 @@ impl FileBucket {
                     .to_owned(),
             ));
         }
-        // Another gateway of a fleet may have been first, with the same bucket.
+        // Another gateway of a fleet may have chosen an ID first, for the same bucket.
         let chosen = self.store.choose_directory_id(&noted).map_err(database)?;
         if chosen == noted { Ok(()) } else { Err(other_store()) }
     }
 
-    /// Stores an ID unless one exists; returns the ID that is stored.
+    /// Writes an ID to the bucket unless the bucket has one; returns the ID that the bucket has.
     fn note_store_id(&self, id: String) -> Result<String> {
         match self.contents.create_from_bytes(STORE_ID_OBJECT, id.clone().into_bytes().into()) {
             Ok(()) => Ok(id),
@@ -231,7 +231,7 @@ impl FileBucket {
         self.contents()?.create(&name, source)
     }
 
-    /// Opens the contents of a record; those of a growing file are copied to a temporary one.
+    /// Opens the contents of a record. The contents of a growing file are copied to a temporary file.
     ///
     /// # Errors
     /// Returns `InvalidData` if they do not match the record, `NotFound` if they are missing, and any I/O error.
@@ -254,7 +254,7 @@ impl FileBucket {
     pub(super) fn open_output(&self, record: &FileRecord) -> Result<OutputFile> {
         let contents = self.contents()?;
         let (file, local) = NamedTempFile::new_in(&self.upload_folder)?.into_parts();
-        // A batch may wait for hours: the lock tells the sweep that the file is not a leftover.
+        // A batch may wait for hours. The lock on its temporary file tells the sweep that the file is not left over.
         file.lock_shared()?;
         fetch_committed(&**contents, record, &file)?;
         let segments = SegmentWriter::new(contents.clone(), self.upload_folder.clone(), record, local);
@@ -269,7 +269,7 @@ impl FileBucket {
         self.contents().map(|_| ())
     }
 
-    /// Copies the contents of a record to a file, as they are in the folder without a bucket.
+    /// Copies the contents of a record to a file, in the form that they have in a folder without a bucket.
     ///
     /// # Errors
     /// Returns `NotFound` if they are missing, and any I/O error.

@@ -16,7 +16,7 @@ const UPLOAD_FOLDERS: [&str; 4] = [OBJECT_FOLDER, SEGMENT_FOLDER, "responses", "
 /// Time after an outage of the store in which records of old objects may still be written.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(600);
 
-/// Times of the last sweep and of the last outage of the store, on the process's clock.
+/// Times of the last sweep and of the last outage of the store, by the clock of the process.
 #[derive(Debug, Default)]
 pub struct SweepSchedule {
     swept_at: Option<Duration>,
@@ -24,7 +24,7 @@ pub struct SweepSchedule {
 }
 
 impl SweepSchedule {
-    /// Returns true if a sweep is due, and counts it as made.
+    /// Returns true if a sweep is due, and then counts the sweep as made.
     fn is_due(&mut self, now: Duration, interval: Duration, is_store_ready: bool) -> bool {
         if !is_store_ready {
             self.outage_at = Some(now);
@@ -98,7 +98,8 @@ impl FileBucket {
     }
 }
 
-/// Returns true if an object belongs to no file. A growing file may be about to become this object.
+/// Returns true if an object belongs to no file. The object of a growing file is retained, because the file may be
+/// about to be completed as this object.
 fn is_stale_object(records: &FileStore, object: &ObjectInfo) -> Result<bool, StoreError> {
     let Some(name) = object.name.strip_prefix(OBJECT_FOLDER).and_then(|name| name.strip_prefix('/')) else {
         return Ok(false);
@@ -122,9 +123,9 @@ fn is_stale_segment(records: &FileStore, object: &ObjectInfo) -> Result<bool, St
     }
 }
 
-/// Record of a name in the bucket.
+/// Record that belongs to a name in the bucket.
 enum FoundRecord {
-    /// Name that is not of a file.
+    /// The name is not that of a file.
     Foreign,
     Missing,
     Found(Box<FileRecord>),

@@ -64,7 +64,7 @@ impl SharedBucket {
         page.objects.into_iter().map(|object| object.name).collect()
     }
 
-    /// Lets all objects be older than the age of leftovers.
+    /// Makes all objects older than the age at which they count as left over.
     fn age(&self) {
         let old = SystemTime::now() - Duration::from_secs(4_000);
         for name in self.names("files").into_iter().chain(self.names("parts")) {
@@ -172,7 +172,7 @@ fn another_gateway_continues_results_from_the_last_commit() {
     second.append(b"end\n").unwrap();
     let whole = second.seal(&now, NOW).unwrap();
     shared.commit(&now, &whole);
-    // The end of the first gateway comes too late as well, and replaces nothing.
+    // The first gateway also completes the file too late, which replaces nothing.
     first.seal(&record, NOW).unwrap();
     assert_eq!(read(&one, &whole).unwrap(), b"a\nbb\nccc\ndddd\nend\n");
     assert_eq!((shared.names("files").len(), shared.names("parts").len()), (2, 5));
@@ -224,7 +224,7 @@ fn many_segments_are_merged_and_a_missing_one_is_damage() {
     assert_eq!(files.open_output(&record).unwrap().len(), expected.len() as u64);
     let names = shared.names("parts");
     assert_eq!(names.len(), 600);
-    // Segments that a merged one replaces are not needed.
+    // Segments that were merged into a larger one are not needed any more.
     let length = |name: &String| fs::metadata(shared.bucket_path().join(name)).unwrap().len();
     let merged: Vec<&String> = names.iter().filter(|name| length(name) > 401).collect();
     assert_eq!(merged.len(), 2);

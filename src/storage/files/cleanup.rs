@@ -1,4 +1,4 @@
-//! Deletion of leftovers after a crash, and of expired files.
+//! Deletion of files that a crash left over, and of expired files.
 
 use super::{ExpiryCheck, FILE_ID_PREFIX, FileError, FileManager};
 use crate::storage::object_id;
@@ -10,8 +10,8 @@ use std::fs;
 const PAGE_SIZE: usize = 500;
 
 impl FileManager {
-    /// Deletes incomplete uploads and contents without a record, unless another process uses them, and
-    /// counts the existing bytes.
+    /// Deletes incomplete uploads and contents without a record, unless another process uses them (`in_hand`), and
+    /// counts the bytes of existing files.
     pub(super) fn delete_leftovers(&self, in_hand: bool) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| {
             format!("The folder of the files {} cannot be used: {error}.", self.folder.display())
@@ -23,7 +23,7 @@ impl FileManager {
             let entry = entry.map_err(|error| failed(&error))?;
             fs::remove_file(entry.path()).map_err(|error| failed(&error))?;
         }
-        // With a bucket, the folder has only contents that were stored before it was configured.
+        // With a bucket, the folder contains only contents that were stored before the bucket was configured.
         if self.bucket.is_some() {
             return self.count_existing().map_err(|error| failed(&error));
         }
@@ -69,7 +69,7 @@ impl FileManager {
             }
         }
         let mut after: Option<String> = None;
-        // IDs increase with time: all after the first young file are young too.
+        // IDs increase with time, so all files after the first one that has not expired have not expired either.
         while at.retention.is_some() {
             let page = self.store.all(after.as_deref(), PAGE_SIZE)?;
             for file in &page.files {
@@ -91,7 +91,7 @@ impl FileManager {
         Ok(u64::from(at.is_expired(file) && !needed() && self.delete_record(file)?))
     }
 
-    /// Deletes a record and then its contents; returns false if it was deleted before.
+    /// Deletes a record and then its contents; returns false if the record was already deleted.
     pub(super) fn delete_record(&self, file: &FileRecord) -> Result<bool, StoreError> {
         let gone = match &self.shared {
             None => self.store.delete(file)?,
@@ -113,7 +113,8 @@ impl FileManager {
     }
 
     fn try_remove_contents(&self, file: &FileRecord) -> Result<(), FileError> {
-        // Before and after: an export at this moment may copy the file in between.
+        // The archives are cleared before and after the deletion, because an export at this moment may copy the file in
+        // between.
         self.delete_from_archives(&file.id);
         let deleted = self.delete_contents(file);
         self.delete_from_archives(&file.id);

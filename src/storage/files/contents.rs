@@ -24,7 +24,7 @@ pub struct FileContents {
 }
 
 impl FileContents {
-    /// Opens the contents of a record. A growing file is read completely for it.
+    /// Opens the contents of a record. A growing file has to be read completely for this.
     ///
     /// # Errors
     /// Returns `InvalidData` if they do not match the record, and any I/O error.
@@ -32,7 +32,7 @@ impl FileContents {
         Self::from_reader(Box::new(File::open(path)?), record)
     }
 
-    /// Verifies the table of open contents.
+    /// Verifies the table of contents that are already open.
     ///
     /// # Errors
     /// The same as those of [`FileContents::open`].
@@ -128,13 +128,13 @@ enum RawLine {
 }
 
 impl LineReader {
-    /// Returns a reader from the beginning.
+    /// Creates a reader that starts at the beginning.
     #[must_use]
     pub fn new(contents: FileContents) -> Self {
         Self { contents, at: 0, held: BytesMut::new(), scanned: 0, number: 0 }
     }
 
-    /// Returns the next non-blank line; `None` at the end.
+    /// Returns the next line that is not blank; `None` at the end of the file.
     ///
     /// # Errors
     /// Returns the errors of [`FileContents::read`], and `InvalidData` if a line exceeds the limit.
@@ -146,7 +146,7 @@ impl LineReader {
         }
     }
 
-    /// Returns the next non-blank line, if its end is found within about `most` bytes.
+    /// Returns the next line that is not blank, if its end is found within about `most` bytes.
     ///
     /// # Errors
     /// Returns the errors of [`FileContents::read`].
@@ -181,7 +181,7 @@ impl LineReader {
                 let line = self.held.split_to(self.scanned + end + 1);
                 self.scanned = 0;
                 if line.len() > READ_SIZE {
-                    // The remaining bytes must not retain the buffer of a long line.
+                    // The remaining bytes are copied, so that they do not retain the buffer of a long line.
                     self.held = BytesMut::from(&*self.held);
                 }
                 return Ok(RawLine::Line(line.freeze()));

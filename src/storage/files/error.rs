@@ -48,7 +48,7 @@ impl FileError {
     }
 }
 
-/// Error while the store's disk fails.
+/// Returns the error of the client while the store cannot write.
 pub fn store_unavailable() -> ApiError {
     let message = "The store cannot be read or written at the moment; try again shortly.";
     ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
@@ -77,7 +77,7 @@ impl From<StoreError> for FileError {
     }
 }
 
-/// Converts an error of the disk or of the bucket to that of a client.
+/// Converts an error of the disk or of the bucket to an error of the client.
 pub fn disk_error(error: &std::io::Error) -> ApiError {
     if is_bucket_away(error) {
         return bucket_unavailable();

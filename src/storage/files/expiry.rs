@@ -2,7 +2,7 @@
 
 use penstock_storage::files::{FileRecord, FileStatus};
 
-/// Time and retention period, which determine the files that have expired.
+/// Current time and retention period, by which the expired files are determined.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpiryCheck {
     /// Current time in Unix seconds.
@@ -12,7 +12,8 @@ pub struct ExpiryCheck {
 }
 
 impl ExpiryCheck {
-    /// Expiry of a file in Unix seconds: results expire relative to the time of the last one.
+    /// Returns the expiry of a file in Unix seconds. The retention period of an output file starts when its last result
+    /// was written.
     #[must_use]
     pub fn expires_at(&self, file: &FileRecord) -> Option<u64> {
         let whole = file.finished_at.unwrap_or(file.created_at);

@@ -1,9 +1,9 @@
-//! Files of clients: their records in the store, their contents in a folder or in a bucket. With a bucket, contents
-//! that were stored in the folder before are still read from there.
+//! Files of clients: their records are in the store, their contents in a folder or in a bucket. If a bucket is
+//! configured later, contents that are already in the folder are still read from there.
 //!
-//! A file exists once its record is committed, which happens after its contents are synced; it is gone once its
-//! record is deleted, which happens before its contents are. So a crash leaves at most contents without a record,
-//! which the next start deletes. Calls block unless they are `async`.
+//! A file exists once its record is committed, which happens after its contents are synced. It no longer exists once
+//! its record is deleted, which happens before its contents are deleted. So a crash can only leave contents without a
+//! record, which the next start deletes. Calls block unless they are `async`.
 
 mod access;
 mod block_checksums;
@@ -59,19 +59,20 @@ pub const FILE_ID_PREFIX: &str = "file-";
 /// Folder of incomplete uploads.
 const UPLOAD_FOLDER: &str = "aside";
 
-/// Users of files, such as batches.
+/// Parts of the program that use files, such as batches.
 #[async_trait]
 pub trait FileUsers: Send + Sync {
-    /// Returns true if a running user still reads or writes this file, which protects it from expiry.
+    /// Returns true if a user that still runs reads or writes this file, which protects the file from expiry.
     fn is_in_use(&self, id: &str) -> bool;
 
-    /// Ends all users of a file that its client deletes.
+    /// Ends all users of a file that the client wants to delete.
     ///
     /// # Errors
     /// Returns a refusal if the file cannot be deleted now.
     async fn end_users(&self, id: &str) -> Result<(), ApiError>;
 
-    /// Ends users of a deleted file that other gateways of a fleet added during the deletion, without waiting for them.
+    /// Requests the end of users of a deleted file that other gateways of a fleet added during the deletion. Does not
+    /// wait for the end.
     async fn end_late_users(&self, _id: &str) {}
 }
 
@@ -95,16 +96,16 @@ pub struct FileManager {
     /// Bucket of the contents; `None` if they are in the folder.
     bucket: Option<Arc<FileBucket>>,
     quota: Arc<DiskQuota>,
-    /// State for a fleet; `None` if no other gateway uses the folder.
+    /// State of the shared folder of a fleet; `None` if no other gateway uses the folder.
     shared: Option<SharedFolder>,
     users: OnceLock<Arc<dyn FileUsers>>,
-    /// Folder of the gateway's archives: deleted files are removed from them too.
+    /// Folder of the gateway's archives, from which deleted files are removed too, and the function that does so.
     archives: OnceLock<(PathBuf, PurgeArchives)>,
 }
 
 impl FileManager {
-    /// Opens or creates the folder, and deletes leftovers of a crash, unless a process that still drains
-    /// uses them (`in_hand`).
+    /// Opens or creates the folder, and deletes what a crash left over, unless a process that still drains uses it
+    /// (`in_hand`).
     ///
     /// # Errors
     /// Returns a sentence for the operator if the folder cannot be used.
@@ -188,7 +189,8 @@ impl FileManager {
     /// Path of the contents of a file.
     #[must_use]
     pub fn path(&self, id: &str) -> PathBuf {
-        // Records only contain IDs of the gateway; any other ID must not lead to another path.
+        // Records only contain IDs that the gateway generated. Any other ID must not lead to a path outside of the
+        // folder.
         if object_id::is_valid(FILE_ID_PREFIX, id) {
             self.folder.join(id)
         } else {
@@ -276,8 +278,8 @@ impl FileManager {
         }
         .map_err(FileError::Disk)?;
         if let Err(error) = self.insert_record(&record, bounds) {
-            // On a full disk the space is needed at once. After other errors the record may be stored nevertheless,
-            // and needs its contents; if it is not, they are leftovers.
+            // On a full disk, the space is needed at once. After other errors, the record may have been stored
+            // nevertheless, and then needs its contents; otherwise, a later sweep deletes them.
             if matches!(error, FileError::Quota(_) | FileError::Store(StoreError::Full)) {
                 self.delete_contents(&record).ok();
             }
@@ -287,8 +289,8 @@ impl FileManager {
         Ok(record)
     }
 
-    /// Adds results to the used bytes of a key. Returns the changes of counters for the commit of the results; none if
-    /// the bytes are counted in memory.
+    /// Adds results to the used bytes of a key. Returns the counter changes that have to be committed with the results;
+    /// returns none if the bytes are counted in memory.
     #[must_use]
     pub fn add_bytes(&self, key: &str, bytes: u64) -> Vec<CounterChange> {
         if self.shared.is_some() {
@@ -298,7 +300,7 @@ impl FileManager {
         Vec::new()
     }
 
-    /// Deletes a file: it is unreadable once this returns. Its users end first.
+    /// Deletes a file, after its users have ended. When the call returns, the file is no longer readable.
     ///
     /// # Errors
     /// Returns 404 if this key has no such file, and 409 while a batch writes to it.

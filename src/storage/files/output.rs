@@ -1,7 +1,7 @@
-//! Growing output file of a batch. Bytes are appended and synced here; the record states how many of them are
-//! committed, in the same commit as their charges. Bytes beyond that are not results: they are truncated when the file
-//! is opened again. With a bucket, the file is a temporary one, and each sync stores the appended bytes as a segment in
-//! the bucket. All calls block.
+//! Growing output file of a batch. Bytes are appended and synced here. The record of the file states how many bytes are
+//! committed; it is written in the same commit as the charges of these results. Bytes beyond that number are not
+//! results, and are truncated when the file is opened again. With a bucket, the file is a temporary one, and each sync
+//! stores the appended bytes as a segment in the bucket. All calls block.
 
 use super::block_checksums::BlockChecksums;
 use super::segments::{OutputPosition, SegmentWriter};
@@ -26,7 +26,7 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
-    /// Opens the file at the committed length.
+    /// Opens the file, truncated to its committed length.
     ///
     /// # Errors
     /// Returns `InvalidData` if committed bytes are missing or damaged, and any I/O error.
@@ -35,7 +35,7 @@ impl OutputFile {
         Self::from_file(file, record, None)
     }
 
-    /// Verifies the committed bytes of an open file.
+    /// Verifies the committed bytes of a file that is already open.
     ///
     /// # Errors
     /// The same as those of [`OutputFile::open`].
@@ -66,7 +66,8 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Syncs the appended bytes, so that they survive a power loss, or the loss of the machine with a bucket.
+    /// Syncs the appended bytes, so that they survive a power loss. With a bucket, they also survive the loss of the
+    /// machine.
     ///
     /// # Errors
     /// Returns any I/O error. The state on the disk is then unknown, and the file must be opened again.
@@ -78,13 +79,13 @@ impl OutputFile {
         }
     }
 
-    /// Record with all bytes so far, to commit after a sync.
+    /// Returns the record with all bytes that were appended so far, which has to be committed after a sync.
     #[must_use]
     pub fn updated_record(&self, record: &FileRecord) -> FileRecord {
         FileRecord { bytes: self.bytes, sums: Some(self.sums.table_checksum()), ..record.clone() }
     }
 
-    /// Length in bytes, including those of earlier processes.
+    /// Returns the length in bytes, including the bytes that earlier processes wrote.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.bytes
@@ -96,8 +97,8 @@ impl OutputFile {
         self.bytes == 0
     }
 
-    /// Completes the file at the time `now` and returns its record to commit. Until the commit, the file can be
-    /// opened again as a growing one.
+    /// Completes the file at the time `now`, and returns the record that has to be committed. Before this commit, the
+    /// file can still be opened again as a growing file.
     ///
     /// # Errors
     /// Returns any I/O error.

@@ -1,5 +1,5 @@
-//! Disk quota of files: a limit for all files, a limit per key, and the space that stays free on the disk. Usage is
-//! counted in memory; a failed upload releases its reservation.
+//! Disk quota of files: a limit for all files, a limit for the files of each key, and disk space that must stay free.
+//! The usage is counted in memory; an upload that fails releases its reservation.
 
 use parking_lot::Mutex;
 use penstock_core::{ApiError, ErrorCode};
@@ -13,18 +13,18 @@ use std::sync::Arc;
 pub struct QuotaLimits {
     /// Bytes of all files.
     pub all: u64,
-    /// Bytes of one key's files.
+    /// Maximum bytes of the files of one key.
     pub key: u64,
-    /// Bytes of the disk that uploads leave free.
+    /// Bytes of the disk that must stay free.
     pub free: u64,
     /// Bytes of one line of an uploaded file.
     pub line: usize,
 }
 
-/// Limit that is reached.
+/// Limit that an upload exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaExceeded {
-    /// Limit of all files or of the disk: clients cannot distinguish them.
+    /// Limit of all files, or of the disk; the error for clients is the same.
     Gateway,
     /// Limit of the key's files, in bytes.
     Key(u64),
@@ -57,7 +57,7 @@ struct QuotaUsage {
 }
 
 impl DiskQuota {
-    /// Counts existing bytes, whatever the limits are.
+    /// Counts existing bytes, even beyond the limits.
     pub fn add_bytes(&self, key: &str, bytes: u64) {
         let mut inner = self.0.lock();
         inner.all += bytes;
@@ -115,7 +115,8 @@ pub struct QuotaReservation {
     quota: Arc<DiskQuota>,
     key: Box<str>,
     bytes: u64,
-    /// Bytes that the store has counted, which will include those of the file; `None` if all are counted in memory.
+    /// Bytes that the store has counted, which will include the bytes of this file; `None` if all bytes are counted in
+    /// memory.
     counted: Option<UsedBytes>,
 }
 
@@ -126,7 +127,8 @@ impl QuotaReservation {
         Self { quota, key: key.into(), bytes: 0, counted: None }
     }
 
-    /// Adds the reservation to the bytes that the store has counted, and ends it once the file is stored.
+    /// Adds the bytes that the store has counted to the usage of the reservation. Such a reservation ends once the file
+    /// is stored, since the store then counts it.
     #[must_use]
     pub(super) fn with_counted(mut self, counted: UsedBytes) -> Self {
         self.counted = Some(counted);
@@ -143,7 +145,8 @@ impl QuotaReservation {
         Ok(())
     }
 
-    /// Keeps the bytes reserved, because the file is stored; if the store counts them, releases them.
+    /// Commits the reservation because the file is stored: the bytes stay counted, or are released if the store counts
+    /// them.
     pub fn commit(mut self) {
         if self.counted.is_none() {
             self.bytes = 0;
@@ -159,7 +162,7 @@ impl Drop for QuotaReservation {
     }
 }
 
-/// Returns true if `bytes` more leave `free` bytes on the disk of `folder`.
+/// Returns true if `free` bytes of the disk of `folder` stay free after a write of `bytes`.
 #[must_use]
 pub fn has_free_space(folder: &Path, bytes: u64, free: u64) -> bool {
     // If the disk cannot be queried, the write will report the error.

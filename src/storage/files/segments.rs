@@ -1,7 +1,7 @@
-//! Segments of growing output files in a bucket: `parts/<file id>/<start>-<end>-<sums before>-<sums after>`. A record
-//! states the committed length and the checksum of its table, so the segments of the committed bytes are found
-//! backwards from there: each ends where the next one starts, with the same checksum. Segments of a writer that did not
-//! commit are on no such chain. All calls block.
+//! Segments of growing output files in a bucket, named `parts/<file id>/<start>-<end>-<sums before>-<sums after>`. A
+//! record states the committed length and the checksum of its table of block checksums. From there, the segments of the
+//! committed bytes are found backwards: each segment ends where the next one starts, with the same checksum. Segments
+//! of a writer that did not commit are not part of this chain. All calls block.
 
 use super::block_checksums::damaged_error;
 use super::bucket::object_name;
@@ -17,7 +17,7 @@ use tempfile::{NamedTempFile, TempPath};
 
 /// Folder of the segments.
 pub const SEGMENT_FOLDER: &str = "parts";
-/// Number of segments that are stored again as one, so that a take-over reads few of them.
+/// Number of segments after which they are stored again as one, so that a takeover has to read only few segments.
 const MERGED_SEGMENTS: usize = 256;
 /// Bytes per read of a segment.
 const READ_SIZE: u64 = 1 << 20;
@@ -31,7 +31,7 @@ pub struct OutputPosition {
     pub sums: u32,
 }
 
-/// Bytes of an output file between two lengths.
+/// Segment of an output file: its bytes between two lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     start: OutputPosition,
@@ -67,10 +67,10 @@ impl Segment {
 #[derive(Debug)]
 pub struct SegmentWriter {
     contents: Arc<dyn ContentStore>,
-    /// Folder of temporary files.
+    /// Folder for temporary files.
     folder: PathBuf,
     id: String,
-    /// Temporary file with all bytes.
+    /// Temporary file that contains all bytes so far.
     local: TempPath,
     stored: OutputPosition,
     /// Start of the segments that will be merged next.
@@ -90,7 +90,7 @@ impl SegmentWriter {
         Self { contents, folder, id: record.id.clone(), local, stored, merge_start: stored, segments: 0 }
     }
 
-    /// Stores the bytes up to a position.
+    /// Stores the bytes up to a position as a segment.
     ///
     /// # Errors
     /// Returns any I/O error. The segment may be stored nevertheless.
@@ -137,7 +137,7 @@ impl SegmentWriter {
     }
 }
 
-/// Treats an existing object as stored: its name has the checksums of its bytes.
+/// Treats an object that exists already as stored, because its name contains the checksums of its bytes.
 fn ignore_existing(created: Result<()>) -> Result<()> {
     match created {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
@@ -192,7 +192,7 @@ pub fn copy_object(object: &dyn ObjectReader, position: u64, file: &File) -> Res
     Ok(())
 }
 
-/// Stores the committed bytes of a growing file as one segment. Bytes beyond them are left out.
+/// Stores the committed bytes of a growing file as one segment. Bytes that are not committed are left out.
 ///
 /// # Errors
 /// Returns any I/O error.
@@ -225,7 +225,7 @@ fn committed_segments(contents: &dyn ContentStore, record: &FileRecord) -> Resul
     Ok(chain)
 }
 
-/// Lists the segments of a file by their ends; the longest, if several have the same end.
+/// Lists the segments of a file by their ends. If several segments have the same end, the longest is returned.
 fn list_segments(contents: &dyn ContentStore, id: &str) -> Result<HashMap<OutputPosition, Segment>> {
     let folder = segment_folder(id);
     let mut by_end: HashMap<OutputPosition, Segment> = HashMap::new();

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 /// File whose modification time is the present time of the folder's file server.
 const PROBE_FILE: &str = ".time";
-/// Longest wait for the gateway that creates the folder: an NFS client may not see a new file for half a minute.
+/// Longest wait for the gateway that creates the folder. A client of NFS may not see a new file for half a minute.
 const FOLDER_ID_WAIT: Duration = Duration::from_secs(35);
 /// Bytes per read of a copy.
 const COPY_SIZE: usize = 1 << 20;
@@ -23,12 +23,12 @@ const COPY_SIZE: usize = 1 << 20;
 /// State of the files of a fleet.
 #[derive(Debug, Default)]
 pub(super) struct SharedFolder {
-    /// Leftovers of the last sweep, which the next one deletes if they still have no record.
+    /// Contents without a record that the last sweep found. The next sweep deletes them if they still have no record.
     suspects: Mutex<HashSet<PathBuf>>,
 }
 
 impl FileManager {
-    /// Opens or creates the folder of a fleet. Leftovers of crashes are deleted by
+    /// Opens or creates the folder of a fleet. What crashes left over is deleted by
     /// [`FileManager::delete_old_leftovers`].
     ///
     /// # Errors
@@ -53,8 +53,8 @@ impl FileManager {
         }
     }
 
-    /// Adds a record. In a fleet it is added only if the limits still hold together with the records that other
-    /// gateways added meanwhile.
+    /// Adds a record. In a fleet, the record is added only if the limits still hold together with the records that
+    /// other gateways have added meanwhile.
     pub(super) fn insert_record(&self, record: &FileRecord, limits: QuotaLimits) -> Result<(), FileError> {
         if self.shared.is_none() {
             return Ok(self.store.add(record)?);
@@ -66,10 +66,11 @@ impl FileManager {
         }
     }
 
-    /// Copies the committed results of a batch to a new file, whose record the caller commits in place of the other.
+    /// Copies the committed results of a batch to a new file. The caller has to commit the returned record in place of
+    /// the old one.
     ///
     /// # Errors
-    /// Returns `InvalidData` if results are damaged, and any I/O error; nothing of the copy remains then.
+    /// Returns `InvalidData` if results are damaged, and any I/O error. Then nothing of the copy remains.
     pub fn copy_output(&self, record: &FileRecord, now: Duration) -> io::Result<FileRecord> {
         let results = self.contents(record)?;
         let owner = FileOwner { key: &record.key, account: &record.account };
@@ -100,9 +101,9 @@ impl FileManager {
         }
     }
 
-    /// Deletes uploads and contents of the shared folder that have had no record and no write for `age`, both in this
-    /// call and in the previous one: a record may be committed late after an outage of the database. Called by one
-    /// gateway of a fleet, or by each if contents are in a bucket. Returns the number of deleted files; blocks.
+    /// Deletes uploads and contents in the folder that have had no record and no write for `age`, both in this call and
+    /// in the previous one, because a record may be committed late after an outage of the database. Called by one
+    /// gateway of a fleet, or by each gateway if contents are in a bucket. Returns the number of deleted files; blocks.
     ///
     /// # Errors
     /// Returns any I/O error, and the store's error as text.
@@ -113,7 +114,7 @@ impl FileManager {
         let now = self.server_time()?;
         let is_old = |path: &Path| match fs::metadata(path).and_then(|file| file.modified()) {
             Ok(modified) => now.duration_since(modified).is_ok_and(|since| since >= age),
-            // Deleted or renamed meanwhile.
+            // The file was deleted or renamed meanwhile.
             Err(_) => false,
         };
         let is_leftover = |path: &Path| is_old(path) && !(self.bucket.is_some() && is_locked(path));
@@ -137,7 +138,7 @@ impl FileManager {
     fn server_time(&self) -> io::Result<SystemTime> {
         let path = self.folder.join(PROBE_FILE);
         let probe = File::create(&path)?;
-        // An empty file that is truncated keeps its time.
+        // Truncating an empty file would not change its modification time.
         io::Write::write_all(&mut &probe, b".")?;
         probe.sync_all()?;
         probe.metadata()?.modified()
@@ -161,8 +162,8 @@ impl FileManager {
     }
 }
 
-/// Returns true if an output file of a batch in progress is locked. Only for folders of one gateway: file servers have
-/// no locks that can be relied on.
+/// Returns true if a temporary output file is locked by a batch in progress. Only for folders of a single gateway: the
+/// locks of file servers cannot be relied on.
 fn is_locked(path: &Path) -> bool {
     let locked = File::open(path).map(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
     locked.unwrap_or_default()

@@ -1,6 +1,6 @@
-//! Match between the folder of file contents and the store of their records: both contain the same ID. With another
-//! or an unmounted folder every file would look damaged; with another store all contents would be deleted as
-//! leftovers of a crash.
+//! Check that the folder of file contents and the store of their records belong together: both contain the same ID.
+//! With another or an unmounted folder, every file would look damaged. With another store, all contents would be
+//! deleted because they have no record.
 
 use super::{FILE_ID_PREFIX, FileManager};
 use crate::storage::object_id;
@@ -12,14 +12,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Interval of the reads of an ID that another gateway writes.
+/// Interval at which the folder's ID is read while another gateway has to write it.
 const ID_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Name of the file with the ID.
 pub(super) const STORE_ID_FILE: &str = ".store";
 
 impl FileManager {
     /// Checks that the folder belongs to the store, and writes the ID where it is missing. In a fleet, the gateway that
-    /// chose the ID writes it; others wait for it at most for `wait`, since their folder may not be the same.
+    /// chose the ID writes it. The other gateways wait for it at most for `wait`, since their folder may be a different
+    /// one.
     ///
     /// # Errors
     /// Returns a sentence that tells the operator what to do.
@@ -48,7 +49,7 @@ impl FileManager {
                 let own = stamp.unwrap_or_else(|| hex::text(&rand::random::<[u8; 16]>()));
                 let id = self.choose_folder_id(own.clone());
                 if id != own {
-                    // Another gateway of a fleet was first.
+                    // Another gateway of a fleet has chosen the ID first.
                     return self.await_folder_id(&id, wait);
                 }
                 if records && !contents {

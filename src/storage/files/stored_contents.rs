@@ -1,5 +1,5 @@
-//! Contents of files for the commands of the store, while no gateway runs: in the folder, or in the bucket. All calls
-//! block.
+//! Contents of files for commands that run while no gateway uses the store. The contents are in the folder or in the
+//! bucket. All calls block.
 
 use super::bucket::FileBucket;
 use super::contents::FileContents;
@@ -52,7 +52,7 @@ impl StoredContents {
         self.bucket.is_some()
     }
 
-    /// Copies the contents of a record from the bucket to a file, in the form that they have in the folder.
+    /// Copies the contents of a record from the bucket to a file, in the form that contents have in the folder.
     ///
     /// # Errors
     /// Returns `NotFound` if they are not in the bucket, and any I/O error.
@@ -73,7 +73,7 @@ impl StoredContents {
         }
     }
 
-    /// Moves the contents of a record from the folder to the bucket, if there is one.
+    /// Moves the contents of a record from the folder to the bucket, if a bucket is configured.
     ///
     /// # Errors
     /// Returns any I/O error. The next call continues.
@@ -82,7 +82,8 @@ impl StoredContents {
         if !path.exists() {
             return Ok(());
         }
-        // The upload deletes a temporary file, and the contents must outlive a failed one.
+        // The upload deletes its source, and the contents in the folder must still exist if the upload fails. So a copy
+        // is uploaded.
         let copy = tempfile::NamedTempFile::new_in(&self.folder)?.into_temp_path();
         fs::copy(&path, &copy)?;
         match bucket.store_folder_contents(record, copy) {

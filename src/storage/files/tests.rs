@@ -1,4 +1,5 @@
-//! Tests of a file after every way that it can end, and of reads that only return written bytes.
+//! Tests of files after each possible end of an upload or a batch, and of reads, which only return bytes that were
+//! written.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use super::block_checksums::BLOCK_SIZE;
@@ -207,7 +208,8 @@ fn a_folder_of_another_store_is_neither_used_nor_swept() {
     let record = kept(&place.open(), &lines(3));
     let folder = place.folder.path().join("files");
     let id = fs::read_to_string(folder.join(store_id::STORE_ID_FILE)).unwrap();
-    // The store was lost and replaced by an empty one: with the ID file, and by a version without it.
+    // The store was lost and replaced by an empty store, once with the ID file and once by a version that did not write
+    // it.
     let lost = TestDirectory { folder: place.folder, store: open_in_memory() };
     for stamp in [Some(&id), None] {
         match stamp {

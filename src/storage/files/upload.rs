@@ -1,5 +1,5 @@
-//! Upload of a file: validated line by line and written to a temporary file, which is renamed at the end. An upload
-//! that ends earlier leaves nothing behind. All calls block.
+//! Upload of a file. It is validated line by line and written to a temporary file, which is renamed at the end. An
+//! upload that ends earlier leaves nothing on the disk. All calls block.
 
 use super::FileError;
 use super::block_checksums::BlockChecksums;
@@ -11,12 +11,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempPath};
 
-/// Bytes between two checks of the free disk space.
+/// Number of bytes after which the free disk space is checked again.
 const SPACE_CHECK_BYTES: u64 = 4 << 20;
 
 /// Upload in progress.
 pub struct FileUpload {
-    /// `None` after an invalid line: the rest is validated only.
+    /// File for the bytes; `None` after an invalid line, when the remaining bytes are only validated.
     temporary: Option<TemporaryFile>,
     lines: FileValidator,
     folder: PathBuf,
@@ -31,7 +31,7 @@ struct TemporaryFile {
     reservation: QuotaReservation,
 }
 
-/// Complete upload in a temporary file, synced.
+/// Complete upload in a temporary file that was synced.
 pub(super) struct StagedFile {
     path: TempPath,
     reservation: QuotaReservation,
@@ -120,7 +120,7 @@ impl FileUpload {
     /// Returns an error if lines are invalid or the disk fails.
     pub(super) fn finish(self) -> Result<StagedFile, FileError> {
         let checked = self.lines.end().map_err(FileError::InvalidLines)?;
-        // Valid lines were all written to the temporary file.
+        // If all lines are valid, the upload has a temporary file.
         let Some(aside) = self.temporary else {
             return Err(FileError::Disk(std::io::ErrorKind::NotFound.into()));
         };

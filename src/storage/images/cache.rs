@@ -1,7 +1,7 @@
-//! Cache of generated images, each at an unguessable URL for a limited time. An image that is not fetched in time is
-//! deleted. When the cache is full, the oldest image of the account with the most usage is evicted first, so that an
-//! account with many images only shortens the lifetime of its own. A gateway of a fleet also writes its images where the
-//! others reach them.
+//! Cache of generated images, each at an unguessable URL for a limited time. Images that are not fetched in this time
+//! are deleted. When the cache is full, the oldest image of the account with the most bytes is evicted first, so that
+//! an account with many images only reduces the lifetime of its own images. A gateway of a fleet also writes its images
+//! where the other gateways can read them.
 
 use super::names::ImageNames;
 use super::shared::SharedImages;
@@ -28,14 +28,14 @@ pub struct CachedImage {
     pub kind: &'static str,
     /// Expiry, on the gateway's clock.
     pub until: Duration,
-    /// Account that owns it; empty for an image of another gateway.
+    /// Account that owns the image; empty for an image of another gateway.
     pub account: Box<str>,
 }
 
 /// Metadata of a new image.
 #[derive(Clone, Copy)]
 pub struct ImageMetadata<'a> {
-    /// Account that owns it.
+    /// Account that owns the image.
     pub account: &'a str,
     /// Content type.
     pub kind: &'static str,
@@ -61,7 +61,7 @@ pub struct ImageCache {
     pub(super) names: ImageNames,
     /// Images of all gateways of a fleet; `None` without a fleet.
     pub(super) shared: Option<SharedImages>,
-    /// Permits of the loads of images of other gateways.
+    /// Permits for loading images of other gateways.
     pub(super) load_permits: Semaphore,
 }
 
@@ -77,13 +77,14 @@ pub struct CacheInsertion {
 #[derive(Default)]
 pub(super) struct CacheState {
     images: HashMap<Box<str>, CachedImage, ahash::RandomState>,
-    /// Names, the oldest first.
+    /// Names of the images, the oldest first.
     order: VecDeque<Box<str>>,
     bytes: u64,
 }
 
 impl ImageCache {
-    /// Creates an empty cache. A gateway of a fleet passes the contents that all gateways reach.
+    /// Creates an empty cache. `shared` has the contents that all gateways of a fleet can access; `None` without a
+    /// fleet.
     #[must_use]
     pub fn new(pepper: &Pepper, shared: Option<SharedContents>) -> Self {
         Self {
@@ -101,7 +102,7 @@ impl ImageCache {
         self.shared.as_ref()
     }
 
-    /// Adds an image, and evicts others if all together exceed `most` bytes.
+    /// Adds an image, and evicts other images if all together exceed `most` bytes.
     ///
     /// # Errors
     /// Returns any I/O error.
@@ -115,7 +116,7 @@ impl ImageCache {
         let ImageMetadata { account, kind, now, lifetime: life } = label;
         let coming =
             SpaceRequest { account, bytes: u64::try_from(image.len()).unwrap_or(u64::MAX), limit: most };
-        // Evicted first, since the new image may need their space.
+        // Images are evicted before the new image is written, because it may need their space.
         let mut evicted = self.inner.lock().evict(coming, now);
         let mut spool = spools.open();
         spool.push(image).await?;
@@ -123,7 +124,7 @@ impl ImageCache {
             CachedImage { image: spool.seal().await?, kind, until: now + life, account: account.into() };
         let name = self.names.generate();
         let mut inner = self.inner.lock();
-        // Other images may have been added meanwhile.
+        // Other images may have been added meanwhile, so the limit is checked again.
         evicted.extend(inner.evict(coming, now));
         inner.insert(&name, kept);
         drop(inner);
@@ -156,7 +157,7 @@ impl ImageCache {
 }
 
 impl CacheState {
-    /// Adds an image, or replaces the one of this name.
+    /// Adds an image, or replaces the image with this name.
     pub(super) fn insert(&mut self, name: &str, image: CachedImage) {
         self.bytes += image.image.len();
         match self.images.insert(name.into(), image) {
@@ -170,7 +171,8 @@ impl CacheState {
         self.images.get(name).filter(|kept| kept.until > now).cloned()
     }
 
-    /// Drops expired images. Lifetimes may have changed with a reload, so all are checked.
+    /// Drops expired images. A reload may have changed the lifetime, so later images may expire before earlier ones,
+    /// and all of them are checked.
     fn remove_expired(&mut self, now: Duration) {
         if self.images.values().all(|kept| kept.until > now) {
             return;
@@ -181,7 +183,7 @@ impl CacheState {
         self.bytes = images.values().map(|kept| kept.image.len()).sum();
     }
 
-    /// Evicts images until there is space for one more; returns their names.
+    /// Evicts images until there is space for the new image; returns the names of the evicted images.
     pub(super) fn evict(&mut self, coming: SpaceRequest<'_>, now: Duration) -> Vec<String> {
         self.remove_expired(now);
         let mut gone = Vec::new();
@@ -201,7 +203,7 @@ impl CacheState {
         }
     }
 
-    /// Index of the oldest image of the account with the most usage, including the new image.
+    /// Returns the index of the oldest image of the account with the most usage; the new image counts too.
     fn eviction_index(
         &self,
         account: &str,
@@ -272,7 +274,7 @@ mod tests {
         let there: Vec<bool> = names.iter().map(|(name, _)| shelf.get(name, LIFE).is_some()).collect();
         assert_eq!(there, [false, false, true, true]);
         assert!(names.iter().map(|(_, gone)| *gone).eq([0, 0, 1, 1]), "those that went early are told");
-        // The evicted image frees the space of the next one.
+        // The eviction of an image frees the space that the next image needs.
         let narrow = SpoolFactory::new(folder.path().to_owned(), 4, 100);
         let shelf = cache();
         for _ in 0..5 {
@@ -295,7 +297,7 @@ mod tests {
         }
         assert!(shelf.get(&theirs, LIFE).is_some());
         assert_eq!((shelf.len(), gone), (MAX_IMAGES, 601 - MAX_IMAGES));
-        // The same holds for bytes.
+        // The limit on bytes is enforced in the same manner as that on the number of images.
         insert(&shelf, &spools, &[7; 900], of("a", LIFE), 1_000).await;
         assert!(shelf.get(&theirs, LIFE).is_some() && shelf.len() < MAX_IMAGES);
     }

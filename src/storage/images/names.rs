@@ -1,6 +1,6 @@
-//! Names of generated images, the last segment of their URLs: 48 hexadecimal digits of 128 random bits and an
-//! authentication code of 64 bits under the pepper. A gateway of a fleet looks up only names with a valid code among
-//! the images of the others, so requests with random names cost no call of the bucket.
+//! Names of generated images, which are the last segment of their URLs: 48 hexadecimal digits of 128 random bits and a
+//! 64-bit authentication code that is computed with the pepper. A gateway of a fleet looks for images of the other
+//! gateways only under names with a valid code, so that requests with random names cause no request to the bucket.
 
 use crate::storage::stores::Pepper;
 use penstock_core::hex;
@@ -11,11 +11,11 @@ use ring::hmac;
 const RANDOM_BYTES: usize = 16;
 /// Bytes of the authentication code.
 const CODE_BYTES: usize = 8;
-/// Salt and label of the derivation of the key. Another label gives independent keys.
+/// Salt and label from which the key is derived. Another label gives an independent key.
 const SALT: &[u8] = b"penstock";
 const LABEL: &[u8] = b"image names 1";
 
-/// Source of names. Its debug output has no secret.
+/// Generator of names. Its debug output contains no secret.
 #[derive(Debug)]
 pub(super) struct ImageNames(hmac::Key);
 
@@ -23,7 +23,7 @@ impl ImageNames {
     pub(super) fn new(pepper: &Pepper) -> Self {
         let secret = Salt::new(HKDF_SHA256, SALT).extract(&pepper.0);
         let derived = secret.expand(&[LABEL], hmac::HMAC_SHA256).map(hmac::Key::from);
-        // The derivation fails only for keys of more than 255 digests.
+        // The derivation fails only for keys that are longer than 255 digests.
         Self(derived.unwrap_or_else(|_| hmac::Key::new(hmac::HMAC_SHA256, &pepper.0)))
     }
 

@@ -1,5 +1,5 @@
-//! Generated images of a fleet: objects `images/<name>` beside the contents of files, so that every gateway serves a URL.
-//! An object is
+//! Generated images of a fleet: objects `images/<name>` next to the contents of files, so that every gateway can serve
+//! the URL of an image. The format of an object is:
 //!
 //! ```text
 //! "PIM1" | expiry, Unix seconds, 8 bytes, big-endian | image
@@ -13,7 +13,7 @@ use std::time::Duration;
 const FOLDER: &str = "images";
 const MAGIC: &[u8; 4] = b"PIM1";
 const HEAD_BYTES: usize = 12;
-/// Time for which an object remains after its expiry: the clocks of gateways and store may differ.
+/// Time for which an object is retained after its expiry, because the clocks of gateways and store may differ.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// Generated images of a fleet. All calls block.
@@ -25,12 +25,12 @@ pub struct SharedImages(SharedContents);
 pub struct SharedImage {
     /// Image data.
     pub image: Vec<u8>,
-    /// Time until its expiry.
+    /// Remaining time until the image expires.
     pub remaining: Duration,
 }
 
 impl SharedImages {
-    /// Returns the images among the contents of a fleet.
+    /// Creates the access to the images in the contents of a fleet.
     #[must_use]
     pub const fn new(contents: SharedContents) -> Self {
         Self(contents)
@@ -44,7 +44,7 @@ impl SharedImages {
         self.0.replace(&object_name(name), &[MAGIC, &expiry.to_be_bytes(), image])
     }
 
-    /// Returns the length of an object in bytes; `None` if there is none of this name.
+    /// Returns the length of an object in bytes; `None` if there is no object with this name.
     ///
     /// # Errors
     /// Returns any I/O error.
@@ -52,7 +52,7 @@ impl SharedImages {
         self.0.size(&object_name(name))
     }
 
-    /// Reads an image; `None` if there is none of this name, or it has expired at `now`, Unix seconds.
+    /// Reads an image; `None` if there is no image with this name, or if it has expired at `now`, Unix seconds.
     ///
     /// # Errors
     /// Returns `InvalidData` for an object that is no image, and any I/O error.
@@ -66,7 +66,7 @@ impl SharedImages {
         Ok((!remaining.is_zero()).then_some(SharedImage { image: bytes, remaining }))
     }
 
-    /// Deletes images; errors are ignored, because the sweep deletes what remains.
+    /// Deletes images. Errors are ignored, because the sweep deletes the images that remain.
     pub fn delete(&self, names: &[String]) {
         if let Ok(store) = self.0.store() {
             for name in names {

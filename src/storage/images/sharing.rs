@@ -1,4 +1,4 @@
-//! Exchange of generated images between the gateways of a fleet.
+//! Access of the gateways of a fleet to the generated images of the others.
 
 use super::cache::{CacheInsertion, CachedImage, ImageCache, SpaceRequest};
 use super::shared::SharedImage;
@@ -10,18 +10,18 @@ use tokio::time::timeout;
 
 /// Maximum number of images of other gateways that are loaded at the same time.
 pub(super) const MAX_LOADS: usize = 8;
-/// Longest wait of an answer for the write of its image.
+/// Longest time for which an answer waits until its image is written.
 const SHARE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Part of the limit of images that loaded ones may have: 1 / 4.
+/// Divisor of the limit on images: loaded images may use a quarter of it.
 const LOADED_SHARE: u64 = 4;
 
 impl ImageCache {
-    /// Writes a new image of a fleet where the other gateways reach it, until `expiry` in Unix seconds, and deletes the
-    /// evicted ones there.
+    /// Writes a new image where the other gateways of the fleet can read it, until `expiry` in Unix seconds. Also
+    /// deletes the evicted images there.
     ///
     /// # Errors
-    /// Returns any I/O error of the write, and `TimedOut` if it takes longer than five seconds; it continues then. The
-    /// image remains available at this gateway.
+    /// Returns any I/O error of the write, and `TimedOut` if the write takes longer than five seconds; the write then
+    /// continues in the background. In both cases, the image remains available at this gateway.
     pub async fn share(&self, added: &CacheInsertion, image: &[u8], expiry: u64) -> Result<()> {
         let Some(shared) = self.shared.clone() else { return Ok(()) };
         let (name, evicted, image) = (added.name.clone(), added.evicted.clone(), image.to_vec());
@@ -46,7 +46,7 @@ impl ImageCache {
         self.load_permits.acquire().await.ok()
     }
 
-    /// Returns the length of an image that another gateway of a fleet has written; `None` if there is none.
+    /// Returns the length of an image that another gateway of the fleet has written; `None` if there is no such image.
     ///
     /// # Errors
     /// Returns any I/O error.
@@ -66,8 +66,8 @@ impl ImageCache {
         spawn_blocking(move || shared.read(&name, now)).await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
     }
 
-    /// Keeps a loaded image, so that further requests for it read no shared contents; `most` bytes is the limit of this
-    /// gateway's own images.
+    /// Caches a loaded image, so that further requests for it do not read it again. `most` is the limit in bytes on
+    /// this gateway's own images.
     pub fn keep_loaded(&self, name: &str, image: CachedImage, now: Duration, most: u64) {
         let mut loaded = self.loaded.lock();
         let coming = SpaceRequest { account: "", bytes: image.image.len(), limit: most / LOADED_SHARE };
@@ -127,7 +127,7 @@ mod tests {
         let second = one.insert(&fleet.spools, &[2; 60], label, 100).await.unwrap();
         assert_eq!(second.evicted, [first.name.as_str()]);
         one.share(&second, &[2; 60], 500).await.unwrap();
-        // The deletion runs on a thread of its own.
+        // The deletion runs on another thread.
         while other.shared_size(&first.name).await.unwrap().is_some() {
             tokio::task::yield_now().await;
         }
@@ -154,7 +154,7 @@ mod tests {
         let cache = fleet.cache();
         let label = ImageMetadata { account: "a", kind: "image/png", now: NOW, lifetime: LIFE };
         let own = cache.insert(&fleet.spools, &[1; 100], label, 100).await.unwrap().name;
-        // A fourth of 400 bytes has space for two of 40.
+        // A quarter of 400 bytes has space for two images of 40 bytes.
         for (name, times) in [("a", 3), ("b", 1)] {
             for _ in 0..times {
                 cache.keep_loaded(name, fleet.image(40).await, NOW, 400);

@@ -4,7 +4,7 @@
 use super::tests::{DAY, KEY, OTHER_KEY, TEXT, limits};
 use super::*;
 
-/// Age of an object that a sweep sees later.
+/// Age in seconds that the objects have at a later sweep.
 const LATER: u64 = 2 * 86_400;
 
 struct Fleet {
@@ -162,7 +162,7 @@ fn a_write_removes_few_and_leaves_the_others_to_a_sweep() {
     let each = store.used_bytes() / 300;
     store.insert((KEY, "resp_last"), now(), &document, narrow).unwrap();
     assert_eq!(store.used_bytes(), each * 45, "at most 256 at a time");
-    // While another call removes responses, a write leaves that to it.
+    // While another call evicts responses, a write does not evict any.
     let evicting = store.eviction.lock();
     store.insert((KEY, "resp_later"), now(), &document, narrow).unwrap();
     assert!(store.used_bytes() > each * 45);

@@ -22,7 +22,7 @@ impl LocalFiles {
         Ok(Self(folder))
     }
 
-    /// Removes the unfinished files of a crash.
+    /// Removes the files that were not completely written before a crash.
     pub(super) fn remove_unfinished(&self) -> Result<()> {
         self.for_each_key(&mut |key, files| {
             let is_unfinished = |file: &ResponseFile| {
@@ -59,7 +59,7 @@ impl LocalFiles {
 impl ResponseFiles for LocalFiles {
     fn write(&self, name: ResponseName<'_>, sealed: &[u8], created: u64) -> Result<()> {
         match self.write_file(name, sealed, created) {
-            // Another call removed the empty folder meanwhile.
+            // Another call has removed the empty folder of the key meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => self.write_file(name, sealed, created),
             written => written,
         }
@@ -83,7 +83,7 @@ impl ResponseFiles for LocalFiles {
         }
         if !removed.is_empty() {
             sync_folder(&folder)?;
-            // Fails if the folder has other files.
+            // Removing the folder fails if it has other files.
             fs::remove_dir(&folder).ok();
         }
         Ok(removed)
@@ -100,7 +100,7 @@ impl ResponseFiles for LocalFiles {
         let mut files = Vec::new();
         for entry in entries {
             let entry = entry?;
-            // A file may be removed between the list and this call.
+            // A file may be removed after the folder was listed.
             let (Ok(metadata), Ok(id)) = (entry.metadata(), entry.file_name().into_string()) else {
                 continue;
             };
@@ -129,7 +129,7 @@ impl ResponseFiles for LocalFiles {
     }
 }
 
-/// Returns `None` for a file that does not exist.
+/// Converts the error of a file that does not exist to `None`.
 fn found<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -146,7 +146,7 @@ fn write_synced(path: &Path, bytes: &[u8], created: u64) -> Result<()> {
     file.sync_all()
 }
 
-/// Syncs a folder, so that changes of its names survive a power cut. A folder that was removed needs none.
+/// Syncs a folder, so that changes of its entries survive a power loss. A folder that was removed needs no sync.
 fn sync_folder(folder: &Path) -> Result<()> {
     found(File::open(folder))?.map_or(Ok(()), |folder| folder.sync_all())
 }

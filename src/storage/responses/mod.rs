@@ -1,6 +1,7 @@
-//! Stored responses: one encrypted file for each. A response exists once its file has its final name, and is gone when
-//! the file is removed; there is no other record of it. The files of a fleet are where all gateways reach them; those of
-//! a single gateway are in a folder of its own, and are still read when the gateway joins a fleet. Calls block.
+//! Stored responses: one encrypted file for each. A response exists once its file has its final name, and no longer
+//! exists once the file is removed; there is no other record of it. In a fleet, the files are where all gateways can
+//! access them. The files of a single gateway are in its own folder, and are still read after the gateway has joined a
+//! fleet. Calls block.
 
 #[cfg(test)]
 mod fleet_tests;
@@ -39,7 +40,7 @@ const MAX_ID_BYTES: usize = 64;
 pub struct ResponseLimits {
     /// Sizes and retention.
     pub settings: ResponseSettings,
-    /// Free disk space that stored responses must leave, in bytes.
+    /// Bytes of the disk that must stay free.
     pub keep_free: u64,
 }
 
@@ -50,13 +51,13 @@ pub struct ResponseStore {
     earlier: Option<LocalFiles>,
     cipher: DocumentCipher,
     usage: ResponseUsage,
-    /// Held by the call that removes responses beyond the limits; others leave that to it.
+    /// Lock of the call that evicts responses beyond the limits. While it is held, other calls evict none.
     eviction: Mutex<()>,
 }
 
 impl ResponseStore {
     /// Opens or creates the folder. Unfinished files of a crash are removed, unless a process that still drains writes
-    /// them (`taken_over`). With `shared` contents, new responses are stored there.
+    /// them (`taken_over`). With `shared` contents, new responses are stored in these contents.
     ///
     /// # Errors
     /// Returns a sentence for the operator if the folder cannot be used.
@@ -80,15 +81,15 @@ impl ResponseStore {
         };
         let (cipher, usage) = (DocumentCipher::new(pepper), ResponseUsage::default());
         let store = Self { files, earlier, cipher, usage, eviction: Mutex::default() };
-        // The first sweep counts the files of a fleet.
+        // In a fleet, the first sweep counts the files.
         if store.earlier.is_none() {
             store.count_files().map_err(failed)?;
         }
         Ok(store)
     }
 
-    /// Stores a response that was created at `created`, Unix seconds, and removes the oldest ones beyond the limits.
-    /// The response survives a power cut.
+    /// Stores a response that was created at `created`, Unix seconds, and evicts the oldest responses beyond the
+    /// limits. The response survives a power loss.
     ///
     /// # Errors
     /// Returns `StorageFull` if the response is larger than its key may store or the disk has no free space,
@@ -109,15 +110,15 @@ impl ResponseStore {
         }
         self.files.write(name, &sealed, created)?;
         self.usage.add_bytes(key, bytes);
-        // The response is stored: a caller that repeated the write would not charge it.
+        // The response is stored. If this returned an error, the caller might repeat the write without a charge.
         if let Err(error) = self.evict(key, settings, self.files.max_evictions()) {
             tracing::error!(name: "responses_not_swept", why = %error);
         }
         Ok(())
     }
 
-    /// Returns the size of a stored response in bytes, at least that of its document; `None` if the key has none of
-    /// this id.
+    /// Returns the size of a stored response in bytes, which is at least the size of its document; `None` if the key
+    /// has no response with this id.
     ///
     /// # Errors
     /// Returns any I/O error.
@@ -125,7 +126,8 @@ impl ResponseStore {
         self.find(key, id, |files, name| files.size(name))
     }
 
-    /// Returns the document of a response that the key stored, unless it has expired at `now`, Unix seconds.
+    /// Returns the document of a response that the key has stored, unless the response has expired at `now`, Unix
+    /// seconds.
     ///
     /// # Errors
     /// Returns `InvalidData` if the file is damaged or was encrypted with another pepper, and any I/O error.
@@ -135,7 +137,7 @@ impl ResponseStore {
         Ok((!is_expired(created, now, retention)).then_some(document))
     }
 
-    /// Removes a response; returns false if the key has none of this id.
+    /// Removes a response; returns false if the key has no response with this id.
     ///
     /// # Errors
     /// Returns any I/O error.
@@ -156,7 +158,7 @@ impl ResponseStore {
         self.usage.total_bytes()
     }
 
-    /// Finds a file among the present and the earlier ones; `None` for ids that name none.
+    /// Searches the current files and then the earlier ones; `None` for ids that cannot name a file.
     fn find<T>(
         &self,
         key: &str,

@@ -1,4 +1,4 @@
-//! Files of stored responses: in a folder of this machine, or where all gateways of a fleet reach them.
+//! Files of stored responses, in a folder of this machine or where all gateways of a fleet can access them.
 
 use super::{MAX_ID_BYTES, RESPONSE_ID_PREFIX};
 use std::io::Result;
@@ -28,33 +28,33 @@ pub(super) struct ResponseFile {
     pub(super) id: String,
     /// Length in bytes.
     pub(super) bytes: u64,
-    /// Creation time of the response, Unix seconds; that of a bucket is the time of the last write.
+    /// Creation time of the response, Unix seconds; in a bucket, the time of the last write.
     pub(super) created: u64,
 }
 
 /// Files of stored responses by key and id. All calls block.
 pub(super) trait ResponseFiles: Send + Sync {
-    /// Writes a file, or replaces it as a whole. The file survives a power cut.
+    /// Writes a file, or replaces it completely. The file survives a power loss.
     fn write(&self, name: ResponseName<'_>, sealed: &[u8], created: u64) -> Result<()>;
 
-    /// Reads a file; `None` if there is none of this name.
+    /// Reads a file; `None` if there is no file with this name.
     fn read(&self, name: ResponseName<'_>) -> Result<Option<Vec<u8>>>;
 
-    /// Returns the length of a file in bytes; `None` if there is none of this name.
+    /// Returns the length of a file in bytes; `None` if there is no file with this name.
     fn size(&self, name: ResponseName<'_>) -> Result<Option<u64>>;
 
-    /// Removes files of a key; returns those that existed.
+    /// Removes files of a key; returns the files that existed.
     fn remove(&self, key: &str, files: Vec<ResponseFile>) -> Result<Vec<ResponseFile>>;
 
     /// Returns the files of a key.
     fn files_of(&self, key: &str) -> Result<Vec<ResponseFile>>;
 
-    /// Calls `each` with every key that has files, and its files.
+    /// Calls `each` for every key that has files, with these files.
     fn for_each_key(&self, each: &mut dyn FnMut(&str, Vec<ResponseFile>) -> Result<()>) -> Result<()>;
 
-    /// Maximum number of files that a write removes to free space; a sweep removes the others.
+    /// Returns the maximum number of files that a write evicts; a sweep evicts the others.
     fn max_evictions(&self) -> usize;
 
-    /// Returns true if there is space for a file of this length, which leaves `keep_free` bytes of the disk free.
+    /// Returns true if `keep_free` bytes of the disk stay free after a file of this length was written.
     fn has_space(&self, bytes: u64, keep_free: u64) -> bool;
 }

@@ -1,11 +1,12 @@
-//! Encryption of stored responses: AES-256-GCM under a key that is derived from the pepper for each API key. A file is
+//! Encryption of stored responses: AES-256-GCM with a key for each API key, which is derived from the pepper. The
+//! format of a file is:
 //!
 //! ```text
 //! "PSR1" | creation time, 8 bytes, big-endian | nonce, 12 bytes | ciphertext | tag, 16 bytes
 //! ```
 //!
-//! The associated data are the first two fields, the API key and the id, so that a file that was copied over another
-//! one or whose time was changed is not accepted. Nonces are random; one key encrypts far fewer than 2^32 responses.
+//! The associated data are the first two fields, the API key and the id. So a file is rejected if it was copied over
+//! another file, or if its time was changed. Nonces are random, and one key encrypts far fewer than 2^32 responses.
 
 use crate::storage::stores::Pepper;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -14,7 +15,7 @@ use std::io::{Error, ErrorKind, Result};
 
 const MAGIC: &[u8; 4] = b"PSR1";
 const TIME_BYTES: usize = 8;
-/// Salt and label of the derivation. Another label gives independent keys.
+/// Salt and label from which the keys are derived. Another label gives independent keys.
 const SALT: &[u8] = b"penstock";
 const LABEL: &[u8] = b"stored responses 1";
 

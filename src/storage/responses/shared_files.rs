@@ -1,4 +1,4 @@
-//! Stored responses of a fleet: objects `responses/<key>/<id>` beside the contents of files.
+//! Stored responses of a fleet: objects `responses/<key>/<id>` next to the contents of files.
 
 use super::RESPONSES_FOLDER;
 use super::response_files::{ResponseFile, ResponseFiles, ResponseName};
@@ -7,8 +7,8 @@ use penstock_object_storage::ObjectInfo;
 use std::io::Result;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Maximum number of objects that a write removes to free space: each is a request to the bucket, while the client of the
-/// response waits.
+/// Maximum number of objects that a write evicts: each needs a request to the bucket, while the client waits for its
+/// response.
 const MAX_EVICTIONS: usize = 256;
 
 /// Stored responses where all gateways of a fleet reach them.
@@ -24,7 +24,7 @@ impl ResponseFiles for SharedFiles {
     }
 
     fn read(&self, name: ResponseName<'_>) -> Result<Option<Vec<u8>>> {
-        // An object of a bucket that is replaced during the read is read again.
+        // The read is repeated once, because it fails if the object in a bucket is replaced meanwhile.
         self.0.read(&object_name(name)).or_else(|_| self.0.read(&object_name(name)))
     }
 
@@ -50,7 +50,7 @@ impl ResponseFiles for SharedFiles {
     }
 
     fn for_each_key(&self, each: &mut dyn FnMut(&str, Vec<ResponseFile>) -> Result<()>) -> Result<()> {
-        // The files of a key follow each other.
+        // The list is sorted, so the files of a key follow each other.
         let (now, mut current, mut files) = (unix_seconds(), String::new(), Vec::new());
         self.0.store()?.for_each(RESPONSES_FOLDER, &mut |object| {
             let Some((key, file)) = response_file(&object, now) else { return Ok(()) };
@@ -75,7 +75,7 @@ impl ResponseFiles for SharedFiles {
     }
 }
 
-/// Returns the key and the file of an object; `None` for another object.
+/// Returns the key and the file of an object; `None` if the object is not a stored response.
 fn response_file(object: &ObjectInfo, now: u64) -> Option<(&str, ResponseFile)> {
     let (key, id) = object.name.strip_prefix(RESPONSES_FOLDER)?.strip_prefix('/')?.split_once('/')?;
     let name = ResponseName::new(key, id)?;

@@ -8,15 +8,15 @@ use std::io::Result;
 /// Part of a sweep in the sweeps of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweepRole {
-    /// Removes responses.
+    /// The gateway removes responses.
     Remover,
-    /// Counts the bytes of the remaining responses, while another gateway removes.
+    /// The gateway only counts the bytes of the remaining responses; another gateway removes responses.
     Counter,
 }
 
 impl ResponseStore {
     /// Removes the responses that have expired at `now`, Unix seconds, and those beyond the limits, and counts the
-    /// remaining ones again. Returns the number of expired ones that were removed.
+    /// remaining responses again. Returns the number of expired responses that were removed.
     ///
     /// # Errors
     /// Returns any I/O error.
@@ -33,7 +33,7 @@ impl ResponseStore {
             }
             if role == SweepRole::Remover { self.evict(key, settings, usize::MAX) } else { Ok(()) }
         })?;
-        // Responses that are stored during the sweep may be missing from a count until the next one.
+        // Responses that are stored during the sweep may be missing from the counted bytes until the next sweep.
         keys.iter().for_each(|key| self.usage.set_bytes(key, 0));
         if let Some(earlier) = &self.earlier {
             earlier.for_each_key(&mut |key, files| {
@@ -53,9 +53,9 @@ impl ResponseStore {
         })
     }
 
-    /// Removes the oldest responses of a key beyond its limit, and those of the largest keys beyond the limit of all, at
-    /// most `most` of them. A tenth of the limit is freed at once, because each time the files have to be listed. If
-    /// another call is doing so, this one leaves it to that.
+    /// Removes the oldest responses of a key beyond the limit of the key, and responses of the keys with the most bytes
+    /// beyond the limit of all keys; at most `most` responses. A tenth of the limit is freed at once, because the files
+    /// have to be listed each time. If another call is evicting, this call does nothing.
     pub(super) fn evict(&self, key: &str, settings: ResponseSettings, most: usize) -> Result<()> {
         let is_beyond = self.usage.of_key(key) > settings.per_key || self.usage.total_bytes() > settings.disk;
         let Some(_evicting) = is_beyond.then(|| self.eviction.try_lock()).flatten() else { return Ok(()) };
@@ -80,9 +80,9 @@ impl ResponseStore {
         Ok(())
     }
 
-    /// Removes the oldest responses of a key until at least the bytes are freed that `excess` returns for the used
-    /// bytes, or none is `left`; returns the freed bytes. The used bytes are counted again: other gateways of a fleet
-    /// remove files too.
+    /// Removes the oldest responses of a key, at most `left`, until enough bytes are freed; returns the freed bytes.
+    /// `excess` returns the bytes to free from the used bytes of the key. The used bytes are counted again before,
+    /// because other gateways of a fleet remove files too.
     fn evict_oldest(&self, key: &str, left: &mut usize, excess: impl FnOnce(u64) -> u64) -> Result<u64> {
         let mut files = self.files.files_of(key)?;
         files.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));

@@ -127,7 +127,7 @@ fn the_oldest_of_the_largest_key_make_room() {
     }
     assert_eq!(store.get(KEY, "resp_1", 30, DAY).unwrap(), None);
     assert!(store.get(KEY, "resp_20", 30, DAY).unwrap().is_some());
-    // Another key takes the space of the one that has the most, not its own.
+    // Responses of another key evict those of the key with the most bytes, and not its own.
     for number in 1..=7 {
         insert(OTHER_KEY, number);
         assert!(store.used_bytes() <= 15_000);
@@ -136,7 +136,7 @@ fn the_oldest_of_the_largest_key_make_room() {
     assert!(store.get(OTHER_KEY, "resp_1", 30, DAY).unwrap().is_some());
     let used: u64 = files(folder.path()).iter().map(|(_, bytes)| bytes.len() as u64).sum();
     assert_eq!(store.used_bytes(), used);
-    // One that is larger than the limit is refused and removes no other.
+    // A response that is larger than the limit is refused, and no other response is removed.
     let refused = store.insert((KEY, "resp_99"), 99, &vec![0; 10_001], limits).unwrap_err();
     assert_eq!((refused.kind(), store.used_bytes()), (ErrorKind::StorageFull, used));
     let full = ResponseLimits { keep_free: u64::MAX, ..limits };

@@ -30,7 +30,7 @@ impl ResponseUsage {
         }
     }
 
-    /// Sets the bytes of a key to those of its files.
+    /// Sets the bytes of a key to the size of its files.
     pub(super) fn set_bytes(&self, key: &str, bytes: u64) {
         let mut keys = self.0.lock();
         if bytes == 0 {

@@ -8,7 +8,7 @@ use penstock_storage::{FolderEngine, PasswordSource, PostgresOptions, StoreShari
 /// Folder of the lock and the identity of the process that uses a database.
 const DATABASE_FOLDER: &str = "database";
 
-/// Difference from the database's clock in seconds from which a check fails.
+/// Difference from the clock of the database, in seconds, from which a check fails.
 const MAX_CLOCK_DIFFERENCE: u64 = 60;
 
 /// Location of a store, with what opens it.
@@ -46,7 +46,8 @@ pub fn store_location(storage: &StorageSettings) -> StoreLocation {
     StoreLocation::Database(PostgresOptions { password, sharing, ..options })
 }
 
-/// Checks the configured database, and connects to it if `reach` is set; writes nothing. Returns warnings.
+/// Checks the settings of the configured database, and connects to it if `reach` is true; writes nothing. Returns
+/// warnings.
 ///
 /// # Errors
 /// Returns a sentence for the operator if the database cannot be used.

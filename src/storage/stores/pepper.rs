@@ -1,5 +1,5 @@
-//! Pepper of the key digests. The store has a check value of it, so that a changed or regenerated pepper is noticed
-//! before every key is refused.
+//! Pepper of the key digests. The store has a check value of the pepper, so that a changed or newly generated pepper is
+//! noticed before every key is refused.
 
 use super::{
     PEPPER_FILE, Pepper, hex_secret, parse_hex_secret, read_or_create, read_secret, to_sentence, write_secret,
@@ -10,12 +10,13 @@ use penstock_storage::keys::KeyStore;
 use penstock_storage::{Store, StoreError, StoreTable, Transaction};
 use std::sync::Arc;
 
-/// Row of the check value.
+/// Key of the row with the check value.
 const CHECK_ROW: &[u8] = b"pepper";
 /// Keys per page.
 const PAGE_SIZE: usize = 1_000;
 
-/// Finds the pepper of a store: configured, read, or created if no key depends on an earlier one.
+/// Finds the pepper of a store: it is configured, read from its file, or created if no key depends on an earlier
+/// pepper.
 ///
 /// # Errors
 /// Returns a sentence that tells the operator what to do: the pepper is missing, malformed, or not that of the keys.
@@ -51,13 +52,13 @@ pub(super) fn find_pepper(storage: &StorageSettings, store: &Arc<dyn Store>) -> 
             return Err(mismatch_message(&place, count));
         }
     }
-    // If a full disk rejects it, a later start writes it.
+    // If a full disk rejects the check value, a later start writes it.
     store.apply(Transaction::new().put(StoreTable::Meta, CHECK_ROW, check)).ok();
     Ok(pepper)
 }
 
-/// Accepts the configured pepper, or creates a new file, although keys exist that were made with another; returns the
-/// number of keys that have to be replaced.
+/// Accepts the configured pepper, or creates a new pepper file, although existing keys were made with another pepper.
+/// Returns the number of keys that have to be replaced.
 ///
 /// # Errors
 /// Returns a sentence for the operator if it cannot be written.
@@ -104,7 +105,7 @@ fn store_message(error: &StoreError) -> String {
     to_sentence(&error.to_string())
 }
 
-/// Remedies, the second for a pepper that is permanently lost.
+/// Remedies for a missing or changed pepper; the second is for a pepper that is permanently lost.
 const RESTORE_HINT: &str = "Restore it from a backup (an archive of `penstock store export` has it). If it is lost, \
                        `penstock store new-pepper` makes another one; every key then has to be rotated.";
 

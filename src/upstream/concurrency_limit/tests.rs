@@ -1,4 +1,4 @@
-//! Order in which permits are granted, and stress by many threads: no permit is lost.
+//! Tests of the order in which permits are granted, and of many threads at the same time: no permit is lost.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
@@ -62,7 +62,7 @@ fn the_youngest_line_is_preempted_for_the_waiting_request() {
     drop(young);
     assert!(concurrency.try_acquire().is_none(), "the permit was never free");
     let held = try_receive(&mut first).unwrap();
-    // The second request gives up: the line's permit goes to the next waiter in the queue.
+    // The second request ends its wait, so the permit of the line goes to the next waiter in the queue.
     drop(second.receiver.try_recv());
     drop(second);
     drop(old);
@@ -118,7 +118,7 @@ fn without_a_limit_only_batch_lines_are_bounded() {
         |account: &str| concurrency.acquire_or_queue(&account.into(), Some(CancellationToken::default()));
     let (one, _two) = (expect_permit(line("a")), expect_permit(line("a")));
     let (mut third, mut fourth, mut other) = (waiter(line("a")), waiter(line("a")), waiter(line("b")));
-    // Without a limit a request does not wait behind waiting lines.
+    // Without a limit, a request does not wait behind batch lines that wait.
     assert!(concurrency.try_acquire().is_some());
     drop(expect_permit(concurrency.acquire_or_queue(&"a".into(), None)));
     drop(one);

@@ -40,7 +40,7 @@ fn text(offers: usize, providers: usize) -> String {
     text
 }
 
-/// Returns the processor times of a check, a start and a reload.
+/// Returns the processor times of a check, a start and a reload of a configuration of this size.
 fn work(offers: usize, providers: usize) -> [u64; 3] {
     let text = text(offers, providers);
     let pools = ConnectionPools::default();
@@ -79,8 +79,8 @@ fn growth(providers: impl Fn(usize) -> usize) -> [u64; 3] {
 
 /// Checks the growth with one provider and with four offers per provider.
 ///
-/// Linear work grows 8 times and quadratic work 64 times. The lowest factor of up to six rounds counts: other
-/// programs on the machine change the processor time of a round, because they share its caches.
+/// Linear work grows 8 times, and quadratic work 64 times. The lowest factor of up to six rounds is used, because other
+/// programs on the machine share its caches and change the processor time of a round.
 #[test]
 fn eight_times_the_offers_take_no_twelve_times_the_work() {
     let one: fn(usize) -> usize = |_| 1;

@@ -1,4 +1,4 @@
-//! Abilities of an offer that a request needs.
+//! Capabilities that a request needs and that an offer may lack.
 
 use super::OfferState;
 use crate::config::settings::OfferSettings;
@@ -46,8 +46,8 @@ impl OfferState {
         (!accepts).then(|| ApiError::unsupported(name, "The number of steps of this model cannot be set."))
     }
 
-    /// Returns true if the choices of this request are requested one by one: the dialect has one choice, or the offer
-    /// is configured or has shown that it returns no more.
+    /// Returns true if the choices of this request have to be requested one by one: the dialect allows one choice only,
+    /// or the offer is configured for one choice, or has shown that it returns only one.
     pub fn returns_single_choice(&self, ask: &InferenceRequest, now: impl FnOnce() -> Duration) -> bool {
         ask.has_separable_choices()
             && (self.dialect_for(ask.dialect).is_some_and(|dialect| !dialect.spec().has_choices)
@@ -55,8 +55,8 @@ impl OfferState {
                 || self.learned.returns_single_choice(now))
     }
 
-    /// Returns the refusal of a completion with more answers to a prompt than the offer is configured for, or has shown
-    /// to return: its choices cannot be requested one by one.
+    /// Returns the refusal of a text completion that asks for more answers per prompt than the offer returns, by its
+    /// configuration or as it has shown. The choices of such a request cannot be requested one by one.
     pub fn too_many_choices(
         &self,
         ask: &InferenceRequest,
@@ -79,7 +79,7 @@ fn unsupported_size(sizes: &[ImageSize], draw: &ImageRequest) -> Option<ApiError
     Some(ApiError::invalid("size", sentence).with_detail("sizes", known))
 }
 
-/// Returns an error that names the request field with a capability that the offer does not have.
+/// Returns an error that names the request field that needs a capability which the offer does not have.
 fn missing_capability(
     offer: &OfferSettings,
     needs: &RequiredCapabilities,

@@ -27,12 +27,12 @@ impl Drop for OfferPermit {
     }
 }
 
-/// Queue slots at several offers, of which the first permit is taken; released on drop.
+/// Waiters in the queues of several offers, of which the first permit is taken. They leave the queues on drop.
 pub struct OfferWaiters(pub(super) Vec<(Arc<OfferState>, PermitWaiter)>);
 
 impl OfferWaiters {
-    /// Queues an interactive request of this account at each of these offers, each of which queues at most
-    /// `max_waiting` requests; `None` if no offer takes it.
+    /// Queues an interactive request of this account at each of these offers. Each offer queues at most `max_waiting`
+    /// requests. Returns `None` if no offer queues the request.
     pub fn enqueue(
         offers: impl Iterator<Item = Arc<OfferState>>,
         account: &Arc<str>,
@@ -46,7 +46,8 @@ impl OfferWaiters {
         (!waiters.is_empty()).then_some(Self(waiters))
     }
 
-    /// Waits for the first permit; `None` if none will come. Cancel-safe: it may be dropped and called again.
+    /// Waits for the first permit; `None` if no permit will come. Cancel-safe: the future may be dropped, and the
+    /// function called again.
     pub async fn acquire(&mut self) -> Option<OfferPermit> {
         let (offer, permit) = poll_fn(|cx| self.poll(cx)).await?;
         Some(offer.permit(permit))

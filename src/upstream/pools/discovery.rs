@@ -1,9 +1,9 @@
-//! Service discovery: offers and providers as backends.
+//! Service discovery for `pingora_load_balancing`: offers and providers as its backends.
 //!
-//! The crate identifies a backend by its address and weight, and ignores `ext`: another price or key at the same
-//! address is not a change. Selection here uses no weights, so the weight encodes what distinguishes backends: the
-//! index of an offer, since two providers may share an address, and for providers, whose pool outlives a configuration,
-//! also the generation of the configuration.
+//! `pingora_load_balancing` identifies a backend by its address and weight, and ignores `ext`, so that another price or
+//! key at the same address would not be a change. The selections here do not use weights. Therefore the weight encodes
+//! what distinguishes backends: the index of an offer, since two providers may have the same address. For providers,
+//! whose pool continues to exist after a reload, the weight also encodes the generation of the configuration.
 
 use super::is_closed;
 use crate::upstream::offer::OfferState;
@@ -20,7 +20,7 @@ use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// Maximum number of providers in one generation of weights.
+/// Maximum number of providers in one generation, which the weight can encode.
 const PROVIDERS: usize = 1 << 24;
 
 /// Discovery of the offers of one model in one configuration.
@@ -50,14 +50,14 @@ pub(super) const fn offer_index(backend: &Backend) -> usize {
     backend.weight.saturating_sub(1)
 }
 
-/// Providers of one configuration that are checked.
+/// Providers of one configuration whose health is checked.
 #[derive(Default)]
 pub(super) struct CheckedProviders {
     pub(super) generation: usize,
     pub(super) providers: Vec<Arc<ProviderState>>,
 }
 
-/// Discovery of the checked providers of the configuration in use.
+/// Discovery of the providers whose health is checked, in the configuration in use.
 pub(super) struct HealthCheckDiscovery(pub(super) Arc<ArcSwap<CheckedProviders>>);
 
 #[async_trait]
@@ -75,14 +75,14 @@ impl ServiceDiscovery for HealthCheckDiscovery {
 fn backend(provider: &ProviderState, weight: usize, ext: impl Clone + Send + Sync + 'static) -> Backend {
     let mut extensions = Extensions::new();
     extensions.insert(ext);
-    // An unresolved host has no address: the offer is in the plan nevertheless, and attempts at it fail.
+    // A host that is not resolved has no address. The offer is still part of the plan, and attempts at it fail.
     let unresolved =
         || std::net::SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), provider.route.base_url().port);
     let address = provider.route.first_address().unwrap_or_else(unresolved);
     Backend { addr: SocketAddr::Inet(address), weight, ext: extensions }
 }
 
-/// Returns the key of a backend in the map of enabled backends, as the crate defines it.
+/// Returns the key of a backend in the map of enabled backends, as `pingora_load_balancing` defines it.
 fn enablement_key(backend: &Backend) -> u64 {
     let mut hasher = DefaultHasher::new();
     backend.hash(&mut hasher);

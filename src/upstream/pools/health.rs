@@ -1,13 +1,14 @@
-//! Active health checks: cheap requests to providers, independent of client traffic. They detect the recovery of a
-//! provider without risk for a client's request, and its failure before a client notices.
+//! Active health checks: inexpensive requests to providers that do not depend on the requests of clients. They detect
+//! that a provider works again without a risk for a client's request, and that it fails before a client notices.
 //!
-//! One registry serves the process. Its equivalence key is the provider: a provider is checked once however many offers
-//! it has, and two providers at one address have separate health. The registry holds the result of the last check and
-//! reports its changes; each offer's circuit breaker receives every result, and ejects the offer at its threshold.
+//! One registry serves the whole process. Its equivalence key is the provider: a provider is checked once, however many
+//! offers it has, and two providers with the same address have separate health. The registry stores the result of the
+//! last check and reports changes. Each offer's circuit breaker gets every result, and ejects the offer when its
+//! threshold is reached.
 //!
-//! The crate has one interval and one pair of thresholds per registry, and a pass waits for all of its checks. So
-//! passes are frequent and never wait for a provider: [`ProviderCheck`] starts the request to a provider that is due in
-//! a task of its own, and reports the result of the last check.
+//! `pingora_load_balancing` has one interval and one pair of thresholds per registry, and a pass over the providers
+//! waits for all of its checks. Therefore passes are frequent and never wait for a provider: [`ProviderCheck`] starts
+//! the request to a provider that is due in a separate task, and reports the result of the previous check.
 
 use super::discovery::{CheckedProviders, HealthCheckDiscovery};
 use super::update_breaker;
@@ -33,12 +34,12 @@ use tokio::time::timeout;
 
 /// Interval of passes over the providers, and the minimum interval between two checks of a provider.
 const CHECK_TICK: Duration = Duration::from_millis(250);
-/// Maximum bytes of a check's answer that are read to reuse its connection.
+/// Maximum bytes of a check's answer that are read so that its connection can be reused.
 const MAX_BODY: usize = 256 * 1024;
 /// Remedy in the log event of a failed check.
 const REMEDY: &str = "Check the provider's status, its `api_key`, and `health.path`.";
 
-/// Process-wide handles for the checks.
+/// Handles of the process that health checks use.
 #[derive(Clone)]
 pub struct HealthContext {
     /// Configuration snapshot in use.
@@ -72,7 +73,7 @@ impl Default for HealthChecks {
 }
 
 impl HealthChecks {
-    /// Checks the providers of the configuration in use from now on, at the addresses that they have now.
+    /// Starts to check the providers of this configuration, at the addresses that they have now.
     pub async fn publish(&self, live: &ConfigSnapshot) {
         let _guard = self.publishing.lock().await;
         let known = self.providers.load_full();
@@ -84,11 +85,11 @@ impl HealthChecks {
             let generation = known.generation.saturating_add(1);
             self.providers.store(Arc::new(CheckedProviders { generation, providers }));
         }
-        // Discovery from memory does not fail.
+        // Discovery from memory cannot fail.
         self.view.update(|_| ()).await.ok();
     }
 
-    /// Starts the health-check service; called once per process.
+    /// Starts the service that makes the health checks; called once per process.
     pub fn start(&self, context: HealthContext, stop: &watch::Receiver<bool>) -> JoinHandle<()> {
         self.registry.set_health_check(Box::new(ProviderCheck(context)));
         let mut service = HealthCheckService::new(self.registry.clone());
@@ -97,7 +98,7 @@ impl HealthChecks {
         tokio::spawn(async move { service.run(stop, None).await })
     }
 
-    /// Returns true if the last check of the provider passed according to the registry; true before the first check.
+    /// Returns true if the registry says that the last check of the provider passed; also true before the first check.
     #[must_use]
     pub fn is_healthy(&self, id: &str) -> bool {
         let known = self.view.get_backend();
@@ -129,7 +130,7 @@ impl HealthCheck for ProviderCheck {
         }
     }
 
-    /// Returns 1, so that every result counts; the circuit breakers have the thresholds.
+    /// Returns 1, so that every result counts, because the circuit breakers have the thresholds.
     fn health_threshold(&self, _success: bool) -> usize {
         1
     }
@@ -161,7 +162,7 @@ async fn check(context: HealthContext, provider: Arc<ProviderState>, health: Hea
     let (now, passed) = (context.clock.steady_now(), found.is_ok());
     provider.record_check(now, found);
     let live = context.live.load_full();
-    // Another configuration may have another provider at this index.
+    // After a reload, another provider may have this index.
     let offers = live.offers_of(provider.provider.index);
     for offer in offers.filter(|offer| Arc::ptr_eq(&offer.provider, &provider)) {
         update_breaker(offer, |breaker| breaker.on_check(now, passed));
@@ -186,14 +187,14 @@ async fn probe(provider: &ProviderState, health: &HealthCheckSettings) -> Result
     let head = request_head::authenticated_head("GET", settings, dialect, &path)
         .map_err(|_| UpstreamErrorKind::Malformed)?;
     let mut upstream = provider.route.connect().await.map_err(|fault| fault.kind)?;
-    // Longer than the deadline of the check, so that the deadline ends it and not the read timeout.
+    // The read timeout is longer than the deadline of the check, so that the deadline ends the check.
     upstream.set_read_timeout(health.timeout * 2);
     let found = match upstream.send_for_status(head, Bytes::new()).await {
         Ok(status) => classify_probe_status(status),
         Err(TransportError::Malformed) => Err(UpstreamErrorKind::Malformed),
         Err(TransportError::Gone | TransportError::NotSent) => Err(UpstreamErrorKind::Reset),
     };
-    // A short body is read so that the connection can serve a request.
+    // If the body is not long, it is read, so that the connection can serve a request afterwards.
     let mut read = 0;
     while let Ok(Some(piece)) = upstream.read_body().await {
         read += piece.len();

@@ -1,8 +1,9 @@
-//! Pools of offers on `pingora_load_balancing`: one [`LoadBalancerGroup`] per model, whose backends are the model's
-//! offers, with one selector per flavor. Pools belong to one configuration and are published before it is swapped in.
+//! Pools of offers, built on `pingora_load_balancing`: one [`LoadBalancerGroup`] per model, whose backends are the
+//! model's offers, with one selector per flavor. The pools belong to one configuration and are published before that
+//! configuration is used.
 //!
 //! - `discovery.rs`: offers and providers of the configuration, with resolved addresses, as backends;
-//! - `selection.rs`: the order of a flavor, as a selection of the crate;
+//! - `selection.rs`: the order of the offers for a flavor, as a selection of `pingora_load_balancing`;
 //! - `health.rs`: active health checks of providers, in one registry for the process.
 //!
 //! Readiness of a backend follows the circuit breaker of its offer: an ejection disables the backend in every pool that
@@ -31,12 +32,12 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Offers of one model, ready to be ordered.
+/// Pool of the offers of one model, which can order them for a request.
 pub struct ModelPool {
     group: LoadBalancerGroup<FlavorSelection>,
     /// Offers in ascending order of their index.
     offers: Vec<Arc<OfferState>>,
-    /// Serialises publications.
+    /// Lock under which the pool is published, one publication at a time.
     publishing: tokio::sync::Mutex<()>,
 }
 
@@ -45,12 +46,13 @@ pub struct ModelPool {
 pub struct OfferPlan {
     /// The candidates, best first.
     pub entries: Vec<PlannedOffer>,
-    /// True if every candidate is ejected.
+    /// True if every candidate is ejected; the first candidate is then called nevertheless.
     pub all_ejected: bool,
 }
 
 impl ModelPool {
-    /// Creates a pool of these offers, which are in the order of their indexes. It is empty until it is published.
+    /// Creates a pool of these offers, which are in the order of their indexes. The pool is empty until it is
+    /// published.
     #[must_use]
     pub fn new(offers: Vec<Arc<OfferState>>, explorations: &Arc<Mutex<ExplorationBudget>>) -> Arc<Self> {
         let backends = Backends::new(Box::new(OfferDiscovery::new(offers.clone())));
@@ -70,7 +72,7 @@ impl ModelPool {
         let _guard = self.publishing.lock().await;
         let (_running, shutdown) = watch::channel(false);
         let (ready, _) = watch::channel(false);
-        // Without a frequency the group runs once: until its selectors are rebuilt.
+        // Without an update frequency, the group runs only once, until its selectors are rebuilt.
         self.group.run(shutdown, Some(ServiceReadyNotifier::new(ready))).await;
         // A breaker may have changed after discovery read it.
         let backends = self.group.backends();
@@ -95,7 +97,7 @@ impl ModelPool {
         };
         let accepted = self.group.select_with(selector, &request.encode(), usize::MAX, accept);
         let entries = order.into_inner().map(|entries| entries.to_vec()).unwrap_or_default();
-        // Ejected candidates come last: if the first is accepted, so is the plan.
+        // Ejected candidates are last, so the first candidate tells whether any is accepted.
         OfferPlan { entries, all_ejected: accepted.is_none() }
     }
 
@@ -124,11 +126,11 @@ impl ModelPool {
     }
 }
 
-/// Publishes pools, all at once. Blocks.
+/// Publishes several pools at once. Blocks.
 ///
-/// The crate builds each selector on a blocking thread, and drops the previous one on another. The runtime made here
-/// has one blocking thread, which is always busy while there are thousands of selectors, so that no selector wakes a
-/// thread.
+/// `pingora_load_balancing` builds each selector on a blocking thread, and drops the previous selector on another. The
+/// runtime that is created here has a single blocking thread. With thousands of selectors this thread is always busy,
+/// so that no selector has to wake a thread.
 ///
 /// # Errors
 /// Returns an error if the runtime cannot be built; no pool is published then.
@@ -145,7 +147,8 @@ pub fn publish(pools: &[Arc<ModelPool>]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Pools that have an offer, of this configuration and of those before it that are still in use.
+/// Pools that contain an offer: those of the current configuration, and of earlier configurations that are still in
+/// use.
 #[derive(Default)]
 pub struct PoolMemberships(Mutex<Vec<(Weak<ModelPool>, usize)>>);
 
@@ -156,8 +159,8 @@ impl PoolMemberships {
         pools.push((Arc::downgrade(pool), index));
     }
 
-    /// Enables or disables the offer in each pool. The caller holds the lock of the breaker, so that the last change
-    /// wins.
+    /// Enables or disables the offer in each pool. The caller has to hold the lock of the breaker, so that the last
+    /// change takes effect.
     fn set_enabled(&self, enabled: bool) {
         for (pool, index) in self.0.lock().iter() {
             if let Some(pool) = pool.upgrade() {
@@ -167,7 +170,7 @@ impl PoolMemberships {
     }
 }
 
-/// Changes the breaker of an offer, and updates its readiness in the pools.
+/// Changes the breaker of an offer, and updates the readiness of the offer in its pools.
 pub(super) fn update_breaker<T>(offer: &OfferState, change: impl FnOnce(&mut CircuitBreaker) -> T) -> T {
     let mut breaker = offer.breaker.lock();
     let before = is_closed(&breaker);
@@ -179,7 +182,8 @@ pub(super) fn update_breaker<T>(offer: &OfferState, change: impl FnOnce(&mut Cir
     changed
 }
 
-/// Returns true if the offer is not ejected at this time: its breaker is closed, or half-open with a free probe.
+/// Returns true if a request may be sent to the offer at this time: its breaker is closed, or half open with a free
+/// probe.
 fn is_probed(offer: &OfferState, now: Duration) -> bool {
     !matches!(offer.breaker.lock().health(now), OfferHealth::Ejected { .. })
 }

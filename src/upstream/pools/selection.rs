@@ -1,7 +1,7 @@
 //! Selection by flavor: the order in which the candidates of a request are tried.
 //!
-//! The crate passes a selection a byte key for each request. Here the key is the encoded [`PlanRequest`]: the inputs of
-//! the scores, and the candidate offers.
+//! `pingora_load_balancing` passes a selection one key of bytes for each request. Here, the key is the encoded
+//! [`PlanRequest`]: the inputs of the scores, and the candidate offers.
 
 use super::discovery::offer_index;
 use crate::upstream::cache_affinity::PlannedSession;
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Input of a plan.
+/// Input from which the candidates of a request are ordered.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanRequest<'a> {
     /// Time of the plan.
@@ -26,7 +26,7 @@ pub struct PlanRequest<'a> {
     pub prompt_tokens: u64,
     /// Expected tokens of the answer.
     pub output_tokens: u64,
-    /// Random number that spreads load over offers with nearly equal scores.
+    /// Random number by which the load is spread over offers with almost equal scores.
     pub seed: u64,
     /// Permission to explore an offer with too few measurements.
     pub exploration: ExplorationMode,
@@ -73,7 +73,8 @@ impl PlanRequest<'_> {
     }
 }
 
-/// Words of a session: its kind, with the tokens of the record above the lowest two bits; its key; offer of the record.
+/// Encodes a session in three words: its kind, with the tokens of the record above the lowest two bits; its key; and
+/// the offer of the record.
 fn encode_session(session: Option<PlannedSession>) -> [u64; 3] {
     match session {
         None => [0; 3],
@@ -124,7 +125,7 @@ pub struct FlavorSelection {
 
 struct PoolMember {
     offer: Arc<OfferState>,
-    /// Backend without extensions, which would be cloned for each request.
+    /// Backend without extensions, because it is cloned for each request.
     backend: Backend,
 }
 
@@ -174,7 +175,7 @@ impl FlavorSelection {
         order.into_iter().filter_map(|at| entries.get(at).copied()).collect()
     }
 
-    /// Moves an offer with too few measurements to the front, if the exploration budget of the model allows it.
+    /// Moves an offer with too few measurements to the front, if the exploration budget of the model allows that.
     fn explore(&self, candidates: &[Candidate], order: &mut [usize], seed: u64) {
         let mut explorations = self.config.explorations.lock();
         explorations.on_request();
@@ -194,8 +195,8 @@ impl FlavorSelection {
     }
 }
 
-/// Iterator over the backends in the order of one request. The first backend carries all entries, since each further
-/// step of the crate's iteration costs as much as a score, and most requests need only the first.
+/// Iterator over the backends in the order of one request. The first backend carries all entries of the order: most
+/// requests need only the first backend, and each further step of the iteration costs as much as computing a score.
 pub struct OfferOrder {
     selection: Arc<FlavorSelection>,
     entries: Arc<[PlannedOffer]>,
@@ -215,7 +216,7 @@ impl BackendIter for OfferOrder {
     }
 }
 
-/// Returns the entries of the complete order from the first backend of a selection.
+/// Returns the entries of the whole order, which the first backend of a selection carries.
 pub(super) fn planned_offers(backend: &Backend) -> Option<&Arc<[PlannedOffer]>> {
     backend.ext.get()
 }

@@ -101,7 +101,7 @@ async fn an_ejection_disables_the_offer_in_old_and_new_pools_until_the_breaker_c
         (0..4).map(|at| live.model("m").unwrap().pool.is_ready(at)).collect::<Vec<_>>()
     };
     assert_eq!(ready(&old), [true; 4]);
-    // An exchange of the old configuration fails.
+    // An exchange that still uses the old configuration fails.
     fail(&old.offers[1], 5);
     for live in [&old, &new] {
         assert_eq!(ready(live), [true, false, true, true]);

@@ -6,10 +6,11 @@ use super::{AllowedUrls, BOM, MAX_REPORTED_ERRORS, MAX_REQUESTS, line, strip_lin
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Maximum excess in bytes of a buffered line over the longest line: a line break and a byte order mark.
+/// Maximum number of bytes by which a buffered line exceeds the maximum line length: a line break and a byte order
+/// mark.
 const LINE_SLACK: usize = 1 + BOM.len();
-/// Bytes beyond the longest line that are skipped of a line that is too long, in search of its end: later lines may
-/// have errors to report. A longer line ends the validation.
+/// Maximum number of bytes that are skipped beyond the maximum line length, in search of the end of a line that is too
+/// long: later lines may have errors to report too. A line without an end within this limit ends the validation.
 pub(super) const MAX_SKIPPED: usize = 8 << 20;
 
 /// Buffer capacity retained from one line to the next, in bytes.
@@ -33,13 +34,13 @@ pub struct FileValidator {
     max_line: usize,
     /// Buffered start of an incomplete line.
     pub(super) buffer: Vec<u8>,
-    /// Number of bytes so far of a line that is too long and is skipped up to its end.
+    /// Number of bytes skipped so far of a line that is too long; `None` outside such a line.
     skipped: Option<usize>,
     /// Number of complete lines.
     line_number: u64,
     /// Number of requests, invalid ones included.
     requests: u64,
-    /// First of the trailing blank lines.
+    /// Line number of the first of the trailing blank lines.
     trailing_blank: Option<u64>,
     /// API path and line number of the first valid line.
     url: Option<(&'static str, u64)>,
@@ -50,7 +51,8 @@ pub struct FileValidator {
 }
 
 impl FileValidator {
-    /// Creates a validator; lines may use one of `urls` and have at most `longest` bytes.
+    /// Creates a validator. Each line must name one of the paths in `urls` and have at most `max_line` bytes, without
+    /// its line break.
     #[must_use]
     pub fn new(urls: AllowedUrls, max_line: usize) -> Self {
         Self {
@@ -98,7 +100,7 @@ impl FileValidator {
         }
     }
 
-    /// Ends the file.
+    /// Ends the validation at the end of the file.
     ///
     /// # Errors
     /// Returns the errors of the file.
@@ -133,7 +135,7 @@ impl FileValidator {
         self.count > 0 || self.skipped.is_some()
     }
 
-    /// Returns true if the current line is too long to search for its end.
+    /// Returns true if the current line is so long that its end is not searched for any more.
     #[must_use]
     pub fn is_line_endless(&self) -> bool {
         self.skipped.is_some_and(|passed| passed > self.max_line.saturating_add(MAX_SKIPPED))

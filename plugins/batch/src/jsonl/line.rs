@@ -26,7 +26,7 @@ struct LineFields<'a> {
     body: Option<&'a [u8]>,
 }
 
-/// Returns a line without its line break, and without a byte order mark if it is the first.
+/// Returns a line without its line break, and without a byte order mark if it is the first line.
 #[must_use]
 pub fn strip_line_ending(line: &[u8], first: bool) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
@@ -34,7 +34,7 @@ pub fn strip_line_ending(line: &[u8], first: bool) -> &[u8] {
     if first { line.strip_prefix(BOM).unwrap_or(line) } else { line }
 }
 
-/// Parses one line, without its line break; `urls` are the allowed paths.
+/// Parses one line, given without its line break; `urls` are the allowed paths.
 ///
 /// # Errors
 /// Returns the first error of the line, without a line number.

@@ -24,7 +24,7 @@ pub const MAX_CUSTOM_ID_BYTES: usize = 512;
 /// Maximum number of errors reported individually; further ones are only counted.
 pub const MAX_REPORTED_ERRORS: usize = 20;
 
-/// Paths that lines of batches may ask, in the order in which errors list them.
+/// API paths that the lines of a batch may name, in the order in which errors list them.
 pub const BATCH_PATHS: AllowedUrls = &[
     "/v1/chat/completions",
     "/v1/messages",
@@ -34,7 +34,7 @@ pub const BATCH_PATHS: AllowedUrls = &[
     "/v1/images/generations",
 ];
 
-/// List of paths that a line may ask.
+/// List of the API paths that a line may name.
 pub type AllowedUrls = &'static [&'static str];
 
 /// Byte order mark that some editors write before UTF-8 text.

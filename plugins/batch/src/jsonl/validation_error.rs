@@ -13,7 +13,7 @@ pub struct LineError {
     pub code: &'static str,
     /// Invalid field, if the error concerns one.
     pub param: Option<&'static str>,
-    /// Expected value. Contains no text of the line except short names.
+    /// Sentence with the expected value. It quotes no text of the line except short names.
     pub message: String,
 }
 
@@ -50,8 +50,8 @@ pub struct FileErrors {
 }
 
 impl FileErrors {
-    /// Returns the refusal of a file in this form field: the first error as its message, all reported errors in its
-    /// details.
+    /// Returns the refusal of an upload whose form field `field` has the file. Its message is the first error; its
+    /// details are all reported errors.
     #[must_use]
     pub fn to_refusal(&self, field: &str) -> ApiError {
         let first = self.first.first().map(LineError::to_sentence).unwrap_or_default();

@@ -56,7 +56,7 @@ fn wallet_cell(balance: &Value, wallet: &str, unit: &'static str) -> Cell {
     if is_debt { cell.with_state(CellState::Bad) } else { cell }
 }
 
-/// Figures and keys of one account; `may_change` adds the buttons.
+/// Figures and keys of one account, with buttons if `may_change` is true.
 #[must_use]
 pub fn account_blocks(account: &Value, balance: &Value, keys: &Value, may_change: bool) -> Vec<Block> {
     let balance = rows(balance).first().cloned().unwrap_or_default();

@@ -7,11 +7,11 @@ use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, T
 use crate::text::Text;
 use serde_json::Value;
 
-/// Times for which the previous secret stays valid after a rotation.
+/// Choices of the time for which the previous secret stays valid after a rotation: seconds and displayed name.
 const OVERLAPS: [(&str, &str); 4] =
     [("86400", "One day"), ("604800", "Seven days"), ("3600", "One hour"), ("0", "None: it ends at once")];
 
-/// Balance of the account, and its usage of the last days by model.
+/// Blocks of the overview: balance of the account, and its usage of the last days by model.
 #[must_use]
 pub fn dashboard_overview_blocks(account: &Value, balance: &Value, usage: &Value) -> Vec<Block> {
     let balance = rows(balance).first().cloned().unwrap_or_default();
@@ -34,7 +34,7 @@ pub fn dashboard_overview_blocks(account: &Value, balance: &Value, usage: &Value
     blocks
 }
 
-/// Sums of all days of a usage answer.
+/// Tiles with the sums of all days in a usage response.
 fn total_tiles(usage: &Value) -> Vec<Tile> {
     let total = usage.get("total").cloned().unwrap_or_default();
     let figure = |name: &str, unit: &'static str| figure(&total, name, unit);
@@ -138,7 +138,7 @@ pub fn dashboard_key_blocks(key: &Value, root: &str) -> Vec<Block> {
     blocks
 }
 
-/// Form with the name and the limits of a key, as they are; `path` is that of the key's page.
+/// Form with the current name and limits of a key; `path` is the path of the key's page.
 #[must_use]
 pub fn key_limits_form(key: &Value, path: &str) -> Form {
     let limits = key.get("limits").cloned().unwrap_or_default();

@@ -61,7 +61,8 @@ pub fn key_form(path: &str) -> Form {
         )
 }
 
-/// Form for a grant to an account. `id` is unique, so that the form has one effect however often it is sent.
+/// Form for a grant to an account. `id` is a unique name of the grant, so that the form has an effect only once,
+/// however often it is sent.
 #[must_use]
 pub fn grant_form(account: &str, id: &str) -> Form {
     Form::new(format!("/console/accounts/{}/grant", encode(account)), "Grant credits", "Grant")

@@ -6,7 +6,7 @@ use crate::text::Text;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Form that selects the period of the page at `path`.
+/// Form that selects the period of the invoice page at `path`.
 #[must_use]
 pub fn invoice_form(path: &str, from: &str, to: &str) -> Form {
     let mut form = Form::new(path, "Period", "Show")
@@ -16,7 +16,7 @@ pub fn invoice_form(path: &str, from: &str, to: &str) -> Form {
     form
 }
 
-/// Form that issues the invoice of the period on the page at `path`.
+/// Form that issues the invoice of the period shown on the page at `path`.
 #[must_use]
 pub fn issue_form(path: &str, from: &str, to: &str) -> Form {
     let mut form = Form::new(path, "Issue this invoice", "Issue with the next number")
@@ -26,7 +26,7 @@ pub fn issue_form(path: &str, from: &str, to: &str) -> Form {
     form
 }
 
-/// Issued invoices, with links to their periods on the page at `path`.
+/// Table of issued invoices; each links to its period on the page at `path`.
 #[must_use]
 pub fn issued_table(issued: &Value, path: &str) -> Table {
     let row = |record: &Value| {
@@ -50,7 +50,7 @@ pub fn issued_table(issued: &Value, path: &str) -> Table {
     }
 }
 
-/// Invoice with links to the downloads next to the page at `path`.
+/// Blocks of an invoice, with links to the downloads, which are below the page at `path`.
 #[must_use]
 pub fn invoice_blocks(invoice: &Value, key_names: &BTreeMap<String, String>, path: &str) -> Vec<Block> {
     let mut blocks = vec![Block::RunningHeader(running_header(invoice))];
@@ -89,7 +89,7 @@ fn key_label(id: &str, key_names: &BTreeMap<String, String>) -> String {
     }
 }
 
-/// Sentences below the sums, with the methods, grids and contracts in them.
+/// Sentences below the sums, filled with the names of the methods, grids and contracts.
 fn notes(invoice: &Value) -> Vec<Text> {
     const SENTENCES: &[&str] = &[
         "Carbon, location-based: lifecycle factors of the grid at each location, with low and high estimate. Method: {0}. \
@@ -105,7 +105,7 @@ pub(super) fn array_member<'v>(value: &'v Value, name: &str) -> &'v [Value] {
     value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Lines of a seller or a customer.
+/// Lines with name and address of a seller or a customer.
 fn party(party: Option<&Value>) -> Vec<Text> {
     let Some(party) = party.filter(|party| !party.is_null()) else { return vec!["–".into()] };
     let address = party.get("address").and_then(Value::as_array).into_iter().flatten();
@@ -125,7 +125,7 @@ fn number_of(invoice: &Value) -> &str {
     invoice.get("number").and_then(Value::as_str).unwrap_or("–")
 }
 
-/// Line at the top of every printed page.
+/// Header of every printed page.
 fn running_header(invoice: &Value) -> Text {
     let customer = invoice.get("customer").filter(|party| !party.is_null());
     let name = customer.map_or_else(|| text(invoice, "account"), |customer| text(customer, "name"));

@@ -46,7 +46,8 @@ const COLUMNS: &[CsvColumn] = &[
     ("total_eur", true),
 ];
 
-/// CSV with rows of the kinds `line`, `key`, `day`, `location` and `total`. The rows of each kind add up to the total.
+/// Formats an invoice as CSV with rows of the kinds `line`, `key`, `day`, `location` and `total`. The rows of each kind
+/// add up to the total.
 #[must_use]
 pub fn invoice_csv(invoice: &Value, key_names: &BTreeMap<String, String>, style: CsvStyle) -> String {
     let mut table = CsvTable::new(style, COLUMNS.to_vec());
@@ -75,7 +76,7 @@ pub fn invoice_csv(invoice: &Value, key_names: &BTreeMap<String, String>, style:
     }
     let mut total = invoice.get("total").cloned().unwrap_or_default();
     if let Some(members) = total.as_object_mut() {
-        // The total is the amount to pay, rounded to cents.
+        // The row of the total has the amount to pay, rounded to cents.
         members.insert("eur".to_owned(), json!(text(invoice, "net_eur")));
         for name in ["vat_percent", "vat_eur", "total_eur"] {
             members.insert(name.to_owned(), json!(text(invoice, name)));
@@ -85,12 +86,12 @@ pub fn invoice_csv(invoice: &Value, key_names: &BTreeMap<String, String>, style:
     table.into_text()
 }
 
-/// First second of a day, RFC 3339.
+/// Returns the first second of a day, RFC 3339.
 fn start_of(day: &str) -> String {
     format!("{day}T00:00:00Z")
 }
 
-/// First second after a day, RFC 3339.
+/// Returns the first second after a day, RFC 3339.
 fn end_of(day: &str) -> String {
     penstock_core::calendar::UtcDay::parse(day)
         .map_or_else(String::new, |day| start_of(&day.next().to_string()))

@@ -5,7 +5,7 @@ use crate::block::{Block, Cell, CellState, Form, NoticeKind, Table};
 use crate::text::Text;
 use serde_json::Value;
 
-/// Table of batches, below `root`; `may_change` adds the buttons.
+/// Table of batches with links below `root`, and with buttons if `may_change` is true.
 #[must_use]
 pub fn batches_blocks(batches: &Value, root: &str, may_change: bool) -> Vec<Block> {
     let row = |batch: &Value| {
@@ -56,7 +56,7 @@ pub fn batches_blocks(batches: &Value, root: &str, may_change: bool) -> Vec<Bloc
     })]
 }
 
-/// Table of files, below `root`; `may_change` adds the buttons.
+/// Table of files with links below `root`, and with buttons if `may_change` is true.
 #[must_use]
 pub fn files_blocks(files: &Value, root: &str, may_change: bool) -> Vec<Block> {
     let row = |file: &Value| {
@@ -176,7 +176,7 @@ pub fn users_blocks(users: &Value) -> Vec<Block> {
     })]
 }
 
-/// Table of the changes of a reload.
+/// Table of the configuration keys that a reload changes.
 #[must_use]
 pub fn change_table(changes: &Value) -> Table {
     let list = changes.get("changes").and_then(Value::as_array).into_iter().flatten();

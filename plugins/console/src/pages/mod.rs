@@ -1,4 +1,4 @@
-//! Pages from the answers of the admin API. Members that an answer lacks are shown as a dash.
+//! Pages, built from responses of the admin API. A member that a response lacks is shown as a dash.
 
 mod accounts;
 mod dashboard;
@@ -56,7 +56,7 @@ fn number(value: &Value, name: &str) -> Option<f64> {
     member.as_f64().or_else(|| member.as_str()?.parse().ok())
 }
 
-/// Rows of a list.
+/// Returns the rows of a list response.
 fn rows(value: &Value) -> &[Value] {
     value.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
@@ -76,7 +76,7 @@ fn exact_text(value: &Value, name: &str, unit: &'static str) -> Text {
     Text::Exact(text(value, name), unit)
 }
 
-/// Member as a word of the API, such as a state.
+/// Returns a member that is a word of the API, such as a state.
 fn word(value: &Value, name: &str) -> Text {
     Text::Word(text(value, name))
 }

@@ -1,4 +1,4 @@
-//! Overview: state of the gateway and its last day.
+//! Overview page: state of the gateway and the last 24 hours.
 
 use super::{exact_text, number, rows, text, word};
 use crate::block::{Block, CellState, NoticeKind, Tile};
@@ -22,7 +22,8 @@ pub fn overview_blocks(status: &Value, hours: &Value, now: u64, with_money: bool
     blocks
 }
 
-/// Figures of the page as JSON: `tiles` with value, detail and state in the order of the page, and `notices`.
+/// Returns the figures of the page as JSON: `tiles` with value, detail and state in the order of the page, and
+/// `notices`.
 #[must_use]
 pub fn live_figures(status: &Value, hours: &Value, now: u64, with_money: bool, language: Language) -> String {
     let day = last_day(hours, now);

@@ -5,7 +5,7 @@ use crate::block::{Block, CellState, Field, FieldKind, Form, NoticeKind, Tile};
 use crate::text::Text;
 use serde_json::Value;
 
-/// Name of the buttons' field, and its value for a quote.
+/// Name of the form field that the two buttons set, and its value for a quote instead of a request.
 pub const QUOTE_ACTION: (&str, &str) = ("action", "quote");
 
 /// Choices of the form.
@@ -21,7 +21,7 @@ pub struct PlaygroundChoices<'a> {
     pub max_tokens: u64,
 }
 
-/// Form at `path`; `None` if the account has no valid key.
+/// Form that is sent to `path`; `None` if the account has no valid key.
 #[must_use]
 pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Form> {
     let is_valid = |key: &&Value| key.get("revoked").is_none_or(Value::is_null);
@@ -62,8 +62,8 @@ pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Fo
     Some(form.with_second(QUOTE_ACTION, "Show the quote"))
 }
 
-/// Tiles of a quote: members `expected` (with `environment_impact` and `billing_cost`), `expected_eur`,
-/// `output_tokens`, `highest_credits`, `highest_eur`.
+/// Tiles of a quote. It has the members `expected` (with `environment_impact` and `billing_cost`), `expected_eur`,
+/// `output_tokens`, `highest_credits` and `highest_eur`.
 #[must_use]
 pub fn quote_blocks(quote: &Value) -> Vec<Block> {
     let expected = quote.get("expected").cloned().unwrap_or_default();
@@ -76,8 +76,8 @@ pub fn quote_blocks(quote: &Value) -> Vec<Block> {
     vec![Block::Heading("Quote".into()), Block::Tiles(tiles)]
 }
 
-/// Answer with its actual cost and footprint: members `text`, `finish_reason`, `usage`, `eur`, `environment_impact`,
-/// `billing_cost`.
+/// Blocks of an answer with its actual cost and footprint. It has the members `text`, `finish_reason`, `usage`, `eur`,
+/// `environment_impact` and `billing_cost`.
 #[must_use]
 pub fn playground_answer_blocks(answer: &Value) -> Vec<Block> {
     let mut blocks = vec![Block::Heading("Answer".into())];

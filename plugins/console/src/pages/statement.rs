@@ -33,7 +33,7 @@ const COLUMNS: &[CsvColumn] = &[
     ("granted_kwh", true),
 ];
 
-/// Form that selects the month of the page at `path`.
+/// Form that selects the month of the statement page at `path`.
 #[must_use]
 pub fn statement_form(path: &str, month: &str) -> Form {
     let mut form = Form::new(path, "Month", "Show")
@@ -42,13 +42,14 @@ pub fn statement_form(path: &str, month: &str) -> Form {
     form
 }
 
-/// Account of a statement: the first, or an empty one.
+/// Returns the first account of a statement; an empty object if there is none.
 fn account_of(statement: &Value) -> Value {
     let first = statement.get("accounts").and_then(Value::as_array).and_then(|accounts| accounts.first());
     first.cloned().unwrap_or_default()
 }
 
-/// Sums of the month, by key and by model, with links to the downloads next to the page at `path`.
+/// Blocks of a statement: sums of the month by key and by model, with links to the downloads, which are below the page
+/// at `path`.
 #[must_use]
 pub fn statement_blocks(statement: &Value, key_names: &BTreeMap<String, String>, path: &str) -> Vec<Block> {
     let account = account_of(statement);
@@ -143,9 +144,9 @@ fn sums_table(title: &'static str, list: &[Value], name: impl Fn(&Value) -> Stri
     }
 }
 
-/// CSV with a row for each account (no key, no model), each of its keys, and each of its models. The rows of each kind
-/// add up to the total; the column `of` names the kind, so that a reader does not sum all three. With `key_names`, a
-/// column beside the id of a key has its name.
+/// Formats a statement as CSV, with a row for each account (without key and model), each of its keys, and each of its
+/// models. The rows of each kind add up to the total; the column `of` names the kind, so that a reader does not add up
+/// all three. With `key_names`, a further column has the name of each key.
 #[must_use]
 pub fn statement_csv(
     statement: &Value,
@@ -178,7 +179,7 @@ pub fn statement_csv(
     table.into_text()
 }
 
-/// Names of keys by their ids.
+/// Returns the names of keys by their ids; `pages` are pages of a key list.
 #[must_use]
 pub fn key_names(pages: &[Value]) -> BTreeMap<String, String> {
     let keys = pages.iter().flat_map(rows);

@@ -1,4 +1,4 @@
-//! Page of the usage: plots by day, and the same figures as a table.
+//! Usage page: charts by day, and the same figures as a table.
 
 use super::{day, number, quantity_cell, rows, text};
 use crate::block::{Block, Cell, Field, FieldKind, Form, Table};
@@ -7,17 +7,17 @@ use crate::text::Text;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of series of a chart; the others are added up.
+/// Maximum number of series of a chart; the smallest others become one series.
 const MAX_SERIES: usize = 5;
 
-/// Query of the page.
+/// Query of the usage page.
 #[derive(Clone, Debug, Default)]
 pub struct UsageView {
     /// Path of the page.
     pub path: String,
-    /// First day, as it was sent.
+    /// First day, as the query has it.
     pub from: String,
-    /// Last day, as it was sent.
+    /// Last day, as the query has it.
     pub to: String,
     /// Dimension of the series.
     pub by: String,
@@ -37,13 +37,14 @@ pub const ACCOUNT_DIMENSIONS: &[(&str, &str)] =
     &[("model", "Model"), ("key", "Key"), ("day", "Day"), ("location", "Location"), ("outcome", "Outcome")];
 
 impl UsageView {
-    /// Dimensions of the query, for `group_by`.
+    /// Returns the dimensions of the query, for the parameter `group_by`.
     #[must_use]
     pub fn group_by(&self) -> String {
         if self.by == "day" { "day".to_owned() } else { format!("day,{}", self.by) }
     }
 
-    /// Series of a row: one for all days, or one for each group.
+    /// Returns the series to which a row belongs: the same for all rows if they are grouped by day only, otherwise that
+    /// of the row's group.
     fn series_of(&self, row: &Value) -> String {
         if self.by == "day" { String::new() } else { text(row, &self.by) }
     }
@@ -65,7 +66,7 @@ impl UsageView {
     }
 }
 
-/// Form with the range of days and the dimension.
+/// Form with the range of days and the dimension of the series.
 #[must_use]
 pub fn usage_form(view: &UsageView) -> Form {
     let dimensions = FieldKind::choice(view.dimensions);
@@ -78,7 +79,7 @@ pub fn usage_form(view: &UsageView) -> Form {
     form
 }
 
-/// Plots and a table of usage by day and one other dimension.
+/// Charts and a table of usage by day and one further dimension.
 #[must_use]
 pub fn usage_blocks(usage: &Value, view: &UsageView) -> Vec<Block> {
     let mut blocks = Vec::new();
@@ -104,7 +105,7 @@ pub fn usage_blocks(usage: &Value, view: &UsageView) -> Vec<Block> {
     blocks
 }
 
-/// Bars per day of one figure, with a series for each of the largest groups.
+/// Chart of one figure by day, with a series for each of the largest groups.
 pub(super) fn usage_chart(
     usage: &Value,
     view: &UsageView,
@@ -140,7 +141,7 @@ pub(super) fn usage_chart(
     BarChart { title, unit, labels, series }
 }
 
-/// All days of the range, those without usage included.
+/// Returns all days of the range, including those without usage.
 fn days(usage: &Value) -> Vec<String> {
     use penstock_core::calendar::UtcDay;
     let (Some(from), Some(to)) = (UtcDay::parse(&text(usage, "from")), UtcDay::parse(&text(usage, "to")))

@@ -1,5 +1,5 @@
-//! Table of all texts: English, which is also their key, German and French. A text of the code or of a template that is
-//! not here is found by the tests.
+//! Translation table of all texts: English, which is also the key, German and French. The tests find every text of the
+//! code or of a template that is missing here.
 
 mod dashboard;
 mod labels;
@@ -21,7 +21,7 @@ const TABLES: [&[TextRow]; 5] = [labels::ROWS, usage::ROWS, dashboard::ROWS, ope
 static BY_ENGLISH: LazyLock<HashMap<&'static str, &'static TextRow>> =
     LazyLock::new(|| TABLES.into_iter().flatten().map(|row| (row.0, row)).collect());
 
-/// Returns a text in a language; the text itself if the table lacks it, as for names of units.
+/// Returns a text in a language; the text itself if it is not in the table, such as the name of a unit.
 pub(crate) fn translate(text: &str, language: Language) -> &str {
     if language == Language::English {
         return text;

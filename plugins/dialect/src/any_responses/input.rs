@@ -1,4 +1,4 @@
-//! Conversation as `instructions` and `input`: a message becomes one item, and each tool call another.
+//! Conversation as `instructions` and `input`: each message becomes an item, and so does each tool call.
 
 use crate::body_builder::BodyBuilder;
 use crate::chat_messages::parsed_message::ParsedMessage;
@@ -47,7 +47,8 @@ fn is_system(message: &ParsedMessage<'_>) -> bool {
     matches!(&*message.role, "system" | "developer")
 }
 
-/// Returns true if users of different names speak: items have no names.
+/// Returns true if the conversation has users with different names. Items have no names, so the texts then begin with
+/// them.
 fn has_several_users(messages: &[ParsedMessage<'_>]) -> bool {
     let mut names = messages.iter().filter(|message| message.role == "user").filter_map(|one| one.name);
     names.next().is_some_and(|first| names.any(|name| json::unescape(name) != json::unescape(first)))
@@ -60,7 +61,7 @@ struct InputItems<'o, 'b> {
     reasoning_count: u64,
     /// True if the texts of users begin with their names.
     names_users: bool,
-    /// True if images have a `detail` without one from the client.
+    /// True if `detail` is written for images whose `detail` the client left out.
     has_image_detail: bool,
 }
 
@@ -125,7 +126,7 @@ impl InputItems<'_, '_> {
         Ok(())
     }
 
-    /// Writes the texts of an answer as one string; writes nothing if there is none.
+    /// Writes the texts of an answer as one string; writes nothing if it has no text.
     fn write_answer_text(&mut self, index: usize, message: &ParsedMessage<'_>) -> Result<(), ApiError> {
         let mut texts = Vec::new();
         if let Some(content) = message.content {
@@ -145,7 +146,7 @@ impl InputItems<'_, '_> {
         Ok(())
     }
 
-    /// Writes a content of text and media; `name` is put before its first text.
+    /// Writes content of text and media. `name` is written at the beginning of the first text.
     fn write_content(
         &mut self,
         content: Option<&[u8]>,

@@ -1,17 +1,17 @@
-//! Top-level members of a chat body, and what becomes of each.
+//! Top-level members of a chat body, and their treatment when the body is converted.
 
 use penstock_core::OfferCapabilities;
 
 /// Treatment of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Treatment {
-    /// Member without a counterpart that has no effect on the answer, or which is only a hint.
+    /// Dropped: the member has no counterpart, and it is only a hint or does not affect the answer.
     Dropped,
-    /// Member of another form.
+    /// Converted to another form.
     Converted,
-    /// Member of another name and the same value.
+    /// Written under this name with the same value.
     Renamed(&'static str),
-    /// Member of both dialects, or a parameter of the engine that the offer lists.
+    /// Written unchanged: both dialects have the member, or it is an engine parameter that the offer lists.
     Unchanged,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn treatment(name: &str, abilities: &OfferCapabilities) -> Treatment 
     }
 }
 
-/// Members of another form.
+/// Values of the members that are converted to another form.
 #[derive(Default)]
 pub(super) struct ConvertedMembers<'a> {
     pub(super) messages: &'a [u8],

@@ -1,9 +1,9 @@
 //! Translators for a responses provider, and a client of any dialect.
 //!
-//! The request is built as for a chat provider, by the rules of that pair, and then converted, so that capabilities,
-//! limits and presets are handled in one module. The answer is decoded into neutral events and written in the client's
-//! dialect. The gateway generates the ids, the repeated members and the reasoning that a client sends back, so it
-//! rewrites the response for a responses client too.
+//! The request is built as for a chat provider, by the translator of that pair, and then converted, so that
+//! capabilities, limits and presets are handled in one module. The answer is decoded into neutral events and written in
+//! the client's dialect. This applies to responses clients too, because the gateway generates the ids, the repeated
+//! members and the reasoning that a client sends back.
 
 mod input;
 mod members;

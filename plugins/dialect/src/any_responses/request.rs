@@ -1,4 +1,4 @@
-//! Conversion of the body for a chat provider to that for a responses provider.
+//! Conversion of a request body for a chat provider to one for a responses provider.
 
 use super::members::{ConvertedMembers, Treatment, treatment};
 use super::{input, tools};
@@ -9,7 +9,7 @@ use penstock_core::{
     ApiError, AttemptTarget, ExtraMember, InferenceRequest, ReasoningDisplay, RequestForm, ThinkingDisplay,
 };
 
-/// Converts a body; `chat` is what a chat provider would get.
+/// Converts a request body; `chat` is the body that a chat provider would get.
 ///
 /// The provider stores nothing (`store: false`): the gateway sends the whole conversation with each request.
 ///
@@ -56,7 +56,8 @@ pub(super) fn convert(
     Ok(out.finish())
 }
 
-/// Writes the effort, and asks for a summary where the client wants to see reasoning: vendors hide it otherwise.
+/// Writes the reasoning effort. Asks for a summary if the client wants to see reasoning, because vendors hide it
+/// otherwise.
 fn write_reasoning(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -85,7 +86,8 @@ fn write_reasoning(
     out.push_byte(b'}');
 }
 
-/// Writes the format of the answer, whose schema is a level higher than in chat, and the verbosity.
+/// Writes the format of the answer and the verbosity. The schema of the format is one level higher than in the chat
+/// dialect.
 fn write_text(format: Option<&[u8]>, verbosity: Option<&[u8]>, out: &mut BodyBuilder<'_>) {
     if format.is_none() && verbosity.is_none() {
         return;

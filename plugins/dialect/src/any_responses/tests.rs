@@ -1,4 +1,4 @@
-//! Tests of the request: each request that a chat provider can be sent is a request of this dialect.
+//! Tests of the request: each request for a chat provider can be converted to a valid request of the responses dialect.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use crate::{find_translator, test_support};

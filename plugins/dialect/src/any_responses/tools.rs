@@ -1,4 +1,4 @@
-//! Tools of a request, and the choice among them: the members of a function are a level higher than in chat.
+//! Tools of a request, and the tool choice. The members of a function are one level higher than in the chat dialect.
 
 use crate::body_builder::BodyBuilder;
 use crate::json_cursor;
@@ -7,7 +7,7 @@ use penstock_core::{ApiError, AttemptTarget, ExtraMember};
 /// Schema of a function without parameters.
 const NO_PARAMETERS: &[u8] = br#"{"type":"object","properties":{}}"#;
 
-/// Writes the tools and the choice among them.
+/// Writes the tools and the tool choice.
 ///
 /// # Errors
 /// Returns an error for a tool that is no function.
@@ -35,7 +35,7 @@ pub(super) fn write_tools(
     Ok(())
 }
 
-/// Writes a function. `strict` has another default in this dialect, so that it is always written where it is accepted.
+/// Writes a function. The default of `strict` differs from the chat dialect, so it is always written if it is accepted.
 fn write_tool(function: &[u8], target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     let member = |name| json_cursor::member_value(function, name);
     let default_strict = target.allows_extra(ExtraMember::Strict).then_some(&b"false"[..]);

@@ -68,7 +68,8 @@ impl<'a> ChatConversation<'a> {
         let last = self.0.last_mut().filter(|turn| prefilled && turn.role == ChatRole::Assistant);
         match last {
             Some(last) => {
-                // A single text, so that the model sees no boundary within it.
+                // The prefill and the delivered text become a single text, so that the model sees no boundary between
+                // them.
                 let [Cow::Borrowed(begun)] = last.contents.as_slice() else { return Err(not_text_error()) };
                 let begun = begun.strip_suffix(b"\"").filter(|begun| begun.first() == Some(&b'"'));
                 let joined =
@@ -89,14 +90,14 @@ impl<'a> ChatConversation<'a> {
     fn fold_system_messages(&mut self) {
         let leading = self.0.iter().take_while(|turn| turn.role == ChatRole::System).count();
         let mut folded: Vec<RewrittenMessage<'a>> = Vec::with_capacity(self.0.len());
-        // Instructions to move to the next message that can hold them.
+        // Instructions that wait for the next message that can contain them.
         let mut moving: Vec<Cow<'a, [u8]>> = Vec::new();
         for (at, mut turn) in std::mem::take(&mut self.0).into_iter().enumerate() {
             match turn.role {
                 ChatRole::System if at >= leading => {
                     moving.extend(turn.contents.drain(..).flat_map(instruction_texts))
                 }
-                // A request may contain 200,000 of them: each is read once.
+                // There may be 200,000 leading messages, so each of them is read only once.
                 ChatRole::System if leading > 1 => match folded.first_mut() {
                     Some(first) => first.contents.extend(turn.contents.drain(..).flat_map(instruction_texts)),
                     None => {
@@ -162,7 +163,7 @@ fn not_text_error() -> ApiError {
     ApiError::unsupported("messages", "Only a last message of plain text can be continued.")
 }
 
-/// Adds instructions without a later user message to the one before, or to a new message.
+/// Adds instructions that no user message follows to the user message before them, or to a new message.
 fn flush_system_texts<'a>(folded: &mut Vec<RewrittenMessage<'a>>, moving: &mut Vec<Cow<'a, [u8]>>) {
     if moving.is_empty() {
         return;

@@ -12,7 +12,7 @@ use std::ops::Range;
 enum ContinuationMark {
     /// No message to continue.
     NotContinued,
-    /// No marker: the provider continues such a message by itself.
+    /// No marker is needed, because the provider continues such a message by itself.
     Implicit,
     /// Member `prefix` of the message.
     Prefix,

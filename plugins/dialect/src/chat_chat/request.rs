@@ -16,11 +16,12 @@ const FORWARDED_BY_DEFAULT: &[&str] =
     &["temperature", "top_p", "seed", "frequency_penalty", "presence_penalty"];
 /// Members that are forwarded only if the catalogue lists them, like parameters that tune sampling.
 const FORWARDED_IF_LISTED: &[&str] = &["parallel_tool_calls"];
-/// Members that are read as reasoning effort and not forwarded under these names.
+/// Members that contain a reasoning effort. They are not forwarded under these names.
 const EFFORT_MEMBERS: &[&str] = &["enable_thinking", "thinking_budget"];
-/// Members without a meaning if there are no tools; some engines answer 400 to them in that case.
+/// Members that have no meaning without tools; some engines then answer 400.
 const TOOL_MEMBERS: &[&str] = &["tools", "tool_choice", "parallel_tool_calls"];
-/// Members that must not be dropped silently, because the figures of the answer would be incorrect without them.
+/// Members that are refused if the provider does not support them, because the numbers of the answer would be
+/// incorrect.
 const REFUSED_IF_UNLISTED: &[&str] = &["logprobs", "top_logprobs", "logit_bias"];
 
 /// Builds the request body for a chat provider; `delivered` is the partial answer that it must continue.
@@ -34,7 +35,7 @@ pub(super) fn build_request(
 ) -> Result<Vec<Bytes>, ApiError> {
     let given = response_constraints::upstream_stop_sequences(&ask.stop, target);
     if given.len() < ask.stop.len() && response_constraints::wants_logprobs(ask) {
-        // Text that the gateway cuts at a stop sequence cannot be assigned to tokens and their log probabilities.
+        // If the gateway cuts a text at a stop sequence, the log probabilities of its tokens can no longer be assigned.
         let most = given.len();
         let sentence = format!("With `logprobs` this model takes at most {most} stop sequences.");
         return Err(ApiError::unsupported("stop", sentence));
@@ -115,7 +116,7 @@ fn is_plain_text(format: &[u8]) -> bool {
         .is_some_and(|kind| kind == "text")
 }
 
-/// Returns true for `chat_template_kwargs` if it is written together with the effort instead.
+/// Returns true for `chat_template_kwargs` if the builder writes this member itself, together with the effort.
 fn is_replaced_by_effort(target: &AttemptTarget<'_>, effort: ReasoningEffort, name: &str) -> bool {
     name == "chat_template_kwargs" && effort.enabled.is_some() && has_thinking_switch(target)
 }
@@ -150,7 +151,8 @@ fn write_limits(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut Bo
     }
 }
 
-/// Writes the thinking switch and the reasoning effort. Without a switch, off becomes the effort `low`.
+/// Writes the thinking switch and the reasoning effort. If thinking is disabled and the engine has no switch, writes
+/// the effort `low`.
 fn write_reasoning(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -182,7 +184,7 @@ fn write_reasoning(
         (_, Some(level)) => level.chat_name(),
         (_, None) => return,
     };
-    // An effort that the client gave in another form may be left out.
+    // An effort that the client did not give as `reasoning_effort` is omitted if the provider has rejected this member.
     let is_own = ask.member_value("reasoning_effort").is_some();
     if abilities.accepts_parameter("reasoning_effort") && (is_own || target.allows_extra(ExtraMember::Effort))
     {

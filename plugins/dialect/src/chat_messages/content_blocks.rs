@@ -19,15 +19,15 @@ const IMAGE_TYPES: [(&str, &str); 7] = [
     ("image/x-png", "image/png"),
 ];
 
-/// One block of a turn; bytes are insides of JSON strings unless stated otherwise.
+/// Block of a turn. Byte slices are insides of JSON strings unless stated otherwise.
 pub(super) enum OutputBlock<'a> {
     /// Text that is not blank.
     Text(&'a [u8]),
-    /// Unescaped text of the gateway.
+    /// Text that the gateway adds, not escaped.
     Generated(String),
     /// System text in a user turn, marked as not from the user.
     FoldedSystem(&'a [u8]),
-    /// Text of one of several users, with the name before it.
+    /// Text of one of several users, written after the user's name.
     NamedText {
         name: &'a [u8],
         text: &'a [u8],

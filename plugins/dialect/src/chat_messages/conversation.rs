@@ -198,7 +198,7 @@ impl<'a> MessagesConversation<'a> {
         }
     }
 
-    /// Returns true if the turns have users with different names.
+    /// Returns true if the conversation has users with different names.
     fn has_several_users(&self) -> bool {
         let mut names = self.messages.iter().filter_map(|turn| turn.user_name);
         names.next().is_some_and(|first| names.any(|name| !is_same_name(Some(first), Some(name))))
@@ -232,7 +232,7 @@ impl<'a> MessagesConversation<'a> {
         }
     }
 
-    /// Checks that all calls are answered, unless the assistant's last turn continues.
+    /// Checks that all tool calls are answered when an assistant turn begins, unless it continues the previous one.
     fn check_assistant_message(&self) -> Result<(), ApiError> {
         match self.messages.last() {
             Some(turn) if turn.role == OutputRole::Assistant => Ok(()),

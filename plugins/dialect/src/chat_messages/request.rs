@@ -57,7 +57,8 @@ pub(super) fn build_request(
     Ok(out.finish())
 }
 
-/// Returns the request with admission's edits applied: its new body and member ranges; `None` without edits.
+/// Returns the request with the edits of the validation applied: the new body and the ranges of its members; `None` if
+/// there are no edits.
 fn apply_edits(ask: &InferenceRequest) -> Option<InferenceRequest> {
     if ask.edits.is_empty() {
         return None;
@@ -109,7 +110,7 @@ fn check_supported(ask: &InferenceRequest) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Writes a schema and adds the type that this dialect requires, also instead of `null`.
+/// Writes a schema. Adds the member `type`, which this dialect requires, if it is absent or `null`.
 pub(crate) fn write_schema(schema: &[u8], out: &mut BodyBuilder<'_>) {
     let slice = |range: Range<usize>| schema.get(range).unwrap_or_default();
     let typed = json::members(schema).find(|member| {
@@ -128,7 +129,7 @@ pub(crate) fn write_schema(schema: &[u8], out: &mut BodyBuilder<'_>) {
     out.push_source(rest);
 }
 
-/// Writes the engine parameters of the request that the offer lists.
+/// Writes the engine parameters of the request that the offer lists as supported.
 fn write_engine_parameters(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -156,7 +157,7 @@ fn write_sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut 
     let takes = |name: &&str| response_constraints::accepts_sampling(target.capabilities, name);
     let asked =
         SAMPLING_MEMBERS.into_iter().filter(takes).filter_map(|name| Some((name, ask.member_value(name)?)));
-    // A preset effort is written elsewhere; the other preset members do not exist in this dialect.
+    // The effort of the preset is written by another function; its other members do not exist in this dialect.
     let preset =
         response_constraints::preset_members(ask, target).filter(|(name, _)| SAMPLING_MEMBERS.contains(name));
     for (name, value) in asked.chain(preset) {
@@ -207,7 +208,7 @@ fn response_schema<'a>(
     }
 }
 
-/// Returns the reasoning effort of the client, or that of the preset.
+/// Returns the reasoning effort that the client requests, or else the effort of the preset.
 fn effective_effort(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> ReasoningEffort {
     let abilities = target.capabilities;
     if !target.allows_extra(ExtraMember::Thinking) {

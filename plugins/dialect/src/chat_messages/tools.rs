@@ -1,4 +1,4 @@
-//! Tools of a request, and the choice among them.
+//! Tools of a request, and the tool choice.
 
 use super::request::write_schema;
 use crate::body_builder::BodyBuilder;
@@ -8,7 +8,7 @@ use penstock_json_scan::json;
 use std::borrow::Cow;
 use std::convert::Infallible;
 
-/// Writes the tools and the choice among them; nothing without tools.
+/// Writes the tools and the tool choice. Writes nothing if the request has no tools.
 pub(super) fn write_tools(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -24,7 +24,7 @@ pub(super) fn write_tools(
     Ok(())
 }
 
-/// Writes the tools that the choice allows; returns false if there are none, and nothing was written.
+/// Writes the tools that the tool choice allows. Returns false, and writes nothing, if there are none.
 fn write_declared_tools(
     ask: &InferenceRequest,
     allowed: Option<&[u8]>,
@@ -121,7 +121,7 @@ impl<'a> DeclaredTool<'a> {
     }
 }
 
-/// Function definition; its values as JSON slices of the request.
+/// Function definition, with its values as slices of JSON in the request.
 #[derive(Default)]
 struct FunctionDefinition<'a> {
     name: Option<&'a [u8]>,

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Maximum bytes read of a body.
 const MAX_BODY_BYTES: usize = 64 << 10;
 
-/// Maximum depth of the strings of an error: a path is a list in an object in a list in up to three objects.
+/// Maximum depth at which strings of an error are read: a path is a list in an object in a list in up to three objects.
 const MAX_DEPTH: u8 = 8;
 
 /// Signals of an error body, in lower case.
@@ -50,8 +50,8 @@ impl ErrorSignals {
             || (self.contains_any(WINDOW_PHRASES) && !self.contains_any(RATE_PHRASES))
     }
 
-    /// Returns true if an engine failed because of the length; a failed engine may mention its window for other
-    /// reasons.
+    /// Returns true if an engine failed because of the length of the input. A word about the context window is not
+    /// enough, because a failed engine may mention it for other reasons.
     pub(super) fn is_length_failure(&self) -> bool {
         let about = self.window_overflow().is_some()
             || (self.contains_any(WINDOW_PHRASES) && self.contains_any(EXCESS_PHRASES));
@@ -72,8 +72,8 @@ impl ErrorSignals {
         words.iter().any(|word| self.text.contains(word))
     }
 
-    /// Returns the model's maximum output tokens, independent of the input; not read from a message about the context
-    /// window.
+    /// Returns the model's maximum of output tokens, which does not depend on the input. It is not read from a message
+    /// about the context window.
     pub(super) fn max_output_tokens(&self) -> Option<u64> {
         if self.is_window_exceeded() || self.is_content_refused() {
             return None;
@@ -84,8 +84,8 @@ impl ErrorSignals {
         of_cap.then(most).flatten().filter(|most| *most > 0)
     }
 
-    /// Returns the tokens by which the input exceeds the window, for engines that report the tokens left for the
-    /// answer.
+    /// Returns the number of tokens by which the input exceeds the window, for engines that report a negative number of
+    /// tokens left for the answer.
     fn window_overflow(&self) -> Option<u64> {
         let left = |phrase: &&str| {
             let (_, rest) = self.text.split_once(*phrase)?;
@@ -111,7 +111,7 @@ impl ErrorSignals {
         CONTENT_PHRASES.iter().any(|word| self.text.contains(word))
     }
 
-    /// Returns the field at fault: the first one named by the provider, since others may be mentioned as advice.
+    /// Returns the field at fault: the first field that the provider names, since later ones may be named as advice.
     pub(super) fn blamed_field(&self) -> Option<String> {
         let first = || {
             let named = CLIENT_FIELDS.iter().filter_map(|name| Some((find_word(&self.text, name)?, *name)));
@@ -120,8 +120,8 @@ impl ErrorSignals {
         self.param.clone().or_else(first)
     }
 
-    /// Returns the members added by the gateway that the message or the path in `param` names, also in prose: with
-    /// blanks instead of underscores.
+    /// Returns the members added by the gateway that the message or the path in `param` names. A message may also write
+    /// a name with blanks instead of underscores.
     pub(super) fn named_extras(&self) -> ExtraMembers {
         let param = self.param.as_deref().unwrap_or_default();
         let names = |word: &str| contains_word(&self.text, word) || contains_word(param, word);
@@ -216,9 +216,9 @@ impl ErrorSignals {
         self.window_overflow().filter(|_| window > 0).map(|more| window.saturating_add(more))
     }
 
-    /// Returns the tokens of the input for a window of this size, unless the number is only a lower bound: an engine
-    /// that stops counting once the answer does not fit reports "at least" a number that leaves one token less than
-    /// requested.
+    /// Returns the tokens of the input, given the size of the window. Returns `None` if the reported number is only a
+    /// lower bound: an engine that stops counting once the answer does not fit reports "at least" a number that leaves
+    /// one token less than requested.
     pub(super) fn input_for_window(&self, window: u64) -> Option<u64> {
         if let Some(input) = self.input_from_overflow(window) {
             return Some(input);
@@ -255,7 +255,7 @@ const CLIENT_ERROR_TYPES: [&str; 6] = [
     "validation_error",
 ];
 
-/// Collects the strings and codes of an error at any level down to [`MAX_DEPTH`].
+/// Collects the strings and codes of an error object, down to the depth of [`MAX_DEPTH`].
 fn collect_strings(value: &Value, text: &mut String, depth: u8) {
     match value {
         Value::String(sentence) => {
@@ -272,7 +272,7 @@ fn collect_strings(value: &Value, text: &mut String, depth: u8) {
     }
 }
 
-/// Returns true if a word is the name of a field, or a path that begins with one.
+/// Returns true if a word is a field name, or a path that begins with a field name.
 pub(super) fn is_field(word: &str) -> bool {
     let root = word.split(['.', '[']).next().unwrap_or_default();
     is_path(word) && CLIENT_FIELDS.contains(&root)
@@ -288,7 +288,7 @@ fn contains_word(text: &str, word: &str) -> bool {
     find_word(text, word).is_some()
 }
 
-/// Returns the first position of a word that is no part of a longer one.
+/// Returns the first position at which `word` is not a part of a longer word.
 fn find_word(text: &str, word: &str) -> Option<usize> {
     let part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     let alone = |at: &usize| {

@@ -1,4 +1,4 @@
-//! Tests of the members that a provider's refusal names, in the shapes of known APIs.
+//! Tests of the members that a provider's error message names, in the formats of known APIs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::classify_error;
@@ -68,7 +68,7 @@ fn a_path_names_the_member_at_its_end() {
         for (status, body) in refusals(path) {
             let named = named(status, &body).narrowest();
             assert!(named.contains(extra), "{extra:?}: {body}");
-            // The last word by itself may belong to other members.
+            // The last word of such a path may also be the name of another member.
             let is_shared = matches!(extra, ExtraMember::Effort | ExtraMember::ReasoningName);
             let broader = [ExtraMember::ReasoningObject, ExtraMember::Thinking];
             let is_alone = broader.iter().all(|broad| !named.contains(*broad));

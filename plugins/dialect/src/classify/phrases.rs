@@ -62,8 +62,7 @@ pub(super) const CONTENT_PHRASES: &[&str] = &[
     "safety system",
     "was flagged",
 ];
-/// Phrases that must accompany a window phrase in the message of a failed engine; otherwise the request is not at
-/// fault.
+/// Phrases of an excess. A failed engine blames the request only if its message has one of them and a window phrase.
 pub(super) const EXCESS_PHRASES: &[&str] = &[
     "exceed",
     "too long",
@@ -85,10 +84,10 @@ pub(super) const EXCESS_PHRASES: &[&str] = &[
     "reduce the length",
     "超",
 ];
-/// Phrases of a limit over time, which is no property of the request.
+/// Phrases of a rate limit, which does not depend on the content of the request.
 pub(super) const RATE_PHRASES: &[&str] =
     &["per minute", "per second", "per hour", "per day", "rate limit", "rate_limit", "tpm", "rpm", "quota"];
-/// Phrases of an engine that ran out of memory or crashed; they have precedence over all others.
+/// Phrases of an engine that ran out of memory or crashed. They take precedence over all other phrases.
 pub(super) const OUT_OF_MEMORY_PHRASES: &[&str] = &[
     "out of memory",
     "outofmemory",
@@ -99,10 +98,11 @@ pub(super) const OUT_OF_MEMORY_PHRASES: &[&str] = &[
     "crashed",
     "segmentation fault",
 ];
-/// Phrases of an overflow, before the tokens left for the answer: the window less the input.
+/// Phrases that precede the number of tokens left for the answer: the window minus the input, a negative number on
+/// overflow.
 pub(super) const OVERFLOW_PREFIXES: &[&str] =
     &["max_tokens must be at least 1, got ", "max_new_tokens must be at least 1, got "];
-/// Phrases of engines that fail on arguments which are no JSON object.
+/// Phrases of engines that fail because the arguments of a call are not a JSON object.
 pub(super) const CALL_PHRASES: &[&str] = &[
     "argument",
     "tool call",
@@ -190,7 +190,7 @@ pub(super) const OUTPUT_CAP_NAMES: &[&str] = &[
     "output tokens",
     "completion tokens",
 ];
-/// Phrases before the largest limit that a model accepts.
+/// Phrases that precede the largest output limit that a model accepts.
 pub(super) const MAX_OUTPUT_PREFIXES: &[&str] = &[
     " > ",
     "range of max_tokens is [1, ",

@@ -1,7 +1,7 @@
 //! Sanitized error message of a provider, for the client and the log.
 //!
-//! Each word is checked: addresses, paths, keys, ids and anything but text are removed, and so is every word from the
-//! texts of the request, except common words of error messages.
+//! Each word is checked: addresses, paths, keys, ids and everything that is not plain text are removed, and so is every
+//! word that occurs in the request, except common words of error messages.
 
 use penstock_json_scan::json;
 use serde_json::Value;
@@ -9,12 +9,13 @@ use std::collections::HashSet;
 
 /// Maximum bytes read of a body.
 const MAX_BODY_BYTES: usize = 64 << 10;
-/// Maximum characters read of a message, and of the sanitized message.
+/// Maximum number of characters that are read of a message, and that are passed on.
 const MAX_SOURCE_CHARS: usize = 600;
 const MAX_MESSAGE_CHARS: usize = 300;
-/// Maximum bytes of a request's texts; beyond it nothing is compared and no message is passed on.
+/// Maximum total bytes of the texts in a request. For a larger request nothing is compared, and no message is passed
+/// on.
 const MAX_REQUEST_TEXT_BYTES: usize = 1 << 20;
-/// Minimum bytes of a text without a space that counts as inline media.
+/// Minimum bytes of a text without spaces that is treated as inline media.
 const MIN_MEDIA_BYTES: usize = 4096;
 /// Replacement for removed words.
 const ELLIPSIS: &str = "…";
@@ -33,7 +34,7 @@ const NEUTRAL_WORDS: &str = " a about accept accepted actual after all allowed a
  token tokens too tool tools true two type types unexpected unknown unsupported use used user valid value values was were \
  when which while with within without would your you ";
 
-/// Returns the sanitized message of an error body; `None` if nothing is left of it.
+/// Returns the sanitized message of an error body; `None` if no word of it remains.
 pub(super) fn sanitize(body: &[u8], request: &[u8]) -> Option<String> {
     let said = provider_message(body)?;
     let texts = request_texts(request)?;
@@ -79,8 +80,8 @@ fn provider_message(body: &[u8]) -> Option<String> {
     is_text.then(|| said.chars().take(MAX_SOURCE_CHARS).collect())
 }
 
-/// Returns the message of an error that another gateway has put into its own message, as JSON or as a Python
-/// dictionary.
+/// Returns the message of the inner error, if another gateway has put an error as JSON or as a Python dictionary into
+/// its own message.
 fn inner_message(said: &str) -> Option<String> {
     let start = said.find('{')?;
     let inner = said.get(start..)?;
@@ -91,7 +92,8 @@ fn inner_message(said: &str) -> Option<String> {
     rest.split_once('\'').map(|(message, _)| message.to_owned())
 }
 
-/// Returns the message in any known error format, after the path of the field if the format states one beside it.
+/// Returns the message in any known error format. If the format states the path of the field separately, the path comes
+/// first.
 fn find_message(value: &Value, depth: u8) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -110,11 +112,12 @@ fn find_message(value: &Value, depth: u8) -> Option<String> {
     }
 }
 
-/// Members with the message or with the object that has it, in the order in which they are looked for.
+/// Members that contain the message, or the object with the message, in the order in which they are tried.
 const MESSAGE_NAMES: [&str; 9] =
     ["error", "detail", "message", "msg", "errors", "error_message", "error_msg", "reason", "description"];
 
-/// Returns the path of a list such as `["body", "messages", 0, "role"]`, without the part of the request.
+/// Returns the path given as a list, such as `["body", "messages", 0, "role"]`, without the first element, which names
+/// the part of the request.
 fn field_path(loc: &Value) -> Option<String> {
     let mut path = String::new();
     for (at, step) in loc.as_array()?.iter().enumerate() {
@@ -129,7 +132,7 @@ fn field_path(loc: &Value) -> Option<String> {
     (!path.is_empty()).then_some(path)
 }
 
-/// Removes braces, and brackets with an assignment in them, since they contain values and not words.
+/// Removes text in braces, and text in brackets that contains an assignment: it consists of values, not of words.
 fn without_brackets(said: &str) -> String {
     let mut out = String::new();
     let mut depth = 0usize;
@@ -158,7 +161,7 @@ fn without_brackets(said: &str) -> String {
     out
 }
 
-/// Returns true for an invisible character that changes the direction of a text.
+/// Returns true for an invisible character that changes the writing direction of a text.
 fn is_bidirectional(letter: char) -> bool {
     matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
@@ -223,11 +226,12 @@ fn is_plain_word(word: &str, core: &str) -> bool {
 /// Texts of a request, in lower case.
 struct RequestTexts<'t> {
     text: &'t str,
-    /// Words of at least [`MIN_PART_LETTERS`] bytes, so that each word of a message costs no pass over the text.
+    /// Words of at least [`MIN_PART_LETTERS`] bytes, so that a word of a message can be looked up without a pass over
+    /// the text.
     words: HashSet<&'t str>,
 }
 
-/// Minimum bytes of a part of a word that is compared.
+/// Minimum bytes of a part of a word that is compared with the request.
 const MIN_PART_LETTERS: usize = 4;
 
 impl<'t> RequestTexts<'t> {
@@ -236,9 +240,9 @@ impl<'t> RequestTexts<'t> {
         Self { text, words: words.filter(|word| word.len() >= MIN_PART_LETTERS).collect() }
     }
 
-    /// Returns true if a word repeats the texts: as a whole word, as a part of a longer word, or with a word of them
-    /// inside, each of at least [`MIN_PART_LETTERS`] bytes; in scripts without spaces, if any three of its letters
-    /// occur.
+    /// Returns true if a word repeats the texts of the request. A word of at least [`MIN_PART_LETTERS`] bytes repeats
+    /// them if it occurs in them, or if one of their words of that size is a part of it; a smaller word, if it equals
+    /// one of their words; a word with letters beyond ASCII, if any three consecutive letters of it occur in them.
     fn contain(&self, word: &str) -> bool {
         if !word.is_ascii() {
             let letters: Vec<char> = word.chars().collect();

@@ -1,8 +1,8 @@
 //! Text completions: a client of `/v1/completions`, and a provider that serves the same endpoint or chat alone.
 //!
-//! Engines of the chat dialect answer both endpoints in nearly the same format, so the decoder of chat reads their
-//! answers. A provider without the endpoint gets a chat request, with the prompt as a user message; parameters that
-//! depend on the prompt's tokens (echo, log probabilities, token ids, a suffix) are refused then.
+//! Engines of the chat dialect answer both endpoints in nearly the same format, so the chat decoder reads their
+//! answers. A provider without the endpoint gets a chat request with the prompt as a user message; parameters that
+//! depend on the tokens of the prompt (echo, log probabilities, token ids, a suffix) are then refused.
 
 mod request;
 #[cfg(test)]
@@ -35,7 +35,7 @@ const AS_CHAT: TranslatorDef =
 /// Path of the endpoint below a provider's base URL.
 pub const COMPLETIONS_PATH: &str = "/completions";
 
-/// Returns the translator for an offer that has the endpoint, or only chat.
+/// Returns the translator for an offer that has the completions endpoint, or for one that has only chat.
 #[must_use]
 pub fn completion_translator(has_endpoint: bool) -> &'static dyn Translator {
     if has_endpoint { &NATIVE } else { &AS_CHAT }

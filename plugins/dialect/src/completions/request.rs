@@ -8,8 +8,8 @@ use penstock_core::{
     OfferCapabilities,
 };
 
-/// Members that are not copied: those written from the parsed request, and those sent only to a provider that has the
-/// endpoint of text completions itself.
+/// Members that are not copied. Some are written from the parsed request; others are written only for a provider that
+/// has the completions endpoint itself.
 const OWN_MEMBERS: &[&str] = &[
     "model",
     "prompt",
@@ -29,7 +29,7 @@ const OWN_MEMBERS: &[&str] = &[
 const FORWARDED_BY_DEFAULT: &[&str] =
     &["temperature", "top_p", "seed", "frequency_penalty", "presence_penalty"];
 
-/// Returns the error for the first part of a request that an offer cannot serve.
+/// Returns an error for the first part of a request that an offer does not support; `None` if it supports all parts.
 #[must_use]
 pub fn missing_capability(
     task: &CompletionTask,
@@ -59,7 +59,8 @@ pub fn missing_capability(
     }
 }
 
-/// Builds the request of a provider with the endpoint; `delivered` is the text after which it continues.
+/// Builds the request for a provider with the completions endpoint; `delivered` is the text that the answer must
+/// continue.
 pub(super) fn build_native(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,

@@ -1,7 +1,7 @@
 //! Conformance checker of a messages stream, as strict as the strictest client.
 //!
-//! A state machine over complete streams: every examined client library accepts what it accepts. It is used in tests,
-//! and written for clarity and not for speed.
+//! A state machine over complete streams. Every examined client library accepts the streams that it accepts. It is used
+//! in tests, and written for clarity and not for speed.
 
 use serde_json::Value;
 use std::str;

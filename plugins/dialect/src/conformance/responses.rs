@@ -1,7 +1,7 @@
 //! Conformance checker of a responses stream, as strict as the strictest client.
 //!
-//! A state machine over complete streams: every examined client library accepts what it accepts. It is used in tests,
-//! and written for clarity and not for speed.
+//! A state machine over complete streams. Every examined client library accepts the streams that it accepts. It is used
+//! in tests, and written for clarity and not for speed.
 #![allow(clippy::indexing_slicing, reason = "an absent member of a JSON value reads as null")]
 
 mod item;

@@ -11,7 +11,7 @@ const SSE_PREFIXES: [&[u8]; 6] = [b"data:", b"event:", b"id:", b"retry:", b"erro
 /// Format of the response to a streaming request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum BodyFormat {
-    /// White space only so far, which the event decoder skips.
+    /// Unknown, because only white space has arrived; the event decoder skips it.
     #[default]
     Unknown,
     /// Server-sent events.
@@ -34,7 +34,7 @@ impl BodyFormat {
     }
 }
 
-/// Detector of a body's format, which buffers a JSON object and converts JSON lines to events.
+/// Detector of the format of a body. It buffers a JSON object, and converts JSON lines to server-sent events.
 ///
 /// JSON lines are detected by the first byte of their second value: until then the first one may be a whole answer.
 #[derive(Debug, Default)]
@@ -90,17 +90,17 @@ impl ValueScanner {
 /// First line of a JSON object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum FirstLine {
-    /// Line without an end so far.
+    /// Line whose end has not arrived.
     #[default]
     Open,
     /// Complete JSON value that ends before this position.
     Value(usize),
-    /// Part of an object of several lines, or of a body that is no JSON.
+    /// Line of an object with several lines, or of a body that is not JSON.
     Other,
 }
 
 impl FormatDetector {
-    /// Takes bytes and returns those of an event stream.
+    /// Pushes bytes and returns the bytes of the event stream that they give; `None` while a JSON object is buffered.
     ///
     /// # Errors
     /// Returns `Malformed` for an object of more than `most` bytes.
@@ -117,7 +117,8 @@ impl FormatDetector {
             self.format = BodyFormat::JsonLines;
             let lines = std::mem::take(&mut self.object).freeze();
             let events = self.lines_as_events(lines.get(start_of(&lines)..).unwrap_or_default());
-            // The line end ends the white space that was returned before.
+            // White space was passed to the event decoder before the first line, so a line end separates it from that
+            // line.
             return Ok(Some([b"\n", &*events].concat().into()));
         }
         if self.object.len() > most {
@@ -180,7 +181,7 @@ impl FormatDetector {
         events.freeze()
     }
 
-    /// Returns the object without a byte order mark, after the provider has closed the stream.
+    /// Returns the buffered object without a byte order mark. Called after the provider has closed the stream.
     pub(crate) fn take_object(&mut self) -> Option<Bytes> {
         if self.format != BodyFormat::JsonObject {
             return None;

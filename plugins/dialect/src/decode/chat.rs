@@ -27,7 +27,7 @@ pub struct ChatDecoder {
     format_detector: FormatDetector,
     sse: sse::SseDecoder,
     chunks: ChunkReader,
-    /// Frame of the last chunk that contained only text.
+    /// Frame of the last chunk that contained only text, for the fast path.
     frame: Option<ChunkFrame>,
     /// Name of the reasoning member in a buffered completion.
     buffered_reasoning: Option<ReasoningName>,
@@ -35,7 +35,7 @@ pub struct ChatDecoder {
 }
 
 impl ChatDecoder {
-    /// Creates a decoder at the start of a stream; `id` is the seed of generated tool call ids.
+    /// Creates a decoder at the start of a stream. Tool call ids that the provider omits are generated from `id`.
     #[must_use]
     pub fn new(id: &str) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl ChatDecoder {
         event: &sse::SseEvent,
         events: &mut Vec<AnswerEvent>,
     ) -> Result<(), UpstreamError> {
-        // A fragment that begins an object may replace the arguments so far.
+        // Arguments that begin an object are not on the fast path, because they may replace the arguments so far.
         let is_plain = |text: &AnswerEvent| !matches!(text, AnswerEvent::ToolCallArguments { fragment, .. } if begins_object(fragment));
         let matched = self.frame.as_ref().and_then(|pattern| pattern.match_event(event));
         if let Some(text) = matched.filter(is_plain) {

@@ -47,11 +47,11 @@ pub struct MessagesDecoder {
 /// Content block of the stream.
 #[derive(Default)]
 struct DecodedBlock {
-    /// Index of the provider, which need not be unique: some engines give every block index 0.
+    /// Index of the block as the provider sent it. It need not be unique: some engines give every block index 0.
     index: usize,
     kind: DecodedBlockKind,
     is_open: bool,
-    /// Input of a tool call in its start event, until a delta arrives.
+    /// Input of a tool call from its start event; removed when a delta arrives.
     initial_input: Option<Bytes>,
 }
 
@@ -114,7 +114,7 @@ impl MessagesDecoder {
         events.extend(seen.measured_energy.map(AnswerEvent::Energy));
         match &*seen.event_type {
             "error" => Err(classify::classify_in_band(data)),
-            // Servers of another dialect, and proxies, write error objects without a type.
+            // Servers of another dialect, and proxies, send error objects without the member `type`.
             "" if seen.error.is_some() => Err(classify::classify_in_band(data)),
             "ping" => {
                 events.push(AnswerEvent::Ping);
@@ -310,8 +310,8 @@ impl super::DialectDecoder for MessagesDecoder {
     }
 }
 
-/// Returns the index of a block that starts after `count` others. It must be the next one, unless all blocks have
-/// ended: then any index is that of a new block.
+/// Returns the index of a block that starts after `count` other blocks. It must be the next index. If all blocks have
+/// ended, any index begins a new block.
 pub(crate) fn block_index(seen: &EventMembers<'_>, count: usize, is_any_open: bool) -> Option<usize> {
     seen.index.filter(|index| *index == count || (count > 0 && !is_any_open))
 }

@@ -34,8 +34,8 @@ pub trait DialectDecoder: Send {
     /// is the client's fault, and `ModelOutput` for too many calls or too long names.
     fn push(&mut self, bytes: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError>;
 
-    /// Appends the last events after the provider has closed the stream. The caller checks that all choices have
-    /// finished.
+    /// Appends the last events. Called after the provider has closed the stream; the caller checks that all choices
+    /// have finished.
     ///
     /// # Errors
     /// Returns the errors of [`DialectDecoder::push`].
@@ -61,8 +61,9 @@ pub fn new_decoder(provider: Dialect, id: &str) -> Box<dyn DialectDecoder> {
     (provider_dialect(provider).new_decoder)(id)
 }
 
-/// Appends the events of a buffered answer, as a stream of it would give them (each text in one event; `Start` first,
-/// `End` last). A body that is a stream of events is decoded as a stream. Returns the name of the reasoning member.
+/// Appends the events of a buffered answer, as its stream would give them (each text in one event; `Start` first, `End`
+/// last). A body that is a stream of events is decoded as a stream. Returns the name of the reasoning member, if there
+/// is one.
 ///
 /// # Errors
 /// Returns `Malformed` if the body is no answer of the dialect, and `InBandError` for an error object. Events before
@@ -79,7 +80,7 @@ pub fn decode_buffered(
         decoder.end(events)?;
         return Ok(decoder.reasoning_name());
     }
-    // Members are looked up one by one, so a body truncated after the last of them would not be noticed.
+    // Members are looked up one by one, so a body that is truncated after the last of them must be detected here.
     let document = json::trim(&body);
     if json::value_end(document, 0) != Some(document.len()) || std::str::from_utf8(document).is_err() {
         return Err(UpstreamError::new(UpstreamErrorKind::Malformed));
@@ -87,7 +88,7 @@ pub fn decode_buffered(
     (provider_dialect(provider).decode_buffered)(body, id, events)
 }
 
-/// Appends the events of a JSON object that a provider sent as its stream, after the stream was closed.
+/// Appends the events of a JSON object that a provider sent instead of a stream. Called after the stream was closed.
 ///
 /// # Errors
 /// Returns the errors of [`decode_buffered`], and `Truncated` for an object that is cut.
@@ -102,20 +103,20 @@ fn decode_closed_object(
         .map_err(|fault| if is_cut { as_truncated(fault) } else { fault })
 }
 
-/// Returns the event of a comment: the energy that the provider states in it, or a sign of life.
+/// Returns the event of an SSE comment: energy that the provider states in it, or else a keepalive.
 fn comment_event(event: &SseEvent) -> Option<AnswerEvent> {
     let comment = event.comment.as_ref()?;
     Some(usage::parse_energy_comment(comment).map_or(AnswerEvent::Ping, AnswerEvent::Energy))
 }
 
-/// Returns the error that an event reports by a field of its own, or by its name unless its data has a type of the
-/// dialect, which counts more than the name.
+/// Returns the error that an event reports in its `error:` field or by its name. The name does not count if the data
+/// has a type of the dialect (`has_known_type`).
 pub(crate) fn event_error(event: &SseEvent, has_known_type: bool) -> Option<UpstreamError> {
     let data = event.error_data().filter(|_| event.error.is_some() || !has_known_type)?;
     Some(classify::classify_in_band(data))
 }
 
-/// Returns the error at the end of an answer: an incomplete last event means that the stream was truncated, and not
+/// Converts an error at the end of an answer: if the last event is incomplete, the stream was truncated and is not
 /// malformed.
 pub(crate) fn as_truncated(fault: UpstreamError) -> UpstreamError {
     match fault.kind {

@@ -1,9 +1,9 @@
 //! Decoder of the responses dialect.
 //!
 //! The order of events is checked where it affects the meaning: nothing before the start of the response, deltas only
-//! for an open item of their kind. Text that is missing in the deltas is taken from the end of a part, of an item or of
-//! the response, or else from the beginning of an item; an end that contradicts the deltas is malformed. Unknown events
-//! and items, such as the calls of tools that a provider runs itself, are ignored.
+//! for an open item of their kind. Text that the deltas lack is taken from the event that ends a part, an item or the
+//! response, or else from the event that starts an item. If such an end contradicts the deltas, the stream is
+//! malformed. Unknown events and items, such as the calls of tools that a provider runs itself, are ignored.
 
 mod buffered;
 mod event_members;
@@ -47,11 +47,12 @@ struct DecodedOutput {
     tool_count: u32,
     split_surrogate: SplitSurrogate,
     texts: LastParts,
-    /// Bytes of arguments and of texts at the beginnings of items, stored to compare them with the end.
+    /// Bytes of stored arguments, and of stored texts from the start of items, which are compared with the end of the
+    /// item.
     stored_bytes: usize,
 }
 
-/// Source of an event and destination of what it contains.
+/// Source of an event, and destination of its content.
 struct OutputContext<'a> {
     source: &'a Bytes,
     tool_count: &'a mut u32,
@@ -174,7 +175,7 @@ impl DecodedOutput {
         Ok(items.len() - 1)
     }
 
-    /// Closes an item, and emits content that no delta contained. An item that was not announced is opened first.
+    /// Closes an item, and emits content that the deltas lacked. An item without an opening event is opened first.
     fn finish_item(
         &mut self,
         data: &Bytes,
@@ -218,7 +219,7 @@ impl DecodedOutput {
         let (kind, text_member) = match event {
             PartEvent::Delta(kind) => (kind, "delta"),
             PartEvent::Whole(kind, member) => (kind, member),
-            // Most providers send these events only to repeat earlier ones.
+            // Most providers send these events only to repeat text that they have already sent.
             PartEvent::Added | PartEvent::Done => {
                 let Some((item, part)) = item.zip(seen.part) else { return Ok(()) };
                 return match event {
@@ -236,7 +237,7 @@ impl DecodedOutput {
         }
     }
 
-    /// Handles the last event: usage, finish reason, and the output that no event contained.
+    /// Handles the last event: the usage, the finish reason, and output that no earlier event contained.
     fn finish_response(
         &mut self,
         data: &Bytes,
@@ -254,7 +255,8 @@ impl DecodedOutput {
         Ok(())
     }
 
-    /// Appends the missing text of complete items, and then the beginnings of items that were not repeated.
+    /// Emits the text that the complete items in `output` have and the deltas lacked, and then the texts from the start
+    /// of items that `output` does not repeat.
     fn push_output(
         &mut self,
         source: &Bytes,
@@ -280,8 +282,8 @@ impl DecodedOutput {
         items.iter_mut().try_for_each(|item| item.push_announced(&mut context))
     }
 
-    /// Returns the position of the known item for each complete one: that with its index, or else the next of its type.
-    /// The ids of items and calls differ between the events of some engines.
+    /// Returns for each complete item the position of the known item that it belongs to: the item with the same index,
+    /// or else the next one of the same type. Ids are not compared, because some engines change them between events.
     fn match_items(&self, complete: &[&[u8]]) -> Vec<Option<usize>> {
         let types: Vec<_> = complete
             .iter()
@@ -304,7 +306,7 @@ impl DecodedOutput {
         found
     }
 
-    /// Returns the items, and the context of what is added to them.
+    /// Returns the items together with the context for adding content to them.
     fn parts<'a>(
         &'a mut self,
         source: &'a Bytes,

@@ -1,4 +1,4 @@
-//! Text of a stream, with surrogate pairs repaired that an engine split between two chunks.
+//! Texts of a stream by channel. Repairs surrogate pairs that an engine has split between two chunks.
 
 use crate::event::EscapedText;
 use bytes::Bytes;
@@ -13,7 +13,7 @@ pub(super) enum TextChannel {
     Arguments(usize),
 }
 
-/// High surrogate at the end of a text whose low surrogate has not arrived.
+/// High surrogate at the end of a channel's text, until the low surrogate arrives.
 #[derive(Debug, Default)]
 pub(super) struct SplitSurrogate(Option<(TextChannel, [u8; 6])>);
 
@@ -28,8 +28,8 @@ impl SplitSurrogate {
         self.0 = self.0.take().filter(|(waiting, _)| *waiting != channel);
     }
 
-    /// Returns the text for the body of a JSON string (a slice of `source`) appended to this channel. Returns `None` if
-    /// it is no valid string body.
+    /// Returns the next text of a channel: a pending surrogate, and the body of a JSON string, which is a slice of
+    /// `source`. Returns `None` if that body is invalid.
     pub(super) fn join(&mut self, voice: TextChannel, source: &Bytes, inside: &[u8]) -> Option<EscapedText> {
         if self.0.is_none()
             && let Some(text) = EscapedText::from_json(source.slice_ref(inside))
@@ -47,10 +47,10 @@ impl SplitSurrogate {
     }
 }
 
-/// Returns a high surrogate at the very end.
+/// Returns the escape of a high surrogate at the end of the text, if there is one.
 fn trailing_high_surrogate(inside: &[u8]) -> Option<[u8; 6]> {
     let last: [u8; 6] = *inside.last_chunk()?;
-    // After a backslash the escape's own backslash would be escaped.
+    // If a backslash precedes, the backslash of the apparent escape is itself escaped.
     let before = inside.get(..inside.len() - 6)?;
     let slashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
     (json::surrogate_half(&last) == SurrogateHalf::High && slashes % 2 == 0).then_some(last)

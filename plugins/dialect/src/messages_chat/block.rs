@@ -1,7 +1,7 @@
 //! Parser of content blocks of the messages dialect, without copies.
 //!
-//! A [`Part`] is a content part of a user message in chat completions: text or an
-//! image. A block without a counterpart is refused with the path of its field.
+//! A [`ContentPart`] is a part of a user message in chat completions: text or an image. A block that has no counterpart
+//! there is refused with the path of its field.
 
 use crate::json_cursor::{self, JsonCursor};
 use penstock_core::ApiError;
@@ -26,14 +26,14 @@ pub(super) enum ContentPart<'a> {
     ImageUrl(&'a [u8]),
 }
 
-/// Returns true for block types of another vendor's server tools, which admission accepts in a history: the tools ran
-/// on that vendor's servers, and no model behind the gateway can read the blocks.
+/// Returns true for the block types of server tools of another vendor, which validation accepts in a history. The tools
+/// ran on that vendor's servers, and no model behind the gateway can read these blocks.
 pub(super) fn is_vendor_tool_block(kind: &str) -> bool {
     matches!(kind, "server_tool_use" | "mcp_tool_use" | "container_upload" | "tool_reference")
         || kind.ends_with("_tool_result")
 }
 
-/// Limit on the nesting depth of content; deeper values are not valid in the dialect.
+/// Maximum nesting depth of content; the dialect has no deeper content.
 const MAX_DEPTH: usize = 4;
 
 /// Content of a message, a tool result or a document.
@@ -118,7 +118,7 @@ impl<'a> ContentBlock<'a> {
         block
     }
 
-    /// Adds the chat parts of this block of a user message or a tool result.
+    /// Adds the parts of a chat message for this block of a user message or a tool result.
     ///
     /// # Errors
     /// Returns an error for a block or source without a counterpart in chat completions; `at` is its path.
@@ -203,7 +203,7 @@ impl<'a> ContentBlock<'a> {
         self.append_with_heading(&[self.title, source], inside, out);
     }
 
-    /// Adds the parts of `inside`, with the present lines of `head` before the first text.
+    /// Adds the parts `inside`. The lines of `head` that are present are written before the first text.
     fn append_with_heading(
         &self,
         head: &[Option<&'a [u8]>],
@@ -234,7 +234,7 @@ impl<'a> ContentBlock<'a> {
 /// Adds the parts of a content that is a string or a list of blocks.
 ///
 /// # Errors
-/// Returns the errors of [`Block::parts`], and one for content of another type.
+/// Returns the errors of [`ContentBlock::append_parts`], and an error for content of another type.
 pub(super) fn append_content_parts<'a>(
     content: &MessageContent<'a>,
     at: &dyn Fn() -> String,
@@ -261,7 +261,7 @@ pub(super) fn append_text<'a>(out: &mut Vec<ContentPart<'a>>, text: JsonText<'a>
     }
 }
 
-/// Returns a client's word for an error sentence: at most 40 characters, without control characters.
+/// Returns a word from the client for use in an error sentence: at most 40 characters, without control characters.
 pub(super) fn printable_word(word: &str) -> String {
     word.chars().filter(|letter| !letter.is_control()).take(40).collect()
 }

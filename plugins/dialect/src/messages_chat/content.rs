@@ -1,4 +1,4 @@
-//! Content of one message: sorts its blocks into the parts of a chat message.
+//! Content of one message: its blocks become the parts of a chat message.
 
 use super::block::{ContentBlock, ContentPart, JsonText, MessageContent, append_content_parts};
 use super::conversation::{AssistantMessage, ToolResultBlock, ToolUse};
@@ -6,11 +6,12 @@ use crate::json_cursor;
 use penstock_core::ApiError;
 use std::borrow::Cow;
 
-/// Start of a system text in which coding agents send a hash of each request, which would defeat every prefix cache.
+/// Prefix of a system text in which coding agents send a hash of each request: no provider could cache the prompt's
+/// prefix.
 const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 
-/// Adds the texts of a system prompt and drops blocks with the billing header; a string is retained, because it would
-/// be the complete prompt.
+/// Adds the texts of a system prompt. A block with the billing header is dropped, but not a string with it, because the
+/// string is the complete prompt.
 pub(super) fn append_system_texts<'a>(
     content: &MessageContent<'a>,
     at: &dyn Fn() -> String,
@@ -60,7 +61,7 @@ pub(super) fn append_assistant_block<'a>(
         "thinking" => {
             turn.reasoning.extend(block.thinking.filter(|text| !text.is_empty()).map(Cow::Borrowed))
         }
-        // Encrypted by another vendor: no model behind the gateway can read it.
+        // Another vendor encrypted this reasoning: no model behind the gateway can read it.
         "redacted_thinking" => {}
         "tool_use" => {
             let input = block.input.filter(|input| !json_cursor::is_null(input)).unwrap_or(b"{}");
@@ -92,7 +93,7 @@ pub(super) fn append_assistant_block<'a>(
     Ok(())
 }
 
-/// Trims white space at the end of a prefill, which providers refuse and which confuses models.
+/// Removes white space at the end of a prefill: providers refuse it, and it confuses models.
 pub(super) fn trim_trailing_space(texts: &mut Vec<JsonText<'_>>) {
     while let Some(last) = texts.last_mut() {
         let length = json_cursor::trim_end(last).len();

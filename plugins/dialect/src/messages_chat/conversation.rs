@@ -65,7 +65,7 @@ pub(super) struct ConversationWriter<'a> {
     is_started: bool,
     /// Tool calls that have no result so far.
     pending_calls: PendingToolCalls<'a, ()>,
-    /// Index of the message with those calls.
+    /// Index of the message that contains the pending calls.
     calls_index: usize,
     /// System texts for the next user turn.
     pending_system: Vec<JsonText<'a>>,
@@ -269,7 +269,8 @@ impl<'a> ConversationWriter<'a> {
                     serialize::write_system(&[text], out);
                 }
             }
-            // System texts from before the results wait for the end of the turn; this one must follow them.
+            // System texts that came before the tool results are written at the end of the turn; a later one must
+            // follow them.
             (_, Some(OpenMessage::User(turn))) if turn.parts.is_empty() && !turn.system_texts.is_empty() => {
                 turn.system_texts.append(&mut texts);
             }
@@ -279,7 +280,7 @@ impl<'a> ConversationWriter<'a> {
         Ok(())
     }
 
-    /// Makes the open turn a user turn with the pending system texts.
+    /// Opens a user turn with the pending system texts, unless a user turn is open already.
     fn open_user_message(&mut self, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
         if !matches!(self.open_message, Some(OpenMessage::User(_))) {
             self.flush(out)?;
@@ -361,7 +362,8 @@ impl<'a> ConversationWriter<'a> {
     }
 }
 
-/// Returns the error of an empty user turn: without it, the turn before would be taken for a prefill.
+/// Returns the error for an empty user turn. If it were dropped, the provider would continue the assistant turn before
+/// it.
 fn empty_content_error(content: &MessageContent<'_>, at: String) -> ApiError {
     match content {
         MessageContent::Blocks(blocks) if blocks.iter().any(|block| is_vendor_tool_block(&block.kind)) => {

@@ -14,7 +14,7 @@ pub(crate) const MAX_NAME_BYTES: usize = 64;
 
 const ID_ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Offset basis of FNV-1a, the initial value for [`fnv1a_more`].
+/// Offset basis of FNV-1a, the initial value for [`fnv1a_update`].
 pub(crate) const FNV_OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// Extends a 64-bit FNV-1a hash by more bytes. The hash is equal across builds and machines, as
@@ -27,14 +27,14 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     fnv1a_update(FNV_OFFSET_BASIS, bytes)
 }
 
-/// Converts an id (inside of a JSON string) for providers of the messages dialect: letters, digits, `_` and `-`. An id
-/// always has the same result, so that call and result still match.
+/// Converts an id (inside of a JSON string) for providers of the messages dialect, which accept letters, digits, `_`
+/// and `-`. The same id always has the same result, so that a call and its result still match.
 pub(crate) fn portable_id(id: &[u8]) -> Cow<'_, [u8]> {
     if is_portable_id(id) {
         return Cow::Borrowed(id);
     }
     let said = decode_id(id);
-    // Two hashes, so that different ids stay different.
+    // Two different hashes make it unlikely that two ids become equal.
     let (one, other) = (fnv1a(&said), fnv1a_update(fnv1a(b"id"), &said));
     Cow::Owned(format!("call_{one:016x}{other:016x}").into_bytes())
 }

@@ -1,7 +1,7 @@
 //! Translator for a messages client and a chat provider.
 //!
-//! The request is written from slices of the client's bytes; the answer is decoded
-//! into neutral events and written from them.
+//! The request is written from slices of the client's bytes. The answer is decoded into neutral events, which are
+//! written in the messages dialect.
 
 mod block;
 mod content;

@@ -185,7 +185,7 @@ fn write_tool(index: usize, tool: &mut JsonCursor<'_>, out: &mut BodyBuilder<'_>
 }
 
 fn write_sampling(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
-    // `top_k` is not part of the chat dialect: it is sent only to engines that list it.
+    // The chat dialect does not define `top_k`, so it is sent only to engines that list it.
     let abilities = target.capabilities;
     let takes = |name: &str| {
         if name == "top_k" {
@@ -229,7 +229,7 @@ fn write_engine_parameters(
     Ok(())
 }
 
-/// Writes as many stop sequences as the provider accepts; the reply enforces all of them.
+/// Writes as many stop sequences as the provider accepts; the translator of the answer enforces all of them.
 fn write_stop(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut BodyBuilder<'_>) {
     let mut any = false;
     for stop in response_constraints::upstream_stop_sequences(&ask.stop, target) {
@@ -292,7 +292,7 @@ fn write_thinking(ask: &InferenceRequest, target: &AttemptTarget<'_>, out: &mut 
         out.push_str(r#","chat_template_kwargs":{"enable_thinking":"#);
         out.push_str(if disabled { "false}" } else { "true}" });
         if disabled {
-            // An effort would contradict the switch.
+            // If the switch disables thinking, an effort would contradict it.
             return;
         }
     }

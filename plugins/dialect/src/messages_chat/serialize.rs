@@ -1,4 +1,4 @@
-//! Serializer of turns as chat messages.
+//! Serializer of turns of the messages dialect as chat messages.
 
 use super::block::{ContentPart, JsonText};
 use super::conversation::{AssistantMessage, ToolResultBlock, UserMessage};
@@ -22,7 +22,7 @@ pub(super) fn write_system(texts: &[JsonText<'_>], out: &mut BodyBuilder<'_>) {
     out.push_byte(b'}');
 }
 
-/// Writes the tool messages, then the held system messages, then the user message.
+/// Writes the tool messages, then the system texts that came between calls and results, then the user message.
 pub(super) fn write_user(turn: UserMessage<'_>, abilities: &OfferCapabilities, out: &mut BodyBuilder<'_>) {
     let UserMessage { results, parts, system_texts: systems } = turn;
     let mut first = true;
@@ -87,7 +87,7 @@ pub(super) fn write_assistant(
     out.push_byte(b'}');
 }
 
-/// Writes a tool message; images that it cannot hold are added to `images`.
+/// Writes a tool message. Images are added to `images` if the provider accepts none in tool messages.
 fn write_tool_result<'a>(
     result: ToolResultBlock<'a>,
     abilities: &OfferCapabilities,
@@ -178,7 +178,7 @@ fn write_joined_texts(texts: &[JsonText<'_>], separator: &[u8], out: &mut BodyBu
     out.push_byte(b'"');
 }
 
-/// Escapes text that is not from the request, as the inside of a JSON string.
+/// Escapes text of the gateway as the inside of a JSON string.
 pub(super) fn escape_text(text: &str) -> JsonText<'static> {
     Cow::Owned(crate::event::EscapedText::new(text).escaped().to_vec())
 }

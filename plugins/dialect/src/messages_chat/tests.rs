@@ -29,7 +29,7 @@ fn case_dirs(pair: &str) -> Vec<PathBuf> {
     cases
 }
 
-/// Parses a request as admission does.
+/// Parses a request as validation does.
 fn admitted_request(dialect: Dialect, body: &[u8]) -> InferenceRequest {
     let mut ask = test_support::sample_request(dialect, body);
     if dialect == Dialect::Messages {

@@ -6,7 +6,8 @@ use crate::messages_chat::ids;
 use std::borrow::Cow;
 use std::convert::Infallible;
 
-/// Start of a system text in which coding agents send a hash of each request, which would defeat every prefix cache.
+/// Prefix of a system text in which coding agents send a hash of each request: no provider could cache the prompt's
+/// prefix.
 const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 
 /// One block, or a text that is written as a block.
@@ -21,15 +22,15 @@ pub(super) enum BlockSlice<'a> {
 
 /// Edit of a part of a block.
 pub(super) enum BlockEdit<'a> {
-    /// Content of a tool result without blank texts.
+    /// Replacement of a tool result's content by the same content without blank texts.
     Content(EditedContent<'a>),
-    /// Id in characters that every provider accepts.
+    /// Replacement of an id by one with characters that every provider accepts.
     PortableId,
-    /// Empty input of a call, instead of `null`.
+    /// Replacement of a call's input `null` by an empty object.
     EmptyInput,
-    /// Empty input of a call, after its other members.
+    /// Insertion of an empty input after the other members of a call.
     AddedInput,
-    /// System text, marked as not from the user.
+    /// Mark of a system text in a user message, which says that it is not from the user.
     SystemMark,
 }
 
@@ -47,13 +48,13 @@ pub(super) struct EditedContent<'a> {
     pub(super) call_count: usize,
     /// Number of `tool_result` blocks.
     pub(super) result_count: usize,
-    /// Number of slices in `blocks`, up to and including the last tool result.
+    /// Number of the first slices in `blocks` that end with the last tool result.
     blocks_through_results: usize,
 }
 
 impl<'a> EditedContent<'a> {
-    /// Parses the next value and drops blank text blocks. With `system`, also drops the text block with the billing
-    /// header of coding agents.
+    /// Parses the next value and drops blank text blocks. If `system` is true, also drops the text block with the
+    /// billing header of coding agents.
     pub(super) fn parse(cursor: &mut JsonCursor<'a>, system: bool) -> Self {
         let start = cursor.at();
         let mut content = Self::default();
@@ -134,7 +135,7 @@ impl<'a> EditedContent<'a> {
         }
     }
 
-    /// Removes blocks with the billing header; a string is retained, because it would be the complete prompt.
+    /// Removes blocks with the billing header. A string with it is retained, because it is the complete prompt.
     pub(super) fn remove_billing_header(&mut self) {
         let before = self.blocks.len();
         self.blocks.retain(|said| match said {
@@ -160,7 +161,7 @@ impl<'a> EditedContent<'a> {
         self.blocks.append(&mut other.blocks);
     }
 
-    /// Inserts system texts after the tool results and before everything else.
+    /// Inserts system texts directly after the tool results, before all other content.
     pub(super) fn insert_system_texts(&mut self, texts: Vec<BlockSlice<'a>>) {
         self.is_changed |= !texts.is_empty();
         self.blocks.splice(self.blocks_through_results..self.blocks_through_results, texts);
@@ -237,7 +238,7 @@ fn write_edited(block: &[u8], edits: &[(&[u8], BlockEdit<'_>)], out: &mut BodyBu
     out.push_source(rest);
 }
 
-/// Returns the edit of a call whose input is null or absent.
+/// Returns the edit for a call whose input is null or absent; `None` for other calls.
 fn missing_input<'a>(block: &'a [u8], input: Option<&'a [u8]>) -> Option<(&'a [u8], BlockEdit<'a>)> {
     match input {
         Some(null) if json_cursor::is_null(null) => Some((null, BlockEdit::EmptyInput)),

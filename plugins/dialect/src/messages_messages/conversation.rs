@@ -1,5 +1,5 @@
-//! Conversation rewritten for a provider that would reject the original, in slices
-//! of the client's bytes.
+//! Conversation that is rewritten because a provider would reject the original. It consists of slices of the client's
+//! bytes.
 //!
 //! - Removes texts that no provider should receive: blank ones, which clients send
 //!   back from the gateway's own answers, and the billing header of coding agents.
@@ -24,7 +24,7 @@ enum HistoryRole {
     System,
 }
 
-/// One message. Without original bytes it is a user message that the gateway adds.
+/// Message of the conversation. If `source` is empty, it is a user message that the gateway adds.
 #[derive(Default)]
 struct HistoryMessage<'a> {
     role: HistoryRole,
@@ -42,7 +42,7 @@ pub(super) struct RewrittenConversation<'a> {
     pending_system: Vec<BlockSlice<'a>>,
     /// Number of tool calls without a result so far.
     pending_calls: usize,
-    /// True if a message after the last turn was dropped.
+    /// True if a message was dropped after the last turn.
     has_gap: bool,
 }
 
@@ -82,7 +82,7 @@ impl<'a> RewrittenConversation<'a> {
             HistoryRole::System if self.folds_system => return self.fold(turn.content),
             HistoryRole::System => {}
             HistoryRole::Assistant => {
-                // Results can be missing only if this message continues the same turn.
+                // If calls are pending, this message continues the same turn and may still have their results.
                 if self.pending_calls == 0 {
                     self.flush_pending_system();
                 }
@@ -97,7 +97,8 @@ impl<'a> RewrittenConversation<'a> {
         }
         let gap = std::mem::take(&mut self.has_gap);
         match self.messages.last_mut() {
-            // An empty answer between the two was dropped: strict templates require alternating roles.
+            // An empty message between two messages of the same role was dropped. If the second one has only blank
+            // text, it is dropped too, because strict templates require alternating roles.
             Some(last) if gap && last.role == turn.role && turn.content.has_only_blank_text => {}
             Some(last) if gap && last.role == turn.role => last.content.append(turn.content),
             _ => self.messages.push(turn),
@@ -123,7 +124,7 @@ impl<'a> RewrittenConversation<'a> {
         }
     }
 
-    /// Writes the two members; `delivered` is the text of the assistant's answer so far.
+    /// Writes `system` and `messages`; `delivered` is the text of the assistant's answer so far.
     pub(super) fn write(&self, delivered: Option<&str>, out: &mut BodyBuilder<'_>) {
         if let Some(system) = self.system.as_ref().filter(|system| !system.is_empty()) {
             out.push_str(r#","system":"#);

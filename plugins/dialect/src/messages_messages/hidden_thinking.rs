@@ -14,7 +14,7 @@ pub(super) fn is_thinking_block(block: &[u8]) -> bool {
     matches!(&*kind, "thinking" | "redacted_thinking")
 }
 
-/// Returns true for a delta with text of a thinking block.
+/// Returns true for a delta that contains text of a thinking block.
 pub(super) fn is_thinking_delta(delta: &[u8]) -> bool {
     json_cursor::member_value(delta, "type")
         .and_then(json_cursor::parse_string)
@@ -26,7 +26,7 @@ pub(super) fn is_thinking_delta(delta: &[u8]) -> bool {
 pub(super) struct HiddenBlocks(Vec<usize>);
 
 impl HiddenBlocks {
-    /// Hides the block with this index, which must be higher than all hidden before.
+    /// Hides the block with this index, which must be higher than the indices of all blocks hidden so far.
     pub(super) fn hide(&mut self, index: usize) {
         self.0.push(index);
     }
@@ -35,13 +35,13 @@ impl HiddenBlocks {
         index.is_some_and(|index| self.0.binary_search(&index).is_ok())
     }
 
-    /// Returns the client's index of a block that is not hidden.
+    /// Returns the index that a block which is not hidden has for the client.
     pub(super) fn client_index(&self, index: usize) -> usize {
         index - self.0.partition_point(|hidden| *hidden < index)
     }
 
-    /// Returns the data of an event of this block with the client's index; the bytes are unchanged unless a block
-    /// before it is hidden.
+    /// Returns the data of an event about this block, with the index that the block has for the client. The bytes are
+    /// unchanged unless an earlier block is hidden.
     pub(super) fn with_client_index<'d>(&self, data: &'d Bytes, index: Option<usize>) -> Cow<'d, [u8]> {
         match index {
             Some(index) if self.client_index(index) < index => {

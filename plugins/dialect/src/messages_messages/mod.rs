@@ -37,8 +37,8 @@ pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
     translate_stream,
 };
 
-/// Returns the provider's body, repaired, with the client's name for the model and without thinking that the client did
-/// not request. If calls or text must be cut, or the body is a stream, writes the message anew.
+/// Returns the provider's body after repairs, with the model name that the client used, and without thinking that the
+/// client did not request. If calls or text must be cut, or the body is a stream, writes the message anew.
 fn translate_buffered(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -73,7 +73,7 @@ fn translate_stream(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Box<d
     Box::new(StreamPassthrough::new(ask, target))
 }
 
-/// Returns true if the gateway may have to cut the answer, so that it must write the answer anew.
+/// Returns true if the gateway may have to cut the answer: it then writes all of the answer itself.
 fn requires_translation(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> bool {
     request::exceeds_stop_limit(ask, target) || !ask.parallel_tools
 }

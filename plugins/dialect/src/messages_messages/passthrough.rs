@@ -1,4 +1,4 @@
-//! Passthrough of a native stream.
+//! Passthrough of the stream of a messages provider to a messages client.
 //!
 //! Events are forwarded unchanged and named by their `type`, because some clients
 //! read the name and some the type. Thinking that the client did not request is
@@ -33,9 +33,9 @@ use penstock_json_scan::json;
 const FORWARDED_EVENTS: [&str; 4] =
     ["content_block_start", "content_block_delta", "content_block_stop", "ping"];
 
-/// Native answer in progress.
+/// Passthrough of one streamed answer.
 pub(super) struct StreamPassthrough {
-    /// True if the shadow continues with another provider.
+    /// True if the shadow translator continues the answer with another provider.
     is_rescued: bool,
     format: BodyFormat,
     observer: StreamTranslator,
@@ -47,7 +47,7 @@ pub(super) struct StreamPassthrough {
     stop_sequences: Vec<String>,
     /// Unique part of the answer's id.
     id: String,
-    /// Usage that is estimated at the start of the answer.
+    /// Usage estimate for the start event of the answer.
     initial_usage: TokenUsage,
     thinking: ThinkingDisplay,
     /// Thinking blocks that the client did not request.
@@ -66,11 +66,11 @@ pub(super) struct StreamPassthrough {
     message_delta: Option<Bytes>,
     /// Number of blocks that the client receives.
     block_count: usize,
-    /// True if the last started block is a text.
+    /// True if the block that started last is a text block.
     is_after_text: bool,
-    /// True if the last started block has no content so far.
+    /// True if the block that started last has had no content so far.
     is_block_empty: bool,
-    /// True if a forwarded block cannot be written by the shadow.
+    /// True if a block was forwarded that the shadow translator cannot write.
     has_foreign_events: bool,
 }
 
@@ -103,7 +103,7 @@ impl StreamPassthrough {
         }
     }
 
-    /// Returns true if the shadow writes to the client, because no event can be forwarded unchanged.
+    /// Returns true if the shadow translator writes to the client, because no event can be forwarded unchanged.
     fn is_shadow_active(&self) -> bool {
         self.is_rescued || self.format == BodyFormat::JsonObject
     }
@@ -153,7 +153,8 @@ impl StreamPassthrough {
             &mut OutputBuffer::default(),
         )?;
         if self.observer.progress() > StreamProgress::Pending {
-            // Sent with the first content token, even if that token is hidden from the client.
+            // The start event is sent with the first content token, even if that token itself is hidden from the
+            // client.
             out.0.extend(self.held_message_start.take());
         }
         self.forward_event(data, seen, out)
@@ -180,7 +181,7 @@ impl StreamPassthrough {
             "content_block_start" => self.forward_block_start(data, seen, out),
             "content_block_delta" | "content_block_stop" if self.hidden_blocks.contains(seen.index) => {}
             "content_block_stop" => self.forward_block_stop(data, seen.index.unwrap_or_default(), out),
-            // An empty delta: the shadow opens no block for it.
+            // The shadow translator opens no block for an empty delta, so it is not forwarded.
             "content_block_delta" if is_empty_delta(seen.delta.unwrap_or_default()) => {}
             "content_block_delta" => {
                 self.is_block_empty = false;
@@ -203,19 +204,19 @@ impl StreamPassthrough {
         Ok(())
     }
 
-    /// Records a started block, to detect blocks that the shadow cannot write.
+    /// Records a started block, to detect blocks that the shadow translator cannot write.
     fn record_block_start(&mut self, kind: &str, speaks: bool) {
-        // The shadow does not count an empty block, so the next index would differ.
+        // The shadow translator does not count an empty block, so its next index would differ.
         self.has_foreign_events |= self.is_block_empty;
         self.is_block_empty = kind != "tool_use" && !speaks;
-        // The shadow merges two consecutive texts into one block.
+        // The shadow translator merges two consecutive text blocks into one.
         self.has_foreign_events |= !matches!(kind, "text" | "thinking" | "tool_use");
         self.has_foreign_events |= kind == "text" && self.is_after_text;
         self.is_after_text = kind == "text";
         self.block_count += 1;
     }
 
-    /// Returns the `message_start` event with the client's name for the model.
+    /// Returns the `message_start` event with the model name that the client used.
     fn make_message_start(&self, data: &Bytes, message: Option<&[u8]>) -> Result<Bytes, UpstreamError> {
         let known = self.observer.usage().filter(|usage| usage.input > 0).unwrap_or(self.initial_usage);
         let renamed =
@@ -228,7 +229,7 @@ impl StreamPassthrough {
     fn forward_block_start(&mut self, data: &Bytes, seen: &EventMembers<'_>, out: &mut OutputBuffer) {
         let block = seen.content_block.unwrap_or_default();
         if self.thinking == ThinkingDisplay::Off && is_thinking_block(block) {
-            // The shadow also writes neither the block nor a trace of it.
+            // The shadow translator does not write this block either.
             return self.hidden_blocks.hide(seen.index.unwrap_or_default());
         }
         let kind =
@@ -252,12 +253,12 @@ impl StreamPassthrough {
                 .push(sse::named_event("content_block_delta", &repair::make_text_delta(index, name, &words)));
         }
         if !self.is_block_empty {
-            // The start is content by itself: the shadow has opened its block.
+            // The start event has content itself, so the shadow translator has opened the block.
             self.flush_held(out);
         }
     }
 
-    /// Records a delta: deltas override the input and the missing signature of the start event.
+    /// Records a delta: it takes precedence over the input and the missing signature of the start event.
     fn record_delta(&mut self, seen: &EventMembers<'_>) {
         if !self.early_inputs.is_empty() {
             self.early_inputs.retain(|(index, _)| Some(*index) != seen.index);
@@ -277,7 +278,7 @@ impl StreamPassthrough {
             let (_, input) = self.early_inputs.swap_remove(at);
             let delta = repair::make_input_delta(self.hidden_blocks.client_index(index), &input);
             self.held_events.push(sse::named_event("content_block_delta", &delta));
-            // The shadow has written the input too.
+            // The shadow translator has written the input too, so its block is open.
             self.flush_held(out);
         }
         if self.unsigned_block.take_if(|unsealed| *unsealed == index).is_some() {

@@ -47,7 +47,8 @@ impl<'a> DocumentPatches<'a> {
         self.edits.push((start..start + part.len(), with.into()));
     }
 
-    /// Sets member `name` of `object`, which has other members; `said` is the present value of the member.
+    /// Sets member `name` of `object`, which must have other members; `said` is the current value of the member, if it
+    /// exists.
     pub(super) fn set_member(&mut self, object: &[u8], name: &str, said: Option<&[u8]>, value: Vec<u8>) {
         if let Some(said) = said {
             return self.replace(said, value);
@@ -57,7 +58,8 @@ impl<'a> DocumentPatches<'a> {
         self.edits.push((end..end, member.into()));
     }
 
-    /// Removes items of a list, each with the comma after it, or with the one before it at the end of the list.
+    /// Removes the items of a list whose flag is true, each with the following comma; at the end of the list, with the
+    /// preceding comma.
     fn remove_items(&mut self, items: impl Iterator<Item = (Range<usize>, bool)>) {
         let (mut kept, mut run, mut end) = (None, None, 0);
         for (item, gone) in items {
@@ -74,7 +76,7 @@ impl<'a> DocumentPatches<'a> {
         }
     }
 
-    /// Removes members of `object`.
+    /// Removes the members of `object` for which `gone` returns true.
     fn remove_members(&mut self, object: &[u8], gone: impl Fn(&[u8], &[u8]) -> bool) {
         let at = self.offset_of(object);
         self.remove_items(json::members(object).map(|member| {
@@ -84,7 +86,7 @@ impl<'a> DocumentPatches<'a> {
         }));
     }
 
-    /// Removes elements of `array`.
+    /// Removes the elements of `array` for which `gone` returns true.
     fn remove_elements(&mut self, array: &[u8], gone: impl Fn(&[u8]) -> bool) {
         let at = self.offset_of(array);
         self.remove_items(json::elements(array).map(|element| {
@@ -93,7 +95,7 @@ impl<'a> DocumentPatches<'a> {
         }));
     }
 
-    /// Returns the edited document in slices.
+    /// Returns the edited document as a list of slices.
     pub(super) fn finish(mut self) -> Vec<Bytes> {
         self.edits.sort_by_key(|(range, _)| range.start);
         let mut slices = Vec::with_capacity(1 + 2 * self.edits.len());
@@ -223,7 +225,7 @@ pub(super) fn repair_message_start(
     named.then(|| mends.finish().concat())
 }
 
-/// Replaces the usage if one of the two numbers that every client reads is missing, or if they are overstated.
+/// Replaces the usage if one of the two numbers that every client reads is missing or too high.
 fn repair_usage(mends: &mut DocumentPatches<'_>, message: &[u8], said: Option<&[u8]>, known: &TokenUsage) {
     let numbers = ["input_tokens", "output_tokens"];
     let counts = |usage: &[u8]| {
@@ -260,7 +262,8 @@ pub(super) fn repair_block(mends: &mut DocumentPatches<'_>, block: &[u8], seal: 
     }
 }
 
-/// Returns the correct stop reason if clients do not know the provider's or if it does not match the real end.
+/// Returns the correct stop reason if the provider's is unknown to clients, or does not match the actual end of the
+/// answer; `None` otherwise.
 fn replacement_stop_reason(said: Option<&[u8]>, candidate: &AnswerChoice) -> Option<&'static str> {
     let finish = candidate.finish_reason?;
     (!is_matching_stop_reason(said, finish))
@@ -292,16 +295,17 @@ pub(super) fn write_final_delta(
     out.push(b'}');
 }
 
-/// `content_block_start` event with missing members added and its text removed, which follows as deltas.
+/// Repaired `content_block_start` event. Missing members are added, and text is removed and sent in deltas instead.
 pub(super) struct RepairedStart {
     pub(super) data: Bytes,
-    /// Tool input that the event contained: clients would append the deltas to it.
+    /// Tool input that the original event contained. It is removed, because clients would append the deltas to it.
     pub(super) early_input: Option<Bytes>,
-    /// Text that the event contained, with its member name: clients read text only in deltas.
+    /// Text that the original event contained, with the name of its member. It is removed, because clients read text
+    /// only in deltas.
     pub(super) early_text: Option<(&'static str, Bytes)>,
 }
 
-/// Repairs a `content_block_start` event and empties its block; `ids` are the ids of the calls so far.
+/// Repairs a `content_block_start` event and removes the content of its block; `ids` are the ids of the calls so far.
 pub(super) fn repair_block_start(
     data: &Bytes,
     seen: &EventMembers<'_>,
@@ -313,7 +317,7 @@ pub(super) fn repair_block_start(
     repair_block(&mut mends, opened, |_| String::new());
     let mut words = None;
     if let Some(name) = text_member(opened) {
-        // Of duplicate members the first is used, as in the shadow, and all are emptied.
+        // If a member is repeated, the first one is used, as in the shadow translator, and all of them are emptied.
         for said in json_cursor::members(opened)
             .filter(|(key, _)| key == name)
             .filter_map(|(_, said)| nonempty_string(said))
@@ -342,7 +346,7 @@ pub(super) fn repair_block_start(
     RepairedStart { data, early_input: early, early_text: words }
 }
 
-/// Returns the text of a text or thinking block in its start event, with quotes; `None` if it is empty.
+/// Returns the text that a text or thinking block has in its start event, with quotes; `None` if it has none.
 pub(super) fn early_text(opened: &[u8]) -> Option<&[u8]> {
     json_cursor::member_value(opened, text_member(opened)?).and_then(nonempty_string)
 }
@@ -371,7 +375,7 @@ pub(super) fn with_index(data: &Bytes, index: usize) -> Vec<u8> {
     mends.finish().concat()
 }
 
-/// Builds the delta with the tool input of a start event.
+/// Builds a delta with the tool input that a start event contained.
 pub(super) fn make_input_delta(index: usize, input: &[u8]) -> Vec<u8> {
     let mut data = format!(
         r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"input_json_delta","partial_json":""#
@@ -382,7 +386,7 @@ pub(super) fn make_input_delta(index: usize, input: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Builds the delta with the text of a start event.
+/// Builds a delta with the text that a start event contained.
 pub(super) fn make_text_delta(index: usize, name: &str, words: &[u8]) -> Vec<u8> {
     let head = format!(
         r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"{name}_delta","{name}":""#

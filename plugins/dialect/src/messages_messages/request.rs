@@ -8,8 +8,8 @@ use crate::{chat_messages, json_cursor, parameters, response_constraints};
 use bytes::Bytes;
 use penstock_core::{ApiError, AttemptTarget, InferenceRequest};
 
-/// Members that are forwarded to a provider. The others identify the client's user or are meant
-/// for the vendor's own servers.
+/// Members that are forwarded to a provider. All other members identify the client's user, or are meant for the
+/// vendor's own servers.
 const FORWARDED_MEMBERS: [&str; 14] = [
     "system",
     "messages",
@@ -82,7 +82,7 @@ pub(super) fn build_request(
         out.push_source(value);
     }
     for (name, value) in response_constraints::preset_members(ask, target) {
-        // The client's value is valid in its dialect; that of the operator may be meant for the chat dialect.
+        // The client's value is valid in the messages dialect, but that of a preset may be meant for the chat dialect.
         let Some(value) = response_constraints::messages_sampling_value(name, value) else { continue };
         out.push_byte(b',');
         out.push_json_string(name);
@@ -126,10 +126,11 @@ fn engine_parameters<'a>(
     Ok(passed)
 }
 
-/// Returns true if every tool schema begins with its type, as nearly all do: a fast check before parsing the tools.
+/// Returns true if every tool schema begins with its type, as nearly all do. This check is fast, because the tools are
+/// not parsed.
 fn have_schema_types(tools: &[u8]) -> bool {
     let count = |text: &[u8]| memchr::memmem::find_iter(tools, text).count();
-    // A type is a string or a list.
+    // The value of `type` is a string or a list.
     let typed = count(br#""input_schema":{"type":""#) + count(br#""input_schema":{"type":["#);
     typed == count(br#""input_schema""#) && count(br"\u") == 0
 }

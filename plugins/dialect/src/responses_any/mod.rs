@@ -1,7 +1,7 @@
 //! Translators for a responses client, and a chat or a messages provider.
 //!
-//! The request has the chat form already, so that it is built as that of a chat client. The answer is decoded into
-//! neutral events and written in the responses dialect.
+//! Validation has converted the request to the chat form, so it is built like that of a chat client. The answer is
+//! decoded into neutral events and written in the responses dialect.
 
 #[cfg(test)]
 mod tests;

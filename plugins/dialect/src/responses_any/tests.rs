@@ -36,7 +36,7 @@ fn events(stream: &str) -> Vec<Value> {
     data.map(|data| serde_json::from_str(data).unwrap()).collect()
 }
 
-/// Returns the types of events, each once in a row.
+/// Returns the types of the events; consecutive equal types are listed once.
 fn event_types(events: &[Value]) -> Vec<&str> {
     let mut types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     types.dedup();

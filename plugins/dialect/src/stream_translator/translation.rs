@@ -1,4 +1,4 @@
-//! Translation interface of the translator: usage, rescue, and the end of the answer.
+//! Implementation of the stream translation: usage, rescue, and the end of the answer.
 
 use super::{FinishConfidence, GeneratedOutput, StreamTranslator};
 use crate::{choices, decode};
@@ -94,14 +94,14 @@ impl StreamTranslation for StreamTranslator {
         let counted = TokenUsage::estimate(self.prompt_bytes, self.attempt_bytes);
         let mut bounds = self.attempt_output.usage_bounds(&self.usage_bounds, self.finished.len());
         if self.is_continuation {
-            // The delivered text is a part of this provider's prompt.
+            // A provider that continues the answer reads the delivered text as a part of its prompt.
             bounds.input = bounds.input.saturating_add(self.output_bytes as u64);
         }
         let mut said = self.reported_usage.map_or(counted, |stated| stated.clamp_to(&bounds, &counted));
         if self.progress >= StreamProgress::Finished {
             choices::correct_usage(&mut said, &self.choice_bytes);
         }
-        // Before the end, reported usage may lag behind the output.
+        // Before the end, the reported usage may be lower than the output so far.
         if self.progress < StreamProgress::Finished && said.output < counted.output {
             return TokenUsage { output: counted.output, source: counted.source, ..said };
         }

@@ -21,21 +21,21 @@ use penstock_http_wire::error;
 pub struct ChatStreamWriter {
     /// Start of each chunk: `data: {"id":…,"choices":[`.
     chunk_head: Vec<u8>,
-    /// Bytes before the text of the first choice: nearly every event has them.
+    /// Bytes that precede the text of the first choice: nearly every event begins with them.
     text_prefix: Vec<u8>,
     include_usage: bool,
-    /// Index of the only choice, if separate requests answer the others.
+    /// Index of the choice that this writer writes, if the other choices are requested separately.
     only_choice: Option<u32>,
     /// Finish reason of each choice, until the end.
     finish_reasons: Vec<Option<FinishReason>>,
-    /// Calls without arguments so far, as (choice, call).
+    /// Calls that have no arguments so far, as (choice, call).
     calls_without_arguments: Vec<(u32, u32)>,
     has_started: bool,
 }
 
 impl ChatStreamWriter {
-    /// Creates a writer for `n` choices, or for one of several, which writes no end: that is written once for all of
-    /// them.
+    /// Creates a writer for `n` choices, or for one of several choices. In the second case it writes no end, because
+    /// the end is written once for all choices.
     #[must_use]
     pub fn new(face: &ResponseIdentity, n: u32, include_usage: bool, choices: ChoiceSelection) -> Self {
         let (only_choice, has_started) = match choices {

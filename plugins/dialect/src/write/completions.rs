@@ -29,7 +29,7 @@ fn write_head(out: &mut Vec<u8>, identity: &ResponseIdentity) {
 fn write_finish(out: &mut Vec<u8>, finish: Option<FinishReason>) {
     out.extend_from_slice(b",\"finish_reason\":\"");
     out.extend_from_slice(match finish {
-        // The endpoint knows no tools.
+        // The completions endpoint has no tool calls.
         None | Some(FinishReason::ToolCalls) => b"stop",
         Some(finish) => finish_reason_name(finish),
     });
@@ -76,7 +76,7 @@ pub fn write_buffered(answer: &DecodedAnswer, identity: &ResponseIdentity) -> Bu
     }
 }
 
-/// Writes log probabilities as the provider wrote them; those of a stream, which come token by token, are joined.
+/// Writes log probabilities as the provider wrote them. Those from a stream, one object for each token, are joined.
 fn write_logprobs(choice: &AnswerChoice, out: &mut Vec<u8>) {
     match choice.logprobs.as_slice() {
         [] => return out.extend_from_slice(b"null"),

@@ -1,8 +1,8 @@
 //! Writer of the messages dialect.
 //!
-//! Only one block is open at a time and indices have no gaps, even if the provider interleaves blocks: the text of a
-//! block that cannot open yet is buffered. After a block of tool arguments the next block opens once the JSON is
-//! complete, or at the end. No text is dropped; all of it is written in its block.
+//! Only one block is open at a time, and indices have no gaps, even if the provider interleaves blocks: text of a block
+//! that cannot be opened yet is buffered. After a block with tool arguments, the next block is opened when the JSON is
+//! complete, or at the end of the answer. No text is lost: all of it is written in its block.
 
 mod block;
 mod buffered;
@@ -24,20 +24,20 @@ use bytes::Bytes;
 use penstock_core::{ApiError, Dialect, ErrorCode, FinishReason, ReportedUsage, ThinkingDisplay, TokenUsage};
 use std::collections::VecDeque;
 
-/// Maximum buffered bytes of blocks that are not open yet.
+/// Maximum bytes that are buffered for blocks which are not open yet.
 const MAX_PENDING_BYTES: usize = 16 << 20;
 
 /// Writer of one streamed answer.
 pub struct MessagesStreamWriter {
     options: WriterOptions,
     started: bool,
-    /// Usage for the opening event.
+    /// Usage to write into the opening event.
     reported_usage: Option<ReportedUsage>,
     /// Index of the next block.
     next_index: u32,
     current_block: Option<BlockWriter>,
     pending_blocks: VecDeque<BlockWriter>,
-    /// Number of blocks removed from the buffer.
+    /// Number of blocks that were removed from the buffer so far.
     popped_blocks: usize,
     /// Buffered calls, each with the number of blocks buffered before it.
     pending_calls: Vec<(u32, usize)>,
@@ -74,8 +74,8 @@ impl MessagesStreamWriter {
         }
     }
 
-    /// Returns the current block for text or reasoning, the open one or the last buffered one, and true if it is
-    /// buffered.
+    /// Returns the block to which text or reasoning is added (the open one, or the last buffered one), and true if it
+    /// is buffered.
     fn block_for(&mut self, kind: BlockKind, out: &mut Vec<u8>) -> (&mut BlockWriter, bool) {
         let waits = !self.pending_blocks.is_empty()
             || self.current_block.as_ref().is_some_and(|open| open.kind != kind && open.is_unfinished());
@@ -97,7 +97,7 @@ impl MessagesStreamWriter {
     fn write_text(&mut self, kind: BlockKind, text: &EscapedText, out: &mut Vec<u8>) {
         self.write_message_start(out);
         if text.is_empty() && kind == BlockKind::Text {
-            // Empty text would end the previous block.
+            // An empty text is dropped, because it would end the previous block.
             return;
         }
         let (block, waits) = self.block_for(kind, out);
@@ -143,7 +143,8 @@ impl MessagesStreamWriter {
         }
     }
 
-    /// Returns the block of a buffered call. There may be few calls among many blocks of text.
+    /// Returns the block of a buffered call. Only calls are searched, because there may be many buffered blocks of
+    /// text.
     fn pending_call(&mut self, tool: u32) -> Option<&mut BlockWriter> {
         let (_, before) = self.pending_calls.iter().find(|(call, _)| *call == tool)?;
         self.pending_blocks.get_mut(before.checked_sub(self.popped_blocks)?)
@@ -166,7 +167,7 @@ impl MessagesStreamWriter {
             self.pending_bytes += block.buffer_text(fragment);
             self.is_invalid |= self.pending_bytes > MAX_PENDING_BYTES;
         } else {
-            // The block of this call is closed, so its JSON was complete: only white space may follow.
+            // The block of this call was closed because its JSON was complete, so only white space may follow.
             self.is_invalid |= !fragment.decoded().trim().is_empty();
         }
     }
@@ -213,8 +214,8 @@ impl MessagesStreamWriter {
     }
 }
 
-/// Returns the last event of an answer with invalid tool calls: the model is at fault and not the provider. `objects`
-/// contain the cost, since the delivered output is charged.
+/// Returns the last event of an answer whose tool calls are invalid. The model is at fault, and not the provider.
+/// `objects` contain the cost, because the delivered output is charged.
 pub(crate) fn invalid_output_event(id: &str, objects: &[u8]) -> Bytes {
     let refusal = ApiError::with_message(
         ErrorCode::Unavailable,
@@ -223,14 +224,14 @@ pub(crate) fn invalid_output_event(id: &str, objects: &[u8]) -> Bytes {
     let envelope =
         penstock_http_wire::error::error_envelope(Dialect::Messages, &refusal, &format!("req_{id}"));
     let mut event = penstock_http_wire::sse::named_event("error", &envelope).to_vec();
-    // The envelope is an object, and an empty line follows it.
+    // The data of the event is a JSON object, so the members are inserted before its last brace.
     if let Some(end) = memchr::memrchr(b'}', &event).filter(|_| !objects.is_empty()) {
         event.splice(end..end, std::iter::once(b',').chain(objects.iter().copied()));
     }
     Bytes::from(event)
 }
 
-/// Writes an empty text block: a message without blocks breaks clients that read the first one.
+/// Writes an empty text block, because some clients read the first block of a message without checking that it exists.
 pub(crate) fn write_empty_block(out: &mut Vec<u8>) {
     let mut block = BlockWriter::new(BlockKind::Text);
     block.write_start(0, out);

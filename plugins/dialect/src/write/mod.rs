@@ -8,7 +8,7 @@ pub mod responses;
 use crate::event::AnswerEvent;
 use penstock_core::{ApiError, AttemptTarget, FinishReason, TokenUsage};
 
-/// Identity of a response, repeated in each of its events.
+/// Identity of a response, which is repeated in each event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseIdentity {
     /// Unique part of the id, letters and digits, without the dialect's prefix.
@@ -27,10 +27,10 @@ impl ResponseIdentity {
     }
 }
 
-/// Writer of events as server-sent events of a client's dialect.
+/// Writer of events of an answer as server-sent events of a client's dialect.
 ///
-/// Events have passed the response constraints: choices below `n`, tool calls reduced to the requested ones, finish
-/// reasons that match the content. Written output is final.
+/// The events have passed the response constraints: the index of each choice is below `n`, tool calls are reduced to
+/// the allowed ones, and finish reasons match the content. Written output cannot be changed later.
 pub trait DialectWriter: Send {
     /// Appends the serialized event. The last [`AnswerEvent::Finish`] is stored for [`DialectWriter::write_end`], and
     /// content may follow a finish; `Start`, `Usage`, `Energy`, `Ping` and `End` may produce no output, but `Usage`

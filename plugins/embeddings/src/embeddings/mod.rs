@@ -1,4 +1,4 @@
-//! Embeddings: the parts that every shape shares.
+//! Embeddings: the code that the adapters of all provider APIs share.
 //!
 //! Vectors that already have the form that the client requests are never copied: the answer is written around slices of
 //! the provider's bytes.

@@ -12,7 +12,7 @@ use penstock_core::{
     ProviderAdapter, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
-/// Shape of the OpenAI API.
+/// Adapter for the OpenAI API.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenAiEmbeddings;
 

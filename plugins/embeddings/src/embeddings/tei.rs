@@ -12,7 +12,7 @@ use penstock_core::{
     UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
-/// Shape of text-embeddings-inference.
+/// Adapter for text-embeddings-inference.
 #[derive(Clone, Copy, Debug)]
 pub struct TeiEmbeddings;
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use penstock_json_scan::json;
 use std::ops::Range;
 
-/// Limit on the bytes that are reserved in advance.
+/// Maximum capacity that is reserved in advance for converted vectors, in bytes.
 const MAX_RESERVED_BYTES: usize = 64 << 20;
 
 /// Form of a vector.
@@ -48,7 +48,7 @@ pub(super) struct AnswerVectors {
     untouched: Option<Range<usize>>,
 }
 
-/// Reader that parses vectors one after the other.
+/// Reader of the vectors in a provider's answer, one after the other.
 pub(super) struct VectorReader {
     form: VectorForm,
     items: Vec<VectorItem>,
@@ -71,14 +71,14 @@ impl VectorReader {
         }
     }
 
-    /// Takes a bare vector.
+    /// Reads a vector that is not inside an object.
     pub(super) fn vector(&mut self, cursor: &mut AnswerCursor<'_>) -> Option<()> {
         let place = self.read_vector(cursor)?;
         self.items.push(VectorItem { location: place, index: None, complete: false });
         Some(())
     }
 
-    /// Takes `{"object":"embedding","index":…,"embedding":…}`.
+    /// Reads an object `{"object":"embedding","index":…,"embedding":…}`.
     pub(super) fn item(&mut self, cursor: &mut AnswerCursor<'_>) -> Option<()> {
         let (mut place, mut index, mut named) = (None, None, false);
         cursor.object(|key, cursor| {
@@ -97,7 +97,7 @@ impl VectorReader {
         Some(())
     }
 
-    /// Takes one vector, and converts it if it has another form.
+    /// Reads one vector, and converts it if the client requests the other form.
     fn read_vector(&mut self, cursor: &mut AnswerCursor<'_>) -> Option<VectorLocation> {
         let at = cursor.at();
         let (taken, count, made) = match (cursor.peek()?, self.form) {
@@ -130,7 +130,8 @@ impl VectorReader {
             VectorForm::Base64 => floats::encode(&self.scratch, &mut self.converted)?,
         }
         if start == 0 {
-            // The others will take about as much; growing by doubling would copy them all.
+            // The other vectors need about as much space as the first. Without a reservation, each growth of the buffer
+            // would copy all of them.
             let one = self.converted.len() + self.converted.len() / 16;
             self.converted
                 .reserve(one.saturating_mul(self.expected.saturating_sub(1)).min(MAX_RESERVED_BYTES));

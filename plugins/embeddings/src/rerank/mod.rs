@@ -1,5 +1,5 @@
-//! Rerank: the parts that every shape shares. Scores are scaled, sorted and cut here, whatever the provider does;
-//! documents are taken from the request, so providers do not return them.
+//! Rerank: the code that the adapters of all provider APIs share. Scores are scaled, sorted and cut here, whatever the
+//! provider does; documents are taken from the request, so providers do not return them.
 
 pub(crate) mod standard;
 pub(crate) mod tei;
@@ -13,7 +13,7 @@ use penstock_core::{
     RerankScoreTransform, RerankTask, UpstreamError, UpstreamErrorKind, WorkDone,
 };
 
-/// Tolerance of a probability outside 0 to 1, for rounding.
+/// Distance by which rounding may put a probability outside the range 0 to 1.
 const MAX_ROUNDING: f64 = 1e-3;
 
 /// Returns the task of a rerank request. The kind was checked before.
@@ -89,7 +89,8 @@ fn result(cursor: &mut AnswerCursor<'_>) -> Option<(usize, f64)> {
     index.zip(score.filter(|score| score.is_finite()))
 }
 
-/// Scales a score to 0 to 1. `None` if it is outside, which means that the setting is wrong for this provider.
+/// Scales a score to the range 0 to 1. Returns `None` if the score is outside that range, which means that the
+/// configured transformation is wrong for this provider.
 fn scale_score(raw: f64, score: RerankScoreTransform) -> Option<f64> {
     match score {
         RerankScoreTransform::Identity => {

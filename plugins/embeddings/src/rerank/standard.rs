@@ -1,5 +1,5 @@
-//! Request `{model, query, documents}`: the shape that vLLM, Jina, Cohere, Infinity, SGLang and llama.cpp share, except
-//! for a member or two. Each is a constant here.
+//! Request `{model, query, documents}`: the API that vLLM, Jina, Cohere, Infinity, SGLang and llama.cpp share, except
+//! for one or two members. Each variant is a constant here.
 //!
 //! No request asks for `top_n` or for documents: sorting needs all scores, and the documents are in the client's
 //! request.
@@ -12,7 +12,7 @@ use penstock_core::{
     UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
-/// Provider of this family.
+/// Adapter for a variant of this API.
 #[derive(Clone, Copy, Debug)]
 pub struct StandardRerank {
     name: &'static str,

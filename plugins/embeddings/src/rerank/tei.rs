@@ -9,7 +9,7 @@ use penstock_core::{
     RerankScoreTransform, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
-/// Shape of text-embeddings-inference.
+/// Adapter for text-embeddings-inference.
 #[derive(Clone, Copy, Debug)]
 pub struct TeiRerank;
 
@@ -36,7 +36,8 @@ impl ProviderAdapter for TeiRerank {
         target: &AttemptTarget<'_>,
     ) -> Result<Vec<UpstreamRequest>, ApiError> {
         let rerank = task(ask).ok_or_else(|| ApiError::invalid("documents", "documents: expected texts."))?;
-        // Engines return either form; the sigmoid is applied once, here or there.
+        // The engine can return logits or probabilities. If the gateway applies the sigmoid, it asks for logits, so
+        // that the sigmoid is applied only once.
         let raw = target.capabilities.score_transform == RerankScoreTransform::Sigmoid;
         let call = |documents: &[Bytes]| {
             let mut body = vec![Bytes::from_static(br#"{"query":"#), rerank.query.clone()];

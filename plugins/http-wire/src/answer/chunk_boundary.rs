@@ -33,7 +33,7 @@ impl ChunkBoundary {
     /// Scans the next bytes and returns how many of them belong to the body: all, unless the body ends among them.
     ///
     /// # Errors
-    /// The framing breaks a rule of RFC 9112 §7.1, or a line or the trailers exceed their cap.
+    /// Returns the violated rule of RFC 9112 §7.1, or an error if a line or the trailers exceed their size limit.
     pub fn push(&mut self, bytes: &[u8]) -> Result<usize, MalformedResponse> {
         let mut at = 0;
         while at < bytes.len() && self.state != BoundaryState::Complete {

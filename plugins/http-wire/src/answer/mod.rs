@@ -80,9 +80,9 @@ impl Http1ResponseHead {
     }
 }
 
-/// Search for the end of a head that arrives in pieces. To parse it with every byte would take quadratic time: it is
-/// parsed when its blank line may have arrived, and whenever its length has doubled, so that invalid heads are rejected
-/// early.
+/// Decides when to parse a head that arrives in pieces, since parsing it after every byte would take quadratic time. A
+/// head is parsed when its blank line may have arrived, and whenever its length has doubled, so that an invalid head is
+/// rejected early.
 #[derive(Debug, Default)]
 pub struct ResponseHeadScan {
     /// Number of bytes searched for a blank line.
@@ -92,10 +92,10 @@ pub struct ResponseHeadScan {
 }
 
 impl ResponseHeadScan {
-    /// True if [`Http1ResponseHead::read`] may find something new in these bytes, which start with the bytes of the
+    /// True if `bytes` should be parsed now by [`Http1ResponseHead::read`]. `bytes` must start with the bytes of the
     /// last call.
     pub fn is_due(&mut self, bytes: &[u8]) -> bool {
-        // A blank line is a line end preceded by at most two bytes of it.
+        // The blank line may have begun in the last two bytes of the previous call.
         let from = self.searched.saturating_sub(2);
         self.searched = bytes.len();
         let rest = bytes.get(from..).unwrap_or_default();

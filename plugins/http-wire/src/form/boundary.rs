@@ -3,8 +3,8 @@
 /// Maximum length of a boundary by RFC 2046, in bytes.
 const MAX_BOUNDARY: usize = 70;
 
-/// Parses the boundary of a `multipart/form-data` content type. `None`: another type; `Some(None)`: that type without a
-/// valid boundary.
+/// Parses the boundary of a `multipart/form-data` content type. Returns `None` for another content type, and
+/// `Some(None)` for this content type without a valid boundary.
 #[must_use]
 pub fn parse_boundary(content_type: &str) -> Option<Option<String>> {
     let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));

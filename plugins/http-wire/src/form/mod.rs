@@ -58,14 +58,14 @@ pub struct MultipartParser {
 }
 
 impl MultipartParser {
-    /// Returns a parser for this boundary (see [`boundary`]).
+    /// Returns a parser for this boundary (see [`parse_boundary`]).
     #[must_use]
     pub fn new(boundary: &str) -> Self {
         let delimiter = format!("\r\n--{boundary}");
         Self {
             delimiter: Finder::new(delimiter.as_bytes()).into_owned(),
             state: MultipartState::Preamble,
-            // The first delimiter has no preceding line, so one is assumed.
+            // A delimiter begins with a line end, which the first one may lack: the buffer starts with it.
             buffer: BytesMut::from("\r\n"),
             events: VecDeque::new(),
             parts: 0,
@@ -185,7 +185,7 @@ impl MultipartParser {
         let part = Part::parse(head.get(2..).unwrap_or_default()).ok_or(MultipartError::Head)?;
         self.events.push_back(MultipartEvent::Part(part));
         self.state = MultipartState::Content;
-        // If the content is empty, its delimiter starts with a line end of its own after the head.
+        // The delimiter after an empty content has a line end of its own, so the end of the head is not needed again.
         Ok(true)
     }
 }

@@ -87,8 +87,8 @@ impl UploadForm {
     /// Checks that the form has ended and had a file.
     ///
     /// # Errors
-    /// Returns an error if the form is truncated, which names the part, or if the file is missing; `missing` then
-    /// describes the expected file.
+    /// Returns an error that names the part in which the form ends, or an error that asks for `missing` (a description
+    /// of the file) if the form has no file.
     pub fn end(self, missing: &str) -> Result<(), ApiError> {
         self.form.end().map_err(|broken| self.to_api_error(broken))?;
         if self.file != FilePartState::Read {
@@ -148,7 +148,7 @@ pub fn part_error(name: &str, sentence: impl Display) -> ApiError {
     ApiError::invalid(name, format!("{name}: {sentence}."))
 }
 
-/// Text of the client that may be repeated in an error message: short and plain.
+/// Returns the name if it may be repeated in an error message: it is short and has no special characters.
 #[must_use]
 pub fn quotable_name(name: &str) -> Option<&str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'[' | b']');

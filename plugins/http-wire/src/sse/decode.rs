@@ -1,9 +1,9 @@
-//! Decoder whose events do not depend on the boundaries of the pushed chunks.
+//! Decoder of server-sent events. The events do not depend on the boundaries of the pushed chunks.
 
 use bytes::{Buf, Bytes, BytesMut};
 use std::ops::Range;
 
-/// Event, or a comment without an event.
+/// Server-sent event, or comment lines that belong to no event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseEvent {
     /// Value of the `event:` field, if there was one.
@@ -12,8 +12,8 @@ pub struct SseEvent {
     pub data: Bytes,
     /// Comment lines of this event without their colons, joined by line feeds.
     pub comment: Option<Bytes>,
-    /// Values of the `error:` lines, joined by line feeds. No field of the standard: old servers of llama.cpp report
-    /// errors by it.
+    /// Values of the `error:` lines, joined by line feeds. The standard has no such field: old llama.cpp servers report
+    /// errors in it.
     pub error: Option<Bytes>,
 }
 
@@ -46,7 +46,7 @@ pub struct SseDecoder {
     fields: EventFields,
     /// True if the last line ended in CR: a following LF belongs to it.
     after_cr: bool,
-    /// Length of a BOM once the start of the stream is checked for one, 0 before.
+    /// Length of the byte order mark at the start of the stream; 0 until the start has been checked for a mark.
     bom: usize,
     is_closed: bool,
 }
@@ -66,7 +66,7 @@ struct EventFields {
 const BOM: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 impl SseDecoder {
-    /// Returns a decoder that rejects events of more than `cap` bytes.
+    /// Returns a decoder that rejects events of more than `max_event_bytes` bytes.
     #[must_use]
     pub fn new(max_event_bytes: usize) -> Self {
         Self {

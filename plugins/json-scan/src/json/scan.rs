@@ -44,7 +44,7 @@ pub fn string_end(json: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Length of the run without quote, backslash and control characters.
+/// Number of bytes at the start that are no quote, backslash or control character.
 #[inline]
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
     // Processes eight bytes at a time: a byte is special if it is below 0x20, a quote or a backslash.
@@ -60,7 +60,7 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
         let control = word.wrapping_sub(ONES * 0x20) & !word;
         let special = (quote | slash | control) & HIGHS;
         if special != 0 {
-            // The lowest marked byte is exact, because borrows only run upwards.
+            // The lowest marked byte is always correct, because a borrow in the subtraction affects only higher bytes.
             return run + (special.trailing_zeros() / 8) as usize;
         }
         run += 8;
@@ -69,8 +69,8 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
     run + rest.iter().position(|&byte| byte < 0x20 || byte == b'"' || byte == b'\\').unwrap_or(rest.len())
 }
 
-/// Length of the blocks of 64 bytes at the start without quote, backslash and control characters. The compiler turns
-/// the comparisons into vector instructions.
+/// Number of bytes in the 64-byte blocks at the start that have no quote, backslash or control character. The compiler
+/// turns the comparisons into vector instructions.
 #[inline]
 fn plain_blocks(bytes: &[u8]) -> usize {
     let is_plain = |block: &&[u8; 64]| {

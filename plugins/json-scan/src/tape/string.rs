@@ -161,7 +161,7 @@ fn escape_length(bytes: &[u8], at: usize) -> Result<usize, JsonError> {
     }
 }
 
-/// Length of a run of `\uXXXX`: non-Latin text is often completely escaped.
+/// Number of bytes of a run of `\uXXXX` escapes: non-Latin text is often completely escaped.
 fn unicode_run_length(bytes: &[u8], from: usize) -> Result<usize, JsonError> {
     let mut at = from;
     loop {
@@ -185,7 +185,7 @@ fn unicode_run_length(bytes: &[u8], from: usize) -> Result<usize, JsonError> {
 pub fn code_unit(bytes: &[u8], at: usize) -> Option<u16> {
     let &[b'\\', b'u', a, b, c, d] = bytes.get(at..)?.first_chunk::<6>()? else { return None };
     let [a, b, c, d] = [a, b, c, d].map(|digit| HEX.get(usize::from(digit)).copied().unwrap_or(0xff));
-    // An invalid digit has its upper half set.
+    // An invalid digit has one of the upper four bits set in the table.
     ((a | b | c | d) & 0xf0 == 0)
         .then(|| u16::from(a) << 12 | u16::from(b) << 8 | u16::from(c) << 4 | u16::from(d))
 }

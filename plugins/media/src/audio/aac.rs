@@ -1,9 +1,9 @@
-//! AAC: samples of a frame and sample rate, from the decoder's configuration.
+//! AAC: samples per frame and sample rate, from the configuration of the decoder.
 
 /// Configuration of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameConfig {
-    /// Samples of a frame.
+    /// Number of samples in a frame.
     pub samples: u32,
     /// Samples per second.
     pub rate: u32,
@@ -29,7 +29,8 @@ impl FrameConfig {
         let core = sample_rate(&mut take)?;
         take(4)?;
         if matches!(kind, 5 | 29) {
-            // Bands or stereo extend a core, whose rate comes first.
+            // An extension (SBR, parametric stereo) follows the sample rate of the core codec, so this is the rate of
+            // the extension.
             sample_rate(&mut take)?;
             kind = take(5)?;
         }
@@ -45,7 +46,7 @@ impl FrameConfig {
     }
 }
 
-/// Reads a sample rate: an index, or the rate itself.
+/// Reads a sample rate: an index into [`RATES`], or the rate itself.
 fn sample_rate(take: &mut impl FnMut(usize) -> Option<u64>) -> Option<u32> {
     match take(4)? {
         15 => u32::try_from(take(24)?).ok(),
@@ -63,7 +64,7 @@ mod tests {
             (&[0x12, 0x10][..], 1024, 44_100),
             (&[0x14, 0x08], 1024, 16_000),
             (&[0x14, 0x0c], 960, 16_000),
-            // HE-AAC: 24 kHz extended to 48 kHz.
+            // HE-AAC: a core of 24 kHz, extended to 48 kHz.
             (&[0x2b, 0x11, 0x88, 0x00], 1024, 24_000),
             // A rate of 12,345 Hz in 24 bits.
             (&[0x17, 0x80, 0x18, 0x1c, 0x88], 1024, 12_345),

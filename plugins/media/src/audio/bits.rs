@@ -1,4 +1,4 @@
-//! Integers from bytes. `None` if there are too few bytes.
+//! Readers of big-endian and little-endian integers. They return `None` if there are too few bytes.
 
 fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()

@@ -25,7 +25,7 @@ pub(super) enum AudioDuration {
 }
 
 impl AudioDuration {
-    /// Creates a duration; unknown if there are no ticks, or no rate.
+    /// Creates a duration of `ticks` at `rate` ticks per second; it is unknown if one of them is 0.
     pub(super) fn from_ticks(ticks: u64, rate: u64) -> Self {
         if ticks == 0 || rate == 0 { Self::Unknown } else { Self::Ticks { ticks, rate } }
     }
@@ -49,29 +49,29 @@ impl AudioDuration {
     }
 }
 
-/// Minimum duration, based on the bytes of the file and not on claims of a header.
+/// Minimum duration, computed from the number of bytes in the file and not from values in its headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MinimumDuration {
     /// Bytes of complete elements without audio; all other bytes of the file count as audio.
     pub excluded: u64,
-    /// Maximum bytes per second.
+    /// Maximum bytes of audio per second.
     pub rate: u64,
 }
 
 impl MinimumDuration {
-    /// Maximum rate of uncompressed audio: 32 bits, eight channels at 192 kHz.
+    /// Maximum rate of uncompressed audio in bytes per second: 32 bits, eight channels at 192 kHz.
     pub(super) const PLAIN: u64 = 6_144_000;
     /// Maximum rate of lossy audio in bytes per second: 640 kbit/s.
     pub(super) const LOSSY: u64 = 80_000;
 
-    /// Creates a minimum by all bytes of the file.
+    /// Creates a minimum for which all bytes of the file count as audio.
     pub(super) const fn by_all_bytes(rate: u64) -> Self {
         Self { excluded: 0, rate }
     }
 }
 
-/// Sum of the bytes of elements without audio. An element counts once the file continues after it, or ends exactly at
-/// its end.
+/// Sum of the bytes of elements without audio. An element is added once it is known to be complete: when the file
+/// continues after the element, or ends exactly where the element ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ExcludedBytes {
     sum: u64,
@@ -79,18 +79,18 @@ pub(super) struct ExcludedBytes {
 }
 
 impl ExcludedBytes {
-    /// Adds an element that begins here.
+    /// Starts an element of `bytes` bytes at the current position.
     pub(super) fn begin(&mut self, bytes: u64) {
         self.confirm();
         self.pending = bytes;
     }
 
-    /// Confirms that the last element was complete.
+    /// Adds the last element, which was complete.
     pub(super) fn confirm(&mut self) {
         self.sum = self.sum.saturating_add(std::mem::take(&mut self.pending));
     }
 
-    /// Ends the file, in which so many bytes of the last element are missing.
+    /// Ends the file; `missing` is the number of bytes that the last element lacks.
     pub(super) fn end(&mut self, missing: u64) {
         if missing == 0 {
             self.confirm();
@@ -105,7 +105,7 @@ impl ExcludedBytes {
 
 /// Parser of one format.
 pub(super) trait ContainerParser: Debug + Send {
-    /// Returns the minimum duration, after the last bytes.
+    /// Returns the minimum duration. Called after the end of the file.
     fn minimum(&self) -> MinimumDuration {
         MinimumDuration::by_all_bytes(MinimumDuration::PLAIN)
     }
@@ -137,7 +137,7 @@ impl ParserDriver {
         Self { parser, held: Vec::new(), start: 0, pass: 0, need: 1, stopped: false }
     }
 
-    /// Takes the next bytes.
+    /// Buffers and parses the next bytes of the file.
     pub(super) fn push(&mut self, mut bytes: &[u8]) {
         while !self.stopped && !bytes.is_empty() {
             let held = self.held.len() - self.start;
@@ -148,7 +148,7 @@ impl ParserDriver {
                 self.held.extend_from_slice(left);
                 return;
             }
-            // Only the missing bytes of the element are buffered, so that little is copied.
+            // Only the bytes that the current element lacks are buffered, so that little is copied.
             let lacks = self.need.saturating_sub(held).max(1).min(bytes.len());
             let (completes, rest) = bytes.split_at(lacks);
             self.held.extend_from_slice(completes);
@@ -157,7 +157,7 @@ impl ParserDriver {
             let left = self.advance(held.get(self.start..).unwrap_or_default()).len();
             self.held = held;
             self.start = self.held.len() - left;
-            // Moving the rest to the front only now and then keeps the time linear.
+            // The rest is moved to the front only when half of the buffer is parsed, so that the total time is linear.
             if self.start > self.held.len() / 2 {
                 self.held.drain(..self.start);
                 self.start = 0;

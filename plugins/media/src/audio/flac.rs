@@ -10,7 +10,7 @@ const RATE: u64 = 1_000_000_000;
 const WITHOUT_FRAMES: u64 = 16_000;
 /// Maximum length of a frame header in bytes.
 const HEAD: usize = 16;
-/// Length of marker, block header, and the first block's own 34 bytes.
+/// Length of the marker, of the block header, and of the 34 bytes of the first block (STREAMINFO).
 const INFO: usize = 4 + 4 + 34;
 
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) struct FlacParser {
     info: Option<(u32, u64)>,
     /// Ticks of all frames so far.
     ticks: u64,
-    /// Ticks of frames within the current metadata block, which count if the block does not end.
+    /// Ticks of frames inside the current metadata block. They count only if the file ends before the block.
     block_ticks: u64,
 }
 
@@ -38,16 +38,16 @@ enum FlacState {
 }
 
 impl FlacParser {
-    /// Returns length of the header and ticks of the frame at this position, if it is one.
+    /// Returns the length of the header and the ticks of the frame at this position; `None` if there is no frame.
     fn frame(&self, ahead: &[u8]) -> Option<(usize, u64)> {
         let known = self.info.map_or(0, |(rate, _)| rate);
         let (length, samples, rate) = frame_header(ahead)?;
-        // Decoders use one rate or the other: the lower one gives the longer duration.
+        // Some decoders use the rate of the frame, others that of the stream. The lower rate gives the longer duration.
         let rate = [rate, known].into_iter().filter(|rate| *rate > 0).min()?;
         Some((length, u64::from(samples) * RATE / u64::from(rate)))
     }
 
-    /// Counts a frame, or passes bytes up to the next one; returns the number of bytes, 0 if there are too few.
+    /// Counts a frame, or skips bytes up to the next possible frame; returns the number of bytes, 0 if more are needed.
     fn pass(&mut self, ahead: &[u8]) -> usize {
         if ahead.first() != Some(&0xff) {
             return memchr::memchr(0xff, ahead).unwrap_or(ahead.len());
@@ -64,7 +64,7 @@ impl FlacParser {
     fn block_header(&mut self, ahead: &[u8]) -> ParserStep {
         let Some(head) = be32(ahead, 0) else { return ParserStep::Need(4) };
         if head >> 18 == 0x3ffe {
-            // Frames without the mark of a last block before them.
+            // A frame begins although no metadata block was marked as the last one.
             self.state = FlacState::Frames;
             return self.step(ahead);
         }
@@ -72,7 +72,7 @@ impl FlacParser {
         ParserStep::Skip(4)
     }
 
-    /// Enters a metadata block with so many bytes left.
+    /// Enters a metadata block of which `left` bytes remain.
     fn enter_block(&mut self, left: u64, last: bool) {
         self.state = match (left, last) {
             (0, true) => FlacState::Frames,
@@ -102,7 +102,7 @@ impl ContainerParser for FlacParser {
             FlacState::Blocks => self.block_header(ahead),
             FlacState::Block { left, last } => {
                 let passed = match self.pass(ahead) {
-                    // The block may end before there is enough for the header of a frame.
+                    // At its end, the block may have fewer bytes than the header of a frame.
                     0 if left >= HEAD as u64 => return ParserStep::Need(HEAD),
                     passed => (passed.max(1) as u64).min(left),
                 };
@@ -180,7 +180,7 @@ pub(super) fn frame_header(ahead: &[u8]) -> Option<(usize, u32, u32)> {
     (*ahead.get(at)? == checksum).then_some((at + 1, samples, hertz))
 }
 
-/// Returns the length of a number in the encoding of UTF-8, up to seven bytes.
+/// Returns the number of bytes of a number that is encoded like UTF-8, up to seven bytes.
 fn number(bytes: &[u8]) -> Option<usize> {
     let length = match bytes.first()?.leading_ones() {
         0 => 1,

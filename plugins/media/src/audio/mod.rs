@@ -32,7 +32,7 @@ pub const MAX_BUFFERED_BYTES: usize = 256 << 10;
 /// Maximum accepted duration, in seconds: a month.
 pub(crate) const MAX_SECONDS: u64 = 31 * 24 * 3600;
 
-/// Container, or bare stream.
+/// Container format, or format of a stream without a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AudioFormat {
     /// RIFF or RF64 with a `WAVE` form.
@@ -86,12 +86,12 @@ impl AudioFormat {
 pub struct AudioInfo {
     /// Format of the file.
     pub format: AudioFormat,
-    /// Duration in seconds, three places: counted in frames or samples, never less than the minimum for its bytes.
-    /// `None` if the file does not contain it, or claims more than its bytes can hold.
+    /// Duration in seconds with three decimals: counted in frames or samples, and never below the minimum for the bytes
+    /// of the file. `None` if the file does not contain its duration, or states more than its bytes can hold.
     pub seconds: Option<Decimal>,
 }
 
-/// Reason for which an upload is no audio.
+/// Reason why an upload is not audio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AudioError {
     /// Upload has no bytes.
@@ -102,7 +102,7 @@ pub enum AudioError {
     NoAudio(AudioFormat),
 }
 
-/// Meter of an audio file while it arrives.
+/// Meter of the duration of an audio file that arrives in pieces.
 #[derive(Debug, Default)]
 pub struct AudioMeter {
     state: MeterState,
@@ -113,7 +113,8 @@ pub struct AudioMeter {
 
 #[derive(Debug)]
 enum MeterState {
-    /// First bytes, until the format is known; `pass` more bytes of a tag are skipped.
+    /// Start of the file until its format is known. `pass` is the number of bytes of a tag that are still to be
+    /// skipped; `tagged` is true after a tag.
     Start { held: Vec<u8>, pass: u64, tagged: bool },
     /// Recognised audio format.
     Audio(AudioFormat, ParserDriver),
@@ -127,7 +128,7 @@ impl Default for MeterState {
     }
 }
 
-/// Bytes that identify every format, and the length of every tag before one.
+/// Number of bytes that identify every format, and the length of every tag in front of it.
 const MAGIC_LENGTH: usize = mpeg::TAG_LENGTH;
 
 impl AudioMeter {
@@ -175,7 +176,7 @@ impl AudioMeter {
     /// Ends the upload and returns the result.
     ///
     /// # Errors
-    /// Returns the reason for which the upload is no audio.
+    /// Returns the reason why the upload is not audio.
     pub fn end(self) -> Result<AudioInfo, AudioError> {
         if self.bytes == 0 {
             return Err(AudioError::Empty);
@@ -196,7 +197,7 @@ impl AudioMeter {
     }
 }
 
-/// Returns the minimum bytes per second: silence takes almost none in a codec that omits it.
+/// Returns the minimum number of bytes per second of a format. It is low, because a codec may omit silence.
 const fn minimum_byte_rate(format: AudioFormat) -> u64 {
     match format {
         AudioFormat::Flac => 1,
@@ -209,15 +210,15 @@ const fn minimum_byte_rate(format: AudioFormat) -> u64 {
     }
 }
 
-/// Returns the minimum duration of a file of this size, in seconds with three decimals. Bytes that the file declares to
-/// be no audio count at the rate of uncompressed audio.
+/// Returns the minimum duration of a file of this size, in seconds with three decimals. Bytes of elements that the file
+/// declares as no audio count at the rate of uncompressed audio.
 fn minimum_seconds(floor: MinimumDuration, bytes: u64) -> Decimal {
     let of = |bytes, rate: u64| seconds(bytes, rate.max(1)).unwrap_or_default();
     let sounding = of(bytes.saturating_sub(floor.excluded), floor.rate);
     sounding.max(of(bytes, MinimumDuration::PLAIN))
 }
 
-/// Returns `ticks / rate`, three places, half-even.
+/// Returns `ticks / rate` seconds with three decimals, rounded half to even.
 fn seconds(ticks: u64, rate: u64) -> Option<Decimal> {
     Some(Decimal::from(ticks).checked_div(Decimal::from(rate))?.round_dp(3))
 }

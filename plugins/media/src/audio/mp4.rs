@@ -13,15 +13,15 @@ const MOST_TRACKS: usize = 64;
 pub(super) struct Mp4Parser {
     tracks: Vec<Mp4Track>,
     too_many: bool,
-    /// Ticks and rate of the presentation.
+    /// Ticks and ticks per second of the whole presentation.
     movie: (u64, u32),
-    /// Ticks of the presentation with its fragments.
+    /// Ticks of the whole presentation, including its fragments.
     extended: u64,
-    /// Defaults of fragments, before or after the tracks: id, ticks of a sample.
+    /// Default durations of samples in fragments, as (track id, ticks). They may precede the tracks in the file.
     defaults: Vec<(u32, u32)>,
-    /// Track of the current fragment, and the ticks of its samples if given.
+    /// Track id of the current fragment, and the duration of its samples in ticks if the fragment states one.
     fragment: (u32, Option<u32>),
-    /// Fragments by track: id, ticks, samples.
+    /// Sums over all fragments of a track, as (track id, ticks, samples).
     fragments: Vec<(u32, u64, u64)>,
     place: Mp4Place,
     excluded: ExcludedBytes,
@@ -30,14 +30,14 @@ pub(super) struct Mp4Parser {
 /// Position of the parser.
 #[derive(Clone, Copy, Debug, Default)]
 enum Mp4Place {
-    /// At a box.
+    /// At the start of a box.
     #[default]
     Box,
-    /// Within a table of durations: entries and bytes left.
+    /// Inside a table of durations, with the number of entries and of bytes that remain.
     Durations { entries: u64, left: u64 },
-    /// Within a run of samples of the fragment with this index.
+    /// Inside a run of samples; `fragment` is the index of its track in `fragments`.
     Run { fragment: usize, entry: usize, entries: u64, left: u64 },
-    /// Anywhere: the next box at the top is searched.
+    /// At an unknown position: the next top-level box is searched.
     Lost,
 }
 
@@ -49,9 +49,9 @@ const PARSED_BOXES: [&[u8; 4]; 12] = [
     b"mvhd", b"tkhd", b"mdhd", b"hdlr", b"mehd", b"trex", b"tfhd", b"trun", b"stts", b"stsz", b"stz2",
     b"stsd",
 ];
-/// Boxes that are searched after lost sync.
+/// Top-level boxes that are searched after lost sync.
 const TOP_BOXES: [&[u8; 4]; 3] = [b"moof", b"moov", b"mdat"];
-/// Limits on the parsed bytes of a box and of one with a codec's configuration.
+/// Maximum number of bytes that are parsed of a box, and of a box with the configuration of a codec.
 const MAX_PARSED: u64 = 64;
 const MAX_DESCRIPTION: u64 = 1024;
 
@@ -103,7 +103,7 @@ impl Mp4Parser {
         self.excluded.confirm();
         let (Some(short), Some(name)) = (be32(ahead, 0), ahead.get(4..8)) else { return ParserStep::Need(8) };
         let (head, size) = match short {
-            // The box extends to the end of the file.
+            // A box of size 0 extends to the end of the file.
             0 if name == b"mdat" => return ParserStep::Skip(u64::MAX),
             1 => match be64(ahead, 8) {
                 Some(size) => (16, size),
@@ -142,7 +142,7 @@ impl Mp4Parser {
         ParserStep::Skip(size)
     }
 
-    /// Adds entries of a table of durations: number of samples, ticks of each.
+    /// Adds entries of a table of durations; each has a number of samples and the ticks of one sample.
     fn durations(&mut self, ahead: &[u8], entries: u64, left: u64) -> ParserStep {
         if entries == 0 || left < 8 {
             self.place = Mp4Place::Box;
@@ -165,7 +165,7 @@ impl Mp4Parser {
         ParserStep::Skip(8 * count)
     }
 
-    /// Adds samples of a run, each with its duration at the start of its entry.
+    /// Adds samples of a run; the entry of each sample begins with its duration.
     fn run(&mut self, ahead: &[u8], fragment: usize, entry: usize, entries: u64, left: u64) -> ParserStep {
         let size = entry as u64;
         if entries == 0 || left < size {
@@ -198,13 +198,13 @@ impl Mp4Parser {
             self.place = Mp4Place::Box;
             return self.next_box(ahead);
         }
-        // The names begin with the same letter, four bytes after the start of the size.
+        // All these names begin with `m`, four bytes after the start of the box.
         let rest = ahead.get(5..).unwrap_or_default();
         ParserStep::Skip(memchr::memchr(b'm', rest).map_or(ahead.len() - 4, |at| at + 1) as u64)
     }
 
-    /// Reads the start of a box whose content has `size` bytes. For a table, returns the bytes before its entries, and
-    /// the position in it.
+    /// Reads the start of a box whose content has `size` bytes. For a table, returns the number of bytes in front of
+    /// its entries, and the parser position for reading them.
     fn read(&mut self, name: &[u8], content: &[u8], size: u64) -> Option<(u64, Mp4Place)> {
         let (version, flags) = version_flags(content)?;
         let long = version == 1;
@@ -216,7 +216,7 @@ impl Mp4Parser {
             }
             b"tfhd" => {
                 let mut at = 8;
-                // A data offset and a sample description come first, if present.
+                // A data offset and the index of a sample description come first, if the flags announce them.
                 at += if flags & 1 == 0 { 0 } else { 8 };
                 at += if flags & 2 == 0 { 0 } else { 4 };
                 let each = if flags & 8 == 0 { None } else { be32(content, at) };
@@ -250,7 +250,8 @@ impl Mp4Parser {
         Some(())
     }
 
-    /// Begins a run of samples in a fragment. Without durations of its own, all of its samples are counted here.
+    /// Starts a run of samples in a fragment. If the run states no durations, all of its samples are counted here with
+    /// the default duration.
     fn begin_run(&mut self, content: &[u8], flags: u32, size: u64) -> Option<(u64, Mp4Place)> {
         let (id, each) = self.fragment;
         let count = be32(content, 4)?;
@@ -278,7 +279,8 @@ impl Mp4Parser {
     }
 }
 
-/// Returns ticks and rate of a header box. All ones: unknown.
+/// Returns the duration in ticks and the ticks per second of a header box. A duration with all bits set is unknown and
+/// becomes 0.
 fn length(content: &[u8], long: bool) -> Option<(u64, u32)> {
     let at = if long { 20 } else { 12 };
     let ticks = number(content, at + 4, long)?;

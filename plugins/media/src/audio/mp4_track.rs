@@ -1,4 +1,4 @@
-//! One track of an MP4 file: the duration by its header and by its table of samples.
+//! Track of an MP4 file: its duration, from its header and from its table of samples.
 
 use super::aac::FrameConfig;
 use super::bits::{be16, be32};
@@ -11,9 +11,9 @@ pub(super) struct Mp4Track {
     pub is_video: bool,
     /// Ticks per second.
     pub rate: u32,
-    /// Duration in ticks of `rate` from the header, without fragments.
+    /// Duration in ticks as the header of the track states it, without fragments.
     pub stated: u64,
-    /// Sums of the durations of its samples, one for each table; the longest counts.
+    /// True if the track has a table of sample durations. If it has several, the one with the longest sum counts.
     pub has_table: bool,
     longest: u64,
     current: u64,
@@ -61,14 +61,14 @@ impl Mp4Codec {
         }
     }
 
-    /// Returns true for lossless and unknown codecs.
+    /// Returns true for codecs that may be uncompressed or lossless: known ones and unknown ones.
     pub(super) const fn is_plain(self) -> bool {
         matches!(self, Self::Other | Self::Plain(_))
     }
 
-    /// Returns the minimum duration of this number of samples. If the configuration states the duration of a sample:
-    /// their sum, except for two that may be trimmed. Otherwise 10 ms each for lossy codecs, whose frames are all
-    /// longer, and 2.5 ms for Opus.
+    /// Returns the minimum duration of this number of samples. If the configuration states the duration of a sample,
+    /// this is the sum without two samples, which may be trimmed. Otherwise a sample of a lossy codec counts 10 ms,
+    /// less than any frame, and a sample of Opus 2.5 ms.
     fn minimum(self, samples: u64) -> AudioDuration {
         match self {
             Self::Lossy(Some(config)) | Self::Plain(config) => of_frames(config, samples.saturating_sub(2)),
@@ -78,7 +78,8 @@ impl Mp4Codec {
         }
     }
 
-    /// Returns the duration if the minimum is not reached. Packets of Opus usually last 20 ms.
+    /// Returns the usual duration of this number of samples, used if the stated duration is below the minimum. A packet
+    /// of Opus usually lasts 20 ms.
     fn usual(self, samples: u64) -> AudioDuration {
         match self {
             Self::Lossy(Some(config)) | Self::Plain(config) => of_frames(config, samples),
@@ -88,12 +89,13 @@ impl Mp4Codec {
     }
 }
 
-/// Returns the duration of so many frames.
+/// Returns the duration of `count` frames.
 fn of_frames(config: FrameConfig, count: u64) -> AudioDuration {
     AudioDuration::from_ticks(count.saturating_mul(u64::from(config.samples)), u64::from(config.rate))
 }
 
-/// Reads frame length and sample rate from the configuration of ALAC, a box of the same name as its entry.
+/// Reads frame length and sample rate from the configuration box of ALAC, which has the same name as the sample
+/// description that contains it.
 fn alac_config(content: &[u8]) -> Option<FrameConfig> {
     let config = content.get(16..)?;
     let config = config.get(memchr::memmem::rfind(config, b"alac")? + 8..)?;
@@ -110,7 +112,7 @@ fn esds_config(content: &[u8]) -> Option<FrameConfig> {
         let marked = behind.iter().take(3).take_while(|byte| **byte & 0x80 != 0).count();
         let length = behind.get(..=marked)?.iter().fold(0, |sum, byte| sum << 7 | usize::from(byte & 0x7f));
         let body = behind.get(marked + 1..)?;
-        // Descriptors of the stream and of the decoder contain the others.
+        // The descriptors of the stream and of the decoder (tags 3 and 4) contain further descriptors.
         rest = match tag {
             3 => {
                 let flags = *body.get(2)?;
@@ -131,12 +133,12 @@ impl Mp4Track {
         self.longest = self.longest.max(std::mem::take(&mut self.current));
     }
 
-    /// Adds samples of the current table.
+    /// Adds samples of the current table; each sample lasts `ticks`.
     pub(super) fn add(&mut self, count: u32, ticks: u32) {
         self.current = self.current.saturating_add(u64::from(count) * u64::from(ticks));
     }
 
-    /// Returns the duration, with that of its fragments: ticks and samples.
+    /// Returns the duration of the track and its fragments. `fragments` holds their ticks and their number of samples.
     pub(super) fn duration(&self, fragments: (u64, u64), movie: AudioDuration) -> AudioDuration {
         let (ticks, samples) = (fragments.0, self.samples.saturating_add(fragments.1));
         let summed = self.longest.max(self.current);
@@ -150,12 +152,12 @@ impl Mp4Track {
     }
 }
 
-/// Returns the number of samples of a table of sizes (`stsz`, or `stz2` with small ones).
+/// Returns the number of samples in a table of sample sizes (`stsz`, or `stz2` with compact sizes).
 pub(super) fn sample_count(content: &[u8]) -> Option<u64> {
     be32(content, 8).map(u64::from)
 }
 
-/// Returns the bytes of an entry in a run of samples, and true if it begins with a duration.
+/// Returns the number of bytes of an entry in a run of samples, and true if each entry begins with a duration.
 pub(super) const fn run_entry(flags: u32) -> (usize, bool) {
     (4 * (flags >> 8 & 0xf).count_ones() as usize, flags & 0x100 != 0)
 }

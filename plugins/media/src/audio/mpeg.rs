@@ -1,6 +1,7 @@
-//! MPEG audio: every frame is counted, so that variable rates are exact. Noise between frames is skipped. A tag behind
-//! the first frame is searched for frames, because decoders ignore its length. The first frame does not count if an
-//! encoder wrote it to describe the others.
+//! MPEG audio: every frame is counted, so that the duration of variable bit rates is exact. Noise between frames is
+//! skipped. A tag after the first frame is searched for frames, because decoders ignore the stated length of such a
+//! tag. The first frame does not count if it only holds an encoder's description of the stream (`Xing`, `Info`,
+//! `VBRI`).
 
 use super::bits::{be32, le32};
 use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserStep};
@@ -20,7 +21,7 @@ const SAMPLE_RATES: [u32; 3] = [44_100, 48_000, 32_000];
 /// Header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHeader {
-    /// Length in bytes, with the header.
+    /// Length of the frame in bytes, including its header.
     length: usize,
     pub samples: u32,
     /// Samples per second.
@@ -58,7 +59,7 @@ impl FrameHeader {
             (1, false) => 576,
             _ => 1152,
         };
-        // A slot is four bytes in layer I, else one.
+        // Padding is one slot: four bytes in layer I, one byte in the others.
         let slot = if layer == 3 { 4 } else { 1 };
         let slots = samples / 8 / slot * u32::from(kilobits) * 1000 / rate + (head >> 9 & 1);
         let length = usize::try_from(slots * slot).ok().filter(|length| *length > 4)?;
@@ -66,14 +67,14 @@ impl FrameHeader {
     }
 }
 
-/// Bytes that identify a tag and its length.
+/// Number of bytes that identify a tag and its length.
 pub(super) const TAG_LENGTH: usize = 16;
-/// Bytes of a tag in which one frame header appears by chance, at most: a header that matches the stream has 17 given
-/// bits, so it appears once in 131,072 random bytes.
+/// Number of bytes of a tag in which at most one frame header appears by chance: 17 bits of a header that matches the
+/// stream are given, so such a header appears once in 131,072 random bytes.
 const CHANCE: u64 = 16_384;
 
-/// Returns the bytes of an ID3v2 tag at this position, from its first [`TAG_LENGTH`] bytes. Decoders skip it at the
-/// start of a file.
+/// Returns the length of an ID3v2 tag at this position, from its first [`TAG_LENGTH`] bytes. Decoders skip such a tag
+/// at the start of a file.
 pub(super) fn leading_tag_length(ahead: &[u8]) -> Option<u64> {
     if !ahead.starts_with(b"ID3") {
         return None;
@@ -84,7 +85,7 @@ pub(super) fn leading_tag_length(ahead: &[u8]) -> Option<u64> {
     Some(size + 10 + footer)
 }
 
-/// Returns the bytes of any tag: ID3v2, or ID3v1 and APE, which are at the end of a file.
+/// Returns the length of a tag at this position: ID3v2, or ID3v1 and APE, which occur at the end of a file.
 pub(super) fn tag_length(ahead: &[u8]) -> Option<u64> {
     if ahead.starts_with(b"TAG") {
         return Some(128);
@@ -117,27 +118,27 @@ enum MpegPosition {
     Start,
     /// After a frame or a tag.
     Synced,
-    /// Within noise. The number of bytes skipped at once depends on the chunks of the input, so no tag may begin at
-    /// their end. Frames are found anywhere.
+    /// Inside noise. How many bytes are skipped at once depends on the chunks of the input, so a tag is not recognised
+    /// directly after noise. Frames are recognised at any position.
     Noise,
-    /// Within an apparent tag, with its length and the bytes left.
+    /// Inside an apparent tag, with its length and the number of bytes that remain.
     Tag { length: u64, left: u64 },
 }
 
 /// Contents of all apparent tags.
 #[derive(Clone, Copy, Debug, Default)]
 struct TagSums {
-    /// Bytes so far.
+    /// Number of bytes in all tags so far.
     bytes: u64,
-    /// Bytes of complete tags.
+    /// Number of bytes in complete tags.
     complete: u64,
-    /// Frames in them, and their ticks.
+    /// Number of frames found inside tags, and their ticks.
     frames: u64,
     ticks: u64,
 }
 
 impl TagSums {
-    /// Returns true if there are more frames than chance explains.
+    /// Returns true if the tags contain more frames than appear by chance.
     const fn have_audio(&self) -> bool {
         self.frames > 3 + self.bytes / CHANCE
     }
@@ -162,13 +163,14 @@ impl MpegParser {
         self.kind.is_some_and(|kind| kind == frame.kind)
     }
 
-    /// Parses a frame, or noise up to the next byte with which a frame may begin.
+    /// Counts a frame, or skips noise up to the next byte with which a frame may begin.
     fn frame(&mut self, ahead: &[u8]) -> ParserStep {
         if let Some(frame) = FrameHeader::read(ahead) {
             if self.matches_stream(&frame) {
                 return self.count(frame, ahead);
             }
-            // A change of the frame kind is accepted if a second frame confirms it: decoders continue with them.
+            // Frames of another kind (version, layer, sample rate) are accepted if a second one follows: decoders
+            // accept them too.
             if ahead.len() < frame.length + TAG_LENGTH {
                 return ParserStep::Need(frame.length + TAG_LENGTH);
             }
@@ -186,7 +188,7 @@ impl MpegParser {
         ParserStep::Skip(memchr::memchr(0xff, rest).map_or(ahead.len(), |at| at + 1) as u64)
     }
 
-    /// Parses the inside of a tag, which has so many bytes left.
+    /// Parses bytes inside a tag of which `left` bytes remain.
     fn tag(&mut self, ahead: &[u8], length: u64, left: u64) -> ParserStep {
         let step = self.frame(ahead);
         let ParserStep::Skip(passed) = step else { return step };
@@ -234,7 +236,7 @@ impl ContainerParser for MpegParser {
     }
 
     fn end(&mut self, mut ahead: &[u8], missing: u64) -> AudioDuration {
-        // The last frames have no following frame as confirmation.
+        // The last frames of a file count without a following frame that confirms them.
         while missing == 0 && !ahead.is_empty() {
             let frame =
                 FrameHeader::read(ahead).filter(|frame| self.kind.is_none_or(|kind| kind == frame.kind));

@@ -8,15 +8,14 @@ use super::container_parser::{
 use super::mpeg::MpegParser;
 use std::collections::BTreeMap;
 
-/// Start codes of the end of the stream, of a pack header, and of packets without audio: map, padding, data for
-/// navigation.
+/// Start codes: end of the stream, pack header, and packets without audio (map, padding, navigation data).
 const END: u8 = 0xb9;
 const PACK: u8 = 0xba;
 const WITHOUT_AUDIO: [u8; 3] = [0xbc, 0xbe, 0xbf];
 
 #[derive(Debug, Default)]
 pub(super) struct ProgramStream {
-    /// Frames of each audio stream.
+    /// Parser of the MPEG audio frames of each audio stream, by stream id.
     streams: BTreeMap<u8, ParserDriver>,
     excluded: ExcludedBytes,
 }
@@ -37,7 +36,7 @@ impl ContainerParser for ProgramStream {
     fn step(&mut self, ahead: &[u8]) -> ParserStep {
         let Some(&[zero, none, one, id]) = ahead.first_chunk::<4>() else { return ParserStep::Need(4) };
         if (zero, none, one) != (0, 0, 1) || id < END {
-            // Padding between packs; a lost start code is searched.
+            // Padding between packs, or lost sync: the next start code is searched.
             let rest = ahead.get(1..).unwrap_or_default();
             return ParserStep::Skip(memchr::memchr(0, rest).map_or(ahead.len(), |at| at + 1) as u64);
         }
@@ -54,19 +53,19 @@ impl ContainerParser for ProgramStream {
         let is_audio = (0xc0..=0xdf).contains(&id);
         let is_video = (0xe0..=0xef).contains(&id);
         if !(private || is_audio || is_video || WITHOUT_AUDIO.contains(&id)) {
-            // System headers and unknown packets: decoders ignore their length.
+            // System headers and unknown packets are not skipped by their length, because decoders ignore it.
             self.excluded.confirm();
             return ParserStep::Skip(4);
         }
         let Some(length) = be16(ahead, 4) else { return ParserStep::Need(6) };
         let whole = 6 + usize::from(length);
         if private {
-            // Audio of other codecs, among others.
+            // Private data, which may be audio of another codec, counts as audio.
             self.excluded.confirm();
             return ParserStep::Skip(whole as u64);
         }
         if !is_audio {
-            // Video packets may have no length; the bytes after their head are searched.
+            // Video packets may state no length, so the bytes after their head are searched for start codes.
             return self.exclude(whole);
         }
         let Some(packet) = ahead.get(6..whole) else { return ParserStep::Need(whole) };
@@ -78,7 +77,7 @@ impl ContainerParser for ProgramStream {
 
     fn end(&mut self, ahead: &[u8], missing: u64) -> AudioDuration {
         self.excluded.end(missing);
-        // Bytes of a last packet that is not complete.
+        // The last packet is not complete; the bytes that it has are parsed.
         if let Some(&[0, 0, 1, id]) = ahead.first_chunk::<4>()
             && let (Some(stream), Some(packet)) = (self.streams.get_mut(&id), ahead.get(6..))
         {

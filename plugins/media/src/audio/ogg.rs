@@ -1,5 +1,6 @@
-//! Ogg: the last position of each audio stream, compared with its packets if those give their duration. Chained streams
-//! add up. Pages are searched everywhere, even inside others: decoders continue with the next page after an error.
+//! Ogg: the last position of each audio stream, compared with the duration of its packets if they state one. The
+//! durations of chained streams are added. Pages are searched everywhere, even inside other pages, because decoders
+//! continue with the next page after an error.
 
 use super::bits::{le32, le64};
 use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserStep};
@@ -8,17 +9,17 @@ use std::collections::BTreeMap;
 
 /// Ticks per second, the common unit of all streams.
 const RATE: u64 = 48_000;
-/// Limit on the number of streams that are open at once. With more the duration is unknown.
+/// Maximum number of streams that are open at once. If there are more, the duration is unknown.
 const MOST_STREAMS: usize = 4096;
 /// Bytes of a page before its table of segments.
 const HEAD: usize = 27;
-/// Bytes of a stream's first packet that are read.
+/// Number of bytes that are read of a stream's first packet.
 const FIRST_PACKET: usize = 80;
 
 #[derive(Debug, Default)]
 pub(super) struct OggParser {
     streams: BTreeMap<u32, OggStream>,
-    /// Ticks of streams whose serial number is in use by a later one.
+    /// Sum of the ticks of streams that ended because a later stream has the same serial number.
     ended: u64,
     /// True if any stream had audio.
     has_audio: bool,
@@ -26,7 +27,8 @@ pub(super) struct OggParser {
     too_many: bool,
     /// Bytes of headers and of streams without audio.
     excluded: u64,
-    /// Position in the file, and the end of the last page with excluded bytes: pages within that page exclude no bytes.
+    /// Position in the file, and the end of the last page from which bytes were excluded. Apparent pages inside that
+    /// page exclude no bytes, so that no byte is excluded twice.
     offset: u64,
     excluded_until: u64,
 }
@@ -61,11 +63,11 @@ impl OggParser {
                 _ => {}
             }
         }
-        // The body is searched for pages too: it may be one that only looks like a page.
+        // The body of the page is searched for pages too, since this may not be a real page.
         ParserStep::Skip(at as u64)
     }
 
-    /// Opens a stream with this first packet; one with the same serial number ends.
+    /// Opens a stream with this first packet. An open stream with the same serial number ends.
     fn open(&mut self, serial: u32, packet: &[u8]) {
         let Some(stream) = OggStream::from_first_packet(packet) else { return };
         self.has_audio |= stream.codec != OggCodec::NoAudio;
@@ -97,7 +99,7 @@ impl ContainerParser for OggParser {
     }
 
     fn end(&mut self, mut ahead: &[u8], _: u64) -> AudioDuration {
-        // In a page that is not complete there may be others.
+        // An incomplete page at the end of the file may contain other pages.
         while !ahead.is_empty() {
             let passed = match self.step(ahead) {
                 ParserStep::Skip(passed) => usize::try_from(passed).unwrap_or(usize::MAX),
@@ -116,7 +118,7 @@ impl ContainerParser for OggParser {
     }
 }
 
-/// Returns the duration of a stream.
+/// Returns the duration of a stream in ticks of [`RATE`].
 fn ticks(stream: &OggStream) -> u64 {
     let ticks = u128::from(stream.samples()) * u128::from(RATE) / u128::from(stream.rate.max(1));
     u64::try_from(ticks).unwrap_or(u64::MAX)

@@ -6,29 +6,29 @@ use super::vorbis::VorbisHeaders;
 
 #[derive(Debug)]
 pub(super) struct OggStream {
-    /// Samples per second of positions.
+    /// Samples per second, the unit of positions.
     pub rate: u64,
-    /// Last position.
+    /// Highest position of all pages so far.
     pub position: u64,
     pub codec: OggCodec,
-    /// Samples at the start that are not played.
+    /// Number of samples at the start that are not played.
     skip: u64,
-    /// Samples of its packets.
+    /// Number of samples in all packets so far.
     packets: u64,
     /// Number of packets so far.
     count: u64,
-    /// Kind of the packet that a page continues.
+    /// Kind of the packet that continues on the next page.
     current: PacketKind,
     vorbis: Option<VorbisHeaders>,
 }
 
-/// Codec, which determines the source of a packet's duration.
+/// Codec, which determines how the duration of a packet is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OggCodec {
     Opus,
     Flac,
     Vorbis,
-    /// Packets of a constant number of samples.
+    /// Codec in which every packet has the same number of samples.
     Speex {
         packet: u64,
     },
@@ -39,9 +39,9 @@ pub(super) enum OggCodec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PacketKind {
     Audio,
-    /// Comments and the like.
+    /// Headers and comments.
     Header,
-    /// Header of Vorbis with its modes.
+    /// Vorbis header that contains the modes.
     Setup,
 }
 
@@ -75,7 +75,7 @@ impl OggStream {
         (rate > 0).then_some(stream)
     }
 
-    /// Counts the packets that begin in a page; returns the bytes of headers.
+    /// Counts the packets that begin on a page; returns the number of bytes of headers on that page.
     pub(super) fn count_packets(&mut self, table: &[u8], body: &[u8], continued: bool) -> u64 {
         let (mut begins, mut at, mut headers) = (!continued, 0, 0);
         for length in table {
@@ -86,7 +86,7 @@ impl OggStream {
             if self.current != PacketKind::Audio {
                 headers += part.len() as u64;
             }
-            // A packet continues after a full segment.
+            // A packet continues in the next segment if this segment is full (255 bytes).
             begins = *length < 255;
             if self.current == PacketKind::Setup
                 && let Some(vorbis) = &mut self.vorbis
@@ -101,7 +101,7 @@ impl OggStream {
         headers
     }
 
-    /// Counts a packet with this start and returns its kind.
+    /// Counts a packet that begins with these bytes, and returns its kind.
     fn begin_packet(&mut self, packet: &[u8]) -> PacketKind {
         let first = self.count == 0;
         let second = self.count == 1;
@@ -129,8 +129,8 @@ impl OggStream {
         PacketKind::Audio
     }
 
-    /// Returns the number of played samples: by the positions, or by the packets if the positions omit more than what
-    /// is trimmed from the beginning and end.
+    /// Returns the number of played samples. This is the last position; but if the packets have more samples than the
+    /// position and what is trimmed at both ends, it is the number of samples in the packets.
     pub(super) fn samples(&self) -> u64 {
         let told = self.position.saturating_sub(self.skip);
         let trimmed = match self.codec {

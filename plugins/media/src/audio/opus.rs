@@ -5,11 +5,11 @@ pub(super) const RATE: u64 = 48_000;
 /// Longest packet, in ticks: 120 ms.
 pub(super) const MAX_PACKET_TICKS: u64 = 5_760;
 
-/// Returns the ticks of a packet with this start; 0 for an empty one.
+/// Returns the duration in ticks of a packet that begins with these bytes; 0 for an empty packet.
 pub(super) fn packet_ticks(packet: &[u8]) -> u64 {
     let Some(first) = packet.first() else { return 0 };
     let frame = match (first >> 3, first >> 3 & 3) {
-        // In units of 10 ms: 10, 20, 40 and 60 ms; 10 and 20; 2.5, 5, 10 and 20.
+        // Durations: SILK 10, 20, 40 and 60 ms; hybrid 10 and 20 ms; CELT 2.5, 5, 10 and 20 ms.
         (0..=11, size @ 0..=2) => 480 << size,
         (0..=11, _) => 2_880,
         (12..=15, size) => 480 << (size & 1),
@@ -23,8 +23,8 @@ pub(super) fn packet_ticks(packet: &[u8]) -> u64 {
     (frame * frames).min(MAX_PACKET_TICKS)
 }
 
-/// Returns the duration by the timestamps of a container, or that of the packets if the timestamps omit more than what
-/// is trimmed from the beginning and end.
+/// Returns the duration by the timestamps of the container. If the packets last longer than the timestamps and what is
+/// trimmed at both ends, returns the duration of the packets.
 pub(super) fn reconcile_duration(told: u64, packets: u64) -> u64 {
     const CUT: u64 = 2 * MAX_PACKET_TICKS;
     if told.saturating_add(CUT) >= packets { told } else { packets }

@@ -1,8 +1,8 @@
-//! Vorbis: duration of a packet, from its block size and that of the packet before it.
+//! Vorbis: duration of a packet, from its block size and the block size of the previous packet.
 
 use super::bits::le32;
 
-/// Bytes at the end of the setup header that hold the modes: 64 of 41 bits each at most.
+/// Number of bytes at the end of the setup header that contain the modes: at most 64 modes of 41 bits each.
 const MODES_LENGTH: usize = 512;
 /// Limit on the number of modes.
 const MOST_MODES: usize = 64;
@@ -13,11 +13,11 @@ const MODE_BITS: usize = 41;
 #[derive(Clone, Debug)]
 pub(super) struct VorbisHeaders {
     pub rate: u32,
-    /// Samples of a short and a long block.
+    /// Number of samples in a short block and in a long block.
     blocks: [u32; 2],
     /// True for modes of long blocks; empty if the setup header is unknown.
     modes: Vec<bool>,
-    /// Last bytes of the setup header so far.
+    /// Last bytes of the setup header that have arrived so far.
     setup: Vec<u8>,
     /// Block size of the last packet.
     last: u32,
@@ -32,7 +32,8 @@ impl VorbisHeaders {
         (rate > 0).then(|| Self { rate, blocks, modes: Vec::new(), setup: Vec::new(), last: 0 })
     }
 
-    /// Parses the three headers as Matroska stores them: their number less one, the lengths of two, the headers.
+    /// Parses the three headers as Matroska stores them: the number of headers minus one, the lengths of two of them,
+    /// and then the headers.
     pub(super) fn from_private(content: &[u8]) -> Option<Self> {
         let mut rest = content.strip_prefix(&[2])?;
         let mut length = || {
@@ -48,38 +49,39 @@ impl VorbisHeaders {
         Some(headers)
     }
 
-    /// Takes the next bytes of the setup header.
+    /// Buffers the next bytes of the setup header.
     pub(super) fn push_setup(&mut self, bytes: &[u8]) {
         self.setup.extend_from_slice(bytes.get(bytes.len().saturating_sub(MODES_LENGTH)..).unwrap_or(bytes));
         let surplus = self.setup.len().saturating_sub(MODES_LENGTH);
         self.setup.drain(..surplus);
     }
 
-    /// Ends the setup header.
+    /// Ends the setup header and reads its modes.
     pub(super) fn end_setup(&mut self) {
         self.modes = modes(&std::mem::take(&mut self.setup)).unwrap_or_default();
     }
 
-    /// Returns the samples of a packet with this start. The first packet has none.
+    /// Returns the number of samples in a packet that begins with these bytes. The first packet has none.
     pub(super) fn packet_samples(&mut self, packet: &[u8]) -> u64 {
         let Some(first) = packet.first().filter(|first| *first & 1 == 0) else { return 0 };
         let bits = self.modes.len().saturating_sub(1).checked_ilog2().map_or(0, |log| log + 1);
         let mode = usize::from(first >> 1) & ((1 << bits) - 1);
-        // Without the modes every block counts as a long one.
+        // If the modes are unknown, every block counts as a long one.
         let long = self.modes.get(mode).copied().unwrap_or(true);
         let block = self.blocks.get(usize::from(long)).copied().unwrap_or_default();
         let last = std::mem::replace(&mut self.last, block);
         if last == 0 { 0 } else { u64::from((last + block) / 4) }
     }
 
-    /// Returns the samples that timestamps may omit at both ends.
+    /// Returns the number of samples by which timestamps may be lower than the packets, at both ends together.
     pub(super) fn trimmed(&self) -> u64 {
         u64::from(self.blocks.into_iter().max().unwrap_or_default()) * 2
     }
 }
 
-/// Returns the block flags of the modes. They are the last part of the setup header, before a framing bit, so they are
-/// read backwards: mapping, two types that are zero, the flag; their number comes before the first.
+/// Returns the block flag of each mode. The modes are the last part of the setup header, in front of a framing bit, and
+/// are read backwards. Backwards, a mode consists of its mapping, two types that are zero, and the flag; the number of
+/// modes is stored in front of the first mode.
 fn modes(setup: &[u8]) -> Option<Vec<bool>> {
     let total = setup.len() * 8;
     // Bit `at`, counted from the end.

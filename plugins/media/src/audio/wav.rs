@@ -1,12 +1,12 @@
-//! WAV: bytes of data divided by the bytes of a sample, as in decoders. MPEG audio is counted in frames. For other
-//! compressed files, the sample count of the `fact` chunk, as far as the bytes allow. The byte rate of the header is
-//! used only without these.
+//! WAV: the duration is the number of data bytes divided by the bytes of a sample, as in decoders. The frames of MPEG
+//! audio are counted. Other compressed files use the sample count of the `fact` chunk, if it is plausible for the
+//! number of bytes, or else the byte rate of the header.
 
 use super::bits::{le16, le32, le64};
 use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserDriver, ParserStep};
 use super::mpeg::MpegParser;
 
-/// Sizes of data whose length was unknown when the header was written.
+/// Data sizes that mean that the length was unknown when the header was written.
 const OPEN_ENDED: [u32; 2] = [0, u32::MAX];
 
 /// Maximum bytes per second of other codecs: 320 kbit/s.
@@ -19,23 +19,23 @@ pub(super) struct WavParser {
     sample_rate: u32,
     /// Bytes per second, from the format chunk.
     byte_rate: u32,
-    /// Bytes of one sample of all channels; 0 if the header lacks it.
+    /// Bytes of one sample in all channels; 0 if the header does not state it.
     block: u32,
     /// Number of samples, from the fact chunk.
     samples: u64,
-    /// True if the file may have more than 32 bits of data, and their length then.
+    /// True if the file may have more than 32 bits of data; `long` is then the length of the data, if it is stated.
     is_long: bool,
     long: Option<u64>,
-    /// Frames of MPEG audio.
+    /// Parser of the frames, for MPEG audio.
     frames: Option<ParserDriver>,
     data: u64,
     state: WavState,
 }
 
-/// Encoding of the samples.
+/// Encoding of the audio data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum WavEncoding {
-    /// Separate values: PCM, floats, A-law and µ-law.
+    /// One value per sample: PCM, floats, A-law and µ-law.
     Plain,
     /// Four bits per sample: ADPCM.
     Nibbles,
@@ -53,15 +53,15 @@ enum WavState {
     #[default]
     Head,
     Chunks,
-    /// Within MPEG audio, to the end of the file.
+    /// Inside MPEG audio, which lasts to the end of the file.
     Frames,
-    /// The last skipped bytes are the data.
+    /// After the header of the data chunk: the bytes that are skipped are the data.
     Data,
-    /// Chunks after the data; true if the last one is data.
+    /// At a chunk after the data; `data` is true if the last chunk was another data chunk.
     AfterData {
         data: bool,
     },
-    /// Bytes after the data that are no chunk.
+    /// Inside bytes after the data that are not a chunk.
     Rest,
 }
 
@@ -71,7 +71,7 @@ impl WavParser {
         self.channels = le16(chunk, 10)?;
         self.sample_rate = le32(chunk, 12)?;
         self.byte_rate = le32(chunk, 16)?;
-        // An extensible format names the encoding in its extension.
+        // The extensible format names the actual encoding in its extension.
         let extended = tag == 0xfffe && le32(chunk, 4).is_some_and(|size| size >= 26);
         self.coding = match if extended { le16(chunk, 32)? } else { tag } {
             1 | 3 | 6 | 7 | 0xfffe => WavEncoding::Plain,
@@ -82,14 +82,14 @@ impl WavParser {
         };
         self.frames =
             (self.coding == WavEncoding::Mpeg).then(|| ParserDriver::new(Box::new(MpegParser::default())));
-        // Decoders use one or the other: the smaller one gives the longer duration.
+        // Some decoders use the stated block size, others the computed one. The smaller one gives the longer duration.
         let stated = u32::from(le16(chunk, 20)?);
         let counted = u32::from(self.channels) * u32::from(le16(chunk, 22)?.div_ceil(8));
         self.block = if stated == 0 || counted == 0 { stated.max(counted) } else { stated.min(counted) };
         Some(())
     }
 
-    /// Parses a chunk before the data.
+    /// Parses a chunk that precedes the data.
     fn chunk(&mut self, name: &[u8], size: u32, ahead: &[u8]) -> ParserStep {
         match name {
             b"fmt " => drop(self.format(ahead)),
@@ -116,7 +116,7 @@ impl WavParser {
         skip_chunk(size)
     }
 
-    /// Parses the bytes after the data: chunks have no audio, all other bytes are more data.
+    /// Parses the bytes after the data. Other chunks have no audio; bytes that are not a chunk count as data.
     fn trailing_chunk(&mut self, ahead: &[u8]) -> ParserStep {
         if !ahead.iter().take(4).all(|byte| matches!(byte, b' '..=b'~')) {
             self.state = WavState::Rest;
@@ -131,7 +131,7 @@ impl WavParser {
         skip_chunk(size)
     }
 
-    /// Takes bytes of MPEG audio.
+    /// Passes bytes to the parser of MPEG audio.
     fn push_frames(&mut self, bytes: &[u8]) -> ParserStep {
         if let Some(frames) = &mut self.frames {
             frames.push(bytes);
@@ -140,7 +140,7 @@ impl WavParser {
         ParserStep::Skip(bytes.len() as u64)
     }
 
-    /// Returns the duration by the bytes of the data.
+    /// Returns the duration computed from the number of data bytes.
     fn counted(&self, data: u64) -> AudioDuration {
         let rate = u64::from(self.sample_rate);
         match self.coding {
@@ -211,7 +211,7 @@ impl ContainerParser for WavParser {
         }
         let counted = self.counted(data);
         let stated = AudioDuration::from_ticks(self.samples, u64::from(self.sample_rate));
-        // The sample count of a truncated file is that of the complete file.
+        // A truncated file states the sample count of the complete file, so that count is not used.
         let whole = missing == 0 && self.state != WavState::Rest;
         match (self.coding, counted, stated) {
             (WavEncoding::Other | WavEncoding::Mpeg, _, _) => {
@@ -219,7 +219,8 @@ impl ContainerParser for WavParser {
                 let least = AudioDuration::from_ticks(data, OTHER_RATE);
                 if claimed.nanoseconds() < least.nanoseconds() { AudioDuration::Unknown } else { claimed }
             }
-            // Blocks begin with some bytes that are no samples: a sixteenth at most.
+            // Up to a sixteenth of each block are bytes that contain no samples, so a stated count may be that much
+            // lower.
             (WavEncoding::Nibbles, AudioDuration::Ticks { ticks, .. }, AudioDuration::Ticks { .. })
                 if whole && self.samples >= ticks / u64::from(self.channels.max(1)) / 16 * 15 =>
             {

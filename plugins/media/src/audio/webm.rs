@@ -1,6 +1,6 @@
-//! WebM and Matroska: the end of the last audio block, or the packets if those are longer. Browsers that record omit
-//! the duration and the sizes of segment and clusters. Clusters are searched inside other elements too, and after lost
-//! sync: decoders continue with the next one after an error.
+//! WebM and Matroska: the end of the last audio block, or the duration of the packets if it is longer. Browsers record
+//! without a duration and without the sizes of segment and clusters. Clusters are searched inside other elements too,
+//! and after lost sync, because decoders continue with the next cluster after an error.
 
 use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserStep};
 use super::webm_track::{self, TrackKind, WebmCodec, WebmTrack};
@@ -25,24 +25,25 @@ const SIMPLE_BLOCK: u32 = 0xa3;
 const GROUP: u32 = 0xa0;
 const BLOCK: u32 = 0xa1;
 const BLOCK_DURATION: u32 = 0x9b;
-/// Elements without audio: head of the file, padding, checksum, indexes, chapters, tags, attachments.
+/// Elements that contain no audio: EBML header, padding, checksum, indexes, chapters, tags, attachments.
 const WITHOUT_AUDIO: [u32; 8] =
     [0x1a45_dfa3, 0xec, 0xbf, 0x114d_9b74, 0x1c53_bb6b, 0x1043_a770, 0x1254_c367, 0x1941_a469];
-/// First elements of a cluster: time, checksum, position, size, silent tracks, blocks, padding.
+/// First bytes of the elements with which a cluster may begin: time, checksum, position, size, silent tracks, blocks,
+/// padding.
 const CLUSTER_STARTS: [u8; 8] = [0xe7, 0xbf, 0xa7, 0xab, 0x58, 0xa3, 0xa0, 0xec];
-/// Bytes that identify a cluster.
+/// Number of bytes that identify a cluster.
 const CLUSTER_HEAD: usize = 13;
-/// Type of an audio track.
+/// Value of the track type for audio.
 const AUDIO_TRACK: u64 = 2;
-/// Default nanoseconds of a tick.
+/// Default duration of a tick in nanoseconds.
 const USUAL_SCALE: u64 = 1_000_000;
-/// Limit on the number of tracks. With more the duration is unknown.
+/// Maximum number of tracks. If there are more, the duration is unknown.
 const MOST_TRACKS: usize = 64;
-/// Limit on the bytes of a block or of a codec's private data that are read.
+/// Maximum number of bytes that are read of a block or of the private data of a codec.
 const MOST_READ: u64 = 128 << 10;
-/// Bytes of a block with one packet that are read.
+/// Number of bytes that are read of a block with a single packet.
 const BLOCK_START: u64 = 32;
-/// Nanoseconds that are trimmed from the beginning and end of the packets, at most.
+/// Maximum duration in nanoseconds that is trimmed from the first and last packets.
 const MAX_TRIM: u128 = 240_000_000;
 
 #[derive(Debug, Default)]
@@ -51,7 +52,8 @@ pub(super) struct WebmParser {
     tracks: Vec<WebmTrack>,
     too_many: bool,
     cluster: u64,
-    /// Start of the last two audio blocks, end of the last.
+    /// Start times of the last audio block (`last`) and of the previous one (`before`), and the latest end of a block
+    /// (`end`), in ticks.
     last: Option<u64>,
     before: Option<u64>,
     end: u64,
@@ -62,16 +64,16 @@ pub(super) struct WebmParser {
 /// Position of the parser.
 #[derive(Clone, Copy, Debug, Default)]
 enum WebmPlace {
-    /// At an element.
+    /// At the start of an element.
     #[default]
     Element,
-    /// Within an element, with so many bytes left.
+    /// Inside an element of which this number of bytes remains.
     Body(u64),
-    /// Anywhere: the next cluster is searched.
+    /// At an unknown position: the next cluster is searched.
     Lost,
 }
 
-/// Head of an element.
+/// Head of an element: its id and its size.
 struct Element {
     id: u32,
     /// Bytes of id and size.
@@ -81,7 +83,7 @@ struct Element {
 }
 
 impl Element {
-    /// Reads an element's head: `Ok(None)` if there are too few bytes.
+    /// Reads the head of an element. Returns `Ok(None)` if there are too few bytes.
     fn read(ahead: &[u8]) -> Result<Option<Self>, Lost> {
         let Some(first) = ahead.first() else { return Ok(None) };
         let id_length = first.leading_zeros() as usize + 1;
@@ -101,7 +103,7 @@ impl Element {
     }
 }
 
-/// Bytes that are no element.
+/// Error of bytes that are not an element.
 struct Lost;
 
 impl ContainerParser for WebmParser {
@@ -133,7 +135,7 @@ impl ContainerParser for WebmParser {
             return AudioDuration::Unknown;
         }
         let scale = self.scale.unwrap_or(USUAL_SCALE);
-        // A block without a duration gets that of the previous one.
+        // The last block counts as long as the time between the last two blocks, if it states no duration.
         let usual = self.last.zip(self.before).map_or(0, |(last, before)| last.saturating_sub(before));
         let last = self.last.map_or(0, |last| last.saturating_add(usual.min(1_000_000_000 / scale.max(1))));
         let told = AudioDuration::from_ticks(self.end.max(last).saturating_mul(scale), 1_000_000_000);
@@ -205,7 +207,7 @@ impl WebmParser {
         if has_no_audio {
             self.excluded.begin(size.saturating_add(head as u64));
         }
-        // A cluster may begin in the head too, if the first byte is no element.
+        // This may not be a real element: a cluster may begin even inside its head, so the head is searched too.
         self.place = WebmPlace::Body(size.saturating_add(head as u64 - 1));
         ParserStep::Skip(1)
     }
@@ -241,7 +243,7 @@ impl WebmParser {
         }
     }
 
-    /// Returns the track of a block, and its content after the track number.
+    /// Returns the track of a block, and the rest of the block after the track number.
     fn track_of<'c>(&mut self, content: &'c [u8]) -> Option<(&mut WebmTrack, &'c [u8])> {
         let length = content.first()?.leading_zeros() as usize + 1;
         let (number, rest) = (vint(content.get(..length)?)?, content.get(length..)?);
@@ -254,7 +256,7 @@ impl WebmParser {
         Some((self.tracks.get_mut(index)?, rest))
     }
 
-    /// Returns true for a block of several packets whose content is needed.
+    /// Returns true for a block with several packets whose content is needed to count them.
     fn is_laced(&mut self, content: &[u8]) -> bool {
         self.track_of(content).is_some_and(|(track, rest)| {
             track.kind == TrackKind::Audio
@@ -263,8 +265,8 @@ impl WebmParser {
         })
     }
 
-    /// Reads a block of so many bytes: its time, relative to its cluster, and its packets. Returns the kind of its
-    /// track.
+    /// Reads the time and the packets of a block of `size` bytes; the time is relative to the cluster. Returns the kind
+    /// of the track.
     fn block(&mut self, content: &[u8], size: u64) -> Option<TrackKind> {
         let cluster = self.cluster;
         let (track, rest) = self.track_of(content)?;
@@ -282,13 +284,15 @@ impl WebmParser {
     }
 }
 
-/// Returns true for the head of a cluster: its id and a valid size; unless sync is `lost`, also one of its elements.
+/// Returns true for the head of a cluster: its id and a valid size. Unless sync is `lost`, the first element of the
+/// cluster must be valid too.
 fn is_cluster(ahead: &[u8], lost: bool) -> bool {
     let Ok(Some(Element { id: CLUSTER, head, .. })) = Element::read(ahead) else { return false };
     lost || ahead.get(head).is_some_and(|first| CLUSTER_STARTS.contains(first))
 }
 
-/// Reads a number whose length is in its first byte. `None`: unknown, or incomplete.
+/// Reads an integer whose length is encoded in its first byte. Returns `None` if the value means "unknown" or is
+/// incomplete.
 fn vint(bytes: &[u8]) -> Option<u64> {
     let (first, rest) = bytes.split_first()?;
     let length = first.leading_zeros() as usize + 1;

@@ -14,11 +14,11 @@ pub(super) struct WebmTrack {
     pub codec: WebmCodec,
     vorbis: Option<VorbisHeaders>,
     aac: Option<FrameConfig>,
-    /// Claims of the track: samples per second, channels, bits of a sample.
+    /// Values that the track states: samples per second, channels, bits per sample.
     pub sample_rate: u64,
     pub channels: u64,
     pub bits: u64,
-    /// Samples of its packets, with samples per second.
+    /// Number of samples in all packets so far, and samples per second.
     samples: u64,
     rate: u64,
 }
@@ -82,8 +82,8 @@ impl WebmTrack {
         self.aac = FrameConfig::parse(content);
     }
 
-    /// Counts the packets of a block, from the beginning of its content after the time. `size` counts the complete
-    /// content with its flags.
+    /// Counts the packets of a block. `content` starts at the flags of the block, after its time; `size` is the
+    /// complete number of bytes from there on.
     pub(super) fn count_block(&mut self, content: &[u8], size: u64) {
         let lacing = content.first().map_or(0, |flags| flags >> 1 & 3);
         if self.codec == WebmCodec::Pcm {
@@ -101,12 +101,12 @@ impl WebmTrack {
                     at += length;
                 }
             }
-            // All packets count like the one at the start.
+            // The lengths of the packets are not usable: each of them counts like the first one.
             None => (0..count).for_each(|_| self.count(content.get(2..).unwrap_or_default())),
         }
     }
 
-    /// Counts a packet with this start.
+    /// Counts a packet that begins with these bytes.
     fn count(&mut self, packet: &[u8]) {
         let (samples, rate) = match self.codec {
             WebmCodec::Opus => (opus::packet_ticks(packet), opus::RATE),
@@ -134,7 +134,7 @@ impl WebmTrack {
 
     fn add(&mut self, samples: u64, rate: u64) {
         self.samples = self.samples.saturating_add(samples);
-        // Of several rates the lower one gives the longer duration.
+        // If the packets have several rates, the lowest one gives the longest duration.
         if rate > 0 && (self.rate == 0 || rate < self.rate) {
             self.rate = rate;
         }
@@ -146,7 +146,8 @@ impl WebmTrack {
     }
 }
 
-/// Returns the lengths of the packets in a block, from its content after track and time; `None` if they do not fit.
+/// Returns the start of the packets and the lengths of all but the last; `content` starts at the flags of the block.
+/// `None` if the lengths exceed the block.
 fn packet_lengths(content: &[u8]) -> Option<(usize, Vec<usize>)> {
     let lacing = content.first()? >> 1 & 3;
     let count = usize::from(*content.get(1)?) + 1;
@@ -164,7 +165,7 @@ fn packet_lengths(content: &[u8]) -> Option<(usize, Vec<usize>)> {
             for index in 1..count {
                 let (number, bits, length) = laced_number(content.get(at..)?)?;
                 let last = lengths.last().copied().unwrap_or_default();
-                // The first is a length, the others are differences.
+                // The first number is a length, each further one the difference to the previous length.
                 let bias = if index == 1 { 0 } else { (1i64 << (bits - 1)) - 1 };
                 let next = i64::try_from(last).ok()?.checked_add(number)?.checked_sub(bias)?;
                 lengths.push(usize::try_from(next).ok()?);
@@ -177,7 +178,8 @@ fn packet_lengths(content: &[u8]) -> Option<(usize, Vec<usize>)> {
     Some((at, lengths))
 }
 
-/// Returns a number whose length is in its first byte, its bits, and its bytes.
+/// Reads a number whose length is encoded in its first byte; returns the number, its size in bits, and its size in
+/// bytes.
 fn laced_number(content: &[u8]) -> Option<(i64, u32, usize)> {
     let first = *content.first()?;
     let length = first.leading_zeros() as usize + 1;
@@ -187,7 +189,7 @@ fn laced_number(content: &[u8]) -> Option<(i64, u32, usize)> {
     Some((number, 7 * length as u32, length))
 }
 
-/// Returns the time of a block relative to its cluster, from its content after the track number.
+/// Returns the time of a block relative to its cluster; `content` starts after the track number.
 pub(super) fn block_time(content: &[u8]) -> Option<i64> {
     be16(content, 0).map(|time| i64::from(time.cast_signed()))
 }

@@ -1,4 +1,4 @@
-//! Base64 in the variants of providers: with or without padding, in lines, after the head of a data URL.
+//! Base64 in the variants that providers write: with or without padding, with line breaks, or in a data URL.
 
 use ::base64::Engine as _;
 use ::base64::alphabet::STANDARD;
@@ -10,7 +10,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Characters of base64 that identify the format of an image.
+/// Number of base64 characters that identify the format of an image.
 const START: usize = 24;
 
 /// Decodes the bytes; `None` if it is invalid, or empty.

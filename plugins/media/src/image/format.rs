@@ -9,8 +9,8 @@ pub fn is_image(start: &[u8]) -> bool {
     content_type(start) != UNKNOWN
 }
 
-/// Returns the content type of an image; the generic one if the format is unknown. Formats that may contain scripts are
-/// excluded on purpose.
+/// Returns the content type of an image, or the generic one if the format is unknown. Formats that may contain scripts,
+/// such as SVG, are treated as unknown.
 #[must_use]
 pub fn content_type(image: &[u8]) -> &'static str {
     let at = |from: usize, magic: &[u8]| image.get(from..).is_some_and(|rest| rest.starts_with(magic));

@@ -1,5 +1,5 @@
-//! Image generation: the client's request is converted into a provider's shape, images are read in any form, and the
-//! answer is written in the form that the client requests.
+//! Image generation: the client's request is converted to the API of a provider, the returned images are read in any
+//! form, and the answer is written in the form that the client requests.
 
 mod base64;
 mod format;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use penstock_core::{GeneratedImage, ImageSource, UpstreamError, UpstreamErrorKind};
 use penstock_json_scan::json::{self, StringBody};
 
-/// Limit on the bytes of a URL that is fetched.
+/// Maximum length of a URL that is fetched, in bytes.
 const MOST_URL: usize = 8 << 10;
 
 /// Reads `{"data":[{"b64_json"|"url"|…}]}` or `{"images":[…]}`.
@@ -77,8 +77,8 @@ fn string_content(body: &Bytes, string: &[u8]) -> Option<Bytes> {
     }
 }
 
-/// Returns a URL, if it looks like one or is in a member for URLs (`named`), else base64 data. `None` if the data is no
-/// image.
+/// Returns a URL if the text looks like one or comes from a member for URLs (`named`), otherwise base64 data. Returns
+/// `None` if the data is not an image.
 fn image_source(text: Bytes, named: bool) -> Option<ImageSource> {
     let inline = text.starts_with(b"data:");
     if text.starts_with(b"https://") || text.starts_with(b"http://") || (named && !inline) {

@@ -1,5 +1,5 @@
-//! Request formats of image providers. All requests ask for inline images, so that the gateway fetches as few as
-//! possible.
+//! Request formats of image providers. Every request asks for images inside the answer, so that the gateway rarely has
+//! to fetch one.
 
 use super::read;
 use crate::measured_energy::sum_energy;
@@ -11,7 +11,7 @@ use penstock_core::{
 };
 use penstock_json_scan::json;
 
-/// Every provider shape; the first is the default.
+/// Adapters of all image providers; the first one is the default.
 pub const SHAPES: &[&dyn ProviderAdapter] = &[
     &ImageShape { name: "openai-images", path: "/images/generations", voice: ImageDialect::Size('x', true) },
     &ImageShape {
@@ -35,14 +35,14 @@ struct ImageShape {
     voice: ImageDialect,
 }
 
-/// Request members that a provider takes.
+/// Request members that a provider accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImageDialect {
-    /// `n`, `size` with this separator between the sides; true if it takes `response_format`.
+    /// `n`, and `size` with this separator between width and height; the flag is true if `response_format` is accepted.
     Size(char, bool),
     /// `n`, `width`, `height`, `response_format`.
     Sides,
-    /// `batch_size`, `width`, `height`; the model is the loaded one.
+    /// `batch_size`, `width`, `height`. The request names no model, because the provider has only one loaded.
     Batch,
 }
 
@@ -88,7 +88,7 @@ impl ProviderAdapter for ImageShape {
         for answer in &answers {
             pictures.extend(read::read_images(&answer.body)?);
         }
-        // Engines round up to full batches; images that were not requested are not charged.
+        // Engines may generate more images than requested, to fill a batch. The additional images are not charged.
         pictures.truncate(usize::try_from(task.n).unwrap_or(usize::MAX));
         let count = u32::try_from(pictures.len()).unwrap_or(u32::MAX);
         Ok(BufferedResponse {
@@ -103,8 +103,8 @@ impl ProviderAdapter for ImageShape {
     }
 }
 
-/// Returns the member in which a provider of this shape takes the number of diffusion steps, if it does:
-/// `automatic1111` always, others if the catalogue lists one of the names.
+/// Returns the name of the request member for the number of diffusion steps; `None` if the provider accepts none. The
+/// API `automatic1111` always accepts it, the others if the catalogue lists one of its names.
 #[must_use]
 pub fn steps_name(shape: &dyn ProviderAdapter, abilities: &OfferCapabilities) -> Option<&'static str> {
     if shape.name() == "automatic1111" {

@@ -11,8 +11,8 @@ pub enum DeliveredImage {
     Url(String),
 }
 
-/// Writes `{"created":…,"data":[{"url":…,"b64_json":…},…]}`, each item with both members, of which the one not
-/// requested is null. Images are slices.
+/// Writes `{"created":…,"data":[{"url":…,"b64_json":…},…]}`. Each item has both members; the one that was not requested
+/// is null. The image data is not copied.
 #[must_use]
 pub fn answer(created: u64, images: Vec<(DeliveredImage, Option<Bytes>)>) -> Vec<Bytes> {
     let mut pieces = Vec::with_capacity(2 * images.len() + 1);

@@ -19,7 +19,7 @@ pub(super) struct TranscriptionFields {
     script: Option<TranscriptFormat>,
     segments: bool,
     words: bool,
-    /// Names of single fields that were received.
+    /// Names of the non-repeatable fields that were received.
     seen: Vec<String>,
 }
 
@@ -27,10 +27,10 @@ pub(super) struct TranscriptionFields {
 const LISTS: [&str; 4] = ["timestamp_granularities[]", "timestamp_granularities", "include[]", "include"];
 
 impl TranscriptionFields {
-    /// Takes a field.
+    /// Reads a field of the form.
     ///
     /// # Errors
-    /// Returns a refusal that names the field. Values are never repeated.
+    /// Returns an error that names the field. Values of fields are never repeated in an error.
     pub(super) fn take(&mut self, name: &str, value: &[u8]) -> Result<(), ApiError> {
         let text = std::str::from_utf8(value).map_err(|_| part_error(name, "expected text in UTF-8"))?;
         if !LISTS.contains(&name) {
@@ -65,11 +65,12 @@ impl TranscriptionFields {
             "include[]" | "include" => {
                 return Err(unsupported_field("include", "log probabilities are not available"));
             }
-            // A client that constrains the choice of the provider does not accept a provider outside of it.
+            // These fields would select a provider. They are refused, because ignoring them could select a provider
+            // that the client excludes.
             "filters" | "mode" | "custom_weights" => {
                 return Err(unsupported_field(name, "the choice of the provider cannot be constrained here"));
             }
-            // Fields of other services that change nothing here are ignored.
+            // Fields of other services that do not change the result are ignored.
             _ => {}
         }
         Ok(())
@@ -87,7 +88,7 @@ impl TranscriptionFields {
     /// Returns the model's name and the task.
     ///
     /// # Errors
-    /// Returns a refusal that names a missing or conflicting field.
+    /// Returns an error that names a missing or conflicting field.
     pub(super) fn finish(self, sound: AudioInput) -> Result<(Box<str>, TranscriptionRequest), ApiError> {
         let model = self
             .model
@@ -145,7 +146,7 @@ fn stream(name: &str, text: &str) -> Result<(), ApiError> {
     }
 }
 
-/// Returns the refusal of an unsupported field.
+/// Returns the error for an unsupported field.
 fn unsupported_field(name: &str, sentence: &str) -> ApiError {
     ApiError::unsupported(name, format!("{name}: {sentence}."))
 }

@@ -7,7 +7,7 @@ const CODES: &str = "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo
     nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss \
     st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu";
 
-/// Returns the code as the standard writes it.
+/// Returns the code in lower case, as the standard writes it; `None` if the code is unknown.
 pub(super) fn code(text: &str) -> Option<&'static str> {
     let found = CODES.split(' ').find(|code| code.eq_ignore_ascii_case(text))?;
     (found.len() == 2).then_some(found)

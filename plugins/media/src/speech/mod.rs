@@ -1,5 +1,5 @@
-//! Speech: transcription, and synthesis in `synthesis.rs` and `stream.rs`. For transcription, the client's form is
-//! parsed, a provider's form is built, and its answer becomes a transcript in any of the five formats.
+//! Speech: transcription, and synthesis (in `synthesis.rs` and `stream.rs`). For transcription, the client's form is
+//! parsed, a form for the provider is built, and its answer is converted to one of the five transcript formats.
 
 mod fields;
 mod language;

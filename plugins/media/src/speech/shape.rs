@@ -13,7 +13,7 @@ use penstock_core::{
 use rust_decimal::Decimal;
 use rust_decimal::prelude::FromPrimitive;
 
-/// Every provider shape; the first is the default.
+/// Adapters of all transcription providers; the first one is the default.
 pub const SHAPES: &[&dyn ProviderAdapter] = &[
     &TranscriptionShape {
         name: "openai-transcription",
@@ -34,7 +34,7 @@ pub const SHAPES: &[&dyn ProviderAdapter] = &[
     &TranscriptionShape { name: "whisper-cpp", path: "/inference", voice: FormDialect::Verbose },
 ];
 
-/// Provider that takes a form.
+/// Adapter for a provider whose request is a form.
 struct TranscriptionShape {
     name: &'static str,
     path: &'static str,
@@ -46,9 +46,9 @@ struct TranscriptionShape {
 enum FormDialect {
     /// `verbose_json`: vLLM, faster-whisper, LocalAI and most hosts.
     Verbose,
-    /// `json`, without times.
+    /// `json`, without timestamps.
     Text,
-    /// Segments by a separate field, and then no language; no prompt.
+    /// Segments by a separate field, which excludes `language`; no prompt.
     Mistral,
 }
 
@@ -89,7 +89,7 @@ impl ProviderAdapter for TranscriptionShape {
                     return Err(unsupported_field("response_format", "this provider returns no segments"));
                 }
                 parts.common_fields(task);
-                // `json` is the default of the others.
+                // All other providers have `json` as their default format.
                 if !plain {
                     parts.field("response_format", "json");
                 }
@@ -133,8 +133,8 @@ fn unsupported_field(name: &str, sentence: &str) -> ApiError {
     ApiError::unsupported(name, format!("{name}: {sentence}."))
 }
 
-/// Adds the fields of Mistral. Segments and a language exclude each other: segments take precedence if the client's
-/// format needs them.
+/// Adds the fields of Mistral. Its API accepts either timestamps or a language: timestamps take precedence if the
+/// client's format needs segments.
 fn mistral(task: &TranscriptionRequest, plain: bool, parts: &mut FormBuilder) -> Result<(), ApiError> {
     if task.prompt.is_some() {
         return Err(unsupported_field("prompt", "this provider takes none"));
@@ -155,8 +155,8 @@ fn mistral(task: &TranscriptionRequest, plain: bool, parts: &mut FormBuilder) ->
     Ok(())
 }
 
-/// Returns the seconds of audio: measured in the file, and limited by its bytes if the file does not contain them. A
-/// claim of the provider counts only within these limits.
+/// Returns the seconds of audio to charge: the duration measured in the file, or if the file contains none, the
+/// duration that the provider reports, within the limits that the size of the file sets.
 fn audio_seconds(task: &TranscriptionRequest, said: &Transcript) -> Decimal {
     let last = || said.segments.last().map(|segment| segment.end as f64 / 1000.0);
     let told = said.seconds.filter(|seconds| *seconds > 0.0).or_else(last).filter(|end| *end > 0.0);
@@ -164,8 +164,8 @@ fn audio_seconds(task: &TranscriptionRequest, said: &Transcript) -> Decimal {
     task.audio.charged_seconds(credible)
 }
 
-/// Form under construction. Its boundary contains the request's own random id, so that no file can be made to contain
-/// it.
+/// Form under construction. Its boundary contains the random id of the request, so that nobody can prepare a file that
+/// contains the boundary.
 struct FormBuilder {
     boundary: String,
     text: String,
@@ -194,7 +194,7 @@ impl FormBuilder {
         self.text.extend([value, "\r\n"]);
     }
 
-    /// Adds the fields that every engine takes.
+    /// Adds the fields that every engine accepts.
     fn common_fields(&mut self, task: &TranscriptionRequest) {
         for (name, value) in
             [("language", &task.language), ("prompt", &task.prompt), ("temperature", &task.temperature)]
@@ -205,7 +205,7 @@ impl FormBuilder {
         }
     }
 
-    /// Adds the audio last: engines read the fields first.
+    /// Adds the audio as the last part, because engines read the fields before it.
     fn finish(mut self, task: &TranscriptionRequest) -> UpstreamRequest {
         let sound = &task.audio;
         let more =

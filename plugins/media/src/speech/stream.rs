@@ -1,5 +1,5 @@
-//! Speech that passes while it arrives: as bytes, or as events `speech.audio.delta` and `speech.audio.done`. Its length
-//! is measured in the bytes that have passed.
+//! Speech that is forwarded while it arrives: as bytes, or as events `speech.audio.delta` and `speech.audio.done`. Its
+//! duration is measured in the forwarded bytes.
 
 use super::synthesis::{SpeechMeter, check_audio};
 use base64::Engine as _;
@@ -14,11 +14,11 @@ use penstock_http_wire::error::error_envelope;
 use penstock_http_wire::sse::data_event;
 use rust_decimal::prelude::ToPrimitive;
 
-/// Bytes that show whether an answer is audio or the text of an error.
+/// Number of bytes that show whether an answer is audio or the text of an error.
 const START_BYTES: usize = 16;
 /// Largest plausible number of bytes of a second of audio: eight channels of 48 kHz and 16 bits.
 const MAX_BYTES_PER_SECOND: u64 = 768_000;
-/// Bytes in addition, for headers and pictures in them.
+/// Additional bytes that are allowed for headers, which may contain pictures.
 const EXTRA_BYTES: u64 = 1 << 20;
 
 /// Translation of one streamed answer.
@@ -56,7 +56,7 @@ impl SpeechStream {
         })
     }
 
-    /// Passes audio.
+    /// Forwards audio to the client and measures it.
     fn pass(&mut self, audio: Bytes, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
         self.passed = self.passed.saturating_add(audio.len() as u64);
         if self.passed > self.max_bytes {
@@ -76,7 +76,7 @@ impl SpeechStream {
         Ok(())
     }
 
-    /// Passes the first bytes if they are audio.
+    /// Forwards the first bytes if they are audio.
     fn pass_start(&mut self, out: &mut OutputBuffer) -> Result<(), UpstreamError> {
         check_audio(&self.start, self.content_type)?;
         let start = self.start.split().freeze();
@@ -152,12 +152,12 @@ impl StreamTranslation for SpeechStream {
         None
     }
 
-    /// Returns false: two engines do not speak a text alike.
+    /// Returns false: two engines never speak a text identically.
     fn start_rescue(&mut self, _: &AttemptTarget<'_>, _: RescueMode) -> bool {
         false
     }
 
-    /// Writes the last event. Speech is not counted in tokens: its usage has those of the text alone.
+    /// Writes the last event. Its usage has only the tokens of the input text, because speech is not counted in tokens.
     fn write_end(&mut self, _: &TokenUsage, objects: &[u8], out: &mut OutputBuffer) {
         if self.delivery != MeteredDelivery::Events {
             return;

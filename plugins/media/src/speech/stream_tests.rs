@@ -1,4 +1,4 @@
-//! Tests of streamed speech: each answer also cut at every byte.
+//! Tests of streamed speech. Each answer is also split at every byte.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
@@ -108,7 +108,7 @@ fn an_error_text_and_silence_pass_nothing() {
     }
     assert_eq!(run(&ask, std::iter::once(&b"{}"[..])).1, Err(UpstreamErrorKind::InBandError));
     assert_eq!(run(&ask, std::iter::empty()).1, Err(UpstreamErrorKind::Malformed));
-    // Raw audio may begin with the same byte.
+    // Raw audio may begin with the same byte as a JSON object.
     let raw = [b"{\xff".as_slice(), &[0; 30]].concat();
     assert_eq!(run(&ask, raw.chunks(1)).1, Ok(()));
 }
@@ -121,7 +121,7 @@ fn a_part_is_charged_by_its_bytes_and_nothing_beyond_the_reserve() {
     stream.push(Bytes::copy_from_slice(&audio[..1_600]), &mut out).unwrap();
     let Some(WorkDone::Audio { seconds }) = stream.work() else { panic!("no audio") };
     assert!(seconds > Decimal::ZERO && seconds <= Decimal::new(2_134, 3), "{seconds}");
-    // The format does not show its length: two seconds by the text.
+    // The duration cannot be measured in this format; it is two seconds by the length of the text.
     let aac = [&[0xff, 0xf1][..], &[0xff; 900]].concat();
     assert_eq!(run(&ask("audio/aac", MeteredDelivery::Bytes), aac.chunks(7)).2, Decimal::from(2));
     let long = vec![0_u8; 48_000 * 60];

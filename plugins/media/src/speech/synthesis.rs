@@ -16,18 +16,18 @@ use rust_decimal::Decimal;
 const FORWARDED: &[&str] = &["input", "voice", "response_format", "speed", "instructions", "language"];
 /// Bytes of a second of raw audio: 16 bits, 24 kHz, mono.
 const PCM_BYTES_PER_SECOND: u64 = 48_000;
-/// Bytes of a second of the most compressed speech: 6 kbit/s, as Opus has it.
+/// Bytes per second of the most compressed speech: 6 kbit/s, with Opus.
 const MIN_BYTES_PER_SECOND: u64 = 750;
-/// Characters of a second of ordinary speech, for audio whose length cannot be measured.
+/// Characters per second of ordinary speech, for audio whose duration cannot be measured.
 const CHARACTERS_PER_SECOND: u64 = 15;
 
-/// Bytes of an answer that are searched for text.
+/// Number of bytes at the start of an answer that are examined for text.
 const SEARCHED_BYTES: usize = 4096;
 
 /// Content type of audio without a header.
 const RAW_AUDIO: &str = "audio/pcm";
 
-/// Shape of the OpenAI API.
+/// Adapter for the OpenAI API.
 pub(super) struct SpeechShape;
 
 impl ProviderAdapter for SpeechShape {
@@ -99,7 +99,7 @@ impl ProviderAdapter for SpeechShape {
     }
 }
 
-/// Checks that the beginning of an answer is audio of the requested content type.
+/// Checks whether the start of an answer is audio of the requested content type.
 ///
 /// # Errors
 /// Returns `InBandError` for the text of an error object, `Malformed` for anything else that is not audio.
@@ -111,13 +111,14 @@ pub(super) fn check_audio(audio: &[u8], requested: Option<&str>) -> Result<(), U
     if is_valid {
         return Ok(());
     }
-    // Engines report an error with status 200.
+    // Some engines report an error as a JSON object with status 200.
     let is_object = is_text(audio) && audio.trim_ascii_start().first() == Some(&b'{');
     let kind = if is_object { UpstreamErrorKind::InBandError } else { UpstreamErrorKind::Malformed };
     Err(UpstreamError::new(kind))
 }
 
-/// Returns true for audio of the requested content type by its first bytes, or WAV: some engines know no other format.
+/// Returns true if the first bytes are audio of the requested content type, or WAV, since some engines have no other
+/// format.
 fn is_audio(audio: &[u8], requested: Option<&str>) -> bool {
     let adts = matches!(audio, [0xff, second, ..] if second & 0xf6 == 0xf0);
     match (detect_audio_format(audio, audio.starts_with(b"ID3")), requested) {
@@ -138,13 +139,13 @@ fn is_text_type(content_type: Option<&str>) -> bool {
     name.starts_with("text/") || ["json", "xml", "html"].iter().any(|end| name.ends_with(end))
 }
 
-/// Returns true for UTF-8 without control characters. Samples of audio are none: a quiet one has a byte of zeros or
-/// ones.
+/// Returns true for UTF-8 without control characters. Audio samples do not pass this check: even silence has bytes of
+/// only zeros or only ones.
 fn is_text(body: &[u8]) -> bool {
     let start = body.get(..SEARCHED_BYTES).unwrap_or(body);
     let text = match std::str::from_utf8(start) {
         Ok(text) => text,
-        // The last character may be cut.
+        // The last character may be incomplete, because only the start of the body is examined.
         Err(error) if error.error_len().is_none() && start.len() < body.len() => start
             .get(..error.valid_up_to())
             .and_then(|valid| std::str::from_utf8(valid).ok())
@@ -154,7 +155,7 @@ fn is_text(body: &[u8]) -> bool {
     !text.is_empty() && !text.chars().any(|letter| letter.is_control() && !letter.is_ascii_whitespace())
 }
 
-/// Measures the length of spoken audio.
+/// Meter of the duration of generated speech.
 pub(super) struct SpeechMeter {
     audio: AudioMeter,
     bytes: u64,
@@ -189,9 +190,10 @@ impl SpeechMeter {
         }
     }
 
-    /// Returns the seconds, with three decimals, and resets the measurement. The seconds are measured, or estimated
-    /// from the length of the text if the format does not show them; never more than was reserved. The bytes of a part
-    /// also limit its length, since a header may state the length of the complete audio.
+    /// Returns the seconds with three decimals, and resets the meter. The duration is measured, or estimated from the
+    /// length of the text if the format does not allow a measurement, and is at most the reserved duration. Unless the
+    /// audio `is_complete`, its bytes also limit the duration, because a header may state the duration of the complete
+    /// audio.
     pub(super) fn seconds(&mut self, is_complete: bool) -> Decimal {
         let bytes = Decimal::from(std::mem::take(&mut self.bytes));
         let audio = std::mem::take(&mut self.audio);

@@ -96,7 +96,7 @@ fn segment(value: &Value) -> Option<TranscriptSegment> {
     let text = value.get("text")?.as_str()?.trim();
     let pair = |index: usize| value.get("timestamp")?.get(index);
     let start = value.get("start").or_else(|| pair(0)).and_then(millis)?;
-    // A missing end is set to the start; the next segment's start replaces it.
+    // A segment without an end gets its own start as the end, and later the start of the next segment.
     let end = value.get("end").or_else(|| pair(1)).and_then(millis).unwrap_or(start);
     let members = value.as_object()?.iter();
     let more = members.filter(|(name, _)| KNOWN_MEMBERS.contains(&name.as_str()));
@@ -104,7 +104,8 @@ fn segment(value: &Value) -> Option<TranscriptSegment> {
     (!text.is_empty()).then(|| TranscriptSegment { start, end, text: text.to_owned(), more })
 }
 
-/// Sorts out times: each segment starts at or after the previous one, and ends after its start.
+/// Corrects the times: each segment starts at or after the start of the previous one, and does not end before its own
+/// start.
 fn normalize_times(mut segments: Vec<TranscriptSegment>) -> Vec<TranscriptSegment> {
     let mut earliest = 0;
     for segment in &mut segments {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use penstock_core::{ApiError, AudioInput, TranscriptionRequest};
 use penstock_http_wire::form::upload::{self, FILE_PART, UploadPiece, part_error};
 
-/// Form that is being parsed.
+/// Parser of a transcription form.
 #[derive(Debug)]
 pub struct TranscriptionUpload {
     form: upload::UploadForm,
@@ -20,16 +20,16 @@ impl TranscriptionUpload {
     /// Creates the parser of a form with this content type.
     ///
     /// # Errors
-    /// Returns a refusal if it is no form, or has no boundary.
+    /// Returns an error if the content type is not that of a form, or has no boundary.
     pub fn new(content_type: &str) -> Result<Self, ApiError> {
         let form = upload::UploadForm::new(content_type, "audio", MOST_PROMPT)?;
         Ok(Self { form, fields: TranscriptionFields::default(), meter: AudioMeter::default(), bytes: 0 })
     }
 
-    /// Takes the next bytes; those of the audio are appended to `sound`.
+    /// Parses the next bytes of the form, and appends the bytes of the audio to `sound`.
     ///
     /// # Errors
-    /// Returns a refusal that names the invalid part.
+    /// Returns an error that names the invalid part.
     pub fn push(&mut self, bytes: Bytes, sound: &mut Vec<Bytes>) -> Result<(), ApiError> {
         self.form.push(bytes, |piece| {
             match piece {

@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Returns the content type of a transcript that is not JSON; both annotation objects are then headers.
+/// Returns the content type of a transcript that is not JSON; `None` for JSON. Without JSON, the objects
+/// `environment_impact` and `billing_cost` are sent as headers.
 #[must_use]
 pub const fn content_type(script: TranscriptFormat) -> Option<&'static str> {
     match script {
@@ -21,7 +22,7 @@ pub const fn content_type(script: TranscriptFormat) -> Option<&'static str> {
     }
 }
 
-/// Writes the body. JSON ends with its brace, other formats with a line end.
+/// Writes the transcript in the requested format. JSON ends with a brace, other formats with a line end.
 pub(super) fn body(said: &Transcript, task: &TranscriptionRequest, seconds: Option<Decimal>) -> Bytes {
     let millis = seconds.and_then(|seconds| seconds.checked_mul(Decimal::ONE_THOUSAND)?.to_u64());
     Bytes::from(match task.script {
@@ -55,7 +56,7 @@ fn plain(said: &Transcript, task: &TranscriptionRequest, seconds: Option<Decimal
     object(members, seconds)
 }
 
-/// Returns the detected language, else the requested one.
+/// Returns the language that the provider detected, or else the requested one.
 fn language(said: &Transcript, task: &TranscriptionRequest) -> Option<String> {
     said.language.clone().or_else(|| task.language.as_deref().map(str::to_owned))
 }
@@ -93,7 +94,7 @@ fn verbose(
     object(members, seconds)
 }
 
-/// Returns the segments, or one segment with the full text.
+/// Returns the segments; without segments, a single segment with the full text.
 fn cues(said: &Transcript, millis: Option<u64>) -> Cow<'_, [TranscriptSegment]> {
     if !said.segments.is_empty() || said.text.is_empty() {
         return Cow::Borrowed(&said.segments);
@@ -127,7 +128,8 @@ fn format_time(millis: u64, point: char) -> String {
     format!("{:02}:{:02}:{:02}{point}{rest:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// Returns text that cannot be mistaken for a subtitle's end or for its times.
+/// Returns the text of a subtitle without empty lines and `-->`, which players would take for the end of the subtitle
+/// or for its times.
 fn cue_text(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join("\n").replace("-->", "->")

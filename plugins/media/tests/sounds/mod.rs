@@ -53,7 +53,7 @@ pub fn mp3(frames: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns the same frames with a tag and a describing frame before them, and a tag after them.
+/// Returns the same frames, with a tag and a descriptive frame in front of them and a tag after them.
 pub fn tagged_mp3(frames: usize) -> Vec<u8> {
     let mut bytes = b"ID3\x04\0\0\0\0\x02\x10".to_vec();
     bytes.resize(10 + 272, 0xff);

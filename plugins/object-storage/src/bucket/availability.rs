@@ -1,18 +1,18 @@
-//! Limits of calls to a bucket: at most a number at the same time, and none but one each second while the store cannot
-//! be reached, so that callers do not wait for a store that is away.
+//! Limits on calls to a bucket: a maximum number of concurrent calls, and only one call each second while the store
+//! cannot be reached, so that callers do not wait for a store that is unavailable.
 
 use super::error::BucketError;
 use parking_lot::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// Most calls at the same time.
+/// Maximum number of concurrent calls.
 const MAX_CALLS: usize = 64;
-/// Longest wait for another call to end.
+/// Maximum time that a call waits for another one to end.
 const MAX_WAIT: Duration = Duration::from_secs(5);
-/// Time between two calls to a store that cannot be reached.
+/// Minimum interval between two calls to a store that cannot be reached.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Limits of calls.
+/// Limiter of calls to a bucket.
 #[derive(Debug)]
 pub struct CallGate {
     state: Mutex<GateState>,
@@ -23,7 +23,7 @@ pub struct CallGate {
 #[derive(Debug, Default)]
 struct GateState {
     calls: usize,
-    /// Earliest next call to a store that cannot be reached; `None` while it answers.
+    /// Earliest time of the next call to a store that cannot be reached; `None` while the store answers.
     retry_at: Option<Instant>,
 }
 
@@ -38,10 +38,11 @@ impl Default for CallGate {
 }
 
 impl CallGate {
-    /// Admits a call, and waits for another one to end if there are too many.
+    /// Admits a call. If too many calls are running, waits for one of them to end.
     ///
     /// # Errors
-    /// Returns `Unreachable` if the store cannot be reached, or no call ended in time.
+    /// Returns `Unreachable` if the store could not be reached less than a second ago, or if no other call ended in
+    /// time.
     pub fn admit(&self) -> Result<CallPermit<'_>, BucketError> {
         let deadline = Instant::now() + self.max_wait;
         let mut state = self.state.lock();
@@ -71,7 +72,7 @@ impl CallGate {
 }
 
 impl GateState {
-    /// Reserves the one call of a second to a store that cannot be reached.
+    /// Takes the one call that each second allows to a store that cannot be reached.
     fn check_reachable(&mut self, now: Instant) -> Result<(), BucketError> {
         let Some(retry_at) = self.retry_at else { return Ok(()) };
         if now < retry_at {

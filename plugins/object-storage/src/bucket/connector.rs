@@ -1,5 +1,5 @@
-//! HTTP client of a bucket: HTTP/1.1 connections with TLS by rustls and ring, a time limit and a size limit for each
-//! request.
+//! HTTP client of a bucket: HTTP/1.1 connections with TLS by rustls and ring, and for each request a timeout and a size
+//! limit of the response.
 
 use super::options::{BucketOptions, BucketTimeouts};
 use super::request_counts::RequestCounters;
@@ -20,9 +20,9 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Largest answer: a part of an object, or a page of a list.
+/// Maximum bytes of a response: a part of an object, or a page of a list.
 const MAX_ANSWER: usize = 8 << 20;
-/// Idle connections that remain open, and for how long.
+/// Maximum number of idle connections, and the time after which an idle connection is closed.
 const IDLE_CONNECTIONS: usize = 16;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -1,12 +1,12 @@
-//! Errors of a bucket, by what to do about them. They never have a URL, a header or a body in them.
+//! Errors of a bucket, classified by how the caller should react. They never contain a URL, a header or a body.
 
 use std::error::Error;
 use std::io;
 use thiserror::Error;
 
-/// Longest error code of a store that is repeated.
+/// Maximum length of the store's error code in a message, in bytes.
 const MAX_CODE: usize = 40;
-/// Longest description of a transport error that is repeated.
+/// Maximum length of the description of a transport error in a message, in bytes.
 const MAX_CAUSE: usize = 120;
 
 /// Error of a bucket.
@@ -30,7 +30,7 @@ pub enum BucketError {
 }
 
 impl BucketError {
-    /// Returns the error of a bucket that is the cause of an I/O error.
+    /// Returns the bucket error inside an I/O error, if there is one.
     #[must_use]
     pub fn cause_of(error: &io::Error) -> Option<&Self> {
         error.get_ref().and_then(|cause| cause.downcast_ref())
@@ -82,7 +82,7 @@ impl From<object_store::Error> for BucketError {
                 (None, Some(status)) if status >= 500 || status == 429 || status == 408 => {
                     Self::Unreachable(described())
                 }
-                // An answer with status 200 can have such an error in its body.
+                // A response with status 200 can have such an error in its body.
                 (None, _) if matches!(code, Some("InternalError" | "SlowDown")) => {
                     Self::Unreachable(described())
                 }
@@ -92,7 +92,7 @@ impl From<object_store::Error> for BucketError {
     }
 }
 
-/// Error text of all causes; not for a message, since it has URLs and bodies in it.
+/// Returns the text of the error and all its causes. Not for messages, since it contains URLs and bodies.
 fn full_text(error: &object_store::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -104,7 +104,7 @@ fn full_text(error: &object_store::Error) -> String {
     text
 }
 
-/// Error code of the store's answer, such as `NoSuchBucket`.
+/// Returns the error code in the store's response, such as `NoSuchBucket`.
 fn error_code(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("<Code>")?;
     let (code, _) = rest.split_once("</Code>")?;
@@ -112,13 +112,13 @@ fn error_code(text: &str) -> Option<&str> {
     (is_code && !code.is_empty()).then_some(code)
 }
 
-/// Status of the store's answer.
+/// Returns the HTTP status of the store's response.
 fn status_code(text: &str) -> Option<u16> {
     let (_, rest) = text.split_once("non-2xx status code: ")?;
     rest.get(..3)?.parse().ok()
 }
 
-/// Deepest cause of an error of the transport.
+/// Returns the innermost cause of a transport error; `None` for other errors.
 fn transport_cause(error: &object_store::Error) -> Option<String> {
     let mut cause: &(dyn Error + 'static) = error;
     let mut is_transport = false;
@@ -128,7 +128,7 @@ fn transport_cause(error: &object_store::Error) -> Option<String> {
     }
     is_transport.then(|| {
         let text: String = cause.to_string().chars().take(MAX_CAUSE).collect();
-        // A URL or a body is never the deepest cause, but must not be repeated in any case.
+        // The innermost cause should never be a URL or a body; this check ensures that none is repeated.
         if text.contains("://") { "the connection failed".to_owned() } else { text }
     })
 }

@@ -9,7 +9,7 @@ use object_store::{ObjectMeta, ObjectStore};
 use std::time::{Duration, SystemTime};
 
 impl Bucket {
-    /// Lists a page of objects below a folder.
+    /// Lists a page of the objects below a folder, after the object `after`.
     pub(super) fn list_page(&self, folder: Path, after: Option<Path>) -> Result<ObjectPage, BucketError> {
         let listed = self.call(move |store| async move {
             let mut stream = match &after {
@@ -17,7 +17,7 @@ impl Bucket {
                 None => store.list(Some(&folder)),
             };
             let mut found: Vec<ObjectMeta> = Vec::new();
-            // One more than a page has shows that more follow.
+            // One object beyond the page shows that more objects follow.
             while found.len() <= PAGE_SIZE {
                 match stream.try_next().await? {
                     Some(object) => found.push(object),

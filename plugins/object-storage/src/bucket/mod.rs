@@ -34,7 +34,7 @@ use std::time::Duration;
 use tempfile::TempPath;
 use upload::UploadMode;
 
-/// Bytes above which an object is uploaded in parts, and of a part.
+/// Size in bytes above which an object is uploaded in parts, and size of each part.
 pub const PART_SIZE: u64 = 8 << 20;
 /// Number of times that a failed request is sent again.
 const MAX_RETRIES: usize = 3;
@@ -62,7 +62,7 @@ impl fmt::Debug for Bucket {
 }
 
 impl Bucket {
-    /// Sets up the client of a bucket, and sends nothing.
+    /// Creates the client of a bucket; sends no request.
     ///
     /// # Errors
     /// Returns a description if the options cannot be used.
@@ -112,7 +112,7 @@ impl Bucket {
         self.0.gate.is_available()
     }
 
-    /// Path of an object in the bucket.
+    /// Returns the path of an object in the bucket.
     fn path(&self, name: &str) -> Result<Path> {
         check_name(name)?;
         Ok(self.prefixed(name))
@@ -125,7 +125,7 @@ impl Bucket {
         }
     }
 
-    /// Runs a call on the thread of the bucket, within the limits of calls.
+    /// Runs a call on the bucket's own thread, within the limits of [`CallGate`].
     fn call<T, F>(&self, make: impl FnOnce(Arc<AmazonS3>) -> F) -> std::result::Result<T, BucketError>
     where
         T: Send + 'static,

@@ -9,7 +9,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
-/// Form of the addresses of objects.
+/// Style of the URLs of objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BucketStyle {
     /// Bucket in the path: `https://s3.example.eu/bucket/object`.
@@ -56,7 +56,7 @@ pub struct BucketOptions {
     pub region: String,
     /// Folder in the bucket; empty for none.
     pub prefix: String,
-    /// Form of the addresses.
+    /// Style of the URLs of objects.
     pub style: BucketStyle,
     /// Credentials that sign requests.
     pub credentials: BucketCredentials,
@@ -69,13 +69,13 @@ pub struct BucketOptions {
 /// Time limits of requests to a bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketTimeouts {
-    /// Limit of a connection attempt.
+    /// Timeout of a connection attempt.
     pub connect: Duration,
-    /// Limit of a request that sends no contents, with its answer of at most 8 MiB.
+    /// Timeout of a request without contents, including its response of at most 8 MiB.
     pub request: Duration,
-    /// Limit of a request that sends at most 8 MiB.
+    /// Timeout of a request that sends contents of at most 8 MiB.
     pub upload: Duration,
-    /// Time after which a failed request is not sent again.
+    /// Time from the first attempt of a request after which it is not sent again.
     pub retry: Duration,
 }
 
@@ -106,7 +106,7 @@ impl BucketOptions {
         self.endpoint.starts_with("https://")
     }
 
-    /// URL of the store, with the bucket in the host name if the style wants that.
+    /// Returns the URL of the store, with the bucket in the host name if the style requires that.
     pub(super) fn base_url(&self) -> String {
         let endpoint = self.endpoint.trim_end_matches('/');
         match (self.style, endpoint.split_once("://")) {
@@ -115,8 +115,8 @@ impl BucketOptions {
         }
     }
 
-    /// TLS settings: the certificate of the store must be valid for its host name, by the given root certificates or
-    /// those of the system.
+    /// Returns the TLS configuration: the certificate of the store must be valid for its host name, by the given root
+    /// certificates or those of the system.
     ///
     /// # Errors
     /// Returns a description if there is no usable root certificate.

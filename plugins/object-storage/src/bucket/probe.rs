@@ -1,4 +1,4 @@
-//! Probe of a bucket: what the gateway needs of it, tried with a small object.
+//! Probe of a bucket: tests with a small object that the bucket can do what the gateway needs.
 
 use super::Bucket;
 use super::error::BucketError;
@@ -30,7 +30,7 @@ impl Bucket {
     pub fn probe(&self) -> Result<(), ProbeError> {
         let name = format!("{PROBE_FOLDER}/{}", hex::text(&rand::random::<[u8; 8]>()));
         let probed = self.probe_object(&name);
-        // Without an answer there is nothing to delete, or no way to do so.
+        // If the store did not answer, there is nothing to delete, or the deletion would fail too.
         if !matches!(probed, Err(ProbeError::Unreachable(_))) {
             self.delete(&name).ok();
         }

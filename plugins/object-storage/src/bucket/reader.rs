@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
 
-/// Bytes of the end of an object, which come with its length.
+/// Number of bytes at the end of an object that are fetched together with its length.
 const TAIL: u64 = 64 << 10;
-/// Bytes of a sequential read.
+/// Number of bytes fetched by a sequential read.
 const WINDOW: u64 = 1 << 20;
-/// Most bytes of one request; below the largest answer of the connector.
+/// Maximum bytes of one request; below the maximum response size of the connector.
 const MAX_REQUEST: u64 = 4 << 20;
 
 /// Open object.
@@ -29,12 +29,12 @@ pub struct BucketReader {
     fetched: Mutex<FetchedBytes>,
 }
 
-/// Bytes that were fetched last.
+/// Bytes of the last request.
 #[derive(Debug, Default)]
 struct FetchedBytes {
     offset: u64,
     bytes: Bytes,
-    /// End of the last read: a read from there is sequential.
+    /// End of the last read: a read that starts there is sequential.
     read_end: u64,
 }
 
@@ -66,7 +66,7 @@ impl BucketReader {
         if bytes.len() as u64 == wanted { Ok(bytes) } else { Err(BucketError::Replaced) }
     }
 
-    /// Copies what is fetched already; returns the number of bytes.
+    /// Copies the bytes that are already fetched to the buffer; returns their number.
     fn copy_fetched(&self, buffer: &mut [u8], offset: u64) -> usize {
         let fetched = self.fetched.lock();
         let Some(start) = offset.checked_sub(fetched.offset) else { return 0 };
@@ -106,7 +106,7 @@ impl ObjectReader for BucketReader {
     }
 }
 
-/// Copies as many bytes as fit; returns their number.
+/// Copies as many bytes as fit into the buffer; returns their number.
 fn copy_into(buffer: &mut [u8], bytes: &[u8]) -> usize {
     let count = bytes.len().min(buffer.len());
     if let (Some(to), Some(from)) = (buffer.get_mut(..count), bytes.get(..count)) {

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const METHODS: [&str; 4] = ["GET", "PUT", "POST", "DELETE"];
 const OUTCOMES: [&str; 6] = ["ok", "not_found", "precondition", "refused", "failed", "unreachable"];
 
-/// Number of requests with one outcome.
+/// Number of requests with one method and one outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestCount {
     /// Method: `GET`, `PUT`, `POST` or `DELETE`.
     pub method: &'static str,
     /// Outcome: `ok`, `not_found`, `precondition`, `refused` (other 4xx), `failed` (5xx) or `unreachable`.
     pub outcome: &'static str,
-    /// Number of requests, with repeated ones.
+    /// Number of requests, including retries.
     pub count: u64,
 }
 
@@ -22,7 +22,7 @@ pub struct RequestCount {
 pub struct RequestCounters([[AtomicU64; OUTCOMES.len()]; METHODS.len()]);
 
 impl RequestCounters {
-    /// Counts a request; `None` for one without an answer.
+    /// Counts a request; `status` is `None` if there was no response.
     pub fn record(&self, method: &Method, status: Option<StatusCode>) {
         let method = METHODS.iter().position(|name| *name == method.as_str()).unwrap_or(0);
         let outcome = match status {

@@ -1,4 +1,4 @@
-//! Bridge from blocking callers to the asynchronous client, which runs on a thread of its own.
+//! Bridge from blocking callers to the asynchronous client, which runs on its own thread.
 
 use super::error::BucketError;
 use std::future::Future;
@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 /// Runtime of a bucket.
 #[derive(Debug)]
 pub struct BucketRuntime {
-    /// `None` once it is dropped.
+    /// Runtime of the thread; `None` while this value is dropped.
     runtime: Option<Runtime>,
 }
 
@@ -24,7 +24,7 @@ impl BucketRuntime {
         Ok(Self { runtime: Some(runtime) })
     }
 
-    /// Runs a call to its end. The caller may be on any thread, also on one of another runtime.
+    /// Runs a call and blocks until it ends. The caller may be on any thread, also on a thread of another runtime.
     ///
     /// # Errors
     /// Returns the error of the call, and `Unreachable` if it panicked.
@@ -44,7 +44,7 @@ impl BucketRuntime {
 
 impl Drop for BucketRuntime {
     fn drop(&mut self) {
-        // A runtime must not be waited for on a thread of another one.
+        // Dropping a runtime must not block on a thread of another runtime.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -11,7 +11,7 @@ use object_store::{
 use std::fs::File;
 use std::io::{Read, Result};
 
-/// Most parts of an upload; S3 allows 10,000.
+/// Maximum number of parts of an upload; S3 allows 10,000.
 const MAX_PARTS: u64 = 9_000;
 
 /// Treatment of an existing object of the same name.
@@ -24,7 +24,8 @@ pub(super) enum UploadMode {
 }
 
 impl Bucket {
-    /// Creates or replaces an object. A conflict with an earlier try of the same call is a success.
+    /// Creates or replaces an object. If the object exists because an earlier attempt of the same call was applied,
+    /// this is a success.
     pub(super) fn put(
         &self,
         path: &Path,
@@ -61,7 +62,7 @@ impl Bucket {
         let mark = UploadMark::new();
         let part_size = self.0.part_size.max(length.div_ceil(MAX_PARTS));
         match self.upload_parts(path, &mut file, part_size, &mark) {
-            // The last request may have been carried out although its answer was lost.
+            // The last request may have been applied although its response was lost.
             Err(error) if self.has_mark(path, &mark) => {
                 drop(error);
                 Ok(())
@@ -113,7 +114,7 @@ impl Bucket {
         }
     }
 
-    /// Returns true if the object was created by the call with this mark.
+    /// Returns true if the object was created by the upload with this mark.
     fn has_mark(&self, path: &Path, mark: &UploadMark) -> bool {
         self.head(path).is_ok_and(|attributes| attributes.get(&UploadMark::key()) == Some(&mark.value()))
     }
@@ -127,7 +128,8 @@ impl Bucket {
     }
 }
 
-/// Random metadata of an object, which distinguishes an earlier try of the same upload from another object.
+/// Random value in the metadata of an object: it shows whether the object comes from an earlier attempt of the same
+/// upload.
 struct UploadMark(String);
 
 impl UploadMark {

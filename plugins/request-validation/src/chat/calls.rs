@@ -93,7 +93,8 @@ impl<'d> ToolCalls<'d> {
         Ok(())
     }
 
-    /// Id for a legacy `function` message: the id of the last call of this name.
+    /// Returns the id of the call that a legacy `function` message answers: the last call of the function with this
+    /// name.
     pub(super) fn legacy_result_id(
         &self,
         name: Option<JsonValue<'d>>,
@@ -110,8 +111,8 @@ fn legacy_id(count: usize) -> String {
     format!("call_legacy_{count}")
 }
 
-/// Validates `{name, arguments}` of a call; returns the name. A call without arguments gets an empty object, because
-/// engines fail without it. An object is replaced by its JSON text.
+/// Validates `{name, arguments}` of a call; returns the name. Missing arguments become an empty object, because engines
+/// fail without arguments. Arguments that are an object are replaced by its JSON text.
 fn read_function<'d>(
     function: JsonValue<'d>,
     at: &FieldPath<'_>,
@@ -136,5 +137,5 @@ fn read_function<'d>(
     read::required_text(name, &at.key("name"))
 }
 
-/// Arguments of a call without any.
+/// Arguments that are written into a call without arguments.
 const EMPTY_ARGUMENTS: &str = r#""{}""#;

@@ -138,7 +138,7 @@ impl<'d> ChatMessage<'d> {
         Ok((message, role))
     }
 
-    /// Records features that some providers do not accept unchanged.
+    /// Records the features of the message that some providers do not accept unchanged.
     fn record_features(&self, role: &str, index: usize, features: &mut HistoryFeatures) {
         features.late_system_messages |= index > 0 && matches!(role, "system" | "developer");
         features.results |= matches!(role, "tool" | "function");
@@ -206,7 +206,7 @@ impl<'d> ChatMessage<'d> {
         Ok(LastMessage { assistant: true, prefix })
     }
 
-    /// Validates tool calls; returns the member that holds them, if there are any.
+    /// Validates tool calls; returns the name of the member that holds them, or `None` if there are no calls.
     fn validate_calls(
         &self,
         at: &FieldPath<'_>,

@@ -37,8 +37,9 @@ const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", 
 
 /// Validates a request of `/v1/chat/completions`.
 ///
-/// `max_completion_tokens` takes precedence over `max_tokens`; -1 means no cap in either. Reasoning efforts are left to
-/// the translators. `functions` and `function_call` become `tools` and `tool_choice`, in `fields` and by edits.
+/// `max_completion_tokens` takes precedence over `max_tokens`; in both, -1 means no cap. The translators interpret the
+/// reasoning effort. `functions` and `function_call` become `tools` and `tool_choice`: in the list of members, and in
+/// the body by edits.
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
@@ -48,7 +49,7 @@ pub fn chat(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, Api
     Ok(ask)
 }
 
-/// Results collected during validation.
+/// Results collected while the request is validated.
 #[derive(Default)]
 struct ChatFindings {
     edits: BodyEdits,
@@ -136,7 +137,7 @@ fn check_modalities(top: &RootObject<'_>) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Validates the reasoning effort, in the members of several vendors; translators read it.
+/// Validates the reasoning effort, which vendors write in different members; the translators interpret it.
 fn check_effort(top: &RootObject<'_>) -> Result<(), ApiError> {
     scalars::keyword(top, "reasoning_effort", EFFORTS)?;
     if let Some(reasoning) = top.get("reasoning") {

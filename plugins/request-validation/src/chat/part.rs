@@ -31,7 +31,7 @@ impl AllowedParts {
     }
 }
 
-/// Validates content that is present.
+/// Validates content that is neither absent nor `null`.
 pub(super) fn validate_parts(
     content: JsonValue<'_>,
     at: &FieldPath<'_>,

@@ -49,8 +49,8 @@ pub(super) fn validate_tools(
     Ok(fields)
 }
 
-/// Renames a legacy member, in `fields` and in the body. A member that already has the new name can only be `null` or
-/// empty; the two names are swapped.
+/// Renames a legacy member, in the list of members and in the body. If a member with the new name exists too, it can
+/// only be `null` or empty, and the two members swap their names.
 fn rename_legacy_member(
     top: &RootObject<'_>,
     fields: &mut BodyMembers,
@@ -199,7 +199,7 @@ fn convert_function_call<'d>(
     Ok(())
 }
 
-/// Name of a validated tool in either form.
+/// Returns the name of a validated tool, in the current or the legacy form.
 fn name_of<'d>(tool: JsonValue<'d>) -> Option<JsonValue<'d>> {
     let member = |object: JsonValue<'d>, name| {
         object

@@ -7,7 +7,7 @@ use crate::read;
 use penstock_core::ApiError;
 use penstock_json_scan::tape::JsonValue;
 
-/// Prefix of a text that coding agents insert with a hash of each request, which would defeat every prefix cache.
+/// Prefix of a text that coding agents insert with a hash of each request: no provider could cache the prompt's prefix.
 const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 
 /// Position of a block in the conversation.
@@ -22,7 +22,7 @@ pub(super) enum BlockContext {
 }
 
 impl BlockContext {
-    /// Block types that are validated; blocks of [`vendor`] tools are accepted in addition.
+    /// Types of the blocks that are validated. Blocks of vendor tools ([`is_vendor_block`]) are accepted too.
     const fn type_names(self) -> &'static [&'static str] {
         match self {
             Self::User => &["text", "image", "tool_result", "document", "search_result"],
@@ -33,7 +33,7 @@ impl BlockContext {
     }
 }
 
-/// Meaning of a block for the turn.
+/// Meaning of a block for the turn that contains it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ParsedBlock<'d> {
     /// Empty text.
@@ -46,7 +46,7 @@ pub(super) enum ParsedBlock<'d> {
     ToolResult(JsonValue<'d>),
 }
 
-/// True for blocks of the vendor's own tools, from a conversation with another service.
+/// True for blocks of tools that a vendor runs itself, from a conversation with another service.
 fn is_vendor_block(kind: &str) -> bool {
     matches!(kind, "server_tool_use" | "mcp_tool_use" | "container_upload" | "tool_reference")
         || kind.ends_with("_tool_result")
@@ -113,7 +113,8 @@ pub(super) fn validate_block<'d>(
     Ok(ParsedBlock::Content)
 }
 
-/// Validates name, input and id of a tool call; returns the id. A call may have no input: clients drop an empty object.
+/// Validates name, input and id of a tool call; returns the id. The input may be absent, because clients drop an empty
+/// object.
 fn validate_tool_use<'d>(
     [name, input, id]: [Option<JsonValue<'d>>; 3],
     at: &FieldPath<'_>,

@@ -35,14 +35,14 @@ pub(super) fn validate_messages(
     Ok(())
 }
 
-/// Tool calls without results. A turn of the user answers all calls of the preceding assistant turn; `system` messages
-/// in between are ignored.
+/// Tracker of the tool calls without results. A turn of the user answers all calls of the preceding assistant turn;
+/// `system` messages between the two turns are ignored.
 #[derive(Default)]
 struct ToolUseTracker<'d> {
     pending_calls: HashSet<Cow<'d, str>>,
     /// Index of the message with the last call.
     last_call_message: usize,
-    /// True if a user message has followed.
+    /// True if a user message has followed the message with the last call.
     has_user_reply: bool,
 }
 

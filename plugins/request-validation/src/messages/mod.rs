@@ -48,7 +48,7 @@ pub fn validate_messages_request(
     Ok(ask)
 }
 
-/// Validates a request of `/v1/messages/count_tokens`, with a default model.
+/// Validates a request of `/v1/messages/count_tokens`; `default` is the model of a request without `model`.
 ///
 /// # Errors
 /// Same as [`validate_messages_request`].
@@ -62,7 +62,7 @@ pub fn count(
     Ok(ask)
 }
 
-/// Results collected during validation.
+/// Results collected while the request is validated.
 #[derive(Default)]
 struct MessagesFindings {
     needs: RequiredCapabilities,
@@ -82,7 +82,8 @@ fn validate_request(
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Dots)?;
     let mut found = MessagesFindings::default();
-    // Checked first, because other errors may result from a missing history.
+    // This check comes first: if the client relies on a history stored elsewhere, later checks would report misleading
+    // errors.
     members::refuse_unsupported(&top, Dialect::Messages)?;
     let model = scalars::model_or(&top, default)?;
     let list = read::required(top.get("messages"), &top.path("messages"), "an array of messages")?;

@@ -1,10 +1,9 @@
-//! Writer of the chat form.
+//! Writer of a request body in the chat form.
 
 use super::settings::ResponseSettings;
 use crate::body::RootObject;
 
-/// Members that have no counterpart under the same name in the chat form: they are converted, or only repeated in the
-/// answer.
+/// Members that the chat form does not have under the same name. They are converted, or only repeated in the answer.
 const CONVERTED: &[&str] = &[
     "access_programs",
     "background",
@@ -47,7 +46,7 @@ pub(super) struct ChatBody {
 }
 
 impl ChatBody {
-    /// Starts the body; `size` is that of the original one.
+    /// Starts the body; `size` is the size of the original body in bytes.
     pub(super) fn new(size: usize) -> Self {
         let mut out = Vec::with_capacity(size + size / 8 + 256);
         out.push(b'{');
@@ -87,7 +86,7 @@ impl ChatBody {
         self.out.push(b'"');
     }
 
-    /// Appends text as the inside of a string. JSON text can be given to nest it in a string.
+    /// Appends text as the inside of a JSON string. The text may itself be JSON, which is then nested in the string.
     pub(super) fn write_escaped(&mut self, text: &str) {
         for character in text.chars() {
             match character {
@@ -111,7 +110,8 @@ impl ChatBody {
     }
 }
 
-/// Copies the members that both dialects have, and those of engines, unless a converted member has the same name.
+/// Copies the members that the chat form has too, and engine parameters, except those that the settings write
+/// themselves.
 pub(super) fn copy_other_members(top: &RootObject<'_>, settings: &ResponseSettings<'_>, out: &mut ChatBody) {
     for (name, value) in top.present_members() {
         if !CONVERTED.contains(&name) && !settings.replaces(name) {

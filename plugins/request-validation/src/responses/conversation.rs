@@ -29,7 +29,7 @@ pub(super) enum CallArguments<'d> {
     Input(JsonValue<'d>),
 }
 
-/// Items of one answer.
+/// Items of one answer of the model.
 #[derive(Debug, Default)]
 struct AssistantMessage<'d> {
     reasoning: Vec<Cow<'d, str>>,
@@ -75,7 +75,7 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         self.assistant.calls.push(call);
     }
 
-    /// Returns true if a call of this id precedes.
+    /// Returns true if a call with this id was written before.
     pub(super) fn has_call(&self, id: JsonValue<'d>) -> bool {
         self.call_ids.contains(&id.text())
     }
@@ -89,7 +89,7 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         self.write_content(parts);
     }
 
-    /// Writes a message of the roles `user` and `system`.
+    /// Writes a message of the role `user` or `system`.
     pub(super) fn write_message(&mut self, role: &str, parts: &[ContentPart<'d>]) {
         self.flush();
         self.start_message(role);
@@ -110,7 +110,8 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         self.out.json("\"");
     }
 
-    /// Writes the items of an answer. Reasoning alone is dropped: its answer was broken off.
+    /// Writes the items of an answer as one message. Reasoning without text or calls is dropped, because its answer was
+    /// interrupted.
     fn flush(&mut self) {
         let AssistantMessage { reasoning, texts, calls } = std::mem::take(&mut self.assistant);
         if texts.is_empty() && calls.is_empty() {

@@ -16,7 +16,7 @@ const EXPECTED: &str = "a string or an array of input items";
 const STORED: &str =
     "this API key stores no responses; send the item itself (clients do so with `store: false`)";
 
-/// Validates the conversation and writes it as `messages`: instructions, the items of the previous response, `input`.
+/// Writes the conversation as `messages`, in this order: instructions, items of the previous response, `input`.
 pub(super) fn write_messages<'d>(
     top: &RootObject<'d>,
     previous: &JsonTape<'d>,
@@ -206,8 +206,9 @@ impl<'d> InputItem<'d, '_> {
         Ok(())
     }
 
-    /// Adds reasoning: the sealed text, if there is a sealed value; otherwise the content, or the summary, in which the
-    /// gateway gives the reasoning on request. A value that another vendor encrypted is dropped.
+    /// Adds reasoning. If the item has a value that the gateway sealed, its text is used; otherwise the content, or
+    /// else the summary, which holds the reasoning if the client asked for summaries. A value that another vendor
+    /// encrypted is dropped.
     fn push_reasoning(&self, messages: &mut ConversationWriter<'d, '_>) -> Result<(), ApiError> {
         let path = self.path.key("encrypted_content");
         let content = self.reasoning_texts(self.content, "content")?;

@@ -1,8 +1,8 @@
 //! Validation of requests of the responses dialect, and their conversion to the chat form.
 //!
 //! Every member is validated under its own path. The body is then rewritten as a chat body, from slices of the client's
-//! bytes, and admitted as such: counting, constraints and translation are those of the chat form. What an answer needs
-//! beyond that is in [`ResponsesDetails`](penstock_core::ResponsesDetails).
+//! bytes, and validated as a chat request, so that counting, constraints and translation are those of the chat form.
+//! What the answer needs in addition is in [`ResponsesDetails`](penstock_core::ResponsesDetails).
 
 mod chat_body;
 mod content;
@@ -28,14 +28,14 @@ use penstock_json_scan::tape::JsonTape;
 pub enum ResponsesPurpose<'m> {
     /// `/v1/responses`.
     Generate,
-    /// `/v1/responses/input_tokens`, with the default model: `model` is optional.
+    /// `/v1/responses/input_tokens`: `model` is optional; this is the default model.
     Count(Option<&'m str>),
 }
 
 /// Validates a request of `/v1/responses` or `/v1/responses/input_tokens`.
 ///
-/// The returned body has the chat form. Members of no row of the table are those of the chat dialect (`top_k`, `seed`,
-/// `filters` …), and are validated as there.
+/// The returned body has the chat form. Members that are not in the table of this dialect (`top_k`, `seed`, `filters`
+/// …) are validated like those of the chat dialect.
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
@@ -47,7 +47,7 @@ pub fn validate_responses_request(
     validate_stored_response(body, limits, purpose, &ResponseStorage::default())
 }
 
-/// Validates a request like [`validate_responses_request`], for a caller with access to stored responses.
+/// Validates a request like [`validate_responses_request`], with the access to stored responses that `storage` grants.
 ///
 /// # Errors
 /// Same as [`validate_responses_request`], and a refusal of a `previous_response_id` that is not stored.
@@ -80,7 +80,8 @@ fn convert(
     let (text, nodes) = validate_body(body, limits, PathStyle::Brackets)?;
     let tape = JsonTape { text, nodes: &nodes };
     let top = RootObject::new(&tape, limits, PathStyle::Brackets)?;
-    // Checked first, because other errors may result from a missing history.
+    // This check comes first: if the client relies on a history stored elsewhere, later checks would report misleading
+    // errors.
     members::refuse_unsupported(&top, Dialect::Responses)?;
     let previous = storage::previous_items(&top, storage)?;
     let in_background = match purpose {
@@ -119,7 +120,8 @@ fn convert(
     Ok(ConvertedRequest { body: out.finish(), details })
 }
 
-/// Limits of the converted body, whose size the limits of the original one bound already.
+/// Limits for the validation of the converted body. Its size needs no limit, because that of the original body is
+/// limited.
 fn chat_limits(limits: &RequestLimits) -> RequestLimits {
     RequestLimits {
         max_body: u32::MAX as usize,

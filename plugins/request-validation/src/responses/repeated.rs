@@ -5,7 +5,7 @@ use crate::body::RootObject;
 use bytes::Bytes;
 use penstock_json_scan::tape::{JsonValue, ValueKind};
 
-/// Members that are repeated as they are, with their values if they are absent.
+/// Members that are repeated unchanged, with the value that is written if the member is absent.
 const AS_SENT: &[(&str, &str)] = &[
     ("instructions", "null"),
     ("max_output_tokens", "null"),
@@ -22,7 +22,7 @@ const AS_SENT: &[(&str, &str)] = &[
     ("user", "null"),
 ];
 
-/// Members that are the same in every answer: the gateway shortens no conversation.
+/// Members that are the same in every answer, such as `truncation`: the gateway never shortens a conversation.
 const CONSTANT: &str = r#","prompt":null,"service_tier":"default","truncation":"disabled","store":"#;
 
 /// Returns the members as JSON text without braces, with a comma between them.
@@ -61,7 +61,8 @@ pub(super) fn members(
         push_completed(&mut out, Some(tool), required);
     }
     out.push(']');
-    // A server-sent event has one line; line breaks are outside strings, where JSON does not allow them.
+    // The members become part of a server-sent event, which must be one line. Line breaks in JSON are always outside
+    // strings.
     out.retain(|character| !matches!(character, '\n' | '\r'));
     Bytes::from(out)
 }
@@ -72,7 +73,7 @@ fn push_key(out: &mut String, name: &str) {
     out.push_str("\":");
 }
 
-/// Writes an object with the required members that it lacks.
+/// Writes an object and adds the required members that are absent.
 fn push_completed(out: &mut String, object: Option<JsonValue<'_>>, required: &[(&str, &str)]) {
     let members: Vec<(JsonValue<'_>, JsonValue<'_>)> = object.iter().flat_map(JsonValue::members).collect();
     out.push('{');

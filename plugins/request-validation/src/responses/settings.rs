@@ -1,4 +1,4 @@
-//! Settings of a response: format, reasoning, limits, and members that the gateway answers without acting on them.
+//! Settings of a response: format, reasoning, limits, and members that the gateway only repeats in the answer.
 
 use super::chat_body::ChatBody;
 use super::check_string;
@@ -117,7 +117,7 @@ fn read_reasoning<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>)
     Ok(())
 }
 
-/// Reads `include`. Values for the output of tools that the gateway does not run have no effect.
+/// Reads `include`. Values that ask for the output of tools have no effect, because the gateway runs no tools.
 fn read_include<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>) -> Result<(), ApiError> {
     let Some(include) = top.get("include") else { return Ok(()) };
     let path = top.path("include");

@@ -22,7 +22,7 @@ const BACKGROUND_UNSTORED: &str = "expected true or nothing: a background respon
 /// Returns true if the request asks for a background response.
 ///
 /// # Errors
-/// Returns a refusal that names the member which prevents it.
+/// Returns an error that names the member which prevents a background response.
 pub(super) fn asks_for_background(top: &RootObject<'_>, access: StoreAccess) -> Result<bool, ApiError> {
     if !scalars::bool_or_false(top, "background")? {
         return Ok(false);
@@ -32,7 +32,7 @@ pub(super) fn asks_for_background(top: &RootObject<'_>, access: StoreAccess) -> 
         StoreAccess::BatchLine => return Err(top.path("background").unsupported(BACKGROUND_LINE)),
         StoreAccess::Allowed | StoreAccess::BackgroundRun => {}
     }
-    // Without the member, a background response is stored.
+    // A background response is stored unless `store` is false.
     if top.get("store").is_some() && !scalars::bool_or_false(top, "store")? {
         return Err(top.path("store").invalid(BACKGROUND_UNSTORED));
     }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 /// Maximum length of a tool name, in bytes.
 const MAX_NAME: usize = 256;
-/// Text between a namespace and the name of its tool, in the name of the function.
+/// Text between namespace and tool name in the name of the function.
 const SEPARATOR: &str = "__";
 
 /// Tool that the client runs.
@@ -30,7 +30,7 @@ pub(super) struct DeclaredTool<'d> {
 pub(super) enum ToolKind<'d> {
     /// Function with the members of its schema that are present.
     Function { parameters: Option<JsonValue<'d>>, strict: Option<JsonValue<'d>> },
-    /// Tool whose input is text, in the syntax and of the definition of a grammar if it has one.
+    /// Tool whose input is free text, with the syntax and the definition of its grammar if it has one.
     Custom { grammar: Option<(&'static str, JsonValue<'d>)> },
 }
 
@@ -127,7 +127,7 @@ impl<'d> DeclaredTools<'d> {
         self.list.is_empty()
     }
 
-    /// Returns the tools whose calls are not calls of a plain function.
+    /// Returns the tools whose calls must be converted back for the client: custom tools, and tools in a namespace.
     pub(super) fn client_tools(&self) -> Vec<ClientTool> {
         let special = |tool: &&DeclaredTool<'d>| tool.namespace.is_some() || tool.is_custom();
         let convert = |tool: &DeclaredTool<'d>| ClientTool {
@@ -153,7 +153,7 @@ impl<'d> DeclaredTools<'d> {
     }
 }
 
-/// Returns the name of a function: namespace and name.
+/// Returns the name of a tool's function: namespace, separator and name.
 fn join_name<'d>(namespace: Option<JsonValue<'d>>, name: JsonValue<'d>) -> Cow<'d, str> {
     match namespace {
         Some(namespace) => Cow::Owned(format!("{}{SEPARATOR}{}", namespace.text(), name.text())),
@@ -219,8 +219,8 @@ impl<'d> DeclaredTool<'d> {
         out.json("}}");
     }
 
-    /// Writes a custom tool as a function with one string. Engines apply no grammar to a member of the arguments: the
-    /// model reads it in the description.
+    /// Writes a custom tool as a function with one string parameter. Engines cannot apply a grammar to a parameter, so
+    /// the grammar is part of the description, where the model reads it.
     fn write_custom(&self, grammar: Option<(&'static str, JsonValue<'d>)>, out: &mut ChatBody) {
         out.key("description");
         out.json("\"");

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// Maximum vector length that may be requested.
 const MAX_DIMENSIONS: i64 = 65_536;
-/// Assumed bytes of text per token id, while its text is unknown.
+/// Assumed number of bytes of text for each token id, since the text of an id is not known here.
 const BYTES_PER_ID: usize = 4;
 
 /// Inputs as ranges of the body.
@@ -23,7 +23,7 @@ enum FoundInputs {
         arrays: Vec<Range<usize>>,
         count: usize,
     },
-    /// Texts, with their total bytes, and arrays, with their total number of token ids.
+    /// Texts and arrays of token ids in one list, with the total bytes of the texts and the total number of token ids.
     Mixed {
         values: Vec<Range<usize>>,
         bytes: usize,
@@ -33,7 +33,7 @@ enum FoundInputs {
 
 /// Validates a request of `/v1/embeddings`.
 ///
-/// Besides strings, `input` may have token ids: one array of them, or an array of such arrays and strings.
+/// Besides strings, `input` may hold token ids: one array of ids, or a list that mixes such arrays with strings.
 ///
 /// # Errors
 /// Returns `InvalidRequest` or `TooLarge`, with the field's path in `param`.

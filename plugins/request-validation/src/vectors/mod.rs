@@ -13,7 +13,7 @@ use penstock_core::ApiError;
 use penstock_json_scan::tape::JsonValue;
 use std::ops::Range;
 
-/// Range of a text that is not empty.
+/// Returns the byte range of a text that must not be empty.
 fn text_range(value: JsonValue<'_>, at: &FieldPath<'_>) -> Result<Range<usize>, ApiError> {
     read::non_empty_string(value, at).map(|value| value.range())
 }

@@ -59,7 +59,8 @@ fn read_result_limit(top: &RootObject<'_>, name: &str) -> Result<Option<usize>, 
     Ok(most.transpose()?.map(|most| usize::try_from(most).unwrap_or(usize::MAX)))
 }
 
-/// Text range of each document, which is a string or an object with a `text`; a list may mix both.
+/// Returns the byte range of each document's text. A document is a string or an object with a `text`; a list may mix
+/// both.
 fn document_texts(documents: JsonValue<'_>, at: &FieldPath<'_>) -> Result<Vec<Range<usize>>, ApiError> {
     let mut texts = Vec::new();
     for (index, document) in documents.items().enumerate() {

@@ -4,7 +4,7 @@ use crate::support::{ask_chat, assert_refused, edited};
 use crate::{CALL, conversation, taken, with};
 use serde_json::{Value, json};
 
-/// Messages after the edits, as sent to a provider.
+/// Returns the messages after the edits, as a provider receives them.
 pub fn canonical(messages: &str) -> Value {
     edited(&taken(&conversation(messages)))["messages"].clone()
 }

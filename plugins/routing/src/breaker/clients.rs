@@ -1,12 +1,12 @@
-//! Clients behind the results of an offer: repeated failing requests of one client must not eject an offer for all
-//! others.
+//! Results of an offer by client: repeated failing requests of one client must not eject the offer for all other
+//! clients.
 //!
-//! Of the failures of one account in the window only the first counts while the offer is known to serve other clients:
-//! within the last [`VOUCHED`] it answered another account successfully, or another key if all these failures come from
-//! one key. An offer with a single client has no such evidence, so its outage is detected as fast as without this rule.
-//! With several clients, an outage is detected when a second account fails, or when the last success of another client
-//! is older than that. Failures that no request can cause, such as a failed connection, have no client and always
-//! count.
+//! While the offer is known to serve other clients, only the first failure of one account in the window counts. The
+//! offer is known to serve others if, within the last [`MAX_SUCCESS_AGE`], it answered another account successfully, or
+//! another key if all failures come from one key. An offer with a single client has no such evidence, so its outage is
+//! detected as fast as without this rule. With several clients, an outage is detected when a second account fails, or
+//! when the last success of another client is older than [`MAX_SUCCESS_AGE`]. Failures that no request can cause, such
+//! as a failed connection, have no client and always count.
 
 use super::window::SLICES;
 use std::time::Duration;
@@ -32,9 +32,9 @@ pub struct BreakerClient {
 pub(super) enum FailureOrigin {
     #[default]
     Unknown,
-    /// All from this account, and from this key if there is one.
+    /// All failures come from this account, and from this key if there is one.
     Single { account: u64, key: Option<u64> },
-    /// Several accounts, or no client.
+    /// The failures come from several accounts, or one of them has no client.
     Multiple,
 }
 
@@ -59,7 +59,7 @@ impl FailureOrigin {
     }
 }
 
-/// Last successes of two different clients.
+/// Times of the last successes of two different clients.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecentClients([Option<(u64, Duration)>; 2]);
 
@@ -72,7 +72,7 @@ impl RecentClients {
         *last = Some((client, now));
     }
 
-    /// Time of the last success of a client other than this one.
+    /// Returns the time of the last success of a client other than `client`.
     fn last_other(&self, client: u64) -> Option<Duration> {
         self.0.iter().flatten().filter(|(known, _)| *known != client).map(|(_, at)| *at).max()
     }
@@ -105,7 +105,7 @@ impl ClientHistory {
         self.good_accounts.record(now, client.account);
     }
 
-    /// Counts a failure in this slice of the window.
+    /// Counts a failure in the slice of the window with this number.
     pub(super) fn record_failure(&mut self, slice: u64, client: BreakerClient) {
         let slices = self.failures.get_or_insert_default();
         let Some(place) = slices.get_mut(usize::try_from(slice % SLICES).unwrap_or(0)) else { return };
@@ -129,8 +129,8 @@ impl ClientHistory {
         }
     }
 
-    /// Number of failures in the window that do not count: all but the first of the account with the most failures, if
-    /// the offer serves other clients.
+    /// Returns the number of failures in the window that do not count: of the account with the most failures, all but
+    /// the first, if the offer serves other clients.
     pub(super) fn excluded_failures(&self, now: Duration, slice: u64) -> u32 {
         let Some(slices) = &self.failures else { return 0 };
         let young = || slices.iter().filter(move |one| slice.saturating_sub(one.number) < SLICES);
@@ -149,7 +149,7 @@ impl ClientHistory {
             .map_or(0, |most| most.count.saturating_sub(1))
     }
 
-    /// True if the offer recently answered a client other than this one.
+    /// Returns true if the offer recently answered a client other than the one that `than` names.
     pub(super) fn serves_others(&self, now: Duration, than: FailureOrigin) -> bool {
         let FailureOrigin::Single { account, key } = than else { return false };
         let accounts = self.good_accounts.last_other(account);

@@ -33,10 +33,11 @@ use clients::{ClientHistory, FailureOrigin};
 use std::time::Duration;
 use window::{OutcomeCounts, OutcomeWindow};
 
-/// Time for which checks are ignored after they passed while requests failed; at most the longest ejection.
+/// Time for which active checks are ignored after they passed while requests failed; limited to the maximum ejection
+/// time.
 const IGNORE_CHECKS: Duration = Duration::from_secs(10);
 
-/// Circuit breaker of one offer. A state machine; the gateway holds it in a lock.
+/// Circuit breaker of one offer: a state machine that the gateway protects with a lock.
 #[derive(Clone, Debug)]
 pub struct CircuitBreaker {
     settings: BreakerSettings,
@@ -108,7 +109,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// Sets new thresholds. Recorded results stay, except for the window if its length changes.
+    /// Sets new thresholds. Recorded results are retained; only the window is emptied if its length changes.
     pub fn configure(&mut self, settings: BreakerSettings) {
         if settings.window != self.settings.window {
             self.window = OutcomeWindow::new(settings.window);
@@ -116,7 +117,7 @@ impl CircuitBreaker {
         self.settings = settings;
     }
 
-    /// State at `now`.
+    /// Returns the state at `now`.
     #[must_use]
     pub fn state(&self, now: Duration) -> BreakerState {
         match self.phase {
@@ -126,21 +127,22 @@ impl CircuitBreaker {
         }
     }
 
-    /// True if the offer is believed to respond: it is not ejected, or an active check has passed since its last
-    /// failure and no request has used it yet. Checks that passed while requests failed are ignored for ten seconds.
+    /// Returns true if the offer is believed to respond: it is not ejected, or an active check has passed since its
+    /// last failure and no request has used it since then. Checks that passed while requests failed are ignored for ten
+    /// seconds.
     #[must_use]
     pub const fn is_presumed_healthy(&self) -> bool {
         matches!((self.phase, self.check_status), (BreakerPhase::Closed, _) | (_, CheckStatus::Passed))
     }
 
-    /// End of the cooldown, if it is not over at `now`.
+    /// Returns the end of the cooldown; `None` if it is over at `now`.
     #[must_use]
     pub fn cooldown_until(&self, now: Duration) -> Option<Duration> {
         (now < self.cooldown_end).then_some(self.cooldown_end)
     }
 
-    /// Health at `now`, for a plan. Ejection takes precedence over cooldown; a half-open offer whose probe permits are
-    /// taken counts as ejected.
+    /// Returns the health at `now`, for the ranking of offers. Ejection takes precedence over cooldown; a half-open
+    /// offer whose probe permits are all taken counts as ejected.
     #[must_use]
     pub fn health(&self, now: Duration) -> OfferHealth {
         match (self.state(now), self.cooldown_until(now)) {
@@ -157,15 +159,15 @@ impl CircuitBreaker {
         }
     }
 
-    /// True if the breaker is closed, there is no cooldown and the last attempt succeeded: an immediate retry is
-    /// useful.
+    /// Returns true if the breaker is closed, there is no cooldown and the last attempt succeeded, so that an immediate
+    /// retry is useful.
     #[must_use]
     pub fn is_stable(&self, now: Duration) -> bool {
         self.failures == 0 && self.health(now) == OfferHealth::Healthy
     }
 
-    /// Share of failed attempts (429 included) in the window, 0 to 1; 0 without attempts. Damped, because a single
-    /// attempt proves little: `failing = failed / (attempts + 2)`.
+    /// Returns the share of failed attempts (429 included) in the window, 0 to 1; 0 without attempts. It is damped,
+    /// because a single attempt proves little: `failing = failed / (attempts + 2)`.
     #[must_use]
     pub fn failure_ratio(&self, now: Duration) -> f64 {
         let seen = self.window.totals(now);
@@ -194,7 +196,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// Records the result of an attempt without a client.
+    /// Records the result of an attempt that cannot be attributed to a client.
     pub fn on_result(&mut self, now: Duration, outcome: AttemptOutcome) {
         self.on_client_result(now, outcome, None);
     }
@@ -220,13 +222,13 @@ impl CircuitBreaker {
         }
     }
 
-    /// Records a failed connection to the provider, for an attempt at another of its offers.
+    /// Records a failed connection to the provider that occurred during an attempt at another offer of this provider.
     pub fn on_unreachable(&mut self, now: Duration) {
         self.on_failure(now, None);
     }
 
-    /// Records the result of an active check. A passing check ends the waiting time of an ejection; too many
-    /// consecutive failed checks start or prolong an ejection.
+    /// Records the result of an active check. A passed check ends the ejection time early; too many consecutive failed
+    /// checks start or prolong an ejection.
     pub fn on_check(&mut self, now: Duration, passed: bool) {
         if passed {
             self.failed_checks = 0;
@@ -258,7 +260,7 @@ impl CircuitBreaker {
         self.window.add(now, OutcomeCounts { successes: 1, ..OutcomeCounts::default() });
         let (good, round, probing, last_probe) = match self.phase {
             BreakerPhase::Closed => return,
-            // Success of an ejected offer, used because no other was better: counts as a probe.
+            // An ejected offer was used because no other was better, and succeeded: this counts as a probe.
             BreakerPhase::Open { round, .. } => (1, round, 0, now),
             BreakerPhase::HalfOpen { good, round, probing, last_probe } => {
                 (good + 1, round, probing, last_probe)
@@ -281,7 +283,7 @@ impl CircuitBreaker {
             self.clients.record_failure(self.window.slice_number(now), client);
         }
         match self.phase {
-            // Failure of an ejected offer, sent before the ejection or because no other was better.
+            // An ejected offer failed; the request was sent before the ejection, or because no other offer was better.
             BreakerPhase::Open { .. } => self.ignore_checks(now),
             BreakerPhase::HalfOpen { .. }
                 if self.clients.serves_others(now, FailureOrigin::from_client(client)) => {}
@@ -312,7 +314,7 @@ impl CircuitBreaker {
         self.checks_ignored_until = now.saturating_add(IGNORE_CHECKS.min(self.settings.max_ejection));
     }
 
-    /// Number of these failures in the window that count.
+    /// Returns how many of the `bad` failures in the window count.
     fn counted_failures(&self, now: Duration, bad: u32) -> u32 {
         if bad < 2 {
             return bad;
@@ -337,11 +339,11 @@ impl CircuitBreaker {
         self.cooldown_end = self.cooldown_end.max(until);
     }
 
-    /// Opens the breaker, twice as long for each opening since it was last closed.
+    /// Opens the breaker. The ejection time is doubled for each opening since the breaker was last closed.
     fn open(&mut self, now: Duration) {
         let round = match self.phase {
             BreakerPhase::Closed => 0,
-            // Reached by a failed check only: the round stays the same.
+            // Reached only by a failed check during an ejection: the round does not change.
             BreakerPhase::Open { round, until } if now < until => round,
             BreakerPhase::Open { round, .. } | BreakerPhase::HalfOpen { round, .. } => {
                 round.saturating_add(1)
@@ -357,7 +359,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// Number of probe permits in use; the permits of lost probes expire.
+    /// Returns the number of probe permits in use; the permits of lost probes expire.
     fn probes_in_flight(&self, now: Duration) -> u32 {
         match self.phase {
             BreakerPhase::HalfOpen { probing, last_probe, .. }
@@ -370,7 +372,7 @@ impl CircuitBreaker {
     }
 }
 
-/// `base * 2^times`, at most `max`.
+/// Returns `base * 2^times`, at most `max`.
 fn exponential_backoff(base: Duration, times: u32, max: Duration) -> Duration {
     base.saturating_mul(1_u32.checked_shl(times).unwrap_or(u32::MAX)).min(max)
 }

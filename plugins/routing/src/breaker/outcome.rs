@@ -1,9 +1,9 @@
-//! Outcome of an attempt, as evidence about the offer.
+//! Outcome of an attempt, as evidence for or against the health of the offer.
 
 use penstock_core::{UpstreamError, UpstreamErrorKind};
 use std::time::Duration;
 
-/// Outcome of an attempt, as evidence about the offer.
+/// Outcome of an attempt, as evidence for or against the health of the offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
     /// Complete answer; for a stream, a regular end.
@@ -13,13 +13,14 @@ pub enum AttemptOutcome {
         /// Value of `Retry-After`.
         rest: Option<Duration>,
     },
-    /// Status 429: working but at its limit.
+    /// Status 429: the offer works but is at its limit.
     RateLimited {
         /// Value of `Retry-After`.
         rest: Option<Duration>,
     },
-    /// No evidence: an error of the caller or in the model's output, a disconnected client, the request's own deadline,
-    /// a rescue with different text, or no file descriptor left in the gateway.
+    /// No evidence about the offer: an error of the caller or in the model's output, a disconnected client, the
+    /// request's own deadline, a rescue whose text differs from the text already sent, or no free file descriptor in
+    /// the gateway.
     Neutral,
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Thresholds of a circuit breaker. With the defaults, a dead offer is ejected by its fifth failure and used again at
-/// most ten seconds after it recovers.
+/// Thresholds of a circuit breaker. With the defaults, an offer that stops working is ejected by its fifth failure and
+/// used again at most ten seconds after it recovers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BreakerSettings {
     /// Consecutive failures that open the breaker. Default 5.
@@ -26,7 +26,7 @@ pub struct BreakerSettings {
     pub probe_timeout: Duration,
     /// Consecutive failed active checks that open the breaker. Default 3.
     pub failed_checks: u32,
-    /// Cooldown after a 429 without `Retry-After`. Default 1 s, doubled for each further consecutive one.
+    /// Cooldown after a 429 without `Retry-After`. Default 1 s; doubled for each further consecutive 429.
     pub rate_limit_cooldown: Duration,
     /// Maximum cooldown after a 429 without `Retry-After`. Default 30 s.
     pub max_rate_limit_cooldown: Duration,

@@ -1,4 +1,4 @@
-//! State of a breaker, and the health of its offer as plans see it.
+//! State of a breaker, and the health of its offer for the ranking.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub enum BreakerState {
 }
 
 impl BreakerState {
-    /// Name in logs and metrics.
+    /// Returns the name used in logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -28,7 +28,7 @@ impl BreakerState {
     }
 }
 
-/// Health of an offer, for the plan.
+/// Health of an offer, for the ranking of offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferHealth {
     /// Available.

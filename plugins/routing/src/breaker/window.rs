@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Number of slices of a window.
 pub(super) const SLICES: u64 = 6;
 
-/// Outcome counts of the last `span`, with a resolution of one sixth of it.
+/// Outcome counts of a recent time span, with a resolution of one sixth of that span.
 #[derive(Clone, Debug)]
 pub(super) struct OutcomeWindow {
     /// Milliseconds of a slice, at least 1.
@@ -34,7 +34,7 @@ impl OutcomeCounts {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct OutcomeSlice {
-    /// Index of the slice since the origin of time.
+    /// Index of the slice, counted from the origin of time.
     number: u64,
     seen: OutcomeCounts,
 }
@@ -55,7 +55,7 @@ impl OutcomeWindow {
         slice.seen = slice.seen.sum(seen);
     }
 
-    /// Sum of the slices inside the window.
+    /// Returns the sums of the slices inside the window.
     pub(super) fn totals(&self, now: Duration) -> OutcomeCounts {
         let number = self.slice_number(now);
         let young = self.slices.iter().filter(|slice| number.saturating_sub(slice.number) < SLICES);
@@ -66,7 +66,7 @@ impl OutcomeWindow {
         self.slices = Default::default();
     }
 
-    /// Index of the slice that contains this time.
+    /// Returns the index of the slice that contains this time.
     pub(super) fn slice_number(&self, now: Duration) -> u64 {
         u64::try_from(now.as_millis()).unwrap_or(u64::MAX) / self.slice
     }

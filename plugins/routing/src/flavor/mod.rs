@@ -1,4 +1,4 @@
-//! Routing flavors, each in a file of its own with a line in [`FLAVORS`].
+//! Routing flavors. Each has its own file and an entry in [`FLAVORS`].
 //!
 //! A flavor ranks offers and never drops one, because any offer is better than a 503.
 
@@ -44,25 +44,25 @@ pub struct FlavorWeights {
 
 /// Routing preference that ranks offers.
 pub trait Flavor: Send + Sync {
-    /// Suffix of the model name, without the colon.
+    /// Returns the suffix of the model name, without the colon.
     fn name(&self) -> &'static str;
 
-    /// Weights of the score.
+    /// Returns the weights of the score.
     fn weights(&self) -> FlavorWeights;
 
-    /// Maximum carbon intensity as a multiple of the cleanest usable candidate's; offers above it are ranked after all
-    /// others. `None`: no limit.
+    /// Returns the maximum carbon intensity, as a multiple of the intensity of the cleanest usable candidate; offers
+    /// above it are ranked after all others. `None` means no limit.
     fn max_intensity_ratio(&self) -> Option<f64> {
         None
     }
 
-    /// True if a few requests may go to an offer without recent measurements, though it costs more
-    /// ([`explore`](crate::choose_exploration())).
+    /// Returns true if a few requests may go to an offer without recent measurements although it costs more, see
+    /// [`choose_exploration`](crate::choose_exploration()).
     fn explores(&self) -> bool {
         false
     }
 
-    /// True if requests wait in the low-priority queue and are billed at batch price.
+    /// Returns true if requests wait in the low-priority queue and are billed at batch price.
     fn is_low_priority(&self) -> bool {
         false
     }
@@ -91,7 +91,7 @@ pub fn split_flavor(name: &str) -> (&str, Option<&'static dyn Flavor>) {
     found.unwrap_or((name, None))
 }
 
-/// Flavor of a request that names none.
+/// Returns the flavor of a request that names none.
 #[must_use]
 pub fn default_flavor(kind: ModelKind) -> &'static dyn Flavor {
     let named = FLAVORS.iter().find(|flavor| flavor.name() == kind.spec().flavor);

@@ -34,8 +34,8 @@ impl Ewma {
         self.at = self.at.max(millis);
     }
 
-    /// Converts the average to another clock, on which time `from` is called `to`. An impossible sum, as in a damaged
-    /// record, is dropped; `most` is the largest plausible mean.
+    /// Converts the average to another clock; `from` and `to` are the same moment by the old and by the new clock. An
+    /// impossible value, as in a damaged record, is dropped; `most` is the maximum plausible mean.
     pub(super) fn convert_clock(self, from: Duration, to: Duration, most: f64) -> Self {
         let sound = self.weight > 0.0 && self.weight.is_finite() && (0.0..=most).contains(&self.mean);
         if !sound {
@@ -45,18 +45,19 @@ impl Ewma {
     }
 
     pub(super) fn mean(&self, now: Duration) -> Option<f64> {
-        // The time comparison comes last: most averages are empty, and a plan reads several per offer.
+        // The age is checked last: most averages are empty, and ranking reads several per offer.
         let known = self.weight > 0.0 && self.mean.is_finite();
         (known && now.saturating_sub(Duration::from_millis(self.at)) < STALE_AFTER).then_some(self.mean)
     }
 }
 
-/// Converts milliseconds to another clock, on which `from` is called `to`; the result is at most `to`.
+/// Converts milliseconds to another clock; `from` and `to` are the same moment by the old and by the new clock. The
+/// result is at most `to`.
 pub(super) fn rebase_millis(at: u64, from: Duration, to: Duration) -> u64 {
     millis(to).saturating_sub(millis(from).saturating_sub(at))
 }
 
-/// Whole milliseconds since the origin of time.
+/// Returns the whole milliseconds since the origin of time.
 pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -14,7 +14,7 @@ pub struct HourlyStats {
     slices: [HourlySlice; SLICES],
 }
 
-/// Rates by which the catalogue is sorted.
+/// Rates of a model by which clients can sort the catalogue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HourlyRates {
     /// Generated tokens per second of generation.
@@ -28,13 +28,13 @@ pub struct HourlyRates {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct HourlySlice {
-    /// Index of the five minutes since the origin of time.
+    /// Index of the five-minute slice, counted from the origin of time.
     number: u64,
     answers: u64,
-    /// Sum of the seconds to the first token.
+    /// Sum of the seconds to the first token over all answers.
     waiting: f64,
     tokens: u64,
-    /// Sum of the seconds of generation.
+    /// Sum of the seconds of generation over all answers.
     generating: f64,
 }
 
@@ -64,19 +64,20 @@ impl HourlyStats {
         slice.generating += generating.as_secs_f64();
     }
 
-    /// True if no answer is recorded.
+    /// Returns true if no answer is recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slices.iter().all(|slice| slice.answers == 0)
     }
 
-    /// Version number that changes with each answer, used to detect changes to store.
+    /// Returns a number that changes with each answer, so that the caller can detect statistics that it has to store.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.slices.iter().fold(0, |sum, slice| sum.wrapping_add(slice.answers).wrapping_add(slice.number))
     }
 
-    /// Converts the statistics to another clock, on which `from` is called `to`. Impossible slices are dropped.
+    /// Converts the statistics to another clock; `from` and `to` are the same moment by the old and by the new clock.
+    /// Slices with impossible values are dropped.
     #[must_use]
     pub fn convert_clock(&self, from: Duration, to: Duration) -> Self {
         let (from, to) = (from.as_secs() / SLICE_SECONDS, to.as_secs() / SLICE_SECONDS);
@@ -92,7 +93,7 @@ impl HourlyStats {
         moved
     }
 
-    /// Rates of the last hour, with a resolution of five minutes; `None` values without answers.
+    /// Returns the rates of the last hour, with a resolution of five minutes; each is `None` without answers.
     #[must_use]
     pub fn rates(&self, now: Duration) -> HourlyRates {
         let number = now.as_secs() / SLICE_SECONDS;

@@ -19,7 +19,7 @@ pub const HALF_LIFE: Duration = Duration::from_secs(300);
 /// Time without an observation after which an average is dropped.
 pub const STALE_AFTER: Duration = Duration::from_secs(1800);
 
-/// Maximum plausible value for the first token, and for one token, in a stored record, in seconds.
+/// Maximum plausible number of seconds in a stored record, to the first token or for each further token.
 const MAX_SECONDS: f64 = 86_400.0;
 
 /// Maximum plausible answer length in a stored record, in tokens.
@@ -72,20 +72,22 @@ impl LatencyStats {
         now.saturating_sub(Duration::from_millis(self.known))
     }
 
-    /// Time since the last observation; `None` without one.
+    /// Returns the time since the last observation; `None` without one.
     #[must_use]
     pub fn age(&self, now: Duration) -> Option<Duration> {
         (self.observed > 0).then(|| now.saturating_sub(Duration::from_millis(self.observed)))
     }
 
-    /// Version number that changes with each observation, used to detect changes to store.
+    /// Returns a number that changes with each observation, so that the caller can detect statistics that it has to
+    /// store.
     #[must_use]
     pub const fn version(&self) -> u64 {
         self.observed
     }
 
-    /// Converts the statistics to another clock, on which `from` is called `to`, for a process that loads statistics
-    /// stored by another. Impossible values are dropped, and no time is later than `to`.
+    /// Converts the statistics to another clock, for a process that loads statistics stored by an earlier process;
+    /// `from` and `to` are the same moment by the old and by the new clock. Impossible values are dropped, and no time
+    /// is later than `to`.
     #[must_use]
     pub fn convert_clock(&self, from: Duration, to: Duration) -> Self {
         let time = |at: u64| if at == 0 { 0 } else { rebase_millis(at, from, to).max(1) };
@@ -115,7 +117,7 @@ impl LatencyStats {
         {
             class.observe(now, first, 1.0);
         }
-        // The first token is not part of the generation time after it.
+        // The generation time starts after the first token, so that token does not count.
         let after = sample.output_tokens.saturating_sub(u64::from(sample.first_token.is_some()));
         if after > 0 {
             let spent = match first {
@@ -130,8 +132,8 @@ impl LatencyStats {
         }
     }
 
-    /// Predicted seconds to the complete answer on an idle provider: `first token (class of the prompt) + output_tokens
-    /// / (tokens per second)`. `None` for an offer without measurements.
+    /// Returns the predicted seconds to the complete answer on an idle provider: `first token (class of the prompt) +
+    /// output_tokens / (tokens per second)`. `None` for an offer without measurements.
     #[must_use]
     pub fn predict_seconds(&self, now: Duration, prompt_tokens: u64, output_tokens: u64) -> Option<f64> {
         let first = self.first_token(now, prompt_tokens);
@@ -142,8 +144,8 @@ impl LatencyStats {
         Some(first.unwrap_or(0.0) + per_token.unwrap_or(0.0) * output_tokens as f64)
     }
 
-    /// Seconds to the first token for a prompt of this size; from the nearest class (the smaller of two) if its own has
-    /// no observations.
+    /// Returns the seconds to the first token for a prompt of this size. If its size class has no observations, the
+    /// nearest class is used, the smaller one of two.
     #[must_use]
     pub fn first_token(&self, now: Duration, prompt_tokens: u64) -> Option<f64> {
         let own = prompt_class(prompt_tokens);
@@ -158,13 +160,13 @@ impl LatencyStats {
         known.min_by_key(|(distance, _)| *distance).map(|(_, seconds)| seconds)
     }
 
-    /// Tokens per second during generation.
+    /// Returns the tokens per second during generation.
     #[must_use]
     pub fn tokens_per_second(&self, now: Duration) -> Option<f64> {
         self.per_token.mean(now).filter(|seconds| *seconds > 0.0).map(f64::recip)
     }
 
-    /// Generated tokens of a typical answer: the expected output of a request without a limit.
+    /// Returns the generated tokens of a typical answer: the expected output of a request without a limit.
     #[must_use]
     pub fn typical_output(&self, now: Duration) -> Option<u64> {
         // The mean of u64 values is in range, and the fraction does not matter.

@@ -20,7 +20,7 @@
 //!
 //! Guarantees, for any sequence of failures:
 //!
-//! - at most `attempts` attempts, none after the deadline;
+//! - at most [`AttemptPolicy::max_attempts`] attempts, none after the deadline;
 //! - a failed offer is retried only as a quick retry (500, 502, a reset; once per provider and request) or after the
 //!   `Retry-After` it returned;
 //! - no request to a provider before its `Retry-After`;
@@ -75,9 +75,9 @@ struct OfferState {
     was_attempted: bool,
     /// Earliest time of the next attempt.
     ready_at: Duration,
-    /// True if its provider may still have its one quick retry.
+    /// True if the provider of the offer may still have its only quick retry in this request.
     can_retry_quickly: bool,
-    /// True if only the full provider prevents an attempt.
+    /// True if the only obstacle to an attempt is that the provider is at its concurrency limit.
     is_full: bool,
     /// True if another offer of its provider timed out.
     provider_timed_out: bool,
@@ -108,12 +108,12 @@ impl RetryPlanner {
         }
     }
 
-    /// First step. Takes nothing from the retry budget.
+    /// Returns the first step. Takes nothing from the retry budget.
     pub fn start(&mut self, now: Duration) -> PlannerStep {
         self.choose_next(now)
     }
 
-    /// Step after a sleep.
+    /// Returns the step after a sleep.
     pub fn resume(&mut self, now: Duration) -> PlannerStep {
         match self.waiting_for.take() {
             Some(seat) if self.is_ready(seat, now) && now < self.policy.deadline => {
@@ -123,35 +123,35 @@ impl RetryPlanner {
         }
     }
 
-    /// Step if the selected offer cannot be used for a reason inside the gateway: its breaker is open, or its dialect
-    /// cannot express the request. Nothing was sent, so this does not count as an attempt.
+    /// Returns the step after the selected offer could not be used for a reason inside the gateway: its breaker is
+    /// open, or its dialect cannot express the request. Nothing was sent, so this does not count as an attempt.
     pub fn on_skipped(&mut self, now: Duration) -> PlannerStep {
         self.undo_attempt(false);
         self.choose_next(now)
     }
 
-    /// Step if the provider of the selected offer is full. Other offers come first; without any, the caller waits for a
-    /// permit.
+    /// Returns the step after the provider of the selected offer was found to be at its concurrency limit. Other offers
+    /// come first; if there are none, the caller waits for a permit.
     pub fn on_full(&mut self, now: Duration) -> PlannerStep {
         self.undo_attempt(true);
         self.choose_next(now)
     }
 
-    /// Excludes these offers from now on, including full offers and offers in cooldown, because they would answer as
-    /// another did.
+    /// Excludes these offers from now on, even if they are full or in cooldown: they would fail for the same reason as
+    /// another offer did.
     pub fn exclude(&mut self, which: impl Fn(usize) -> bool) {
         let seats = self.offers.iter_mut().filter(|seat| which(seat.planned.offer));
         seats.for_each(|seat| (seat.is_eligible, seat.is_full) = (false, false));
     }
 
-    /// True if another offer may still answer.
+    /// Returns true if another offer may still answer.
     #[must_use]
     pub fn has_alternatives(&self) -> bool {
         self.offers.iter().any(|seat| seat.is_eligible || seat.is_full)
     }
 
-    /// Step if the selected offer is in cooldown until `ready`, learnt from other requests after the plan was made. The
-    /// planner may wait for it as for a `Retry-After` of this request.
+    /// Returns the step after the selected offer was found to be in cooldown until `ready`, because of other requests
+    /// since the plan was made. The planner may wait for it as for a `Retry-After` of this request.
     pub fn on_cooldown(&mut self, ready: Duration, now: Duration) -> PlannerStep {
         if let Some(seat) = self.undo_attempt(false) {
             seat.is_eligible = true;
@@ -169,7 +169,7 @@ impl RetryPlanner {
         Some(seat)
     }
 
-    /// Offers that could be used now if their providers were not full.
+    /// Returns the offers that could be used now if their providers were not at their concurrency limit.
     pub fn full_offers(&self, now: Duration) -> impl Iterator<Item = usize> {
         self.offers
             .iter()
@@ -177,7 +177,7 @@ impl RetryPlanner {
             .map(|seat| seat.planned.offer)
     }
 
-    /// Step after a permit was acquired at one of the full offers.
+    /// Returns the step after a permit was acquired at one of the full offers.
     pub fn on_permit(&mut self, offer: usize, now: Duration) -> PlannerStep {
         let at = self
             .offers
@@ -194,20 +194,20 @@ impl RetryPlanner {
         }
     }
 
-    /// Step after no permit was acquired in time.
+    /// Returns the step after no permit was acquired in time.
     pub fn on_permit_timeout(&mut self, now: Duration) -> PlannerStep {
         self.offers.iter_mut().for_each(|seat| seat.is_full = false);
         self.permit_timed_out = true;
         self.choose_next(now)
     }
 
-    /// True if no attempt was made because all usable offers were full.
+    /// Returns true if no attempt was made because all usable offers were full.
     #[must_use]
     pub const fn was_permit_limited(&self) -> bool {
         self.permit_timed_out && self.failed.is_empty()
     }
 
-    /// Step after a failed attempt, which is recorded.
+    /// Records a failed attempt; returns the step after it.
     pub fn on_failure(
         &mut self,
         fault: &UpstreamError,
@@ -217,9 +217,9 @@ impl RetryPlanner {
         self.plan_next(fault, now, budget, false)
     }
 
-    /// Step after an attempt failed when the client already had a part of its answer. Same as
-    /// [`RetryPlanner::on_failure`], but a quick retry comes only if no other offer is ready, because the provider just
-    /// broke a stream.
+    /// Records an attempt that failed when the client already had a part of its answer; returns the step after it. Same
+    /// as [`RetryPlanner::on_failure`], but a quick retry is made only if no other offer is ready, because the provider
+    /// has just broken a stream.
     pub fn on_stream_failure(
         &mut self,
         fault: &UpstreamError,
@@ -241,7 +241,7 @@ impl RetryPlanner {
         if matches!(fault.kind, UpstreamErrorKind::Caller | UpstreamErrorKind::ModelOutput) {
             return PlannerStep::ReturnError;
         }
-        // A rescue with different text ends the request: another attempt might differ too.
+        // A rescue whose text differed ends the request: another attempt might differ too.
         if matches!(fault.kind, UpstreamErrorKind::DeadlineExceeded | UpstreamErrorKind::Diverged) {
             return self.give_up(now);
         }
@@ -268,20 +268,20 @@ impl RetryPlanner {
         self.policy.deadline = self.policy.deadline.saturating_add(by);
     }
 
-    /// Failed attempts so far, in order.
+    /// Returns the failed attempts so far, in order.
     #[must_use]
     pub fn failed_attempts(&self) -> &[FailedAttempt] {
         &self.failed
     }
 
-    /// Number of attempts started, including the running or successful one (`x-penstock-attempts`).
+    /// Returns the number of attempts started, including the running or successful one (`x-penstock-attempts`).
     #[must_use]
     pub const fn asked(&self) -> u32 {
         self.asked
     }
 
-    /// Value of `details.attempts` in a 503: an array of `{"provider","reason","ms"}`. `provider` returns the name of a
-    /// provider by the index of its [`PlannedOffer`].
+    /// Returns the value of `details.attempts` in a 503: an array of `{"provider","reason","ms"}`. `provider` returns
+    /// the name of a provider by the index in its [`PlannedOffer`].
     pub fn attempt_details<'a>(&self, provider: impl Fn(usize) -> &'a str) -> Value {
         self.failed.iter().map(|attempt| attempt.to_json(provider(attempt.provider))).collect()
     }
@@ -339,8 +339,8 @@ impl RetryPlanner {
         PlannerStep::Attempt(seat.planned.offer)
     }
 
-    /// Gives up. `Retry-After` is the earliest end of a cooldown if there is one, else a random 1 to 3 seconds, so that
-    /// clients do not retry in step.
+    /// Gives up. `Retry-After` is the time until the earliest end of a cooldown if there is one, otherwise 1 to 3
+    /// seconds at random, so that clients do not all retry at the same time.
     fn give_up(&mut self, now: Duration) -> PlannerStep {
         let soonest = self
             .offers
@@ -368,8 +368,8 @@ impl RetryPlanner {
     }
 }
 
-/// True for a timeout: a retry would lose more time. The timeout of one model proves little about others of the
-/// provider.
+/// Returns true for a timeout: a retry would lose more time. A timeout of one model says little about other models of
+/// the provider.
 const fn is_timeout(kind: UpstreamErrorKind) -> bool {
     matches!(
         kind,

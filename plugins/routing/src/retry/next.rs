@@ -1,12 +1,12 @@
-//! Selection of the next offer: first untried offers, then those that may be retried after a delay they named, then
-//! offers of a provider that timed out at another offer, then the offer whose cooldown ends first. A stable provider
-//! may be retried at once, and a short cooldown is waited for.
+//! Selection of the next offer: first untried offers, then offers that may be retried after the delay they named with
+//! `Retry-After`, then offers of a provider that timed out at another offer, then the offer whose cooldown ends first.
+//! An offer of a stable provider may be retried at once, and the planner may wait for a cooldown of limited length.
 
 use super::RetryPlanner;
 use penstock_core::{UpstreamError, UpstreamErrorKind};
 use std::time::Duration;
 
-/// Decision that is not applied yet, with the index of the offer.
+/// Decision that is not yet applied; the numbers are indexes of offers.
 pub(super) enum RetryDecision {
     Attempt(usize),
     QuickRetry(usize, Duration),
@@ -39,7 +39,7 @@ impl RetryPlanner {
         self.quick_retry(index, provider, fault.kind, now).unwrap_or(best)
     }
 
-    /// Immediate retry after a transient failure of a stable provider, once per provider and request.
+    /// Returns an immediate retry after a transient failure of a stable provider, once per provider and request.
     fn quick_retry(
         &mut self,
         index: usize,
@@ -56,8 +56,8 @@ impl RetryPlanner {
         Some(RetryDecision::QuickRetry(index, after))
     }
 
-    /// Best offer: the first untried one, then the first that may be retried, both of providers without a timeout
-    /// before others; then the one whose cooldown ends first.
+    /// Returns the best offer: the first untried one, then the first that may be retried; offers whose provider timed
+    /// out come after all others; then the one whose cooldown ends first.
     pub(super) fn best_offer(&self, now: Duration) -> RetryDecision {
         let open = || self.offers.iter().enumerate().filter(|(_, seat)| seat.is_eligible);
         let ready = open()
@@ -79,14 +79,14 @@ impl RetryPlanner {
         self.offers.get(index).is_some_and(|seat| seat.is_eligible && seat.ready_at < self.policy.deadline)
     }
 
-    /// Random delay, half to one and a half of `quick_retry`.
+    /// Returns a random delay, from half of the policy's `quick_retry_delay` to one and a half times of it.
     fn jitter(&mut self) -> Duration {
         let span = u64::try_from(self.policy.quick_retry_delay.as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros((span / 2).saturating_add(self.rng.below(span.saturating_add(1))))
     }
 }
 
-/// True for a transient failure at a provider whose prefix cache is now warm.
+/// Returns true for a transient failure after which the provider probably has the prompt in its prefix cache.
 const fn earns_quick_retry(kind: UpstreamErrorKind) -> bool {
     matches!(kind, UpstreamErrorKind::Status(500 | 502) | UpstreamErrorKind::Reset)
 }

@@ -1,4 +1,4 @@
-//! Step of the caller, as the planner decides it.
+//! Step that the planner asks the caller to take.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub enum PlannerStep {
     /// Providers of the usable offers are full: wait for a permit at one of
     /// [`RetryPlanner::full_offers`](super::RetryPlanner::full_offers).
     WaitForPermit,
-    /// Error of the caller: return the error of the failure.
+    /// Error that the caller of the API caused: return the error of the failure.
     ReturnError,
     /// No offer is left: return a 503.
     GiveUp {

@@ -5,9 +5,9 @@
 //! batches  `x/` id       →  reason to end the batch (1 byte)
 //! batches  `n/` account  →  counter: number of the batches that the account has ever created in the fleet
 //! ```
-//! A claim is taken by compare-and-set with the next number. Every commit of the holder requires the claim as its
-//! previous commit left it, and counts itself. So the commit of a former holder is refused, and a commit whose outcome
-//! is unknown is applied once. The rows are removed with the last commit of the batch.
+//! A member takes a claim by compare-and-set with the next number. Each commit of the holder requires the claim row
+//! that its previous commit wrote, and raises the number of commits in it. So the commit of a former holder is refused,
+//! and a commit whose outcome is unknown is applied once. The rows are removed with the last commit of the batch.
 
 use super::{BatchRecord, BatchStore, OPEN_PREFIX, account_key, open_key, record_key};
 use crate::ledger::{RowFence, RowWrite};
@@ -31,9 +31,9 @@ pub enum ClaimState {
 /// Claim of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchClaim {
-    /// Strand of the member that took it.
+    /// Strand of the member that took the claim.
     pub strand: u32,
-    /// Number of the claim, from 1; each further one of the batch has the next number.
+    /// Number of the claim, from 1; each later claim of the same batch has the next number.
     pub number: u64,
     /// Number of commits under this claim.
     pub commits: u64,
@@ -82,13 +82,13 @@ impl BatchClaim {
         BatchClaim { commits: self.commits.wrapping_add(1), ..self }
     }
 
-    /// Returns the condition that the claim of a batch is this one.
+    /// Returns the fence that requires that the stored claim of the batch equals this claim.
     #[must_use]
     pub fn fence(&self, id: &str) -> RowFence {
         RowFence { table: StoreTable::Batches, key: claim_key(id), value: Some(self.to_row()) }
     }
 
-    /// Returns the row of the claim for a larger commit.
+    /// Returns the write of the claim's row, for a larger commit.
     #[must_use]
     pub fn row_write(&self, id: &str) -> RowWrite {
         RowWrite { table: StoreTable::Batches, key: claim_key(id), value: Some(self.to_row()) }
@@ -135,9 +135,9 @@ pub struct BatchCoordination {
 pub enum FleetInsertion {
     /// Batch that was inserted.
     Inserted,
-    /// Account with as many unfinished batches as it may have.
+    /// Refused insertion: the account already has the maximum number of unfinished batches.
     TooManyOpen,
-    /// Guard of the caller that failed, or id that exists.
+    /// Refused insertion: a guard of the caller failed, or a batch with this id exists.
     Refused,
 }
 
@@ -251,7 +251,7 @@ impl BatchStore {
         }
     }
 
-    /// Asks the holder of a batch to end it. The first request counts. Does nothing if the batch has ended.
+    /// Asks the holder of a batch to end it. Only the first request has an effect. Does nothing if the batch has ended.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
@@ -264,8 +264,9 @@ impl BatchStore {
         }
     }
 
-    /// Adds a batch in one transaction with the operations of `with` if fewer than `most` batches of its account and
-    /// its kind are unfinished, whatever other members add at the same time.
+    /// Adds a batch in one transaction with the operations of `with` if the account has fewer than `most` unfinished
+    /// batches of the same kind: background responses, or batches with files. The limit holds even if other members add
+    /// batches at the same time.
     ///
     /// # Errors
     /// Returns `Guard` if other members kept adding batches of the account, and the errors of [`crate::Store::apply`].
@@ -297,7 +298,7 @@ impl BatchStore {
                 .append(with.clone());
             match self.store.apply(batch) {
                 Ok(()) => return Ok(FleetInsertion::Inserted),
-                // Another batch of the account was added since the count.
+                // Another batch of the account was added after the unfinished batches were counted.
                 Err(error @ StoreError::Guard { step: 0 }) => last_error = error,
                 Err(StoreError::Guard { .. }) => return Ok(FleetInsertion::Refused),
                 Err(error) => return Err(error),
@@ -321,8 +322,8 @@ impl BatchStore {
     }
 }
 
-/// Returns the claim with which a strand inserts a batch that it will run itself, and the operations that take it;
-/// `alive` is the row that exists while the strand may write.
+/// Returns the claim with which a strand inserts a batch that it will run itself, and the operations that write this
+/// claim; `alive` is the row that exists while the strand may write.
 #[must_use]
 pub fn first_claim(id: &str, strand: u32, alive: Option<&RowFence>) -> (BatchClaim, Transaction) {
     let claim = BatchClaim { strand, number: 1, commits: 0, state: ClaimState::Held };
@@ -334,7 +335,7 @@ pub fn first_claim(id: &str, strand: u32, alive: Option<&RowFence>) -> (BatchCla
     (claim, taken)
 }
 
-/// Returns the rows by which the members of a fleet coordinate a batch, to remove with its last commit.
+/// Returns the removals of the rows by which the members of a fleet coordinate a batch, for its last commit.
 pub(super) fn coordination_rows(id: &str) -> [RowWrite; 2] {
     [claim_key(id), end_key(id)].map(|key| RowWrite { table: StoreTable::Batches, key, value: None })
 }

@@ -1,4 +1,4 @@
-//! Used bytes of the files of a fleet, as counters that change in the transactions that add and remove files.
+//! Bytes that the files of a fleet use, as counters that change in the transactions that add and remove files.
 //!
 //! ```text
 //! files  `u/`      →  counter: bytes of all files; present while the counters are complete
@@ -11,7 +11,7 @@ use crate::ledger::CounterChange;
 use crate::{MAX_PAGE_ROWS, StoreError, StoreTable, Transaction, counter_row, parse_counter};
 use std::collections::BTreeMap;
 
-/// Used bytes.
+/// Bytes that files use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsedBytes {
     /// Bytes of all files.
@@ -46,7 +46,8 @@ impl FileStore {
         Ok(UsedBytes { all: bytes(0)?, key: bytes(1)? })
     }
 
-    /// Adds a file if the used bytes of all files and of its key stay within `limits`, whatever other processes add.
+    /// Adds a file if the used bytes of all files and of its key stay within `limits`, even if other processes add
+    /// files at the same time.
     ///
     /// # Errors
     /// Same as [`FileStore::add`].
@@ -83,7 +84,7 @@ impl FileStore {
         }
     }
 
-    /// Returns the changes of the counters by a file of a key that grows by `by` bytes.
+    /// Returns the counter changes for a file of the key `key` that grows by `by` bytes.
     #[must_use]
     pub fn usage_changes(key: &str, by: i64) -> Vec<CounterChange> {
         let change = |key| CounterChange { table: StoreTable::Files, key, by };
@@ -133,7 +134,7 @@ impl FileStore {
         self.apply_first(first().put(StoreTable::Files, usage_key(""), counter_row(all))).map(drop)
     }
 
-    /// Applies a step of the count; returns false if another process has completed it.
+    /// Applies one step of the count; returns false if another process has completed the count.
     fn apply_first(&self, batch: Transaction) -> Result<bool, StoreError> {
         match self.store.apply(batch) {
             Err(StoreError::Guard { .. }) => Ok(false),

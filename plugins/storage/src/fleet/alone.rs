@@ -2,7 +2,7 @@
 
 use super::{Fleet, FleetError, PeerStrand, PoolAmount, PoolRequest, Strand, StrandReport};
 
-/// Fleet without peers: every wanted amount is drawn, and nothing is stored.
+/// Fleet without peers: every wanted amount is granted, and nothing is stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 

@@ -1,17 +1,17 @@
-//! Fleet: several processes on one store, and the amounts that each may spend without a call of the store.
+//! Fleet: several processes on one store, and the amounts that each process may spend without a call of the store.
 //!
-//! A process start is a strand. A pool is an amount that all share, such as the available credits of an account; a
-//! strand draws parts of it, spends them without the store, and reports what it spent with its next turn. So the sum of
-//! all parts and the rest of the pool is never more than what was granted, and no request waits for the store while the
-//! part lasts.
+//! Each start of a process is a strand. A pool is an amount that all strands share, such as the available credits of an
+//! account. A strand draws parts of the pool, spends them without a call of the store, and reports the spent amounts
+//! with its next heartbeat. So the sum of all parts and the rest of the pool is never more than what was granted, and
+//! no request waits for the store while the part lasts.
 //!
 //! ```text
 //! balance = rest of the pool + Σ parts,   reported spending ≤ balance + overdraft of parts
 //! ```
-//! A strand raises its beat with each turn. Another process counts it as dead after it has seen the beat unchanged for
-//! a time by its own clock, see [`PeerWatch`]; [`Fleet::bury`] then ends the strand if the beat is still the same, and
-//! returns its parts. Every transaction of a strand requires that it is alive, so a strand that was buried can neither
-//! draw nor report. No clocks of two machines are compared.
+//! A strand raises its beat with each heartbeat. Another process counts the strand as dead after it has seen the beat
+//! unchanged for a time by its own clock, see [`PeerWatch`]; [`Fleet::bury`] then ends the strand if the beat is still
+//! the same, and returns its parts to their pools. Every transaction of a strand requires that the strand is alive, so
+//! a buried strand can neither draw nor report. The clocks of two machines are never compared.
 //!
 //! The rows are those of any [`Store`](crate::Store); [`Alone`] is the fleet of a process that shares nothing and
 //! grants everything.
@@ -32,18 +32,18 @@ pub(crate) use shared::require_alive;
 pub use shared::{ObservedFleet, SharedFleet, StoredReport};
 pub use watch::{LeaseTerm, PeerWatch};
 
-/// Maximum number of pools of one turn.
+/// Maximum number of pools in one heartbeat.
 pub const MAX_TURN_POOLS: usize = 1_000;
 
 /// Number of attempts against concurrent changes.
 const MAX_ATTEMPTS: usize = 32;
 
-/// Strand of this process, with the beat of its last turn.
+/// Strand of this process, with the beat of its last heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strand {
     /// Number of the strand, from 1; never used again.
     pub id: u32,
-    /// Number of its turns.
+    /// Number of its heartbeats.
     pub beat: i64,
 }
 
@@ -52,9 +52,9 @@ pub struct Strand {
 pub struct PeerStrand {
     /// Number of the strand.
     pub id: u32,
-    /// Number of its turns.
+    /// Number of its heartbeats.
     pub beat: i64,
-    /// Name for operators; `None` if it was buried and not all of its parts are returned.
+    /// Name for operators; `None` if the strand was buried and some of its parts are not yet returned to their pools.
     pub name: Option<String>,
 }
 
@@ -67,10 +67,10 @@ pub struct PoolAmount {
     pub amount: i64,
 }
 
-/// Report of a strand.
+/// Report of a strand, which a heartbeat applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StrandReport {
-    /// Amounts that were spent from the strand's parts since its last turn, one for each pool. A part may become
+    /// Amounts that were spent from the strand's parts since its last heartbeat, one for each pool. A part may become
     /// negative: work whose cost was not known in advance may cost more than the rest of the part.
     pub spent: Vec<PoolAmount>,
     /// Amounts of the strand's parts that go back to their pools, one for each pool.
@@ -86,15 +86,16 @@ pub struct PoolRequest {
     pub pool: String,
     /// Wanted amount.
     pub wanted: i64,
-    /// Least amount that is of use.
+    /// Minimum amount that is useful to the caller.
     pub least: i64,
 }
 
 /// Error of a strand.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FleetError {
-    /// Strand that was buried: nothing of this call was applied, and the process has to join again. If an earlier try
-    /// of the same turn had an unknown outcome, the rows of [`StrandReport::with`] tell whether it was applied.
+    /// Strand that was buried: nothing of this call was applied, and the process has to join again. If an earlier
+    /// attempt of the same heartbeat had an unknown outcome, the rows of [`StrandReport::with`] show whether it was
+    /// applied.
     #[error("another gateway took this one for dead")]
     Buried,
     /// Error of the store.
@@ -111,7 +112,7 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     fn join(&self, name: &str) -> Result<Strand, FleetError>;
 
     /// Applies a report completely or not at all, and returns the strand with its next beat. After an error, the same
-    /// turn of the same strand may be repeated: it is applied once.
+    /// heartbeat of the same strand may be repeated: it is applied once.
     ///
     /// # Errors
     /// Returns `Buried` if the strand is not alive any more, `TooLarge` above [`MAX_TURN_POOLS`], and the errors of
@@ -126,7 +127,7 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     /// Same as [`Fleet::turn`].
     fn draw(&self, strand: Strand, request: &PoolRequest) -> Result<i64, FleetError>;
 
-    /// Returns the parts of a strand, without what was spent since its last turn.
+    /// Returns the parts of a strand, with the amounts spent since its last heartbeat still included.
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
@@ -146,8 +147,9 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     fn bury(&self, peer: &PeerStrand) -> Result<bool, FleetError>;
 }
 
-/// Returns the amount to draw from a pool with `available`: all of `wanted` if there is plenty, so that the parts get
-/// smaller while the pool runs out, and every last amount can be drawn.
+/// Returns the amount to draw from a pool that has `available` left: all of `wanted` if the pool has at least four
+/// times as much; otherwise a quarter of the pool or `least`, whichever is greater, but never more than the pool has.
+/// So the parts get smaller while the pool runs out, and its last amounts can be drawn too.
 #[must_use]
 pub fn drawn_amount(available: i64, wanted: i64, least: i64) -> i64 {
     let (available, wanted) = (available.max(0), wanted.max(0));

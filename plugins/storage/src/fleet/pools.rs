@@ -1,12 +1,12 @@
-//! Pools of the balances: filled when the first gateway of a fleet opens the store, and removed when a gateway uses it
-//! alone.
+//! Pools of the balances: filled when the first gateway of a fleet opens the store, and removed when a single gateway
+//! uses the store without a fleet.
 //!
 //! While the row `fleet/pools` exists, each balance is the rest of its pool and the sum of its parts:
 //!
 //! ```text
 //! credits of an account = pool `credits/<account>` + its parts,   energy likewise with `energy/<account>`
 //! ```
-//! A gateway that is alone changes balances only, so it removes the row.
+//! A gateway without a fleet changes the balances only, so it removes the row.
 
 use super::rows::{self, OPENING_KEY, PART_PREFIX, POOL_PREFIX, POOLS_KEY};
 use super::shared::SharedFleet;
@@ -14,7 +14,7 @@ use crate::ledger::BalanceRecord;
 use crate::{MAX_PAGE_ROWS, StoreError, StoreTable, Transaction, counter_row};
 
 const META: StoreTable = StoreTable::Meta;
-/// Rows of a fleet that have no meaning once its gateways have ended.
+/// Key prefixes of the rows of a fleet that have no meaning once its gateways have ended.
 const DISSOLVED_PREFIXES: [&[u8]; 5] =
     [b"fleet/live/", b"fleet/strand/", b"fleet/report/", POOL_PREFIX, PART_PREFIX];
 
@@ -23,7 +23,7 @@ const DISSOLVED_PREFIXES: [&[u8]; 5] =
 pub enum PoolState {
     /// Pools that agree with the balances.
     Ready,
-    /// Pools that the strand with this number fills at the moment, or left unfinished.
+    /// Pools that the strand with this number is filling, or that it left unfinished.
     Opening(u32),
 }
 
@@ -115,7 +115,8 @@ impl SharedFleet {
         DISSOLVED_PREFIXES.into_iter().try_for_each(|prefix| self.delete_rows(prefix, Transaction::new))
     }
 
-    /// Deletes the rows under a prefix, each page under the guards of `guard`.
+    /// Deletes the rows under a prefix, page by page; each page is deleted in a transaction that begins with the guards
+    /// of `guard`.
     pub(super) fn delete_rows(
         &self,
         prefix: &[u8],

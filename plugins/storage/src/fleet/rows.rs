@@ -46,7 +46,7 @@ pub(super) fn report_key(id: u32, row: u16) -> Vec<u8> {
     [REPORT_PREFIX, &id.to_be_bytes(), &row.to_be_bytes()].concat()
 }
 
-/// Returns the strand of the key of a report's row.
+/// Returns the number of the strand in the key of a row of a peer report.
 pub(super) fn strand_of_report(key: &[u8]) -> Result<u32, StoreError> {
     let (strand, _row) =
         key.split_last_chunk::<2>().ok_or_else(|| StoreError::corrupt("the key of a report"))?;
@@ -57,13 +57,13 @@ pub(super) fn part_key(id: u32, pool: &str) -> Vec<u8> {
     [&parts_prefix(id), pool.as_bytes()].concat()
 }
 
-/// Returns the strand of a key that consists of `prefix` and the number of a strand.
+/// Returns the number of the strand in a key that consists of `prefix` and this number.
 pub(super) fn strand_of(prefix: &[u8], key: &[u8]) -> Result<u32, StoreError> {
     let id = key.strip_prefix(prefix).and_then(|id| id.try_into().ok());
     Ok(u32::from_be_bytes(id.ok_or_else(|| StoreError::corrupt("the key of a strand"))?))
 }
 
-/// Returns the pool of a part's key.
+/// Returns the name of the pool in the key of a strand's part.
 pub(super) fn pool_of(id: u32, key: &[u8]) -> Result<String, StoreError> {
     let pool = key.strip_prefix(parts_prefix(id).as_slice());
     let pool = pool.and_then(|pool| String::from_utf8(pool.to_vec()).ok());

@@ -15,7 +15,8 @@ use crate::{
 };
 
 pub(super) const META: StoreTable = StoreTable::Meta;
-/// Maximum number of attempts to get a number, and the pause between two: for a hundred members that join together.
+/// Maximum number of attempts to get a strand number, and maximum pause between two: enough for a hundred members that
+/// join at the same time.
 const MAX_JOIN_ATTEMPTS: usize = 256;
 const MAX_JOIN_PAUSE: Duration = Duration::from_millis(100);
 /// Number of parts that one transaction of a burial returns.
@@ -24,9 +25,9 @@ const BURIED_PARTS: usize = 500;
 /// Report of a strand to its peers, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredReport {
-    /// Strand that wrote it.
+    /// Strand that wrote the report.
     pub strand: u32,
-    /// Rows in order; those after the report's own remain of an earlier one.
+    /// Rows in order. Rows beyond the end of the latest report may remain from an earlier, longer one.
     pub rows: Vec<Vec<u8>>,
 }
 
@@ -54,8 +55,8 @@ impl SharedFleet {
         SharedFleet { store }
     }
 
-    /// Returns the operations that add to a pool: a grant, or a correction. They never fail: a sum beyond 64 bits stays
-    /// at the limit.
+    /// Returns the operations that add an amount to a pool: a grant or a correction. They never fail: a sum beyond 64
+    /// bits stays at the limit.
     #[must_use]
     pub fn credit(change: &PoolAmount) -> Transaction {
         Transaction::new().sum(META, rows::pool_key(&change.pool), RowSum::Counter(change.amount))
@@ -69,8 +70,8 @@ impl SharedFleet {
         self.counter(&rows::pool_key(pool))
     }
 
-    /// Returns the operations that charge a strand's part of a pool, which may become negative. They never fail, as
-    /// those of [`SharedFleet::credit`].
+    /// Returns the operations that charge a strand's part of a pool, which may become negative. Like those of
+    /// [`SharedFleet::credit`], they never fail.
     #[must_use]
     pub fn charge(strand: u32, change: &PoolAmount) -> Transaction {
         let key = rows::part_key(strand, &change.pool);
@@ -84,10 +85,10 @@ impl SharedFleet {
         (META, rows::live_key(strand))
     }
 
-    /// Continues a strand of an earlier process, which has ended, under a new name; `None` if the strand was buried, or
-    /// has none of the names `expected`: a database that lost commits gives its number to another process. Any name is
-    /// right if `expected` is empty. The beat is raised with it: peers that were about to bury the strand see that it is
-    /// alive again.
+    /// Continues the strand of an ended process under a new name. Returns `None` if the strand was buried, or if its
+    /// name is not one of `expected`: a database that lost commits may have given the same number to another process.
+    /// An empty `expected` accepts any name. The beat is raised too, so that peers that were about to bury the strand
+    /// see that it is alive again.
     ///
     /// # Errors
     /// Same as [`Store::apply`].
@@ -108,7 +109,7 @@ impl SharedFleet {
                 .put(META, key.as_slice(), name);
             match self.store.apply(adopted) {
                 Ok(()) => return Ok(Some(next)),
-                // A commit of the earlier process, or of this one, was applied meanwhile, or a burial.
+                // Meanwhile the strand was buried, or a commit of the ended process or of this one was applied.
                 Err(error @ StoreError::Guard { .. }) => last_error = error,
                 Err(error) => return Err(error),
             }
@@ -116,8 +117,8 @@ impl SharedFleet {
         Err(last_error)
     }
 
-    /// Returns the operations that replace the first rows of a strand's report to its peers. Further rows of an earlier
-    /// report remain.
+    /// Returns the operations that replace the first rows of a strand's report to its peers. If an earlier report was
+    /// longer, its remaining rows stay.
     #[must_use]
     pub fn report(strand: u32, report: Vec<Vec<u8>>) -> Transaction {
         let rows = (0_u16..).zip(report);
@@ -135,7 +136,7 @@ impl SharedFleet {
         let mut next_page = || pages.next().unwrap_or_default();
         let (strands, mut live, reports) = (next_page(), next_page(), next_page());
         if strands.more {
-            // The names are read after the beats.
+            // The names must be read after the last page of beats, see `parse_peers`.
             live = RowPage { rows: Vec::new(), more: true };
         }
         let strands = self.complete_rows(STRAND_PREFIX, strands)?;
@@ -148,7 +149,7 @@ impl SharedFleet {
         })
     }
 
-    /// Returns the rows under a prefix, of which the first page is given.
+    /// Returns all rows under a prefix; `first` is the first page, read before.
     fn complete_rows(&self, prefix: &[u8], first: RowPage) -> Result<Vec<StoredRow>, StoreError> {
         let RowPage { mut rows, mut more } = first;
         while more {
@@ -209,8 +210,8 @@ impl SharedFleet {
     }
 }
 
-/// Parses the rows of the beats and those of the names, which were read at the same time or later: a strand without a
-/// name is one that was buried, not one that joined meanwhile.
+/// Parses the rows of the beats and those of the names. The names were read at the same time as the beats or later, so
+/// a strand without a name was buried; it has not joined in between.
 fn parse_peers(strands: Vec<StoredRow>, live: Vec<StoredRow>) -> Result<Vec<PeerStrand>, StoreError> {
     let mut names = HashMap::with_capacity(live.len());
     for row in live {
@@ -287,14 +288,14 @@ impl Fleet for SharedFleet {
             batch = batch.add(META, rows::part_key(id, pool), amount.saturating_neg(), None, None);
         }
         for PoolAmount { pool, amount } in &turn.returned {
-            // A part that would become negative is not returned.
+            // The transaction fails if the part would become negative.
             batch = batch.add(META, rows::part_key(id, pool), amount.saturating_neg(), Some(0), None);
             batch = batch.add(META, rows::pool_key(pool), *amount, None, None);
         }
         match self.store.apply(batch) {
             Ok(()) => Ok(next),
             Err(StoreError::Guard { .. }) if !self.is_alive(id)? => Err(FleetError::Buried),
-            // An earlier try was applied.
+            // An earlier attempt of the same heartbeat was applied.
             Err(StoreError::Guard { .. }) if self.counter(&rows::strand_key(id))? == next.beat => Ok(next),
             Err(error) => Err(error.into()),
         }
@@ -349,7 +350,7 @@ impl Fleet for SharedFleet {
             Err(error) => return Err(error.into()),
         }
         while self.return_parts(id)? {}
-        // The strand is forgotten once it has no part left, so that an interrupted burial is found.
+        // The beat row is removed only after the last part, so that an interrupted burial is found and continued.
         self.delete_rows(&rows::report_prefix(id), Transaction::new)?;
         self.store.apply(Transaction::new().delete(META, rows::strand_key(id)))?;
         Ok(true)

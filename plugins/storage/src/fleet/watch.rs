@@ -1,4 +1,4 @@
-//! Life of strands by the observer's own monotonic clock, without I/O: times are arguments.
+//! Detection of dead strands by the observer's own monotonic clock, without I/O: times are arguments.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,8 +20,8 @@ impl PeerWatch {
         PeerWatch { dead_after, seen: HashMap::new() }
     }
 
-    /// Records the peers as read at `now`; returns those that count as dead, and those that are buried but not
-    /// complete.
+    /// Records the beats of the peers, which were read at `now`. Returns the peers that count as dead, and those whose
+    /// burial was not completed.
     pub fn observe(&mut self, own: u32, peers: &[PeerStrand], now: Duration) -> Vec<PeerStrand> {
         self.seen.retain(|id, _| peers.iter().any(|peer| peer.id == *id));
         let mut dead = Vec::new();
@@ -37,33 +37,36 @@ impl PeerWatch {
         dead
     }
 
-    /// Forgets all beats, because the connection to the store was lost: a peer could not have been seen to beat.
+    /// Forgets all beats. Call it after the connection to the store was lost, because beats of the peers could not be
+    /// seen meanwhile.
     pub fn reset(&mut self) {
         self.seen.clear();
     }
 }
 
-/// Time for which a strand may spend its parts.
+/// Period during which a strand may spend its parts without a call of the store.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseTerm {
     dead_after: Duration,
-    /// Time at which the last successful turn was sent.
+    /// Time at which the last successful heartbeat was sent.
     sent: Option<Duration>,
 }
 
 impl LeaseTerm {
-    /// Creates the term of a strand that others bury after `dead_after`; it has not begun.
+    /// Creates the term of a strand that others bury after `dead_after`. The term starts with the first call of
+    /// `renew`.
     #[must_use]
     pub const fn new(dead_after: Duration) -> LeaseTerm {
         LeaseTerm { dead_after, sent: None }
     }
 
-    /// Begins again with a successful turn or join that was sent at `sent`.
+    /// Renews the term after a successful heartbeat or join that was sent at `sent`.
     pub fn renew(&mut self, sent: Duration) {
         self.sent = Some(sent);
     }
 
-    /// Returns true if the parts may be spent at `now`: until a quarter before others may bury the strand.
+    /// Returns true if the parts may be spent at `now`: until a quarter of `dead_after` before other processes may bury
+    /// the strand.
     #[must_use]
     pub fn is_valid(&self, now: Duration) -> bool {
         let term = self.dead_after.saturating_sub(self.dead_after / 4);

@@ -1,4 +1,4 @@
-//! Reading of balances and names.
+//! Reading of balances, and of the names of entries.
 
 use super::key::name_key;
 use super::{BalanceRecord, LedgerStore, parse_number};
@@ -35,7 +35,7 @@ impl LedgerStore {
         }
     }
 
-    /// Returns the number of the entry that used a name; `None` if the name is unused.
+    /// Returns the number of the entry that used a name; `None` if no entry has used the name.
     ///
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get).

@@ -5,7 +5,7 @@ use super::{LedgerStore, LedgerTip};
 use crate::{MAX_OPERATIONS, MAX_PAGE_ROWS, Store, StoreError, StoreTable, Transaction};
 
 impl LedgerStore {
-    /// Returns the tip of the chain that is written; `None` before its first entry.
+    /// Returns the tip of the chain that this process writes; `None` before its first entry.
     ///
     /// # Errors
     /// Same as [`Store::get`].
@@ -51,8 +51,8 @@ impl LedgerStore {
         Ok(self.chains()?.iter().all(|(_, tip)| tip.rollups))
     }
 
-    /// Removes the ledger from the store, so that it can be rebuilt from its replica, which is not changed. A crash in
-    /// between leaves a ledger that cannot be opened; then this must be repeated.
+    /// Removes the ledger from the store, so that it can be rebuilt from its replica, which is not changed. A crash
+    /// during the removal leaves a ledger that cannot be opened; then the removal must be repeated.
     ///
     /// # Errors
     /// Same as [`Store::apply`].

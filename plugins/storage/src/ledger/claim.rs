@@ -30,8 +30,8 @@ enum ClaimAttempt {
 }
 
 impl ChainClaim {
-    /// Claims the chain that the strand has already, as its process is continued by another; else the lowest chain that
-    /// no living strand writes.
+    /// Claims the chain that the strand already holds, if it continues the strand of an earlier process; otherwise the
+    /// lowest chain that no living strand writes.
     ///
     /// # Errors
     /// Returns `InUse` if the strand itself does not count as alive, and the errors of [`Store::apply`].
@@ -48,8 +48,9 @@ impl ChainClaim {
         Err(StoreError::corrupt("every chain of the ledger is claimed"))
     }
 
-    /// Claims a chain whose writer is dead, to end what it left open; `None` if another living strand writes it. It has
-    /// to be given back with [`ChainClaim::release`], and must not be the strand's own chain.
+    /// Claims a chain whose writer is dead, so that the caller can end the reserves that the writer left open. Returns
+    /// `None` if another living strand writes the chain. The claim must be returned with [`ChainClaim::release`], and
+    /// the chain must not be the strand's own.
     ///
     /// # Errors
     /// Same as [`ChainClaim::take`].
@@ -115,7 +116,7 @@ impl ChainClaim {
         Err(last_error)
     }
 
-    /// Gives the chain back, so that any member may claim it.
+    /// Releases the chain, so that any member may claim it.
     ///
     /// # Errors
     /// Same as [`Store::apply`]; `Guard` if another strand has claimed it since.
@@ -141,7 +142,7 @@ impl ChainClaim {
         self.strand
     }
 
-    /// Returns the guards of every commit under this claim.
+    /// Adds the guards that every commit under this claim needs: the strand is alive and still holds the chain.
     pub(super) fn require(&self, transaction: Transaction) -> Transaction {
         let held = counter_row(i64::from(self.strand));
         transaction.require_present(StoreTable::Meta, live_key(self.strand)).require_value(

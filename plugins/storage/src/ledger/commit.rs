@@ -7,7 +7,7 @@ use super::{
 use crate::fleet::{PoolAmount, SharedFleet};
 use crate::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RowSum, StoreError, StoreTable, Transaction};
 
-/// Block of entries that are added together, all of one month.
+/// Block of entries that are added together, all in one month.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryBlock {
     /// Month of the entries, such as `2026-11`.
@@ -18,7 +18,7 @@ pub struct EntryBlock {
     pub text: Vec<u8>,
 }
 
-/// Row of another module that is written with a commit: the state of the work that is charged.
+/// Row of another module that is written with a commit, such as the state of the work that is charged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowWrite {
     /// Table of the row.
@@ -56,7 +56,7 @@ pub struct RowFence {
     pub value: Option<Vec<u8>>,
 }
 
-/// Commit to the ledger. Without blocks the tip does not change: `before` and `after` are the same.
+/// Commit to the ledger. A commit without blocks does not change the tip: `previous_tip` and `new_tip` are the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerCommit {
     /// Required tip of the ledger before the commit; `None` before the first commit.
@@ -71,9 +71,9 @@ pub struct LedgerCommit {
     /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number`]. A name that is in
     /// use already fails the commit.
     pub names: Vec<(String, u64)>,
-    /// Keys and new values of the changed usage rollups: of a process that writes alone.
+    /// Keys and new values of the changed usage rollups. Only for a process that writes alone.
     pub rollups: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Keys of the changed usage rollups, and the changes that are added to them: of a process with others.
+    /// Keys of the changed usage rollups, and the changes that are added to them. Only for a member of a fleet.
     pub rollup_changes: Vec<(Vec<u8>, Vec<u8>)>,
     /// Amounts that the entries take from the writer's parts of pools; only for a member of a fleet.
     pub spent: Vec<PoolAmount>,
@@ -93,20 +93,21 @@ pub struct LedgerCommit {
 /// Result of a commit that is durable in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendOutcome {
-    /// True if the replica has the commit too. If not, the next commit or opening adds it.
+    /// True if the replica has the commit too. Otherwise the next commit or the next opening adds it to the replica.
     pub copied: bool,
 }
 
-/// Reason for which a commit cannot be written as it is.
+/// Reason for which the store refused a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitConflict {
-    /// Writer that does not count as alive any more, or whose chain another writer has: it can never commit again.
+    /// The writer does not count as alive any more, or another writer has claimed its chain: this writer can never
+    /// commit again.
     Fenced,
     /// Names of the commit that entries of other commits use, with the numbers of those entries.
     Names(Vec<(String, u64)>),
     /// Rows that do not have the required state, by their indexes in [`LedgerCommit::fences`].
     Fences(Vec<usize>),
-    /// Conflict that is over.
+    /// The cause of the refusal does not exist any more: the commit may be tried again.
     Passed,
 }
 
@@ -139,7 +140,7 @@ impl LedgerStore {
         Ok(if fallen.is_empty() { CommitConflict::Passed } else { CommitConflict::Fences(fallen) })
     }
 
-    /// Returns the lengths of the months of new blocks after their commit, in order.
+    /// Returns the new length of each month that the blocks belong to, in the order of the blocks.
     pub(super) fn next_lengths(&self, blocks: &[EntryBlock]) -> Result<Vec<MonthLength>, StoreError> {
         let mut lengths: Vec<MonthLength> = Vec::new();
         for block in blocks {
@@ -155,7 +156,7 @@ impl LedgerStore {
         Ok(lengths)
     }
 
-    /// Returns the operations of a commit, after which the months of its blocks have `lengths`.
+    /// Returns the operations of a commit; `lengths` are the lengths of the months after the commit.
     pub(super) fn to_transaction(
         &self,
         group: &LedgerCommit,

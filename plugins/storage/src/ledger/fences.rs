@@ -15,8 +15,8 @@ pub struct CounterChange {
 }
 
 impl LedgerCommit {
-    /// Returns a row of the fences that the commit changes, with its value afterwards: the proof that the commit was
-    /// applied.
+    /// Returns a row that the commit both requires by a fence and changes, with its new value. If the store has this
+    /// value, the commit was applied.
     pub(super) fn changed_fence(&self) -> Option<&RowWrite> {
         let is_fence = |row: &&RowWrite| {
             self.fences

@@ -21,7 +21,7 @@ use crate::{StoreError, permissions};
 pub const JOURNAL_FILE_BYTES: u64 = 8 * 1024 * 1024;
 /// Maximum bytes of one record: a longer length is damage.
 const MAX_RECORD_BYTES: usize = 1024 * 1024;
-/// Maximum bytes of both files that are read: more than any limit of [`LedgerJournal::append`].
+/// Maximum bytes of both files that are read: more than any `limit` that callers pass to [`LedgerJournal::append`].
 const MAX_READ_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 const FILE_NAMES: [&str; 2] = ["0", "1"];
 const VERSION: u32 = 1;
@@ -54,7 +54,7 @@ pub struct StoredJournal {
     pub id: JournalId,
     /// Complete records, by number.
     pub records: Vec<JournalRecord>,
-    /// Bytes at the end of the files that are no complete record.
+    /// Number of bytes at the end of the files that are not part of a complete record.
     pub torn_bytes: u64,
 }
 
@@ -75,13 +75,13 @@ struct JournalFile {
     last: u64,
 }
 
-/// Journal that is written.
+/// Journal of this process, open for appending.
 #[derive(Debug)]
 pub struct LedgerJournal {
     id: JournalId,
-    /// File that is written.
+    /// File to which records are appended.
     active: JournalFile,
-    /// File that was written before it.
+    /// Other file, with older records.
     other: JournalFile,
 }
 
@@ -131,7 +131,7 @@ impl LedgerJournal {
         Ok(LedgerJournal { id, active, other })
     }
 
-    /// Moves the files of a journal out of the way, so that an operator can look at them; returns where they are.
+    /// Moves the files of a journal to other names, so that an operator can examine them; returns their new location.
     ///
     /// # Errors
     /// Returns `Io` if they cannot be moved.
@@ -159,8 +159,9 @@ impl LedgerJournal {
         self.active.bytes + self.other.bytes
     }
 
-    /// Returns true if [`LedgerJournal::append`] will begin a file, whose records must be readable without the other
-    /// one.
+    /// Returns true if the next [`LedgerJournal::append`] writes the first record of a file. The records of that file
+    /// must be readable without those of the other file. `committed` is the number of the last record that the store
+    /// has.
     #[must_use]
     pub fn begins_file(&self, committed: u64) -> bool {
         self.active.last == 0 || (self.active.bytes >= JOURNAL_FILE_BYTES && self.other.last <= committed)

@@ -1,5 +1,5 @@
-//! Position of a journal in the store: the last record that the ledger contains. It changes in the transactions that
-//! commit the records, so a record is replayed if and only if it is not in the ledger.
+//! Position of a journal in the store: the last record of the journal that the ledger contains. The position changes in
+//! the transactions that commit the records, so a record is replayed if and only if it is not in the ledger.
 //!
 //! ```text
 //! meta `ledger/journal/<k>`  →  generation (8 bytes LE) | number (8 bytes LE)
@@ -14,7 +14,7 @@ use crate::{StoreError, StoreTable, Transaction};
 pub struct JournalPosition {
     /// Number of the journal.
     pub generation: u64,
-    /// Number of its last record in the ledger.
+    /// Number of the last record of the journal that the ledger contains.
     pub number: u64,
 }
 
@@ -34,7 +34,8 @@ impl JournalPosition {
 }
 
 impl LedgerStore {
-    /// Returns the position of the journal of the chain that is written; `None` if it has had none.
+    /// Returns the position of the journal of the chain that this process writes; `None` if the chain has never had a
+    /// journal.
     ///
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get), and `Corrupt` for a damaged row.
@@ -44,7 +45,7 @@ impl LedgerStore {
         position.map(Some).ok_or_else(|| StoreError::corrupt("the position of a journal"))
     }
 
-    /// Makes a journal that of the chain. A journal that the store does not know is never replayed.
+    /// Records a new journal as that of the chain. A journal that the store does not know is never replayed.
     ///
     /// # Errors
     /// Same as [`Store::apply`](crate::Store::apply); `Guard` if the claim of the chain is lost.

@@ -1,5 +1,5 @@
-//! Ledger in a store: blocks of entries, balances and tips, written together, and a replica of the blocks in one file a
-//! month, which messages call the second copy.
+//! Ledger in a store: blocks of entries, balances and tips, written together, and a replica of the blocks in one file
+//! for each month. Messages to operators call the replica "the second copy".
 //!
 //! A block is a part of a commit, as lines of text that this module does not parse. Each commit is one guarded
 //! transaction, so it is never applied twice. Once it is durable in the store, its blocks are appended to the month's
@@ -18,9 +18,9 @@
 //! file of a month  <directory>/2026-11.jsonl, of chain k > 0 `2026-11.k.jsonl` =  its blocks in order
 //! ```
 //! A commit may contain rows of other modules: a charge and the state of the charged work are written together or not
-//! at all. The store is written first, so after a crash a file may lack its end but never has more than the store; the
-//! missing end is written when the ledger is opened. A file with more entries proves that the store lost some; then the
-//! ledger is not opened, see [`LedgerStore::clear`].
+//! at all. The store is written first, so after a crash a replica file may lack its last entries but never has more
+//! than the store; the missing entries are written when the ledger is opened. A file with more entries than the store
+//! proves that the store lost some; then the ledger is not opened, see [`LedgerStore::clear`].
 
 mod balances;
 mod chains;
@@ -67,7 +67,7 @@ pub const MAX_COMMIT_ROWS: usize = MAX_OPERATIONS / 2;
 /// Maximum bytes of the further rows of one commit.
 pub const MAX_EXTRA_ROW_BYTES: usize = MAX_TRANSACTION_BYTES / 6;
 
-/// Ledger of a store, and the chain that is written.
+/// Ledger of a store, open for one chain, to which this process writes.
 #[derive(Debug)]
 pub struct LedgerStore {
     store: Arc<dyn Store>,
@@ -110,7 +110,8 @@ impl LedgerStore {
         Ok(ledger)
     }
 
-    /// Opens the ledger in `store` for a member of a fleet, which writes its chain; with the replica of that chain.
+    /// Opens the ledger in `store` for a member of a fleet, which writes the claimed chain, with the replica of that
+    /// chain.
     ///
     /// # Errors
     /// Same as [`LedgerStore::open`].
@@ -122,7 +123,7 @@ impl LedgerStore {
         LedgerStore::open_with(store, claim.chain(), Some(claim), copies)
     }
 
-    /// Opens another chain, which no process writes, with its replica.
+    /// Opens another chain, which no process writes, and brings its replica up to date.
     ///
     /// # Errors
     /// Same as [`LedgerStore::open`].
@@ -130,7 +131,7 @@ impl LedgerStore {
         LedgerStore::open_with(self.store.clone(), chain, None, self.replica_dir.as_deref())
     }
 
-    /// Opens the ledger for another claim of this process, without a replica.
+    /// Opens the ledger to write the chain of another claim of this process, without a replica.
     #[must_use]
     pub fn abandoned_chain(&self, claim: ChainClaim) -> LedgerStore {
         LedgerStore {
@@ -172,20 +173,20 @@ impl LedgerStore {
         }
     }
 
-    /// Opens the ledger in `store` for reading and for comparison with the replica in the directory `copies`; writes to
-    /// neither.
+    /// Opens the ledger in `store` for reading and for a comparison with the replica in the directory `copies`. Writes
+    /// neither to the store nor to the replica.
     #[must_use]
     pub fn open_with_replica(store: Arc<dyn Store>, copies: &Path) -> LedgerStore {
         LedgerStore { replica_dir: Some(copies.to_owned()), ..LedgerStore::open_read_only(store) }
     }
 
-    /// Returns the chain that is written.
+    /// Returns the chain that this process writes.
     #[must_use]
     pub const fn chain(&self) -> u32 {
         self.chain
     }
 
-    /// Returns the claim of the chain; `None` for a process that writes alone.
+    /// Returns the claim of that chain, see [`LedgerStore::chain`]; `None` for a process that writes alone.
     #[must_use]
     pub const fn claim(&self) -> Option<&ChainClaim> {
         self.claim.as_ref()
@@ -197,7 +198,7 @@ impl LedgerStore {
         &*self.store
     }
 
-    /// Returns the repairs of the replica from the store since the last call: a sentence for each month.
+    /// Returns the repairs that the replica got from the store since the last call: a sentence for each month.
     #[must_use]
     pub fn take_repairs(&self) -> Vec<String> {
         self.replica.as_ref().map(|copies| copies.lock().take_repairs()).unwrap_or_default()
@@ -232,8 +233,8 @@ impl LedgerStore {
         Ok(AppendOutcome { copied })
     }
 
-    /// Returns the time until [`LedgerStore::sync_replica`] is due; `None` if the replica is synced. Later commits sync
-    /// it by themselves; this is for periods without commits.
+    /// Returns the time until [`LedgerStore::sync_replica`] is due; `None` if the replica is synced. While there are
+    /// commits, they sync the replica themselves; the caller has to sync it only if no commit follows.
     #[must_use]
     pub fn replica_sync_due(&self) -> Option<Duration> {
         self.replica.as_ref().and_then(|copies| copies.lock().sync_due())
@@ -251,8 +252,8 @@ impl LedgerStore {
     }
 
     /// Compares the replica with the store byte by byte; returns a sentence for each month that differs, and none
-    /// without a replica. A member of a fleet has a replica of its own chain only; where a fleet has written, the files
-    /// of a chain may end before it.
+    /// without a replica. A member of a fleet has a replica of its own chain only. If several members have written
+    /// chains, a file may lack the last entries of its chain, since the member that wrote them may have another folder.
     ///
     /// # Errors
     /// Same as [`Store::scan`], and `Io` if a file cannot be read.

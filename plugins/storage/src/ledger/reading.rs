@@ -7,7 +7,7 @@ use super::{EntryBlock, LedgerStore, decompress, parse_number};
 use crate::{StoreError, StoreTable, StoredRow};
 
 impl LedgerStore {
-    /// Returns the bytes of a month's blocks of the chain that is written, uncompressed.
+    /// Returns the bytes of a month's blocks, uncompressed, in the chain that this process writes.
     ///
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get).
@@ -55,7 +55,8 @@ impl LedgerStore {
         Ok(months)
     }
 
-    /// Returns the first row of a block of a month that ends after the entry `after`, in its chain.
+    /// Returns the row of the first block that ends after the entry `after`, in the given month and in the chain of
+    /// that entry.
     fn first_row(&self, month: &str, after: u64) -> Result<Option<StoredRow>, StoreError> {
         let after_key = block_key(month, after)?;
         let page = self.store.scan(StoreTable::Ledger, month.as_bytes(), Some(&after_key), 1)?;
@@ -64,7 +65,7 @@ impl LedgerStore {
         Ok((chain_of(last) == chain_of(after)).then_some(row))
     }
 
-    /// Returns the first block of a month that ends after the entry `after`, in the chain of that entry.
+    /// Returns the first block that ends after the entry `after`, in the given month and in the chain of that entry.
     ///
     /// # Errors
     /// Same as [`LedgerStore::month_blocks`].
@@ -72,8 +73,9 @@ impl LedgerStore {
         self.first_row(month, after)?.map(parse_block).transpose()
     }
 
-    /// Returns a page of the blocks of a month that end after the entry `after`, in the chain of that entry, in order
-    /// and decompressed lazily, and true if more blocks follow. The first entry of a chain follows [`chain_start`].
+    /// Returns a page of the blocks of a month that end after the entry `after`, in the chain of that entry; true if
+    /// more blocks follow. The blocks are in order and decompressed lazily. To read a chain from its beginning, pass
+    /// [`chain_start`] as `after`.
     ///
     /// # Errors
     /// Same as [`Store::scan`](crate::Store::scan); an item is `Corrupt` if its block cannot be read.

@@ -1,6 +1,6 @@
-//! Replica of the ledger: one file a month, to which the blocks of each commit are appended. The file is synced at most
-//! [`LATER`] after an append, once for all commits of that time: the store already has each of them durably, and
-//! whatever a power cut removes from the file is written again when the ledger is opened.
+//! Replica of the ledger: one file for each month, to which the blocks of each commit are appended. The file is synced
+//! at most [`SYNC_DELAY`] after an append, once for all commits of that time. The store already has each of them
+//! durably, and whatever a power cut removes from the file is written again when the ledger is opened.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -15,11 +15,11 @@ use super::replica_comparison::file_title;
 use super::{EntryBlock, LedgerCommit, LedgerStore};
 use crate::{StoreError, permissions};
 
-/// Number of entries whose blocks are compared with the end of the file on opening: more than one commit has.
+/// Number of entries whose blocks are compared with the end of the file on opening: more than one commit can have.
 const COMPARED_ENTRIES: u64 = 16_384;
 /// Maximum time from an append to its sync.
 const SYNC_DELAY: Duration = Duration::from_millis(250);
-/// Maximum number of unsynced entries, without the current commit: well below [`TAIL`].
+/// Maximum number of unsynced entries before the current commit: well below [`COMPARED_ENTRIES`].
 const MAX_UNSYNCED: u64 = 4_096;
 
 /// Maximum number of repairs retained until [`LedgerStore::take_repairs`] returns them.
@@ -87,7 +87,7 @@ impl LedgerReplica {
         std::mem::take(&mut self.repairs)
     }
 
-    /// Returns the error because of which the files lag behind the store; `None` if they do not.
+    /// Returns the error that keeps the files behind the store; `None` if they are up to date.
     pub(super) fn behind(&self) -> Option<StoreError> {
         self.behind.clone()
     }
@@ -186,8 +186,9 @@ impl LedgerReplica {
         Ok(())
     }
 
-    /// Renames a file with entries that the database of a fleet lacks, such as after the promotion of a standby: the
-    /// journal has the entries too, and writes them again. Without a fleet, an operator has to decide.
+    /// Renames a file with entries that the database of a fleet lacks, such as after the promotion of a standby. The
+    /// journal has these entries too and writes them again. Without a fleet this is an error, since an operator has to
+    /// decide.
     fn set_apart(&mut self, ledger: &LedgerStore, month: &str) -> Result<(), StoreError> {
         let title = file_title(self.chain, month);
         if ledger.claim().is_none() {
@@ -285,12 +286,12 @@ pub(super) fn month_path(folder: &Path, chain: u32, month: &str) -> PathBuf {
     folder.join(file_name(chain, month))
 }
 
-/// Path of a file that is set apart.
+/// Returns the path under which a file with extra entries is stored.
 fn apart_path(path: &Path, number: u32) -> PathBuf {
     path.with_extension(format!("jsonl.{number}.reverted"))
 }
 
-/// Returns the last blocks of a month: from the end of the file on, and at least those of the last commit.
+/// Returns the last blocks of a month: those missing in the file, and at least those of the last commit.
 fn last_blocks(
     ledger: &LedgerStore,
     month: &str,

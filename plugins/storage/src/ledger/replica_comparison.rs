@@ -15,17 +15,17 @@ use crate::StoreError;
 const READ_ATTEMPTS: u32 = 50;
 const READ_PAUSE: Duration = Duration::from_millis(20);
 
-/// Extent of the copy that is expected.
+/// Expected extent of the replica of a chain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExpectedCopy {
-    /// All of the chain.
+    /// Complete chain.
     Whole,
-    /// Any part from the beginning of a month's file: another gateway may have written the rest.
+    /// Beginning of each month's file, of any length: another gateway may have written the rest to its own folder.
     Part,
 }
 
-/// Implements [`LedgerStore::compare_replica`] for one chain. A commit may be in progress: the store has it shortly
-/// before the file.
+/// Implements [`LedgerStore::compare_replica`] for one chain. A commit may be in progress: the store has it a moment
+/// earlier than the file.
 pub(super) fn compare_files(
     folder: &Path,
     ledger: &LedgerStore,
@@ -33,7 +33,7 @@ pub(super) fn compare_files(
     expected: ExpectedCopy,
 ) -> Result<Vec<String>, StoreError> {
     let files = file_months(folder, chain)?;
-    // Read after the files: a new month is in the store first.
+    // The months of the store are read after the files: a new month is in the store first.
     let months = ledger.chain_months(chain)?;
     let unknown = files.iter().filter(|file| !months.contains(file));
     let mut findings: Vec<String> = unknown

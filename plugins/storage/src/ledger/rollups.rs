@@ -27,8 +27,8 @@ impl LedgerStore {
         self.store.scan(StoreTable::Usage, prefix, after, limit)
     }
 
-    /// Removes all rollups and marks them as incomplete. Returns the chains with their marked tips. No other process
-    /// may write to the ledger meanwhile.
+    /// Removes all rollups and marks them as incomplete. Returns all chains with their tips, which contain the mark. No
+    /// other process may write to the ledger during the call.
     ///
     /// # Errors
     /// Returns `Guard` if the ledger is written to meanwhile, and the errors of [`crate::Store::apply`].
@@ -70,7 +70,7 @@ impl LedgerStore {
         self.mark_rollups(tips, true)
     }
 
-    /// Marks the tips of all chains together.
+    /// Sets the mark of complete rollups in the tips of all chains, in one transaction.
     fn mark_rollups(
         &self,
         tips: &[(u32, LedgerTip)],

@@ -64,7 +64,7 @@ impl From<DatabaseError> for StoreError {
     }
 }
 
-/// Formats an error without its detail, which may have contents of rows.
+/// Formats an error without its detail, which may quote row contents.
 fn describe(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(refusal) => format!("{} (SQLSTATE {})", refusal.message(), refusal.code().code()),
@@ -83,7 +83,7 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
     false
 }
 
-/// Connects to a server that takes writes.
+/// Connects to a server that accepts writes, which excludes standbys.
 pub(super) async fn connect(settings: &ConnectSettings) -> Result<Client, DatabaseError> {
     let config = settings.config().map_err(DatabaseError::Permanent)?;
     let connecting = async {

@@ -71,7 +71,7 @@ impl std::fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Returns an error while the database has been away for so long that calls do not wait for it.
+    /// Returns an error if the current outage has lasted longer than `fail_fast_after`: calls then fail at once.
     fn check_reachable(&self) -> Result<(), StoreError> {
         match self.status.outage_or_stall() {
             Some(outage) if outage >= self.fail_fast_after => {
@@ -113,7 +113,8 @@ impl PostgresStore {
         })
     }
 
-    /// Passes every row of one snapshot to `each`, unchecked pages of a table at a time.
+    /// Passes all rows of one snapshot to `each`, page by page: the table, and each row or its error. One page has rows
+    /// of one table.
     fn for_each_page(
         &self,
         mut each: impl FnMut(StoreTable, Vec<Result<StoredRow, StoreError>>) -> Result<(), StoreError>,

@@ -17,9 +17,9 @@ use super::strand::{self, IdentityFile};
 use super::writer::{GroupWriter, QUEUE_CAPACITY};
 use crate::{Store, StoreError, StoreTable};
 
-/// Heartbeats within the time after which a process counts as dead.
+/// Number of heartbeats within `takeover_after`, the time after which a process counts as dead.
 const BEATS: u32 = 10;
-/// Worker threads of the runtime: one may wait for the receiver of a snapshot.
+/// Number of worker threads of the runtime: one of them may block while it waits for the receiver of a snapshot.
 const WORKERS: usize = 2;
 
 /// Result of [`check_postgres`].

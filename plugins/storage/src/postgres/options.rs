@@ -23,7 +23,7 @@ pub enum PasswordSource {
     /// Password of the URL, if it has one.
     #[default]
     Url,
-    /// Given password.
+    /// Password itself.
     Text(String),
     /// File that is read for every connection, so that the password can change while the store is open.
     File(PathBuf),
@@ -43,8 +43,8 @@ pub struct PostgresOptions {
     pub folder: PathBuf,
     /// Number of processes that may use the database at the same time. Default [`StoreSharing::Alone`].
     pub sharing: StoreSharing,
-    /// Time without a heartbeat after which another process counts as dead. Default 10 s; a heartbeat is sent ten times
-    /// as often.
+    /// Time without a heartbeat after which another process counts as dead. Default 10 s. Each process sends ten
+    /// heartbeats in this time.
     pub takeover_after: Duration,
     /// Timeout of a read and of `apply`, which then returns `Stuck`. Default 30 s.
     pub timeout: Duration,
@@ -55,10 +55,11 @@ pub struct PostgresOptions {
 /// Number of processes that may use a database at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreSharing {
-    /// One: another one that is alive is an error, and one that is dead is taken over.
+    /// One process: opening fails if another live process uses the database, and takes the database over from a dead
+    /// one.
     Alone,
-    /// Several: rows are locked for each transaction. A guard that a row is absent holds against another process only
-    /// if the transaction writes the row.
+    /// Several processes: rows are locked for each transaction. A guard that a row is absent protects against other
+    /// processes only if the same transaction writes the row.
     Shared,
 }
 
@@ -88,7 +89,7 @@ impl fmt::Debug for PostgresOptions {
     }
 }
 
-/// Connection settings made from the options.
+/// Connection settings, parsed from the options.
 #[derive(Clone)]
 pub(super) struct ConnectSettings {
     config: Config,

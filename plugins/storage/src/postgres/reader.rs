@@ -1,4 +1,4 @@
-//! Reading connection, opened again when it is lost.
+//! Connection for reads, opened again when it is lost.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use super::options::ConnectSettings;
 use super::schema::TableNames;
 use crate::StoreError;
 
-/// Time within which a read is tried again.
+/// Time from the first attempt of a read within which the read is retried.
 const RETRY_TIME: Duration = Duration::from_secs(2);
-/// Timeout of one attempt, including its connection, because a network may fail without a reset.
+/// Timeout of one attempt, including connecting, because a network may fail without resetting the connection.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum pause before a retry; a random part of it is waited.
+/// Maximum pause before a retry; each pause is a random part of it.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 /// Connection that concurrent reads share.
@@ -30,7 +30,7 @@ impl Reader {
         Reader { settings, names, client: Mutex::new(Some(Arc::new(client))) }
     }
 
-    /// Runs a read, again after a lost connection.
+    /// Runs a read, and repeats it after a lost connection.
     pub(super) async fn read<T, F>(&self, mut read: impl FnMut(Arc<Client>) -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, DatabaseError>>,
@@ -48,7 +48,7 @@ impl Reader {
         }
     }
 
-    /// Runs a read once. A connection that does not answer is replaced by the next attempt.
+    /// Runs a read once. If the connection does not answer in time, the next attempt opens a new one.
     async fn attempt<T, F>(&self, read: &mut impl FnMut(Arc<Client>) -> F) -> Result<T, DatabaseError>
     where
         F: Future<Output = Result<T, DatabaseError>>,

@@ -104,7 +104,7 @@ pub(super) async fn scan_many(
     pages.collect::<Result<_, _>>().map_err(DatabaseError::Permanent)
 }
 
-/// Reads the rows of a page and one more, unchecked.
+/// Reads the rows of a page, and one more that shows whether another page follows. Checksums are not checked.
 pub(super) async fn scan_rows(
     client: &Client,
     names: &TableNames,
@@ -121,7 +121,7 @@ pub(super) async fn scan_rows(
 /// Parameter of a statement with its type.
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
-/// Bounds of the rows of a page and one more.
+/// Query bounds of the rows of a page, and of one more row that shows whether another page follows.
 struct Selection<'a> {
     prefix: &'a [u8],
     lower: Option<Vec<u8>>,

@@ -12,15 +12,15 @@ use crate::{StoreError, StoreTable};
 const VERSION: i32 = 1;
 /// Oldest server version, as `server_version_num`.
 const MIN_SERVER: i32 = 150_000;
-/// Attempts to create the tables while other processes create them.
+/// Maximum number of attempts to create the tables while other processes create them too.
 const MAX_ATTEMPTS: u32 = 20;
 
-/// State of the rows.
+/// State of an import into the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ImportState {
-    /// Complete rows.
+    /// All rows are complete: no import is unfinished.
     Complete,
-    /// Rows of an import that has not finished.
+    /// The rows are those of an import that has not finished.
     Unfinished,
 }
 
@@ -40,7 +40,7 @@ impl TableNames {
         format!("{}.{}", self.schema, table.name())
     }
 
-    /// Returns the qualified name of the table of process starts.
+    /// Returns the qualified name of the table of strands, the process starts.
     pub(super) fn strands(&self) -> String {
         format!("{}.strands", self.schema)
     }
@@ -104,8 +104,8 @@ async fn ensure_tables(client: &mut Client, names: &TableNames) -> Result<Import
     read_version(client, names).await.map(|state| state.unwrap_or(ImportState::Complete))
 }
 
-/// Classifies an error of the statements that create tables: `if not exists` fails when another transaction has created
-/// the same object since the statement began.
+/// Classifies an error of the statements that create tables: `if not exists` still fails when another transaction
+/// creates the same object at the same time.
 fn creation_error(error: tokio_postgres::Error) -> DatabaseError {
     let exists_now = [
         SqlState::DUPLICATE_SCHEMA,
@@ -119,8 +119,8 @@ fn creation_error(error: tokio_postgres::Error) -> DatabaseError {
     error.into()
 }
 
-/// Returns true if a table or column of this program does not exist: the tables of an older program lack those that
-/// came later.
+/// Returns true if a table or column that this program uses does not exist: an older version may have created the
+/// tables.
 async fn is_table_missing(client: &Client, names: &TableNames) -> Result<bool, DatabaseError> {
     let tables: Vec<String> = StoreTable::ALL.iter().map(|table| names.rows(*table)).collect();
     let missing = "select exists(select from unnest($1::text[]) as name where to_regclass(name) is null)

@@ -1,4 +1,4 @@
-//! Every row of the database at one instant, page by page.
+//! Snapshot of all rows of the database at one instant, read page by page.
 
 use std::sync::mpsc::SyncSender;
 
@@ -12,10 +12,10 @@ const PAGE_ROWS: usize = 256;
 /// Maximum number of findings of a verification.
 pub(super) const MAX_FINDINGS: usize = 100;
 
-/// Page of rows, each checked; `None` after the last page.
+/// Page of rows of one table, each row or the error of its checksum; `None` after the last page.
 pub(super) type SnapshotPage = Option<(StoreTable, Vec<Result<StoredRow, StoreError>>)>;
 
-/// Sends the pages of all tables. Ends early if the receiver is gone.
+/// Sends the pages of all tables. Stops early if the receiver was dropped.
 pub(super) async fn send_pages(reader: &Reader, pages: &SyncSender<Result<SnapshotPage, StoreError>>) {
     let last = read_pages(reader, pages).await.map(|()| None).map_err(StoreError::from);
     let _ = tokio::task::block_in_place(|| pages.send(last));

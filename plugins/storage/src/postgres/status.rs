@@ -19,8 +19,9 @@ pub(super) enum WriterState {
 /// State that the writer publishes.
 pub(super) struct DatabaseStatus {
     origin: Instant,
-    /// Start of the current outage or of the current group, in milliseconds after `origin` plus one; 0 for none.
+    /// Start of the current outage, in milliseconds after `origin` plus one; 0 for none.
     lost_since: AtomicU64,
+    /// Start of the current group of transactions, in the same form.
     busy_since: AtomicU64,
     /// [`WriterState`]; only the first change counts.
     state: AtomicU8,
@@ -40,7 +41,7 @@ impl DatabaseStatus {
         u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
     }
 
-    /// Records a failed attempt. The outage has lasted since the group began that could not be written.
+    /// Records a failed attempt. If a group could not be written, the outage counts from the start of that group.
     pub(super) fn mark_lost(&self) {
         let busy_since = Some(self.busy_since.load(Ordering::Acquire)).filter(|since| *since > 0);
         let since = busy_since.unwrap_or_else(|| self.elapsed_ms());
@@ -79,7 +80,7 @@ impl DatabaseStatus {
         self.since(&self.lost_since)
     }
 
-    /// Returns the length of the current outage, or the time for which the current group has waited for an answer.
+    /// Returns the length of the current outage, or how long the current group has waited for an answer.
     pub(super) fn outage_or_stall(&self) -> Option<Duration> {
         self.outage().max(self.since(&self.busy_since))
     }

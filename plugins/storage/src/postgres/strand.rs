@@ -1,4 +1,4 @@
-//! Strand: the entry of a process start in the database, and the proof that no other process writes.
+//! Strand: the row of a process start in the database, and the proof that no other process writes.
 //!
 //! A strand is live until its process closes the store or another process marks it as dead. It raises its `beat` with
 //! every commit and heartbeat, and its `seq` with every commit, in the same transaction: a commit of a strand that is
@@ -23,10 +23,10 @@ use super::schema::TableNames;
 use crate::StoreError;
 use crate::export::hex;
 
-/// Interval between looks at the beats of other strands, at most.
+/// Maximum interval between two reads of the beats of other strands.
 const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Lock of the process's folder, with the token of its last strand.
+/// Locked identity file in the process's folder, with the token of the last strand of this folder.
 pub(super) struct IdentityFile {
     file: File,
     /// Token of the previous process of this folder.
@@ -61,7 +61,8 @@ impl IdentityFile {
         Ok(IdentityFile { file, previous })
     }
 
-    /// Writes the token of a new strand. Without it the next process of this folder waits like one of another folder.
+    /// Writes the token of a new strand. If it is missing, the next process of this folder has to wait until the strand
+    /// counts as dead, like a process of another folder.
     pub(super) fn write(&mut self, token: &str) -> Result<(), StoreError> {
         let written = self
             .file
@@ -82,11 +83,12 @@ pub(super) struct Strand {
 /// Outcome of one attempt to join.
 enum JoinAttempt {
     Joined,
-    /// Beats of the live strands with which this one may not share the database, by id, with the name.
+    /// Beats and process names, by strand id, of the live strands with which this strand may not share the database.
     Occupied(HashMap<i32, (i64, String)>),
 }
 
-/// Makes this process the one that writes.
+/// Joins as the process that writes to the database; waits for the death of other strands if the database is not
+/// shared.
 ///
 /// # Errors
 /// Returns `InUse` if another process is alive.
@@ -221,7 +223,7 @@ impl Strand {
         Ok(())
     }
 
-    /// Returns the name of the live strand, which is another process's if this one is dead.
+    /// Returns the process name of the live strand; it is another process if this strand is dead.
     pub(super) async fn holder(client: &Client, names: &TableNames) -> Result<String, DatabaseError> {
         let statement = format!("select name from {} where live order by id desc limit 1", names.strands());
         let row = client.query_typed_opt(&statement, &[]).await?;

@@ -27,13 +27,13 @@ pub(super) const QUEUE_CAPACITY: usize = 1_024;
 const MAX_GROUP: usize = 256;
 /// Size in bytes from which a group takes no further transaction.
 const MAX_GROUP_BYTES: usize = 4 * 1024 * 1024;
-/// Time within which a group is tried again.
+/// Time from the first attempt of a group within which the group is retried.
 const RETRY_TIME: Duration = Duration::from_secs(5);
-/// Timeout of one attempt, longer than the server's limits for a transaction whose connection was lost.
+/// Timeout of one attempt: longer than the time after which the server ends a transaction whose connection was lost.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(12);
-/// Timeout of a heartbeat, its connection included.
+/// Timeout of a heartbeat, including connecting.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum pause before a retry; a random part of it is waited.
+/// Maximum pause before a retry; each pause is a random part of it.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
 /// Queued transaction with the reply channel of its caller.
@@ -119,7 +119,8 @@ impl GroupWriter {
         if self.strand.beat(client, &self.names, self.seq).await? {
             return Ok(());
         }
-        // A pooler keeps the connection when another server takes over: the number of the last commit is read again.
+        // A connection pooler retains this connection even if a standby takes over, so the number of the last commit is
+        // read again on a new connection.
         self.client = None;
         self.ensure_connected().await
     }
@@ -161,7 +162,7 @@ impl GroupWriter {
         }
     }
 
-    /// Connects if there is no connection, and learns the number of the last commit.
+    /// Connects if there is no connection, and reads the number of the last commit.
     async fn ensure_connected(&mut self) -> Result<(), DatabaseError> {
         if self.client.as_ref().is_some_and(|client| !client.is_closed()) {
             return Ok(());
@@ -216,11 +217,11 @@ impl GroupWriter {
             .execute_typed(&claim, &[(&self.strand.token, Type::TEXT), (&self.seq, Type::INT8)])
             .await?;
         if claimed != 1 {
-            // The next attempt reads the number again, on a new connection, or finds that the strand is dead. A commit
-            // whose answer was lost may have been applied only now: it held the row until then.
+            // The next attempt opens a connection and reads the number again, or finds that the strand is dead. A
+            // commit whose answer was lost may have been applied only now: until then it held the lock of the row.
             return Err(DatabaseError::Conflict);
         }
-        // The row is locked: an unanswered commit was not applied, and never will be.
+        // The strand's row is locked now: an unanswered commit was not applied, and never will be.
         self.unanswered = None;
         let stored = read_rows(client, &self.names, group).await?;
         let (results, writes) = evaluate_group(group.iter().copied(), |key| match stored.get(key) {
@@ -257,9 +258,8 @@ fn no_answer() -> DatabaseError {
 
 type StoredRows = HashMap<Vec<u8>, Option<Result<Vec<u8>, StoreError>>>;
 
-/// Reads and locks the rows that the group's guards and sums refer to, by disk key; `None` for a row that does not
-/// exist. Tables and keys are in ascending order, so that writers of other processes do not wait for each other in a
-/// circle.
+/// Reads and locks the rows that the guards and additions of the group refer to, by disk key; `None` for a row that
+/// does not exist. Tables and keys are locked in ascending order, so that writers of several processes do not deadlock.
 async fn read_rows(
     client: &Client,
     names: &TableNames,

@@ -19,14 +19,14 @@ pub(crate) fn is_caller_row(disk_key: &[u8]) -> bool {
     disk_key.first() != Some(&0)
 }
 
-/// Expected contents of a store.
+/// Expected contents of a store, to detect missing rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommitMarker {
     /// Number of groups written so far.
     pub(crate) groups: u64,
     /// Number of rows.
     pub(crate) rows: u64,
-    /// Sum of [`mark`] over the rows, modulo 2^64: independent of their order.
+    /// Sum of the [`fingerprint`] of each row, modulo 2^64: independent of the order of the rows.
     pub(crate) sum: u64,
 }
 

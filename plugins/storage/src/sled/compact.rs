@@ -54,14 +54,14 @@ pub(crate) fn compact_if_due(engine: &SledEngine) -> Result<(), StoreError> {
         return Ok(());
     }
     match compact_log(engine) {
-        // No reason to fail the opening: a store with a damaged row, or on a full disk, is still readable.
+        // A damaged row or a full disk does not prevent opening: such a store is still readable.
         Err(StoreError::Corrupt { .. } | StoreError::Full) => engine.with_sled(|_| Ok(())),
         replaced => replaced.map(|_| ()),
     }
 }
 
-/// Returns true if the disk has space for a second log with this many bytes of rows, its whole segments, and the
-/// reserve file.
+/// Returns true if the disk has space for a second log that contains `rows` bytes of rows, rounded up to whole
+/// segments, and for the reserve file.
 fn has_disk_space(engine: &SledEngine, rows: u64) -> bool {
     let needed = rows.saturating_add(2 * SEGMENT_BYTES as u64).saturating_add(engine.options.ballast_bytes);
     // If the free space is unknown, compaction is attempted.
@@ -72,7 +72,7 @@ fn compact_log(engine: &SledEngine) -> Result<CompactionOutcome, StoreError> {
     let before = engine.with_sled(SledHandle::log_bytes)?;
     let side = engine.dir.staging_path()?;
     if let Err(why) = copy_rows(engine, &side) {
-        // The new log is useless, and on a full disk the store needs its space.
+        // The new log is incomplete, and on a full disk the store needs its space.
         remove_all(&side)?;
         return Err(why);
     }

@@ -99,8 +99,8 @@ impl StoreDir {
         self.live_path().exists()
     }
 
-    /// Replaces the live database by a closed one from the staging directory. After a crash in between,
-    /// [`StoreDir::acquire`] completes it.
+    /// Replaces the live database by the one in the staging directory, which must be closed. If a crash interrupts the
+    /// replacement, [`StoreDir::acquire`] completes it.
     pub(crate) fn replace_live(&self, side: &Path) -> Result<(), StoreError> {
         sync_tree(side)?;
         if self.has_store() {

@@ -97,7 +97,7 @@ impl SledEngine {
         }
     }
 
-    /// Writes and syncs; durable on return. The caller must hold `writing`.
+    /// Writes a group of rows and syncs; the rows are durable on return. The caller must hold `write_lock`.
     pub(crate) fn commit(&self, writes: KeyedWrites) -> Result<(), CommitError> {
         let live = self.sled.read();
         let live = live.as_ref().ok_or_else(|| CommitError::Write(self.closed_error()))?;
@@ -127,7 +127,7 @@ impl SledEngine {
         ));
         let written = live.write(sealed).and_then(|()| live.flush_to_os()).map_err(CommitError::Write);
         if let Err(fault) = written.and_then(|()| live.sync_to_disk().map_err(CommitError::Sync)) {
-            // Rows counted by the verification may not be on disk.
+            // The verification may have counted rows that are not on disk.
             *survey = None;
             return Err(fault);
         }

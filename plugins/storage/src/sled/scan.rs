@@ -17,8 +17,8 @@ const MAX_ROUNDS: usize = 16;
 /// Maximum number of findings retained.
 const MAX_FINDINGS: usize = 100;
 
-/// Implements [`crate::StoreArgs::copy_rows`]: reads every row while the keys of concurrent writes are recorded, then
-/// reads the recorded rows again; the last few of them while writes are paused.
+/// Implements [`crate::Store::copy`]: reads every row while the keys of concurrent writes are recorded, then reads the
+/// recorded rows again; the last few of them while writes are paused.
 pub(crate) fn copy(
     engine: &SledEngine,
     sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
@@ -77,8 +77,8 @@ fn split_key(key: &[u8]) -> Result<(StoreTable, &[u8]), StoreError> {
     known.ok_or_else(|| StoreError::Format { what: "a row of an unknown table".to_owned() })
 }
 
-/// Implements [`crate::StoreArgs::verify`]. Each chunk pauses writes briefly, so that every concurrent write is counted
-/// once: by the writer if its key is before the cursor, otherwise by the scan.
+/// Implements [`crate::Store::verify_with`]. Writes are paused briefly for each chunk, so that every concurrent write
+/// is counted once: by the writer if its key is before the cursor, otherwise by the scan.
 pub(crate) fn verify(engine: &SledEngine, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {
     let _alone = engine.scan_lock.lock();
     *engine.verify_pass.lock() = Some(VerifyPass::default());

@@ -7,7 +7,7 @@ use super::{
 use crate::image::PromptImage;
 use serde_json::{Map, Value};
 
-/// Prefix of a block that coding agents send with every request; it is not for the model.
+/// Prefix of a block that coding agents send with every request and that models do not receive.
 const BILLING_HEADER: &str = "x-anthropic-billing-header";
 
 pub(super) fn read(bytes: &[u8]) -> Result<TokenizedConversation, ReadError> {
@@ -30,8 +30,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<TokenizedConversation, ReadError> {
     Ok(TokenizedConversation { messages: turns, tools, effort, arguments, continues, unix_seconds: 0 })
 }
 
-/// Returns `output_config.effort`, else an effort from the thinking budget. The switch that disables thinking is passed
-/// to the template.
+/// Returns the effort of `output_config.effort`, or else one that fits the thinking budget. If thinking is disabled,
+/// adds the template variable that disables it.
 fn reasoning_effort(
     body: &mut Map<String, Value>,
     arguments: &mut Map<String, Value>,
@@ -81,7 +81,7 @@ fn function(value: Value, path: &str) -> Result<FunctionTool, ReadError> {
     Ok(FunctionTool { name, description, parameters, strict })
 }
 
-/// Splits one message into its tool results and the rest, in this order.
+/// Adds the tool results of a message, and then a message with its other content.
 fn push_messages(message: Value, path: &str, turns: &mut Vec<PromptMessage>) -> Result<(), ReadError> {
     let mut map = object(message, path)?;
     let role = match take_text(&mut map, "role", path)?.as_deref() {
@@ -115,7 +115,7 @@ fn push_messages(message: Value, path: &str, turns: &mut Vec<PromptMessage>) -> 
     Ok(())
 }
 
-/// Merges consecutive messages of one speaker, as this dialect does.
+/// Merges consecutive messages of the same role, as the messages dialect does.
 fn merge_message(turns: &mut Vec<PromptMessage>, turn: PromptMessage) {
     match turns.last_mut() {
         Some(last) if last.role == turn.role => {
@@ -257,7 +257,7 @@ fn document(map: &mut Map<String, Value>, path: &str) -> Result<Option<String>, 
     Ok(Some(lines.join("\n")))
 }
 
-/// Returns the texts of a string or of a list of text blocks.
+/// Returns the text of a string, or the texts of a list of text blocks.
 fn texts(content: Option<Value>) -> Vec<String> {
     match content {
         Some(Value::String(text)) => vec![text],

@@ -18,12 +18,12 @@ impl ReadError {
     }
 }
 
-/// Limit on the sum of the depths of all JSON values in a body that is parsed. Real prompts have a few values for each
-/// message and tool, at depths of three to eight; values in great numbers or at great depth take many times their bytes
-/// in memory, and indentation in the tools section of a prompt.
+/// Maximum sum of the depths of all JSON values in a body that is parsed. Real prompts have a few values for each
+/// message and tool, at depths of three to eight. Very many values, or very deep ones, would take many times their
+/// bytes in memory, and as indentation in the tools section of a prompt.
 const MAX_DEPTH_SUM: u64 = 1 << 20;
 
-/// Returns true if a body can be parsed in memory of a few times its size. Checks brackets and commas only.
+/// Returns true if parsing the body needs memory of only a few times its size. Examines brackets and commas only.
 pub(super) fn is_readable(body: &[u8]) -> bool {
     let (mut depths, mut depth) = (0_u64, 0_u64);
     let mut rest = body.iter();
@@ -60,12 +60,12 @@ pub(super) fn body(body: &[u8]) -> Result<Map<String, Value>, ReadError> {
     }
 }
 
-/// Takes a member; `null` counts as absent.
+/// Removes and returns a member; `null` counts as absent.
 pub(super) fn take(map: &mut Map<String, Value>, name: &str) -> Option<Value> {
     map.get_mut(name).map(Value::take).filter(|value| !value.is_null())
 }
 
-/// Takes a member that must be a string, if present.
+/// Removes and returns a member that must be a string, if it is present.
 pub(super) fn take_text(
     map: &mut Map<String, Value>,
     name: &str,
@@ -78,7 +78,7 @@ pub(super) fn take_text(
     }
 }
 
-/// Takes a member that must be a list, if present.
+/// Removes and returns a member that must be a list; an absent member is an empty list.
 pub(super) fn take_list(
     map: &mut Map<String, Value>,
     name: &str,
@@ -91,7 +91,7 @@ pub(super) fn take_list(
     }
 }
 
-/// Returns an object, or an error with its path.
+/// Returns the value as an object, or an error with its path if it is none.
 pub(super) fn object(value: Value, path: &str) -> Result<Map<String, Value>, ReadError> {
     match value {
         Value::Object(map) => Ok(map),
@@ -99,7 +99,7 @@ pub(super) fn object(value: Value, path: &str) -> Result<Map<String, Value>, Rea
     }
 }
 
-/// Takes the type of a block or part.
+/// Removes and returns the type of a block or part.
 pub(super) fn kind(map: &mut Map<String, Value>, path: &str) -> Result<String, ReadError> {
     take_text(map, "type", path)?.ok_or_else(|| ReadError::new(format!("{path}.type"), "is missing"))
 }
@@ -108,7 +108,7 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Returns the bytes of all strings in a value: the maximum size of an unknown part.
+/// Returns the total bytes of all strings in a value: an upper bound of the tokens of an unknown part.
 pub(super) fn string_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),

@@ -35,7 +35,8 @@ impl Family {
         TokenCounter::from_files(self.tokenizer, Some(self.template), Some(self.config)).unwrap()
     }
 
-    /// Every case has the reference's count. A case that the reference refuses is adapted or refused.
+    /// Asserts that each case has the same count as in the reference. A case that the reference refuses may be adapted
+    /// or refused.
     fn equal(&self, counter: &TokenCounter, least: usize) {
         let expected: Value = serde_json::from_str(self.expected).unwrap();
         let (cases, mut equal) = (cases(), 0);
@@ -183,7 +184,7 @@ fn a_count_ends_one_beyond_its_budget_however_long_the_text_is() {
         let words = counter.count_text("one two three four");
         assert_eq!((text(words), text(words - 1), text(1)), (Some(words), Some(words), Some(2)));
     }
-    // Too many bytes for the budget, so the text is not even scanned.
+    // The text has too many bytes for the budget, so it is not even scanned.
     let endless = chat(" ".repeat(4 << 20));
     let counted = TokenCounter::o200k_harmony()
         .count_within(&endless, &CountBudget { max_tokens: 10_000, stop: &stop });

@@ -1,6 +1,6 @@
 //! Functions as TypeScript-like types: the tools section of a developer message.
 //!
-//! Promises: byte for byte the output of `openai-harmony`, with its peculiarities.
+//! Guarantees: the same bytes as the output of `openai-harmony`, including its peculiarities.
 
 use crate::conversation::FunctionTool;
 use serde_json::Value;
@@ -33,7 +33,7 @@ fn is_enum(schema: &Value) -> bool {
     list(schema, "enum").is_some_and(|values| !values.is_empty())
 }
 
-/// Writes a default among the comments of a single variant: as JSON.
+/// Returns the default value of a schema for the comment of a single variant: as JSON.
 fn json_default(schema: &Value) -> Option<String> {
     let default = schema.get("default")?;
     Some(match default.as_str() {
@@ -42,7 +42,8 @@ fn json_default(schema: &Value) -> Option<String> {
     })
 }
 
-/// Writes a default of a property: an enumeration value without quotes.
+/// Returns the default value of a schema for the comment of a property: as JSON, but an enumeration value without
+/// quotes.
 fn bare_default(schema: &Value) -> Option<String> {
     let default = schema.get("default")?;
     Some(match default.as_str() {

@@ -1,14 +1,14 @@
 //! Width and height from the first bytes of PNG, JPEG, GIF and WebP.
 //!
-//! Promises: no panic on any bytes, and no more than the header decoded, except that a JPEG is read up to its frame
-//! header, at any offset.
+//! Guarantees: no bytes cause a panic. Only the header is decoded, except for a JPEG, which is read up to its frame
+//! header at any offset.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
-/// Number of base64 characters that hold any header but JPEG's.
+/// Number of base64 characters that contain every header except that of a JPEG.
 const MAX_HEADER_CHARS: usize = 64;
-/// Number of characters in which most JPEG files have their frame header.
+/// Number of base64 characters that contain the frame header of most JPEG files.
 const USUAL_JPEG_CHARS: usize = 16 << 10;
 
 /// Returns the size of an image given as base64.
@@ -22,7 +22,7 @@ pub(super) fn size(data: &str) -> Option<(u32, u32)> {
 
 fn decode(data: &str, characters: usize) -> Option<Vec<u8>> {
     let cut = characters.min(data.trim_end_matches('=').len());
-    // A group is four characters; a single character of the next group holds no byte.
+    // Four characters are three bytes; a single character of an incomplete group contains no byte.
     let cut = if cut % 4 == 1 { cut - 1 } else { cut };
     let cut = if cut < characters { cut } else { cut - cut % 4 };
     STANDARD_NO_PAD.decode(data.get(..cut)?).ok()
@@ -79,7 +79,7 @@ fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
             // Fill bytes, and markers without a body.
             0xff => at += 1,
             0x01 | 0xd0..=0xd8 => at += 2,
-            // Frame headers, except the tables in this range.
+            // Frame headers; the excluded values in this range are tables.
             0xc0..=0xcf if !matches!(bytes.get(at + 1), Some(0xc4 | 0xc8 | 0xcc)) => {
                 return Some((be16(bytes, at + 7)?, be16(bytes, at + 5)?));
             }

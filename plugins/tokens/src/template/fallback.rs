@@ -3,18 +3,18 @@
 use crate::conversation::{Part, PromptMessage, SpeakerRole};
 use std::borrow::Cow;
 
-/// Degree of the change to a conversation.
+/// Change that is made to a conversation which a template has refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TemplateFallback {
     /// No change.
     None,
-    /// System messages after the leading ones become user messages, and neighbours of one role are merged.
+    /// System messages after the leading ones become user messages, and consecutive messages of one role are merged.
     LaterSystem,
     /// All system messages become user messages.
     AllSystem,
 }
 
-/// Returns the changed messages; `None` if nothing changes, so that another attempt would fail as well.
+/// Returns the changed messages; `None` if nothing changed, so that rendering them would fail again.
 pub(super) fn apply_fallback(
     turns: &[PromptMessage],
     fold: TemplateFallback,

@@ -1,6 +1,6 @@
 //! Filter `tojson`, in the format of Python's `json.dumps(…, ensure_ascii=False)`.
 //!
-//! Promises: keys in their order, separators `", "` and `": "`, indentation on request, floats as in Python.
+//! Guarantees: keys in their order, separators `", "` and `": "`, indentation on request, floats written as in Python.
 
 use minijinja::value::{Kwargs, Value};
 use minijinja::{Error, ErrorKind};
@@ -92,7 +92,8 @@ impl Formatter for IndentedFormatter<'_> {
     }
 }
 
-/// Formats the shortest digits that read back; with an exponent below 1e-4 and from 1e16 on.
+/// Writes the shortest digits that parse to the same number; with an exponent below 1e-4 and from 1e16 on, as Python
+/// does.
 fn python_float(number: f64) -> String {
     let size = number.abs();
     if number != 0.0 && !(1e-4..1e16).contains(&size) {

@@ -9,12 +9,12 @@ pub(super) struct PromptBuffer<'s> {
     /// Limit on the bytes of the prompt.
     max_bytes: usize,
     meter: TokenMeter<'s>,
-    /// Reason for which writing ended early.
+    /// Reason why writing ended early.
     pub(super) halt: Option<CountHalt>,
 }
 
 impl<'s> PromptBuffer<'s> {
-    /// Creates an empty buffer for at most `most` bytes.
+    /// Creates an empty buffer for at most `max_bytes` bytes.
     pub(super) const fn new(max_bytes: usize, meter: TokenMeter<'s>) -> Self {
         Self { text: Vec::new(), max_bytes, meter, halt: None }
     }

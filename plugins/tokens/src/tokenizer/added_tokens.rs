@@ -1,7 +1,8 @@
 //! Added tokens, which are found in the text before anything else.
 //!
-//! Promises: leftmost and longest first; those that match raw text before those that match normalised text;
-//! `single_word`, `lstrip` and `rstrip` as in the library.
+//! Guarantees: the leftmost token is matched first, and among tokens at one position the longest. Tokens that match raw
+//! text come before those that match normalised text. `single_word`, `lstrip` and `rstrip` have the same effect as in
+//! the library.
 
 use crate::budget::CountHalt;
 use aho_corasick::{AhoCorasick, MatchKind};
@@ -9,7 +10,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 /// Added token.
 #[derive(Clone, Debug)]
 pub(super) struct AddedToken {
-    /// Text that it matches; already normalised if it matches normalised text.
+    /// Text that the token matches; it is normalised already if the token matches normalised text.
     pub(super) content: String,
     pub(super) single_word: bool,
     pub(super) lstrip: bool,
@@ -32,8 +33,8 @@ impl AddedTokens {
         Ok(Self { raw: TokenMatcher::new(raw)?, normalized: TokenMatcher::new(normalized)? })
     }
 
-    /// Calls `each` with the text between tokens (`Some`) and the tokens (`None`), in order. The flag is true at the
-    /// start of the text.
+    /// Calls `each` for each part of the text in order: `Some` for a text between added tokens, `None` for an added
+    /// token. The flag is true at the start of the text.
     pub(super) fn split_raw<'t>(
         &self,
         text: &'t str,
@@ -51,7 +52,8 @@ impl AddedTokens {
         split(self.normalized.as_ref(), text, each)
     }
 
-    /// Returns the bytes of the longest token; `None` if a token includes the white space around it, of any length.
+    /// Returns the bytes of the longest token; `None` if a token includes white space around it, which may have any
+    /// length.
     pub(super) fn longest(&self) -> Option<usize> {
         let tokens =
             || [&self.raw, &self.normalized].into_iter().flatten().flat_map(|matcher| &matcher.tokens);

@@ -1,8 +1,9 @@
-//! Letters in which byte-level tokenizers write bytes.
+//! Byte alphabet: the letters with which byte-level tokenizers write bytes.
 //!
-//! Promises: one letter per byte and back; printable Latin-1 represents itself, other bytes use letters from U+0100 on.
+//! Guarantees: each byte has exactly one letter. A printable Latin-1 byte is written as itself, other bytes as letters
+//! from U+0100 on.
 
-/// Returns the byte of a letter.
+/// Returns the byte that a letter stands for.
 pub(super) fn byte(letter: char) -> Option<u8> {
     let code = letter as u32;
     match code {
@@ -14,7 +15,7 @@ pub(super) fn byte(letter: char) -> Option<u8> {
     }
 }
 
-/// Returns the bytes of a token written in letters.
+/// Returns the bytes of a token that is written in the byte alphabet.
 pub(super) fn bytes(token: &str) -> Option<Vec<u8>> {
     token.chars().map(byte).collect()
 }

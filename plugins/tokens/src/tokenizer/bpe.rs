@@ -27,16 +27,16 @@ pub(super) struct BpeModel {
     vocabulary: Vocabulary,
     pairs: HashMap<u64, (u32, u32)>,
     byte_level: bool,
-    /// True if a word that is a token needs no merges.
+    /// True if a word that is a token is encoded as this token without merging.
     ignore_merges: bool,
     unknown: Option<u32>,
     fuse_unknown: bool,
-    /// Token of each byte: of the alphabet, or `<0x00>` and so on as a fallback.
+    /// Token of each byte: its letter in the byte alphabet, or a fallback token such as `<0x00>`.
     bytes: Vec<Option<u32>>,
     fallback: bool,
-    /// Flags of tokens that are restored by merging their own bytes: a word that is such a token needs no merging.
+    /// True for each token that results from merging its own bytes: a word that equals such a token needs no merging.
     whole: Vec<bool>,
-    /// True if no merge joins across the begin of a word, so that words can be encoded separately.
+    /// True if no merge joins symbols across the start of a word, so that words can be encoded separately.
     by_words: bool,
 }
 
@@ -74,7 +74,7 @@ impl BpeModel {
         Ok(bpe)
     }
 
-    /// Adds the tokens of a word.
+    /// Adds the tokens of a word to a meter.
     pub(super) fn count(
         &self,
         word: &str,
@@ -113,8 +113,8 @@ impl BpeModel {
         meter.add(symbols.len() as u64)
     }
 
-    /// Counts a word of several windows. No merge reaches across an unknown character, so windows are cut from the text
-    /// between two of them.
+    /// Counts a word that is longer than a window. No merge reaches across an unknown character, so the text between
+    /// two unknown characters is cut into windows separately.
     fn count_long(
         &self,
         word: &str,
@@ -122,7 +122,8 @@ impl BpeModel {
         meter: &mut TokenMeter<'_>,
     ) -> Result<(), CountHalt> {
         if self.unknown.is_none() {
-            // Unknown characters are left out, and their neighbours may merge.
+            // Without an unknown token, unknown characters are dropped, so that the symbols on both sides of one may
+            // merge.
             let mut known = word.as_bytes().to_vec();
             if self.byte_level {
                 known.retain(|byte| self.bytes.get(*byte as usize).copied().flatten().is_some());
@@ -170,12 +171,13 @@ impl BpeModel {
         }
     }
 
-    /// Returns the tokens of a run of unknown characters, or of bytes in the byte alphabet.
+    /// Returns the number of tokens for a run of unknown characters (of unknown bytes in the byte alphabet).
     const fn unknown_tokens(&self, run: u64) -> u64 {
         if self.fuse_unknown { 1 } else { run }
     }
 
-    /// Returns the bytes of the longest token; `None` if any number of unknown characters is one token or none.
+    /// Returns the bytes of the longest token; `None` if a run of unknown characters of any length is one token or
+    /// none.
     pub(super) fn longest(&self) -> Option<usize> {
         let all = if self.byte_level { self.bytes.iter().all(Option::is_some) } else { self.fallback };
         let each = self.unknown.is_some() && !self.fuse_unknown;
@@ -208,7 +210,7 @@ impl BpeModel {
         }
     }
 
-    /// Adds a symbol; an unknown one is the unknown token, or is left out if there is none.
+    /// Adds a symbol. An unknown symbol becomes the unknown token, or is dropped if the model has none.
     fn add(&self, token: Option<u32>, at: u32, end: u32, fused: &mut bool, symbols: &mut Vec<MergeSymbol>) {
         match (token, self.unknown) {
             (Some(token), _) => {
@@ -277,7 +279,7 @@ fn pairs(vocabulary: &Vocabulary, parts: &BpeParams) -> Result<HashMap<u64, (u32
     Ok(pairs)
 }
 
-/// Returns true if no merge joins a word's end with the next word's mark.
+/// Returns true if no merge joins the end of a word with the mark that begins the next word.
 fn words_are_separate(vocabulary: &Vocabulary, parts: &BpeParams) -> bool {
     vocabulary.find(MARK.encode_utf8(&mut [0; 4]).as_bytes()).is_some()
         && parts.merges.iter().all(|(left, right)| left.ends_with(MARK) || !right.starts_with(MARK))

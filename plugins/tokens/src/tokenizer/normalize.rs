@@ -20,14 +20,14 @@ pub(super) enum NormalizerStep {
         left: bool,
         right: bool,
     },
-    /// Text inserted before a text that is not empty.
+    /// Text that is inserted at the start of a text, unless that text is empty.
     Prepend(String),
     ReplaceText(String, String),
     ReplacePattern(SplitPattern, String),
 }
 
 impl TextNormalizer {
-    /// Returns the maximum ratio by which the steps shorten a text, in bytes; `None` if there is no limit.
+    /// Returns the maximum factor by which all steps together shorten a text, in bytes; `None` if it is unlimited.
     pub(super) fn max_shrink_factor(&self) -> Option<usize> {
         self.0.iter().try_fold(1_usize, |all, step| all.checked_mul(step.max_shrink_factor()?))
     }
@@ -45,11 +45,12 @@ impl TextNormalizer {
 }
 
 impl NormalizerStep {
-    /// Returns the maximum ratio by which the step shortens a text, in bytes; `None` if there is no limit.
+    /// Returns the maximum factor by which this step shortens a text, in bytes; `None` if it is unlimited.
     pub(super) fn max_shrink_factor(&self) -> Option<usize> {
         match self {
             Self::Prepend(_) => Some(1),
-            // The longest compositions join three characters of one length; the Kelvin sign has three bytes, `K` one.
+            // A composition joins at most three characters of equal length, and the Kelvin sign (three bytes) becomes
+            // `K` (one byte).
             Self::Nfc | Self::Nfd | Self::Lowercase => Some(3),
             Self::ReplaceText(from, to) if to.len() >= from.len() => Some(1),
             Self::ReplaceText(from, to) => from.len().checked_div(to.len()).map(|times| times + 1),
@@ -81,7 +82,7 @@ impl NormalizerStep {
             }
             Self::ReplacePattern(pattern, to) => {
                 let mut out = String::with_capacity(text.len());
-                // The callback never stops it.
+                // The callback never returns an error, so the result is not needed.
                 let _ = pattern.for_each_piece(text, |piece, matched| {
                     out.push_str(if matched { to } else { piece });
                     Ok(())

@@ -1,6 +1,7 @@
 //! Splitting of normalised text into the words that a model encodes separately.
 //!
-//! Promises: the cuts of the `tokenizers` library, applied in order, without copying unless a cut changes the text.
+//! Guarantees: the same cuts as in the `tokenizers` library, applied in order; the text is copied only if a step
+//! changes it.
 
 use crate::budget::CountHalt;
 use crate::pretokenizer_regex::SplitPattern;
@@ -10,9 +11,9 @@ use std::borrow::Cow;
 pub(super) enum PretokenizerStep {
     /// Cut by a pattern.
     Split { pattern: SplitPattern, keep: MatchTreatment, invert: bool },
-    /// Space before the text, unless it has one.
+    /// Insertion of a space at the start of the text, unless it begins with one.
     PrefixSpace,
-    /// Spaces become a mark, and words begin with it.
+    /// Replacement of each space by a mark, at which a new word begins if `split` is true.
     Metaspace { mark: char, prepend: PrependScheme, split: bool },
     /// Cut at letters that satisfy a test.
     Letters { test: fn(char) -> bool, keep: MatchTreatment },
@@ -29,7 +30,7 @@ impl PretokenizerStep {
     }
 }
 
-/// Treatment of the matches.
+/// Treatment of the text that a pattern or a test matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MatchTreatment {
     Isolated,
@@ -39,7 +40,7 @@ pub(super) enum MatchTreatment {
     Contiguous,
 }
 
-/// Position at which the mark is put before the text.
+/// Condition for inserting the mark at the start of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PrependScheme {
     Always,
@@ -50,7 +51,7 @@ pub(super) enum PrependScheme {
 /// Callback that gets a word, and true if it is at the start of the text.
 type WordCallback<'e> = dyn FnMut(&str, bool) -> Result<(), CountHalt> + 'e;
 
-/// Applies the cuts; each word comes with a flag that is true at the start of the text.
+/// Applies the steps and passes each word on, with a flag that is true at the start of the text.
 pub(super) fn apply_steps(
     cuts: &[PretokenizerStep],
     text: &str,
@@ -105,7 +106,7 @@ fn mark_spaces(text: &str, mark: char, prepend: bool) -> String {
     out
 }
 
-/// Cuts a text at letters that satisfy a test: other letters form one piece, these are separate pieces.
+/// Cuts a text at letters that satisfy a test: each of them is a piece, and so is each run of other letters.
 fn cut_at_letters(
     text: &str,
     test: impl Fn(char) -> bool,
@@ -130,8 +131,8 @@ fn cut_at_letters(
     groups.end(each)
 }
 
-/// Neighbouring pieces of a text, joined according to a [`MatchTreatment`]. Only the last group is stored, whatever the
-/// number of pieces.
+/// Groups of neighbouring pieces of a text that are joined according to a [`MatchTreatment`]. Only the last group is
+/// stored, however many pieces there are.
 struct PieceGroups<'t> {
     text: &'t str,
     keep: MatchTreatment,

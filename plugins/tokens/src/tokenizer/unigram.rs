@@ -1,12 +1,13 @@
 //! Unigram model: the most likely split of a word into tokens.
 //!
-//! Promises: memory is proportional to the longest token, not to the word; work is proportional to the word.
+//! Guarantees: memory is proportional to the length of the longest token and not of the word; work is proportional to
+//! the length of the word.
 
 use crate::budget::{CountHalt, TokenMeter};
 use ahash::{HashMap, HashMapExt};
 use std::collections::VecDeque;
 
-/// Natural logarithm of the ratio between the least likely token and an unknown one.
+/// Difference between the score (logarithm of the probability) of the least likely token and that of an unknown token.
 const PENALTY: f64 = 10.0;
 
 /// Model parameters of a file.
@@ -19,7 +20,7 @@ pub(super) struct UnigramParams {
 
 /// Unigram model.
 pub(super) struct UnigramModel {
-    /// Children of the prefix tree's nodes, by node and byte. Node 0 is the root.
+    /// Children of the nodes of a prefix tree, by parent node and byte. Node 0 is the root.
     children: HashMap<u64, u32>,
     /// Token that ends at a node: number and score.
     ends: Vec<Option<(u32, f64)>>,
@@ -30,17 +31,17 @@ pub(super) struct UnigramModel {
     fallback: bool,
 }
 
-/// Best path to an offset in the word.
+/// Best sequence of tokens up to an offset in the word.
 #[derive(Clone, Copy)]
 struct TokenPath {
     score: f64,
-    /// Tokens on the path, without the run of unknown bytes at its end.
+    /// Number of tokens on the path, without the run of unknown bytes at its end.
     tokens: u64,
-    /// Bytes of that run.
+    /// Number of bytes in the run of unknown bytes at the end of the path.
     unknown: u64,
 }
 
-/// Number of offsets between two checks of the budget.
+/// Number of offsets in the word between two checks of the budget.
 const CHECK_INTERVAL: usize = 4096;
 
 impl UnigramModel {
@@ -80,9 +81,9 @@ impl UnigramModel {
         }
     }
 
-    /// Adds the tokens of a word.
+    /// Adds the tokens of a word to a meter.
     pub(super) fn count(&self, word: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
-        // Paths to the offsets after the current one; none is further away than the longest token.
+        // Paths to the offsets after the current one, at most as many as the longest token has bytes.
         let mut ways: VecDeque<Option<TokenPath>> = VecDeque::new();
         let mut here = TokenPath { score: 0.0, tokens: 0, unknown: 0 };
         for (at, letter) in word.char_indices() {
@@ -90,7 +91,7 @@ impl UnigramModel {
                 here = self.take_path(&mut ways, here);
             }
             self.extend_paths(word.as_bytes().get(at..).unwrap_or_default(), letter, here, &mut ways);
-            // Offsets inside a character.
+            // Offsets inside a character are skipped, because no path ends there.
             for _ in 1..letter.len_utf8() {
                 ways.pop_front();
             }
@@ -104,7 +105,7 @@ impl UnigramModel {
         meter.add(here.tokens + self.unknown_tokens(here.unknown))
     }
 
-    /// Takes the path to the next offset. Every offset is reached, at least by an unknown character.
+    /// Removes and returns the path to the next offset. Each offset has a path, at least by an unknown character.
     fn take_path(&self, ways: &mut VecDeque<Option<TokenPath>>, before: TokenPath) -> TokenPath {
         ways.pop_front().flatten().unwrap_or(before)
     }
@@ -121,7 +122,8 @@ impl UnigramModel {
         least.add(open.map(|way| way.tokens).min().unwrap_or(0))
     }
 
-    /// Improves the paths to the offsets that one token reaches from here. The front of `ways` is the next byte.
+    /// Improves the paths to the offsets that one token reaches from the current offset. The front of `ways` belongs to
+    /// the next offset.
     fn extend_paths(
         &self,
         rest: &[u8],
@@ -157,7 +159,7 @@ impl UnigramModel {
         TokenPath { score, tokens: way.tokens + self.unknown_tokens(way.unknown) + 1, unknown: 0 }
     }
 
-    /// Returns the tokens of a run of unknown bytes: one, or one per byte.
+    /// Returns the number of tokens for a run of unknown bytes: one, or one for each byte.
     fn unknown_tokens(&self, bytes: u64) -> u64 {
         if self.fallback { bytes } else { u64::from(bytes > 0) }
     }

@@ -84,7 +84,7 @@ fn characters_are_never_cut() {
     }
 }
 
-/// Merges in which a choice at the end of a text changes its beginning, at any distance.
+/// Merges in which the end of a text decides about the tokens at its beginning, at any distance.
 #[test]
 fn windows_without_a_common_token_never_count_less() {
     let letters: Vec<u32> = (0..2_000).map(|at| 0x4E00 + at).collect();

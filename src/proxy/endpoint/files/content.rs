@@ -84,7 +84,7 @@ impl Endpoint for DownloadFile {
     }
 }
 
-/// Evaluates `Range`; it is ignored if `If-Range` names other contents.
+/// Evaluates the `Range` header. It is ignored if `If-Range` names other contents.
 fn requested_range(x: &Exchange<'_>, etag: &str, bytes: u64) -> RangeRequest {
     let only = x.caller.header_field(header::IF_RANGE).unwrap_or_default();
     if !only.is_empty() && only != etag.as_bytes() {
@@ -93,7 +93,7 @@ fn requested_range(x: &Exchange<'_>, etag: &str, bytes: u64) -> RangeRequest {
     parse_range(x.caller.header_field(header::RANGE).unwrap_or_default(), bytes)
 }
 
-/// Returns the ETag: the SHA-256 of a complete file; the ID and size of a growing one.
+/// Returns the ETag of a file: its SHA-256 if it is complete, or its ID and size while it grows.
 fn etag(file: &FileRecord) -> String {
     match &file.sha256 {
         Some(sum) => format!("\"{sum}\""),
@@ -145,7 +145,7 @@ fn download_head(
     head.with(header::CONTENT_RANGE, part)
 }
 
-/// Returns `Content-Disposition` with the name twice: ASCII for old clients, UTF-8 for the others.
+/// Returns `Content-Disposition` with the file name in two forms: ASCII for old clients, UTF-8 for all others.
 fn content_disposition(name: &str) -> String {
     let plain = |letter: char| (letter.is_ascii_graphic() || letter == ' ') && !"\"\\%".contains(letter);
     let ascii: String = name.chars().map(|letter| if plain(letter) { letter } else { '_' }).collect();

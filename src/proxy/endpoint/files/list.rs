@@ -1,5 +1,5 @@
-//! `GET /v1/files`: a key's files in pages, sorted by creation time. A page continues after an ID, even if that file
-//! was deleted, so that deletions do not break pagination.
+//! `GET /v1/files`: the files of a key in pages, sorted by creation time. A page continues after a given ID even if the
+//! file with this ID was deleted, so that deletions do not break pagination.
 
 use super::object::file_object;
 use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};

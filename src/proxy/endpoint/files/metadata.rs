@@ -42,8 +42,8 @@ impl Endpoint for GetFile {
     }
 }
 
-/// Endpoint that deletes a file; the file is unreadable once the response is sent. A batch that still reads the file is
-/// ended before the deletion.
+/// Endpoint that deletes a file. The file is no longer readable when the response is sent. A batch that still reads the
+/// file is ended before the deletion.
 pub struct DeleteFile;
 
 impl Endpoint for DeleteFile {

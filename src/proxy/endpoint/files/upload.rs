@@ -1,6 +1,6 @@
-//! `POST /v1/files`: a multipart form with a file, which is validated and written to the disk while it arrives. A
-//! file with invalid lines is read to its end, to report all errors in it. After any other error, or a line that is
-//! too long, only a little more is read.
+//! `POST /v1/files`: a multipart form with a file, which is validated and written to the disk while it arrives. A file
+//! with invalid lines is read to its end, so that all errors in it are reported. After any other error, or after a line
+//! that is too long, at most `DRAIN_BYTES` more are read.
 
 use super::object::file_object;
 use crate::http::STREAM_WINDOW;
@@ -20,17 +20,17 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
-/// Allowance for the other parts of the form, in bytes.
+/// Size in bytes that the other parts of the form may have.
 const FORM_OVERHEAD: u64 = 1 << 20;
 /// Bytes per write to the disk.
 const WRITE_SIZE: usize = 256 << 10;
-/// Memory per upload: a slice that is filled, a slice that is written, the start of a line, and the receive window.
-/// Longer lines are counted as they arrive.
+/// Memory per upload: a slice that is being filled, a slice that is being written, the start of a line, and the receive
+/// window. The memory of a longer line is counted as the line arrives.
 const UPLOAD_MEMORY: usize = 3 * WRITE_SIZE + STREAM_WINDOW as usize;
-/// Bytes that are read of a form after an error: a short form is then complete, and its connection can serve another
-/// request. The server drains a longer one while the client receives the error.
+/// Bytes of a form that are read after an error. A form that ends within them is complete, and its connection can serve
+/// another request. The rest of a longer form is drained by the server while the client receives the error.
 const DRAIN_BYTES: usize = 1 << 20;
-/// Longest time to read these bytes.
+/// Longest time for reading these bytes.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Endpoint of uploads.
@@ -91,7 +91,7 @@ async fn receive_form(
         (files.upload, QuotaLimits { all: files.disk, key: files.per_key, free: files.keep_free, line });
     let mut writer = UploadWriter::open(&x.app.files, &x.principal.public_id, bounds);
     let mut contents = Vec::new();
-    // Memory of a long line; a short line is included in `UPLOAD_MEMORY`.
+    // Memory that is counted for a long line; a line up to this size is included in `UPLOAD_MEMORY`.
     let mut counted = WRITE_SIZE;
     while let Some(piece) = x.next_chunk(cap).await? {
         let taken = async {
@@ -114,7 +114,7 @@ async fn receive_form(
     Ok((writer, form.end()?))
 }
 
-/// Drains a little more of a rejected form.
+/// Reads and discards up to `DRAIN_BYTES` more of a rejected form.
 async fn drain_form(x: &mut Exchange<'_>, cap: usize) {
     let most = x.record.bytes_in + DRAIN_BYTES;
     while x.record.bytes_in < most && matches!(x.next_chunk(cap).await, Ok(Some(_))) {}
@@ -159,7 +159,7 @@ impl UploadWriter {
                 .with_param("file")
                 .with_detail("limit_bytes", largest));
         }
-        // Copied, because a small slice may retain a large buffer.
+        // The bytes are copied, because a small slice of a buffer may retain the whole buffer.
         self.slice.extend_from_slice(piece);
         if self.slice.len() >= WRITE_SIZE {
             self.flush().await?;

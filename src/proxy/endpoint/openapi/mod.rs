@@ -58,7 +58,7 @@ pub fn document() -> Value {
     })
 }
 
-/// Text of the document, as served and as stored in `docs/`.
+/// Returns the text of the document, as it is served and as it is stored in `docs/`.
 #[must_use]
 pub fn text() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
@@ -92,7 +92,7 @@ fn schema_reference(name: &str) -> Value {
 
 fn operation(endpoint: &dyn Endpoint, row: &Operation, path: &str, errors: &mut ErrorResponses) -> Value {
     let mut operation = Map::new();
-    // One endpoint at two paths needs two operation IDs.
+    // An endpoint with two paths needs two different operation IDs.
     let name = path.trim_matches('/').replace(['/', '{', '}', '.'], "_");
     let method = endpoint.method().as_str().to_ascii_lowercase();
     operation.insert("operationId".to_owned(), format!("{method}_{name}").trim_end_matches('_').into());

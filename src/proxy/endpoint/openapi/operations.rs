@@ -80,7 +80,7 @@ impl Operation {
     }
 }
 
-/// Query parameter from its name, or from `name minimum maximum default` for an integer.
+/// Returns a query parameter from the text `name`, or from `name minimum maximum default` for an integer.
 pub fn parameter(written: &str) -> Value {
     let mut words = written.split(' ');
     let name = words.next().unwrap_or_default();

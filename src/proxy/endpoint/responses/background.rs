@@ -58,7 +58,7 @@ pub(super) async fn create(x: &mut Exchange<'_>, body: Bytes) -> Result<WriteOut
     let identity =
         ResponseIdentity { id: unique.clone(), model: model.to_owned(), created: created.as_secs() };
     let response = queued_response(&ask, identity);
-    // The document, and its encrypted form.
+    // The memory is reserved for the document and for its encrypted form.
     x.reserve_memory((input.previous_items.len() + body.len() * 2 + response.len()).saturating_mul(2))?;
     let document = build_pending_document(input, &response, &unique, &request_without_stream(&body));
     let id = format!("{RESPONSE_ID_PREFIX}{unique}");

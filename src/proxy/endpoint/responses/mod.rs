@@ -1,5 +1,6 @@
-//! `POST /v1/responses`: a request in the responses dialect, handled by the relay; and
-//! `POST /v1/responses/input_tokens`, which counts its tokens without a charge. Stored responses are below it.
+//! `POST /v1/responses`: a request in the responses dialect, which the failover driver sends to a provider; and `POST
+//! /v1/responses/input_tokens`, which counts the tokens of such a request without a charge. The submodules have the
+//! endpoints of stored responses.
 
 mod background;
 mod input_items;

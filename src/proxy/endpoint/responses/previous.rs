@@ -27,7 +27,7 @@ pub(super) async fn response_storage(x: &mut Exchange<'_>, body: &[u8]) -> Resul
         Some(id) => match load_response(x, &id).await? {
             None => PreviousResponse::NotFound,
             Some(document) => {
-                // The items, and their form for the provider.
+                // The memory is reserved for the items, and for their form for the provider.
                 x.reserve_memory(document.len().saturating_mul(2))?;
                 match StoredResponse::parse(&document) {
                     None => PreviousResponse::NotFound,
@@ -40,7 +40,8 @@ pub(super) async fn response_storage(x: &mut Exchange<'_>, body: &[u8]) -> Resul
     Ok(ResponseStorage { access, previous })
 }
 
-/// Returns the id in a body that is not validated yet. A member that is written in another way is refused later.
+/// Returns the id in a body that is not validated yet; `None` if the member is not written in the expected form, which
+/// is refused later.
 fn previous_response_id(body: &[u8]) -> Option<Cow<'_, str>> {
     memmem::find(body, MEMBER.as_bytes())?;
     let mut members = json::members(body);

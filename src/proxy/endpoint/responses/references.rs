@@ -15,7 +15,8 @@ const MAX_RESPONSES: usize = 64;
 /// Replaces the references in a body by the stored items.
 ///
 /// # Errors
-/// Returns a refusal that names the first item that is not stored; also if the disk fails, or if there is no memory.
+/// Returns a refusal that names the first item that is not stored. Also returns a refusal if the disk fails or there is
+/// no memory.
 pub(super) async fn resolve_references(x: &mut Exchange<'_>, body: Bytes) -> Result<Bytes, ApiError> {
     let references = find_references(&body);
     if references.is_empty() {
@@ -49,7 +50,7 @@ pub(super) async fn resolve_references(x: &mut Exchange<'_>, body: Bytes) -> Res
         if size > most {
             return Err(ApiError::new(ErrorCode::TooLarge));
         }
-        // The item, and the body with it.
+        // The memory is reserved for the item, and for the body that contains it.
         x.reserve_memory(item.len().saturating_mul(2))?;
         items.push((reference.index, Bytes::copy_from_slice(item)));
     }

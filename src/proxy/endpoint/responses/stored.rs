@@ -143,13 +143,13 @@ impl Endpoint for CancelResponse {
 /// Returns the document of a stored response of the key.
 ///
 /// # Errors
-/// Returns 404 if the key has none of this id, and the errors of [`load_response`].
+/// Returns 404 if the key has no response with this id, and the errors of [`load_response`].
 pub(super) async fn find_response(x: &mut Exchange<'_>, id: &str) -> Result<Vec<u8>, ApiError> {
     load_response(x, id).await?.ok_or_else(response_not_found)
 }
 
-/// Reads the document of a response after its memory is reserved; `None` if the key has none of this id, it has
-/// expired, or it cannot be decrypted.
+/// Reserves memory for the document of a response and reads it; `None` if the key has no response with this id, or if
+/// it has expired or cannot be decrypted.
 ///
 /// # Errors
 /// Returns a refusal if the disk fails, or if there is no memory for the document.

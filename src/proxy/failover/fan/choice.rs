@@ -1,5 +1,5 @@
-//! One choice of several: a separate exchange with all attempts of a request, whose response goes to the client's
-//! exchange and not to the client.
+//! One choice of a request for several choices: a separate exchange with all attempts of a request. Its response goes
+//! to the client's exchange, and not to the client directly.
 
 use super::super::select::CandidateSet;
 use super::super::wait::ClientWatch;
@@ -40,13 +40,13 @@ pub(super) struct ChoiceContext<'a> {
     at: u64,
     /// Progress of the client's stream: at most the head has been sent.
     progress: ResponseProgress,
-    /// Signal of a parent request that is a batch line and may be asked to give up its permit.
+    /// Signal that asks the client's exchange to release its permit, if that exchange is a batch line.
     reclaim_signal: Option<CancellationToken>,
     /// Cancels all choices.
     pub(super) cancel: CancellationToken,
     /// Provider of the first content, and the number of its attempt.
     pub(super) first_provider: Arc<OnceLock<(Box<str>, u32)>>,
-    /// Attempts before the choices.
+    /// Number of attempts that were made before the choices were requested separately.
     pub(super) earlier_attempts: u64,
 }
 
@@ -59,14 +59,14 @@ pub(super) struct ChoiceOutcome {
     /// Usage of the choice, and its offer.
     pub(super) part: Option<ChoiceUsage>,
     pub(super) finish: Option<FinishReason>,
-    /// Completion, if it is not a stream.
+    /// Body of the choice, if it is not a stream.
     pub(super) body: Bytes,
     spent: settle::FailedAttemptUsage,
     record: AccessRecord,
 }
 
 impl<'a> ChoiceContext<'a> {
-    /// Creates the shared state of a request's choices, without the offers that failed.
+    /// Creates the state that the choices of a request share; offers that have failed are left out.
     pub(super) fn from_run(run: &FailoverRun<'_, 'a>, failed: impl Fn(usize) -> bool) -> Self {
         let mut chosen = run.candidates.clone();
         chosen.entries.retain(|entry| !failed(entry.offer));
@@ -109,7 +109,7 @@ impl<'a> ChoiceContext<'a> {
     }
 
     /// Returns the maximum number of choices that are requested at the same time: the highest `max_in_flight` of the
-    /// candidates' providers, without a limit if one of them has none.
+    /// candidates' providers. There is no maximum if one of these providers has no limit.
     pub(super) fn max_concurrent(&self) -> usize {
         let offers = self.chosen.entries.iter().filter_map(|entry| self.live.offers.get(entry.offer));
         let concurrency = offers.map(|offer| offer.offer.provider.max_in_flight);
@@ -126,7 +126,7 @@ impl ChoiceOutcome {
         run.failed_usage.merge(std::mem::take(&mut self.spent));
         let (mine, all) = (&mut self.record, &mut run.exchange.record);
         all.attempts.append(&mut mine.attempts);
-        // Choices run concurrently, so the longest wait counts.
+        // The choices run concurrently, so the longest of their waits counts.
         all.waited = all.waited.max(mine.waited);
         all.queued = all.queued.max(mine.queued);
     }
@@ -141,7 +141,7 @@ impl ChoiceOutcome {
     }
 }
 
-/// Requests one choice. The future is boxed, since a request for several choices contains those for one.
+/// Requests one choice. The future is boxed, since a request for several choices contains requests for one choice.
 pub(super) fn request_choice<'s>(
     seed: &'s ChoiceContext<'_>,
     index: u32,

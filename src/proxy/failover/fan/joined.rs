@@ -34,7 +34,7 @@ impl ResponseContext for JoinedResponse<'_, '_, '_> {
         Some(self.total)
     }
 
-    /// Returns the joined body: each choice has been translated already.
+    /// Returns the joined body, whose choices have been translated already.
     async fn translate(&mut self, _: Vec<UpstreamAnswer>) -> Result<BufferedResponse, AttemptError> {
         Ok(BufferedResponse {
             body: std::mem::take(&mut self.joined),
@@ -51,7 +51,7 @@ impl ResponseContext for JoinedResponse<'_, '_, '_> {
         self.run.request.estimate_usage(output_bytes)
     }
 
-    /// Settles the usage of all choices, each by the figures of its own offer.
+    /// Settles the usage of all choices, each with the footprint factors of its own offer.
     fn settle(&mut self, _: ResponseUsage) -> Vec<u8> {
         sum::settle_choices(self.run, std::mem::take(&mut self.parts))
     }

@@ -1,9 +1,10 @@
-//! Several choices at an offer that returns one at a time: each is a separate request with its own attempts, permits
-//! and rescue, under the single reservation of credits and limits of the client's request.
+//! Several choices of an offer that returns one choice at a time: each choice is a separate request with its own
+//! attempts, permits and rescue. All of them use the reservation of credits and limits that was made for the client's
+//! request.
 //!
-//! Streams are interleaved, each event with the index of its choice; the end (finish reasons, usage, both objects) is
-//! sent once, when all choices are complete. If no provider answers one of the choices, the request fails. The usage is
-//! the sum, so the prompt counts once for each choice, as it was computed.
+//! Streams are interleaved, and each event has the index of its choice. The end (finish reasons, usage, both objects)
+//! is sent once, when all choices are complete. If no provider answers one of the choices, the request fails. The usage
+//! is the sum of the choices, so the prompt counts once for each choice, as often as it was processed.
 
 mod choice;
 mod joined;
@@ -35,14 +36,14 @@ const MAX_PENDING_PIECES: usize = 8;
 
 /// Choices that are to be requested one by one.
 pub(super) struct SeparateChoices {
-    /// Index of the first one; those before it are complete.
+    /// Index of the first of these choices; the choices before it are complete.
     from: u32,
-    /// Offer that refused the request, perhaps because it asked for several choices; `None` if no offer is in doubt.
+    /// Offer that refused the request, perhaps because of its several choices; `None` if no offer has refused it.
     suspect: Option<Arc<OfferState>>,
 }
 
 impl SeparateChoices {
-    /// Selects all choices; `suspect` may have refused them due to their number.
+    /// Selects all choices; `suspect` may have refused the request because of their number.
     pub(super) const fn all_choices(suspect: Option<Arc<OfferState>>) -> Self {
         Self { from: 0, suspect }
     }
@@ -55,9 +56,9 @@ impl SeparateChoices {
 
 /// Reason to request no more choices.
 enum StopReason {
-    /// Client that has left.
+    /// The client has disconnected.
     Disconnected,
-    /// Refusal of a choice that no provider answered.
+    /// No provider answered one of the choices; contains its refusal.
     Refused(ApiError),
 }
 
@@ -110,8 +111,8 @@ pub(super) async fn request_choices(
     }
 }
 
-/// Requests the choices, as many at a time as there are permits, and sends their pieces. Returns the choices that
-/// ended. With `first_alone` the others are requested once the first has started to answer.
+/// Requests the choices, as many at a time as there are permits, and sends their pieces. Returns the choices that have
+/// ended. With `first_alone`, the other choices are requested only after the first has begun to answer.
 async fn run_choices(
     run: &mut FailoverRun<'_, '_>,
     seed: &ChoiceContext<'_>,
@@ -151,7 +152,7 @@ async fn run_choices(
                     halt = Some(StopReason::Disconnected);
                 }
                 end.merge_into(run);
-                // The other choices hold the permits: this one waits for the next free permit.
+                // The other choices hold all permits, so this choice is requested again when a permit becomes free.
                 if end.is_provider_full && halt.is_none() && !active.is_empty() {
                     width = active.len();
                     waiting.push_front(end.index);
@@ -276,7 +277,7 @@ async fn finish_stream(
     let mut response = JoinedResponse { run: &mut *run, total, parts, joined: Vec::new() };
     let end = ResponseBodyFilters::finish(&mut response);
     if !run.progress.has_head() {
-        // No choice has sent anything.
+        // No choice has sent anything, so the head of the stream is still missing.
         let head = settle::inference_head(run, primary, 1);
         if streaming::write_stream_head(run, head).await.is_err() {
             return WriteOutcome::Disconnected;

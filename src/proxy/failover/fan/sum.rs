@@ -1,5 +1,5 @@
-//! Combined charge of choices that were requested one by one. All of it is charged at the price of the first choice's
-//! offer; the energy of each offer is counted by its own figures.
+//! Combined charge of choices that were requested one by one. All choices are charged at the price of the first
+//! choice's offer; the energy of each choice is computed with the factors of its own offer.
 
 use super::super::{FailoverRun, settle};
 use crate::upstream::offer::OfferState;
@@ -13,11 +13,11 @@ pub(crate) struct ChoiceUsage {
     pub(crate) offer: Arc<OfferState>,
     /// Usage that is charged.
     pub(crate) done: TokenUsage,
-    /// Usage of this offer, if others did a part.
+    /// Usage of this offer; it differs from the charged usage if other offers did a part of the work.
     pub(crate) own: TokenUsage,
     /// Energy that the provider measured.
     pub(crate) measured: Option<MeasuredEnergy>,
-    /// Duration of the work.
+    /// Duration of the attempt.
     pub(crate) took: Duration,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn settle_choices(run: &mut FailoverRun<'_, '_>, parts: Vec<ChoiceUsa
     settle::settle_usage(run, &primary, WorkDone::Tokens(done), WorkDone::Tokens(own), measured, took, None)
 }
 
-/// Returns the measured energy, if it was measured for all parts at one boundary.
+/// Returns the sum of the measured energy, if the energy of all parts was measured at the same boundary.
 fn measured(parts: &[ChoiceUsage]) -> Option<MeasuredEnergy> {
     let mut all = parts.iter().map(|part| part.measured);
     let first = all.next()??;

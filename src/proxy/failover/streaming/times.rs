@@ -1,4 +1,4 @@
-//! Times of one attempt at a stream: deadlines, progress, and delays of the client.
+//! Deadlines of one attempt at a stream, its progress, and the delays that its client causes.
 
 use crate::time::clock;
 use penstock_core::{StreamProgress, StreamTranslation, UpstreamErrorKind};
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 /// Timeout for the usage and the end of a stream after its finish reason.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Timeout for the usage after the end event of a stream that reported none before. Most providers close then; one that
-/// does not delays the end of its answer by as much.
+/// Timeout for the usage after the end event of a stream that has not reported it before. Most providers close the
+/// stream at that time; if a provider does not, the end of its answer is delayed by this timeout.
 const LATE_USAGE_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Times of one attempt.
+/// Deadlines and progress of one attempt.
 pub(super) struct StreamTimes {
     pub(super) started: Instant,
     /// Deadline of the first content token.
@@ -25,7 +25,7 @@ pub(super) struct StreamTimes {
     last_progress: (usize, StreamProgress),
     /// Bytes since the last progress.
     pub(super) bytes_without_progress: usize,
-    /// Time that the client took to read.
+    /// Total time in which the provider had to wait for the client to read.
     pub(super) client_delay: Duration,
 }
 
@@ -50,7 +50,7 @@ impl StreamTimes {
         }
     }
 
-    /// Returns the deadline of the next bytes, and the failure if none arrive before it.
+    /// Returns the deadline of the next bytes, and the failure that is reported if no bytes arrive before it.
     pub(super) fn read_deadline(
         &self,
         progress: StreamProgress,
@@ -67,7 +67,7 @@ impl StreamTimes {
         }
     }
 
-    /// Records the progress after more bytes.
+    /// Records progress after these bytes were received.
     pub(super) fn record_progress(&mut self, reply: &dyn StreamTranslation, bytes: usize) {
         let current = (reply.generated_bytes(), reply.progress());
         let now = clock::cached_now();
@@ -83,7 +83,7 @@ impl StreamTimes {
         }
     }
 
-    /// Moves the deadlines by the time that the client took to read: it does not count as silence of the provider.
+    /// Moves the deadlines by the time that the client took to read, since the provider is not silent in this time.
     pub(super) fn add_client_delay(&mut self, by: Duration) {
         self.client_delay += by;
         self.first_token_deadline += by;

@@ -13,12 +13,12 @@ const ITEM_TYPES: &[(&str, &str)] =
 struct CheckedPart {
     kind: String,
     text: String,
-    /// True after the text's own closing event.
+    /// True after the event that closes the text of the part.
     has_text_end: bool,
     is_closed: bool,
 }
 
-/// Item so far.
+/// State of an output item after the events so far.
 #[derive(Debug)]
 pub(super) struct CheckedItem {
     pub(super) id: String,
@@ -27,7 +27,7 @@ pub(super) struct CheckedItem {
     /// Arguments or input of a call.
     arguments: String,
     has_arguments_end: bool,
-    /// Item of its closing event.
+    /// Item in its closing event.
     pub(super) finished: Option<Value>,
 }
 

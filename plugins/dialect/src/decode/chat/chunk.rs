@@ -1,4 +1,4 @@
-//! Parser of stream chunks and of buffered bodies: one parser, because engines mix the two formats.
+//! Parser of stream chunks and of buffered bodies. One parser reads both, because some engines mix the two formats.
 
 mod text_emitter;
 
@@ -19,7 +19,7 @@ use text_emitter::TextEmitter;
 /// Maximum number of choices, the limit of a text completion with many prompts.
 const MAX_CHOICES: u64 = 1024;
 
-/// Range of the only text of a chunk, without its quotes.
+/// Range of the text of a chunk that contains nothing else, without its quotes.
 pub(super) struct TextSpan(pub(super) Range<usize>);
 
 /// Parser of consecutive chunks.
@@ -86,7 +86,7 @@ impl ChunkReader {
                 "choices" => {
                     choices.clear();
                     return value.visit_elements(|_, choice| {
-                        // In a chunk with the usage alone, some engines write null for the choice.
+                        // Some engines write null as the choice in a chunk that contains only the usage.
                         if choice.peek_byte() == Some(b'n')
                             && json_cursor::is_null(choice.clone().take_value())
                         {
@@ -121,7 +121,7 @@ impl ChunkReader {
                 parts.message.and_then(|said| said.reasoning_name).or(self.last_reasoning_name);
             only = self.read_choice(chunk, parts, position as u64, events)?;
         }
-        // After `[DONE]` nothing is read behind the usage.
+        // The usage comes last, because after `[DONE]` nothing is read that follows the usage.
         events.extend(measured.map(AnswerEvent::Energy));
         events.extend(usage.map(AnswerEvent::Usage));
         let alone = count == 1 && usage.is_none() && measured.is_none();
@@ -168,8 +168,8 @@ impl ChunkReader {
             self.choices.resize_with(at + 1, ChoiceDecoder::default);
         }
         let choice = self.choices.get_mut(at).ok_or_else(malformed_error)?;
-        // In a buffered answer a repeated index is that of another choice, which was not requested or has the wrong
-        // one.
+        // A buffered answer has each choice once. A repeated index means that this choice was not requested or has a
+        // false index.
         if choice.is_finished && self.is_buffered {
             return Err(malformed_error());
         }
@@ -185,7 +185,7 @@ impl ChunkReader {
         if let Some(reason) = finish_reason::choice_finish_reason(parts.finish_reason, self.is_buffered)? {
             choice.emit_finish(reason, parts.stop_sequence, seen, events)?;
         }
-        // While a surrogate is pending, the next text depends on it.
+        // The fast path is not possible while a surrogate is pending, because the next text must be joined with it.
         let clear = choice.split_surrogate.is_empty();
         let text = said.content.filter(|_| said.reasoning.is_none()).or(said.reasoning);
         let text = called.map_or(text, |arguments| arguments.filter(|_| text.is_none()));
@@ -194,7 +194,7 @@ impl ChunkReader {
     }
 }
 
-/// Context of the events of a choice.
+/// Values that the events of a choice are built from.
 #[derive(Clone, Copy)]
 struct ChunkContext<'a> {
     chunk: &'a Bytes,
@@ -219,14 +219,14 @@ impl ChoiceDecoder {
             events,
         };
         speaker.emit_reasoning(said.reasoning)?;
-        // A token may have no text of its own but a log probability.
+        // A token may have a log probability but no text, for example a part of a character.
         let silent = logprobs.is_some().then_some(&b"\"\""[..]);
         speaker.emit_content(said.content.or(silent), logprobs)?;
         speaker.emit_string(TextChannel::Refusal, said.refusal, None)
     }
 
-    /// Reads the tool calls, if there are any. The inner value is the arguments of a fragment that only its frame
-    /// assigns to a call.
+    /// Reads the tool calls; `None` if there are none. The inner value is set for a single fragment with arguments and
+    /// no name, which the fast path can assign to its call.
     fn read_tool_calls<'a>(
         &mut self,
         said: &MessageMembers<'a>,
@@ -248,8 +248,8 @@ impl ChoiceDecoder {
         let (mut called, mut named) = (None, Vec::new());
         for element in json_cursor::elements(calls) {
             let mut fragment = ToolCallFragment::parse(element).ok_or_else(malformed_error)?;
-            // In a buffered answer each element is a call; in one list so is each element with a name that nothing else
-            // distinguishes from the previous one.
+            // In a buffered answer each element is a separate call. In a chunk, an element with a name is a separate
+            // call too, if nothing else distinguishes it from the previous element.
             let unmarked = fragment.id.is_none()
                 && fragment.name.is_some()
                 && fragment.index.is_none_or(|index| named.contains(&index));
@@ -346,10 +346,10 @@ impl<'a> MessageMembers<'a> {
             match key {
                 _ if value == b"null" || value == b"\"\"" => {}
                 "content" => said.content = Some(value),
-                // An engine that sends both names gives both the same text.
+                // An engine that sends both names gives both the same text, so that either can be read.
                 "reasoning_content" | "reasoning" => {
                     said.reasoning = said.reasoning.or(Some(value));
-                    // If an engine sends both names, it accepts the older one.
+                    // An engine that sends both names also accepts the older name, so that name is recorded.
                     let short = key == "reasoning" && said.reasoning_name.is_none();
                     let name = if short { ReasoningName::Reasoning } else { ReasoningName::ReasoningContent };
                     said.reasoning_name = Some(name);

@@ -1,7 +1,7 @@
 //! Fast path for a chunk that differs from the previous one only in its text.
 //!
-//! If a fully parsed chunk contains only one piece of text, the bytes before and after the text are stored. A later
-//! chunk with the same bytes around a valid string body differs only in its text, so nothing else needs to be parsed.
+//! If a fully parsed chunk contains only one text, the bytes before and after the text are stored. If a later chunk has
+//! the same bytes around a valid string body, only the text differs, and nothing else needs to be parsed.
 
 use super::chunk::TextSpan;
 use crate::event::{AnswerEvent, EscapedText};

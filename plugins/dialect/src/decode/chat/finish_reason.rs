@@ -25,7 +25,7 @@ pub(super) fn parse_finish_reason(word: &str) -> Result<FinishReason, UpstreamEr
     })
 }
 
-/// Returns the finish reason of a choice, if it has ended; a buffered choice always has.
+/// Returns the finish reason of a choice if it has ended. A buffered choice (`whole`) has always ended.
 pub(super) fn choice_finish_reason(
     word: Option<&[u8]>,
     whole: bool,
@@ -62,12 +62,12 @@ pub(super) fn is_no_list(value: &JsonCursor<'_>) -> bool {
         || (json_cursor::is_object(json) && json_cursor::members(json).next().is_none())
 }
 
-/// Returns true if log probabilities contain no token, as in a chunk with the role.
+/// Returns true if log probabilities list no token, as some engines write them in a chunk that has only the role.
 pub(super) fn has_no_tokens(logprobs: &[u8]) -> bool {
     !json_cursor::members(logprobs).any(|(_, list)| json_cursor::elements(list).next().is_some())
 }
 
-/// Returns an object. Some engines write an empty list if there is none.
+/// Returns an object; `None` if it is absent, or an empty list, which some engines write instead.
 pub(super) fn expect_object(value: Option<&[u8]>) -> Result<Option<&[u8]>, UpstreamError> {
     let value =
         value.filter(|value| !json_cursor::is_array(value) || json_cursor::elements(value).next().is_some());

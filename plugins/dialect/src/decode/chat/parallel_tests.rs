@@ -1,5 +1,5 @@
-//! Parallel calls that all have index 0: the stream gives the same calls as the buffered answer, in both dialects and
-//! with every split.
+//! Tests of parallel calls that all have index 0: a stream gives the same calls as a buffered answer, for clients of
+//! both dialects and with every split.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use crate::answer::DecodedAnswer;

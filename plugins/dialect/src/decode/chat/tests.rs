@@ -112,7 +112,8 @@ fn an_empty_name_is_output_of_the_model_and_a_missing_one_is_not() {
     assert_eq!(fault(json!({"name": "f", "arguments": "{}"})), None);
 }
 
-/// Fragments that fit into one answer; if each one parsed all arguments again, the test would take minutes.
+/// Number of fragments that fit into one answer. If each fragment parsed all arguments again, the test would take
+/// minutes.
 const MANY: usize = 60_000;
 
 #[test]

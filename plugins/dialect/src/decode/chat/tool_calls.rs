@@ -1,13 +1,14 @@
-//! Assignment of fragments to tool calls.
+//! Assignment of streamed fragments to tool calls.
 //!
 //! In the dialect `index` identifies a call, and id and name come once. Engines omit the index, repeat id and name,
 //! send null for absent members, give every call index 0, or send arguments as an object.
 //!
-//! If the index is ambiguous, a fragment with a name begins another call if the arguments so far are complete or empty
-//! and its id or name differs, or if they are complete and it has arguments itself.
+//! If the index is ambiguous, a fragment with a name begins another call in two cases: the arguments so far are
+//! complete or empty and its id or name differs; or the arguments so far are complete and it has arguments itself.
 //!
-//! Two decisions are delayed. A repeated name without id and arguments is another call only if no arguments follow.
-//! Arguments that mean "none", such as `{}`, are held back, because the real arguments of the call may follow.
+//! Two decisions are delayed. If a name is repeated without id and arguments, this is another call only if no arguments
+//! follow. Arguments that mean "none", such as `{}`, are not emitted at once, because the real arguments of the call
+//! may follow.
 
 mod tracked_call;
 
@@ -24,15 +25,15 @@ use penstock_json_scan::json;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use tracked_call::TrackedCall;
 
-/// Maximum bytes of stored arguments: they are stored until the call has a name, and to check if they are complete.
-/// Text without a name by then is no tool call.
+/// Maximum bytes of stored arguments. Arguments are stored until the call has a name, and to check whether they are
+/// complete. If this maximum is reached without a name, the text is not a tool call.
 const MAX_BUFFERED_BYTES: usize = 1 << 20;
 
 /// Tool calls of one choice.
 #[derive(Debug, Default)]
 pub(super) struct ToolCallTracker {
     calls: Vec<TrackedCall>,
-    /// Position of the call that fragments without index and id belong to.
+    /// Position in `calls` of the call to which fragments without index and id belong.
     last_call: usize,
     started_calls: u32,
     /// Bytes of all stored arguments.
@@ -110,12 +111,12 @@ fn nonempty_string_body(value: &[u8]) -> Option<&[u8]> {
     (!inside.is_empty()).then_some(inside)
 }
 
-/// Source of a fragment and destination of its events.
+/// Source of a fragment, and destination of the events that it gives.
 pub(super) struct FragmentContext<'a> {
     pub(super) source: &'a Bytes,
     pub(super) choice: u32,
     pub(super) seed: &'a str,
-    /// True if a finish reason may follow, at which held arguments are emitted.
+    /// True if arguments may still be held back, because a finish reason may follow that emits them.
     pub(super) may_hold: bool,
     pub(super) split_surrogate: &'a mut SplitSurrogate,
     pub(super) events: &'a mut Vec<AnswerEvent>,
@@ -134,7 +135,7 @@ impl ToolCallTracker {
         place: &mut FragmentContext<'_>,
     ) -> Result<(), UpstreamError> {
         let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
-        // The number of calls and their names are output of the model.
+        // An excess of calls, or a name that is too long, is an error of the model's output.
         let at = match self.find_call(fragment) {
             Some(at) => at,
             None => {
@@ -181,7 +182,7 @@ impl ToolCallTracker {
         Ok(())
     }
 
-    /// Emits held-back output: arguments that mean "none", and calls that have only a name so far.
+    /// Emits what was held back: arguments that mean "none", and calls of which only the name has arrived.
     pub(super) fn flush(&mut self, place: &mut FragmentContext<'_>) -> Result<(), UpstreamError> {
         for at in 0..self.calls.len() {
             let Some(call) = self.calls.get_mut(at) else { continue };
@@ -215,7 +216,7 @@ impl ToolCallTracker {
         self.calls.iter().find(nameless).map_or(Ok(()), |call| Err(call.nameless_error()))
     }
 
-    /// Returns the position of the fragment's call; `None` if it is new.
+    /// Returns the position of the call to which a fragment belongs; `None` if the fragment begins a new call.
     fn find_call(&mut self, fragment: &ToolCallFragment<'_>) -> Option<usize> {
         if fragment.is_separate_call {
             return None;
@@ -224,7 +225,7 @@ impl ToolCallTracker {
         let by_both =
             |index, id| self.calls.iter().rposition(|call| call.index == Some(index) && has_id(call, id));
         let by_id = |id| self.calls.iter().rposition(|call| has_id(call, id));
-        // A call with its own index is identified by it, whatever its id.
+        // A call with an index is identified by its index alone, whatever its id.
         let unnumbered = |id| self.calls.iter().rposition(|call| call.index.is_none() && has_id(call, id));
         let known = match (fragment.index, fragment.id) {
             (Some(index), Some(id)) => {
@@ -237,7 +238,7 @@ impl ToolCallTracker {
         known.filter(|at| !self.begins_new_call(*at, fragment))
     }
 
-    /// Adds a call; returns `None` if there are too many.
+    /// Adds a call and returns its position; `None` if there are too many calls.
     fn add_call(&mut self, index: Option<u64>) -> Option<usize> {
         if self.calls.len() >= MAX_TOOLS {
             return None;
@@ -255,7 +256,7 @@ impl ToolCallTracker {
         if renamed && other_id {
             return true;
         }
-        // An id that arrives after the start is not another one.
+        // If the call started without an id and got a generated one, an id that arrives later is that of the same call.
         let differs = renamed || (other_id && !call.has_generated_id);
         match call.arguments_state() {
             JsonState::Empty => differs,
@@ -284,7 +285,8 @@ fn bounded_text(source: &Bytes, inside: &[u8]) -> Option<EscapedText> {
     EscapedText::from_json(source.slice_ref(inside))
 }
 
-/// Generates an id for a call without one: `call_` and 24 hexadecimal digits, which are the same for the same answer.
+/// Generates an id for a call without one: `call_` and 24 hexadecimal digits, derived from the seed, the choice and the
+/// number of the call.
 pub(crate) fn generate_call_id(seed: &str, choice: u32, number: u32) -> String {
     let hash = |salt: u8| {
         let mut hasher = DefaultHasher::new();

@@ -1,4 +1,4 @@
-//! Decoder of a buffered message, which returns the events of its stream.
+//! Decoder of a buffered message. It returns the same events as for a stream.
 
 use super::usage_counter::UsageCounter;
 use super::{

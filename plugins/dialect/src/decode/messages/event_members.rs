@@ -6,7 +6,7 @@ use penstock_http_wire::usage;
 use penstock_json_scan::json;
 use std::borrow::Cow;
 
-/// Known members of an event's data. The last one of a repeated name counts, as in client libraries.
+/// Known members of the data of an event. If a name is repeated, the last member counts, as in client libraries.
 #[derive(Default)]
 pub(crate) struct EventMembers<'a> {
     /// Member `type`, empty if absent.
@@ -49,7 +49,7 @@ impl<'a> EventMembers<'a> {
         seen
     }
 
-    /// Returns true if the type is that of an event of an answer, and not of an error.
+    /// Returns true if the type is that of an event of an answer. The type of an error is not one of them.
     pub(crate) fn has_known_type(&self) -> bool {
         matches!(
             &*self.event_type,

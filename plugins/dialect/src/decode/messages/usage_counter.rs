@@ -34,8 +34,8 @@ impl UsageCounter {
         }
     }
 
-    /// Merges the usage of a stream's first event. Its output counts the tokens so far and is a placeholder, and so is
-    /// an input of 0: without other numbers the gateway counts the answer itself.
+    /// Merges the usage of the first event of a stream. Its output counts the tokens so far and is only a placeholder;
+    /// so is an input of 0. If no later event has other numbers, the gateway counts the answer itself.
     pub(super) fn merge_start(&mut self, usage: &[u8]) {
         self.merge(usage);
         (self.output, self.thinking) = (None, 0);

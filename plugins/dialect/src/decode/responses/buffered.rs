@@ -1,4 +1,4 @@
-//! Decoder of a buffered response, which returns the events of its stream.
+//! Decoder of a buffered response. It returns the same events as for a stream.
 
 use super::{DecodedOutput, incomplete_reason, malformed_error};
 use crate::classify;
@@ -27,16 +27,16 @@ pub fn decode_response(body: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(),
     DecodedOutput::default().finish_response(&body, response, events)
 }
 
-/// Status of a response at its end.
+/// Status of a response object that a provider sent as the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EndStatus {
     Completed,
     Incomplete(FinishReason),
-    /// Response that is not at its end.
+    /// Response that has not ended.
     Running,
 }
 
-/// Members of a response at its end.
+/// Members of the response object at the end of an answer.
 pub(super) struct ResponseEnd<'a> {
     status: EndStatus,
     pub(super) output: Option<&'a [u8]>,

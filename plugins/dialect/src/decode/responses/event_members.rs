@@ -8,7 +8,7 @@ use penstock_http_wire::usage;
 use penstock_json_scan::json;
 use std::borrow::Cow;
 
-/// Known members of an event's data. The last one of a repeated name counts, as in client libraries.
+/// Known members of the data of an event. If a name is repeated, the last member counts, as in client libraries.
 #[derive(Default)]
 pub(super) struct EventMembers<'a> {
     /// Member `type`, empty if absent.
@@ -76,7 +76,7 @@ impl<'a> EventMembers<'a> {
         self.response.filter(|response| json_cursor::is_object(response)).ok_or_else(malformed_error)
     }
 
-    /// Returns the string of a delta, or of the named member with a whole text.
+    /// Returns the string in `delta`, or in `member`, which has the complete text.
     pub(super) fn text(&self, member: &str) -> Option<&'a [u8]> {
         let value = match member {
             "delta" => self.delta,
@@ -85,7 +85,7 @@ impl<'a> EventMembers<'a> {
         value.filter(|value| json_cursor::string_body(value).is_some())
     }
 
-    /// Returns the index of the part within its item, 0 if it is absent; `None` if it is no index.
+    /// Returns the index of the part in its item, 0 if it is absent; `None` if the value is not an index.
     pub(super) fn part_index(&self, kind: PartKind) -> Option<u64> {
         let index = if kind == PartKind::Summary { self.summary_index } else { self.content_index };
         match index {

@@ -1,4 +1,4 @@
-//! Output item of a response, and what has been decoded of it.
+//! Output item of a response: the part of it that has been decoded.
 
 use super::part::{AnnouncedText, DecodedPart, PartKey, PartKind, WholeText};
 use super::{OutputContext, event_text, malformed_error};
@@ -12,7 +12,7 @@ use penstock_json_scan::json;
 
 /// Maximum number of parts of an item.
 const MAX_PARTS: usize = 1024;
-/// Text between two parts of reasoning.
+/// Separator that is written between two parts of reasoning.
 const PARAGRAPH: &str = "\n\n";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +33,14 @@ pub(super) struct DecodedItem {
     number: usize,
     pub(super) is_open: bool,
     kind: ItemKind,
-    /// Parts with text so far.
+    /// Parts of the item from which text was emitted.
     parts: Vec<DecodedPart>,
-    /// Texts received with the beginning of the item or of a part, and in no other event so far.
+    /// Texts that arrived at the start of the item or of a part, and that no other event has repeated so far.
     announced: Vec<AnnouncedText>,
 }
 
 impl DecodedItem {
-    /// Opens an item; a function call starts with it.
+    /// Opens an item. A function call emits its start event.
     pub(super) fn open(
         output_index: u64,
         number: usize,
@@ -57,7 +57,7 @@ impl DecodedItem {
         Ok(Self { output_index, number, is_open: true, kind, parts: Vec::new(), announced: Vec::new() })
     }
 
-    /// Returns true if an item of this `type` can be this item.
+    /// Returns true if this item can be of the type `name`.
     pub(super) fn has_type(&self, name: &str) -> bool {
         match self.kind {
             ItemKind::Message => name == "message",
@@ -67,7 +67,7 @@ impl DecodedItem {
         }
     }
 
-    /// Returns true if the item has parts of this kind. Items of unknown types have any.
+    /// Returns true if the item can have parts of this kind. Items of unknown types can have any kind.
     fn fits(&self, kind: PartKind) -> bool {
         match self.kind {
             ItemKind::Message => matches!(kind, PartKind::Text | PartKind::Refusal),
@@ -88,14 +88,15 @@ impl DecodedItem {
         }
     }
 
-    /// Returns true if text of this kind is not passed on: a summary has the same content as the reasoning itself.
+    /// Returns true if text of this kind is not emitted: all text of an item of unknown type, and the second kind of
+    /// reasoning (content or summary), because both kinds have the same content.
     fn ignores(&self, kind: PartKind) -> bool {
         let is_other_reasoning =
             || self.kind == ItemKind::Reasoning && self.parts.iter().any(|part| part.key.0 != kind);
         self.kind == ItemKind::Other || is_other_reasoning()
     }
 
-    /// Adds a delta of a part.
+    /// Adds the text of a delta to a part.
     pub(super) fn push_delta(
         &mut self,
         part: PartKey,
@@ -172,8 +173,9 @@ impl DecodedItem {
         Ok(())
     }
 
-    /// Adds what is missing of the whole text of a part. A text that contradicts the emitted one is malformed, and so
-    /// is a missing end after which other text was emitted.
+    /// Emits what is missing of the complete text of a part. The stream is malformed if that text contradicts the
+    /// emitted text, or if other text of the channel was emitted after the part, so that its missing end cannot follow
+    /// in order.
     pub(super) fn push_whole(
         &mut self,
         key: PartKey,
@@ -206,7 +208,7 @@ impl DecodedItem {
         self.emit(key, rest, None, context)
     }
 
-    /// Stores the texts of an item at its beginning.
+    /// Stores the texts that an item has at its start.
     pub(super) fn announce(
         &mut self,
         item: &[u8],
@@ -225,7 +227,7 @@ impl DecodedItem {
         Ok(())
     }
 
-    /// Stores the text of a part at its beginning.
+    /// Stores the text that a part has at its start.
     pub(super) fn announce_part(
         &mut self,
         part: &[u8],
@@ -242,7 +244,7 @@ impl DecodedItem {
         }
     }
 
-    /// Stores a text. What is no string here is none: the end of the part decides.
+    /// Stores a text. A value that is not a string is ignored here, because the end of the part is checked.
     fn announce_text(
         &mut self,
         key: PartKey,
@@ -262,7 +264,7 @@ impl DecodedItem {
         Ok(())
     }
 
-    /// Adds the missing rest of the texts received with a beginning.
+    /// Emits the rest of the texts that were stored at the start of the item or of its parts.
     pub(super) fn push_announced(&mut self, context: &mut OutputContext<'_>) -> Result<(), UpstreamError> {
         for announced in std::mem::take(&mut self.announced) {
             let key = announced.key;
@@ -322,7 +324,7 @@ impl DecodedItem {
         })
     }
 
-    /// Adds the parts of a complete item. Parts of unknown types are ignored.
+    /// Emits what is missing of the parts of a complete item. Parts of unknown types are ignored.
     fn push_parts(&mut self, parts: &[u8], context: &mut OutputContext<'_>) -> Result<(), UpstreamError> {
         if !json_cursor::is_array(parts) {
             return Err(malformed_error());
@@ -333,7 +335,7 @@ impl DecodedItem {
         Ok(())
     }
 
-    /// Adds what is missing of a complete part.
+    /// Emits what is missing of the text of a complete part.
     pub(super) fn push_whole_part(
         &mut self,
         part: &[u8],
@@ -375,7 +377,7 @@ fn start_call(item: &[u8], context: &mut OutputContext<'_>) -> Result<u32, Upstr
     Ok(tool)
 }
 
-/// Returns the log probabilities of a text in the form of the chat dialect; `None` if there are none.
+/// Returns the log probabilities of a text in the format of the chat dialect; `None` if the list is empty.
 fn chat_logprobs(kind: PartKind, list: &[u8]) -> Option<Bytes> {
     let has_tokens = json_cursor::is_array(list) && json_cursor::elements(list).next().is_some();
     (kind == PartKind::Text && has_tokens)

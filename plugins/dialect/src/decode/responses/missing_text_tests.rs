@@ -238,7 +238,7 @@ fn items_that_no_event_announced_are_taken_from_the_response() {
         decode(&events),
         texts(&[("reasoning", "Hm."), ("text", "Hello"), ("call", "f"), ("arguments", "{}")])
     );
-    // All items have the same index, or other ones than in the response.
+    // All items have the same index, or an index that differs from the final response object.
     for index in [0, 3] {
         let events = [
             item("added", 0, &json!({"type": "reasoning"})),

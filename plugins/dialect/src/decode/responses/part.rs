@@ -1,9 +1,9 @@
-//! Part of an output item: its kind, and what has been emitted of its text.
+//! Part of an output item: its kind, and a record of the text that was emitted for it.
 
 use crate::decode::text_channel::TextChannel;
 use crate::partial_json::{JsonState, PartialJson};
 
-/// Maximum bytes of stored arguments; longer ones are compared by their fingerprint alone.
+/// Maximum bytes of stored arguments. Longer arguments are compared only by their fingerprint.
 const MAX_ARGUMENTS_BYTES: usize = 1 << 20;
 
 /// Kind of text in an item.
@@ -24,16 +24,16 @@ pub(super) enum PartKind {
 /// Kind and index of a part.
 pub(super) type PartKey = (PartKind, u64);
 
-/// Stage of a part that an event is about.
+/// Content of an event about a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartEvent {
-    /// Piece of text in the member `delta`.
+    /// Fragment of text in the member `delta`.
     Delta(PartKind),
-    /// Whole text in the named member.
+    /// Complete text in the named member.
     Whole(PartKind, &'static str),
-    /// Object `part` at the beginning of the part.
+    /// Start of the part, with the object `part`.
     Added,
-    /// Object `part` at the end of the part.
+    /// End of the part, with the object `part`.
     Done,
 }
 
@@ -78,27 +78,27 @@ impl PartKind {
 
 /// Part with emitted text.
 ///
-/// The emitted text is compared by fingerprints, which need no copy of it. Arguments are stored besides.
+/// Text is compared by fingerprints, so that it need not be stored. Only arguments are stored too.
 #[derive(Debug)]
 pub(super) struct DecodedPart {
     pub(super) key: PartKey,
     /// Bytes of the emitted text.
     len: usize,
     exact: Fingerprint,
-    /// Fingerprint without white space.
+    /// Fingerprint of the text without white space.
     letters: Fingerprint,
     /// Arguments so far; `None` for other texts and above [`MAX_ARGUMENTS_BYTES`].
     arguments: Option<String>,
 }
 
-/// Relation of a whole text to what has been emitted of it.
+/// Result of comparing the complete text of a part with the text that was emitted for it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum WholeText<'a> {
-    /// Complete text.
+    /// Equal: all of the text was emitted.
     Emitted,
-    /// Text that continues what was emitted; this is the rest.
+    /// The emitted text is a prefix; this is the rest.
     Continues(&'a str),
-    /// Text that differs from what was emitted.
+    /// The emitted text differs.
     Contradicts,
 }
 
@@ -126,8 +126,8 @@ impl DecodedPart {
         text.len()
     }
 
-    /// Compares the whole text of the part with what was emitted. Differences of white space, and of the notation of
-    /// arguments, are none: engines write the end of a part anew.
+    /// Compares the complete text of the part with the emitted text. Differences in white space, and in the notation of
+    /// JSON arguments, are ignored, because some engines write the text of the end event anew.
     pub(super) fn compare<'a>(&self, whole: &'a str) -> WholeText<'a> {
         if whole.get(..self.len).is_some_and(|start| Fingerprint::of(start.bytes()) == self.exact) {
             let rest = whole.get(self.len..).unwrap_or_default();
@@ -140,7 +140,7 @@ impl DecodedPart {
         }
     }
 
-    /// Returns true if both are arguments with the same value.
+    /// Returns true if the part and `whole` are arguments with the same JSON value.
     fn is_same_object(&self, whole: &str) -> bool {
         let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
         let own =
@@ -170,7 +170,7 @@ impl Fingerprint {
     }
 }
 
-/// Text of a part, received with its beginning. Most providers send an empty text there, some the complete one.
+/// Text that arrived at the start of a part. Most providers send an empty text there, some the complete text.
 #[derive(Debug)]
 pub(super) struct AnnouncedText {
     pub(super) key: PartKey,
@@ -178,7 +178,7 @@ pub(super) struct AnnouncedText {
 }
 
 impl AnnouncedText {
-    /// Returns true if this first delta of the part continues the text instead of repeating it.
+    /// Returns true if the first delta of the part continues this text, and false if it repeats the text.
     pub(super) fn is_continued_by(&self, delta: &str) -> bool {
         let repeats = self.text.starts_with(delta) || delta.starts_with(&self.text);
         let is_whole_call = || {
@@ -189,12 +189,13 @@ impl AnnouncedText {
     }
 }
 
-/// Last part of each channel of text: the missing end of an earlier part can no longer be emitted in order.
+/// Last part of each text channel. If an earlier part turns out to lack its end, that end can no longer be emitted in
+/// order.
 #[derive(Debug, Default)]
 pub(super) struct LastParts(Vec<(TextChannel, (usize, PartKey))>);
 
 impl LastParts {
-    /// Records the part to which text of a channel was added last, by the number of its item and its key.
+    /// Records that text of a channel was last added to this part, given as the number of its item and its key.
     pub(super) fn set_last(&mut self, channel: TextChannel, part: (usize, PartKey)) {
         if matches!(channel, TextChannel::Arguments(_)) {
             return;
@@ -205,7 +206,8 @@ impl LastParts {
         }
     }
 
-    /// Returns true if text can be added to this part. Each call has its own channel.
+    /// Returns true if text can still be added to this part: it is the last one of its channel. Each call has its own
+    /// channel.
     pub(super) fn is_last(&self, channel: TextChannel, part: (usize, PartKey)) -> bool {
         let last = self.0.iter().find(|(known, _)| *known == channel);
         last.is_none_or(|(_, last)| *last == part)

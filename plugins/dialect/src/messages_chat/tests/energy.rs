@@ -1,4 +1,4 @@
-//! Energy that a messages provider reports is read at every position, as from a chat provider.
+//! Tests that energy which a messages provider reports is read at every position, as from a chat provider.
 
 use super::admitted_request;
 use crate::{find_translator, test_support};

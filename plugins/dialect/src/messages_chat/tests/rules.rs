@@ -165,7 +165,7 @@ fn ids_and_long_names_match_in_call_result_and_choice() {
     assert_eq!(call["function"]["name"].as_str().unwrap().len(), 64);
 }
 
-/// Block types that admission accepts as vendor blocks, and an unknown one.
+/// Block types that validation accepts as blocks of vendor tools, and an unknown block type.
 #[test]
 fn blocks_of_vendor_tools_are_skipped_for_both_roles() {
     let abilities = OfferCapabilities::default();
@@ -186,7 +186,7 @@ fn blocks_of_vendor_tools_are_skipped_for_both_roles() {
         let block =
             || json!({"type":kind,"id":"i","tool_use_id":"i","name":"n","input":{},"content":[{"type":"x"}]});
         assert_eq!(asked(json!([block(), text()]), json!([text(), block()])).unwrap(), said, "{kind}");
-        // The message is not empty, but only other models can read it.
+        // The message has content, but only models of the other vendor can read it.
         let refusal = asked(json!([block()]), json!([text()])).unwrap_err();
         assert_eq!(
             (refusal.code, refusal.param.as_deref()),

@@ -1,4 +1,5 @@
-//! Positions of content blocks: clients and the shadow expect consecutive indices.
+//! Positions of content blocks. Clients and the shadow translator expect consecutive indices, which some providers do
+//! not send.
 
 use super::super::repair;
 use crate::decode::messages::{EventMembers, block_index};
@@ -15,8 +16,8 @@ struct BlockPosition {
 }
 
 impl BlockPositions {
-    /// Returns the data of a block event with the position of its block; `None` if that is the index of the event, or
-    /// the event is invalid.
+    /// Returns the data of a block event with the position of the block as its index; `None` if the event has that
+    /// index already, or is invalid.
     pub(super) fn renumber(&mut self, data: &Bytes, seen: &EventMembers<'_>) -> Option<Bytes> {
         let index = seen.index?;
         let at = match &*seen.event_type {

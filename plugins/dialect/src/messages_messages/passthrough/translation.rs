@@ -1,4 +1,4 @@
-//! Translation interface of the passthrough: what it does not forward itself, the shadow answers.
+//! Implementation of the stream translation by the passthrough. What it does not do itself, the shadow translator does.
 
 use super::StreamPassthrough;
 use crate::decode::BodyFormat;
@@ -108,7 +108,7 @@ impl StreamTranslation for StreamPassthrough {
         let taken = self.observer.start_rescue(target, how);
         if taken {
             self.is_rescued = true;
-            // Held events open or close blocks that the shadow opens or closes itself.
+            // Held events open or close blocks that the shadow translator will open or close itself.
             (self.held_message_start, self.held_events) = (None, OutputBuffer::default());
         }
         taken

@@ -75,7 +75,7 @@ fn streams_match_the_golden_case_at_every_split() {
         );
         test_support::assert_golden(&case.folder.join("answered.sse"), &run.out);
         if run.out.is_empty() {
-            // The provider failed before its first token: another one is asked.
+            // The provider failed before its first token, so another provider would be asked.
             continue;
         }
         let checked = conformance::check_responses_stream(&run.out);

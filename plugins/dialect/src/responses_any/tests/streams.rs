@@ -143,7 +143,7 @@ fn reasoning_is_content_or_a_summary_and_is_sealed_on_request() {
             Some(text) => assert_eq!(open_reasoning(text).as_deref(), Some("Hm \u{1F600}")),
             None => assert!(!sealed, "{item}"),
         }
-        // The client sends the item back, and the provider reads the reasoning.
+        // The client sends the reasoning item back, and the provider receives its text.
         let again = json!({"model": "m", "input": [{"role": "user", "content": "Hi"}, item,
             events.last().unwrap()["response"]["output"][1], {"role": "user", "content": "More"}]});
         let again = admitted_request(&again);

@@ -64,7 +64,7 @@ pub fn plain(answer: &DecodedAnswer, face: &ResponseIdentity, choices: ChoiceSel
     }
 }
 
-/// Writes log probabilities as one object: those of a stream arrive token by token.
+/// Writes log probabilities as one object. Those from a stream arrive as one object for each token.
 fn write_logprobs(pieces: &[Bytes], out: &mut Vec<u8>) {
     match pieces {
         [] => return out.extend_from_slice(b"null"),
@@ -90,8 +90,8 @@ fn write_logprobs(pieces: &[Bytes], out: &mut Vec<u8>) {
 
 fn write_message(candidate: &AnswerChoice, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"role\":\"assistant\",\"content\":");
-    // Clients process the content without a check: it is null only if there are tool calls. With log probabilities the
-    // text may be empty.
+    // Clients use the content without checking for null, so it is null only if there are tool calls. If there are log
+    // probabilities, the content may be an empty text.
     if candidate.text.iter().all(EscapedText::is_empty) && !candidate.tool_calls.is_empty() {
         out.extend_from_slice(b"null");
     } else {

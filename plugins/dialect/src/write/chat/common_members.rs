@@ -18,7 +18,7 @@ pub(super) fn write_identity(out: &mut Vec<u8>, face: &ResponseIdentity, object:
     json::write_str(out, &face.model);
 }
 
-/// Returns the finish reason's name, one of the dialect's four.
+/// Returns the name of the finish reason, one of the four names that the dialect has.
 pub(crate) const fn finish_reason_name(finish: FinishReason) -> &'static [u8] {
     match finish {
         FinishReason::Stop => b"stop",
@@ -45,7 +45,7 @@ pub(crate) fn write_usage(out: &mut Vec<u8>, usage: &TokenUsage) {
     }
 }
 
-/// Writes the Penstock objects as further members.
+/// Writes the Penstock objects (`environment_impact`, `billing_cost`) as further members.
 pub(crate) fn write_penstock_objects(out: &mut Vec<u8>, objects: &[u8]) {
     if !objects.is_empty() {
         out.push(b',');

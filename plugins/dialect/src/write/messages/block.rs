@@ -27,10 +27,10 @@ pub(super) struct BlockWriter {
     pub arguments: PartialJson,
     pub signature: Option<EscapedText>,
     tool: Option<(EscapedText, EscapedText)>,
-    /// Hash of the reasoning, for a signature if the provider gives none.
+    /// Hash of the reasoning, for the signature that is generated if the provider sends none.
     reasoning_hash: u64,
     index: u32,
-    /// Bytes of a delta before its text.
+    /// Bytes of a delta event that precede its text.
     delta_prefix: Vec<u8>,
 }
 
@@ -52,7 +52,7 @@ impl BlockWriter {
         Self { tool: Some((id, name)), ..Self::new(BlockKind::Tool(number)) }
     }
 
-    /// Returns true if the next block must not open yet: the tool arguments are incomplete.
+    /// Returns true if the next block must not be opened yet, because the tool arguments are incomplete.
     pub(super) fn is_unfinished(&self) -> bool {
         matches!(self.kind, BlockKind::Tool(_)) && self.arguments.state() != JsonState::Complete
     }
@@ -62,7 +62,7 @@ impl BlockWriter {
         self.kind == kind && self.signature.is_none()
     }
 
-    /// Buffers a text, if the client may see any of it; returns the bytes buffered.
+    /// Buffers a text, unless the client must not see it; returns the number of bytes buffered.
     pub(super) fn buffer_text(&mut self, text: &EscapedText) -> usize {
         if !self.record_text(text) {
             return 0;
@@ -113,14 +113,14 @@ impl BlockWriter {
         self.delta_prefix.extend_from_slice(delta.as_bytes());
     }
 
-    /// Writes a text, if the client may see any of it.
+    /// Records a text, and writes it if the client may see it.
     pub(super) fn write_delta(&mut self, text: &EscapedText, out: &mut Vec<u8>) {
         if self.record_text(text) {
             self.write_text(text, out);
         }
     }
 
-    /// Writes a text without checking it.
+    /// Writes a text without recording it.
     pub(super) fn write_text(&self, text: &EscapedText, out: &mut Vec<u8>) {
         if !text.is_empty() {
             out.extend_from_slice(&self.delta_prefix);
@@ -129,7 +129,8 @@ impl BlockWriter {
         }
     }
 
-    /// Returns true if the block cannot end successfully, after an answer that was truncated (`cut`) or not.
+    /// Returns true if the answer cannot end successfully with the arguments of this block. `cut` is true if the answer
+    /// was truncated.
     pub(super) fn has_invalid_arguments(&self, cut: bool) -> bool {
         match self.kind {
             BlockKind::Tool(_) if cut => self.arguments.state() == JsonState::Invalid,
@@ -155,8 +156,8 @@ impl BlockWriter {
     }
 }
 
-/// Returns the provider's signature, or a generated one: client libraries drop reasoning without a signature when they
-/// send it back. It proves nothing and is never checked.
+/// Returns the provider's signature, or a generated one: client libraries do not send back reasoning without a
+/// signature. The generated signature proves nothing and is never checked.
 pub(crate) fn signature_or_default(given: Option<&EscapedText>, hash: u64) -> EscapedText {
     given
         .filter(|given| !given.is_empty())

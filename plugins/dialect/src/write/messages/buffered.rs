@@ -13,14 +13,14 @@ use penstock_core::{
 };
 use penstock_json_scan::json;
 
-/// Member for arguments that are no JSON object, as the vendor of the dialect advises.
+/// Name of the member that contains arguments which are not a JSON object, as the vendor of the dialect recommends.
 const INVALID_JSON_MEMBER: &str = "INVALID_JSON";
 
 /// Decodes a provider's buffered answer and writes it in the messages dialect.
 ///
 /// # Errors
-/// Returns the error of an answer that cannot be decoded. Tool arguments that are no JSON object are model output: they
-/// are passed on as text, in an object with [`INVALID`] as its only member.
+/// Returns the error of an answer that cannot be decoded. Tool arguments that are not a JSON object are no error, but
+/// output of the model: they are passed on as text, in an object with [`INVALID_JSON_MEMBER`] as its only member.
 pub(crate) fn translate_buffered(
     ask: &InferenceRequest,
     target: &AttemptTarget<'_>,
@@ -74,7 +74,7 @@ fn write_content(manner: &WriterOptions, candidate: &AnswerChoice, finish: Finis
     }
     let said: Vec<&EscapedText> =
         candidate.text.iter().chain(&candidate.refusal).filter(|text| !text.is_empty()).collect();
-    // Quickstarts read `content[0].text`: an answer without blocks has an empty one.
+    // Example code of clients reads `content[0].text`, so an answer without blocks gets an empty text block.
     if !said.is_empty() || (out.len() == start && candidate.tool_calls.is_empty()) {
         out.extend_from_slice(br#"{"type":"text","text":""#);
         said.iter().for_each(|text| out.extend_from_slice(text.escaped()));
@@ -109,8 +109,9 @@ fn write_tool_use(manner: &WriterOptions, call: &ToolCall, finish: FinishReason,
     out.push(b'}');
 }
 
-/// Returns the arguments as a JSON object: unchanged if they are one, `{}` if empty, without a code fence or trailing
-/// commas, and for a truncated answer the part that arrived.
+/// Returns the arguments as a JSON object: unchanged if they are an object, and `{}` if they are empty. Otherwise
+/// removes a code fence and trailing commas; if the answer was truncated, closes the part that arrived. `None` if this
+/// gives no object.
 fn arguments_object(arguments: &str, cut: bool) -> Option<String> {
     let mut watch = PartialJson::new();
     match watch.push(arguments) {
@@ -156,14 +157,15 @@ fn strip_trailing_commas(text: &str) -> String {
     out
 }
 
-/// Returns the longest prefix of truncated JSON that can be closed into an object. It may be as long as an answer, so
-/// it is read three times and not once for each possible position.
+/// Returns the longest prefix of truncated JSON that can be closed to form an object. The text may be as long as an
+/// answer, so it is read three times, and not once for each possible end.
 fn close_partial(text: &str) -> String {
     let sound = valid_prefix(text);
     let (mut watch, mut end) = (PartialJson::new(), 0);
     for (at, letter) in sound.char_indices() {
         watch.push(letter.encode_utf8(&mut [0; 4]));
-        // The token is parsed again at each digit, so this is checked only where no comma can follow it.
+        // Inside a number or word, `can_close` parses it again. It is called there only in the last bytes of the text,
+        // because elsewhere a later prefix can be closed after the number or word.
         let before = !watch.is_in_scalar() || sound.len() - at <= MAX_SCALAR_BYTES;
         if before && watch.can_close() {
             end = at + letter.len_utf8();
@@ -177,7 +179,7 @@ fn close_partial(text: &str) -> String {
     watch.with_closed_brackets(beginning)
 }
 
-/// Returns the prefix before the first letter that makes it invalid.
+/// Returns the longest prefix that is the start of a JSON object.
 fn valid_prefix(text: &str) -> &str {
     let mut watch = PartialJson::new();
     let mut letters = text.char_indices();

@@ -1,7 +1,7 @@
 //! Response to a request for zero tokens (`max_tokens: 0`).
 //!
-//! In this dialect such a request loads a prompt into a cache. Provider APIs have no equivalent, so no provider is
-//! called: the message is empty, ends with `max_tokens`, and reports no usage.
+//! In this dialect, such a request loads a prompt into a cache. Provider APIs have no equivalent, so no provider is
+//! asked: the message is empty, has the stop reason `max_tokens`, and reports no usage.
 
 use super::MessagesStreamWriter;
 use super::options::{self, WriterOptions};
@@ -10,7 +10,7 @@ use crate::messages_chat::ids::ShortenedNames;
 use crate::write::{DialectWriter as _, ResponseIdentity};
 use penstock_core::{FinishReason, ThinkingDisplay, TokenUsage};
 
-/// Returns a message, or all events of its stream. `objects` are JSON members without braces, may be empty.
+/// Returns an empty message, or all events of its stream. `objects` are JSON members without braces; may be empty.
 #[must_use]
 pub fn write_empty_message(face: ResponseIdentity, stream: bool, objects: &[u8]) -> Vec<u8> {
     let names = ShortenedNames::from_declared(std::iter::empty());
@@ -34,7 +34,7 @@ fn write_body(manner: &WriterOptions, objects: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     out.push(b'{');
     manner.face(&mut out);
-    // Quickstarts read `content[0].text` in any case.
+    // Example code of clients reads `content[0].text` without a check.
     out.extend_from_slice(br#","content":[{"type":"text","text":""}],"#);
     options::write_stop_members(FinishReason::Length, None, false, &mut out);
     out.extend_from_slice(br#","usage":"#);

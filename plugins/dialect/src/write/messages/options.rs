@@ -20,7 +20,7 @@ pub struct WriterOptions {
     pub(super) thinking: ThinkingDisplay,
     /// Tool names that were shortened for the provider.
     pub(super) tool_names: ShortenedNames,
-    /// Estimate of the prompt tokens, for an opening event before any count is known.
+    /// Estimate of the prompt tokens, for an opening event that is written before the provider reports any usage.
     pub(super) prompt_tokens: u64,
 }
 
@@ -31,7 +31,7 @@ impl WriterOptions {
         let tools = ask.member_value("tools").unwrap_or_default();
         let declared = json_cursor::elements(tools)
             .filter_map(|tool| json_cursor::string_body(json_cursor::member_value(tool, "name")?));
-        // Latin text has about 3.6 bytes a token; the end corrects the estimate.
+        // Latin text has about 3.6 bytes per token. The usage at the end of the answer replaces this estimate.
         let prompt_tokens = (ask.prompt_bytes as u64).saturating_mul(10) / 36 + 4;
         Self {
             identity: ResponseIdentity::from_target(target),
@@ -49,14 +49,14 @@ impl WriterOptions {
         json::write_str(out, &self.identity.model);
     }
 
-    /// Returns the usage for the opening event.
+    /// Returns the usage to write into the opening event.
     pub(crate) fn start_usage(&self, known: Option<&ReportedUsage>) -> TokenUsage {
         let known = known.and_then(|stated| Some((stated.input.filter(|input| *input > 0)?, stated.cached)));
         let (input, cached) = known.unwrap_or((self.prompt_tokens, 0));
         TokenUsage { input, cached, ..TokenUsage::default() }
     }
 
-    /// Writes the opening event, and a ping as the vendor does.
+    /// Writes the opening event and then a ping, as the vendor of the dialect does.
     pub(super) fn write_message_start(&self, known: Option<&ReportedUsage>, out: &mut Vec<u8>) {
         let opening = self.start_usage(known);
         out.extend_from_slice(b"event: message_start\ndata: {\"type\":\"message_start\",\"message\":{");
@@ -68,7 +68,7 @@ impl WriterOptions {
     }
 }
 
-/// Writes usage in this dialect, whose input excludes cached tokens.
+/// Writes the usage in this dialect, whose input tokens exclude cached tokens.
 pub(crate) fn write_usage(usage: &TokenUsage, out: &mut Vec<u8>) {
     // Writing to a Vec cannot fail.
     let _ = write!(

@@ -1,11 +1,11 @@
-//! Writer tests that need more than a provider's stream.
+//! Tests of the writer that need more than a provider's stream.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
 use crate::messages_chat::ids::ShortenedNames;
 use crate::write::{DialectWriter as _, ResponseIdentity};
 
-/// Blocks that fit into one answer; with a linear search for each call, the test would take minutes.
+/// Number of blocks that fit into one answer. With a linear search for each call, the test would take minutes.
 const MANY: usize = 40_000;
 
 #[test]

@@ -41,14 +41,15 @@ pub(crate) fn translate_buffered(
     })
 }
 
-/// Returns the items of an answer: those that a stream of it would have. The last one of a cut answer is incomplete.
+/// Returns the output items of an answer, the same as in its stream. If the answer was cut, the last item is
+/// incomplete.
 fn output_items(
     ask: &InferenceRequest,
     id: &str,
     choice: &AnswerChoice,
     finish: FinishReason,
 ) -> Vec<OutputItem> {
-    // The events of the items are not used.
+    // Creating items also writes events, which a buffered response does not use.
     let (mut events, mut unused) = (EventSequence::default(), Vec::new());
     let details = ask.responses.as_deref().cloned().unwrap_or_default();
     let mut items: Vec<OutputItem> = Vec::with_capacity(2 + choice.tool_calls.len());
@@ -95,7 +96,7 @@ fn push_message(
     events: &mut EventSequence,
     unused: &mut Vec<u8>,
 ) {
-    // Fragments of text and log probabilities are separate lists, of which only the concatenation counts.
+    // Fragments of text and log probabilities are separate lists. Only the concatenation of each list matters.
     let empty = EscapedText::default();
     for text in choice.text.iter().filter(|text| !text.is_empty()) {
         item.push_message_text(text, None, false, events, unused);

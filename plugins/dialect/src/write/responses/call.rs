@@ -1,4 +1,4 @@
-//! Tool call of a response: its arguments, or the text of a custom tool.
+//! Tool call of a response, with its arguments or with the input text of a custom tool.
 
 use super::custom_input::CustomInput;
 use super::item::ItemStatus;
@@ -51,7 +51,7 @@ impl CallState {
         }
     }
 
-    /// Writes the members of a call after its id.
+    /// Writes the members of a call that follow its id.
     pub(super) fn write(&self, status: ItemStatus, out: &mut Vec<u8>) {
         let (kind, text) = match self.custom {
             Some(_) => ("custom_tool_call", "input"),

@@ -1,7 +1,8 @@
 //! Input of a custom tool, extracted from the arguments of a function call while they arrive.
 //!
-//! The provider writes `{"input":"…"}`. The body of that string is valid in an event as it is, apart from escapes that
-//! are cut or invalid. Arguments of another form are the input themselves: the model ignored the schema.
+//! The provider writes `{"input":"…"}`. The body of that string can be written into an event unchanged, except for
+//! escapes that are cut or invalid. If the model ignored the schema and the arguments have another form, they are the
+//! input themselves.
 
 use penstock_json_scan::json;
 
@@ -14,9 +15,9 @@ enum InputState {
     Start,
     /// Inside the string.
     Inside,
-    /// After the string: the rest has no content.
+    /// After the end of the string: the rest has no content.
     After,
-    /// Arguments of another form.
+    /// Inside arguments of another form, which are the input themselves.
     Raw,
 }
 
@@ -24,7 +25,7 @@ enum InputState {
 #[derive(Debug)]
 pub(super) struct CustomInput {
     state: InputState,
-    /// Text that cannot be interpreted yet: the start, or an incomplete escape.
+    /// Text that cannot be interpreted yet: the start of the arguments, or an incomplete escape.
     pending: String,
 }
 
@@ -65,7 +66,7 @@ impl CustomInput {
         }
     }
 
-    /// Ends the arguments; appends text that was no start of an object with the input.
+    /// Ends the arguments. Appends pending text that turned out not to be the start of an object with the input.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         let pending = std::mem::take(&mut self.pending);
         if self.state == InputState::Start && !matches!(pending.trim(), "" | "{") {
@@ -74,7 +75,7 @@ impl CustomInput {
         self.state = InputState::After;
     }
 
-    /// Returns true if nothing can be appended any more.
+    /// Returns true if no further input can follow.
     pub(super) fn is_complete(&self) -> bool {
         self.state == InputState::After
     }
@@ -84,7 +85,7 @@ impl CustomInput {
         self.pending.len()
     }
 
-    /// Copies the body of the string up to its end, or up to an escape that is cut.
+    /// Appends the body of the string up to its end, or up to an escape that is cut.
     fn push_inside(&mut self, text: &str, out: &mut Vec<u8>) {
         let mut rest = text;
         while let Some(special) = rest.find(|letter: char| matches!(letter, '"' | '\\') || letter < ' ') {
@@ -107,7 +108,7 @@ impl CustomInput {
                     }
                 },
                 _ => {
-                    // A control character that the model did not escape.
+                    // The model did not escape this control character.
                     let (control, more) = after.split_at(1);
                     json::write_escaped(out, control);
                     rest = more;
@@ -129,8 +130,8 @@ enum StartMatch {
     Other,
 }
 
-/// Finds the opening quote of the first member's string: `{ "name" : "`. The member's name does not matter, since the
-/// schema has only one.
+/// Finds the opening quote of the string value of the first member: `{ "name" : "`. The name is not compared, because
+/// the schema has only one member.
 fn opening_quote(text: &str) -> StartMatch {
     let bytes = text.as_bytes();
     let skip = |at: usize, expected: u8| {
@@ -157,7 +158,7 @@ fn escape_length(text: &str) -> Option<usize> {
     if *bytes.get(1)? != b'u' {
         return Some(1 + text.get(1..)?.chars().next()?.len_utf8());
     }
-    // Code unit of an escape; `None` if it is cut, and `Some(None)` if it is no escape of four digits.
+    // Returns the code unit of an escape: `None` if it is cut, `Some(None)` if it is not `\u` with four digits.
     let unit = |at: usize| -> Option<Option<u16>> {
         let digits = bytes.get(at + 2..)?;
         let digits = digits.get(..4).unwrap_or(digits);
@@ -180,7 +181,8 @@ fn escape_length(text: &str) -> Option<usize> {
     }
 }
 
-/// Writes an escape unchanged if it is valid, and the character itself otherwise.
+/// Writes an escape unchanged if it is valid, U+FFFD for a lone surrogate, and otherwise the character after the
+/// backslash.
 fn write_escape(escape: &str, out: &mut Vec<u8>) {
     match json::unescape(escape.as_bytes()) {
         Some(_) if json::classify_string(escape.as_bytes()) != json::StringBody::Invalid => {

@@ -1,4 +1,4 @@
-//! Response object: its members around the output, and the events that carry it.
+//! Response object: the members around its output, and the events that contain it.
 
 use crate::write::ResponseIdentity;
 use bytes::Bytes;
@@ -11,13 +11,13 @@ use std::io::Write as _;
 pub(super) enum ResponseStatus<'a> {
     /// Background response that waits for its start.
     Queued,
-    /// Response without its end.
+    /// Response that has not ended.
     InProgress,
     /// Complete response.
     Completed,
-    /// Response that ended early, with the reason.
+    /// Response that ended early, with the reason (`incomplete_details`).
     Incomplete(&'static str),
-    /// Response that broke off, with code and message of the error.
+    /// Response that was interrupted by an error, with its code and message.
     Failed(&'static str, &'a str),
 }
 
@@ -95,8 +95,9 @@ impl ResponseFrame {
         out.extend_from_slice(br#","output":"#);
     }
 
-    /// Writes the repeated members. A failed response is not stored, even if the request asked for it. The first
-    /// `store` is the member of the response, because members with text of the client come after it.
+    /// Writes the members of the request that the response repeats. In a failed response, `store` becomes false,
+    /// because it is not stored. The first match of `"store":true` is the member itself: members with text of the
+    /// client come after it.
     fn write_repeated(&self, failed: bool, out: &mut Vec<u8>) {
         const STORED: &[u8] = br#""store":true"#;
         let members = &self.repeated_members;
@@ -108,7 +109,7 @@ impl ResponseFrame {
     }
 }
 
-/// Returns the code of an error in a failed response. Clients act on these codes of the dialect: they wait, shorten the
+/// Returns the error code for a failed response. Clients of this dialect act on these codes: they wait, shorten the
 /// conversation, or retry.
 pub(super) const fn failure_code(code: ErrorCode) -> &'static str {
     match code {
@@ -133,7 +134,7 @@ pub(super) fn write_usage(usage: &TokenUsage, out: &mut Vec<u8>) {
     );
 }
 
-/// Numbers the events of a stream and writes them.
+/// Writer of the start of each event of a stream, with consecutive numbers.
 #[derive(Debug, Default)]
 pub(super) struct EventSequence {
     next: u64,

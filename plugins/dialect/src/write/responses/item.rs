@@ -1,4 +1,4 @@
-//! Output item of a response while it is written: its events, and the item itself.
+//! Output item of a response while it is written: writes its events and the complete item.
 
 use super::call::CallState;
 use super::custom_input::CustomInput;
@@ -12,7 +12,7 @@ use std::io::Write as _;
 /// Content of an item.
 #[derive(Debug)]
 pub(super) enum ItemBody {
-    /// Message with its parts; only the last part is open.
+    /// Message with its parts. Only the last part may be open.
     Message(Vec<MessagePart>),
     /// Reasoning, as the body of a JSON string.
     Reasoning { text: Vec<u8>, display: ReasoningDisplay, is_sealed: bool },
@@ -61,7 +61,8 @@ impl OutputItem {
         Self { id: format!("{prefix}_{id}_{index}"), index, status: ItemStatus::Open, body }
     }
 
-    /// Returns true if a later item may close this one: a call whose arguments are incomplete remains open.
+    /// Returns true if the start of another item may close this item. A call whose arguments are incomplete remains
+    /// open.
     pub(super) fn may_close(&self) -> bool {
         match &self.body {
             ItemBody::Message(_) | ItemBody::Reasoning { .. } => true,
@@ -110,7 +111,7 @@ impl OutputItem {
         out.extend_from_slice(itoa::Buffer::new().format(self.index).as_bytes());
     }
 
-    /// Appends text to a message, in a part of its kind.
+    /// Appends text to a message: to its last part if that has the same kind, otherwise to a new part.
     pub(super) fn push_message_text(
         &mut self,
         text: &EscapedText,
@@ -219,7 +220,7 @@ impl OutputItem {
         self.write_call_delta(start, events, out);
     }
 
-    /// Writes the text of a call from this position.
+    /// Writes a delta with the text of a call from the position `from` on.
     fn write_call_delta(&self, from: usize, events: &mut EventSequence, out: &mut Vec<u8>) {
         let ItemBody::Call(call) = &self.body else { return };
         let text = call.text.get(from..).unwrap_or_default();
@@ -237,8 +238,8 @@ impl OutputItem {
         out.extend_from_slice(EVENT_END);
     }
 
-    /// Closes the item with a status, and writes its last events. `fills_arguments`: a call without arguments gets an
-    /// empty object, since clients parse them.
+    /// Closes the item with a status, and writes its last events. If `fills_arguments` is true, a call without
+    /// arguments gets an empty object, because clients parse the arguments.
     pub(super) fn close(
         &mut self,
         status: ItemStatus,
@@ -291,7 +292,7 @@ impl OutputItem {
         self.write_item_event("response.output_item.done", events, out);
     }
 
-    /// Ends the arguments of a call; returns the position from which they are not written yet.
+    /// Ends the arguments of a call; returns the position of the first byte that no event contains yet.
     fn finish_call(&mut self, fills_arguments: bool) -> usize {
         let ItemBody::Call(call) = &mut self.body else { return 0 };
         let start = call.text.len();
@@ -315,7 +316,7 @@ impl OutputItem {
         out.extend_from_slice(EVENT_END);
     }
 
-    /// Writes the item as it is now; an open one without its content.
+    /// Writes the item with its current content. An open item is written without content.
     pub(super) fn write_item(&self, out: &mut Vec<u8>) {
         let is_open = self.status == ItemStatus::Open;
         out.extend_from_slice(br#"{"id":""#);

@@ -1,7 +1,7 @@
 //! Writer of the responses dialect.
 //!
-//! Items have the order in which they start. A message or reasoning ends where another item starts; a call remains open
-//! until its arguments are complete, so that parallel calls may be interleaved.
+//! Items are written in the order in which they start. A message or reasoning ends when another item starts; a call
+//! remains open until its arguments are complete, so that parallel calls may be interleaved.
 
 mod buffered;
 mod call;
@@ -68,7 +68,7 @@ impl ResponsesStreamWriter {
         }
     }
 
-    /// Closes the items that another one may follow.
+    /// Closes the items that need not wait for further content when another item starts.
     fn close_finished(&mut self, out: &mut Vec<u8>) {
         let open = self.items.iter_mut().filter(|item| item.status == ItemStatus::Open && item.may_close());
         open.for_each(|item| item.close(ItemStatus::Completed, true, &mut self.events, out));
@@ -125,7 +125,7 @@ impl ResponsesStreamWriter {
         self.open_item(ItemBody::Call(call), out);
     }
 
-    /// Writes arguments of a call. Only white space can follow complete arguments, and is dropped.
+    /// Writes arguments of a call. After complete arguments only white space can follow, which is dropped.
     fn write_arguments(&mut self, number: u32, fragment: &EscapedText, out: &mut Vec<u8>) {
         let is_call =
             |item: &&mut OutputItem| matches!(&item.body, ItemBody::Call(call) if call.number == number);
@@ -135,7 +135,7 @@ impl ResponsesStreamWriter {
         }
     }
 
-    /// Closes all items. Those of an answer that was cut are incomplete.
+    /// Closes all items. If the answer was cut, they get the status `incomplete`.
     fn close_items(&mut self, cut: bool, out: &mut Vec<u8>) {
         let status = if cut { ItemStatus::Incomplete } else { ItemStatus::Completed };
         let open = self.items.iter_mut().filter(|item| item.status == ItemStatus::Open);
@@ -162,7 +162,7 @@ impl ResponsesStreamWriter {
     }
 }
 
-/// Writes a response without its last brace.
+/// Writes a response object without its last brace, so that members can be added.
 fn write_response(
     frame: &ResponseFrame,
     status: ResponseStatus<'_>,
@@ -242,7 +242,8 @@ impl super::DialectWriter for ResponsesStreamWriter {
     fn write_end(&mut self, usage: &TokenUsage, objects: &[u8], out: &mut Vec<u8>) {
         self.write_created(out);
         if self.items.is_empty() {
-            // Quickstarts read `output[0].content[0].text`.
+            // Example code of clients reads `output[0].content[0].text`, so an answer without items gets an empty
+            // message.
             self.open_item(ItemBody::Message(Vec::new()), out);
             if let Some(item) = self.items.last_mut() {
                 item.open_part(false, &mut self.events, out);
@@ -253,7 +254,7 @@ impl super::DialectWriter for ResponsesStreamWriter {
         self.write_response(status, Some(usage), objects, out);
     }
 
-    /// Ends a started response as failed. If no response has started, writes the event `error` with the reason.
+    /// Ends a response that has started as failed. If it has not started, writes the event `error` with the reason.
     fn write_error(&mut self, refusal: &ApiError, _request_id: &str, out: &mut Vec<u8>) {
         let code = frame::failure_code(refusal.code);
         if self.has_started {

@@ -1,4 +1,5 @@
-//! Emitter of the text of a chunk: answers, reasoning and refusals, joined where a chunk cut a character.
+//! Emitter of the texts of a chunk: answers, reasoning and refusals. A character that was cut between two chunks is
+//! joined.
 
 use super::super::finish_reason;
 use super::{malformed_error, string_body};
@@ -69,7 +70,8 @@ impl TextEmitter<'_> {
             }
         };
         let choice = self.choice;
-        // A token may be half a character; client libraries reject a lone surrogate.
+        // A token may be half a character. Its log probabilities then contain a lone surrogate, which client libraries
+        // reject.
         let logprobs = logprobs.map(|logprobs| match json::repair_surrogates(logprobs) {
             None => self.chunk.slice_ref(logprobs),
             Some(mended) => Bytes::from(mended),

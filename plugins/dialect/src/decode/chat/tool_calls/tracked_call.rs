@@ -6,7 +6,7 @@ use crate::partial_json::{JsonState, PartialJson};
 use penstock_core::{UpstreamError, UpstreamErrorKind};
 use penstock_json_scan::json;
 
-/// Call with what has arrived of it.
+/// Tool call, with the parts of it that have arrived so far.
 #[derive(Debug)]
 pub(super) struct TrackedCall {
     pub(super) index: Option<u64>,
@@ -46,7 +46,8 @@ impl TrackedCall {
         }
     }
 
-    /// Returns the error of a call without a name: an empty name is output of the model, a missing one is not.
+    /// Returns the error for a call without a name. The model is at fault for an empty name, and the provider for a
+    /// missing one.
     pub(super) fn nameless_error(&self) -> UpstreamError {
         if self.has_empty_name {
             UpstreamError::model_output()
@@ -68,7 +69,8 @@ impl TrackedCall {
         place.events.push(AnswerEvent::ToolCallStart { choice: place.choice, tool: number, id, name });
     }
 
-    /// Prepares for more arguments. After complete ones, an object can only replace arguments that mean "none".
+    /// Prepares for more arguments. If complete arguments have arrived, an object can only replace them if they mean
+    /// "none".
     pub(super) fn accept_arguments(&mut self, fresh: &EscapedText) -> Result<(), UpstreamError> {
         self.repeated_names = 0;
         if self.arguments_state() != JsonState::Complete || !begins_object(fresh) {
