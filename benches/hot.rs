@@ -11,7 +11,7 @@ use criterion::{
 };
 use penstock::billing::Ledger;
 use penstock::config::{ResolveEnv, load_text};
-use penstock::time::clock::SteadyClock;
+use penstock::time::clock::ProcessClock;
 use penstock::upstream::pricing::{ChargeTerms, OfferPricing};
 use penstock_core::{
     AttemptTarget, Dialect, InferenceRequest, ModelKind, OfferCapabilities, OutputBuffer, TokenUsage,
@@ -28,7 +28,7 @@ use penstock_response_metadata::{
 };
 use penstock_routing::{BALANCED, Candidate, ECO, SPEED, estimate_price, plan};
 use penstock_storage::ledger::LedgerStore;
-use penstock_tokens::{TokenCounter, TokenizedConversation};
+use penstock_tokens::{PromptConversation, TokenCounter};
 use serde_json::{Value, json};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -119,7 +119,9 @@ fn ask(c: &mut Criterion) {
         group.throughput(bytes(body.len()));
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                let ask = penstock_request_validation::chat(black_box(body.clone()), &limits).unwrap();
+                let ask =
+                    penstock_request_validation::validate_chat_request(black_box(body.clone()), &limits)
+                        .unwrap();
                 let order = plan(ECO, &offers, 7);
                 let translator = find_translator(ask.dialect, Dialect::Chat).unwrap();
                 (translator.build_request(&ask, &target(&abilities)).unwrap(), order)
@@ -165,8 +167,11 @@ fn stream(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, ask: &InferenceR
 
 /// Measures a stream in the client's own dialect: unknown members are removed, the rest passes unchanged.
 fn filter(c: &mut Criterion) {
-    let ask =
-        penstock_request_validation::chat(conversation(PROSE, 1 << 10), &RequestLimits::default()).unwrap();
+    let ask = penstock_request_validation::validate_chat_request(
+        conversation(PROSE, 1 << 10),
+        &RequestLimits::default(),
+    )
+    .unwrap();
     let mut group = c.benchmark_group("filter");
     for together in [1, 64] {
         stream(&mut group, "chat", &ask, together);
@@ -315,7 +320,7 @@ fn money(c: &mut Criterion) {
     let rules =
         penstock::config::settings::LedgerSettings { debt: i64::MAX, backlog: usize::MAX, ..settings.ledger };
     let store = Arc::new(LedgerStore::open_read_only(penstock_storage::open_in_memory()));
-    let ledger = Ledger::open(store, &rules, SteadyClock::start()).unwrap();
+    let ledger = Ledger::open(store, &rules, ProcessClock::start()).unwrap();
     let done = WorkDone::Tokens(TokenUsage { input: 512, cached: 128, output: 300, ..TokenUsage::default() });
     let most = WorkDone::Tokens(TokenUsage { input: 2_304, output: 4_096, ..TokenUsage::default() });
     let eur_per_credit = settings.billing.eur_per_credit;
@@ -361,7 +366,7 @@ fn count(c: &mut Criterion) {
         group.throughput(bytes(body.len()));
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                let conversation = TokenizedConversation::from_chat(black_box(&body)).unwrap();
+                let conversation = PromptConversation::from_chat(black_box(&body)).unwrap();
                 counter.count(&conversation).unwrap()
             });
         });

@@ -14,7 +14,7 @@ use penstock::limits::rate_limit;
 use penstock::proxy::response::head::ResponseHead;
 use penstock::storage::stores::Stores;
 use penstock::telemetry::request_id::RequestId;
-use penstock::time::clock::SteadyClock;
+use penstock::time::clock::ProcessClock;
 use penstock_core::{Dialect, MicroCredits};
 use penstock_limits::{ActualCost, CostEstimate, WorkClass};
 use penstock_storage::audit::AuditedChange;
@@ -136,7 +136,7 @@ fn measure(c: &mut Criterion) {
         }
     }
     let (before, began, began_cpu) = (resident(), Instant::now(), cpu());
-    let ring = KeyCache::load(&vault, SteadyClock::start()).unwrap();
+    let ring = KeyCache::load(&vault, ProcessClock::start()).unwrap();
     let (wall, took) = (began.elapsed(), cpu().saturating_sub(began_cpu));
     let bytes = resident().saturating_sub(before);
     assert_eq!(ring.key_count(), usize::try_from(KEYS).unwrap());
@@ -148,14 +148,13 @@ fn measure(c: &mut Criterion) {
     );
     assert!(took < WITHIN && bytes < BYTES, "{took:?}, {bytes} bytes");
 
-    let (clock, grant) = (SteadyClock::start(), ring.find_principal(&key(4).id).unwrap());
+    let (clock, grant) = (ProcessClock::start(), ring.find_principal(&key(4).id).unwrap());
     let cost = CostEstimate { input: 90, output: 51, money: MicroCredits(42_000) };
     let used = ActualCost { input: 88, output: 31, money: MicroCredits(31_000) };
     bench(c, "limits of a request: enter, pass, settle", || {
         let entered = black_box(rate_limit::acquire_provisional(&grant, WorkClass::Request, clock));
-        if let Ok(mut pass) =
-            entered.and_then(|(entry, _)| rate_limit::reserve_limits(entry, black_box(&cost)))
-        {
+        let reserved = entered.map(|(mut entry, _)| rate_limit::reserve_limits(&mut entry, black_box(&cost)));
+        if let Ok(Ok(mut pass)) = reserved {
             pass.settle(black_box(&used));
         }
     });
@@ -170,7 +169,7 @@ fn measure(c: &mut Criterion) {
     for dialect in [Dialect::Chat, Dialect::Messages] {
         bench(c, &format!("a head with limits, {}", dialect.name()), || {
             let standing = rate_limit::limit_status(&grant, now);
-            black_box(ResponseHead::new(200, &id).rate_limit_headers(dialect, &standing, now, None));
+            black_box(ResponseHead::new(200, &id).with_rate_limits(dialect, &standing, now, None));
         });
     }
 }

@@ -152,7 +152,7 @@ async fn lines(app: &Arc<AppState>, key: &str, file: &std::path::Path) -> f64 {
                     cancel,
                     class: LineClass::Batch,
                 };
-                let executor = app.batch.executor.get().unwrap();
+                let executor = app.batch_context.executor.get().unwrap();
                 done.send(executor.execute(ask).await).await.ok();
             }
         });

@@ -72,9 +72,12 @@ fn used(live: &ConfigSnapshot) {
             let total = Duration::from_millis(700 * number);
             let first_token = Some(total / 4);
             let sample = LatencySample { prompt_tokens: 500, output_tokens: 200, first_token, total };
-            let outcome =
-                if answer == 2 { AttemptOutcome::Failure { rest: None } } else { AttemptOutcome::Success };
-            offer.record_refusal(now, outcome, None, Some(sample));
+            let outcome = if answer == 2 {
+                AttemptOutcome::Failure { retry_after: None }
+            } else {
+                AttemptOutcome::Success
+            };
+            offer.record_outcome(now, outcome, None, Some(sample));
         }
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct SimulatedAnswer {
 
 impl SimulatedAnswer {
     /// Returns the total number of tokens.
-    pub(super) fn tokens(&self) -> u64 {
+    pub(super) fn token_count(&self) -> u64 {
         let arguments: usize = self.calls.iter().map(|call| call.arguments.len()).sum();
         (self.reasoning.len() + self.text.len() + arguments) as u64
     }
@@ -117,7 +117,7 @@ fn cut_at_stop(text: &mut Vec<String>, stops: &[String]) -> Option<String> {
 
 /// Truncates an answer to `most` tokens: reasoning, text and calls, in this order.
 fn truncate(answer: &mut SimulatedAnswer, most: usize) {
-    if answer.tokens() <= most as u64 {
+    if answer.token_count() <= most as u64 {
         return;
     }
     let mut left = most;

@@ -11,7 +11,7 @@ pub(super) const CREATED: u64 = 1_763_650_000;
 
 /// Returns the usage of all answers together.
 fn usage(ask: &ParsedRequest, answers: &[SimulatedAnswer]) -> Value {
-    let completion: u64 = answers.iter().map(SimulatedAnswer::tokens).sum();
+    let completion: u64 = answers.iter().map(SimulatedAnswer::token_count).sum();
     let reasoning: usize = answers.iter().map(|answer| answer.reasoning.len()).sum();
     json!({
         "prompt_tokens": ask.prompt.tokens,

@@ -27,15 +27,15 @@ pub(super) struct CompletionRequest {
 }
 
 /// Tokens of one choice.
-pub(super) struct CompletedText {
+pub(super) struct CompletionChoice {
     prompt: Vec<String>,
     answer: SimulatedAnswer,
 }
 
-impl CompletedText {
+impl CompletionChoice {
     /// Returns the number of generated tokens.
     pub(super) fn tokens(&self) -> u64 {
-        self.answer.tokens()
+        self.answer.token_count()
     }
 }
 
@@ -77,7 +77,7 @@ impl CompletionRequest {
     }
 
     /// Returns the choices of all prompts, in order.
-    pub(super) fn texts(&self, name: &str, seed: u64) -> Vec<CompletedText> {
+    pub(super) fn choices(&self, name: &str, seed: u64) -> Vec<CompletionChoice> {
         let of = |prompt: &Vec<String>| {
             let text = prompt.concat();
             let ask = ParsedRequest {
@@ -92,15 +92,15 @@ impl CompletionRequest {
             };
             let made = answers(&ask, name, seed);
             made.into_iter()
-                .map(|answer| CompletedText { prompt: prompt.clone(), answer })
+                .map(|answer| CompletionChoice { prompt: prompt.clone(), answer })
                 .collect::<Vec<_>>()
         };
         self.prompts.iter().flat_map(of).collect()
     }
 
-    fn usage(&self, texts: &[CompletedText]) -> Value {
+    fn usage(&self, texts: &[CompletionChoice]) -> Value {
         let prompt: usize = self.prompts.iter().map(Vec::len).sum();
-        let completion: u64 = texts.iter().map(CompletedText::tokens).sum();
+        let completion: u64 = texts.iter().map(CompletionChoice::tokens).sum();
         json!({
             "prompt_tokens": prompt, "completion_tokens": completion,
             "total_tokens": prompt as u64 + completion,
@@ -115,8 +115,8 @@ impl CompletionRequest {
     }
 
     /// Writes an unstreamed answer.
-    pub(super) fn write_plain(&self, texts: &[CompletedText], voice: AnswerOptions) -> String {
-        let choice = |(index, text): (usize, &CompletedText)| {
+    pub(super) fn write_plain(&self, texts: &[CompletionChoice], voice: AnswerOptions) -> String {
+        let choice = |(index, text): (usize, &CompletionChoice)| {
             let echoed = if self.echo { text.prompt.as_slice() } else { &[] };
             let tokens: Vec<&String> = echoed.iter().chain(&text.answer.text).collect();
             let whole: String = tokens.iter().map(|token| token.as_str()).collect();
@@ -131,7 +131,7 @@ impl CompletionRequest {
     }
 
     /// Writes the answer as events: tokens, finish reasons, and the usage if the request asks for it.
-    pub(super) fn write_stream(&self, texts: &[CompletedText], voice: AnswerOptions) -> Vec<StreamEvent> {
+    pub(super) fn write_stream(&self, texts: &[CompletionChoice], voice: AnswerOptions) -> Vec<StreamEvent> {
         let mut events = Vec::new();
         for (index, text) in texts.iter().enumerate() {
             let mut event = |text: &str, logprobs: Value, finish: Value, number: usize, kind| {

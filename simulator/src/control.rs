@@ -167,7 +167,7 @@ impl SimulatorControl {
 
     /// Returns the last request.
     #[must_use]
-    pub fn last(&self) -> Option<RecordedCall> {
+    pub fn last_call(&self) -> Option<RecordedCall> {
         self.shared.state.lock().calls.back().cloned()
     }
 
@@ -189,7 +189,7 @@ impl SimulatorControl {
         self.shared.state.lock().pace
     }
 
-    pub(super) fn connected(&self) {
+    pub(super) fn count_connection(&self) {
         self.update_counts(|counts| counts.connections += 1);
     }
 
@@ -276,7 +276,7 @@ impl SimulatorControl {
             }
             _ => return Err("An order is an object or a list of rules.".to_owned()),
         };
-        let rules = rules.into_iter().map(FaultRule::read).collect::<Result<Vec<_>, _>>()?;
+        let rules = rules.into_iter().map(FaultRule::from_json).collect::<Result<Vec<_>, _>>()?;
         rules.into_iter().for_each(|rule| self.add_rule(rule));
         Ok(())
     }

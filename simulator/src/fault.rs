@@ -183,7 +183,7 @@ impl SimulatedFault {
     ///
     /// # Errors
     /// Returns one sentence: an unknown name, an unknown member, a wrong type.
-    pub fn read(value: Value) -> Result<Self, String> {
+    pub fn from_json(value: Value) -> Result<Self, String> {
         serde_json::from_value(value).map_err(|error| format!("This fault cannot be read: {error}."))
     }
 }

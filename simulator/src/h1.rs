@@ -242,7 +242,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> ResponseWriter for Http1Connectio
         // The connection loop closes the connection.
     }
 
-    async fn client_gone(&mut self) {
+    async fn wait_for_disconnect(&mut self) {
         while self.read_buffer.len() < MAX_PIPELINED_BYTES {
             match self.stream.read_buf(&mut self.read_buffer).await {
                 Ok(0) | Err(_) => return,

@@ -151,7 +151,7 @@ impl ResponseWriter for Http2Writer {
         }
     }
 
-    async fn client_gone(&mut self) {
+    async fn wait_for_disconnect(&mut self) {
         let reset = match self.body.as_mut() {
             Some(body) => poll_fn(|context| body.poll_reset(context)).await,
             None => poll_fn(|context| self.respond.poll_reset(context)).await,

@@ -58,7 +58,7 @@ impl SimulatorListener {
                 sleep(Duration::from_millis(10)).await;
                 continue;
             };
-            provider.control.connected();
+            provider.control.count_connection();
             stream.set_nodelay(true).ok();
             let (provider, tls, with_h2) = (provider.clone(), self.tls.clone(), self.h2);
             connections.spawn(async move { connection(stream, tls, with_h2, provider).await });

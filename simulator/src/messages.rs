@@ -54,7 +54,7 @@ pub(super) fn write_plain(ask: &ParsedRequest, answer: &SimulatedAnswer, voice: 
         object.insert("stop_reason".to_owned(), if voice.finish { stop_reason } else { Value::Null });
         object.insert("stop_sequence".to_owned(), stop_sequence);
         if voice.usage {
-            object.insert("usage".to_owned(), usage(ask, answer.tokens()));
+            object.insert("usage".to_owned(), usage(ask, answer.token_count()));
         }
     }
     body.to_string()
@@ -106,7 +106,7 @@ pub(super) fn write_stream(
     let (stop_reason, stop_sequence) = reason(&answer.finish);
     let mut end = json!({ "delta": { "stop_reason": stop_reason, "stop_sequence": stop_sequence } });
     if let (Some(object), true) = (end.as_object_mut(), voice.usage) {
-        object.insert("usage".to_owned(), usage(ask, answer.tokens()));
+        object.insert("usage".to_owned(), usage(ask, answer.token_count()));
     }
     writer.push("message_delta", end, EventKind::Finish);
     writer.push("message_stop", json!({}), EventKind::Done);

@@ -106,6 +106,6 @@ async fn wait_or_disconnect<L: ResponseWriter>(
     tokio::select! {
         biased;
         () = wait => Ok(()),
-        () = line.client_gone() => Err(PlaybackStop::Gone),
+        () = line.wait_for_disconnect() => Err(PlaybackStop::Gone),
     }
 }

@@ -1,7 +1,7 @@
 //! Processing of one request from its parsing to its outcome.
 
 use super::answer::answers;
-use super::completions::{CompletedText, CompletionRequest};
+use super::completions::{CompletionChoice, CompletionRequest};
 use super::control::{PlaybackOutcome, SimulatorControl};
 use super::fault::{RetryAfterValue, SimulatedFault};
 use super::http_request::HttpRequest;
@@ -130,7 +130,7 @@ impl SimulatedProvider {
         let (model, suffix) =
             named.split_once('#').map_or((named, None), |(model, suffix)| (model, Some(suffix)));
         let mut faults = self.control.take_faults(request.path_only(), true, model);
-        match suffix.map_or_else(|| Ok(ModelSuffix::default()), ModelSuffix::read) {
+        match suffix.map_or_else(|| Ok(ModelSuffix::default()), ModelSuffix::parse) {
             Ok(suffix) => faults.extend(suffix.faults),
             Err(message) => return bad_request(route, &RequestError { message, field: Some("model") }),
         }
@@ -162,17 +162,17 @@ impl SimulatedProvider {
         let asked = CompletionRequest::read(&request.body);
         let model = asked.as_ref().map_or("", |asked| asked.model.as_str());
         let faults = self.control.take_faults(request.path_only(), route.generates(), model);
-        let voice = AnswerOptions::of(&faults);
+        let voice = AnswerOptions::from_faults(&faults);
         let good = match &asked {
             Err(mistake) => bad_request(route, mistake),
             Ok(asked) => {
-                let texts = asked.texts(&self.options.name, self.options.seed);
+                let texts = asked.choices(&self.options.name, self.options.seed);
                 match asked.stream {
                     true => {
                         shaping::stream(asked.write_stream(&texts, voice), &faults, SimulatedDialect::Chat)
                     }
                     false => {
-                        let longest = texts.iter().map(CompletedText::tokens).max().unwrap_or(0);
+                        let longest = texts.iter().map(CompletionChoice::tokens).max().unwrap_or(0);
                         let body = asked.write_plain(&texts, voice);
                         shaping::plain(
                             body,
@@ -193,7 +193,7 @@ impl SimulatedProvider {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
         let model = body.get("model").and_then(Value::as_str).unwrap_or_default();
         let faults = self.control.take_faults(request.path_only(), route.generates(), model);
-        let usage = AnswerOptions::of(&faults).usage;
+        let usage = AnswerOptions::from_faults(&faults).usage;
         let made = match route {
             SimulatorRoute::Rerank => vectors::rerank(&body, usage),
             _ => vectors::embeddings(&body, usage),
@@ -220,7 +220,7 @@ impl SimulatedProvider {
     }
 
     fn take_suffix(&self, ask: &mut ParsedRequest, faults: &mut Vec<SimulatedFault>) -> Result<(), String> {
-        let suffix = ask.suffix.as_deref().map_or_else(|| Ok(ModelSuffix::default()), ModelSuffix::read)?;
+        let suffix = ask.suffix.as_deref().map_or_else(|| Ok(ModelSuffix::default()), ModelSuffix::parse)?;
         faults.extend(suffix.faults);
         if let Some(tokens) = suffix.tokens {
             ask.max_tokens = Some(tokens.min(ask.max_tokens.unwrap_or(usize::MAX)));
@@ -253,9 +253,9 @@ impl SimulatedProvider {
         if !native && prompt.saturating_add(most) > window {
             return ResponseScript::json(400, &error_body::window_exceeded(prompt, most, window));
         }
-        let voice = AnswerOptions::of(faults);
+        let voice = AnswerOptions::from_faults(faults);
         let made = answers(ask, &self.options.name, self.options.seed);
-        let longest = made.iter().map(super::answer::SimulatedAnswer::tokens).max().unwrap_or(0);
+        let longest = made.iter().map(super::answer::SimulatedAnswer::token_count).max().unwrap_or(0);
         let longest = u32::try_from(longest).unwrap_or(u32::MAX);
         if ask.stream {
             let events = match (dialect, made.first()) {
@@ -283,7 +283,7 @@ impl SimulatedProvider {
             },
             SimulatorRoute::Health => ResponseScript::plain(200, "text/plain", ""),
             SimulatorRoute::Tokenize => self.tokenized(request),
-            SimulatorRoute::WrongMethod => {
+            SimulatorRoute::MethodNotAllowed => {
                 ResponseScript::json(405, &json!({ "detail": "Method Not Allowed" }))
             }
             _ => ResponseScript::json(404, &json!({ "detail": "Not Found" })),

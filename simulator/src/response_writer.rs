@@ -29,5 +29,5 @@ pub(super) trait ResponseWriter: Send {
     fn abort(&mut self) -> impl Future<Output = ()> + Send;
 
     /// Completes when the client has disconnected. May be dropped and called again.
-    fn client_gone(&mut self) -> impl Future<Output = ()> + Send;
+    fn wait_for_disconnect(&mut self) -> impl Future<Output = ()> + Send;
 }

@@ -12,7 +12,7 @@ fn id(ask: &ParsedRequest) -> String {
 }
 
 fn usage(ask: &ParsedRequest, answer: &SimulatedAnswer) -> Value {
-    let output = answer.tokens();
+    let output = answer.token_count();
     json!({
         "input_tokens": ask.prompt.tokens,
         "input_tokens_details": { "cached_tokens": ask.prompt.cached },

@@ -47,7 +47,7 @@ pub(super) enum SimulatorRoute {
     /// `GET`, `POST`, `DELETE /control`
     Control,
     /// Known path with another method.
-    WrongMethod,
+    MethodNotAllowed,
     /// Any other path.
     Unknown,
 }
@@ -84,7 +84,7 @@ impl SimulatorRoute {
             (Some(found), _) if method == "POST" => found,
             (_, Some(found)) if method == "GET" || method == "HEAD" => found,
             (None, None) => Self::Unknown,
-            _ => Self::WrongMethod,
+            _ => Self::MethodNotAllowed,
         }
     }
 

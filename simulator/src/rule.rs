@@ -73,7 +73,7 @@ impl FaultRule {
     ///
     /// # Errors
     /// Returns one sentence on the mistake.
-    pub fn read(value: Value) -> Result<Self, String> {
+    pub fn from_json(value: Value) -> Result<Self, String> {
         let Value::Object(mut object) = value else {
             return Err("A rule is an object with a member `fault`.".to_owned());
         };
@@ -93,9 +93,9 @@ impl FaultRule {
             object.entry("status").or_insert(json!(503));
             rule.every = rule.every.max(2);
         }
-        rule.faults.push(SimulatedFault::read(Value::Object(object))?);
+        rule.faults.push(SimulatedFault::from_json(Value::Object(object))?);
         for more in also {
-            rule.faults.push(SimulatedFault::read(more)?);
+            rule.faults.push(SimulatedFault::from_json(more)?);
         }
         Ok(rule)
     }
@@ -140,7 +140,7 @@ pub(super) struct ModelSuffix {
 
 impl ModelSuffix {
     /// Reads the suffix, without its first `#`.
-    pub(super) fn read(suffix: &str) -> Result<Self, String> {
+    pub(super) fn parse(suffix: &str) -> Result<Self, String> {
         let mut all = Self::default();
         for part in suffix.split('#') {
             let mut object = Map::new();
@@ -153,7 +153,7 @@ impl ModelSuffix {
             }
             match object.remove("tokens").and_then(|tokens| tokens.as_u64()) {
                 Some(tokens) => all.tokens = usize::try_from(tokens).ok(),
-                None => all.faults.push(SimulatedFault::read(Value::Object(object))?),
+                None => all.faults.push(SimulatedFault::from_json(Value::Object(object))?),
             }
         }
         Ok(all)

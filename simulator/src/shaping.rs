@@ -60,7 +60,7 @@ pub(super) struct AnswerOptions {
 
 impl AnswerOptions {
     /// Returns the options that result from these faults.
-    pub(super) fn of(faults: &[SimulatedFault]) -> Self {
+    pub(super) fn from_faults(faults: &[SimulatedFault]) -> Self {
         let vllm_now = faults.contains(&SimulatedFault::ReasoningField {});
         Self {
             usage: !faults.contains(&SimulatedFault::NoUsage {}),

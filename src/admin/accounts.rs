@@ -4,7 +4,7 @@ use super::input::{PatchValue, RequestFields};
 use super::openapi::{page_schema, schema_ref};
 use super::request::{AdminRequest, AdminResponse, CacheUpdate, changed_fields, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
-use crate::auth::account_json::{DEFAULT, STATES, account_to_json};
+use crate::auth::account_json::{ACCOUNT_STATES, DEFAULT_ACCOUNT, account_to_json};
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::StoreError;
@@ -13,13 +13,13 @@ use penstock_storage::keys::KeyLimits;
 use serde_json::{Value, json};
 
 /// Request members that create an account.
-pub const CREATE: [&str; 3] = ["id", "name", "limits"];
+pub const CREATE_MEMBERS: [&str; 3] = ["id", "name", "limits"];
 /// Request members that change an account.
-pub const CHANGE: [&str; 3] = ["name", "state", "limits"];
+pub const CHANGE_MEMBERS: [&str; 3] = ["name", "state", "limits"];
 /// Query parameters of the list.
 pub const LIST_QUERY: [&str; 2] = ["after", "limit"];
 /// Maximum length of a new account's id.
-const ID: usize = 64;
+const MAX_ID_BYTES: usize = 64;
 
 /// Routes of accounts.
 pub const ROUTES: &[AdminRoute] = &[
@@ -27,7 +27,7 @@ pub const ROUTES: &[AdminRoute] = &[
         .with_query_parameters(&LIST_QUERY)
         .with_response(200, || page_schema(schema_ref("Account"))),
     AdminRoute::post("/admin/accounts", "createAccount", "Creates an account", RouteHandler::Store(create))
-        .body(&CREATE, &["id"])
+        .with_body(&CREATE_MEMBERS, &["id"])
         .with_response(201, || schema_ref("Account")),
     AdminRoute::get("/admin/accounts/{id}", "getAccount", "Shows an account", RouteHandler::Store(get))
         .with_response(200, || schema_ref("Account")),
@@ -37,7 +37,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Changes an account: name, state, limits",
         RouteHandler::Store(change),
     )
-    .body(&CHANGE, &[])
+    .with_body(&CHANGE_MEMBERS, &[])
     .with_response(200, || schema_ref("Account")),
 ];
 
@@ -49,9 +49,10 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
 }
 
 fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let fields = RequestFields::parse(&asked.body, &CREATE)?;
+    let fields = RequestFields::parse(&asked.body, &CREATE_MEMBERS)?;
     let id = fields.text_value("id")?.into_option().filter(|id| is_valid_id(id)).ok_or_else(|| {
-        let wanted = format!("1 to {ID} letters, digits, `.`, `_` or `-`, the first a letter or a digit");
+        let wanted =
+            format!("1 to {MAX_ID_BYTES} letters, digits, `.`, `_` or `-`, the first a letter or a digit");
         ApiError::invalid("id", format!("id has to be {wanted}."))
     })?;
     let mut limits = KeyLimits::default();
@@ -104,7 +105,7 @@ pub(super) fn find_or_create(
 /// Returns true if an account may be created implicitly: the default account, and accounts that keys of earlier
 /// versions name.
 fn is_implicit(vault: &Stores, id: &str) -> Result<bool, ApiError> {
-    Ok(id == DEFAULT || !vault.keys.list(Some(id), None, 1).map_err(store_refusal)?.keys.is_empty())
+    Ok(id == DEFAULT_ACCOUNT || !vault.keys.list(Some(id), None, 1).map_err(store_refusal)?.keys.is_empty())
 }
 
 /// Checks that an account exists or may be created implicitly, so that a mistyped id is refused.
@@ -127,8 +128,8 @@ fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> 
 }
 
 fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let fields = RequestFields::parse(&asked.body, &CHANGE)?;
-    let (name, state) = (fields.text_value("name")?, fields.choice("state", &STATES)?);
+    let fields = RequestFields::parse(&asked.body, &CHANGE_MEMBERS)?;
+    let (name, state) = (fields.text_value("name")?, fields.choice("state", &ACCOUNT_STATES)?);
     if state == PatchValue::Null {
         return Err(ApiError::invalid("state", "state has to be active or suspended."));
     }
@@ -159,7 +160,7 @@ fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
 
 fn is_valid_id(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    id.len() <= ID
+    id.len() <= MAX_ID_BYTES
         && id.bytes().all(plain)
         && id.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
 }

@@ -5,7 +5,7 @@ use super::input::RequestFields;
 use super::openapi::schema_ref;
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
-use crate::auth::account_json::DEFAULT as DEFAULT_ACCOUNT;
+use crate::auth::account_json::DEFAULT_ACCOUNT;
 use crate::billing::{AdjustmentError, Ledger, format, report, rerate};
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Request members of a grant.
-pub const GRANT: [&str; 5] = ["account", "credits", "kwh", "id", "note"];
+pub const GRANT_MEMBERS: [&str; 5] = ["account", "credits", "kwh", "id", "note"];
 /// Request members of a correction.
-pub const CORRECT: [&str; 5] = ["entry", "credits", "kwh", "id", "note"];
+pub const CORRECT_MEMBERS: [&str; 5] = ["entry", "credits", "kwh", "id", "note"];
 
 /// Routes that write to the ledger.
 pub const ROUTES: &[AdminRoute] = &[
@@ -27,7 +27,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Gives an account credits or energy",
         RouteHandler::Ledger(|vault, ledger, asked| Box::pin(handle_grant(vault, ledger, asked))),
     )
-    .body(&GRANT, &["account"])
+    .with_body(&GRANT_MEMBERS, &["account"])
     .with_response(201, || schema_ref("Granted")),
     AdminRoute::post(
         "/admin/credits/correct",
@@ -35,7 +35,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Replaces the amount of a charge or a grant",
         RouteHandler::Ledger(|_, ledger, asked| Box::pin(handle_correct(ledger, asked))),
     )
-    .body(&CORRECT, &["entry"])
+    .with_body(&CORRECT_MEMBERS, &["entry"])
     .with_response(201, || schema_ref("Granted")),
 ];
 
@@ -55,7 +55,7 @@ impl GrantRequest {
     /// # Errors
     /// Returns 400 with the invalid field.
     fn read(body: &Value) -> Result<Self, ApiError> {
-        let fields = RequestFields::parse(body, &GRANT)?;
+        let fields = RequestFields::parse(body, &GRANT_MEMBERS)?;
         let account = fields.text_value("account")?.into_option().filter(|name| !name.is_empty());
         let account =
             account.ok_or_else(|| ApiError::invalid("account", "account has to be the id of an account."))?;
@@ -91,7 +91,7 @@ impl CorrectionRequest {
     /// # Errors
     /// Returns 400 with the invalid field.
     fn read(body: &Value) -> Result<Self, ApiError> {
-        let fields = RequestFields::parse(body, &CORRECT)?;
+        let fields = RequestFields::parse(body, &CORRECT_MEMBERS)?;
         let entry = body.get("entry").and_then(Value::as_u64);
         let entry = entry.ok_or_else(|| {
             ApiError::invalid("entry", "entry has to be the number of a charge or a grant.")
@@ -151,7 +151,7 @@ impl LedgerAdjustment {
             EntryKind::Grant { wallet, amount, .. } => {
                 Some(Self { account, wallet: *wallet, amount: *amount, of: None })
             }
-            EntryKind::Correct { wallet, instead, of, .. } => {
+            EntryKind::Correct { wallet, new_amount: instead, of, .. } => {
                 Some(Self { account, wallet: *wallet, amount: *instead, of: Some(*of) })
             }
             _ => None,
@@ -257,7 +257,7 @@ async fn handle_correct(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerR
         _ => String::new(),
     };
     let wanted = match &act {
-        EntryKind::Correct { wallet, instead, of, .. } => Some(LedgerAdjustment {
+        EntryKind::Correct { wallet, new_amount: instead, of, .. } => Some(LedgerAdjustment {
             account: (*account).into(),
             wallet: *wallet,
             amount: *instead,
@@ -311,8 +311,8 @@ fn correction_act(
         what,
         key,
         wallet,
-        was,
-        instead: wanted.instead,
+        previous_amount: was,
+        new_amount: wanted.instead,
         eur,
         note,
         by: by.into(),
@@ -321,7 +321,7 @@ fn correction_act(
 }
 
 async fn adjustment_json(ledger: &Ledger, account: &str, id: &str, entry: u64) -> Result<Value, ApiError> {
-    let mut told = format::account(account, &ledger.current_balance(account).await?);
+    let mut told = format::balances_to_json(account, &ledger.current_balance(account).await?);
     if let Some(members) = told.as_object_mut() {
         members.insert("id".to_owned(), id.into());
         members.insert("entry".to_owned(), entry.into());

@@ -47,7 +47,7 @@ impl Drop for AdminRequestGuard<'_> {
 impl ConsoleBackend for AdminApi {
     async fn call(&self, request: BackendRequest<'_>) -> Result<Value, ApiError> {
         if request.path == "/status" {
-            return Ok(status::status(&self.app));
+            return Ok(status::status_json(&self.app));
         }
         let BackendRequest { method, path, query, body, actor } = request;
         let (route, id) = routes::find(&method, &path)?;
@@ -73,7 +73,7 @@ impl AdminApi {
     pub(super) fn check_store(&self) -> Result<(), ApiError> {
         if self.app.is_store_handed_over() {
             let message = "Another process is taking over; try again.";
-            return Err(ApiError::with_message(ErrorCode::Unavailable, message).retry_after(1));
+            return Err(ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(1));
         }
         Ok(())
     }

@@ -61,7 +61,7 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
 
 fn verify(vault: &Stores) -> Result<AdminResponse, ApiError> {
     let first_bad = vault.audit.verify().map_err(store_refusal)?;
-    let entries = vault.audit.last().map_err(store_refusal)?;
+    let entries = vault.audit.last_number().map_err(store_refusal)?;
     Ok(AdminResponse::ok(json!({ "good": first_bad.is_none(), "entries": entries, "first_bad": first_bad })))
 }
 

@@ -21,7 +21,7 @@ impl FailedAuthThrottle {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             let seconds = u32::try_from(seconds.max(1)).unwrap_or(u32::MAX);
             let message = format!("There were too many wrong admin tokens; try again in {seconds} s.");
-            return ApiError::with_message(ErrorCode::RateLimited, message).retry_after(seconds);
+            return ApiError::with_message(ErrorCode::RateLimited, message).with_retry_after(seconds);
         }
         bucket.take(FAILURES_PER_MINUTE, 1, now);
         let message =

@@ -19,7 +19,7 @@ const LIST_QUERY: [&str; 4] = ["account", "state", "after", "limit"];
 pub(super) const STATES: [&str; 5] = ["validating", "in_progress", "completed", "failed", "cancelled"];
 
 /// Members of a batch in responses.
-pub(super) const BATCH: [&str; 18] = [
+pub(super) const BATCH_MEMBERS: [&str; 18] = [
     "id",
     "account",
     "key",
@@ -69,7 +69,7 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
     let (account, state) = (asked.query("account", &LIST_QUERY)?, asked.query("state", &LIST_QUERY)?);
     let (store, after) = (BatchStore::new(vault.store.clone()), asked.query("after", &LIST_QUERY)?);
     let found = match account {
-        None => store.all(after, limit).map_err(store_refusal)?,
+        None => store.list_all(after, limit).map_err(store_refusal)?,
         Some(account) => {
             let after = after.map(|id| store.get(id)).transpose().map_err(store_refusal)?.flatten();
             let after = after.filter(|record| record.account == account);
@@ -143,6 +143,6 @@ mod tests {
     fn a_batch_has_the_members_that_the_document_names() {
         let object = batch_json(&BatchRecord::default());
         let names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(names, BATCH);
+        assert_eq!(names, BATCH_MEMBERS);
     }
 }

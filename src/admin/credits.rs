@@ -5,7 +5,7 @@ use super::openapi::{answer_schema, schema_ref};
 use super::request::{AdminRequest, LedgerReply};
 use super::routes::{AdminRoute, RouteHandler};
 use super::{accounts, openapi};
-use crate::billing::checkpoint::{CHECKPOINT_RULE, LedgerCheckpoint};
+use crate::billing::checkpoint::{CHECKPOINT_FORMAT_HINT, LedgerCheckpoint};
 use crate::billing::entry_pages::parse_position;
 use crate::billing::report::{self, MonthlyStatement, ReportError};
 use crate::billing::rerate::recalculate_day;
@@ -48,7 +48,7 @@ pub async fn balances_json(ledger: &Ledger, account: Option<&str>) -> Result<Val
         None => ledger.current_balances().await?,
         Some(name) => vec![(name.into(), ledger.current_balance(name).await?)],
     };
-    let each = balances.iter().map(|(name, balance)| format::account(name, balance));
+    let each = balances.iter().map(|(name, balance)| format::balances_to_json(name, balance));
     Ok(json!({ "data": each.collect::<Vec<_>>() }))
 }
 
@@ -135,23 +135,23 @@ pub fn parse_day(text: Option<&str>, now: u64) -> Result<UtcDay, ApiError> {
 }
 
 /// Query parameters of the balances.
-pub const BALANCES: [&str; 1] = ["account"];
+pub const BALANCES_QUERY: [&str; 1] = ["account"];
 /// Query parameters of the recomputation of a day's charges.
-pub const RERATE: [&str; 1] = ["day"];
+pub const RERATE_QUERY: [&str; 1] = ["day"];
 /// Query parameters of the ledger lines.
-pub const READ: [&str; 1] = ["after"];
+pub const LINES_QUERY: [&str; 1] = ["after"];
 /// Query parameters of a statement.
-pub const STATEMENT: [&str; 2] = ["month", "account"];
+pub const STATEMENT_QUERY: [&str; 2] = ["month", "account"];
 /// Response members of a ledger verification.
-pub const PROOF: [&str; 8] =
+pub const VERIFICATION_MEMBERS: [&str; 8] =
     ["good", "entries", "accounts", "open_reserves", "first_misfit", "balances", "second_copy", "checkpoint"];
 /// Query parameters of a ledger verification.
-pub const VERIFY: [&str; 1] = ["checkpoint"];
+pub const VERIFY_QUERY: [&str; 1] = ["checkpoint"];
 /// Response members of the recomputation of a day's charges.
-pub const RERATED: [&str; 6] =
+pub const RERATE_MEMBERS: [&str; 6] =
     ["day", "charges", "charged", "computed_again", "same", "first_different_entry"];
 /// Response members of a statement.
-pub const MONTHLY: [&str; 7] =
+pub const STATEMENT_MEMBERS: [&str; 7] =
     ["month", "accounts", "boundary", "methodologies", "grid_sources", "places", "terms"];
 
 /// Routes that read the ledger.
@@ -162,7 +162,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Lists the balances of accounts: total, reserved and available",
         RouteHandler::Ledger(|vault, ledger, asked| Box::pin(list(vault, ledger, asked))),
     )
-    .with_query_parameters(&BALANCES)
+    .with_query_parameters(&BALANCES_QUERY)
     .with_response(200, || openapi::list_schema(schema_ref("Balance"))),
     AdminRoute::get(
         "/admin/credits/verify",
@@ -170,23 +170,23 @@ pub const ROUTES: &[AdminRoute] = &[
         "Recomputes the ledger, and names the first incorrect entry",
         RouteHandler::Ledger(|_, ledger, asked| Box::pin(verify(ledger, asked))),
     )
-    .with_query_parameters(&VERIFY)
-    .with_response(200, || answer_schema(&PROOF)),
+    .with_query_parameters(&VERIFY_QUERY)
+    .with_response(200, || answer_schema(&VERIFICATION_MEMBERS)),
     AdminRoute::get(
         "/admin/credits/rerate",
         "rerateDay",
         "Recomputes every charge of a day from its usage and its terms",
         RouteHandler::Ledger(|_, ledger, asked| Box::pin(rerate_day(ledger, asked))),
     )
-    .with_query_parameters(&RERATE)
-    .with_response(200, || answer_schema(&RERATED)),
+    .with_query_parameters(&RERATE_QUERY)
+    .with_response(200, || answer_schema(&RERATE_MEMBERS)),
     AdminRoute::get(
         "/admin/ledger",
         "readLedger",
         "Lists ledger lines after an entry; empty at the end",
         RouteHandler::Ledger(|_, ledger, asked| Box::pin(lines(ledger, asked))),
     )
-    .with_query_parameters(&READ)
+    .with_query_parameters(&LINES_QUERY)
     .with_response(200, || json!({ "type": "string", "description": "JSON lines, one for each entry." })),
     AdminRoute::get(
         "/admin/statement",
@@ -194,19 +194,19 @@ pub const ROUTES: &[AdminRoute] = &[
         "Adds a month up: requests, tokens, energy, carbon, water, EUR, by account and key",
         RouteHandler::Ledger(|vault, ledger, asked| Box::pin(monthly(vault, ledger, asked))),
     )
-    .with_query_parameters(&STATEMENT)
-    .with_response(200, || answer_schema(&MONTHLY)),
+    .with_query_parameters(&STATEMENT_QUERY)
+    .with_response(200, || answer_schema(&STATEMENT_MEMBERS)),
 ];
 
 async fn list(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
-    let account = requested_account(vault, ledger, asked, &BALANCES).await?;
+    let account = requested_account(vault, ledger, asked, &BALANCES_QUERY).await?;
     Ok(LedgerReply::Json(200, balances_json(ledger, account.as_deref()).await?))
 }
 
 async fn verify(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
-    let invalid = || ApiError::invalid("checkpoint", CHECKPOINT_RULE);
-    let checkpoint = match asked.query("checkpoint", &VERIFY)? {
+    let invalid = || ApiError::invalid("checkpoint", CHECKPOINT_FORMAT_HINT);
+    let checkpoint = match asked.query("checkpoint", &VERIFY_QUERY)? {
         Some(text) => LedgerCheckpoint::parse(text).ok_or_else(invalid)?,
         None => LedgerCheckpoint::default(),
     };
@@ -216,7 +216,7 @@ async fn verify(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Ap
 
 async fn rerate_day(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
-    let day = parse_day(asked.query("day", &RERATE)?, asked.now)?;
+    let day = parse_day(asked.query("day", &RERATE_QUERY)?, asked.now)?;
     Ok(LedgerReply::Json(200, run_blocking(move || recalculate_day(&store, day)).await?.to_json(day)))
 }
 
@@ -228,7 +228,7 @@ async fn lines(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Api
             "after has to be the number of an entry, or several with commas between them.",
         )
     };
-    let after = asked.query("after", &READ)?.unwrap_or("0");
+    let after = asked.query("after", &LINES_QUERY)?.unwrap_or("0");
     let after = parse_position(after).ok_or_else(wrong)?;
     let page = run_blocking(move || report::page_text(&store, &after)).await?;
     Ok(LedgerReply::Lines(page.map(|(text, _)| text).unwrap_or_default()))
@@ -236,8 +236,8 @@ async fn lines(ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, Api
 
 async fn monthly(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
     let store = ledger.store.clone();
-    let month = parse_month(asked.query("month", &STATEMENT)?, asked.now)?;
-    let account = requested_account(vault, ledger, asked, &STATEMENT).await?;
+    let month = parse_month(asked.query("month", &STATEMENT_QUERY)?, asked.now)?;
+    let account = requested_account(vault, ledger, asked, &STATEMENT_QUERY).await?;
     let monthly = run_blocking(move || report::monthly_statement(&store, month, account.as_deref())).await?;
     Ok(LedgerReply::Json(200, statement_json(&monthly)))
 }

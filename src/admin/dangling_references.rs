@@ -62,8 +62,11 @@ pub fn key_warnings(
     for (name, own) in self::set_limits(&key.limits) {
         let over = self::set_limits(&shared).find(|(other, most)| *other == name && *most < own);
         if let Some((_, most)) = over {
-            let most =
-                if name.starts_with("budget") { account_json::credits(most) } else { most.to_string() };
+            let most = if name.starts_with("budget") {
+                account_json::format_credits(most)
+            } else {
+                most.to_string()
+            };
             warnings.push(format!("limits.{name} is never reached: the account's is {most}."));
         }
     }
@@ -99,7 +102,7 @@ fn set_limits(limits: &KeyLimits) -> impl Iterator<Item = (&'static str, u64)> +
         limits.budget_per_day,
         limits.budget_per_month,
     ];
-    input::LIMITS.into_iter().zip(all).filter_map(|(name, limit)| Some((name, limit?)))
+    input::LIMIT_MEMBERS.into_iter().zip(all).filter_map(|(name, limit)| Some((name, limit?)))
 }
 
 async fn handle_list(app: Arc<AppState>) -> Result<Value, ApiError> {
@@ -116,7 +119,7 @@ fn list_unmatched(app: &AppState, vault: &Stores) -> Result<Value, ApiError> {
     let known = |name: &str| classify_model(&app.config_snapshot().catalog, name);
     let passed = |whose: WarningOwner, id: &str| match whose {
         WarningOwner::Key => {
-            app.key_cache.find_principal(id).map(|grant| grant.key_usage().admitted_requests())
+            app.key_cache.find_principal(id).map(|grant| grant.limiter().admitted_requests())
         }
         WarningOwner::Account => app.key_cache.account(id).map(|account| account.limiter.admitted_requests()),
     };

@@ -15,7 +15,7 @@ use std::sync::Arc;
 const LIST_QUERY: [&str; 4] = ["account", "purpose", "after", "limit"];
 
 /// Members of a file in responses.
-pub(super) const FILE: [&str; 11] = [
+pub(super) const FILE_MEMBERS: [&str; 11] = [
     "id", "account", "key", "filename", "purpose", "bytes", "lines", "status", "created", "expires", "sha256",
 ];
 
@@ -52,7 +52,7 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
     let (account, purpose) = (asked.query("account", &LIST_QUERY)?, asked.query("purpose", &LIST_QUERY)?);
     let (store, after) = (FileStore::new(vault.store.clone()), asked.query("after", &LIST_QUERY)?);
     let found = match account {
-        None => store.all(after, limit),
+        None => store.list_all(after, limit),
         Some(account) => files_of_account(vault, &store, account, after, limit),
     };
     let found = found.map_err(store_refusal)?;
@@ -158,6 +158,6 @@ mod tests {
         };
         let object = file_json(&record);
         let names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(names, FILE);
+        assert_eq!(names, FILE_MEMBERS);
     }
 }

@@ -56,7 +56,7 @@ fn answer_schema() -> Value {
 /// Returns the grid intensity at a provider in the present hour, with its origin and age.
 pub(super) fn present_intensity(live: &ConfigSnapshot, provider: &Provider, now: u64) -> Value {
     let HourlyIntensity { grams, source } = intensity_at(live, provider, now / HOUR_SECONDS);
-    let (grid, written) = (&provider.place.grid, live.settings.grid.forecast_written);
+    let (grid, written) = (&provider.location.grid, live.settings.grid.forecast_written);
     let (is_yearly, is_forecast) =
         (source == IntensitySource::Yearly, source == IntensitySource::Forecast && written > 0);
     json!({

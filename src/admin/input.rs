@@ -6,16 +6,16 @@ use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 
 /// Maximum length of a name for people, in bytes.
-pub const NAME: usize = 200;
+pub const MAX_NAME_BYTES: usize = 200;
 /// Maximum number of entries in a list.
 const ENTRIES: usize = 1_000;
 /// Maximum total size of a list, in bytes: the row of a key contains two lists and must not exceed the size limit of a
 /// row.
 const LIST_BYTES: usize = 16 << 10;
 /// Highest value of any limit.
-const MOST: u64 = 1_000_000_000_000;
+const MAX_LIMIT_VALUE: u64 = 1_000_000_000_000;
 /// Last second of the year 9999, as Unix seconds.
-const LAST: u64 = 253_402_300_799;
+const MAX_UNIX_SECONDS: u64 = 253_402_300_799;
 
 /// Members of a JSON object, checked against the known names.
 pub struct RequestFields<'b> {
@@ -68,7 +68,7 @@ impl<'b> RequestFields<'b> {
         match self.members.keys().find(|name| !known.contains(&name.as_str())) {
             None => Ok(self),
             Some(name) => {
-                let shown: String = name.chars().take(NAME).collect();
+                let shown: String = name.chars().take(MAX_NAME_BYTES).collect();
                 let message = format!("This field is not known; known are {}.", known.join(", "));
                 Err(ApiError::invalid(format!("{}{shown}", self.within), message))
             }
@@ -99,8 +99,8 @@ impl<'b> RequestFields<'b> {
     /// # Errors
     /// Returns 400 if the value is not a text or too long.
     pub fn text_value(&self, name: &str) -> Result<PatchValue<String>, ApiError> {
-        let fits = |text: &&str| text.len() <= NAME && !text.chars().any(char::is_control);
-        self.read_field(name, &format!("a text of at most {NAME} bytes on one line"), |value| {
+        let fits = |text: &&str| text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control);
+        self.read_field(name, &format!("a text of at most {MAX_NAME_BYTES} bytes on one line"), |value| {
             value.as_str().filter(fits).map(str::to_owned)
         })
     }
@@ -110,8 +110,9 @@ impl<'b> RequestFields<'b> {
     /// # Errors
     /// Returns 400 if the value is not a list of names or too long.
     pub fn text_list(&self, name: &str) -> Result<PatchValue<Vec<String>>, ApiError> {
-        let fits =
-            |text: &&str| !text.is_empty() && text.len() <= NAME && !text.chars().any(char::is_control);
+        let fits = |text: &&str| {
+            !text.is_empty() && text.len() <= MAX_NAME_BYTES && !text.chars().any(char::is_control)
+        };
         let wanted = format!("a list of at most {ENTRIES} names, {LIST_BYTES} bytes together");
         self.read_field(name, &wanted, |value| {
             let items = value.as_array().filter(|items| items.len() <= ENTRIES)?;
@@ -157,7 +158,7 @@ impl<'b> RequestFields<'b> {
     /// Returns 400 if the value is not a time or in the past.
     pub fn future_time(&self, name: &str, now: u64) -> Result<PatchValue<u64>, ApiError> {
         self.read_field(name, "a future Unix time in seconds", |value| {
-            value.as_u64().filter(|at| *at > now && *at <= LAST)
+            value.as_u64().filter(|at| *at > now && *at <= MAX_UNIX_SECONDS)
         })
     }
 
@@ -165,7 +166,7 @@ impl<'b> RequestFields<'b> {
     ///
     /// # Errors
     /// Returns 400 if the value is not such an amount.
-    pub fn format_credits(&self, name: &str) -> Result<PatchValue<u64>, ApiError> {
+    pub fn credit_amount(&self, name: &str) -> Result<PatchValue<u64>, ApiError> {
         let text = match self.members.get(name) {
             None => return Ok(PatchValue::Absent),
             Some(Value::Null) => return Ok(PatchValue::Null),
@@ -202,16 +203,16 @@ impl<'b> RequestFields<'b> {
             }
             Some(value) => value.as_object().ok_or_else(|| self.invalid_field("limits", "an object"))?,
         };
-        let limits = RequestFields { members, within: "limits." }.check_known(&LIMITS)?;
-        limits.limit("requests_per_minute", MOST)?.apply_to(&mut onto.requests_per_minute);
-        limits.limit("tokens_per_minute", MOST)?.apply_to(&mut onto.tokens_per_minute);
+        let limits = RequestFields { members, within: "limits." }.check_known(&LIMIT_MEMBERS)?;
+        limits.limit("requests_per_minute", MAX_LIMIT_VALUE)?.apply_to(&mut onto.requests_per_minute);
+        limits.limit("tokens_per_minute", MAX_LIMIT_VALUE)?.apply_to(&mut onto.tokens_per_minute);
         match limits.limit("concurrent", u32::MAX.into())? {
             PatchValue::Absent => {}
             PatchValue::Null => onto.concurrent = None,
             PatchValue::Some(most) => onto.concurrent = u32::try_from(most).ok(),
         }
-        limits.format_credits("budget_per_day")?.apply_to(&mut onto.budget_per_day);
-        limits.format_credits("budget_per_month")?.apply_to(&mut onto.budget_per_month);
+        limits.credit_amount("budget_per_day")?.apply_to(&mut onto.budget_per_day);
+        limits.credit_amount("budget_per_month")?.apply_to(&mut onto.budget_per_month);
         Ok(())
     }
 
@@ -222,5 +223,5 @@ impl<'b> RequestFields<'b> {
 }
 
 /// Members of `limits`.
-pub const LIMITS: [&str; 5] =
+pub const LIMIT_MEMBERS: [&str; 5] =
     ["requests_per_minute", "tokens_per_minute", "concurrent", "budget_per_day", "budget_per_month"];

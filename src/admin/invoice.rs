@@ -5,7 +5,7 @@ use super::request::{AdminRequest, store_refusal};
 use super::routes::{AdminRoute, RouteHandler};
 use super::{accounts, issued_invoices};
 use crate::billing::invoice::{
-    InvoiceError, InvoiceFigures, InvoiceSums, InvoiceTotals, PRICES, read_figures,
+    InvoiceError, InvoiceFigures, InvoiceSums, InvoiceTotals, PRICE_NAMES, read_figures,
 };
 use crate::config::settings::{InvoiceParty, InvoiceSettings};
 use crate::state::AppState;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Query parameters of an invoice.
 const QUERY: [&str; 3] = ["account", "from", "to"];
 /// Response members of an invoice.
-pub(super) const INVOICE: [&str; 20] = [
+pub(super) const INVOICE_MEMBERS: [&str; 20] = [
     "number",
     "is_draft",
     "account",
@@ -50,7 +50,7 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
     RouteHandler::Runtime(|app, _, asked| Box::pin(invoice(app, asked))),
 )
 .with_query_parameters(&QUERY)
-.with_response(200, || answer_schema(&INVOICE))];
+.with_response(200, || answer_schema(&INVOICE_MEMBERS))];
 
 /// Account and period of an invoice.
 #[derive(Clone, Debug)]
@@ -160,7 +160,7 @@ fn lines_json(figures: &InvoiceFigures) -> Value {
         row.insert("model".to_owned(), (&*unit.model).into());
         row.insert("location".to_owned(), (&*unit.location).into());
         row.insert("is_correction".to_owned(), unit.is_correction.into());
-        for (name, price) in PRICES.iter().zip(&unit.prices) {
+        for (name, price) in PRICE_NAMES.iter().zip(&unit.prices) {
             row.insert(price_name(name), price.as_deref().into());
         }
         row.extend(sums_json(sums));

@@ -44,8 +44,8 @@ pub const ROUTES: &[AdminRoute] = &[
         "Issues the invoice of an account for a period that has ended, with the next number of the seller and year",
         RouteHandler::Runtime(|app, _, asked| Box::pin(issue(app, asked))),
     )
-    .body(&ISSUE, &ISSUE)
-    .with_response(200, || answer_schema(&invoice::INVOICE)),
+    .with_body(&ISSUE, &ISSUE)
+    .with_response(200, || answer_schema(&invoice::INVOICE_MEMBERS)),
 ];
 
 async fn blocking<T: Send + 'static>(
@@ -160,7 +160,7 @@ fn issue_blocking(app: &AppState, period: &InvoicePeriod, asked: &AdminRequest) 
 
 /// Returns the id of the series of a seller.
 fn series(seller: &str) -> String {
-    let digest = hex::text(Sha256::digest(seller.as_bytes()).iter());
+    let digest = hex::encode(Sha256::digest(seller.as_bytes()).iter());
     digest.chars().take(SERIES_DIGITS).collect()
 }
 

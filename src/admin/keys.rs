@@ -18,15 +18,16 @@ use std::sync::Arc;
 /// Default scopes of a new key.
 pub const DEFAULT_SCOPES: &str = "inference.*";
 /// Request members that create a key.
-pub const CREATE: [&str; 7] = ["name", "account", "scopes", "models", "limits", "store_responses", "expires"];
+pub const CREATE_MEMBERS: [&str; 7] =
+    ["name", "account", "scopes", "models", "limits", "store_responses", "expires"];
 /// Request members that change a key.
-pub const CHANGE: [&str; 6] = ["name", "scopes", "models", "limits", "store_responses", "expires"];
+pub const CHANGE_MEMBERS: [&str; 6] = ["name", "scopes", "models", "limits", "store_responses", "expires"];
 /// Request members of a rotation.
-pub const ROTATE: [&str; 1] = ["overlap_seconds"];
+pub const ROTATE_MEMBERS: [&str; 1] = ["overlap_seconds"];
 /// Query parameters of the list.
 pub const LIST_QUERY: [&str; 3] = ["account", "after", "limit"];
 /// Default and maximum time for which the previous secret stays valid after a rotation, in seconds.
-pub const OVERLAP: (u64, u64) = (86_400, 7 * 86_400);
+pub const OVERLAP_SECONDS: (u64, u64) = (86_400, 7 * 86_400);
 
 /// Routes of keys.
 pub const ROUTES: &[AdminRoute] = &[
@@ -39,7 +40,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Creates a key and shows it once",
         RouteHandler::Store(create),
     )
-    .optional_body(&CREATE)
+    .with_optional_body(&CREATE_MEMBERS)
     .with_response(201, || schema_ref("NewKey")),
     AdminRoute::get(
         "/admin/keys/{id}",
@@ -54,7 +55,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Changes a key: name, scopes, models, limits, storage of responses, expiry",
         RouteHandler::Store(change),
     )
-    .body(&CHANGE, &[])
+    .with_body(&CHANGE_MEMBERS, &[])
     .with_response(200, || schema_ref("Key")),
     AdminRoute::post(
         "/admin/keys/{id}/revoke",
@@ -69,7 +70,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Gives a key a new secret and shows it once; the old one stays valid for a while",
         RouteHandler::Store(rotate),
     )
-    .optional_body(&ROTATE)
+    .with_optional_body(&ROTATE_MEMBERS)
     .with_response(200, || schema_ref("NewKey")),
 ];
 
@@ -136,12 +137,12 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
 }
 
 fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let wanted = KeyPatch::parse(asked, &CREATE)?;
+    let wanted = KeyPatch::parse(asked, &CREATE_MEMBERS)?;
     let account = wanted
         .fields
         .text_value("account")?
         .into_option()
-        .unwrap_or_else(|| account_json::DEFAULT.to_owned());
+        .unwrap_or_else(|| account_json::DEFAULT_ACCOUNT.to_owned());
     let (account, made) = accounts::find_or_create(vault, asked, &account)?;
     let key = ApiKey::generate(&mut fill_random);
     let mut record = KeyRecord {
@@ -177,7 +178,7 @@ fn get(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> 
 }
 
 fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let wanted = KeyPatch::parse(asked, &CHANGE)?;
+    let wanted = KeyPatch::parse(asked, &CHANGE_MEMBERS)?;
     let changed = vault.keys.change(&asked.id, |key| {
         let before = key_json(key);
         wanted.apply_to(key);
@@ -205,8 +206,11 @@ fn revoke(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiErro
 }
 
 fn rotate(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let fields = RequestFields::parse(&asked.body, &ROTATE)?;
-    let overlap = fields.number_in_range("overlap_seconds", 0, OVERLAP.1)?.into_option().unwrap_or(OVERLAP.0);
+    let fields = RequestFields::parse(&asked.body, &ROTATE_MEMBERS)?;
+    let overlap = fields
+        .number_in_range("overlap_seconds", 0, OVERLAP_SECONDS.1)?
+        .into_option()
+        .unwrap_or(OVERLAP_SECONDS.0);
     let key = ApiKey::with_new_secret(&asked.id, &mut fill_random).ok_or_else(key_not_found)?;
     let digest = KeyDigest(penstock_auth::key_digest(&vault.pepper.0, &key));
     let over =
@@ -286,7 +290,7 @@ pub fn key_json(record: &KeyRecord) -> Value {
         "account": record.account,
         "scopes": record.scopes,
         "models": record.models,
-        "limits": account_json::limits(&record.limits),
+        "limits": account_json::limits_to_json(&record.limits),
         "store_responses": record.store_responses,
         "created": record.created,
         "last_used": record.last_used,

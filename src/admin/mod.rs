@@ -90,7 +90,7 @@ struct AdminListener {
 }
 
 /// Request header that names the person on whose behalf a client acts, for the audit log.
-pub const ACTOR: &str = "x-penstock-actor";
+pub const ACTOR_HEADER: &str = "x-penstock-actor";
 /// Maximum length of the name in this header, in bytes.
 const ACTOR_BYTES: usize = 64;
 
@@ -170,7 +170,7 @@ impl AdminListener {
             (&Method::GET, "/healthz") => Ok(HttpAnswer(200, TEXT, b"ok\n".to_vec())),
             (&Method::GET, "/readyz") => Ok(self.readiness()),
             (&Method::GET, "/admin/openapi.json") => Ok(json_answer(200, &openapi::document())),
-            (&Method::GET, "/status") => Ok(json_answer(200, &status::status(&self.api.app))),
+            (&Method::GET, "/status") => Ok(json_answer(200, &status::status_json(&self.api.app))),
             _ => {
                 self.authorise(session)?;
                 self.administer(session, &method, &path).await
@@ -181,12 +181,12 @@ impl AdminListener {
     /// Reports readiness: the gateway is not draining, and its store works. Other problems are reported in the text
     /// only; they do not take the gateway out of a load balancer.
     fn readiness(&self) -> HttpAnswer {
-        let (status, text) = match (status::not_ready(&self.api.app), status::degraded_reason(&self.api.app))
-        {
-            (Some(why), _) => (503, format!("{why}\n")),
-            (None, Some(why)) => (200, format!("ready, but {why}\n")),
-            (None, None) => (200, "ready\n".to_owned()),
-        };
+        let (status, text) =
+            match (status::not_ready_reason(&self.api.app), status::degraded_reason(&self.api.app)) {
+                (Some(why), _) => (503, format!("{why}\n")),
+                (None, Some(why)) => (200, format!("ready, but {why}\n")),
+                (None, None) => (200, "ready\n".to_owned()),
+            };
         HttpAnswer(status, TEXT, text.into_bytes())
     }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 #[must_use]
 pub fn document() -> Value {
     let mut paths = Map::new();
-    for route in routes::all() {
+    for route in routes::all_routes() {
         let item = paths.entry(route.path).or_insert_with(|| json!({}));
         if let Some(item) = item.as_object_mut() {
             item.insert(route.method.as_str().to_ascii_lowercase(), operation(route));
@@ -51,7 +51,7 @@ pub fn document() -> Value {
 
 /// Returns the text of the file `docs/admin.openapi.json`.
 #[must_use]
-pub fn text() -> String {
+pub fn document_text() -> String {
     let text = serde_json::to_string_pretty(&document()).unwrap_or_default();
     format!("{text}\n")
 }
@@ -157,8 +157,8 @@ pub(super) fn answer_schema(members: &[&str]) -> Value {
 }
 
 /// Members of an account in responses, including those that the gateway adds.
-pub(super) const ACCOUNT: [&str; 7] = ["id", "name", "created", "state", "limits", "now", "warnings"];
-pub(super) const KEY: [&str; 15] = [
+pub(super) const ACCOUNT_MEMBERS: [&str; 7] = ["id", "name", "created", "state", "limits", "now", "warnings"];
+pub(super) const KEY_MEMBERS: [&str; 15] = [
     "id",
     "name",
     "account",
@@ -176,12 +176,12 @@ pub(super) const KEY: [&str; 15] = [
     "warnings",
 ];
 /// Members of the response member `now`.
-pub(super) const NOW: [&str; 6] =
+pub(super) const NOW_MEMBERS: [&str; 6] =
     ["requests_at_work", "requests_left", "tokens_left", "tokens_owed", "spent_today", "spent_this_month"];
 
 fn schemas() -> Value {
-    let with_key: Vec<&str> = KEY.iter().copied().chain(["key"]).collect();
-    let mut limits = body_schema(&input::LIMITS, &[]);
+    let with_key: Vec<&str> = KEY_MEMBERS.iter().copied().chain(["key"]).collect();
+    let mut limits = body_schema(&input::LIMIT_MEMBERS, &[]);
     if let Some(members) = limits.as_object_mut() {
         members.insert(
             "description".to_owned(),
@@ -189,17 +189,17 @@ fn schemas() -> Value {
         );
     }
     json!({
-        "Account": answer_schema(&ACCOUNT),
-        "Key": answer_schema(&KEY),
+        "Account": answer_schema(&ACCOUNT_MEMBERS),
+        "Key": answer_schema(&KEY_MEMBERS),
         "NewKey": answer_schema(&with_key),
         "Balance": answer_schema(&["account", "credits", "energy_kwh"]),
         "Granted": answer_schema(&["account", "credits", "energy_kwh", "id", "entry"]),
-        "Batch": answer_schema(&batches::BATCH),
-        "File": answer_schema(&files::FILE),
-        "User": answer_schema(&super::users::USER),
-        "InvitedUser": answer_schema(&super::users::INVITED),
+        "Batch": answer_schema(&batches::BATCH_MEMBERS),
+        "File": answer_schema(&files::FILE_MEMBERS),
+        "User": answer_schema(&super::users::USER_MEMBERS),
+        "InvitedUser": answer_schema(&super::users::INVITATION_MEMBERS),
         "Limits": limits,
-        "Now": answer_schema(&NOW),
+        "Now": answer_schema(&NOW_MEMBERS),
         "Error": { "type": "object", "properties": { "error": { "type": "object", "properties": {
             "message": { "type": "string" },
             "type": { "type": "string" },
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn the_document_in_the_repository_is_the_generated_one() {
         let kept = include_str!("../../docs/admin.openapi.json");
-        assert!(kept == text(), "run `penstock openapi > docs/admin.openapi.json`");
+        assert!(kept == document_text(), "run `penstock openapi > docs/admin.openapi.json`");
     }
 
     #[test]
@@ -267,16 +267,16 @@ mod tests {
         };
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let told: Vec<String> = names(&account_json::account_to_json(&account));
-        assert_eq!(told, ACCOUNT[..5]);
-        assert_eq!(names(&keys::key_json(&key)), KEY[..13]);
-        assert_eq!(names(&account_json::limits(&key.limits)), input::LIMITS);
+        assert_eq!(told, ACCOUNT_MEMBERS[..5]);
+        assert_eq!(names(&keys::key_json(&key)), KEY_MEMBERS[..13]);
+        assert_eq!(names(&account_json::limits_to_json(&key.limits)), input::LIMIT_MEMBERS);
     }
 
     #[test]
     fn every_route_is_there_with_its_parameters() {
         let document = document();
         let mut names = std::collections::BTreeSet::new();
-        for route in routes::all() {
+        for route in routes::all_routes() {
             let method = route.method.as_str().to_ascii_lowercase();
             let operation = &document["paths"][route.path][method];
             assert_eq!(operation["summary"], route.summary);

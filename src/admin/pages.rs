@@ -27,7 +27,8 @@ pub(super) async fn answer(
         Ok(()) => console.answer(api, session).await,
         Err(refusal) => console.refusal(&refusal),
     };
-    let ConsoleAnswer { status, kind, cache, location, cookies, file_name, body, stream } = answer;
+    let ConsoleAnswer { status, content_type: kind, cache, location, cookies, file_name, body, stream } =
+        answer;
     if stream.is_some() {
         return stream;
     }

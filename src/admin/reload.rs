@@ -78,7 +78,7 @@ pub async fn reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<Reload
             log::configure(live.settings.log);
             let version = live.settings.version.0.to_string();
             tracing::info!(name: "reloaded", config = version, changes = log_text(&changes));
-            let waiting = app.fixed.changed_keys(&live.settings);
+            let waiting = app.restart_only_settings.changed_keys(&live.settings);
             if !waiting.is_empty() {
                 tracing::warn!(name: "reload_waits_for_start", what = waiting.join(", "));
             }

@@ -121,12 +121,12 @@ pub(super) fn store_refusal(error: StoreError) -> ApiError {
         ),
         StoreError::Unreachable { .. } | StoreError::Reverted | StoreError::InUse { .. } => {
             let message = "The database cannot be reached at the moment; try again shortly.";
-            ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
+            ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
         }
         StoreError::Stuck => {
             let message = "The store has not answered in time, so the change may have been made or not: look before \
                            you try again.";
-            ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
+            ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
         }
         error => ApiError::with_message(ErrorCode::Internal, error.to_string()),
     }

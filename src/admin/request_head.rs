@@ -1,7 +1,7 @@
 //! Fields in the head of an admin request: accepted encodings, token, caller and query; and the compression of the
 //! response.
 
-use super::{ACTOR, ACTOR_BYTES};
+use super::{ACTOR_BYTES, ACTOR_HEADER};
 use crate::proxy::endpoint::query_parameters;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -39,7 +39,7 @@ pub(super) fn has_token(authorization: &[u8], token: &str) -> bool {
 /// Describes the caller for the audit log: the name in the `x-penstock-actor` header, and the client address.
 pub(super) fn caller_name(session: &ServerSession) -> String {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\<>".contains(byte);
-    let given = session.get_header_bytes(ACTOR);
+    let given = session.get_header_bytes(ACTOR_HEADER);
     let name = std::str::from_utf8(given)
         .ok()
         .filter(|name| !name.is_empty() && name.len() <= ACTOR_BYTES && name.as_bytes().iter().all(plain));

@@ -117,7 +117,7 @@ impl AdminRoute {
     }
 
     /// Adds a required body with these members.
-    pub(super) const fn body(
+    pub(super) const fn with_body(
         mut self,
         members: &'static [&'static str],
         needed: &'static [&'static str],
@@ -127,7 +127,7 @@ impl AdminRoute {
     }
 
     /// Adds an optional body with these members.
-    pub(super) const fn optional_body(mut self, members: &'static [&'static str]) -> Self {
+    pub(super) const fn with_optional_body(mut self, members: &'static [&'static str]) -> Self {
         self.body = Some(BodySchema { members, required_members: &[], required: false });
         self
     }
@@ -162,7 +162,7 @@ pub enum RouteHandler {
 }
 
 /// All routes that need the admin token.
-pub fn all() -> impl Iterator<Item = &'static AdminRoute> + Clone {
+pub fn all_routes() -> impl Iterator<Item = &'static AdminRoute> + Clone {
     ROUTES.iter().copied().flatten()
 }
 
@@ -189,7 +189,7 @@ const ROUTES: &[&[AdminRoute]] = &[
 /// # Errors
 /// Returns 404 if there is no route with this path, or 405 if there is one, but not with this method.
 pub fn find(method: &Method, path: &str) -> Result<(&'static AdminRoute, String), ApiError> {
-    match route_table::find(all(), method, path) {
+    match route_table::find(all_routes(), method, path) {
         Ok((route, id)) => Ok((route, crate::proxy::endpoint::decode_segment(id).into_owned())),
         Err(RouteError::UnknownPath) => Err(ApiError::new(ErrorCode::NotFound)),
         Err(RouteError::MethodNotAllowed(allowed)) => Err(route_table::method_not_allowed(method, &allowed)),
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn every_route_is_found_by_its_own_method_and_path() {
-        for route in all() {
+        for route in all_routes() {
             let path = route.path.replace("{id}", "one%2Ftwo");
             let (found, id) = find(route.method, &path).unwrap();
             assert_eq!(found.name, route.name, "{path}");

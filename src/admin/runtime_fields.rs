@@ -2,7 +2,7 @@
 //! spending.
 
 use crate::auth::account_json;
-use crate::auth::key_limiter::KeyUsage;
+use crate::auth::key_limiter::UsageLimiter;
 use crate::state::AppState;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub fn add_runtime_fields(app: &AppState, answer: &mut Value) {
             if let Some(used) = grant.last_used() {
                 members.insert("last_used".to_owned(), used.into());
             }
-            usage_figures(grant.key_usage(), now)
+            usage_figures(grant.limiter(), now)
         } else if members.contains_key("state") {
             let Some(account) = app.key_cache.account(&id) else { return };
             usage_figures(&account.limiter, now)
@@ -33,15 +33,15 @@ pub fn add_runtime_fields(app: &AppState, answer: &mut Value) {
     }
 }
 
-fn usage_figures(tally: &KeyUsage, now: Duration) -> Value {
-    let (working, debt, standing) = tally.now(now);
+fn usage_figures(tally: &UsageLimiter, now: Duration) -> Value {
+    let (working, debt, standing) = tally.current_status(now);
     let spent = tally.spend_record(now);
     json!({
         "requests_at_work": working,
         "requests_left": standing.requests.map(|gauge| gauge.remaining),
         "tokens_left": standing.tokens.map(|gauge| gauge.remaining),
         "tokens_owed": debt,
-        "spent_today": account_json::credits(spent.day),
-        "spent_this_month": account_json::credits(spent.month),
+        "spent_today": account_json::format_credits(spent.day),
+        "spent_this_month": account_json::format_credits(spent.month),
     })
 }

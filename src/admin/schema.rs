@@ -36,7 +36,7 @@ fn account_member(name: &str) -> Option<Value> {
         "id" => describe_member("string", "Permanent id: of a key the 16 characters after `sk-svc-`, of an account 1 to 64 letters, digits, `.`, `_` or `-`."),
         "name" => nullable_member("string", "Display name."),
         "account" => nullable_member("string", "Account of a key, a batch, a file or a balance; of a user with the role `account`. A new key has `default` by default."),
-        "state" => json!({ "enum": crate::auth::account_json::STATES.map(|(word, _)| word), "description": "State of the account; keys of a suspended account are refused." }),
+        "state" => json!({ "enum": crate::auth::account_json::ACCOUNT_STATES.map(|(word, _)| word), "description": "State of the account; keys of a suspended account are refused." }),
         "scopes" => json!({ "type": ["array", "null"], "items": { "type": "string" }, "description": "Permissions of the key; `inference.*` by default." }),
         "models" => json!({ "type": ["array", "null"], "items": { "type": "string" }, "description": "Ids of the models that the key may use; `null` for all." }),
         "limits" => schema_ref("Limits"),
@@ -48,7 +48,7 @@ fn account_member(name: &str) -> Option<Value> {
         "last_used" => nullable_time("Time of the last use"),
         "rotated" => nullable_time("Time of the last rotation"),
         "previous_good_until" => nullable_time("Expiry time of the previous secret"),
-        "overlap_seconds" => json!({ "type": "integer", "minimum": 0, "maximum": keys::OVERLAP.1, "default": keys::OVERLAP.0, "description": "Seconds for which the previous secret stays valid." }),
+        "overlap_seconds" => json!({ "type": "integer", "minimum": 0, "maximum": keys::OVERLAP_SECONDS.1, "default": keys::OVERLAP_SECONDS.0, "description": "Seconds for which the previous secret stays valid." }),
         "key" => describe_member("string", "The complete key, shown only in this answer; in a list of warnings the id of the key."),
         "requests_per_minute" | "tokens_per_minute" | "concurrent" => json!({ "type": ["integer", "null"], "minimum": 1, "description": match name {
             "requests_per_minute" => "Requests per minute; after a pause, up to one minute's worth may be sent at once.",

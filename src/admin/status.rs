@@ -38,7 +38,7 @@ pub const ROUTES: &[AdminRoute] = &[
 
 /// Returns the reason why the gateway accepts no requests, if there is one. Unhealthy providers are not a reason: all
 /// gateways use the same providers, so taking this gateway out of its load balancer would not help.
-pub fn not_ready(app: &AppState) -> Option<&'static str> {
+pub fn not_ready_reason(app: &AppState) -> Option<&'static str> {
     if app.is_draining() {
         return Some("draining");
     }
@@ -56,7 +56,7 @@ pub fn not_ready(app: &AppState) -> Option<&'static str> {
     if let Some(reason) = app.restart_reason() {
         return Some(reason);
     }
-    if !app.key_cache.is_valid() {
+    if !app.key_cache.is_current() {
         return Some("the database has been away for longer than fleet.stale, so no API key is accepted");
     }
     if app.ledger.durability_snapshot().exhausted {
@@ -67,7 +67,7 @@ pub fn not_ready(app: &AppState) -> Option<&'static str> {
 
 /// Returns the description of a problem that exists although requests are accepted; `None` if there is none.
 pub fn degraded_reason(app: &AppState) -> Option<Cow<'static, str>> {
-    if app.fleet_status().is_some_and(|fleet| !fleet.is_current) {
+    if app.fleet_status().is_some_and(|fleet| !fleet.may_spend_leases) {
         return Some(
             "the database has been away for so long that leased credits are not spent any more".into(),
         );
@@ -98,9 +98,9 @@ fn is_suspect(provider: &&Arc<ProviderState>) -> bool {
 }
 
 /// Returns the status document.
-pub fn status(app: &AppState) -> Value {
+pub fn status_json(app: &AppState) -> Value {
     let live = app.config_snapshot();
-    let why = not_ready(app);
+    let why = not_ready_reason(app);
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "config": live.settings.version.0,
@@ -121,7 +121,7 @@ fn fleet_json(app: &AppState, fleet: &FleetStatus) -> Value {
         "member": app.stores.fleet.strand(),
         "members": &*app.stores.fleet.live_members(),
         "leader": app.stores.fleet.is_leader(),
-        "current": fleet.is_current,
+        "current": fleet.may_spend_leases,
         "config_differs": fleet.differing,
     })
 }
@@ -146,7 +146,7 @@ fn backup_json(app: &AppState) -> Value {
 fn ledger_json(app: &AppState) -> Value {
     let state = app.ledger.durability_snapshot();
     json!({
-        "state": match (state.exhausted, state.failing, state.copied) {
+        "state": match (state.exhausted, state.failing, state.is_replica_current) {
             (true, ..) => "exhausted",
             (_, true, _) => "failing",
             (_, _, false) => "copy behind",
@@ -154,7 +154,7 @@ fn ledger_json(app: &AppState) -> Value {
         },
         "entries": state.entries,
         "open_reserves": state.open,
-        "unwritten_eur": json_number(Decimal::new(state.exposed, 8).normalize()),
+        "unwritten_eur": json_number(Decimal::new(state.exposed_eur_units, 8).normalize()),
         "unwritten_bytes": state.waiting,
     })
 }
@@ -192,8 +192,8 @@ fn providers_json(app: &AppState, live: &ConfigSnapshot) -> Vec<Value> {
         json!({
             "id": settings.id,
             "operator": settings.operator,
-            "city": settings.place.city,
-            "country": settings.place.country,
+            "city": settings.location.city,
+            "country": settings.location.country,
             "grid": grid::present_intensity(live, settings, app.clock.unix_seconds()),
             "dialects": settings.dialects.iter().map(|dialect: &Dialect| dialect.name()).collect::<Vec<_>>(),
             "check": provider.checked.lock().map(|good| if good { "good" } else { "bad" }),
@@ -207,7 +207,7 @@ fn providers_json(app: &AppState, live: &ConfigSnapshot) -> Vec<Value> {
 }
 
 fn offer_json(offer: &crate::upstream::offer::OfferState, now: Duration) -> Value {
-    let figures = offer.figures.lock().clone();
+    let figures = offer.latency_stats.lock().clone();
     let breaker = offer.breaker.lock();
     let rest = match breaker.state(now) {
         BreakerState::Open { until } => Some(until),
@@ -225,7 +225,7 @@ fn offer_json(offer: &crate::upstream::offer::OfferState, now: Duration) -> Valu
         "failing": breaker.failure_ratio(now),
         "attempts": offer.attempts.load(std::sync::atomic::Ordering::Relaxed),
         "requests_in_flight": offer.in_flight(),
-        "first_token_seconds": figures.first_token(now, 0),
+        "first_token_seconds": figures.seconds_to_first_token(now, 0),
         "tokens_per_second": figures.tokens_per_second(now),
     })
 }

@@ -11,11 +11,11 @@ use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
 
 /// Query parameters of the usage.
-pub const USAGE: [&str; 5] = ["from", "to", "group_by", "account", "key"];
+pub const USAGE_QUERY: [&str; 5] = ["from", "to", "group_by", "account", "key"];
 /// Response members of the usage.
-pub const USAGE_ANSWER: [&str; 6] = ["object", "from", "to", "group_by", "data", "total"];
+pub const USAGE_MEMBERS: [&str; 6] = ["object", "from", "to", "group_by", "data", "total"];
 /// Response members of the comparison.
-pub const CHECKED: [&str; 4] = ["good", "entries", "rollups", "differences"];
+pub const VERIFICATION_MEMBERS: [&str; 4] = ["good", "entries", "rollups", "differences"];
 
 /// Routes that read usage.
 pub const ROUTES: &[AdminRoute] = &[
@@ -25,20 +25,20 @@ pub const ROUTES: &[AdminRoute] = &[
         "Adds up usage by day, model, key and other dimensions, of all accounts or of one",
         RouteHandler::Ledger(|vault, ledger, asked| Box::pin(usage(vault, ledger, asked))),
     )
-    .with_query_parameters(&USAGE)
-    .with_response(200, || answer_schema(&USAGE_ANSWER)),
+    .with_query_parameters(&USAGE_QUERY)
+    .with_response(200, || answer_schema(&USAGE_MEMBERS)),
     AdminRoute::get(
         "/admin/usage/verify",
         "verifyUsage",
         "Compares the usage rollups with the ledger",
         RouteHandler::Ledger(|_, ledger, _| Box::pin(verify(ledger))),
     )
-    .with_response(200, || answer_schema(&CHECKED)),
+    .with_response(200, || answer_schema(&VERIFICATION_MEMBERS)),
 ];
 
 async fn usage(vault: &Stores, ledger: &Ledger, asked: &AdminRequest) -> Result<LedgerReply, ApiError> {
-    let account = requested_account(vault, ledger, asked, &USAGE).await?.unwrap_or_default();
-    let value = |name: &str| asked.query(name, &USAGE).ok().flatten();
+    let account = requested_account(vault, ledger, asked, &USAGE_QUERY).await?.unwrap_or_default();
+    let value = |name: &str| asked.query(name, &USAGE_QUERY).ok().flatten();
     let query = UsageQuery::parse(value, asked.now)?;
     if account.is_empty() && (query.key.is_some() || query.groupings.iter().any(|by| by.name() == "key")) {
         let expected = "account: expected an account where the usage of keys is asked for";

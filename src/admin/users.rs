@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 /// Request members that create a user.
-pub const CREATE: [&str; 4] = ["name", "role", "account", "password"];
+pub const CREATE_MEMBERS: [&str; 4] = ["name", "role", "account", "password"];
 /// Request members that change a user.
-pub const CHANGE: [&str; 2] = ["role", "disabled"];
+pub const CHANGE_MEMBERS: [&str; 2] = ["role", "disabled"];
 /// Response members of a user.
-pub const USER: [&str; 6] = ["name", "role", "account", "created", "state", "invitation_expires"];
+pub const USER_MEMBERS: [&str; 6] = ["name", "role", "account", "created", "state", "invitation_expires"];
 /// Response members of an invitation.
-pub const INVITED: [&str; 7] =
+pub const INVITATION_MEMBERS: [&str; 7] =
     ["name", "role", "account", "created", "state", "invitation_expires", "invitation"];
 /// Names of roles.
 const ROLES: [(&str, UserRole); 5] = [
@@ -44,7 +44,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Creates a user with a password, or with an invitation to choose one",
         RouteHandler::Store(create),
     )
-    .body(&CREATE, &["name"])
+    .with_body(&CREATE_MEMBERS, &["name"])
     .with_response(201, || schema_ref("InvitedUser")),
     AdminRoute::patch(
         "/admin/users/{id}",
@@ -52,7 +52,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Changes the role of a user, or disables the user and ends all sessions",
         RouteHandler::Store(change),
     )
-    .body(&CHANGE, &[])
+    .with_body(&CHANGE_MEMBERS, &[])
     .with_response(200, || schema_ref("User")),
     AdminRoute::post(
         "/admin/users/{id}/invite",
@@ -71,7 +71,7 @@ fn list(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError>
 }
 
 fn create(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let fields = RequestFields::parse(&asked.body, &CREATE)?;
+    let fields = RequestFields::parse(&asked.body, &CREATE_MEMBERS)?;
     let name = fields.text_value("name")?.into_option().filter(|name| is_valid_user_name(name)).ok_or_else(|| {
         let expected = format!(
             "name: expected 1 to {MAX_USER_NAME_BYTES} letters, digits, `.`, `_`, `-` or `@`, the first a letter or a digit"
@@ -126,7 +126,7 @@ fn user_account(vault: &Stores, role: UserRole, account: Option<String>) -> Resu
 }
 
 fn change(vault: &Stores, asked: &AdminRequest) -> Result<AdminResponse, ApiError> {
-    let fields = RequestFields::parse(&asked.body, &CHANGE)?;
+    let fields = RequestFields::parse(&asked.body, &CHANGE_MEMBERS)?;
     let role = fields.choice("role", &ROLES)?.into_option();
     let disabled = fields.choice("disabled", &[("true", true), ("false", false)])?;
     let is_other_kind = |user: &UserRecord| {
@@ -218,8 +218,8 @@ pub fn invite_demo_admin(vault: &Stores, now: u64) -> Result<String, ApiError> {
 fn new_invitation(now: u64) -> (String, Invitation) {
     let mut bytes = [0_u8; 32];
     rand::fill(&mut bytes);
-    let token = hex::text(bytes.iter());
-    let digest = hex::text(Sha256::digest(token.as_bytes()).iter());
+    let token = hex::encode(bytes.iter());
+    let digest = hex::encode(Sha256::digest(token.as_bytes()).iter());
     (token, Invitation { digest, expires: now + INVITATION_SECONDS })
 }
 

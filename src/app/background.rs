@@ -6,7 +6,7 @@ use crate::http::buffer_pool;
 use crate::state::AppState;
 use crate::state::latency_records::{self, FlushExtent};
 use crate::storage::responses::SweepRole;
-use crate::time::clock::{self, ClockAdjustment, SteadyClock};
+use crate::time::clock::{self, ClockAdjustment, ProcessClock};
 use crate::upstream::provider_state::resolve_all;
 use penstock_storage::StoreHealth;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ fn start_fleet_tasks(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<J
     vec![
         spawn_periodic(BEAT_INTERVAL, stop, app, |app| async move {
             if app.stores.fleet.is_shared() {
-                tokio::task::spawn_blocking(move || app.beat()).await.ok();
+                tokio::task::spawn_blocking(move || app.run_heartbeat()).await.ok();
             }
         }),
         spawn_delayed(FEED_DELAY, FEED_INTERVAL, stop, app, |app| async move {
@@ -116,7 +116,7 @@ fn start_others(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
             if !app.is_store_handed_over() {
                 let work = move || {
                     app.key_cache.flush_last_uses(&app.stores.keys);
-                    latency_records::flush_figures(&app, FlushExtent::Round);
+                    latency_records::flush_latency_records(&app, FlushExtent::Round);
                 };
                 tokio::task::spawn_blocking(work).await.ok();
             }
@@ -128,7 +128,7 @@ fn start_others(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
                 if !app.stores.fleet.is_shared() {
                     app.flush_spends();
                 }
-                app.drop_retired();
+                app.drop_retired_snapshots();
             };
             tokio::task::spawn_blocking(work).await.ok();
         }),
@@ -185,7 +185,7 @@ fn log_store_outage(app: &AppState, is_logged: &AtomicBool) {
 
 /// Adjusts the calendar clock after the system clock was set forward: by NTP after the start, or after the machine
 /// slept.
-fn follow_clock(clock: SteadyClock) {
+fn follow_clock(clock: ProcessClock) {
     match clock.follow_system(clock::system_time()) {
         ClockAdjustment::Unchanged => {}
         ClockAdjustment::Moved(by) => tracing::warn!(name: "clock_moved", seconds = %by.as_secs()),

@@ -27,11 +27,11 @@ fn run_export(app: &AppState) -> Result<BackupReport, String> {
     let live = app.config_snapshot();
     let settings = &live.settings;
     ExportJob {
-        place: app.backup_schedule.place.clone(),
+        data_paths: app.backup_schedule.data_paths.clone(),
         store: app.stores.store.clone(),
         folder: app.backup_schedule.folder().to_owned(),
-        keep: settings.exports.keep,
-        free: settings.files.keep_free,
+        max_archives: settings.exports.keep,
+        min_free_bytes: settings.files.keep_free,
         now: app.clock.unix_seconds(),
         stop: &|| app.is_draining(),
     }
@@ -56,5 +56,5 @@ fn record_result(app: &AppState, saved: Result<BackupReport, String>, took: Dura
             tracing::error!(name: "export_failed", why);
         }
     }
-    app.metrics.backup_finished(good);
+    app.metrics.count_backup(good);
 }

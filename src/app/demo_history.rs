@@ -1,6 +1,6 @@
 //! Simulated usage of the demo's first week, so that its console has something to show.
 
-use crate::auth::account_json::DEFAULT as DEFAULT_ACCOUNT;
+use crate::auth::account_json::DEFAULT_ACCOUNT;
 use crate::billing::PastCharge;
 use crate::state::AppState;
 use crate::upstream::config_snapshot::ConfigSnapshot;

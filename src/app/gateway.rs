@@ -103,7 +103,7 @@ impl RunningGateway {
         let mut admin_tasks = admin::serve_dashboard(dashboard, &app, &proxy, &source, &closed)?;
         admin_tasks.push(admin::serve(admin, &app, source.clone(), closed));
         background::resolve_providers(&app).await;
-        BatchManager::start(&app.batch).await?;
+        BatchManager::start(&app.batch_context).await?;
         let (accepting, threads) = public.serve(&app, &proxy, &stopped)?;
         tasks.extend(accepting);
         app.set_serving();
@@ -176,7 +176,7 @@ impl RunningGateway {
         let work = move || {
             // One row per key: written before charges begin to wait.
             app.key_cache.flush_last_uses(&app.stores.keys);
-            latency_records::flush_figures(&app, FlushExtent::Everything);
+            latency_records::flush_latency_records(&app, FlushExtent::Everything);
             app.ledger.stop_writer();
             let counted = app.flush_final_spends();
             let heard = app.clone();
@@ -184,7 +184,7 @@ impl RunningGateway {
                 .stores
                 .hand_over(|| successor.hand_over(move |news| apply_news(&heard, &runtime, news)))?;
             let sender = link.clone();
-            app.ledger.forward_actions(counted, move |acts| sender.send(acts))?;
+            app.ledger.forward_actions(counted, move |acts| sender.send_actions(acts))?;
             Ok(link)
         };
         spawn_blocking(work).await.unwrap_or_else(|_| Err("The hand-over broke off.".to_owned()))
@@ -206,7 +206,7 @@ impl RunningGateway {
             self.admin_tasks.push(admin::serve(admin, &self.app, self.source.clone(), closed));
             self.admin_stop = stop;
         }
-        BatchManager::start(&self.app.batch).await
+        BatchManager::start(&self.app.batch_context).await
     }
 
     /// Stops in this order: the gateway reports that it is not ready, accepts no new connection, waits for open
@@ -234,7 +234,7 @@ impl RunningGateway {
         let noted = move || {
             if !app.is_store_handed_over() {
                 app.key_cache.flush_last_uses(&app.stores.keys);
-                latency_records::flush_figures(&app, FlushExtent::Everything);
+                latency_records::flush_latency_records(&app, FlushExtent::Everything);
             }
             app.flush_spends();
             app.ledger.close();

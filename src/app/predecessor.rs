@@ -70,7 +70,7 @@ fn serve(
                     let of_batches = call.writes_batches();
                     let answer = call.execute(&*app.stores.store);
                     messages::write_message(&mut *out.lock(), &NewToOld::Answer(number, answer)).ok();
-                    if of_batches && handle.block_on(BatchManager::resume(&app.batch)).is_err() {
+                    if of_batches && handle.block_on(BatchManager::resume(&app.batch_context)).is_err() {
                         tracing::event!(name: "batches_not_resumed", Level::ERROR, {});
                     }
                 });

@@ -43,7 +43,7 @@ impl ChangeFeed {
     /// Returns the error of the store.
     pub fn start(stores: &Stores) -> Result<Self, StoreError> {
         let (audit, keys, accounts) = (stores.audit.clone(), stores.keys.clone(), stores.accounts.clone());
-        let last = audit.last()?;
+        let last = audit.last_number()?;
         let last_entry = audit.list(last.saturating_sub(1), 1)?.entries.pop();
         Ok(Self { audit, keys, accounts, last, last_entry })
     }
@@ -131,7 +131,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::config::settings::StorageSettings;
-    use crate::time::clock::SteadyClock;
+    use crate::time::clock::ProcessClock;
     use penstock_auth::ApiKey;
     use penstock_storage::accounts::{AccountRecord, AccountState};
     use penstock_storage::audit::AuditedChange;
@@ -166,7 +166,7 @@ mod tests {
     fn changes_of_another_process_are_known_once_the_feed_was_followed() {
         let folder = tempfile::tempdir().unwrap();
         let stores = Stores::open(&StorageSettings::embedded(folder.path())).unwrap();
-        let (clock, lock) = (SteadyClock::start(), Mutex::new(()));
+        let (clock, lock) = (ProcessClock::start(), Mutex::new(()));
         let mut feed = ChangeFeed::start(&stores).unwrap();
         let cache = KeyCache::load(&stores, clock).unwrap();
         let key = ApiKey::generate(&mut |bytes| rand::fill(bytes));
@@ -207,7 +207,7 @@ mod tests {
         let add = |stores: &Stores, target: &str| {
             stores.audit.apply(&penstock_storage::Transaction::new(), &said("something", target)).unwrap();
         };
-        let (cache, lock) = (KeyCache::load(&stores, SteadyClock::start()).unwrap(), Mutex::new(()));
+        let (cache, lock) = (KeyCache::load(&stores, ProcessClock::start()).unwrap(), Mutex::new(()));
         let mut feed = ChangeFeed::start(&stores).unwrap();
         for target in ["a", "b"] {
             [&stores, &standby].into_iter().for_each(|stores| add(stores, target));
@@ -226,7 +226,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let stores = Stores::open(&StorageSettings::embedded(folder.path())).unwrap();
         let mut feed = ChangeFeed::start(&stores).unwrap();
-        let cache = KeyCache::load(&stores, SteadyClock::start()).unwrap();
+        let cache = KeyCache::load(&stores, ProcessClock::start()).unwrap();
         feed.apply_new(&cache, &Mutex::new(()), |_| {}).unwrap();
         for n in 0..PAGE_ENTRIES + 2 {
             let target = format!("{n}");

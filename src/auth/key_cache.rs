@@ -4,12 +4,12 @@
 pub use super::principal::{CachedAccount, Principal};
 
 use super::principal::KeyState;
-use crate::auth::account_json::DEFAULT;
-use crate::auth::key_limiter::{KeyUsage, TakenSpend};
+use crate::auth::account_json::DEFAULT_ACCOUNT;
+use crate::auth::key_limiter::{TakenSpend, UsageLimiter};
 use crate::auth::limited_owner::LimitedOwner;
 use crate::fleet::FleetMember;
 use crate::storage::stores::{Pepper, Stores};
-use crate::time::clock::SteadyClock;
+use crate::time::clock::ProcessClock;
 use parking_lot::{Mutex, RwLock};
 use penstock_auth::ApiKey;
 use penstock_core::{ApiError, ErrorCode};
@@ -43,7 +43,7 @@ pub struct KeyCache {
     /// may have revoked a key without notice.
     valid_until: AtomicU64,
     pepper: Pepper,
-    clock: SteadyClock,
+    clock: ProcessClock,
 }
 
 /// Spends of keys and accounts that have to be written, with the state to restore if the write fails.
@@ -59,7 +59,7 @@ impl KeyCache {
     ///
     /// # Errors
     /// Returns the error of the store.
-    pub fn load(vault: &Stores, clock: SteadyClock) -> Result<Self, String> {
+    pub fn load(vault: &Stores, clock: ProcessClock) -> Result<Self, String> {
         let to_text = |error: penstock_storage::StoreError| error.to_string();
         let mut spends: HashMap<SpendOwner, SpendRecord, ahash::RandomState> = HashMap::default();
         let keep = |spender, spend| {
@@ -101,7 +101,7 @@ impl KeyCache {
                 break;
             }
         }
-        ring.account_or_insert(DEFAULT);
+        ring.account_or_insert(DEFAULT_ACCOUNT);
         ring.persist_implicit_accounts(vault, &written);
         Ok(ring)
     }
@@ -152,7 +152,7 @@ impl KeyCache {
             let digest = penstock_auth::key_digest(&self.pepper.0, &key);
             // The digest of an unknown id never matches.
             if principal.verify_secret(&digest, now) && principal.is_valid_at(now) {
-                principal.live.last_used.store(now, Ordering::Relaxed);
+                principal.key_state.last_used.store(now, Ordering::Relaxed);
                 return Ok(principal);
             }
         }
@@ -160,24 +160,24 @@ impl KeyCache {
     }
 
     /// Sets the time of the steady clock until which the cached keys may be trusted; `None` means without a limit.
-    pub fn set_valid_until(&self, time: Option<Duration>) {
+    pub fn set_current_until(&self, time: Option<Duration>) {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.valid_until.store(time.map_or(u64::MAX, millis), Ordering::Relaxed);
     }
 
     /// Returns true if the changes by other gateways were read recently enough to trust the cached keys.
     #[must_use]
-    pub fn is_valid(&self) -> bool {
+    pub fn is_current(&self) -> bool {
         let valid_until = self.valid_until.load(Ordering::Relaxed);
         valid_until == u64::MAX || self.clock.steady_now().as_millis() <= u128::from(valid_until)
     }
 
     fn check_validity(&self) -> Result<(), ApiError> {
-        if self.is_valid() {
+        if self.is_current() {
             return Ok(());
         }
         let message = "The gateway cannot reach its database to check API keys; try again shortly.";
-        Err(ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5))
+        Err(ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5))
     }
 
     /// Checks the key of a request that a page of the gateway sends without the secret of the key, and records the use
@@ -185,13 +185,13 @@ impl KeyCache {
     ///
     /// # Errors
     /// Returns an error if the key is not valid, or if other gateways may have revoked it.
-    pub fn check_valid(&self, principal: &Principal) -> Result<(), ApiError> {
+    pub fn authorize_without_secret(&self, principal: &Principal) -> Result<(), ApiError> {
         self.check_validity()?;
         let now = self.clock.unix_seconds();
         if !principal.is_valid_at(now) {
             return Err(ApiError::new(ErrorCode::InvalidKey));
         }
-        principal.live.last_used.store(now, Ordering::Relaxed);
+        principal.key_state.last_used.store(now, Ordering::Relaxed);
         Ok(())
     }
 
@@ -223,11 +223,11 @@ impl KeyCache {
         let Ok(id) = record.id.as_bytes().try_into() else { return };
         let account = self.account_or_insert(&record.account);
         let mut grants = self.principals.write();
-        let known = grants.get(&id).map(|principal: &Arc<Principal>| principal.live.clone());
+        let known = grants.get(&id).map(|principal: &Arc<Principal>| principal.key_state.clone());
         let live = known.unwrap_or_else(|| {
             let used = record.last_used.unwrap_or(0);
             Arc::new(KeyState {
-                limiter: KeyUsage::new(&record.limits, spent),
+                limiter: UsageLimiter::new(&record.limits, spent),
                 last_used: AtomicU64::new(used),
                 last_written_use: AtomicU64::new(used),
                 ..KeyState::default()
@@ -264,7 +264,7 @@ impl KeyCache {
 
     /// Marks the spend of the key and of its account to be written.
     pub fn mark_spend(&self, principal: &Arc<Principal>) {
-        let key = principal.live.spend_due.swap(true, Ordering::AcqRel);
+        let key = principal.key_state.spend_due.swap(true, Ordering::AcqRel);
         let account = principal.account.spend_due.swap(true, Ordering::AcqRel);
         if !key || !account {
             self.budgeted_principals.lock().push(principal.clone());
@@ -273,13 +273,13 @@ impl KeyCache {
 
     /// Marks a key as used, so that the fleet of `member` shares its limits.
     pub fn mark_active(&self, principal: &Arc<Principal>, member: &FleetMember) {
-        if !principal.live.active.load(Ordering::Relaxed)
-            && !principal.live.active.swap(true, Ordering::AcqRel)
+        if !principal.key_state.active.load(Ordering::Relaxed)
+            && !principal.key_state.active.swap(true, Ordering::AcqRel)
         {
             let members = u32::try_from(member.live_members().len()).unwrap_or(u32::MAX);
             let now = self.clock.calendar_now();
-            principal.key_usage().begin_sharing(members, now);
-            principal.account.limiter.begin_sharing(members, now);
+            principal.limiter().divide_limits(members, now);
+            principal.account.limiter.divide_limits(members, now);
             self.active_principals.lock().push(principal.clone());
         }
     }
@@ -287,7 +287,7 @@ impl KeyCache {
     /// Takes the keys that were used since the last call.
     pub(super) fn take_active(&self) -> Vec<Arc<Principal>> {
         let active = std::mem::take(&mut *self.active_principals.lock());
-        active.iter().for_each(|principal| principal.live.active.store(false, Ordering::Release));
+        active.iter().for_each(|principal| principal.key_state.active.store(false, Ordering::Release));
         active
     }
 
@@ -304,7 +304,7 @@ impl KeyCache {
         let mut owners: FastMap<SpendOwner, LimitedOwner> = HashMap::default();
         for principal in &due {
             // The mark is cleared before the spending is read, so that a later charge sets it again.
-            principal.live.spend_due.store(false, Ordering::Release);
+            principal.key_state.spend_due.store(false, Ordering::Release);
             principal.account.spend_due.store(false, Ordering::Release);
             let account = LimitedOwner::Account(principal.account.clone());
             for owner in [LimitedOwner::Key(principal.clone()), account] {
@@ -340,16 +340,16 @@ impl KeyCache {
         let due: Vec<Arc<Principal>> = {
             let grants = self.principals.read();
             let stale = |principal: &&Arc<Principal>| {
-                let live = &principal.live;
+                let live = &principal.key_state;
                 live.last_used.load(Ordering::Relaxed)
                     >= live.last_written_use.load(Ordering::Relaxed) + LAST_USE_INTERVAL
             };
             grants.values().filter(stale).cloned().collect()
         };
         for principal in due {
-            let used = principal.live.last_used.load(Ordering::Relaxed);
+            let used = principal.key_state.last_used.load(Ordering::Relaxed);
             if keys.touch(&principal.public_id, used).is_ok() {
-                principal.live.last_written_use.store(used, Ordering::Relaxed);
+                principal.key_state.last_written_use.store(used, Ordering::Relaxed);
             }
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Limits of one key or one account, and their usage.
 #[derive(Debug, Default)]
-pub struct KeyUsage(pub(crate) Mutex<LimiterState>);
+pub struct UsageLimiter(pub(crate) Mutex<LimiterState>);
 
 #[derive(Debug, Default)]
 pub(crate) struct LimiterState {
@@ -32,7 +32,7 @@ pub struct TakenSpend {
     before: SpendRecord,
 }
 
-impl KeyUsage {
+impl UsageLimiter {
     /// Creates the usage of a key or account, which continues from recorded spends.
     #[must_use]
     pub fn new(limits: &KeyLimits, spent: Option<&SpendRecord>) -> Self {
@@ -74,7 +74,7 @@ impl KeyUsage {
         TakenSpend { spent: spent.since(before), leased: inner.meter.take_written_leases(), before }
     }
 
-    /// Undoes the last [`KeyUsage::take_spend`].
+    /// Undoes the last [`UsageLimiter::take_spend`].
     pub fn put_back_spend(&self, taken: &TakenSpend) {
         let mut inner = self.0.lock();
         inner.written = taken.before;
@@ -102,7 +102,7 @@ impl KeyUsage {
 
     /// Limits this member of a fleet to an equal part of each limit until members have shared their usage for the first
     /// time.
-    pub fn begin_sharing(&self, members: u32, now: Duration) {
+    pub fn divide_limits(&self, members: u32, now: Duration) {
         let LimiterState { limits, meter, .. } = &mut *self.0.lock();
         meter.begin_sharing(limits, members, now);
         meter.lease_budgets();
@@ -111,7 +111,7 @@ impl KeyUsage {
     /// Applies the usage of the other members of a fleet.
     pub fn apply_peer_usage(&self, peers: &PeerUsage, now: Duration) {
         let LimiterState { limits, meter, .. } = &mut *self.0.lock();
-        meter.exchange(limits, peers, now);
+        meter.apply_peer_usage(limits, peers, now);
     }
 
     /// Replaces the spending that is in the store by that of all members of a fleet; spending that is not written yet
@@ -121,7 +121,7 @@ impl KeyUsage {
         let within = |period| inner.meter.spend().spent_in(period, now);
         let at = now.as_secs().max(inner.written.at);
         let spent = SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at };
-        let total = written.with(spent.since(inner.written));
+        let total = written.merged_with(spent.since(inner.written));
         inner.meter.replace_spend(SpendTotals::restored(
             total.day,
             total.month,
@@ -133,16 +133,16 @@ impl KeyUsage {
     /// Returns the number of admitted requests since startup.
     #[must_use]
     pub fn admitted_requests(&self) -> u64 {
-        self.0.lock().meter.passed()
+        self.0.lock().meter.admitted()
     }
 
     /// Returns the number of requests in flight, the number of tokens by which the token limit is exceeded, and the
     /// status of the limits per minute.
     #[must_use]
-    pub fn now(&self, now: Duration) -> (u32, u64, LimitStatus) {
+    pub fn current_status(&self, now: Duration) -> (u32, u64, LimitStatus) {
         let inner = self.0.lock();
         let status = inner.meter.limit_status(&inner.limits, now);
-        (inner.meter.working(), inner.meter.debt(&inner.limits, now), status)
+        (inner.meter.in_flight(), inner.meter.token_debt(&inner.limits, now), status)
     }
 }
 

@@ -34,7 +34,7 @@ struct PeerTotals {
 
 /// State of the sharing of limits.
 #[derive(Default)]
-pub struct LimitExchange {
+pub struct LimitSharing {
     reported: HashMap<String, ReportedOwner>,
     /// Totals of keys when they were left out of the report.
     bases: HashMap<String, UsageTotals>,
@@ -45,7 +45,7 @@ pub struct LimitExchange {
     has_begun: bool,
 }
 
-impl LimitExchange {
+impl LimitSharing {
     /// Returns the use of all limits that were used recently; `now` is a time of the steady clock.
     pub fn collect_usage(&mut self, cache: &KeyCache, now: Duration) -> Vec<KeyUsageReport> {
         for principal in cache.take_active() {
@@ -88,10 +88,10 @@ impl LimitExchange {
         let mut sums: HashMap<&str, (PeerUsage, u32)> = HashMap::new();
         self.peers.retain(|id, _| reports.iter().any(|(peer, _)| peer == id));
         for (peer, report) in reports {
-            let fresh = || PeerTotals { start: report.start, keys: HashMap::new() };
-            let is_known = self.peers.get(peer).is_some_and(|last| last.start == report.start);
+            let fresh = || PeerTotals { start: report.process_number, keys: HashMap::new() };
+            let is_known = self.peers.get(peer).is_some_and(|last| last.start == report.process_number);
             let last = self.peers.entry(*peer).or_insert_with(fresh);
-            if last.start != report.start {
+            if last.start != report.process_number {
                 *last = fresh();
             }
             for key in &report.keys {

@@ -1,7 +1,7 @@
 //! Keys and accounts as owners of limits and budgets.
 
 use super::key_cache::KeyCache;
-use super::key_limiter::{KeyUsage, LimiterState};
+use super::key_limiter::{LimiterState, UsageLimiter};
 use super::principal::{CachedAccount, Principal};
 use penstock_limits::BudgetPeriod;
 use penstock_storage::fleet::BudgetPool;
@@ -36,9 +36,9 @@ pub struct BudgetDrawTerms {
 }
 
 impl LimitedOwner {
-    pub(super) fn usage(&self) -> &KeyUsage {
+    pub(super) fn usage(&self) -> &UsageLimiter {
         match self {
-            Self::Key(principal) => principal.key_usage(),
+            Self::Key(principal) => principal.limiter(),
             Self::Account(account) => &account.limiter,
         }
     }

@@ -1,7 +1,7 @@
 //! Permissions of an API key and its account, as exchanges hold them. They do not change during an exchange, except
 //! that the key may be revoked, its account suspended, or its budget used up.
 
-use crate::auth::key_limiter::KeyUsage;
+use crate::auth::key_limiter::UsageLimiter;
 use penstock_auth::{KeyScope, KeyScopes};
 use penstock_core::ApiError;
 use penstock_routing::BreakerClient;
@@ -30,13 +30,13 @@ pub struct Principal {
     /// True if responses are stored for requests with `store: true`.
     pub stores_responses: bool,
     expires: Option<u64>,
-    pub(super) live: Arc<KeyState>,
+    pub(super) key_state: Arc<KeyState>,
 }
 
 /// State of a key that remains when the record of the key changes.
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
-    pub(super) limiter: KeyUsage,
+    pub(super) limiter: UsageLimiter,
     pub(super) revoked: AtomicBool,
     pub(super) ended: Notify,
     pub(super) last_used: AtomicU64,
@@ -53,7 +53,7 @@ pub struct CachedAccount {
     /// Id of the account.
     pub id: Arc<str>,
     /// Limits that its keys share.
-    pub limiter: KeyUsage,
+    pub limiter: UsageLimiter,
     pub(super) suspended: AtomicBool,
     pub(super) ended: Notify,
     pub(super) spend_due: AtomicBool,
@@ -63,7 +63,7 @@ impl CachedAccount {
     pub(super) fn from_record(record: &AccountRecord, spent: Option<&SpendRecord>) -> Self {
         Self {
             id: record.id.as_str().into(),
-            limiter: KeyUsage::new(&record.limits, spent),
+            limiter: UsageLimiter::new(&record.limits, spent),
             suspended: AtomicBool::new(record.state == AccountState::Suspended),
             ..Self::default()
         }
@@ -92,7 +92,7 @@ impl Principal {
                     models: None,
                     stores_responses: false,
                     expires: None,
-                    live: Arc::new(KeyState { revoked: AtomicBool::new(true), ..KeyState::default() }),
+                    key_state: Arc::new(KeyState { revoked: AtomicBool::new(true), ..KeyState::default() }),
                 })
             })
             .clone()
@@ -111,20 +111,20 @@ impl Principal {
             models: models.map(|models| models.iter().map(|model| model.as_str().into()).collect()),
             stores_responses: record.store_responses,
             expires: record.expires,
-            live,
+            key_state: live,
         }
     }
 
     /// Returns the limits of the key and their usage.
     #[must_use]
-    pub fn key_usage(&self) -> &KeyUsage {
-        &self.live.limiter
+    pub fn limiter(&self) -> &UsageLimiter {
+        &self.key_state.limiter
     }
 
     /// Returns the time of the last use, Unix seconds.
     #[must_use]
     pub fn last_used(&self) -> Option<u64> {
-        Some(self.live.last_used.load(Ordering::Relaxed)).filter(|used| *used > 0)
+        Some(self.key_state.last_used.load(Ordering::Relaxed)).filter(|used| *used > 0)
     }
 
     /// Checks that the key has a scope.
@@ -163,12 +163,12 @@ impl Principal {
     /// Returns true if the account is suspended; the suspension may be lifted again.
     #[must_use]
     pub fn is_suspended(&self) -> bool {
-        let revoked = self.live.revoked.load(Ordering::Acquire);
+        let revoked = self.key_state.revoked.load(Ordering::Acquire);
         !revoked && self.account.suspended.load(Ordering::Acquire)
     }
 
     fn is_revoked_or_suspended(&self) -> bool {
-        self.live.revoked.load(Ordering::Acquire) || self.account.suspended.load(Ordering::Acquire)
+        self.key_state.revoked.load(Ordering::Acquire) || self.account.suspended.load(Ordering::Acquire)
     }
 
     /// Returns true if the digest is that of the secret, or of the previous secret while that is valid.
@@ -180,7 +180,7 @@ impl Principal {
 
     /// Waits until the key is revoked or its account is suspended.
     pub async fn wait_until_revoked(&self) {
-        let (key, account) = (self.live.ended.notified(), self.account.ended.notified());
+        let (key, account) = (self.key_state.ended.notified(), self.account.ended.notified());
         tokio::pin!(key, account);
         key.as_mut().enable();
         account.as_mut().enable();

@@ -78,7 +78,7 @@ fn verify_results(
         let (file, own) = (output.bytes, batch.output_bytes);
         problems.push(format!("its results are {file} bytes by their file and {own} by the batch"));
     }
-    let Ok(mut lines) = known.contents.contents(output).map(LineReader::new) else {
+    let Ok(mut lines) = known.contents.open_contents(output).map(LineReader::new) else {
         // The verification of the files has already reported this file.
         return Ok(());
     };
@@ -108,10 +108,12 @@ fn input_custom_ids(
     batch: &BatchRecord,
 ) -> Result<Option<HashSet<String>>, StoreError> {
     let Some(input) = known.files.get(&batch.input)? else { return Ok(None) };
-    let Ok(contents) = known.contents.contents(&input) else { return Ok(None) };
+    let Ok(contents) = known.contents.open_contents(&input) else { return Ok(None) };
     let (mut lines, mut asked) = (LineReader::new(contents), HashSet::new());
     while let Ok(Some(line)) = lines.next_line() {
-        let Ok(line) = jsonl::line(&line.bytes, penstock_batch::jsonl::BATCH_PATHS) else { return Ok(None) };
+        let Ok(line) = jsonl::parse_line(&line.bytes, penstock_batch::jsonl::BATCH_PATHS) else {
+            return Ok(None);
+        };
         asked.insert(line.custom_id.into_owned());
     }
     Ok(Some(asked))

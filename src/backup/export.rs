@@ -38,7 +38,7 @@ pub fn export_archive(place: &DataPaths, to: &Path, progress: &Progress) -> Resu
         files: Vec::new(),
     }
     .write_archive(&store)?;
-    Ok(BackupReport { repaired, ..report })
+    Ok(BackupReport { repaired_replica_parts: repaired, ..report })
 }
 
 /// BackupSchedule while the gateway runs. Contents that the earlier archive `last` has too are hard-linked, not copied;
@@ -203,7 +203,7 @@ pub(super) fn backup_report(rows: u64, files: &[(String, FileDigest)]) -> Backup
         rows,
         files: plain().count() as u64,
         bytes: plain().map(|(_, sum)| sum.bytes).sum(),
-        gone: 0,
-        repaired: 0,
+        dropped_files: 0,
+        repaired_replica_parts: 0,
     }
 }

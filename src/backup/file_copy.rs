@@ -31,7 +31,7 @@ impl<W: Write> DigestWriter<W> {
     }
 
     pub fn finish(self) -> (W, FileDigest) {
-        let sum = FileDigest { bytes: self.bytes, sha256: hex::text(&self.digest.finalize()) };
+        let sum = FileDigest { bytes: self.bytes, sha256: hex::encode(&self.digest.finalize()) };
         (self.inner, sum)
     }
 }

@@ -31,7 +31,7 @@ pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Re
     if database_options(&place.storage).is_none() && place.store_path().exists() {
         return Err(format!("There is a store in {} already: restore to an empty folder.", folder.display()));
     }
-    let files = manifest::read(from, progress)?;
+    let files = manifest::read_and_verify(from, progress)?;
     let pepper = place.storage.pepper.is_some();
     let target = |name: &str| -> Option<PathBuf> {
         match name.split_once('/') {
@@ -77,7 +77,7 @@ pub fn import_archive(place: &DataPaths, from: &Path, progress: &Progress) -> Re
     drop((records, contents));
     import.finish(place)?;
     file_copy::sync_dir(folder).map_err(failed)?;
-    Ok(BackupReport { gone, ..backup_report(rows, &files) })
+    Ok(BackupReport { dropped_files: gone, ..backup_report(rows, &files) })
 }
 
 /// Store that an import writes to.

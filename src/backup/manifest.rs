@@ -42,8 +42,11 @@ pub fn write(folder: &Path, files: &[(String, FileDigest)]) -> std::io::Result<(
         serde_json::to_writer(&mut text, &line)?;
         text.push(b'\n');
     }
-    let end =
-        ManifestLine::End { end: true, files: files.len() as u64, sha256: hex::text(&Sha256::digest(&text)) };
+    let end = ManifestLine::End {
+        end: true,
+        files: files.len() as u64,
+        sha256: hex::encode(&Sha256::digest(&text)),
+    };
     serde_json::to_writer(&mut text, &end)?;
     text.push(b'\n');
     let mut file = file_copy::create_private(&folder.join(MANIFEST), false)?;
@@ -57,7 +60,7 @@ pub fn write(folder: &Path, files: &[(String, FileDigest)]) -> std::io::Result<(
 ///
 /// # Errors
 /// Returns a sentence if a file is missing or damaged, or if this program does not know the archive's version.
-pub fn read(folder: &Path, progress: &Progress) -> Result<Vec<(String, FileDigest)>, String> {
+pub fn read_and_verify(folder: &Path, progress: &Progress) -> Result<Vec<(String, FileDigest)>, String> {
     let path = folder.join(MANIFEST);
     let text = fs::read_to_string(&path)
         .map_err(|error| format!("There is no complete archive in {}: {error}.", folder.display()))?;
@@ -79,7 +82,7 @@ pub fn read(folder: &Path, progress: &Progress) -> Result<Vec<(String, FileDiges
             ManifestLine::File { .. } | ManifestLine::End { .. } => return Err(damaged()),
         }
     }
-    let sum = hex::text(&Sha256::digest(before));
+    let sum = hex::encode(&Sha256::digest(before));
     match serde_json::from_str(end.trim_end()).map_err(|_| damaged())? {
         ManifestLine::End { end: true, files: count, sha256 }
             if sha256 == sum && count == files.len() as u64 => {}

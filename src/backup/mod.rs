@@ -49,9 +49,9 @@ pub struct BackupReport {
     /// Sum of the sizes of these files in bytes.
     pub bytes: u64,
     /// Number of files that were dropped because their contents were deleted after the export.
-    pub gone: u64,
+    pub dropped_files: u64,
     /// Number of parts of the ledger's second copy that differed from the store and were repaired before an export.
-    pub repaired: u64,
+    pub repaired_replica_parts: u64,
 }
 
 impl DataPaths {

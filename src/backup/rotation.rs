@@ -20,15 +20,15 @@ const BYTES_PER_SECOND: u64 = 32 << 20;
 /// Parameters of one scheduled archive.
 pub struct ExportJob<'a> {
     /// Paths of the data to export.
-    pub place: DataPaths,
+    pub data_paths: DataPaths,
     /// Open store of that data.
     pub store: Arc<dyn Store>,
     /// Folder of all archives.
     pub folder: PathBuf,
     /// Number of archives to retain.
-    pub keep: usize,
+    pub max_archives: usize,
     /// Bytes that stay free on the disk.
-    pub free: u64,
+    pub min_free_bytes: u64,
     /// Time of the archive, in Unix seconds.
     pub now: u64,
     /// Returns true if the gateway is stopping.
@@ -50,12 +50,12 @@ impl ExportJob<'_> {
         let last = list_archives(&self.folder).map_err(failed)?.pop().map(|name| self.folder.join(name));
         let folder = Throttle::existing_ancestor(&self.folder);
         let brake = Throttle::new(ThrottleLimits {
-            rate: BYTES_PER_SECOND,
-            free: self.free,
+            bytes_per_second: BYTES_PER_SECOND,
+            min_free_bytes: self.min_free_bytes,
             folder,
             stop: self.stop,
         });
-        let saved = export::export_live(&self.place, &self.store, &aside, last.as_deref(), brake);
+        let saved = export::export_live(&self.data_paths, &self.store, &aside, last.as_deref(), brake);
         let placed = saved.and_then(|saved| {
             let name = self.folder.join(archive_name(self.now));
             fs::rename(&aside, name).and_then(|()| file_copy::sync_dir(&self.folder)).map_err(failed)?;
@@ -66,7 +66,7 @@ impl ExportJob<'_> {
         }
         let saved = placed?;
         let all = list_archives(&self.folder).map_err(failed)?;
-        for old in all.iter().take(all.len().saturating_sub(self.keep.max(1))) {
+        for old in all.iter().take(all.len().saturating_sub(self.max_archives.max(1))) {
             // Without its manifest the folder is no longer an archive, even if its deletion is interrupted.
             fs::remove_file(self.folder.join(old).join(manifest::MANIFEST)).ok();
             remove_dir(&self.folder.join(old)).map_err(failed)?;
@@ -118,7 +118,7 @@ fn remove_dir(folder: &Path) -> Result<()> {
 }
 
 /// Deletes the contents of a deleted file from every archive, also from the archive that is being written.
-pub fn remove_contents(folder: &Path, id: &str) {
+pub fn remove_from_archives(folder: &Path, id: &str) {
     for name in file_copy::folder_names(folder).into_iter().flatten() {
         if is_archive_name(&name) || name == TEMPORARY_FOLDER {
             fs::remove_file(folder.join(name).join(file_copy::FILES_FOLDER).join(id)).ok();

@@ -16,7 +16,7 @@ const AGAIN: Duration = Duration::from_secs(600);
 pub struct BackupSchedule {
     /// Paths of the data to back up, as configured at startup; deleted files are also removed from the backups in
     /// `folder`.
-    pub(crate) place: DataPaths,
+    pub(crate) data_paths: DataPaths,
     folder: PathBuf,
     /// End of the last backup; before the first backup, the time at which the storage folder was created.
     since: AtomicU64,
@@ -39,7 +39,13 @@ impl BackupSchedule {
             bucket: settings.files.store.clone(),
         };
         let folder = settings.exports.path.clone();
-        Self { place, folder, since, last: AtomicU64::new(last.unwrap_or(0)), failed: AtomicU64::new(0) }
+        Self {
+            data_paths: place,
+            folder,
+            since,
+            last: AtomicU64::new(last.unwrap_or(0)),
+            failed: AtomicU64::new(0),
+        }
     }
 
     /// Returns the folder of the backups.

@@ -25,9 +25,9 @@ pub struct Throttle<'a> {
 /// Limits of a throttle.
 pub struct ThrottleLimits<'a> {
     /// Bytes per second that may be read or written.
-    pub rate: u64,
+    pub bytes_per_second: u64,
     /// Bytes that stay free on the disk of `folder`.
-    pub free: u64,
+    pub min_free_bytes: u64,
     /// Folder on the disk that is checked for free space.
     pub folder: PathBuf,
     /// Returns true if the work must stop.
@@ -67,13 +67,13 @@ impl<'a> Throttle<'a> {
         if (bounds.stop)() {
             return Err(Error::new(ErrorKind::Interrupted, "the gateway stops"));
         }
-        if !crate::storage::files::quota::has_free_space(&bounds.folder, 0, bounds.free) {
+        if !crate::storage::files::quota::has_free_space(&bounds.folder, 0, bounds.min_free_bytes) {
             return Err(Error::new(
                 ErrorKind::StorageFull,
                 "the disk would have less than files.keep_free left",
             ));
         }
-        let due = Duration::from_secs_f64(self.bytes as f64 / bounds.rate.max(1) as f64);
+        let due = Duration::from_secs_f64(self.bytes as f64 / bounds.bytes_per_second.max(1) as f64);
         let ahead = due.saturating_sub(self.started.elapsed());
         if !ahead.is_zero() {
             sleep(ahead.min(MAX_PAUSE));
@@ -113,7 +113,12 @@ mod tests {
     #[test]
     fn a_brake_holds_back_and_ends() {
         let (go, folder) = (|| false, std::env::temp_dir());
-        let bounds = |free, stop| ThrottleLimits { rate: 100 << 20, free, folder: folder.clone(), stop };
+        let bounds = |free, stop| ThrottleLimits {
+            bytes_per_second: 100 << 20,
+            min_free_bytes: free,
+            folder: folder.clone(),
+            stop,
+        };
         let mut brake = Throttle::new(bounds(0, &go));
         let begun = Instant::now();
         for _ in 0..10 {

@@ -122,7 +122,7 @@ fn verify_ledger(
 ) -> Result<(), String> {
     progress.begin_stage("Ledger", ProgressUnit::Entries, None);
     // Opening the ledger for writes would repair the differences that have to be reported.
-    let book = LedgerStore::open_with_replica(store.clone(), &place.ledger_path());
+    let book = LedgerStore::open_for_comparison(store.clone(), &place.ledger_path());
     let proof =
         report::verify_with(&book, &LedgerCheckpoint::default(), &mut |entries| progress.advance(entries))
             .map_err(|failed| failed.0)?;
@@ -130,7 +130,7 @@ fn verify_ledger(
     if let Some((entry, why)) = &proof.invalid_entry {
         verdict.add_finding(format!("ledger: entry {entry} does not fit: {why}"));
     }
-    for finding in proof.balances.iter().chain(&proof.copy) {
+    for finding in proof.balance_differences.iter().chain(&proof.replica_differences) {
         verdict.add_finding(format!("ledger: {finding}"));
     }
     Ok(())
@@ -140,7 +140,7 @@ fn verify_ledger(
 pub(super) fn for_each_file(files: &FileStore, mut each: impl FnMut(&FileRecord)) -> Result<(), StoreError> {
     let mut after: Option<String> = None;
     loop {
-        let page = files.all(after.as_deref(), PAGE_SIZE)?;
+        let page = files.list_all(after.as_deref(), PAGE_SIZE)?;
         page.files.iter().for_each(&mut each);
         after = page.files.last().map(|file| file.id.clone());
         if !page.more || after.is_none() {
@@ -177,7 +177,7 @@ fn verify_contents(stored: &StoredContents, record: &FileRecord, progress: &Prog
         std::io::ErrorKind::NotFound => "its contents are missing".to_owned(),
         _ => format!("its contents cannot be read: {error}"),
     };
-    let contents = stored.contents(record).map_err(said)?;
+    let contents = stored.open_contents(record).map_err(said)?;
     let (mut at, mut digest) = (0, Sha256::new());
     while at < contents.len() {
         let piece = contents.read(at, READ_SIZE).map_err(said)?;
@@ -188,7 +188,7 @@ fn verify_contents(stored: &StoredContents, record: &FileRecord, progress: &Prog
         progress.advance(piece.len() as u64);
         at += piece.len() as u64;
     }
-    let sum = hex::text(&digest.finalize());
+    let sum = hex::encode(&digest.finalize());
     match &record.sha256 {
         Some(known) if *known != sum => Err("its contents are not those that were uploaded".to_owned()),
         None if record.status == FileStatus::Processed => Err("its record has no checksum".to_owned()),

@@ -16,7 +16,7 @@ use crate::auth::key_cache::Principal;
 use crate::storage::responses::RESPONSE_ID_PREFIX;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::batches::{
-    BackgroundRun, BatchClaim, BatchRecord, BatchState, FleetInsertion, first_claim,
+    BackgroundRun, BatchClaim, BatchRecord, BatchState, FleetInsertOutcome, first_claim,
 };
 use penstock_storage::{StoreError, Transaction};
 use std::io::ErrorKind;
@@ -152,13 +152,13 @@ fn insert_response(
     let most = context.config_snapshot().settings.responses.background.open;
     let inserted = match context.batches.fleet.is_shared() {
         true => store.insert_in_fleet(record, &guards, most),
-        false => store.insert(record, guards).map(|()| FleetInsertion::Inserted),
+        false => store.insert(record, guards).map(|()| FleetInsertOutcome::Inserted),
     };
     let refusal = match inserted {
-        Ok(FleetInsertion::Inserted) => return Ok(()),
-        Ok(FleetInsertion::TooManyOpen) => too_many_responses(most),
+        Ok(FleetInsertOutcome::Inserted) => return Ok(()),
+        Ok(FleetInsertOutcome::TooManyOpen) => too_many_responses(most),
         Err(StoreError::Full) => ApiError::new(ErrorCode::StorageFull),
-        Ok(FleetInsertion::Refused) | Err(_) => response_not_writable(),
+        Ok(FleetInsertOutcome::Refused) | Err(_) => response_not_writable(),
     };
     context.responses.delete(&record.key, &record.id).ok();
     Err(refusal)

@@ -8,7 +8,7 @@ use super::claims::HeldClaim;
 use super::commit::CommitEnd;
 use crate::billing::HoldEnd;
 use penstock_dialect::background_response::{
-    ResponseFailure, UnansweredState, ended_document, has_answer, in_state,
+    ResponseFailure, UnansweredState, build_ended_document, has_answer, with_state,
 };
 use penstock_dialect::stored_response::StoredResponse;
 use penstock_storage::batches::{self, BatchState};
@@ -84,7 +84,7 @@ impl ResponseRun {
             }
             pause *= 2;
         }
-        Ok(failed_response(ResponseFailure::of_server(NOT_STORED)))
+        Ok(failed_response(ResponseFailure::server_error(NOT_STORED)))
     }
 
     async fn write_end(&self, end: &ResponseEnd) -> std::io::Result<()> {
@@ -94,9 +94,9 @@ impl ResponseRun {
         let response = match end {
             ResponseEnd::Answered(response, _) if has_answer(response) => response.clone(),
             ResponseEnd::Answered(..) => return Err(invalid()),
-            ResponseEnd::Unanswered(state) => in_state(stored.response, state),
+            ResponseEnd::Unanswered(state) => with_state(stored.response, state),
         };
-        let ended = ended_document(&document, &response).ok_or_else(invalid)?;
+        let ended = build_ended_document(&document, &response).ok_or_else(invalid)?;
         let (app, key, id) = (self.app.clone(), self.record.key.clone(), self.record.id.clone());
         let created = self.record.created_ms / 1_000;
         let write = move || app.responses.insert((&key, &id), created, &ended, app.response_limits());

@@ -5,7 +5,7 @@ use super::BatchChannels;
 use super::background_watch::{Interruption, ResponseWatch};
 use super::claims::HeldClaim;
 use super::commit::CommitEnd;
-use super::context::{AnswerIdentity, BatchContext, LineClass, LineEnding, LineRequest, LineResponse};
+use super::context::{AnswerIdentity, BatchContext, LineClass, LineDisposition, LineRequest, LineResponse};
 use super::runner::{BatchStart, TICK};
 use super::scheduler::{RunPermit, SchedulerEntry};
 use crate::billing::HoldEnd;
@@ -14,7 +14,7 @@ use crate::storage::responses::RESPONSE_ID_PREFIX;
 use bytes::Bytes;
 use penstock_batch::jsonl::BATCH_PATHS;
 use penstock_dialect::background_response::{
-    ResponseFailure, UnansweredState, failure_of_refusal, pending_request,
+    ResponseFailure, UnansweredState, failure_from_envelope, pending_request,
 };
 use penstock_storage::StoreHealth;
 use penstock_storage::batches::{BatchRecord, BatchState};
@@ -150,7 +150,7 @@ impl ResponseRun {
 
     fn may_start(&self) -> bool {
         let batches = &self.app.batches;
-        let principal = self.app.keyring.find_principal(&self.record.key);
+        let principal = self.app.key_cache.find_principal(&self.record.key);
         principal.is_some_and(|principal| principal.is_valid_at(self.app.clock.unix_seconds()))
             && batches.backend.health() == StoreHealth::Ready
             && !self.app.ledger.is_failing()
@@ -161,7 +161,7 @@ impl ResponseRun {
     async fn begin(&mut self) -> Option<RunOutcome> {
         let background = self.record.background.get_or_insert_default();
         if background.starts >= MAX_STARTS {
-            return Some(RunOutcome::Ended(failed_response(ResponseFailure::of_server(STOPPED_OFTEN))));
+            return Some(RunOutcome::Ended(failed_response(ResponseFailure::server_error(STOPPED_OFTEN))));
         }
         background.starts += 1;
         self.phase = RunPhase::Started;
@@ -182,7 +182,9 @@ impl ResponseRun {
     ) -> Result<AttemptResult, Interruption> {
         let (body, memory) = match self.load_request().await {
             Ok(Some(loaded)) => loaded,
-            Ok(None) => return Ok(AttemptResult::Ended(failed_response(ResponseFailure::of_server(LOST)))),
+            Ok(None) => {
+                return Ok(AttemptResult::Ended(failed_response(ResponseFailure::server_error(LOST))));
+            }
             Err(pause) => return Ok(AttemptResult::Retry(pause)),
         };
         let cancel = CancellationToken::new();
@@ -212,7 +214,7 @@ impl ResponseRun {
         held: (AdmissionPermit, RunPermit),
         cancel: &CancellationToken,
     ) -> Option<oneshot::Receiver<LineResponse>> {
-        let principal = self.app.keyring.find_principal(&self.record.key)?;
+        let principal = self.app.key_cache.find_principal(&self.record.key)?;
         let executor = self.app.executor.get()?.clone();
         let path = BATCH_PATHS.iter().copied().find(|path| *path == self.record.endpoint)?;
         let unique = self.record.id.strip_prefix(RESPONSE_ID_PREFIX).unwrap_or_default();
@@ -233,7 +235,7 @@ impl ResponseRun {
     async fn load_request(&self) -> Result<Option<(Bytes, AdmissionPermit)>, Duration> {
         let document = self.load_document().await.map_err(|_| Duration::from_secs(1))?;
         let Some(request) = document.as_deref().and_then(pending_request) else { return Ok(None) };
-        let mut memory = self.app.overload.acquire_for_batch_line();
+        let mut memory = self.app.admission.acquire_for_batch_line();
         memory.reserve_bytes(request.len()).map_err(|_| Duration::from_secs(1))?;
         Ok(Some((Bytes::copy_from_slice(request), memory)))
     }
@@ -260,14 +262,14 @@ impl ResponseRun {
         let is_keyless = done.status == 401 && !self.may_start();
         let pause = match done.ending {
             _ if is_keyless => TICK * 2,
-            LineEnding::Final => return self.on_answer(done),
-            LineEnding::Retry(wanted) => {
+            LineDisposition::Final => return self.on_answer(done),
+            LineDisposition::Retry(wanted) => {
                 self.void(done.end.take());
                 self.attempts += 1;
                 return self.retry_or_fail(wanted, done.status, &done.body.concat());
             }
-            LineEnding::Yielded(wanted) => wanted.max(YIELD_PAUSE),
-            LineEnding::FundsHeld | LineEnding::Cancelled => TICK,
+            LineDisposition::Yielded(wanted) => wanted.max(YIELD_PAUSE),
+            LineDisposition::FundsHeld | LineDisposition::Cancelled => TICK,
         };
         self.void(done.end.take());
         AttemptResult::Retry(pause)
@@ -279,7 +281,7 @@ impl ResponseRun {
             return AttemptResult::Ended(ResponseEnd::Answered(body, done.end));
         }
         self.void(done.end);
-        AttemptResult::Ended(failed_response(failure_of_refusal(done.status, &body)))
+        AttemptResult::Ended(failed_response(failure_from_envelope(done.status, &body)))
     }
 
     fn retry_or_fail(&self, wanted: Duration, status: u16, refusal: &[u8]) -> AttemptResult {
@@ -287,7 +289,7 @@ impl ResponseRun {
         let policy = self.app.config_snapshot().settings.batches.retry;
         match policy.next_delay(self.attempts, wanted, rand::random(), left) {
             Some(pause) => AttemptResult::Retry(pause),
-            None => AttemptResult::Ended(failed_response(failure_of_refusal(status, refusal))),
+            None => AttemptResult::Ended(failed_response(failure_from_envelope(status, refusal))),
         }
     }
 

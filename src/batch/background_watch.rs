@@ -98,11 +98,11 @@ impl ResponseWatch {
     fn check(&self) -> Option<ResponseFailure<'static>> {
         let now = self.app.clock.unix_seconds();
         if now >= self.expires {
-            return Some(ResponseFailure::of_server(EXPIRED));
+            return Some(ResponseFailure::server_error(EXPIRED));
         }
-        match self.app.keyring.find_principal(&self.key) {
+        match self.app.key_cache.find_principal(&self.key) {
             Some(principal) if principal.is_valid_at(now) || principal.is_suspended() => None,
-            _ => Some(ResponseFailure::of_server(KEY_REVOKED)),
+            _ => Some(ResponseFailure::server_error(KEY_REVOKED)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Start time of a batch, chosen by the carbon forecast of the grid zones of the model's providers.
 
-use crate::time::clock::SteadyClock;
+use crate::time::clock::ProcessClock;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use penstock_batch::carbon_forecast::{GridZone, StartPlan, plan_start};
 use penstock_storage::batches::BatchRecord;
@@ -16,7 +16,7 @@ pub fn plan_batch_start(
     live: &ConfigSnapshot,
     record: &BatchRecord,
     lines: u32,
-    clock: SteadyClock,
+    clock: ProcessClock,
 ) -> Option<StartPlan> {
     let grid = &live.settings.grid;
     if grid.places.is_empty() {
@@ -28,10 +28,10 @@ pub fn plan_batch_start(
     for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
         let provider = &offer.offer.provider;
         let own = grid.places.get(&*provider.id);
-        places.extend(own.or_else(|| grid.places.get(&*provider.place.code)));
+        places.extend(own.or_else(|| grid.places.get(&*provider.location.code)));
     }
     let latency = model
-        .hour
+        .hourly_stats
         .lock()
         .rates(clock.steady_now())
         .latency

@@ -121,9 +121,9 @@ impl BatchManager {
 
     /// Wakes the search for batches to claim, if a page of unfinished batches has a batch that this member does not
     /// run.
-    pub fn note_unfinished(&self, page: &RowPage) {
+    pub fn search_if_unclaimed(&self, page: &RowPage) {
         let running = self.running.lock();
-        if page.more || BatchStore::unfinished_ids_of(page).any(|id| !running.contains_key(id.as_str())) {
+        if page.more || BatchStore::parse_unfinished_ids(page).any(|id| !running.contains_key(id.as_str())) {
             self.claims.search.notify_one();
         }
     }

@@ -42,7 +42,7 @@ pub(super) struct ResultGroup {
 }
 
 /// Result of writing a group.
-pub(super) struct GroupOutcome {
+pub(super) struct GroupWriteResult {
     group: ResultGroup,
     /// Changes of the output file.
     written: io::Result<OutputUpdate>,
@@ -81,7 +81,8 @@ impl BatchRunner {
             return;
         }
         let mut group = self.next_group(MAX_OUTCOMES);
-        let last = u32::try_from(group.lines.len()).is_ok_and(|lines| lines == self.lifecycle.counts.left());
+        let last =
+            u32::try_from(group.lines.len()).is_ok_and(|lines| lines == self.lifecycle.counts.pending());
         group.is_last = (last && !group.lines.is_empty()) || (ends && self.pending.lines.is_empty());
         self.disk.writing = true;
         let (files, tell) = (self.app.files.clone(), self.events.clone());
@@ -100,13 +101,13 @@ impl BatchRunner {
         tokio::task::spawn_blocking(move || {
             let written = job.write(&files, &group);
             drop(files);
-            tell.send(BatchEvent::GroupWritten(Box::new(GroupOutcome { group, written })))
+            tell.send(BatchEvent::GroupWritten(Box::new(GroupWriteResult { group, written })))
         });
     }
 
     /// Commits a group that is on the disk, or schedules it for another try if the write failed.
-    pub(super) fn on_written(&mut self, wrote: GroupOutcome) {
-        let GroupOutcome { group, written } = wrote;
+    pub(super) fn on_written(&mut self, wrote: GroupWriteResult) {
+        let GroupWriteResult { group, written } = wrote;
         let OutputUpdate { output, results, is_new: fresh, replaced } = match written {
             Ok(written) => written,
             Err(error) => return self.requeue_group(group, &error),
@@ -200,7 +201,7 @@ impl BatchRunner {
         if self.commit_outcomes(ends, rows, counters).is_err() {
             return self.commit_failed("more than one commit can hold");
         }
-        self.end_with(EndReason::Invalid);
+        self.end_with(EndReason::InvalidInput);
     }
 
     /// Logs a failed commit. The next start of the batch continues from the last successful commit.
@@ -341,7 +342,7 @@ fn written_rows(transaction: &Transaction) -> Vec<RowWrite> {
         | TransactionOp::Present
         | TransactionOp::Equals(_)
         | TransactionOp::Add { .. }
-        | TransactionOp::Sum(_) => None,
+        | TransactionOp::AddAmounts(_) => None,
     });
     rows.map(|(operation, value)| RowWrite { table: operation.table, key: operation.key.clone(), value })
         .collect()

@@ -10,7 +10,7 @@ use crate::storage::files::FileManager;
 use crate::storage::responses::{ResponseLimits, ResponseStore};
 use crate::telemetry::metrics::MetricsRegistry;
 use crate::telemetry::request_id::RequestId;
-use crate::time::clock::SteadyClock;
+use crate::time::clock::ProcessClock;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
@@ -65,12 +65,12 @@ pub struct LineResponse {
     /// Usage of the request.
     pub usage: Option<TokenUsage>,
     /// Kind of the end: the result is final, or the line is executed again.
-    pub ending: LineEnding,
+    pub ending: LineDisposition,
 }
 
 /// End of a line's execution: its result is final, or the line is executed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LineEnding {
+pub enum LineDisposition {
     /// The result is final.
     Final,
     /// The line was refused for now. It is retried after this pause, which counts as another attempt.
@@ -95,15 +95,15 @@ pub trait LineExecutor: Send + Sync {
 /// Handles of the process that batches work with.
 pub struct BatchContext {
     /// Configuration snapshot in use.
-    pub live: Arc<ArcSwap<ConfigSnapshot>>,
+    pub current_config: Arc<ArcSwap<ConfigSnapshot>>,
     /// Clock of the process.
-    pub clock: SteadyClock,
+    pub clock: ProcessClock,
     /// Ledger of credits.
     pub ledger: Arc<Ledger>,
     /// Keys and accounts.
-    pub keyring: Arc<KeyCache>,
+    pub key_cache: Arc<KeyCache>,
     /// Admission control of the process.
-    pub overload: Arc<AdmissionControl>,
+    pub admission: Arc<AdmissionControl>,
     /// Metrics registry.
     pub metrics: Arc<MetricsRegistry>,
     /// Uploaded files.
@@ -121,7 +121,7 @@ pub struct BatchContext {
 impl BatchContext {
     /// Returns the configuration snapshot in use.
     pub fn config_snapshot(&self) -> Arc<ConfigSnapshot> {
-        self.live.load_full()
+        self.current_config.load_full()
     }
 
     /// Returns the limits of stored responses.

@@ -31,12 +31,12 @@ pub(super) fn too_many_batches(most: usize) -> ApiError {
     ApiError::with_message(ErrorCode::RateLimited, message)
         .with_detail("limit", "batches")
         .with_detail("value", most)
-        .retry_after(60)
+        .with_retry_after(60)
 }
 
 pub(super) fn not_writable() -> ApiError {
     let message = "Batches cannot be stored at the moment; try again shortly.";
-    ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
+    ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
 }
 
 pub(super) fn too_many_responses(most: usize) -> ApiError {
@@ -47,10 +47,10 @@ pub(super) fn too_many_responses(most: usize) -> ApiError {
         .with_param("background")
         .with_detail("limit", "background_responses")
         .with_detail("value", most)
-        .retry_after(5)
+        .with_retry_after(5)
 }
 
 pub(super) fn response_not_writable() -> ApiError {
     let message = "Background responses cannot be stored at the moment; try again shortly.";
-    ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
+    ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
 }

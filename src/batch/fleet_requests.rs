@@ -5,7 +5,7 @@ use super::errors::{insert_refusal, not_writable, too_many_batches};
 use super::{BatchManager, END_TIMEOUT};
 use crate::storage::files::run_blocking;
 use penstock_core::ApiError;
-use penstock_storage::batches::{BatchRecord, EndRequest, FleetInsertion};
+use penstock_storage::batches::{BatchRecord, EndRequest, FleetInsertOutcome};
 use penstock_storage::files::FileStore;
 use penstock_storage::{StoreError, StoreTable, Transaction};
 use std::sync::Arc;
@@ -32,12 +32,12 @@ impl BatchManager {
         let inserted =
             tokio::task::spawn_blocking(move || store.insert_in_fleet(&stored, &input, most)).await;
         match inserted.unwrap_or(Err(StoreError::Stuck)) {
-            Ok(FleetInsertion::Inserted) => {
+            Ok(FleetInsertOutcome::Inserted) => {
                 batches.claims.search.notify_one();
                 Ok(Arc::new(record))
             }
-            Ok(FleetInsertion::TooManyOpen) => Err(too_many_batches(most)),
-            Ok(FleetInsertion::Refused) => Err(super::input_not_found()),
+            Ok(FleetInsertOutcome::TooManyOpen) => Err(too_many_batches(most)),
+            Ok(FleetInsertOutcome::Refused) => Err(super::input_not_found()),
             Err(StoreError::Guard { .. }) => Err(not_writable()),
             Err(error) => Err(insert_refusal(Err(error)).unwrap_or_else(not_writable)),
         }

@@ -15,7 +15,7 @@ use crate::telemetry::request_id::RequestId;
 use async_trait::async_trait;
 use bytes::Bytes;
 use penstock_batch::create_request::CreateBatchRequest;
-use penstock_batch::upload_form::Uploaded;
+use penstock_batch::upload_form::UploadFields;
 use penstock_core::{ErrorCode, TokenUsage};
 use penstock_ledger::{EntryKind, HashChain, RequestFootprint, SaleDetails, Wallet, lines};
 use penstock_storage::batches::{BatchState, ClaimState};
@@ -69,7 +69,7 @@ impl LineExecutor for GatedExecutor {
             body: vec![Bytes::from_static(b"{}")],
             end: Some(end),
             usage: Some(TokenUsage::default()),
-            ending: if cancelled { LineEnding::Cancelled } else { LineEnding::Final },
+            ending: if cancelled { LineDisposition::Cancelled } else { LineDisposition::Final },
         }
     }
 }
@@ -148,7 +148,12 @@ impl Pair {
 
     fn upload(&self, member: usize, count: usize) -> Result<String, crate::storage::files::FileError> {
         let files = &self.members[member].context.files;
-        let limits = QuotaLimits { all: 1 << 30, key: 4_000, free: 0, line: 1 << 20 };
+        let limits = QuotaLimits {
+            max_total_bytes: 1 << 30,
+            max_key_bytes: 4_000,
+            min_free_bytes: 0,
+            max_line_bytes: 1 << 20,
+        };
         let mut upload = files.start_upload(&self.principal.public_id, limits)?;
         for number in 0..count {
             let line = format!(
@@ -157,7 +162,7 @@ impl Pair {
             upload.push(format!("{line}\n").as_bytes())?;
         }
         let owner = FileOwner { key: &self.principal.public_id, account: ACCOUNT };
-        let form = Uploaded { filename: "in.jsonl".to_owned(), expires_after: None };
+        let form = UploadFields { filename: "in.jsonl".to_owned(), expires_after: None };
         Ok(files.store_upload(upload, owner, form, self.app.clock.calendar_now())?.id)
     }
 
@@ -205,7 +210,7 @@ impl Pair {
         until("the ledger to be written", || self.app.ledger.durability_snapshot().waiting == 0).await;
         let output = record.output.unwrap();
         let files = &self.members[1].context.files;
-        let contents = files.contents(&files.record_store().get(&output).unwrap().unwrap()).unwrap();
+        let contents = files.open_contents(&files.record_store().get(&output).unwrap().unwrap()).unwrap();
         let text = contents.read(0, 1 << 20).unwrap();
         let mut results = BTreeMap::new();
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -219,7 +224,7 @@ impl Pair {
         assert_eq!(charged.len(), count, "one charge each");
         assert!(charged.iter().all(|request| results.contains_key(request)));
         let proof = crate::billing::report::verify(&self.app.ledger.store).unwrap();
-        assert!(proof.is_intact() && proof.open == 0, "{proof:?}");
+        assert!(proof.is_intact() && proof.open_reservations == 0, "{proof:?}");
         let charged = i64::try_from(count).unwrap() * 10;
         assert_eq!(self.app.ledger.balance(ACCOUNT).credits.amount, -charged, "in memory too");
         let rows = self.app.ledger.store.balance(ACCOUNT).unwrap().unwrap();
@@ -231,7 +236,7 @@ impl Pair {
         })
         .await;
         let used = files.record_store().used_bytes(&self.principal.public_id).unwrap();
-        let records = files.record_store().all(None, 100).unwrap().files;
+        let records = files.record_store().list_all(None, 100).unwrap().files;
         assert_eq!((used.all, used.key), (records.iter().map(|file| file.bytes).sum(), used.all));
     }
 
@@ -292,11 +297,11 @@ impl Member {
             calls: calls.clone(),
         });
         let context = BatchContext {
-            live: app.batch.live.clone(),
+            current_config: app.batch_context.current_config.clone(),
             clock: app.clock,
             ledger: app.ledger.clone(),
-            keyring: app.key_cache.clone(),
-            overload: app.admission.clone(),
+            key_cache: app.key_cache.clone(),
+            admission: app.admission.clone(),
             metrics: app.metrics.clone(),
             files,
             responses: app.responses.clone(),

@@ -138,7 +138,8 @@ impl BatchInput {
             return Ok(None);
         }
         let damaged = || Error::from(ErrorKind::InvalidData);
-        let read = jsonl::line(&line.bytes, penstock_batch::jsonl::BATCH_PATHS).map_err(|_| damaged())?;
+        let read =
+            jsonl::parse_line(&line.bytes, penstock_batch::jsonl::BATCH_PATHS).map_err(|_| damaged())?;
         if index == 0 {
             self.model = model_of_body(read.body);
         }
@@ -170,7 +171,7 @@ mod tests {
     use super::*;
     use crate::config::settings;
     use crate::storage::files::{FileManager, FileOwner, quota::QuotaLimits};
-    use penstock_batch::upload_form::Uploaded;
+    use penstock_batch::upload_form::UploadFields;
     use penstock_storage::{files::FileStore, open_in_memory};
     use std::fs;
     use std::time::Duration;
@@ -189,7 +190,12 @@ mod tests {
             store: None,
         };
         let files = FileManager::open(&settings, FileStore::new(open_in_memory()), false).unwrap();
-        let bounds = QuotaLimits { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 };
+        let bounds = QuotaLimits {
+            max_total_bytes: 1 << 30,
+            max_key_bytes: 1 << 30,
+            min_free_bytes: 0,
+            max_line_bytes: 1 << 20,
+        };
         let mut incoming = files.start_upload("k", bounds).unwrap();
         for number in 0..400 {
             let line = format!(
@@ -197,7 +203,7 @@ mod tests {
             );
             incoming.push(format!("{line}\n").as_bytes()).unwrap();
         }
-        let said = Uploaded { filename: "in.jsonl".to_owned(), expires_after: None };
+        let said = UploadFields { filename: "in.jsonl".to_owned(), expires_after: None };
         let owner = FileOwner { key: "k", account: "a" };
         let record = files.store_upload(incoming, owner, said, Duration::from_secs(1)).unwrap();
         let mut input = BatchInput::new(files.read_lines(&record).unwrap(), LargeLineLock::default());

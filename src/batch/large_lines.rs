@@ -68,7 +68,7 @@ pub(super) async fn load_body(
     let read = move || -> Result<Bytes> {
         let record = files.record_store().get(&input).map_err(|error| Error::other(error.to_string()))?;
         let record = record.ok_or(Error::from(ErrorKind::NotFound))?;
-        let body = files.contents(&record)?.read(offset, length)?;
+        let body = files.open_contents(&record)?.read(offset, length)?;
         if body.len() == length { Ok(body) } else { Err(Error::from(ErrorKind::UnexpectedEof)) }
     };
     let read = tokio::task::spawn_blocking(read).await.unwrap_or(Err(Error::from(ErrorKind::Interrupted)));

@@ -1,11 +1,11 @@
 //! Lines of a batch in flight: started as run permits allow, processed like requests, and then finished or retried.
 
 use super::commit::LineOutcome;
-use super::context::{LineClass, LineEnding, LineRequest, LineResponse};
+use super::context::{LineClass, LineDisposition, LineRequest, LineResponse};
 use super::input::PendingLine;
 use super::large_lines;
 use super::runner::{BatchEvent, BatchRunner, TICK};
-use super::runner_state::StartPause;
+use super::runner_state::PauseReason;
 use super::scheduler::RunPermit;
 use crate::config::settings::BatchResultFormat;
 use bytes::Bytes;
@@ -24,7 +24,7 @@ impl BatchRunner {
         let now = self.app.clock.unix_seconds();
         let due = self.lifecycle.state == LifecycleState::InProgress
             && self.record.scheduled.is_none_or(|hour| hour <= now)
-            && self.pause == StartPause::None
+            && self.pause == PauseReason::None
             // While results cannot be written to the disk, no line starts.
             && (self.disk.failures == 0 || self.pending.lines.is_empty())
             && !self.app.ledger.is_failing()
@@ -53,7 +53,7 @@ impl BatchRunner {
         let expected = self.pending.bytes + self.in_flight.lines * self.pending.average_size;
         let fits = self.in_flight.bytes + self.retries.body_bytes() <= share.in_flight
             && expected <= share.result_bytes;
-        fits && !self.app.overload.is_almost_full()
+        fits && !self.app.admission.is_almost_full()
     }
 
     fn next_line(&mut self) -> Option<PendingLine> {
@@ -71,11 +71,11 @@ impl BatchRunner {
     }
 
     fn start_line(&mut self, asked: PendingLine, turn: RunPermit) {
-        let Some(principal) = self.app.keyring.find_principal(&self.record.key) else {
+        let Some(principal) = self.app.key_cache.find_principal(&self.record.key) else {
             self.requeue_line(asked);
             return self.end_with(EndReason::KeyRevoked);
         };
-        let Some(path) = self.path else { return self.end_with(EndReason::Invalid) };
+        let Some(path) = self.path else { return self.end_with(EndReason::InvalidInput) };
         self.in_flight.lines += 1;
         self.funds.on_start();
         self.in_flight.bytes += asked.body.len();
@@ -131,15 +131,15 @@ impl BatchRunner {
             return;
         }
         let keyless = done.status == 401 && !self.is_key_active();
-        let is_cancelled = done.ending == LineEnding::Cancelled;
-        if is_cancelled || keyless || (done.ending != LineEnding::Final && ends) {
+        let is_cancelled = done.ending == LineDisposition::Cancelled;
+        if is_cancelled || keyless || (done.ending != LineDisposition::Final && ends) {
             if !ends {
                 // The key is suspended, or it was revoked and the next tick will detect this.
                 self.retries.push(asked, Instant::now() + TICK * 2);
             }
             return self.void_line(done.end.take());
         }
-        if done.ending == LineEnding::FundsHeld {
+        if done.ending == LineDisposition::FundsHeld {
             // The line becomes the first of the queue: it starts as soon as earlier lines end, regardless of how many
             // credits it needs.
             self.funds.on_refused();
@@ -147,9 +147,9 @@ impl BatchRunner {
             return self.requeue_line(asked);
         }
         let retry = match done.ending {
-            LineEnding::Retry(pause) => Some((pause, false)),
-            LineEnding::Yielded(pause) => Some((pause, true)),
-            LineEnding::Final | LineEnding::FundsHeld | LineEnding::Cancelled => None,
+            LineDisposition::Retry(pause) => Some((pause, false)),
+            LineDisposition::Yielded(pause) => Some((pause, true)),
+            LineDisposition::Final | LineDisposition::FundsHeld | LineDisposition::Cancelled => None,
         };
         if let Some((wanted, waived)) = retry {
             asked.attempts += u32::from(!waived);
@@ -172,7 +172,7 @@ impl BatchRunner {
             BatchResultFormat::Nested => result_line::ResultFormat::Nested,
         };
         let body = done.body.iter().map(|piece| &**piece);
-        result_line::write(&mut text, form, &id, &asked.custom_id, done.status, body);
+        result_line::write_result_line(&mut text, form, &id, &asked.custom_id, done.status, body);
         self.pending.bytes += text.len();
         self.pending.average_size = (self.pending.average_size * 7 + text.len()) / 8;
         self.pending.lines.push_back(LineOutcome {
@@ -187,7 +187,10 @@ impl BatchRunner {
 
     fn is_key_active(&self) -> bool {
         let now = self.app.clock.unix_seconds();
-        self.app.keyring.find_principal(&self.record.key).is_some_and(|principal| principal.is_valid_at(now))
+        self.app
+            .key_cache
+            .find_principal(&self.record.key)
+            .is_some_and(|principal| principal.is_valid_at(now))
     }
 
     fn may_retry(&self, asked: &PendingLine) -> bool {

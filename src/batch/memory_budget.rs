@@ -54,7 +54,7 @@ impl MemoryBudgets {
     }
 
     /// Removes a batch of this account.
-    pub(super) fn remove(&self, account: &str) {
+    pub(super) fn remove_batch(&self, account: &str) {
         let mut all = self.0.lock();
         if let Some(count) = all.get_mut(account) {
             *count -= 1;
@@ -123,9 +123,9 @@ mod tests {
             beside.in_flight >= alone.in_flight / 2 && beside.max_results >= alone.max_results / 2,
             "{beside:?}"
         );
-        (0..100).for_each(|_| sharers.remove("a"));
+        (0..100).for_each(|_| sharers.remove_batch("a"));
         assert_eq!(sharers.batch_budget(memory, "b"), alone);
-        sharers.remove("b");
+        sharers.remove_batch("b");
         assert!(sharers.0.lock().is_empty());
     }
 }

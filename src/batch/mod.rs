@@ -40,7 +40,7 @@ mod stats;
 
 pub use background::{NewResponse, ResponseChanges};
 pub use context::{
-    AnswerIdentity, BatchContext, LineClass, LineEnding, LineExecutor, LineRequest, LineResponse,
+    AnswerIdentity, BatchContext, LineClass, LineDisposition, LineExecutor, LineRequest, LineResponse,
 };
 pub use errors::input_not_found;
 
@@ -226,7 +226,7 @@ impl BatchManager {
     /// Returns the number of batches that use lines and files in memory: all except those that wait for their scheduled
     /// hour or for a suspended key.
     #[must_use]
-    pub fn held_line_count(&self) -> usize {
+    pub fn active_batch_count(&self) -> usize {
         self.running.lock().values().filter(|running| !running.parked).count()
     }
 
@@ -312,7 +312,7 @@ impl BatchManager {
         {
             running.parked = parked;
             match parked {
-                true => self.budgets.remove(&running.account),
+                true => self.budgets.remove_batch(&running.account),
                 false => self.budgets.add_batch(&running.account),
             }
         }
@@ -322,7 +322,7 @@ impl BatchManager {
     fn unregister(&self, id: &str) {
         let mut running = self.running.lock();
         if let Some(gone) = running.remove(id).filter(|gone| !gone.parked) {
-            self.budgets.remove(&gone.account);
+            self.budgets.remove_batch(&gone.account);
         }
         if running.is_empty() {
             self.drained.notify_waiters();

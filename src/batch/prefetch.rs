@@ -63,7 +63,7 @@ impl BatchRunner {
         }
         if self.lifecycle.state == LifecycleState::Validating {
             if file.lines == 0 {
-                return self.end_with(EndReason::Invalid);
+                return self.end_with(EndReason::InvalidInput);
             }
             self.record.model = model;
             self.completed = CompletionBitmap::with_lines(file.lines);
@@ -90,7 +90,7 @@ impl BatchRunner {
         self.disk.reading = false;
         match kind {
             ErrorKind::NotFound => self.end_with(EndReason::InputDeleted),
-            ErrorKind::InvalidData => self.end_with(EndReason::Invalid),
+            ErrorKind::InvalidData => self.end_with(EndReason::InvalidInput),
             // Only `open_batch` returns this kind: the output file is smaller than its committed size.
             ErrorKind::UnexpectedEof => self.end_with(EndReason::OutputDamaged),
             kind => {

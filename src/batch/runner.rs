@@ -2,7 +2,7 @@
 //! results arrive as events on one channel, so that one task handles them in their order.
 
 use super::claims::HeldClaim;
-use super::commit::{CommitEnd, GroupOutcome, ResultGroup};
+use super::commit::{CommitEnd, GroupWriteResult, ResultGroup};
 use super::context::BatchContext;
 use super::context::LineResponse;
 use super::funds_backoff::FundsBackoff;
@@ -11,8 +11,8 @@ use super::memory_budget::MemoryBudget;
 use super::open_files::OpenedBatch;
 use super::retry_queue::RetryQueue;
 use super::runner_state::{
-    BatchWatchers, DiskState, InFlightLines, OpenFiles, PendingResults, PrefetchedLines, RunnerPhase,
-    ShutdownState, StartPause,
+    BatchWatchers, DiskState, InFlightLines, OpenFiles, PauseReason, PendingResults, PrefetchedLines,
+    RunnerPhase, ShutdownState,
 };
 use super::scheduler::{RunPermit, SchedulerEntry};
 use super::{BatchCommand, api_object};
@@ -43,7 +43,7 @@ pub(super) enum BatchEvent {
     /// A line ended; `None` if its task was aborted or panicked.
     LineEnded(PendingLine, RunPermit, Option<Box<LineResponse>>),
     /// A group was written.
-    GroupWritten(Box<GroupOutcome>),
+    GroupWritten(Box<GroupWriteResult>),
     /// A commit has ended.
     Committed(CommitEnd),
 }
@@ -77,7 +77,7 @@ pub(super) struct BatchRunner {
     /// Memory limits.
     pub(super) budget: MemoryBudget,
     pub(super) disk: DiskState,
-    pub(super) pause: StartPause,
+    pub(super) pause: PauseReason,
     pub(super) shutdown: ShutdownState,
     watchers: BatchWatchers,
     pub(super) events: mpsc::UnboundedSender<BatchEvent>,
@@ -130,7 +130,7 @@ impl BatchRunner {
         let scheduler_entry = app.batches.scheduler.register_batch(&record.account);
         let budget = app.batches.memory_budget(&app, &record.account);
         let is_suspended =
-            app.keyring.find_principal(&record.key).is_some_and(|principal| principal.is_suspended());
+            app.key_cache.find_principal(&record.key).is_some_and(|principal| principal.is_suspended());
         Self {
             lifecycle: api_object::lifecycle_of(&record),
             path: BATCH_PATHS.iter().copied().find(|path| *path == record.endpoint),
@@ -148,7 +148,7 @@ impl BatchRunner {
             committing: Vec::new(),
             budget,
             disk: DiskState::default(),
-            pause: if is_suspended { StartPause::KeySuspended } else { StartPause::None },
+            pause: if is_suspended { PauseReason::KeySuspended } else { PauseReason::None },
             shutdown: ShutdownState::default(),
             watchers: BatchWatchers { published: seen, end_waiters: Vec::new() },
             events,
@@ -227,13 +227,13 @@ impl BatchRunner {
         if unix >= self.record.expires {
             self.end_with(EndReason::Expired);
         }
-        let principal = self.app.keyring.find_principal(&self.record.key);
+        let principal = self.app.key_cache.find_principal(&self.record.key);
         match principal {
             Some(principal) if principal.is_valid_at(unix) => {
                 let is_ready = self.app.batches.backend.health() == StoreHealth::Ready;
-                self.pause = if is_ready { StartPause::None } else { StartPause::StoreFailing };
+                self.pause = if is_ready { PauseReason::None } else { PauseReason::StoreFailing };
             }
-            Some(principal) if principal.is_suspended() => self.pause = StartPause::KeySuspended,
+            Some(principal) if principal.is_suspended() => self.pause = PauseReason::KeySuspended,
             _ => self.end_with(EndReason::KeyRevoked),
         }
         self.update_parking();
@@ -243,7 +243,8 @@ impl BatchRunner {
     /// Returns true if no line starts for a long time: the batch is scheduled for later, or its key is suspended.
     fn is_waiting(&self) -> bool {
         let hour = self.record.scheduled.is_some_and(|hour| hour > self.app.clock.unix_seconds());
-        self.lifecycle.state == LifecycleState::InProgress && (hour || self.pause == StartPause::KeySuspended)
+        self.lifecycle.state == LifecycleState::InProgress
+            && (hour || self.pause == PauseReason::KeySuspended)
     }
 
     /// Releases the files and the memory share of a batch that waits, after all its results were committed. When the

@@ -68,7 +68,7 @@ pub(super) struct DiskState {
 
 /// Reason to start no lines for now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum StartPause {
+pub(super) enum PauseReason {
     /// No reason: lines start.
     #[default]
     None,

@@ -9,7 +9,8 @@ impl BatchManager {
     /// Computes the statistics.
     #[must_use]
     pub fn stats(&self, now: u64) -> BatchTotals {
-        let mut standing = BatchTotals { working: self.scheduler.in_flight(), ..BatchTotals::default() };
+        let mut standing =
+            BatchTotals { lines_in_flight: self.scheduler.in_flight(), ..BatchTotals::default() };
         for running in self.running.lock().values() {
             let record = running.published.borrow();
             if record.state.is_final() {
@@ -32,10 +33,11 @@ impl BatchManager {
                 *count += 1;
             }
             let counts = &record.counts;
-            standing.lines += u64::from(counts.total.saturating_sub(counts.completed + counts.failed));
+            standing.lines_without_result +=
+                u64::from(counts.total.saturating_sub(counts.completed + counts.failed));
             if !waits {
                 let since = record.scheduled.unwrap_or(record.created_ms / 1_000);
-                standing.oldest = standing.oldest.max(now.saturating_sub(since));
+                standing.oldest_age_seconds = standing.oldest_age_seconds.max(now.saturating_sub(since));
             }
         }
         standing
@@ -63,7 +65,7 @@ impl BatchManager {
     /// Logs the end of a background response and counts it.
     pub(super) fn log_response_end(&self, context: &BatchContext, record: &BatchRecord) {
         let state = api_object::lifecycle_state(record.state).name();
-        context.metrics.batches.response_ended(state);
+        context.metrics.batches.count_ended_response(state);
         tracing::info!(
             name: "background_response_ended",
             id = &*record.id,

@@ -6,7 +6,7 @@ use super::Ledger;
 use super::recovery::{open_reservations, push_voids};
 use super::write_queue::WriteQueue;
 use super::writer::{self, WriterStart};
-use crate::time::clock::SteadyClock;
+use crate::time::clock::ProcessClock;
 use penstock_core::entry_number::sequence_of;
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{ChainClaim, LedgerStore, LedgerTip};
@@ -17,13 +17,13 @@ use std::time::Duration;
 ///
 /// # Errors
 /// Returns a sentence for the operator if a chain cannot be read or written.
-pub(super) fn void_other_chains(store: &LedgerStore, clock: SteadyClock) -> Result<(), String> {
+pub(super) fn void_other_chains(store: &LedgerStore, clock: ProcessClock) -> Result<(), String> {
     if store.claim().is_some() {
         return Ok(());
     }
     for (chain, tip) in store.chains().map_err(to_message)? {
         if chain != store.chain() && has_open(&tip) {
-            let other = store.chain_without_writer(chain).map_err(to_message)?;
+            let other = store.open_unwritten_chain(chain).map_err(to_message)?;
             void_open(Arc::new(other), clock)?;
         }
     }
@@ -45,7 +45,7 @@ impl Ledger {
             }
             let claim = ChainClaim::take_abandoned(self.store.store(), chain, own.strand());
             let Some(claim) = claim.map_err(to_message)? else { continue };
-            let ended = void_open(Arc::new(self.store.abandoned_chain(claim)), self.clock);
+            let ended = void_open(Arc::new(self.store.open_claimed_chain(claim)), self.clock);
             // The claim is released after a failure too: the process that claims the chain next voids the remaining
             // reservations.
             let released = claim.release(self.store.store());
@@ -62,7 +62,7 @@ const fn has_open(tip: &LedgerTip) -> bool {
 }
 
 /// Voids the open reservations of the chain that `store` writes; returns their number.
-fn void_open(store: Arc<LedgerStore>, clock: SteadyClock) -> Result<u64, String> {
+fn void_open(store: Arc<LedgerStore>, clock: ProcessClock) -> Result<u64, String> {
     let open = open_reservations(&store).map_err(to_message)?;
     if open.is_empty() {
         return Ok(0);

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Sentence about the format of a checkpoint, for error messages.
-pub const CHECKPOINT_RULE: &str = "It has to be the checkpoint that `penstock credits verify` printed, such as 1042:5f3a…, of 64 digits for each chain.";
+pub const CHECKPOINT_FORMAT_HINT: &str = "It has to be the checkpoint that `penstock credits verify` printed, such as 1042:5f3a…, of 64 digits for each chain.";
 
 /// Numbers of entries with their hashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl LedgerCheckpoint {
         let entry = |part: &str| {
             let (number, hash) = part.split_once(':')?;
             let number = number.parse().ok().filter(|number| *number > 0)?;
-            Some((number, hex::bytes(hash.as_bytes())?))
+            Some((number, hex::decode(hash.as_bytes())?))
         };
         text.trim().split(',').map(|part| entry(part.trim())).collect::<Option<_>>().map(Self)
     }
@@ -58,7 +58,7 @@ impl fmt::Display for LedgerCheckpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (number, hash)) in self.0.iter().enumerate() {
             let comma = if index > 0 { "," } else { "" };
-            write!(f, "{comma}{number}:{}", hex::text(hash))?;
+            write!(f, "{comma}{number}:{}", hex::encode(hash))?;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ impl Ledger {
             return Ok(self.balance(account));
         }
         let (store, name) = (self.store.clone(), account.to_owned());
-        let stored = run_blocking(move || store.balance(&name)).await.map_err(|_| database_away())?;
+        let stored = run_blocking(move || store.balance(&name)).await.map_err(|_| database_unavailable())?;
         Ok(self.with_own_holds(account, stored.unwrap_or_default()))
     }
 
@@ -34,7 +34,7 @@ impl Ledger {
         }
         let store = self.store.clone();
         let stored = run_blocking(move || store.balances()).await;
-        let stored = stored.map_err(|_| database_away())?.into_iter();
+        let stored = stored.map_err(|_| database_unavailable())?.into_iter();
         Ok(stored.map(|(name, stored)| (name.as_str().into(), self.with_own_holds(&name, stored))).collect())
     }
 
@@ -47,8 +47,8 @@ impl Ledger {
 }
 
 /// Refusal while the database of a fleet does not answer.
-pub(super) fn database_away() -> ApiError {
+pub(super) fn database_unavailable() -> ApiError {
     let message =
         "The gateway cannot reach its database to read the balance of the account; try again shortly.";
-    ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
+    ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
 }

@@ -35,7 +35,7 @@ pub(super) fn changed_balance(balance: BalanceRecord, change: BalanceRecord) -> 
 
 /// Returns the refund of a correction.
 pub(super) fn corrected_amount(act: &EntryKind) -> Option<i64> {
-    let EntryKind::Correct { what, was, instead, .. } = act else { return None };
+    let EntryKind::Correct { what, previous_amount: was, new_amount: instead, .. } = act else { return None };
     match what {
         CorrectedKind::Settle => was.checked_sub(*instead),
         CorrectedKind::Grant => instead.checked_sub(*was),

@@ -63,7 +63,7 @@ impl<'a> ChainReader<'a> {
                 return Ok(true);
             }
             if let Some(month) = &self.month {
-                let (blocks, _) = self.store.month_blocks_of(month, self.read, PAGE_BLOCKS)?;
+                let (blocks, _) = self.store.month_blocks_limited(month, self.read, PAGE_BLOCKS)?;
                 let blocks: Vec<EntryBlock> = blocks.collect::<Result<_, _>>()?;
                 if !blocks.is_empty() {
                     self.blocks = blocks.into_iter();

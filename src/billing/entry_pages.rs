@@ -9,13 +9,13 @@ use penstock_storage::ledger::{LedgerStore, LedgerTip};
 const PAGE_BYTES: usize = 512 * 1024;
 
 /// Maximum number of entry numbers in one position.
-pub const MAX_POSITIONS: usize = 1_000;
+pub const MAX_POSITION_NUMBERS: usize = 1_000;
 
 /// Parses a position: numbers of entries that are separated by commas. Returns `None` for any other text.
 #[must_use]
 pub fn parse_position(text: &str) -> Option<Vec<u64>> {
     let numbers: Option<Vec<u64>> = text.split(',').map(|number| number.trim().parse().ok()).collect();
-    numbers.filter(|numbers| numbers.len() <= MAX_POSITIONS)
+    numbers.filter(|numbers| numbers.len() <= MAX_POSITION_NUMBERS)
 }
 
 /// Reads a page of the ledger's text after a position, and the number of its last entry; `None` at the end.

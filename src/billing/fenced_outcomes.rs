@@ -37,7 +37,7 @@ pub struct PendingFenced(oneshot::Receiver<bool>);
 /// Outcomes with conditions that wait in the queue.
 pub(super) struct FencedOutcomes {
     pub(super) outcomes: BatchOutcomes,
-    pub(super) with: CommitFences,
+    pub(super) conditions: CommitFences,
     /// Charges that the balances in memory already include.
     pub(super) charges: Vec<(Arc<AccountBalance>, Wallet, i64)>,
     pub(super) reply: oneshot::Sender<bool>,
@@ -83,7 +83,12 @@ impl Ledger {
         let actions = ends.into_iter().map(HoldEnd::into_action).collect();
         let (reply, answered) = oneshot::channel();
         let outcomes = BatchOutcomes { actions, rows };
-        self.queue.push(WriteOp::Fenced(Box::new(FencedOutcomes { outcomes, with, charges, reply })));
+        self.queue.push(WriteOp::Fenced(Box::new(FencedOutcomes {
+            outcomes,
+            conditions: with,
+            charges,
+            reply,
+        })));
         Ok(PendingFenced(answered))
     }
 

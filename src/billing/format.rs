@@ -36,7 +36,7 @@ pub fn to_amount(wallet: Wallet, decimal: Decimal) -> Option<i64> {
 
 /// Balances of an account as JSON.
 #[must_use]
-pub fn account(name: &str, account: &AccountBalances) -> Value {
+pub fn balances_to_json(name: &str, account: &AccountBalances) -> Value {
     let one = |wallet: Wallet| {
         let WalletBalance { amount, held } = *account.wallet(wallet);
         json!({

@@ -9,7 +9,7 @@ use super::recovery::take_replayed;
 use super::write_op::{AdjustmentError, LedgerAction, SaleTerms, WriteOp};
 use super::write_queue::{CommittedGroup, DrainedOps};
 use super::writer::WriterStart;
-use crate::upgrade::messages::SentState;
+use crate::upgrade::messages::SentAction;
 use penstock_ledger::{EntryKind, HashChain, LedgerEntry, OpenReserves, RequestFootprint, Wallet};
 use penstock_storage::StoreError;
 use rust_decimal::Decimal;
@@ -65,12 +65,12 @@ impl Drop for InheritedHolds {
 }
 
 /// Encodes an action for the process that writes.
-fn sent(action: LedgerAction, counted: bool) -> Option<SentState> {
+fn sent(action: LedgerAction, counted: bool) -> Option<SentAction> {
     let terms = action.terms.map(|terms| (terms.id.to_string(), terms.text.to_string()));
     let entry = LedgerEntry { seq: 1, at: action.at, account: action.account, kind: action.act };
     let mut line = Vec::new();
     HashChain::default().append(&entry, &mut line).ok()?;
-    Some(SentState { line: String::from_utf8(line).ok()?, terms, eur: action.exposed, counted })
+    Some(SentAction { line: String::from_utf8(line).ok()?, terms, eur: action.exposed, counted })
 }
 
 impl Ledger {
@@ -101,7 +101,7 @@ impl Ledger {
     pub fn record_forwarded(
         self: &Arc<Self>,
         holds: &mut InheritedHolds,
-        sent: &SentState,
+        sent: &SentAction,
     ) -> Option<ChargeEvent> {
         let Ok(entry) = HashChain::default().verify_next(sent.line.as_bytes()) else {
             tracing::event!(name: "handover_unread", Level::ERROR, {});
@@ -177,7 +177,7 @@ impl Ledger {
     pub fn forward_actions(
         &self,
         counted: u64,
-        mut send: impl FnMut(Vec<SentState>) -> bool + Send + 'static,
+        mut send: impl FnMut(Vec<SentAction>) -> bool + Send + 'static,
     ) -> Result<(), String> {
         let queue = self.queue.clone();
         let forward = move || {

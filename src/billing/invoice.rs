@@ -8,7 +8,7 @@ use penstock_core::ApiError;
 use penstock_core::calendar::UtcDay;
 use penstock_footprint::constants::{EMBODIED_G_PER_WH, HOST_FACTOR, IDLE_FACTOR};
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{RollupCell, UsageOutcome, UsageRange, UsageSums};
+use penstock_usage::{RollupDimensions, UsageOutcome, UsageRange, UsageSums};
 use rust_decimal::Decimal;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,13 +45,13 @@ pub struct InvoiceUnit {
     /// City and country of the data centre.
     pub location: Arc<str>,
     /// Prices by their names in the terms, EUR; `None` if there is none.
-    pub prices: [Option<String>; PRICES.len()],
+    pub prices: [Option<String>; PRICE_NAMES.len()],
     /// True for corrections of charges.
     pub is_correction: bool,
 }
 
 /// Names of the prices in the terms: per million tokens, image, minute of audio, kWh and credit.
-pub const PRICES: [&str; 7] =
+pub const PRICE_NAMES: [&str; 7] =
     ["input", "cached_input", "output", "image", "minute", "eur_per_kwh", "eur_per_credit"];
 
 /// Figures of an invoice.
@@ -78,7 +78,7 @@ pub struct InvoiceFigures {
 /// Facts of pricing terms that an invoice needs.
 #[derive(Clone, Debug, Default)]
 struct TermsFacts {
-    prices: [Option<String>; PRICES.len()],
+    prices: [Option<String>; PRICE_NAMES.len()],
     /// Share of the power that a contract covers, from 0 to 1.
     covered: Decimal,
     /// Embodied grams per kWh at the meter.
@@ -98,7 +98,7 @@ impl TermsFacts {
             format!("{source}, {year}, {} g/kWh", text("/grid/g_per_kwh").unwrap_or_default())
         });
         Self {
-            prices: PRICES.map(|name| text(&format!("/{name}"))),
+            prices: PRICE_NAMES.map(|name| text(&format!("/{name}"))),
             covered,
             embodied_per_kwh: decimal("/pue").and_then(embodied_per_kwh).unwrap_or_default(),
             contract: text("/contract/evidence").map(|evidence| {
@@ -149,7 +149,7 @@ pub fn read_figures(
 }
 
 impl InvoiceFigures {
-    fn add(&mut self, cell: &RollupCell, usage: &UsageSums, facts: Option<&TermsFacts>) {
+    fn add(&mut self, cell: &RollupDimensions, usage: &UsageSums, facts: Option<&TermsFacts>) {
         let sums = with_carbon(usage, facts);
         self.total.merge(&sums);
         self.keys.entry(cell.key.clone()).or_default().merge(&sums);

@@ -21,7 +21,7 @@ mod uncertain;
 
 use super::Ledger;
 use crate::fleet::FleetMember;
-use crate::time::clock::SteadyClock;
+use crate::time::clock::ProcessClock;
 use parking_lot::Mutex;
 use penstock_ledger::Wallet;
 use penstock_storage::StoreError;
@@ -46,7 +46,7 @@ const MAX_RETURNS: usize = 500;
 pub struct Leases {
     member: Arc<FleetMember>,
     advance_seconds: i64,
-    clock: SteadyClock,
+    clock: ProcessClock,
     pools: Mutex<HashMap<LeasedPool, LeaseState>>,
     /// Parts of budgets that the previous process of this member had, until they are restored.
     previous_budgets: Mutex<Vec<(BudgetPool, i64)>>,
@@ -62,7 +62,7 @@ pub struct Leases {
 impl Leases {
     /// Creates the leases of a member; `None` without a fleet.
     #[must_use]
-    pub fn of_member(member: &Arc<FleetMember>, clock: SteadyClock) -> Option<Self> {
+    pub fn of_member(member: &Arc<FleetMember>, clock: ProcessClock) -> Option<Self> {
         let settings = member.settings()?;
         Some(Self {
             member: member.clone(),
@@ -106,7 +106,7 @@ impl Leases {
     }
 
     /// Records a charge of the previous process, so that it does not count as spending of this second.
-    pub(super) fn note_spent(&self, account: &Arc<str>, wallet: Wallet, amount: i64) {
+    pub(super) fn exclude_replayed_charge(&self, account: &Arc<str>, wallet: Wallet, amount: i64) {
         self.with_state(&LeasedPool::Wallet(account.clone(), wallet), |state| {
             state.spent = state.spent.saturating_add(amount);
         });
@@ -223,7 +223,7 @@ impl Leases {
 
     /// Returns the number of requests that had to wait for a draw.
     #[must_use]
-    pub fn dry_draws(&self) -> u64 {
+    pub fn waiting_draws(&self) -> u64 {
         self.dry_draws.load(Ordering::Relaxed)
     }
 }
@@ -290,9 +290,9 @@ impl Ledger {
     }
 
     /// Adds amounts back to the balances that should return to their pools, but that the store refuses.
-    pub fn keep_returns(&self) {
+    pub fn restore_refused_returns(&self) {
         if let Some(leases) = &self.leases {
-            leases.take_back_returns(|pool| self.leased_balance(pool));
+            leases.restore_refused(|pool| self.leased_balance(pool));
         }
     }
 

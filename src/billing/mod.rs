@@ -57,7 +57,7 @@ pub use write_op::{AdjustmentError, SaleTerms};
 
 use crate::config::settings;
 use crate::telemetry::durability_metrics::DurabilitySnapshot;
-use crate::time::clock::SteadyClock;
+use crate::time::clock::ProcessClock;
 use balance::AccountBalance;
 use handover::ChargeEvent;
 use journal::JournalState;
@@ -92,7 +92,7 @@ pub struct Ledger {
     pub store: Arc<LedgerStore>,
     balances: RwLock<HashMap<Box<str>, Arc<AccountBalance>, ahash::RandomState>>,
     queue: Arc<WriteQueue>,
-    clock: SteadyClock,
+    clock: ProcessClock,
     exposure_limit: AtomicI64,
     backlog_limit: AtomicU64,
     /// Duration of a write in milliseconds above which the store counts as failing.
@@ -138,7 +138,7 @@ impl Ledger {
         self.queue.is_fenced()
             || self.queue.unwritten_bytes() > self.backlog_limit.load(Ordering::Relaxed)
             || (self.is_failing()
-                && self.queue.unwritten_credits() > self.exposure_limit.load(Ordering::Relaxed))
+                && self.queue.exposed_amount() > self.exposure_limit.load(Ordering::Relaxed))
     }
 
     /// Returns true if the store rejects entries or is too slow, or if this process may not write to it any more.
@@ -158,8 +158,8 @@ impl Ledger {
             failing: self.is_failing(),
             exhausted: self.is_exhausted()
                 || (self.is_failing() && self.refused_last.load(Ordering::Relaxed)),
-            copied: self.queue.is_replica_current(),
-            exposed: self.queue.unwritten_credits(),
+            is_replica_current: self.queue.is_replica_current(),
+            exposed_eur_units: self.queue.exposed_amount(),
             waiting: self.queue.unwritten_bytes(),
             open: self.queue.open_hold_count(),
             entries: self.queue.entry_count(),
@@ -205,7 +205,7 @@ impl Ledger {
         for (account, charge) in &charges {
             self.account_balance(account).release(charge.wallet, 0, charge.amount);
             if let Some(leases) = &self.leases {
-                leases.note_spent(account, charge.wallet, charge.amount);
+                leases.exclude_replayed_charge(account, charge.wallet, charge.amount);
             }
         }
         self.replayed_charges.lock().extend(charges.into_iter().map(|(_, charge)| charge));

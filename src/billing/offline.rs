@@ -4,7 +4,7 @@ use super::checkpoint::LedgerCheckpoint;
 use super::report;
 use super::rollups::rebuild::{self, RollupCheck};
 use crate::config::settings::StorageSettings;
-use crate::storage::stores::{LEDGER_FOLDER, open_engine, open_error, open_existing};
+use crate::storage::stores::{LEDGER_FOLDER, open_error, open_existing, open_or_create};
 use penstock_storage::ledger::LedgerStore;
 
 /// Rebuilds the ledger of a store from its replica files; returns the number of entries.
@@ -12,7 +12,7 @@ use penstock_storage::ledger::LedgerStore;
 /// # Errors
 /// Returns one sentence with the cause.
 pub fn rebuild(storage: &StorageSettings) -> Result<u64, String> {
-    let store = open_engine(storage)?;
+    let store = open_or_create(storage)?;
     let copies = storage.path.join(LEDGER_FOLDER);
     let entries = super::rebuild::rebuild_ledger(&store, &copies).map_err(|failed| failed.0)?;
     LedgerStore::open(store, Some(&copies)).map_err(|error| open_error(&copies, &error))?;
@@ -49,6 +49,6 @@ pub fn verify_ledger(
         };
         format!("There is no store in {}.{hint}", storage.path.display())
     })?;
-    let store = LedgerStore::open_with_replica(store, &storage.path.join(LEDGER_FOLDER));
+    let store = LedgerStore::open_for_comparison(store, &storage.path.join(LEDGER_FOLDER));
     report::verify_with(&store, checkpoint, &mut |_| {}).map_err(|failed| failed.0)
 }

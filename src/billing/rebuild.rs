@@ -5,7 +5,9 @@
 use super::entry_effects::balance_change;
 use super::report::ReportError;
 use penstock_core::entry_number::sequence_of;
-use penstock_ledger::{BalanceFold, EntryError, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, UtcMonth};
+use penstock_ledger::{
+    ChainBalances, EntryError, EntryKind, HashChain, LedgerEntry, MAX_LINE_BYTES, UtcMonth,
+};
 use penstock_storage::fleet::SharedFleet;
 use penstock_storage::ledger::{
     EntryBlock, LedgerCommit, LedgerStore, LedgerTip, MAX_BLOCK_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_ROWS,
@@ -48,7 +50,7 @@ pub fn rebuild_ledger(store: &Arc<dyn Store>, copies: &Path) -> Result<u64, Repo
     SharedFleet::new(store.clone()).dissolve()?;
     let (mut entries, mut terms) = (0, HashSet::new());
     for (chain, months) in &files {
-        entries += write_chain(&ledger.chain_without_writer(*chain)?, months, &mut terms)?;
+        entries += write_chain(&ledger.open_unwritten_chain(*chain)?, months, &mut terms)?;
     }
     super::rollups::rebuild::rebuild(&ledger)?;
     Ok(entries)
@@ -96,13 +98,13 @@ fn write_chain(
 
 struct ReplicaFold {
     chain: HashChain,
-    books: BalanceFold,
+    books: ChainBalances,
     at: u64,
 }
 
 impl ReplicaFold {
     fn new(chain: u32) -> Self {
-        Self { chain: HashChain::of_chain(chain), books: BalanceFold::of_chain(chain), at: 0 }
+        Self { chain: HashChain::of_chain(chain), books: ChainBalances::of_chain(chain), at: 0 }
     }
 
     fn add_line(&mut self, line: &[u8]) -> Result<LedgerEntry, ReportError> {
@@ -169,11 +171,11 @@ fn write_group(
         return Ok(());
     }
     let mut group = std::mem::take(draft);
-    let low = fold.books.open().oldest_seq().unwrap_or(fold.chain.seq + 1);
+    let low = fold.books.open_reserves().oldest_seq().unwrap_or(fold.chain.seq + 1);
     group.previous_tip = *tip;
     let (seq, hash) = (fold.chain.seq, fold.chain.hash);
     // The rollups are rebuilt when the ledger is complete.
-    group.new_tip = LedgerTip { seq, hash, at: fold.at, first_open: low, rollups: false };
+    group.new_tip = LedgerTip { seq, hash, at: fold.at, first_open: low, are_rollups_complete: false };
     ledger.append(&group)?;
     *tip = Some(group.new_tip);
     Ok(())

@@ -13,7 +13,7 @@ use super::{Leases, Ledger, handover};
 use crate::config::settings::{self, LogLevel};
 use crate::fleet::FleetMember;
 use crate::telemetry::log;
-use crate::time::clock::SteadyClock;
+use crate::time::clock::ProcessClock;
 use crate::time::format::format_rfc3339;
 use parking_lot::{Mutex, RwLock};
 use penstock_core::entry_number::{chain_start, sequence_of};
@@ -37,7 +37,7 @@ impl Ledger {
     pub fn open(
         store: Arc<LedgerStore>,
         settings: &settings::LedgerSettings,
-        clock: SteadyClock,
+        clock: ProcessClock,
     ) -> Result<Arc<Self>, String> {
         Self::open_with(store, settings, clock, false, None).map(|(ledger, _)| ledger)
     }
@@ -49,7 +49,7 @@ impl Ledger {
     pub fn open_for_member(
         store: Arc<LedgerStore>,
         settings: &settings::LedgerSettings,
-        clock: SteadyClock,
+        clock: ProcessClock,
         member: &Arc<FleetMember>,
     ) -> Result<Arc<Self>, String> {
         let leases = Leases::of_member(member, clock);
@@ -63,7 +63,7 @@ impl Ledger {
     pub fn take_over(
         store: Arc<LedgerStore>,
         settings: &settings::LedgerSettings,
-        clock: SteadyClock,
+        clock: ProcessClock,
         member: &Arc<FleetMember>,
     ) -> Result<(Arc<Self>, handover::InheritedHolds), String> {
         let (ledger, open) = Self::open_with(store, settings, clock, true, Leases::of_member(member, clock))?;
@@ -74,7 +74,7 @@ impl Ledger {
     fn open_with(
         store: Arc<LedgerStore>,
         settings: &settings::LedgerSettings,
-        clock: SteadyClock,
+        clock: ProcessClock,
         taken_over: bool,
         leases: Option<Leases>,
     ) -> Result<(Arc<Self>, OpenReserves), String> {
@@ -86,7 +86,7 @@ impl Ledger {
             log::event_at!(level, name: "ledger_copy_healed", what);
         }
         let tip = store.tip().map_err(to_message)?;
-        check_last_date(tip, settings.lead_time, clock.unix_seconds())?;
+        check_last_date(tip, settings.max_clock_lead, clock.unix_seconds())?;
         let tip = complete_rollups(&store, tip)?;
         if !taken_over {
             void_other_chains(&store, clock)?;
@@ -149,7 +149,7 @@ fn balances_in_memory(
 }
 
 /// Queues an entry that voids each open reservation.
-pub(super) fn push_voids(queue: &WriteQueue, open: &OpenReserves, clock: SteadyClock) {
+pub(super) fn push_voids(queue: &WriteQueue, open: &OpenReserves, clock: ProcessClock) {
     for (request, hold) in open.iter() {
         let act = EntryKind::Void {
             request: request.clone(),

@@ -32,7 +32,7 @@ pub fn find_entry(store: &LedgerStore, number: u64) -> Result<Option<LedgerEntry
         return Ok(None);
     }
     for month in store.months()? {
-        let Some(block) = store.first_block(&month, number - 1)? else { continue };
+        let Some(block) = store.next_block(&month, number - 1)? else { continue };
         for line in lines(&block.text) {
             let entry = parse_entry(line)?;
             if entry.seq == number {

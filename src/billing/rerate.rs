@@ -1,7 +1,7 @@
 //! Recalculation of a day's charges from the usage and the terms that the ledger stores with them. All calls block.
 
 use super::report::{ReportError, find_entry, for_each_entry};
-use super::sale::to_debt_units;
+use super::sale::to_eur_units;
 use penstock_core::WorkDone;
 use penstock_ledger::{EntryKind, UtcDay, UtcMonth, Wallet};
 use penstock_pricing::{BilledWork, BillingUnit, PaymentSource, Tariff, compute_charge};
@@ -93,7 +93,7 @@ pub fn recalculate_day(store: &LedgerStore, day: UtcDay) -> Result<RecalculatedD
                 again.energy.0
             }
         };
-        if (computed != *amount || to_debt_units(again.eur) != to_debt_units(sale.eur))
+        if (computed != *amount || to_eur_units(again.eur) != to_eur_units(sale.eur))
             && sums.first_difference.is_none()
         {
             sums.first_difference = Some(entry.seq);
@@ -147,7 +147,7 @@ fn missing_terms(id: &str) -> ReportError {
 
 pub(super) fn load_terms_text(store: &LedgerStore, id: &str) -> Result<Arc<str>, ReportError> {
     let missing = || missing_terms(id);
-    let number = store.entry_number(&format!("terms {id}"))?.ok_or_else(missing)?;
+    let number = store.entry_number_by_name(&format!("terms {id}"))?.ok_or_else(missing)?;
     match find_entry(store, number)?.ok_or_else(missing)?.kind {
         EntryKind::Terms { terms, .. } => Ok(terms),
         _ => Err(missing()),

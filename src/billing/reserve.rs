@@ -96,7 +96,7 @@ pub(super) fn insufficient_credits(need: ReserveRequest, available: BalanceRecor
         .with_detail("wallet", Wallet::Credits.name())
         .with_detail("required", format::json_number(required))
         .with_detail("available", format::json_number(available));
-    let refusal = if held { refusal.held() } else { refusal };
+    let refusal = if held { refusal.caused_by_in_flight() } else { refusal };
     match need.energy {
         None => refusal,
         Some(energy) => {
@@ -110,5 +110,5 @@ pub(super) fn insufficient_credits(need: ReserveRequest, available: BalanceRecor
 
 fn not_recordable() -> ApiError {
     let message = "Charges cannot be recorded at the moment, so requests are refused; try again shortly.";
-    ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
+    ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
 }

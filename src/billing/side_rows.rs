@@ -5,7 +5,7 @@ use penstock_storage::StoreError;
 use penstock_storage::ledger::{LedgerCommit, RowWrite};
 
 /// Returns true if the store would reject the same bytes at every attempt.
-pub(super) const fn is_permanent(why: &StoreError) -> bool {
+pub(super) const fn is_permanent_rejection(why: &StoreError) -> bool {
     matches!(why, StoreError::TooLarge { .. } | StoreError::Format { .. })
 }
 

@@ -30,7 +30,7 @@ fn settings(text: &str) -> Settings {
 
 fn open(store: &Arc<Flaky>, text: &str) -> Arc<Ledger> {
     let book = LedgerStore::open_read_only(store.clone());
-    Ledger::open(Arc::new(book), &settings(text).ledger, SteadyClock::start()).unwrap()
+    Ledger::open(Arc::new(book), &settings(text).ledger, ProcessClock::start()).unwrap()
 }
 
 const QUICK: &str = "[ledger]\nwindow = \"0\"\ndebt = 0.001\n";
@@ -98,14 +98,17 @@ fn a_grant_is_spent_exactly_once() {
     assert_eq!(refused.details["wallet"], "credits");
     assert_eq!(refused.details["required"].as_f64(), Some(0.000_041));
     assert_eq!(refused.details["available"].as_f64(), Some(0.000_04));
-    assert!(refused.held, "40 are held and may come back");
-    assert!(!reserve(&ledger, "r2", 101).err().unwrap().held, "no end of a hold makes so much of it");
+    assert!(refused.caused_by_in_flight, "40 are held and may come back");
+    assert!(
+        !reserve(&ledger, "r2", 101).err().unwrap().caused_by_in_flight,
+        "no end of a hold makes so much of it"
+    );
     hold.settle(charge(25));
     reserve(&ledger, "r3", 75).unwrap().void("failed", RequestFootprint::default());
     drop(reserve(&ledger, "r4", 75).unwrap());
     let proof = settled(&ledger);
     // Grant, three reserves, terms, settle, two voids.
-    assert_eq!((proof.entries, proof.open), (8, 0));
+    assert_eq!((proof.entries, proof.open_reservations), (8, 0));
     assert_eq!(ledger.balance("acme").credits.amount, 75);
 }
 
@@ -143,13 +146,13 @@ fn while_the_store_is_full_requests_continue_up_to_the_debt_limit_and_grants_are
     assert_eq!((refused.code, refused.retry_after), (ErrorCode::Unavailable, Some(5)));
     assert!(served <= 100_000 && served + 1_000 > 100_000, "{served} of 100000");
     let state = ledger.durability_snapshot();
-    assert!(state.failing && state.exhausted && state.exposed == served, "{state:?}");
+    assert!(state.failing && state.exhausted && state.exposed_eur_units == served, "{state:?}");
     // Charges from the time of the full disk are written later, each once.
     store.full.store(false, Ordering::Release);
     until("the store to be back", || !ledger.is_failing());
     settled(&ledger);
     assert_eq!(ledger.balance("acme").credits.amount, 10_000_000 - served);
-    assert_eq!(ledger.durability_snapshot().exposed, 0);
+    assert_eq!(ledger.durability_snapshot().exposed_eur_units, 0);
     assert!(reserve(&ledger, "later", 1_000).is_ok());
     assert!(grant(&ledger, "g2", 5).is_ok());
 }
@@ -263,7 +266,7 @@ fn a_charge_that_overflows_the_balance_ends_its_reservation_without_a_charge() {
     });
     assert!(charges[0] < charges[1]);
     let proof = settled(&ledger);
-    assert_eq!((proof.open, ledger.durability_snapshot().open), (0, 0));
+    assert_eq!((proof.open_reservations, ledger.durability_snapshot().open), (0, 0));
     let (text, _) = report::page_text(&ledger.store, &[]).unwrap().unwrap();
     let text = String::from_utf8(text).unwrap();
     let of = |act: &str| text.lines().filter(|line| line.contains(&format!("\"act\":\"{act}\""))).count();

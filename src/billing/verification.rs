@@ -4,7 +4,7 @@
 use super::checkpoint::LedgerCheckpoint;
 use super::report::ReportError;
 use penstock_core::entry_number::{chain_of, sequence_of};
-use penstock_ledger::{BalanceFold, HashChain, UtcMonth, lines};
+use penstock_ledger::{ChainBalances, HashChain, UtcMonth, lines};
 use penstock_storage::StoreError;
 use penstock_storage::ledger::{BalanceRecord, EntryBlock, LedgerStore};
 use serde_json::{Value, json};
@@ -24,13 +24,13 @@ pub struct LedgerVerification {
     /// Number of accounts with entries.
     pub accounts: usize,
     /// Number of open reservations.
-    pub open: usize,
+    pub open_reservations: usize,
     /// Number of the first invalid entry, and the reason.
     pub invalid_entry: Option<(u64, String)>,
     /// Balances that differ from the sum of the entries.
-    pub balances: Vec<String>,
+    pub balance_differences: Vec<String>,
     /// Differences between the replica files and the store.
-    pub copy: Vec<String>,
+    pub replica_differences: Vec<String>,
     /// Last verified entry of each chain.
     pub checkpoint: LedgerCheckpoint,
 }
@@ -39,7 +39,9 @@ impl LedgerVerification {
     /// Returns true if there is no problem.
     #[must_use]
     pub const fn is_intact(&self) -> bool {
-        self.invalid_entry.is_none() && self.balances.is_empty() && self.copy.is_empty()
+        self.invalid_entry.is_none()
+            && self.balance_differences.is_empty()
+            && self.replica_differences.is_empty()
     }
 
     /// Returns the result as JSON.
@@ -49,10 +51,10 @@ impl LedgerVerification {
             "good": self.is_intact(),
             "entries": self.entries,
             "accounts": self.accounts,
-            "open_reserves": self.open,
+            "open_reserves": self.open_reservations,
             "first_misfit": self.invalid_entry.as_ref().map(|(entry, why)| json!({ "entry": entry, "why": why })),
-            "balances": self.balances,
-            "second_copy": self.copy,
+            "balances": self.balance_differences,
+            "second_copy": self.replica_differences,
             "checkpoint": self.checkpoint.to_string(),
         })
     }
@@ -61,7 +63,7 @@ impl LedgerVerification {
 /// Verified entries of one chain.
 struct VerifiedChain {
     chain: HashChain,
-    books: BalanceFold,
+    books: ChainBalances,
 }
 
 /// Verified entries of all chains.
@@ -78,7 +80,7 @@ type Misfit = (u64, String);
 
 impl VerifiedChain {
     fn new(chain: u32) -> Self {
-        Self { chain: HashChain::of_chain(chain), books: BalanceFold::of_chain(chain) }
+        Self { chain: HashChain::of_chain(chain), books: ChainBalances::of_chain(chain) }
     }
 
     /// Adds a block; returns the number of its entries.
@@ -210,12 +212,12 @@ pub fn verify_with(
     }
     if proof.invalid_entry.is_none() {
         check_balances(store, &mut fold, &mut proof)?;
-        proof.copy = store.compare_replica()?;
+        proof.replica_differences = store.compare_replica()?;
     }
     proof.entries = fold.chains.values().map(|fold| sequence_of(fold.books.seq())).sum();
     proof.checkpoint = fold.checkpoint();
     proof.accounts = fold.accounts().iter().filter(|name| !name.is_empty()).count();
-    proof.open = fold.chains.values().map(|fold| fold.books.open().len()).sum();
+    proof.open_reservations = fold.chains.values().map(|fold| fold.books.open_reserves().len()).sum();
     Ok(proof)
 }
 
@@ -258,7 +260,7 @@ fn check_corrections(
     fold: &mut VerifiedFold<'_>,
 ) -> Result<Option<Misfit>, ReportError> {
     let all = fold.chains.iter().flat_map(|(chain, fold)| {
-        let corrected = fold.books.corrected().iter();
+        let corrected = fold.books.corrected_entries().iter();
         corrected.map(move |of| (*of, *chain))
     });
     let mut all: Vec<(u64, u32)> = all.collect();
@@ -305,8 +307,10 @@ fn check_balances(
             // The balance is skipped, since entries were written between its reads.
             continue;
         }
-        if Some(stored.unwrap_or_default()) != fold.balance(&name) && proof.balances.len() < MAX_FINDINGS {
-            proof.balances.push(format!("the balance of {name} is not the sum of its entries"));
+        if Some(stored.unwrap_or_default()) != fold.balance(&name)
+            && proof.balance_differences.len() < MAX_FINDINGS
+        {
+            proof.balance_differences.push(format!("the balance of {name} is not the sum of its entries"));
         }
     }
     Ok(())

@@ -136,7 +136,7 @@ impl WriteQueue {
     }
 
     /// Counts operations that are passed to the writer without the queue.
-    pub(super) fn add_waiting(&self, actions: &[LedgerAction]) {
+    pub(super) fn count_unqueued(&self, actions: &[LedgerAction]) {
         let bytes = actions.iter().map(LedgerAction::bytes).sum();
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.add_exposed(actions.iter().map(|action| action.exposed).sum());
@@ -293,7 +293,7 @@ impl WriteQueue {
     }
 
     /// Records whether the replica matches the store.
-    pub(super) fn set_copied(&self, copied: bool) {
+    pub(super) fn set_replica_current(&self, copied: bool) {
         self.replica_behind.store(!copied, Ordering::Release);
     }
 
@@ -329,7 +329,7 @@ impl WriteQueue {
         self.exposed.fetch_add(change, Ordering::AcqRel);
     }
 
-    pub(super) fn unwritten_credits(&self) -> i64 {
+    pub(super) fn exposed_amount(&self) -> i64 {
         self.exposed.load(Ordering::Acquire)
     }
 

@@ -109,11 +109,11 @@ impl LedgerWriter {
         {
             if ops.is_empty() && self.draft.queued_bytes == 0 {
                 // No operation arrived for a while, so the replica is synced now.
-                self.queue.set_copied(self.store.sync_replica());
+                self.queue.set_replica_current(self.store.sync_replica());
                 continue;
             }
             for op in ops {
-                if !self.take_op(op) {
+                if !self.draft_or_commit(op) {
                     return;
                 }
             }
@@ -169,7 +169,7 @@ impl LedgerWriter {
     /// Records terms before the first charge that refers to them.
     fn add_terms(&mut self, at: u64, id: &Arc<str>, text: &Arc<str>) {
         let name = format!("terms {id}");
-        let known = self.store.entry_number(&name);
+        let known = self.store.entry_number_by_name(&name);
         if matches!(known, Ok(Some(_))) {
             self.known_terms.insert(id.clone());
             return;
@@ -192,7 +192,7 @@ impl LedgerWriter {
             self.draft.duplicates.push((adjustment, seq));
             return;
         }
-        let used = adjustment.names.iter().find_map(|name| self.store.entry_number(name).transpose());
+        let used = adjustment.names.iter().find_map(|name| self.store.entry_number_by_name(name).transpose());
         match used {
             Some(Ok(seq)) => {
                 adjustment.reply.send(Err(AdjustmentError::Duplicate(seq))).ok();

@@ -1,7 +1,7 @@
 //! Access to accounts and keys: through the running gateway, or directly in its store when none runs. Both use the same
 //! routes and bodies.
 
-use super::client::{AdminClientError, Client};
+use super::client::{AdminClient, AdminClientError};
 use super::output::print_stderr;
 use super::{configuration, drop_privileges};
 use crate::admin::request::AdminRequest;
@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Access to accounts and keys.
 pub enum AdminBackend {
     /// Access through the admin listener.
-    Gateway(Client),
+    Gateway(AdminClient),
     /// Direct access to the store.
     Store(Box<Stores>),
 }
@@ -27,7 +27,7 @@ impl AdminBackend {
     /// # Errors
     /// Returns an error if the gateway cannot be reached, or the store cannot be opened.
     pub fn connect(reach: &AdminTarget) -> Result<Self, String> {
-        match Client::new(reach) {
+        match AdminClient::new(reach) {
             Ok(client) => Ok(Self::Gateway(client)),
             Err(AdminClientError::NotRunning(_)) => {
                 open_vault(reach).map(|vault| Self::Store(Box::new(vault)))

@@ -1,7 +1,7 @@
 //! HTTP client of the admin listener: one request per connection.
 
 use super::configuration::format_refusal;
-use crate::admin::ACTOR;
+use crate::admin::ACTOR_HEADER;
 use crate::config::{AdminTarget, ConfigSource};
 use crate::storage::stores::ADMIN_TOKEN_FILE;
 use serde_json::Value;
@@ -17,7 +17,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
 
 /// HTTP client of a running gateway's admin listener.
-pub struct Client {
+pub struct AdminClient {
     address: SocketAddr,
     token: String,
     agent: Agent,
@@ -51,7 +51,7 @@ pub fn admin_target(source: &ConfigSource) -> Result<AdminTarget, String> {
     source.admin_target().map_err(|report| format_refusal(&report, "the address of the gateway is unknown"))
 }
 
-impl Client {
+impl AdminClient {
     /// Creates a client with the admin token in the gateway's storage folder.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Client {
             .method(method)
             .uri(format!("http://{}{path}", self.address))
             .header("authorization", format!("Bearer {}", self.token))
-            .header(ACTOR, super::backend::cli_actor())
+            .header(ACTOR_HEADER, super::backend::cli_actor())
             .header("content-type", "application/json")
             .body(body.map(Value::to_string).unwrap_or_default())
             .map_err(|error| AdminClientError::Other(format!("The path {path} cannot be sent: {error}.")))?;

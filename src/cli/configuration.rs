@@ -183,8 +183,8 @@ pub fn settings_summary(settings: &Settings) -> String {
             format!(
                 "{} in {}, {}: {scheme}://{}{}, {}, offers {offers}",
                 provider.id,
-                provider.place.city,
-                provider.place.country,
+                provider.location.city,
+                provider.location.country,
                 provider.base_url.authority,
                 provider.base_url.path_prefix,
                 dialects.join("+"),

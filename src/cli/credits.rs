@@ -6,11 +6,11 @@ mod export;
 pub use backend::{LedgerBackend, ledger_storage};
 
 use super::ConfigArgs;
-use super::client::{AdminClientError, Client, admin_target};
+use super::client::{AdminClient, AdminClientError, admin_target};
 use super::listing::{Listing, OutputArgs};
 use super::output::{print_stderr, print_stdout};
 use super::status::{answer_rows, print_json, table_cell};
-use crate::billing::checkpoint::{CHECKPOINT_RULE, LedgerCheckpoint};
+use crate::billing::checkpoint::{CHECKPOINT_FORMAT_HINT, LedgerCheckpoint};
 use crate::billing::offline::verify_ledger;
 use clap::{Args, Subcommand};
 use export::ExportArgs;
@@ -114,13 +114,13 @@ pub fn run(credits: CreditsArgs) -> Result<(), String> {
         return rebuild(&credits.reached);
     }
     if let CreditsCommand::Verify { repair, checkpoint } = &credits.command {
-        let invalid = || format!("--checkpoint: {CHECKPOINT_RULE}");
+        let invalid = || format!("--checkpoint: {CHECKPOINT_FORMAT_HINT}");
         let parse = |text: &String| LedgerCheckpoint::parse(text).ok_or_else(invalid);
         let checkpoint = checkpoint.as_ref().map_or(Ok(LedgerCheckpoint::default()), parse)?;
         return verify(&credits.reached, *repair, &checkpoint);
     }
     if matches!(credits.command, CreditsCommand::Rerate { .. }) {
-        check_unopened_ledger(&credits.reached)?;
+        check_replica_before_opening(&credits.reached)?;
     }
     let backend = LedgerBackend::connect(&credits.reached)?;
     match credits.command {
@@ -156,7 +156,7 @@ pub fn run(credits: CreditsArgs) -> Result<(), String> {
 /// Verifies the ledger through the running gateway, or by reading its store. Writes only if `repair` is true.
 fn verify(reached: &ConfigArgs, repair: bool, checkpoint: &LedgerCheckpoint) -> Result<(), String> {
     let reach = admin_target(&reached.source()?)?;
-    match Client::new(&reach) {
+    match AdminClient::new(&reach) {
         Ok(_) if repair => Err("The gateway is running: stop it first, or leave --repair out.".to_owned()),
         Ok(client) => {
             let query =
@@ -187,9 +187,9 @@ fn verify(reached: &ConfigArgs, repair: bool, checkpoint: &LedgerCheckpoint) -> 
 ///
 /// # Errors
 /// Returns the failed checks.
-pub(super) fn check_unopened_ledger(reached: &ConfigArgs) -> Result<(), String> {
+pub(super) fn check_replica_before_opening(reached: &ConfigArgs) -> Result<(), String> {
     let reach = admin_target(&reached.source()?)?;
-    if !matches!(Client::new(&reach), Err(AdminClientError::NotRunning(_))) {
+    if !matches!(AdminClient::new(&reach), Err(AdminClientError::NotRunning(_))) {
         return Ok(());
     }
     let storage = backend::ledger_storage(&reach)?;
@@ -200,7 +200,7 @@ pub(super) fn check_unopened_ledger(reached: &ConfigArgs) -> Result<(), String> 
 
 fn print_adjustment(answer: &Value) -> Result<(), String> {
     print_stderr(&format!("Entry {} ({}).\n", table_cell(answer, "entry"), table_cell(answer, "id")));
-    print_stdout(&balances(&json!({ "data": [answer] })).table())
+    print_stdout(&balances(&json!({ "data": [answer] })).to_table())
 }
 
 fn balances(answer: &Value) -> Listing {
@@ -272,7 +272,7 @@ fn verification_errors(proof: &Value) -> Option<String> {
 
 fn rebuild(reached: &ConfigArgs) -> Result<(), String> {
     let reach = admin_target(&reached.source()?)?;
-    if Client::new(&reach).is_ok() {
+    if AdminClient::new(&reach).is_ok() {
         return Err("The gateway is running: stop it first.".to_owned());
     }
     let storage = backend::ledger_storage(&reach)?;

@@ -1,7 +1,7 @@
 //! Limits: command line arguments and display.
 
 use super::status::table_cell;
-use crate::admin::input::LIMITS;
+use crate::admin::input::LIMIT_MEMBERS;
 use clap::Args;
 use serde_json::{Map, Value};
 
@@ -36,7 +36,7 @@ impl LimitArgs {
             &self.budget_per_day,
             &self.budget_per_month,
         ];
-        let given = LIMITS.into_iter().zip(all).filter_map(|(name, typed)| {
+        let given = LIMIT_MEMBERS.into_iter().zip(all).filter_map(|(name, typed)| {
             let typed = typed.as_deref()?;
             let value = match typed {
                 "none" => Value::Null,
@@ -56,7 +56,7 @@ impl LimitArgs {
 pub fn format_limits(item: &Value) -> String {
     let units = ["req/min", "tok/min", "at once", "credits/day", "credits/month"];
     let limits = item.get("limits").unwrap_or(&Value::Null);
-    let each = LIMITS.into_iter().zip(units).filter_map(|(name, unit)| {
+    let each = LIMIT_MEMBERS.into_iter().zip(units).filter_map(|(name, unit)| {
         let most = table_cell(limits, name);
         (!most.is_empty()).then(|| format!("{most} {unit}"))
     });

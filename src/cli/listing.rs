@@ -2,7 +2,7 @@
 
 use super::output::print_stdout;
 use super::status::print_json;
-use super::table::table;
+use super::table::format_table;
 use clap::{Args, ValueEnum};
 use penstock_console::{csv_record, escape_formula};
 use serde_json::Value;
@@ -44,7 +44,7 @@ impl OutputArgs {
     /// Returns an error if standard output cannot be written to.
     pub fn print(self, listing: &Listing, json: impl FnOnce() -> Value) -> Result<(), String> {
         match self.output_format() {
-            OutputFormat::Table => print_stdout(&listing.table()),
+            OutputFormat::Table => print_stdout(&listing.to_table()),
             OutputFormat::Csv => print_stdout(&listing.csv()),
             OutputFormat::Json => print_json(&json()),
         }
@@ -78,8 +78,8 @@ impl Listing {
 
     /// Formats the listing as aligned columns under the heading.
     #[must_use]
-    pub fn table(&self) -> String {
-        table(&self.heading, &self.rows)
+    pub fn to_table(&self) -> String {
+        format_table(&self.heading, &self.rows)
     }
 
     fn csv(&self) -> String {
@@ -131,7 +131,10 @@ mod tests {
 
     #[test]
     fn rows_are_as_wide_as_the_heading() {
-        assert_eq!(listing().table(), "ID    FIRST TOKEN  NOTE\na     5ms          one, \"two\"\n=1+1  -5\n");
+        assert_eq!(
+            listing().to_table(),
+            "ID    FIRST TOKEN  NOTE\na     5ms          one, \"two\"\n=1+1  -5\n"
+        );
     }
 
     #[test]

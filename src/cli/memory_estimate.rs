@@ -4,7 +4,7 @@ use crate::config::settings::Settings;
 use crate::http::STREAM_WINDOW;
 use crate::http::buffer_pool;
 use crate::proxy::failover::UNCOUNTED_BYTES;
-use crate::server::http2::{CONNECTION_WINDOW, SEND_BUFFER, SMALL_FRAMES};
+use crate::server::http2::{CONNECTION_WINDOW, SEND_BUFFER, SMALL_FRAME_BUDGET};
 use crate::upstream::connect::H2_WINDOW;
 
 /// Memory of a request in addition to its body and its response, in bytes: buffers of two connections, and state. An
@@ -19,7 +19,7 @@ const UNCOUNTED_ANSWER: u64 = UNCOUNTED_BYTES as u64 + H2_WINDOW as u64;
 /// Memory of a connection before authentication: buffers, including those of TLS.
 const CONNECTION: u64 = 64 << 10;
 /// Additional memory of an HTTP/2 connection: unread body bytes, and the bookkeeping of small frames.
-const UNREAD_H2: u64 = CONNECTION_WINDOW as u64 + 1 + SMALL_FRAMES as u64;
+const UNREAD_H2: u64 = CONNECTION_WINDOW as u64 + 1 + SMALL_FRAME_BUDGET as u64;
 /// Number of copies of a request head: as received, in a buffer that grew by doubling, and parsed. Each thread parses
 /// all heads that have arrived on a connection before it handles the first one.
 const HEAD_COPIES: u64 = 3;

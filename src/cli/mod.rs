@@ -253,14 +253,16 @@ fn run_cli(cli: Cli) -> Result<(), CommandError> {
             let path = checked.config.or(checked.file).unwrap_or_default();
             configuration::check(&ConfigSource::File(path), checked.strict, checked.reach)?;
         }
-        Some(CliCommand::Schema) => output::print_stdout(&crate::config::schema_text())?,
+        Some(CliCommand::Schema) => output::print_stdout(&crate::config::schema_json())?,
         Some(CliCommand::Accounts(accounts)) => accounts::run(accounts)?,
         Some(CliCommand::Keys(keys)) => keys::run(keys)?,
         Some(CliCommand::Audit(audit)) => audit::run(&audit)?,
         Some(CliCommand::Openapi { public: true }) => {
             output::print_stdout(crate::proxy::endpoint::openapi::text())?
         }
-        Some(CliCommand::Openapi { public: false }) => output::print_stdout(&crate::admin::openapi::text())?,
+        Some(CliCommand::Openapi { public: false }) => {
+            output::print_stdout(&crate::admin::openapi::document_text())?
+        }
         Some(CliCommand::Credits(credits)) => credits::run(credits)?,
         Some(CliCommand::Statement(monthly)) => statement::run(&monthly)?,
         Some(CliCommand::Users(users)) => users::run(&users)?,

@@ -5,7 +5,7 @@ use super::credits::LedgerBackend;
 use super::listing::csv_line;
 use super::output::print_stdout;
 use super::status::{print_json, table_cell};
-use super::table::table;
+use super::table::format_table;
 use clap::{Args, ValueEnum};
 use penstock_console::CsvStyle;
 use penstock_console::pages::statement_csv;
@@ -94,7 +94,8 @@ fn statement_text(answer: &Value) -> String {
         let mut rows = vec![line("all".to_owned(), account)];
         rows.extend(list("keys").iter().map(|key| line(format!("key {}", table_cell(key, "key")), key)));
         rows.extend(list("models").iter().map(|model| line(table_cell(model, "model"), model)));
-        let _ = write!(text, "\nAccount {}\n{}", table_cell(account, "account"), table(&heading, &rows));
+        let _ =
+            write!(text, "\nAccount {}\n{}", table_cell(account, "account"), format_table(&heading, &rows));
         let (credits, kwh) = (table_cell(account, "granted_credits"), table_cell(account, "granted_kwh"));
         if (credits.as_str(), kwh.as_str()) != ("0", "0") {
             let _ = writeln!(text, "Granted in this month: {credits} credits, {kwh} kWh.");

@@ -1,6 +1,6 @@
 //! Commands for a running gateway: models, providers, reload.
 
-use super::client::{Client, admin_target};
+use super::client::{AdminClient, admin_target};
 use super::listing::{Listing, OutputArgs, OutputFormat};
 use super::output::{print_stderr, print_stdout};
 use crate::config::ConfigSource;
@@ -88,7 +88,7 @@ fn changes_text(answer: &Value) -> String {
 
 fn ask(source: &ConfigSource, method: &str, path: &str) -> Result<Value, String> {
     let reach = admin_target(source)?;
-    Ok(Client::new(&reach)?.send(method, path, None)?)
+    Ok(AdminClient::new(&reach)?.send(method, path, None)?)
 }
 
 /// Prints JSON.

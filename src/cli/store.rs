@@ -112,7 +112,7 @@ pub fn run(store: &StoreArgs) -> Result<(), String> {
 }
 
 fn print_saved(done: &str, saved: BackupReport) -> Result<(), String> {
-    let BackupReport { rows, files, bytes, gone, repaired } = saved;
+    let BackupReport { rows, files, bytes, dropped_files: gone, repaired_replica_parts: repaired } = saved;
     if repaired > 0 {
         print_stderr(&format!(
             "warning: {repaired} parts of the second copy of the ledger differed from the store and were repaired.\n"

@@ -1,8 +1,8 @@
 //! Tables for people: columns as wide as their widest cell.
 
 /// Formats a table with a heading; a row may have fewer cells than the heading.
-pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
-    TablePages::new(heading).page(rows)
+pub fn format_table(heading: &[&str], rows: &[Vec<String>]) -> String {
+    TablePages::new(heading).format_page(rows)
 }
 
 /// Table that is formatted page by page, for listings larger than the memory. A column becomes wider if a page has a
@@ -21,7 +21,7 @@ impl<'a> TablePages<'a> {
     }
 
     /// Formats the next rows; the first page begins with the heading. A row may have fewer cells than the heading.
-    pub fn page(&mut self, rows: &[Vec<String>]) -> String {
+    pub fn format_page(&mut self, rows: &[Vec<String>]) -> String {
         for row in rows {
             for (cell, width) in row.iter().zip(&mut self.widths) {
                 *width = cell.chars().count().max(*width);
@@ -55,9 +55,9 @@ mod tests {
         let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
         let heading = ["ID", "NAME"];
         let mut pages = TablePages::new(&heading);
-        assert_eq!(pages.page(&[row(["1", "a"])]), "ID  NAME\n1   a\n");
-        assert_eq!(pages.page(&[row(["1000", "b"]), row(["2", "c"])]), "1000  b\n2     c\n");
-        assert_eq!(pages.page(&[row(["3", "d"])]), "3     d\n");
-        assert_eq!(TablePages::new(&heading).page(&[]), "ID  NAME\n");
+        assert_eq!(pages.format_page(&[row(["1", "a"])]), "ID  NAME\n1   a\n");
+        assert_eq!(pages.format_page(&[row(["1000", "b"]), row(["2", "c"])]), "1000  b\n2     c\n");
+        assert_eq!(pages.format_page(&[row(["3", "d"])]), "3     d\n");
+        assert_eq!(TablePages::new(&heading).format_page(&[]), "ID  NAME\n");
     }
 }

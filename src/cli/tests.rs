@@ -1,9 +1,9 @@
 //! The command line as users run it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use super::client::{AdminClientError, Client, admin_target, connectable_address};
+use super::client::{AdminClient, AdminClientError, admin_target, connectable_address};
 use super::configuration::{check, settings_summary};
-use super::table::table;
+use super::table::format_table;
 use super::{Cli, run_cli};
 use crate::config::ConfigSource;
 use crate::time::format::format_day;
@@ -234,7 +234,7 @@ fn asked(answer: &'static [u8]) -> (Result<serde_json::Value, AdminClientError>,
     std::fs::write(folder.path().join("data/admin.token"), "t0ken\n").unwrap();
     let server = serve(listener);
     let reach = admin_target(&ConfigSource::File(path)).unwrap();
-    let answer = Client::new(&reach).and_then(|client| client.send("GET", "/admin/models", None));
+    let answer = AdminClient::new(&reach).and_then(|client| client.send("GET", "/admin/models", None));
     (answer, server.join().unwrap())
 }
 
@@ -289,7 +289,7 @@ fn a_gateway_that_listens_everywhere_is_reached_on_loopback() {
 #[test]
 fn tables_align_and_days_are_those_of_the_calendar() {
     let rows = [vec!["a".to_owned(), "bb".to_owned()], vec!["ccccc".to_owned()]];
-    assert_eq!(table(&["X", "Y"], &rows), "X      Y\na      bb\nccccc\n");
+    assert_eq!(format_table(&["X", "Y"], &rows), "X      Y\na      bb\nccccc\n");
     assert_eq!(format_day(0), "1970-01-01");
     assert_eq!(format_day(951_782_400), "2000-02-29");
     assert_eq!(format_day(1_798_761_599), "2026-12-31");

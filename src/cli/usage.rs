@@ -1,8 +1,8 @@
 //! `penstock usage`: sums of requests, tokens, energy and money from the hourly rollups, and their rebuild.
 
 use super::ConfigArgs;
-use super::client::{Client, admin_target};
-use super::credits::{LedgerBackend, check_unopened_ledger, ledger_storage};
+use super::client::{AdminClient, admin_target};
+use super::credits::{LedgerBackend, check_replica_before_opening, ledger_storage};
 use super::listing::{Listing, OutputArgs};
 use super::output::print_stdout;
 use super::status::{answer_rows, table_cell};
@@ -58,7 +58,7 @@ pub fn run(usage: &UsageArgs) -> Result<(), String> {
     match &usage.command {
         UsageCommand::Rebuild => rebuild(&usage.reached),
         UsageCommand::Verify => {
-            check_unopened_ledger(&usage.reached)?;
+            check_replica_before_opening(&usage.reached)?;
             let answer = LedgerBackend::connect(&usage.reached)?.get("/admin/usage/verify", &[])?;
             print_check(&answer)
         }
@@ -109,7 +109,7 @@ fn usage_table(answer: &Value, group_by: &str) -> Listing {
 
 fn rebuild(reached: &ConfigArgs) -> Result<(), String> {
     let reach = admin_target(&reached.source()?)?;
-    if Client::new(&reach).is_ok() {
+    if AdminClient::new(&reach).is_ok() {
         return Err("The gateway is running: stop it first.".to_owned());
     }
     let storage = ledger_storage(&reach)?;

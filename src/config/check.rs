@@ -18,11 +18,11 @@ pub struct CheckedDocument {
 
 /// Validates a document and removes its invalid values.
 pub fn check_schema(root: SpannedValue, schema: &Json, mistakes: &mut Vec<Diagnostic>) -> CheckedDocument {
-    let place = root.place.clone();
+    let place = root.location.clone();
     let mut checker = SchemaChecker { mistakes, guessed: Vec::new() };
     let root = checker
         .check_value(root, schema, "")
-        .unwrap_or(SpannedValue { place, value: Value::Table(Vec::new()) });
+        .unwrap_or(SpannedValue { location: place, value: Value::Table(Vec::new()) });
     CheckedDocument { root, guessed: checker.guessed }
 }
 
@@ -43,7 +43,7 @@ impl SchemaChecker<'_> {
         }
         match node.value {
             Value::Table(members) => {
-                let members = self.check_table(members, &node.place, schema, path)?;
+                let members = self.check_table(members, &node.location, schema, path)?;
                 Some(SpannedValue { value: Value::Table(members), ..node })
             }
             Value::List(elements) => {
@@ -122,7 +122,7 @@ impl SchemaChecker<'_> {
             let inner = known.and_then(|known| known.get(name)).unwrap_or(&Json::Null);
             match placeholder_value(name, inner, &path) {
                 Some(value) => {
-                    kept.push((name.to_owned(), SpannedValue { place: place.clone(), value }));
+                    kept.push((name.to_owned(), SpannedValue { location: place.clone(), value }));
                     self.guessed.push(path);
                 }
                 None => whole = false,
@@ -148,8 +148,8 @@ impl SchemaChecker<'_> {
         };
         // The message does not show the value: the value of a mistyped key may be a secret.
         self.mistakes.push(Diagnostic {
-            file: node.place.file.to_string(),
-            line: Some(node.place.line),
+            file: node.location.file.to_string(),
+            line: Some(node.location.line),
             key: path.to_owned(),
             value: None,
             reason: "There is no such key.".to_owned(),
@@ -177,8 +177,8 @@ impl SchemaChecker<'_> {
             )
         };
         self.mistakes.push(Diagnostic {
-            file: node.place.file.to_string(),
-            line: Some(node.place.line),
+            file: node.location.file.to_string(),
+            line: Some(node.location.line),
             key: path.to_owned(),
             value,
             reason: why,
@@ -188,8 +188,8 @@ impl SchemaChecker<'_> {
 
     fn report_invalid(&mut self, node: &SpannedValue, path: &str, why: &str, fix: &str) {
         self.mistakes.push(Diagnostic {
-            file: node.place.file.to_string(),
-            line: Some(node.place.line),
+            file: node.location.file.to_string(),
+            line: Some(node.location.line),
             key: path.to_owned(),
             value: Some(node.preview()),
             reason: why.to_owned(),

@@ -37,14 +37,14 @@ impl ConfigSource {
     /// # Errors
     /// Returns every mistake at once, and the warnings.
     pub fn load(&self) -> Result<LoadedConfig, Diagnostics> {
-        self.load_in(ResolveEnv { env: &|name| std::env::var(name).ok() })
+        self.load_with_env(ResolveEnv { env: &|name| std::env::var(name).ok() })
     }
 
     /// Loads the configuration with the given environment variables instead of those of the process.
     ///
     /// # Errors
     /// Same as [`ConfigSource::load`].
-    pub fn load_in(&self, around: ResolveEnv<'_>) -> Result<LoadedConfig, Diagnostics> {
+    pub fn load_with_env(&self, around: ResolveEnv<'_>) -> Result<LoadedConfig, Diagnostics> {
         let mut report = Diagnostics::default();
         let root = self.read_document(&mut report);
         resolve_document(root, around, report)
@@ -119,7 +119,7 @@ impl ConfigSource {
     fn read_document(&self, report: &mut Diagnostics) -> Option<SpannedValue> {
         match self {
             Self::Demo => read::parse_text("demo.toml", DEMO_CONFIG, &mut report.mistakes),
-            Self::File(path) => read::file(path, &mut report.mistakes),
+            Self::File(path) => read::read_config(path, &mut report.mistakes),
         }
     }
 }

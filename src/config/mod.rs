@@ -22,7 +22,7 @@ pub use load::{AdminTarget, ConfigSource, DEMO_CONFIG, LoadedConfig, load_text};
 pub use read::describe_io_error;
 pub use resolve::ResolveEnv;
 pub use resolve::url::parse_base_url;
-pub use schema::text as schema_text;
+pub use schema::schema_json;
 pub use secret::SecretText;
 pub use settings::*;
 pub use units::{format_duration, parse_duration};

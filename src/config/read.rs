@@ -12,7 +12,7 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 const MAX_FILES: usize = 1_000;
 
 /// Reads a file and all its included files as one tree.
-pub fn file(path: &Path, mistakes: &mut Vec<Diagnostic>) -> Option<SpannedValue> {
+pub fn read_config(path: &Path, mistakes: &mut Vec<Diagnostic>) -> Option<SpannedValue> {
     let mut reading = ConfigTable { mistakes, seen: Vec::new() };
     reading.read_file(path, None)
 }
@@ -98,9 +98,12 @@ impl ConfigTable<'_> {
 
     fn report(&mut self, by: Option<&SpannedValue>, name: &str, why: &str, fix: &str) {
         let (file, line, key, value) = match by {
-            Some(node) => {
-                (node.place.file.to_string(), Some(node.place.line), "include", Some(format!("{name:?}")))
-            }
+            Some(node) => (
+                node.location.file.to_string(),
+                Some(node.location.line),
+                "include",
+                Some(format!("{name:?}")),
+            ),
             None => (name.to_owned(), None, "", None),
         };
         self.mistakes.push(Diagnostic {
@@ -170,19 +173,21 @@ fn merge_tables(into: &mut SpannedValue, from: SpannedValue, path: &str, mistake
         match (&mut mine.value, node.value) {
             (Value::List(mine), Value::List(more)) => mine.extend(more),
             (Value::Table(_), value @ Value::Table(_)) => {
-                merge_tables(mine, SpannedValue { place: node.place, value }, &key, mistakes);
+                merge_tables(mine, SpannedValue { location: node.location, value }, &key, mistakes);
             }
-            (_, value) => {
-                mistakes.push(duplicate_key(&key, &mine.place, &SpannedValue { place: node.place, value }))
-            }
+            (_, value) => mistakes.push(duplicate_key(
+                &key,
+                &mine.location,
+                &SpannedValue { location: node.location, value },
+            )),
         }
     }
 }
 
 fn duplicate_key(key: &str, first: &FileLocation, second: &SpannedValue) -> Diagnostic {
     Diagnostic {
-        file: second.place.file.to_string(),
-        line: Some(second.place.line),
+        file: second.location.file.to_string(),
+        line: Some(second.location.line),
         key: key.to_owned(),
         value: None,
         reason: format!("It is already set in {}:{}.", first.file, first.line),

@@ -24,7 +24,7 @@ fn generate_schema() -> Value {
 }
 
 /// Formats the schema as `penstock schema` prints it.
-pub fn text() -> String {
+pub fn schema_json() -> String {
     let mut text = serde_json::to_string_pretty(&*SCHEMA).unwrap_or_default();
     text.push('\n');
     text

@@ -17,7 +17,7 @@ pub struct FileLocation {
 #[derive(Clone, Debug)]
 pub struct SpannedValue {
     /// Location of the value.
-    pub place: FileLocation,
+    pub location: FileLocation,
     /// TOML value.
     pub value: Value,
 }
@@ -45,7 +45,7 @@ impl SpannedValue {
     /// Builds the tree of a document.
     pub fn from_table(file: &Arc<str>, text: &str, table: &DeTable<'_>) -> Self {
         let lines = LineIndex { file, starts: line_starts(text) };
-        Self { place: lines.location_at(0), value: Value::Table(lines.members(table)) }
+        Self { location: lines.location_at(0), value: Value::Table(lines.members(table)) }
     }
 
     /// Returns a member of a table.
@@ -143,7 +143,7 @@ impl LineIndex<'_> {
 
     fn members(&self, table: &DeTable<'_>) -> Vec<(String, SpannedValue)> {
         let node = |key: usize, value: &DeValue<'_>| SpannedValue {
-            place: self.location_at(key),
+            location: self.location_at(key),
             value: self.value(value),
         };
         table
@@ -167,7 +167,7 @@ impl LineIndex<'_> {
                 array
                     .iter()
                     .map(|element| SpannedValue {
-                        place: self.location_at(element.span().start),
+                        location: self.location_at(element.span().start),
                         value: self.value(element.get_ref()),
                     })
                     .collect(),

@@ -14,7 +14,7 @@ use penstock_storage::users::UserRole;
 use serde_json::{Map, Value, json};
 
 /// Form of a site.
-pub struct ActionRow {
+pub struct ActionDefinition {
     /// Path; `{id}` stands for one segment.
     pub path: &'static str,
     /// Roles that may send the form.
@@ -67,7 +67,7 @@ pub async fn answer(
             if let Some(form) = row.form {
                 let mut form = form(request, &id);
                 let field = refusal.param.as_deref().map(form_field);
-                form.restore(&request.form, field.map(|field| (field, &*refusal.message)));
+                form.restore_values(&request.form, field.map(|field| (field, &*refusal.message)));
                 blocks.push(Block::Form(form));
             }
             (refusal.code.spec().status, blocks)
@@ -116,7 +116,7 @@ pub fn limits_json(request: &ConsoleRequest) -> Value {
 }
 
 /// Returns a new key of an account as JSON, from its form.
-pub fn new_key(request: &ConsoleRequest, account: &str) -> Value {
+pub fn new_key_json(request: &ConsoleRequest, account: &str) -> Value {
     let list = |name: &str| -> Vec<&str> {
         request.field(name).split(',').map(str::trim).filter(|item| !item.is_empty()).collect()
     };
@@ -154,6 +154,6 @@ pub fn completion_message<const N: usize>(text: &'static str, values: [String; N
 }
 
 /// Returns the block that shows the secret of a new key.
-pub fn shown_key(answer: &Value, label: &'static str) -> Vec<Block> {
+pub fn new_secret_blocks(answer: &Value, label: &'static str) -> Vec<Block> {
     vec![Block::Secret(label.into(), member_text(answer, "key"))]
 }

@@ -1,7 +1,7 @@
 //! Responses of the console, and the headers that all of them have.
 
 use super::live::LiveStream;
-use super::site::ConsoleSite;
+use super::site::SiteDefinition;
 use penstock_console::{Block, Language, NoticeKind, Page, Text};
 use penstock_core::{ApiError, ErrorCode};
 
@@ -27,7 +27,7 @@ pub struct ConsoleAnswer {
     /// HTTP status.
     pub status: u16,
     /// Content type.
-    pub kind: &'static str,
+    pub content_type: &'static str,
     /// Value of `cache-control`.
     pub cache: &'static str,
     /// Value of `location`.
@@ -45,7 +45,16 @@ pub struct ConsoleAnswer {
 impl ConsoleAnswer {
     fn new(status: u16, kind: &'static str, body: Vec<u8>) -> Self {
         let (location, cookies, file_name) = (None, Vec::new(), None);
-        Self { status, kind, cache: "no-store", location, cookies, file_name, body, stream: None }
+        Self {
+            status,
+            content_type: kind,
+            cache: "no-store",
+            location,
+            cookies,
+            file_name,
+            body,
+            stream: None,
+        }
     }
 
     /// Creates a response that the browser saves as a file. The file name must not contain quotes.
@@ -78,20 +87,20 @@ pub fn stream_answer(stream: LiveStream) -> ConsoleAnswer {
 }
 
 /// Creates a page that opens the first page of the site automatically, with a link for browsers that do not do so.
-pub fn self_redirecting_page(site: &ConsoleSite, language: Language, provider: &str) -> ConsoleAnswer {
+pub fn self_redirecting_page(site: &SiteDefinition, language: Language, provider: &str) -> ConsoleAnswer {
     let link = (site.root.to_owned(), "Continue".into());
     let text = Text::with("You signed in with {0}.", [provider.to_owned().into()]);
     let blocks = vec![Block::Notice(NoticeKind::Done, text), Block::Links(vec![link])];
-    let of = Page::plain(site.root, language, site.root, site.title, blocks);
-    page_answer(200, &Page { opens: Some(site.root), ..of })
+    let of = Page::without_session(site.root, language, site.root, site.title, blocks);
+    page_answer(200, &Page { redirect_path: Some(site.root), ..of })
 }
 
 /// Creates the page after a sign-out, with the link to sign out at the OpenID provider too.
-pub fn signed_out(site: &ConsoleSite, language: Language, link: (String, Text)) -> ConsoleAnswer {
+pub fn signed_out_page(site: &SiteDefinition, language: Language, link: (String, Text)) -> ConsoleAnswer {
     let notice = Block::Notice(NoticeKind::Done, "You are signed out here.".into());
     let sign_in = site.path("sign-in");
     let blocks = vec![notice, Block::Links(vec![link, (sign_in.clone(), "Sign in again".into())])];
-    page_answer(200, &Page::plain(site.root, language, &sign_in, site.title, blocks))
+    page_answer(200, &Page::without_session(site.root, language, &sign_in, site.title, blocks))
 }
 
 /// Creates the message of a refusal: in the language of the page if the translation table has it.
@@ -105,16 +114,16 @@ pub fn refusal_notice(refusal: &ApiError) -> Block {
 /// Returns 404 if there is no file of this name.
 pub fn asset_answer(name: &str) -> Result<ConsoleAnswer, ApiError> {
     let asset = penstock_console::find_asset(name).ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
-    let answer = ConsoleAnswer::new(200, asset.kind, asset.body.to_vec());
+    let answer = ConsoleAnswer::new(200, asset.content_type, asset.body.to_vec());
     Ok(ConsoleAnswer { cache: "public, max-age=300", ..answer })
 }
 
 /// Creates a page with a refusal, for persons who are not signed in.
-pub fn plain_refusal(site: &ConsoleSite, language: Language, refusal: &ApiError) -> ConsoleAnswer {
+pub fn refusal_page(site: &SiteDefinition, language: Language, refusal: &ApiError) -> ConsoleAnswer {
     let title = match refusal.code {
         ErrorCode::NotFound => "Not found",
         _ => "Refused",
     };
-    let of = Page::plain(site.root, language, site.root, title, vec![refusal_notice(refusal)]);
+    let of = Page::without_session(site.root, language, site.root, title, vec![refusal_notice(refusal)]);
     page_answer(refusal.code.spec().status, &of)
 }

@@ -68,15 +68,15 @@ async fn read(page: &PageContext<'_>, account: &str) -> Result<Value, ApiError> 
 /// Returns the refusal of the admin API, unless it concerns a field of the form: that one is shown at the field.
 pub async fn invoice_page(page: &PageContext<'_>, account: &str, path: &str) -> Result<Vec<Block>, ApiError> {
     let (from, to) = period(page);
-    let mut form = blocks::invoice_form(path, &from, &to);
+    let mut form = blocks::invoice_period_form(path, &from, &to);
     match read(page, account).await {
         Ok(invoice) => {
             let shown = [Block::Form(form)].into_iter();
             let names = key_names(page, account).await?;
             let issued = page.get("/admin/invoices", &[("account", account)]).await?;
             let issue = page.has_role(ISSUERS) && invoice.get("can_issue") == Some(&Value::Bool(true));
-            let issue = issue.then(|| Block::Form(blocks::issue_form(path, &from, &to)));
-            let list = Block::Table(blocks::issued_table(&issued, path));
+            let issue = issue.then(|| Block::Form(blocks::issue_invoice_form(path, &from, &to)));
+            let list = Block::Table(blocks::issued_invoices_table(&issued, path));
             Ok(shown
                 .chain(issue)
                 .chain(blocks::invoice_blocks(&invoice, &names, path))
@@ -84,7 +84,7 @@ pub async fn invoice_page(page: &PageContext<'_>, account: &str, path: &str) -> 
                 .collect())
         }
         Err(refusal) if refusal.code == ErrorCode::InvalidRequest && refusal.param.is_some() => {
-            form.restore(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
+            form.restore_values(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
             Ok(vec![refusal_notice(&refusal), Block::Form(form)])
         }
         Err(refusal) => Err(refusal),

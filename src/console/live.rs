@@ -7,12 +7,12 @@ use crate::proxy::downstream::Downstream;
 use crate::proxy::response::head::ResponseHead;
 use crate::storage::stores::Stores;
 use crate::telemetry::request_id::RequestId;
-use crate::time::clock::SteadyClock;
+use crate::time::clock::ProcessClock;
 use bytes::Bytes;
 use http::Method;
 use parking_lot::Mutex;
 use penstock_console::Language;
-use penstock_console::pages::live_figures;
+use penstock_console::pages::live_figures_json;
 use penstock_core::calendar::UtcDay;
 use penstock_core::{ApiError, ErrorCode};
 use pingora_core::protocols::http::ServerSession;
@@ -53,7 +53,8 @@ impl LiveSnapshot {
     /// Returns the event for a page.
     fn event(&self, view: LiveView) -> Bytes {
         let write = || {
-            let figures = live_figures(&self.status, &self.hours, self.now, view.with_money, view.language);
+            let figures =
+                live_figures_json(&self.status, &self.hours, self.now, view.with_money, view.language);
             Bytes::from(format!("event: figures\ndata: {figures}\n\n"))
         };
         let language = Language::ALL.iter().position(|known| *known == view.language).unwrap_or(0);
@@ -72,17 +73,17 @@ pub struct LiveView {
 }
 
 /// Source of the live figures of one site.
-pub struct LiveFigures {
+pub struct LiveFigureSource {
     backend: Arc<dyn ConsoleBackend>,
-    clock: SteadyClock,
+    clock: ProcessClock,
     permits: Arc<Semaphore>,
     /// Sender of snapshots, while the task runs.
     running: Mutex<Option<watch::Sender<Option<Arc<LiveSnapshot>>>>>,
 }
 
-impl LiveFigures {
+impl LiveFigureSource {
     /// Creates a source; the task is not started yet.
-    pub fn new(backend: Arc<dyn ConsoleBackend>, clock: SteadyClock) -> Arc<Self> {
+    pub fn new(backend: Arc<dyn ConsoleBackend>, clock: ProcessClock) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new(MAX_STREAMS));
         Arc::new(Self { backend, clock, permits, running: Mutex::default() })
     }
@@ -93,7 +94,7 @@ impl LiveFigures {
     /// Returns 503 if there are too many streams.
     fn subscribe(self: &Arc<Self>) -> Result<Subscription, ApiError> {
         let permit = self.permits.clone().try_acquire_owned();
-        let permit = permit.map_err(|_| ApiError::new(ErrorCode::Overloaded).retry_after(30))?;
+        let permit = permit.map_err(|_| ApiError::new(ErrorCode::Overloaded).with_retry_after(30))?;
         let mut running = self.running.lock();
         let snapshots = match &*running {
             Some(sender) => sender.subscribe(),
@@ -171,7 +172,7 @@ pub struct StreamSession {
     /// Store of the sessions.
     pub stores: Stores,
     /// Clock of the process.
-    pub clock: SteadyClock,
+    pub clock: ProcessClock,
 }
 
 impl std::fmt::Debug for LiveStream {
@@ -203,7 +204,7 @@ impl LiveStream {
     /// # Errors
     /// Returns 503 if there are too many.
     pub fn open(
-        figures: &Arc<LiveFigures>,
+        figures: &Arc<LiveFigureSource>,
         view: LiveView,
         session: StreamSession,
     ) -> Result<Self, ApiError> {
@@ -214,7 +215,7 @@ impl LiveStream {
     pub async fn send(mut self, head: ResponseHead, session: &mut ServerSession, shutdown: &ShutdownWatch) {
         let mut caller = Downstream::new(session, None);
         let mut shutdown = shutdown.clone();
-        if head.stream(&mut caller).await.is_err() {
+        if head.start_event_stream(&mut caller).await.is_err() {
             return;
         }
         for number in 1_u32.. {
@@ -281,9 +282,9 @@ mod tests {
         }
     }
 
-    fn figures() -> (Arc<CountedBackend>, Arc<LiveFigures>) {
+    fn figures() -> (Arc<CountedBackend>, Arc<LiveFigureSource>) {
         let backend = Arc::new(CountedBackend::default());
-        (backend.clone(), LiveFigures::new(backend, SteadyClock::start()))
+        (backend.clone(), LiveFigureSource::new(backend, ProcessClock::start()))
     }
 
     #[tokio::test(start_paused = true)]

@@ -30,12 +30,12 @@ mod usage;
 
 pub use answer::{ConsoleAnswer, HEADERS};
 
-use crate::proxy::LocalExecutor;
+use crate::proxy::PageRequestExecutor;
 use crate::state::AppState;
 use async_trait::async_trait;
 use dashboard::scope::AccountBackend;
 use http::Method;
-use live::{LiveFigures, LiveStream, LiveView, StreamSession};
+use live::{LiveFigureSource, LiveStream, LiveView, StreamSession};
 use openid::OpenIdState;
 use penstock_console::Language;
 use penstock_core::{ApiError, ErrorCode};
@@ -44,7 +44,7 @@ use pingora_core::protocols::http::ServerSession;
 use request::{ConsoleRequest, LANGUAGE_COOKIE};
 use serde_json::Value;
 use session::ActiveSession;
-use site::ConsoleSite;
+use site::SiteDefinition;
 use std::sync::Arc;
 use throttle::SignInThrottle;
 use tokio::sync::Semaphore;
@@ -84,20 +84,24 @@ pub struct BackendRequest<'a> {
 /// State of one site.
 pub struct Console {
     app: Arc<AppState>,
-    site: &'static ConsoleSite,
+    site: &'static SiteDefinition,
     throttle: SignInThrottle,
     hashes: Semaphore,
     openid: OpenIdState,
     /// Executor of the playground's requests, and the permits for them; `None` if the site has no playground.
-    playground: Option<(LocalExecutor, Semaphore)>,
+    playground: Option<(PageRequestExecutor, Semaphore)>,
     /// Source of the live figures; `None` if the site has none.
-    live: Option<Arc<LiveFigures>>,
+    live: Option<Arc<LiveFigureSource>>,
 }
 
 impl Console {
     /// Creates the state of a site; with an executor, the site has a playground.
     #[must_use]
-    pub fn new(app: Arc<AppState>, site: &'static ConsoleSite, executor: Option<LocalExecutor>) -> Self {
+    pub fn new(
+        app: Arc<AppState>,
+        site: &'static SiteDefinition,
+        executor: Option<PageRequestExecutor>,
+    ) -> Self {
         let throttle = SignInThrottle::new(site.attempts_per_minute);
         Self {
             app,
@@ -113,7 +117,7 @@ impl Console {
     /// Adds live figures, which are read from the admin API.
     #[must_use]
     pub fn with_live_figures(self, backend: Arc<dyn ConsoleBackend>) -> Self {
-        let live = Some(LiveFigures::new(backend, self.app.clock));
+        let live = Some(LiveFigureSource::new(backend, self.app.clock));
         Self { live, ..self }
     }
 
@@ -145,7 +149,7 @@ impl Console {
     /// Returns a page with a refusal, for a request that was not routed.
     #[must_use]
     pub fn refusal(&self, refusal: &ApiError) -> ConsoleAnswer {
-        answer::plain_refusal(self.site, Language::English, refusal)
+        answer::refusal_page(self.site, Language::English, refusal)
     }
 
     /// Stores the chosen language in a cookie, and redirects to the page from which the form was sent.
@@ -197,7 +201,7 @@ impl Console {
         } else {
             routed.await
         };
-        answered.unwrap_or_else(|refusal| answer::plain_refusal(self.site, request.language, &refusal))
+        answered.unwrap_or_else(|refusal| answer::refusal_page(self.site, request.language, &refusal))
     }
 
     async fn route(

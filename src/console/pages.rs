@@ -5,7 +5,7 @@ use super::request::ConsoleRequest;
 use super::session::ActiveSession;
 use super::{BackendRequest, Console, ConsoleBackend};
 use http::Method;
-use penstock_console::{Block, Language, NavLink, Page, SignedIn, Text};
+use penstock_console::{Block, Language, NavLink, Page, SignedInUser, Text};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::UserRole;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use std::pin::Pin;
 pub const PAGE_ROWS: &str = "100";
 
 /// Page of a site.
-pub struct PageRow {
+pub struct PageDefinition {
     /// Path; `{id}` stands for one segment.
     pub path: &'static str,
     /// Title.
@@ -31,7 +31,7 @@ pub struct PageRow {
 }
 
 /// File of a site that is not a page, such as a CSV.
-pub struct DownloadRow {
+pub struct DownloadDefinition {
     /// Path; `{id}` stands for one segment.
     pub path: &'static str,
     /// Roles that may read the file.
@@ -58,7 +58,7 @@ pub struct PageContext<'a> {
     pub id: String,
 }
 
-impl PageRow {
+impl PageDefinition {
     /// Creates a page that the navigation shows.
     pub const fn new(
         path: &'static str,
@@ -171,7 +171,7 @@ pub fn render_blocks(
 
 /// Page to show: its row and title, the address of the page for links back to it, and its language.
 struct Shown<'r> {
-    row: &'r PageRow,
+    row: &'r PageDefinition,
     title: Text,
     address: String,
     language: Language,
@@ -192,13 +192,13 @@ fn answer_with(
         address,
         title,
         nav: nav(site.pages, role, row.path),
-        user: Some(SignedIn {
+        user: Some(SignedInUser {
             name: active.user.name.clone(),
             role: role.name(),
             form_token: active.record.form_token.clone(),
         }),
-        opens: None,
-        live: (row.is_live && status == 200).then_some(row.path),
+        redirect_path: None,
+        refresh_path: (row.is_live && status == 200).then_some(row.path),
         events: console.events_path(row.path).filter(|_| status == 200),
         blocks,
     };
@@ -211,9 +211,10 @@ pub fn forbidden(role: UserRole) -> ApiError {
     ApiError::with_message(ErrorCode::InsufficientScope, message)
 }
 
-fn nav(pages: &[PageRow], role: UserRole, current: &str) -> Vec<NavLink> {
+fn nav(pages: &[PageDefinition], role: UserRole, current: &str) -> Vec<NavLink> {
     let shown = pages.iter().filter(|row| row.in_nav && row.roles.contains(&role));
-    let link = |row: &PageRow| NavLink { href: row.path, text: row.title, is_current: row.path == current };
+    let link =
+        |row: &PageDefinition| NavLink { href: row.path, text: row.title, is_current: row.path == current };
     shown.map(link).collect()
 }
 

@@ -11,7 +11,7 @@ use std::cell::Cell;
 /// Time without a request after which a session ends, in seconds.
 pub const IDLE_SECONDS: u64 = 30 * 60;
 /// Time after the sign-in at which a session ends, in seconds.
-pub const MAX_SECONDS: u64 = 12 * 3_600;
+pub const MAX_AGE_SECONDS: u64 = 12 * 3_600;
 /// Accuracy of the stored time of the last request, in seconds.
 const SEEN_SECONDS: u64 = 60;
 /// Maximum number of sessions of all persons.
@@ -39,7 +39,7 @@ impl ActiveSession {
 
 /// Returns true if the session has ended.
 pub fn is_over(session: &SessionRecord, now: u64) -> bool {
-    now >= session.seen.saturating_add(IDLE_SECONDS) || now >= session.created.saturating_add(MAX_SECONDS)
+    now >= session.seen.saturating_add(IDLE_SECONDS) || now >= session.created.saturating_add(MAX_AGE_SECONDS)
 }
 
 /// Returns the session with this id, if it and its person are valid. If `extends` is true, the end of the session is
@@ -70,7 +70,7 @@ pub fn find_session(
 
 /// Returns a predicate that is called for all sessions, in any order. It is true for sessions that have ended, and for
 /// so many sessions of the person `user` that a new session of this person fits into the maximum.
-pub fn ended_for(user: &str, now: u64) -> impl Fn(&SessionRecord) -> bool {
+pub fn is_removable_for(user: &str, now: u64) -> impl Fn(&SessionRecord) -> bool {
     let own = Cell::new(0);
     move |session| {
         if is_over(session, now) {
@@ -89,9 +89,9 @@ pub fn ended_for(user: &str, now: u64) -> impl Fn(&SessionRecord) -> bool {
 /// # Errors
 /// Returns 503 if there are too many sessions, or the error of the store.
 pub fn start(stores: &Stores, user: &UserRecord, now: u64) -> Result<String, ApiError> {
-    let open = stores.sessions.remove_where(ended_for(&user.name, now)).map_err(store_refusal)?;
+    let open = stores.sessions.remove_where(is_removable_for(&user.name, now)).map_err(store_refusal)?;
     if open >= MAX_SESSIONS {
-        return Err(ApiError::new(ErrorCode::Overloaded).retry_after(60));
+        return Err(ApiError::new(ErrorCode::Overloaded).with_retry_after(60));
     }
     let (id, form_token) = (random_text(), random_text());
     let record = SessionRecord {
@@ -108,7 +108,7 @@ pub fn start(stores: &Stores, user: &UserRecord, now: u64) -> Result<String, Api
 fn random_text() -> String {
     let mut bytes = [0_u8; 32];
     rand::fill(&mut bytes);
-    hex::text(bytes.iter())
+    hex::encode(bytes.iter())
 }
 
 /// Returns the refusal for an error of the store.

@@ -5,11 +5,11 @@ use super::answer::{self, ConsoleAnswer};
 use super::openid::START_PATH;
 use super::request::ConsoleRequest;
 use super::session::{self, ActiveSession, run_blocking};
-use super::site::ConsoleSite;
+use super::site::SiteDefinition;
 use crate::auth::password;
 use crate::storage::stores::Stores;
 use http::Method;
-use penstock_console::pages::{encode, invitation_form, sign_in_form};
+use penstock_console::pages::{invitation_form, percent_encode, sign_in_form};
 use penstock_console::{Block, Form, Language, Page, Text};
 use penstock_core::{ApiError, ErrorCode, hex};
 use penstock_storage::audit::AuditedChange;
@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 
 /// Returns the cookie of a session. Browsers send it to this path and this site only, and scripts cannot read it.
-fn cookie(site: &ConsoleSite, is_secure: bool, id: &str, seconds: u64) -> String {
+fn cookie(site: &SiteDefinition, is_secure: bool, id: &str, seconds: u64) -> String {
     let (name, path) = (site.cookie, site.root.trim_end_matches('/'));
     let secure = if is_secure { "; Secure" } else { "" };
     format!("{name}={id}; Path={path}; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}")
@@ -31,8 +31,8 @@ pub fn client_host(address: &str) -> String {
 }
 
 /// Returns the SHA-256 of a token, hexadecimal.
-pub fn digest_text(token: &str) -> String {
-    hex::text(Sha256::digest(token.as_bytes()).iter())
+pub fn token_digest_hex(token: &str) -> String {
+    hex::encode(Sha256::digest(token.as_bytes()).iter())
 }
 
 impl Console {
@@ -61,7 +61,7 @@ impl Console {
         });
         let notice = refused.map(answer::refusal_notice);
         let blocks = notice.into_iter().chain([Block::Form(form)]).chain(link).collect();
-        let page = Page::plain(site.root, language, address, site.title, blocks);
+        let page = Page::without_session(site.root, language, address, site.title, blocks);
         answer::page_answer(refused.map_or(200, |refusal| refusal.code.spec().status), &page)
     }
 
@@ -98,7 +98,7 @@ impl Console {
         if self.site.roles.contains(&user.role) {
             return Ok(());
         }
-        Err(ApiError::with_message(ErrorCode::InsufficientScope, self.site.other_site))
+        Err(ApiError::with_message(ErrorCode::InsufficientScope, self.site.other_role_message))
     }
 
     async fn start_session(
@@ -132,7 +132,7 @@ impl Console {
             Ok(id)
         })
         .await?;
-        Ok(cookie(self.site, self.is_secure(), &id, session::MAX_SECONDS))
+        Ok(cookie(self.site, self.is_secure(), &id, session::MAX_AGE_SECONDS))
     }
 
     /// Shows the form of an invitation, or saves the chosen password and signs the person in.
@@ -142,7 +142,7 @@ impl Console {
         token: &str,
     ) -> Result<ConsoleAnswer, ApiError> {
         let now = self.app.clock.unix_seconds();
-        let digest = digest_text(token);
+        let digest = token_digest_hex(token);
         let (stores, wanted) = (self.app.stores.clone(), digest.clone());
         let Some(user) = run_blocking(move || find_invited(&stores, &wanted, now)).await? else {
             let message = "This invitation was used, has expired or never existed; ask for a new one.";
@@ -150,7 +150,7 @@ impl Console {
         };
         self.check_role(&user)?;
         if request.method != Method::POST {
-            let query = format!("?invitation={}", encode(token));
+            let query = format!("?invitation={}", percent_encode(token));
             return Ok(self.form_page(
                 request.language,
                 &request.path,
@@ -166,8 +166,8 @@ impl Console {
         });
         if let Err(refusal) = checked {
             let mut form = invitation_form(self.site.root, token);
-            form.restore(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
-            let query = format!("?invitation={}", encode(token));
+            form.restore_values(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
+            let query = format!("?invitation={}", percent_encode(token));
             return Ok(self.form_page(request.language, &request.path, form, &query, Some(&refusal)));
         }
         let _permit = self.hashes.acquire().await;
@@ -203,7 +203,7 @@ impl Console {
         let (stores, digest) = (self.app.stores.clone(), active.digest);
         run_blocking(move || stores.sessions.remove(&digest).map_err(session::store_refusal)).await?;
         let answer = match self.provider_sign_out(request, active).await {
-            Some(link) => answer::signed_out(self.site, request.language, link),
+            Some(link) => answer::signed_out_page(self.site, request.language, link),
             None => answer::redirect_answer(&self.site.path("sign-in")),
         };
         Ok(answer.with_cookie(cookie(self.site, self.is_secure(), "", 0)))

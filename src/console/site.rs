@@ -1,13 +1,13 @@
 //! Site: pages and forms for one group of persons, on their own listeners. Sessions, sign-in, checks of forms and
 //! headers are shared by all sites.
 
-use super::actions::ActionRow;
-use super::pages::{DownloadRow, PageRow};
+use super::actions::ActionDefinition;
+use super::pages::{DownloadDefinition, PageDefinition};
 use penstock_storage::users::UserRole;
 use std::num::NonZeroU64;
 
 /// Definition of a site: pages and forms of one group of persons.
-pub struct ConsoleSite {
+pub struct SiteDefinition {
     /// Path below which its pages are, with a slash at both ends; also the path of its cookie.
     pub root: &'static str,
     /// Title of the pages without a session.
@@ -17,18 +17,18 @@ pub struct ConsoleSite {
     /// Roles that may sign in.
     pub roles: &'static [UserRole],
     /// Message of the refusal of persons who have a role of another site, after their password was verified.
-    pub other_site: &'static str,
+    pub other_role_message: &'static str,
     /// Pages.
-    pub pages: &'static [PageRow],
+    pub pages: &'static [PageDefinition],
     /// Files that are not pages.
-    pub downloads: &'static [DownloadRow],
+    pub downloads: &'static [DownloadDefinition],
     /// Forms.
-    pub actions: &'static [ActionRow],
+    pub actions: &'static [ActionDefinition],
     /// Maximum number of failed sign-in attempts per minute of all persons together.
     pub attempts_per_minute: NonZeroU64,
 }
 
-impl ConsoleSite {
+impl SiteDefinition {
     /// Returns true if a path belongs to the site.
     #[must_use]
     pub fn has_path(&self, path: &str) -> bool {

@@ -5,8 +5,8 @@ use super::dashboard::DASHBOARD;
 use super::operators::OPERATORS;
 use super::pages::match_path;
 use super::request::ConsoleRequest;
-use super::session::{IDLE_SECONDS, MAX_SECONDS, MAX_USER_SESSIONS, ended_for, is_over};
-use super::site::ConsoleSite;
+use super::session::{IDLE_SECONDS, MAX_AGE_SECONDS, MAX_USER_SESSIONS, is_over, is_removable_for};
+use super::site::SiteDefinition;
 use super::throttle::SignInThrottle;
 use penstock_core::ErrorCode;
 use penstock_storage::sessions::SessionRecord;
@@ -70,7 +70,7 @@ fn a_session_ends_after_its_idle_time_and_after_its_absolute_time() {
     let start = 1_000_000;
     assert!(!is_over(&session(start, start), start + IDLE_SECONDS - 1));
     assert!(is_over(&session(start, start), start + IDLE_SECONDS));
-    let last = start + MAX_SECONDS - 1;
+    let last = start + MAX_AGE_SECONDS - 1;
     assert!(!is_over(&session(start, last), last));
     assert!(is_over(&session(start, last), last + 1));
 }
@@ -84,11 +84,11 @@ fn a_person_has_a_limited_number_of_sessions() {
         seen: 1_000,
         form_token: String::new(),
     };
-    let ended = ended_for("eve", 1_000);
+    let ended = is_removable_for("eve", 1_000);
     let removed = (0..100).filter(|_| ended(&session("eve"))).count();
     assert_eq!(100 - removed, MAX_USER_SESSIONS - 1, "room for the new one");
     assert!((0..100).all(|_| !ended(&session("ada"))));
-    assert!(ended_for("eve", 1_000 + IDLE_SECONDS)(&session("ada")));
+    assert!(is_removable_for("eve", 1_000 + IDLE_SECONDS)(&session("ada")));
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn failed_attempts_are_limited_by_name_and_for_all() {
 }
 
 /// Checks that paths are distinct and below the root; returns the roles of every row.
-fn roles_of(site: &ConsoleSite) -> Vec<(&'static str, &'static [UserRole])> {
+fn roles_of(site: &SiteDefinition) -> Vec<(&'static str, &'static [UserRole])> {
     let pages = site.pages.iter().map(|page| (page.path, page.roles));
     let downloads = site.downloads.iter().map(|download| (download.path, download.roles));
     let forms: Vec<_> = site.actions.iter().map(|action| (action.path, action.roles)).collect();

@@ -51,7 +51,7 @@ impl SignInThrottle {
             if let Some(RetryAfter::After(wait)) = bucket.retry_after(limit, 1, now) {
                 let seconds = u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX);
                 let message = format!("There were too many attempts to sign in; try again in {seconds} s.");
-                return Err(ApiError::with_message(ErrorCode::RateLimited, message).retry_after(seconds));
+                return Err(ApiError::with_message(ErrorCode::RateLimited, message).with_retry_after(seconds));
             }
         }
         own.take(PER_NAME, 1, now);

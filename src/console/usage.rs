@@ -12,7 +12,7 @@ use penstock_core::ApiError;
 ///
 /// # Errors
 /// Returns the refusal of the admin API, unless it concerns a field of the form: that one is shown at the field.
-pub async fn usage_of(
+pub async fn usage_page(
     page: &PageContext<'_>,
     view: UsageView,
     filters: &[(&str, &str)],
@@ -32,7 +32,7 @@ pub async fn usage_of(
             Ok(shown.chain(blocks::usage_blocks(&usage, &view)).collect())
         }
         Err(refusal) if refusal.param.is_some() => {
-            form.restore(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
+            form.restore_values(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
             Ok(vec![refusal_notice(&refusal), Block::Form(form)])
         }
         Err(refusal) => Err(refusal),

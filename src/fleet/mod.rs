@@ -69,13 +69,13 @@ pub struct FleetSnapshot {
     /// Number of live members, this one included.
     pub members: usize,
     /// True if this member may spend its leases.
-    pub is_current: bool,
+    pub may_spend_leases: bool,
     /// True if other members buried this one.
     pub is_buried: bool,
     /// Number of members that this one buried.
     pub burials: u64,
     /// Duration of the last beat.
-    pub beat: Duration,
+    pub beat_duration: Duration,
 }
 
 impl FleetMember {
@@ -177,7 +177,7 @@ impl FleetMember {
 
     /// Returns true if this member may spend its leases at `now`.
     #[must_use]
-    pub fn is_current(&self, now: Instant) -> bool {
+    pub fn may_spend_leases(&self, now: Instant) -> bool {
         let Some(member) = &self.0 else { return true };
         !member.buried.load(Ordering::Acquire) && member.term.lock().is_valid(member.elapsed(now))
     }
@@ -188,10 +188,10 @@ impl FleetMember {
         let member = self.0.as_ref()?;
         Some(FleetSnapshot {
             members: member.live.lock().len(),
-            is_current: self.is_current(now),
+            may_spend_leases: self.may_spend_leases(now),
             is_buried: member.buried.load(Ordering::Acquire),
             burials: member.burials.load(Ordering::Relaxed),
-            beat: Duration::from_micros(member.beat_micros.load(Ordering::Relaxed)),
+            beat_duration: Duration::from_micros(member.beat_micros.load(Ordering::Relaxed)),
         })
     }
 
@@ -208,7 +208,7 @@ impl FleetMember {
     ) -> Result<(), FleetError> {
         let Some(member) = &self.0 else { return Ok(()) };
         member.has_reported.store(true, Ordering::Release);
-        let with = SharedFleet::report(member.id, report.to_rows());
+        let with = SharedFleet::peer_report_operations(member.id, report.to_rows());
         let result = member.turn(StrandReport { spent: Vec::new(), returned, with });
         let micros = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX);
         member.beat_micros.store(micros, Ordering::Relaxed);
@@ -235,12 +235,12 @@ impl FleetMember {
     }
 
     /// Reads and records the heartbeats of the members at `now`, see [`FleetMember::read_rows`] and
-    /// [`FleetMember::note_heartbeats`]. Blocks.
+    /// [`FleetMember::process_heartbeats`]. Blocks.
     ///
     /// # Errors
     /// Returns the errors of the store.
     pub fn read_heartbeats(&self, now: Instant) -> Result<Vec<(u32, MemberReport)>, StoreError> {
-        self.note_heartbeats(self.read_rows(&[])?, now)
+        self.process_heartbeats(self.read_rows(&[])?, now)
     }
 
     /// Records the beats that were read at `now`, buries the members that are dead, and returns the reports of the
@@ -248,7 +248,7 @@ impl FleetMember {
     ///
     /// # Errors
     /// Returns the errors of the store.
-    pub fn note_heartbeats(
+    pub fn process_heartbeats(
         &self,
         observed: ObservedFleet,
         now: Instant,
@@ -334,7 +334,7 @@ impl SharedMember {
 
     fn turn(&self, turn: StrandReport) -> Result<(), FleetError> {
         let mut strand = self.strand.lock();
-        *strand = self.fleet.turn(*strand, &turn)?;
+        *strand = self.fleet.heartbeat(*strand, &turn)?;
         Ok(())
     }
 
@@ -357,8 +357,10 @@ impl SharedMember {
 
 /// Returns the operations that give the amounts of a grant or a correction to their pools.
 #[must_use]
-pub fn credit_pools(changes: &[PoolAmount]) -> Transaction {
-    changes.iter().fold(Transaction::new(), |batch, change| batch.append(SharedFleet::credit(change)))
+pub fn pool_credit_operations(changes: &[PoolAmount]) -> Transaction {
+    changes
+        .iter()
+        .fold(Transaction::new(), |batch, change| batch.append(SharedFleet::credit_operations(change)))
 }
 
 fn store_error(error: FleetError) -> StoreError {

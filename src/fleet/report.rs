@@ -19,13 +19,13 @@ const MAX_WANTED_POOLS: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberReport {
     /// Random number of the process start: the totals restart with a new number.
-    pub start: u64,
+    pub process_number: u64,
     /// Time of the report by the member's clock, Unix seconds.
     pub at: u64,
     /// Version of the program.
     pub version: String,
     /// Version of the configuration, by which members with different configurations are found.
-    pub config: String,
+    pub config_version: String,
     /// Hashes of the sections of the configuration by section name, to report which sections differ; empty from members
     /// that do not report them.
     pub sections: BTreeMap<String, String>,
@@ -95,10 +95,10 @@ impl MemberReport {
         let groups = self.keys.get(..MAX_REPORTED_KEYS).unwrap_or(&self.keys).chunks(KEYS_PER_ROW);
         let header = Header {
             v: VERSION,
-            start: self.start,
+            start: self.process_number,
             at: self.at,
             version: self.version.clone(),
-            config: self.config.clone(),
+            config: self.config_version.clone(),
             sections: self.sections.clone(),
             wanted_pools: self.wanted_pools.iter().take(MAX_WANTED_POOLS).cloned().collect(),
             leases_budgets: self.leases_budgets,
@@ -121,7 +121,16 @@ impl MemberReport {
             keys.extend(serde_json::from_slice::<Vec<KeyUsageReport>>(group).ok()?);
         }
         let Header { start, at, version, config, sections, wanted_pools, leases_budgets, .. } = header;
-        Some(Self { start, at, version, config, sections, wanted_pools, leases_budgets, keys })
+        Some(Self {
+            process_number: start,
+            at,
+            version,
+            config_version: config,
+            sections,
+            wanted_pools,
+            leases_budgets,
+            keys,
+        })
     }
 
     /// Returns the names of the configuration sections that differ from those of the other member. A section that only
@@ -157,10 +166,10 @@ mod tests {
             },
         };
         MemberReport {
-            start: 7,
+            process_number: 7,
             at: 1_795_000_000,
             version: "1.0".to_owned(),
-            config: "abc".to_owned(),
+            config_version: "abc".to_owned(),
             sections: sections([("models", "1f00")]),
             wanted_pools: vec![format!("credits/{:0>250}", 7); MAX_WANTED_POOLS],
             leases_budgets: true,

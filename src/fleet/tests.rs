@@ -55,7 +55,7 @@ fn a_buried_member_is_told_by_its_next_beat_and_its_credits_return() {
     let (store, folders, start) = (open_in_memory(), folders(), Instant::now());
     let (first, second) = (folders.join(&store, "1"), folders.join(&store, "2"));
     let grant = PoolAmount { pool: credit_pool_name("acme"), amount: 1_000 };
-    store.apply(credit_pools(&[grant])).unwrap();
+    store.apply(pool_credit_operations(&[grant])).unwrap();
     let request = PoolRequest { pool: credit_pool_name("acme"), wanted: 200, least: 1 };
     assert_eq!(first.draw_from_pool(&request), Ok(200));
     assert_eq!(first.leased_amounts().unwrap(), [PoolAmount { pool: credit_pool_name("acme"), amount: 200 }]);
@@ -66,9 +66,9 @@ fn a_buried_member_is_told_by_its_next_beat_and_its_credits_return() {
     assert_eq!(fleet.available(&credit_pool_name("acme")), Ok(1_000));
     let fence = first.fence().unwrap();
     assert_eq!(store.get(fence.table, &fence.key), Ok(None));
-    assert!(first.is_current(start));
+    assert!(first.may_spend_leases(start));
     assert_eq!(first.write_heartbeat(&MemberReport::default(), Vec::new(), start), Err(FleetError::Buried));
-    assert!(!first.is_current(start));
+    assert!(!first.may_spend_leases(start));
     assert_eq!(second.snapshot(start).map(|figures| (figures.burials, figures.members)), Some((1, 1)));
 }
 
@@ -77,10 +77,10 @@ fn a_lease_ends_before_others_may_bury_the_member() {
     let (store, folders) = (open_in_memory(), folders());
     let member = folders.join(&store, "1");
     let start = Instant::now();
-    assert!(member.is_current(start + Duration::from_secs(440)));
-    assert!(!member.is_current(start + Duration::from_secs(451)));
+    assert!(member.may_spend_leases(start + Duration::from_secs(440)));
+    assert!(!member.may_spend_leases(start + Duration::from_secs(451)));
     beat(&member, start + Duration::from_secs(500));
-    assert!(member.is_current(start + Duration::from_secs(940)));
+    assert!(member.may_spend_leases(start + Duration::from_secs(940)));
 }
 
 #[test]
@@ -100,7 +100,8 @@ fn a_process_continues_the_membership_of_its_folder_and_a_departed_one_is_gone()
 fn reports_reach_the_other_members_only() {
     let (store, folders) = (open_in_memory(), folders());
     let (first, second) = (folders.join(&store, "1"), folders.join(&store, "2"));
-    let report = MemberReport { start: 9, config: "c".to_owned(), ..MemberReport::default() };
+    let report =
+        MemberReport { process_number: 9, config_version: "c".to_owned(), ..MemberReport::default() };
     first.write_heartbeat(&report, Vec::new(), Instant::now()).unwrap();
     assert_eq!(second.read_heartbeats(Instant::now()).unwrap(), [(first.strand(), report)]);
     assert_eq!(first.read_heartbeats(Instant::now()).unwrap(), []);

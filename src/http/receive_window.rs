@@ -7,32 +7,32 @@ use tokio::sync::Notify;
 
 /// Counter of the bodies of a connection that are being read.
 #[derive(Debug, Default)]
-pub struct WindowBudget {
+pub struct BodyReadCounter {
     read: AtomicUsize,
     changed: Notify,
 }
 
 /// Guard of the body of one stream, which counts it while it is being read.
 #[derive(Debug)]
-pub struct WindowReservation {
-    bodies: Arc<WindowBudget>,
+pub struct BodyReadGuard {
+    bodies: Arc<BodyReadCounter>,
     read: bool,
 }
 
-impl WindowBudget {
+impl BodyReadCounter {
     /// Returns the number of bodies being read.
     #[must_use]
-    pub fn open_bodies(&self) -> usize {
+    pub fn reading_count(&self) -> usize {
         self.read.load(Ordering::Acquire)
     }
 
     /// Waits until the number of bodies being read differs from `count`.
-    pub async fn wait_for_other_readers(&self, count: usize) {
+    pub async fn wait_for_change(&self, count: usize) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if self.open_bodies() != count {
+            if self.reading_count() != count {
                 return;
             }
             changed.await;
@@ -40,10 +40,10 @@ impl WindowBudget {
     }
 }
 
-impl WindowReservation {
+impl BodyReadGuard {
     /// Creates the reservation of a body that is not being read yet.
     #[must_use]
-    pub fn new(bodies: &Arc<WindowBudget>) -> Self {
+    pub fn new(bodies: &Arc<BodyReadCounter>) -> Self {
         Self { bodies: bodies.clone(), read: false }
     }
 
@@ -61,7 +61,7 @@ impl WindowReservation {
     }
 }
 
-impl Drop for WindowReservation {
+impl Drop for BodyReadGuard {
     fn drop(&mut self) {
         self.set_reading(false);
     }
@@ -73,21 +73,21 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_are_counted_while_they_are_read() {
-        let bodies = Arc::new(WindowBudget::default());
-        let (mut one, mut two) = (WindowReservation::new(&bodies), WindowReservation::new(&bodies));
+        let bodies = Arc::new(BodyReadCounter::default());
+        let (mut one, mut two) = (BodyReadGuard::new(&bodies), BodyReadGuard::new(&bodies));
         one.set_reading(true);
         one.set_reading(true);
         two.set_reading(true);
-        bodies.wait_for_other_readers(0).await;
-        assert_eq!(bodies.open_bodies(), 2);
+        bodies.wait_for_change(0).await;
+        assert_eq!(bodies.reading_count(), 2);
         two.set_reading(false);
         let fewer = tokio::spawn({
             let bodies = bodies.clone();
-            async move { bodies.wait_for_other_readers(1).await }
+            async move { bodies.wait_for_change(1).await }
         });
         tokio::task::yield_now().await;
         drop(one);
         assert!(fewer.await.is_ok());
-        assert_eq!(bodies.open_bodies(), 0);
+        assert_eq!(bodies.reading_count(), 0);
     }
 }

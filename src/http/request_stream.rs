@@ -6,12 +6,12 @@
 mod replay_stream;
 mod session_traits;
 
-pub use replay_stream::ReplayStream;
+pub use replay_stream::Http1ConnectionState;
 pub(crate) use replay_stream::ReturnedStream;
 
 use crate::net::buffered_stream::BufferedSocket;
 use bytes::{Buf, BytesMut};
-use penstock_http_wire::answer::ChunkBoundary;
+use penstock_http_wire::answer::ChunkedBodyScanner;
 use pingora_core::protocols::Stream;
 use std::future::Future;
 use std::io::{ErrorKind, IoSlice, Result};
@@ -39,7 +39,7 @@ const SLICES: usize = 8;
 enum FramingState {
     /// Remaining bytes.
     Length(u64),
-    Chunked(ChunkBoundary),
+    Chunked(ChunkedBodyScanner),
     /// Invalid chunked encoding.
     Malformed,
     Complete,
@@ -103,7 +103,7 @@ pub(crate) struct RequestStream {
     client: ClientSide,
     interim: InterimProbe,
     out: BytesMut,
-    connection: Arc<ReplayStream>,
+    connection: Arc<Http1ConnectionState>,
 }
 
 impl RequestStream {
@@ -113,11 +113,11 @@ impl RequestStream {
         stream: Stream,
         framing: RequestFraming,
         mut received: BytesMut,
-        connection: Arc<ReplayStream>,
+        connection: Arc<Http1ConnectionState>,
     ) -> (Self, BytesMut) {
         let RequestFraming { head, body: length, allows_interim } = framing;
         let mut body =
-            length.map_or_else(|| FramingState::Chunked(ChunkBoundary::default()), FramingState::Length);
+            length.map_or_else(|| FramingState::Chunked(ChunkedBodyScanner::default()), FramingState::Length);
         let own = head + body.advance(received.get(head..).unwrap_or_default()).unwrap_or(0);
         // A split without further bytes would cost an allocation.
         let ahead = if own < received.len() { received.split_off(own) } else { BytesMut::new() };

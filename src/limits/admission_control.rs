@@ -135,7 +135,11 @@ impl AdmissionControl {
     #[must_use]
     pub fn load_status(&self) -> AdmissionSnapshot {
         let crowd = self.queue.lock();
-        AdmissionSnapshot { requests: crowd.requests(), bytes: crowd.bytes(), waiting: crowd.waiting() }
+        AdmissionSnapshot {
+            requests: crowd.in_flight(),
+            bytes: crowd.bytes_in_flight(),
+            waiting: crowd.queued(),
+        }
     }
 
     /// Counts a refusal.
@@ -157,7 +161,7 @@ impl AdmissionControl {
     pub fn refuse(&self, why: ShedReason) -> ApiError {
         self.count_refusal(why);
         // Spread, so that requests that are refused together do not retry together.
-        ApiError::new(ErrorCode::Overloaded).retry_after(rand::random_range(1..=3))
+        ApiError::new(ErrorCode::Overloaded).with_retry_after(rand::random_range(1..=3))
     }
 
     /// Admits waiting requests that fit after a permit was released. The requests are notified after the lock is
@@ -166,7 +170,7 @@ impl AdmissionControl {
         self: &Arc<Self>,
         mut crowd: MutexGuard<'_, AdmissionQueue<oneshot::Sender<AdmissionPermit>>>,
     ) {
-        if crowd.waiting() == 0 {
+        if crowd.queued() == 0 {
             return;
         }
         let mut handed = Vec::new();

@@ -6,7 +6,7 @@
 
 use crate::auth::key_limiter::LimiterState;
 use crate::auth::principal::Principal;
-use crate::time::clock::SteadyClock;
+use crate::time::clock::ProcessClock;
 use crate::time::format::format_time;
 use parking_lot::MutexGuard;
 use penstock_core::{ApiError, ErrorCode, MicroCredits};
@@ -26,7 +26,7 @@ pub struct ProvisionalPermit {
     work: WorkClass,
     /// Charges of the key and of the account.
     held: Option<(ProvisionalCharge, ProvisionalCharge)>,
-    clock: SteadyClock,
+    clock: ProcessClock,
 }
 
 /// Reservation of a request in the limits. It is released at the end of the exchange, except for the usage that was
@@ -35,7 +35,7 @@ pub struct ProvisionalPermit {
 pub struct KeyLimitReservation {
     principal: Arc<Principal>,
     held: Option<ReservationPair>,
-    clock: SteadyClock,
+    clock: ProcessClock,
 }
 
 /// Limit that refused a request, for metrics.
@@ -123,13 +123,13 @@ fn limit_refusal((whose, denied): (LimitOwner, LimitExceeded), now: Duration) ->
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageProfile {
     /// Tokens of a response without a cap: the ninetieth percentile of the key's responses.
-    pub output: u64,
+    pub usual_output_tokens: u64,
     /// True if the key or its account has a budget, so that the price matters.
-    pub budgeted: bool,
+    pub has_budget: bool,
 }
 
 /// Counts a charge that another process made in the budgets of the key and its account.
-pub fn apply_charge(principal: &Principal, money: MicroCredits, clock: SteadyClock) {
+pub fn apply_charge(principal: &Principal, money: MicroCredits, clock: ProcessClock) {
     let (now, used) = (clock.calendar_now(), ActualCost { money, ..ActualCost::default() });
     let (mut account, mut key) = lock_meters(principal);
     for inner in [&mut *account, &mut *key] {
@@ -147,7 +147,7 @@ pub fn apply_charge(principal: &Principal, money: MicroCredits, clock: SteadyClo
 pub fn acquire_provisional(
     principal: &Arc<Principal>,
     work: WorkClass,
-    clock: SteadyClock,
+    clock: ProcessClock,
 ) -> Result<(ProvisionalPermit, UsageProfile), (LimitViolation, ApiError)> {
     let now = clock.calendar_now();
     let (mut account, mut key) = lock_meters(principal);
@@ -155,8 +155,8 @@ pub fn acquire_provisional(
     let own = key.meter.check(&key.limits, &nothing, work, now).map_err(|denied| (LimitOwner::Key, denied));
     let shared = account.meter.check(&account.limits, &nothing, work, now);
     let habits = UsageProfile {
-        output: key.meter.p90_output(),
-        budgeted: has_budget(&account.limits) || has_budget(&key.limits),
+        usual_output_tokens: key.meter.p90_output_tokens(),
+        has_budget: has_budget(&account.limits) || has_budget(&key.limits),
     };
     let entered = own
         .and(shared.map_err(|denied| (LimitOwner::Account, denied)))
@@ -199,7 +199,7 @@ pub fn limit_status(principal: &Principal, now: Duration) -> LimitStatus {
 /// Locks the usage of the account and of the key, always in this order.
 fn lock_meters(principal: &Principal) -> (MutexGuard<'_, LimiterState>, MutexGuard<'_, LimiterState>) {
     let account = principal.account.limiter.0.lock();
-    (account, principal.key_usage().0.lock())
+    (account, principal.limiter().0.lock())
 }
 
 impl ProvisionalPermit {
@@ -297,8 +297,8 @@ fn refusal(whose: LimitOwner, denied: &LimitExceeded, now: Duration) -> ApiError
         None => refusal,
     };
     match (seconds, denied.retry_after) {
-        (Some(_), RetryAfter::OnLease | RetryAfter::OnRelease) => refusal.held(),
-        (Some(seconds), _) => refusal.retry_after(seconds),
+        (Some(_), RetryAfter::OnLease | RetryAfter::OnRelease) => refusal.caused_by_in_flight(),
+        (Some(seconds), _) => refusal.with_retry_after(seconds),
         (None, _) => refusal,
     }
 }

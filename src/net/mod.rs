@@ -12,7 +12,7 @@ use pingora_core::protocols::TcpKeepalive;
 use std::time::Duration;
 
 /// TCP keep-alive of connections: for providers as it is, for clients with these intervals as a maximum.
-pub const KEEP_ALIVE: TcpKeepalive = TcpKeepalive {
+pub const TCP_KEEP_ALIVE: TcpKeepalive = TcpKeepalive {
     idle: Duration::from_secs(20),
     interval: Duration::from_secs(10),
     count: 3,

@@ -2,10 +2,10 @@
 //! but has no socket. Its charge is not recorded here but returned with its response, so that both are recorded
 //! together or not at all.
 
-use crate::batch::{LineEnding, LineExecutor, LineRequest, LineResponse};
+use crate::batch::{LineDisposition, LineExecutor, LineRequest, LineResponse};
 use crate::proxy::downstream::{LineDownstream, LineReport};
 use crate::proxy::exchange::ExchangeState;
-use crate::proxy::{GatewayProxy, LineSession};
+use crate::proxy::{GatewayProxy, InProcessSession};
 use crate::state::AppState;
 use crate::telemetry::ExchangeOutcome;
 use crate::telemetry::request_id::RequestId;
@@ -45,20 +45,20 @@ async fn execute(proxy: &GatewayProxy, ask: LineRequest) -> LineResponse {
     // A batch cancels its lines itself, so the line gets a shutdown signal that never fires instead of that of the
     // listeners.
     let (_stop, stopping) = watch::channel(false);
-    if let Ok(session) = LineSession::start(line.clone(), ask.path, ask.body) {
+    if let Ok(session) = InProcessSession::start(line.clone(), ask.path, ask.body) {
         proxy.process_new_http(session, &stopping).await;
     }
     let report = line.take_report().unwrap_or_else(|| LineReport {
         request: RequestId::random(),
         status: 500,
         usage: None,
-        ending: LineEnding::Retry(DEFAULT_RETRY),
+        ending: LineDisposition::Retry(DEFAULT_RETRY),
     });
     LineResponse {
         request: report.request,
         status: report.status,
         body: line.take_response(),
-        end: line.take_end(),
+        end: line.take_hold_end(),
         usage: report.usage,
         ending: report.ending,
     }
@@ -74,7 +74,7 @@ pub(crate) fn refusal_after_close(
     if line.is_cancelled() {
         None
     } else if line.was_recalled() {
-        Some(ApiError::new(ErrorCode::Unavailable).retry_after(1))
+        Some(ApiError::new(ErrorCode::Unavailable).with_retry_after(1))
     } else if !state.principal.is_valid_at(now) {
         Some(ApiError::new(ErrorCode::InvalidKey))
     } else {
@@ -97,16 +97,16 @@ pub(crate) fn report_line(line: &LineDownstream, state: &mut ExchangeState, outc
     let record = &mut state.record;
     let without_permit = record.attempts.is_empty() && !record.queued.is_zero();
     let ending = match outcome {
-        LineCompletion::Cancelled => LineEnding::Cancelled,
-        LineCompletion::Answered => LineEnding::Final,
-        LineCompletion::Refused(refusal) if refusal.held => LineEnding::FundsHeld,
+        LineCompletion::Cancelled => LineDisposition::Cancelled,
+        LineCompletion::Answered => LineDisposition::Final,
+        LineCompletion::Refused(refusal) if refusal.caused_by_in_flight => LineDisposition::FundsHeld,
         LineCompletion::Refused(refusal) => match retry_delay(refusal) {
-            None => LineEnding::Final,
-            Some(pause) if line.was_recalled() || without_permit => LineEnding::Yielded(pause),
-            Some(pause) => LineEnding::Retry(pause),
+            None => LineDisposition::Final,
+            Some(pause) if line.was_recalled() || without_permit => LineDisposition::Yielded(pause),
+            Some(pause) => LineDisposition::Retry(pause),
         },
     };
-    if matches!(ending, LineEnding::Yielded(_) | LineEnding::FundsHeld) {
+    if matches!(ending, LineDisposition::Yielded(_) | LineDisposition::FundsHeld) {
         record.outcome = ExchangeOutcome::Yielded;
     }
     line.set_report(LineReport {

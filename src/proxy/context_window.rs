@@ -13,8 +13,8 @@ use bytes::Bytes;
 use penstock_core::{ApiError, EmbeddingInputs, EmbeddingTask, InferenceRequest, InferenceTask, RequestForm};
 use penstock_dialect::DEFAULT_MAX_TOKENS;
 use penstock_tokens::{
-    CountBudget, CountMethod, ReadError, TokenCount, TokenCounter, TokenizedConversation, estimate_within,
-    upper_bound,
+    CountBudget, CountMethod, PromptConversation, PromptParseError, TokenCount, TokenCounter,
+    estimate_within, max_prompt_tokens,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -68,7 +68,7 @@ pub async fn check_window(
         InferenceTask::Complete(_)
         | InferenceTask::GenerateImages(_)
         | InferenceTask::Transcribe(_)
-        | InferenceTask::Metered(_) => Ok(None),
+        | InferenceTask::Passthrough(_) => Ok(None),
     }
 }
 
@@ -80,7 +80,7 @@ async fn check_texts(
 ) -> Result<(), ApiError> {
     let window = model.model.card.context_length;
     let long = longest_text(&ask.task);
-    if upper_bound(long, 0, 0) <= window || model.model.tokenizer.is_none() {
+    if max_prompt_tokens(long, 0, 0) <= window || model.model.tokenizer.is_none() {
         return Ok(());
     }
     let (model, task) = (model.clone(), ask.task.clone());
@@ -101,7 +101,7 @@ fn longest_text(task: &InferenceTask) -> usize {
         | InferenceTask::Complete(_)
         | InferenceTask::GenerateImages(_)
         | InferenceTask::Transcribe(_)
-        | InferenceTask::Metered(_) => 0,
+        | InferenceTask::Passthrough(_) => 0,
         InferenceTask::Embed(embed) => most(embed.inputs.values()),
         InferenceTask::Rerank(rerank) => rerank.query.len().saturating_add(most(&rerank.documents)),
     }
@@ -126,7 +126,7 @@ fn longest_token_count(counter: &TokenCounter, task: &InferenceTask, window: u64
         let text = serde_json::from_slice::<String>(json).ok();
         text.and_then(|text| counter.count_text_within(&text, &budget)).unwrap_or(0)
     };
-    let might = |json: &Bytes, beside: usize| upper_bound(json.len() + beside, 0, 0) > window;
+    let might = |json: &Bytes, beside: usize| max_prompt_tokens(json.len() + beside, 0, 0) > window;
     let longest = |texts: &[Bytes], beside: usize, more: u64| {
         let mut most = 0;
         for json in texts.iter().filter(|json| might(json, beside)) {
@@ -142,7 +142,7 @@ fn longest_token_count(counter: &TokenCounter, task: &InferenceTask, window: u64
         | InferenceTask::Complete(_)
         | InferenceTask::GenerateImages(_)
         | InferenceTask::Transcribe(_)
-        | InferenceTask::Metered(_) => 0,
+        | InferenceTask::Passthrough(_) => 0,
         InferenceTask::Embed(EmbeddingTask { inputs: EmbeddingInputs::TokenIds(_), .. }) => 0,
         // Arrays of token ids are not texts, and count as zero here.
         InferenceTask::Embed(embed) => longest(embed.inputs.values(), 0, 0),
@@ -159,12 +159,12 @@ async fn check_conversation(
     model: &Arc<ModelState>,
     ask: &InferenceRequest,
 ) -> Result<Option<TokenCount>, ApiError> {
-    let offers = || model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
+    let offers = || model.offers.iter().filter_map(|index| counting.config.offers.get(*index));
     let window = model.model.card.context_length;
     let narrow = offers().map(|offer| offer.offer.context_length).min().unwrap_or(window);
     let wide = offers().map(|offer| offer.offer.context_length).max().unwrap_or(window);
     let wanted = offers().filter_map(|offer| requested_output(ask, offer)).max();
-    let bound = upper_bound(ask.prompt_bytes, ask.images, MAX_IMAGE_TOKENS);
+    let bound = max_prompt_tokens(ask.prompt_bytes, ask.images, MAX_IMAGE_TOKENS);
     if bound.saturating_add(wanted.unwrap_or(1)) <= narrow {
         return Ok(None);
     }
@@ -247,7 +247,7 @@ pub async fn count_prompt_tokens(
     model: &Arc<ModelState>,
     ask: &InferenceRequest,
 ) -> Result<TokenCount, ApiError> {
-    let offers = model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
+    let offers = model.offers.iter().filter_map(|index| counting.config.offers.get(*index));
     let wide = offers.map(|offer| offer.offer.context_length).max();
     let wide = wide.unwrap_or(model.model.card.context_length);
     let count = match count_exactly(counting, model, ask, wide).await? {
@@ -290,12 +290,12 @@ async fn estimate_tokens(
     ask: &InferenceRequest,
     wide: u64,
 ) -> Result<TokenCount, ApiError> {
-    let count = move |conversation: TokenizedConversation, stop: &AtomicBool| {
+    let count = move |conversation: PromptConversation, stop: &AtomicBool| {
         estimate_within(&conversation, None, &CountBudget { max_tokens: estimate_limit(wide), stop })
     };
     let counted = count_conversation(counting, ask, count).await;
     counted.map(|count| {
-        let bound = upper_bound(ask.prompt_bytes, ask.images, MAX_IMAGE_TOKENS);
+        let bound = max_prompt_tokens(ask.prompt_bytes, ask.images, MAX_IMAGE_TOKENS);
         count.unwrap_or(TokenCount { tokens: bound, method: CountMethod::Estimate })
     })
 }
@@ -308,7 +308,7 @@ async fn count_locally(
     wide: u64,
 ) -> Result<Option<TokenCount>, ApiError> {
     let model = model.clone();
-    let count = move |conversation: TokenizedConversation, stop: &AtomicBool| {
+    let count = move |conversation: PromptConversation, stop: &AtomicBool| {
         let budget = CountBudget { max_tokens: exact_limit(wide), stop };
         model.model.tokenizer.as_ref()?.0.count_within(&conversation, &budget).ok()
     };
@@ -320,21 +320,21 @@ async fn count_locally(
 async fn count_conversation(
     counting: &TokenCountQueue,
     ask: &InferenceRequest,
-    count: impl FnOnce(TokenizedConversation, &AtomicBool) -> Option<TokenCount> + Send + 'static,
+    count: impl FnOnce(PromptConversation, &AtomicBool) -> Option<TokenCount> + Send + 'static,
 ) -> Result<Option<TokenCount>, ApiError> {
     let (body, form) = (ask.body.clone(), ask.dialect.request_form());
     let quick = body.len() <= INLINE_COUNT_BYTES;
     let work = move |stop: &AtomicBool| {
-        if !TokenizedConversation::is_readable(&body) {
+        if !PromptConversation::fits_parser_limit(&body) {
             return Ok(None);
         }
         match form {
-            RequestForm::Chat => TokenizedConversation::from_chat(&body),
-            RequestForm::Messages => TokenizedConversation::from_messages(&body),
+            RequestForm::Chat => PromptConversation::from_chat(&body),
+            RequestForm::Messages => PromptConversation::from_messages(&body),
         }
         .map(|conversation| count(conversation, stop))
     };
-    let counted: Result<Option<TokenCount>, ReadError> =
+    let counted: Result<Option<TokenCount>, PromptParseError> =
         if quick { work(&AtomicBool::new(false)) } else { counting.run_queued(work).await? };
     counted.map_err(|_| ApiError::invalid("messages", "The messages cannot be read for counting."))
 }

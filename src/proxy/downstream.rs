@@ -111,7 +111,7 @@ impl Downstream<'_> {
 
     /// Returns true if the connection may serve another request: neither the client nor the process closes it.
     #[must_use]
-    pub fn may_keep(&self) -> bool {
+    pub fn may_keep_alive(&self) -> bool {
         self.session.as_http1().is_none_or(|_| self.session.get_keepalive().is_some())
     }
 
@@ -148,14 +148,14 @@ impl Downstream<'_> {
 
     /// Starts or ends the read of a long body. During the read, the HTTP/2 connection of the request has a larger
     /// receive window.
-    pub fn set_reading(&mut self, read: bool) {
+    pub fn set_reading_long_body(&mut self, read: bool) {
         if let Some(RequestOrigin::Http2(stream)) = &self.origin {
             stream.set_reading(read);
         }
     }
 
     /// Sets the write timeout of an HTTP/2 stream from now on. HTTP/1.1 sockets have their own.
-    pub fn limit_remaining_time(&mut self, within: Duration) {
+    pub fn set_h2_write_timeout(&mut self, within: Duration) {
         if self.session.is_http2() {
             self.session.set_write_timeout(Some(within));
         }
@@ -173,7 +173,7 @@ impl Downstream<'_> {
     /// Returns the signal that asks a batch line to release its permit to an interactive request.
     #[must_use]
     pub fn recall_token(&self) -> Option<CancellationToken> {
-        self.batch_line().and_then(|line| line.asked_back())
+        self.batch_line().and_then(|line| line.recall_token())
     }
 
     /// Sends `100 Continue`. HTTP/1.0 has no interim responses (RFC 9110 §10.1.1).
@@ -191,7 +191,7 @@ impl Downstream<'_> {
 
     /// Returns true if a response without a length is sent with chunked encoding.
     #[must_use]
-    pub fn in_chunks(&self) -> bool {
+    pub fn uses_chunked_encoding(&self) -> bool {
         self.session.as_http1().is_some() && self.session.req_header().version != Version::HTTP_10
     }
 
@@ -285,7 +285,7 @@ impl Downstream<'_> {
     ///
     /// # Errors
     /// Returns an error if the client is gone.
-    pub async fn write_response_whole(&mut self, pieces: &[Bytes]) -> Result<()> {
+    pub async fn write_complete_response_body(&mut self, pieces: &[Bytes]) -> Result<()> {
         match pieces {
             [piece] => self.write_response_body(piece.clone(), true).await,
             pieces => self.write_response_body(pieces.concat().into(), true).await,
@@ -301,24 +301,24 @@ impl Downstream<'_> {
 
     /// Stores the usage of one choice for the exchange that requested all choices. Returns the usage if this request is
     /// not a choice.
-    pub(crate) fn store_part(&mut self, part: ChoiceUsage) -> std::result::Result<(), ChoiceUsage> {
+    pub(crate) fn store_choice_usage(&mut self, part: ChoiceUsage) -> std::result::Result<(), ChoiceUsage> {
         match self.batch_line() {
-            Some(line) => line.store_part(part),
+            Some(line) => line.store_choice_usage(part),
             None => Err(part),
         }
     }
 
     /// Records the provider that sends the first content of a choice, and the number of its attempt.
-    pub(crate) fn note_provider(&mut self, provider: &str, number: u32) {
+    pub(crate) fn record_first_provider(&mut self, provider: &str, number: u32) {
         if let Some(line) = self.batch_line() {
-            line.note_provider(provider, number);
+            line.record_first_provider(provider, number);
         }
     }
 
     /// Records the finish reason of a choice.
-    pub(crate) fn note_finish(&mut self, finish: Option<FinishReason>) {
+    pub(crate) fn record_finish_reason(&mut self, finish: Option<FinishReason>) {
         if let Some(line) = self.batch_line() {
-            line.note_finish(finish);
+            line.record_finish_reason(finish);
         }
     }
 

@@ -259,7 +259,7 @@ impl ResponseContext for RequestContext {
         None
     }
 
-    fn note(&mut self, _bytes: usize) {}
+    fn record_progress(&mut self, _bytes: usize) {}
 
     async fn translate(
         &mut self,
@@ -268,7 +268,7 @@ impl ResponseContext for RequestContext {
         Err(UpstreamError::new(UpstreamErrorKind::Malformed))
     }
 
-    fn counted(&self, _output_bytes: usize) -> TokenUsage {
+    fn estimate_usage(&self, _output_bytes: usize) -> TokenUsage {
         TokenUsage::default()
     }
 
@@ -282,7 +282,7 @@ impl RequestContext {
     fn set_outcome(&mut self, ended: WriteOutcome, after: ConnectionReuse) {
         self.write_outcome = Some(ended);
         if let Some(origin) = &self.origin {
-            origin.set_after(after);
+            origin.set_connection_reuse(after);
         }
     }
 }

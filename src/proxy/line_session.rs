@@ -1,7 +1,7 @@
 //! Pingora session of a request without a socket, such as a batch line or a request of a page. The body is known from
 //! the start, and the response is stored instead of sent.
 
-use super::{LocalRequest, RequestOrigin};
+use super::{PageRequest, RequestOrigin};
 use crate::proxy::downstream::LineDownstream;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Destination of a response.
 enum ResponseSink {
     Line(Arc<LineDownstream>),
-    Local(Arc<LocalRequest>),
+    Local(Arc<PageRequest>),
 }
 
 impl ResponseSink {
@@ -41,7 +41,7 @@ impl ResponseSink {
 }
 
 /// Session of a batch line, of one choice, or of a request that a page of the gateway sends.
-pub struct LineSession {
+pub struct InProcessSession {
     sink: ResponseSink,
     head: RequestHeader,
     body: Option<Bytes>,
@@ -50,7 +50,7 @@ pub struct LineSession {
     sent: usize,
 }
 
-impl LineSession {
+impl InProcessSession {
     /// Creates a session that posts `body` to `path`.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl LineSession {
     ///
     /// # Errors
     /// Returns an error if the path is not a request target.
-    pub fn start_local(local: Arc<LocalRequest>, path: &str, body: Bytes) -> Result<ServerSession> {
+    pub fn start_local(local: Arc<PageRequest>, path: &str, body: Bytes) -> Result<ServerSession> {
         Self::post(RequestOrigin::Local(local.clone()), ResponseSink::Local(local), path, body)
     }
 
@@ -88,7 +88,7 @@ impl LineSession {
 }
 
 #[async_trait]
-impl Session for LineSession {
+impl Session for InProcessSession {
     fn req_header(&self) -> &RequestHeader {
         &self.head
     }

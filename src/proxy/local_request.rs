@@ -3,7 +3,7 @@
 //! and charge.
 
 use super::quote::{self, RequestQuote};
-use super::{GatewayProxy, LineSession};
+use super::{GatewayProxy, InProcessSession};
 use crate::auth::key_cache::Principal;
 use crate::state::AppState;
 use crate::telemetry::AccessRecord;
@@ -28,15 +28,15 @@ const MAX_RESPONSE_BYTES: usize = 1 << 20;
 const TOO_LONG: &str = "The answer took too long, so the request was cancelled; nothing was charged.";
 
 /// Request of a page, with its key and the response that has been received so far.
-pub struct LocalRequest {
+pub struct PageRequest {
     principal: Arc<Principal>,
     cancel: CancellationToken,
-    response: Mutex<LocalResponse>,
+    response: Mutex<PageResponse>,
 }
 
 /// Response to a request of a page.
 #[derive(Debug, Default)]
-pub struct LocalResponse {
+pub struct PageResponse {
     /// HTTP status; 0 if the request ended without a response.
     pub status: u16,
     /// Body, as a client of the API would have received it.
@@ -47,7 +47,7 @@ pub struct LocalResponse {
     pub provider: Option<Box<str>>,
 }
 
-impl LocalRequest {
+impl PageRequest {
     pub(super) fn new(principal: Arc<Principal>, cancel: CancellationToken) -> Arc<Self> {
         Arc::new(Self { principal, cancel, response: Mutex::default() })
     }
@@ -84,19 +84,19 @@ impl LocalRequest {
         response.provider.clone_from(&record.provider);
     }
 
-    fn take_response(&self) -> LocalResponse {
+    fn take_response(&self) -> PageResponse {
         std::mem::take(&mut self.response.lock())
     }
 }
 
 /// Executor of the requests that pages of the gateway send.
 #[derive(Clone)]
-pub struct LocalExecutor {
+pub struct PageRequestExecutor {
     app: Weak<AppState>,
     proxy: GatewayProxy,
 }
 
-impl LocalExecutor {
+impl PageRequestExecutor {
     /// Creates the executor of a process.
     #[must_use]
     pub fn new(app: &Arc<AppState>, proxy: &GatewayProxy) -> Self {
@@ -114,12 +114,12 @@ impl LocalExecutor {
         principal: Arc<Principal>,
         body: Bytes,
         within: Duration,
-    ) -> std::result::Result<LocalResponse, ApiError> {
+    ) -> std::result::Result<PageResponse, ApiError> {
         let app = self.app.upgrade().ok_or_else(|| ApiError::new(ErrorCode::Unavailable))?;
         let cancel = CancellationToken::new();
         let _cancelled_on_drop = cancel.clone().drop_guard();
-        let local = LocalRequest::new(principal.clone(), cancel.clone());
-        let session = LineSession::start_local(local.clone(), CHAT_PATH, body);
+        let local = PageRequest::new(principal.clone(), cancel.clone());
+        let session = InProcessSession::start_local(local.clone(), CHAT_PATH, body);
         let session = session.map_err(|_| ApiError::new(ErrorCode::Internal))?;
         let (proxy, owner) = (self.proxy.clone(), app.clone());
         // The exchange runs in its own task, so that it ends with its record and its charge even if this future is
@@ -155,7 +155,7 @@ impl LocalExecutor {
         body: Bytes,
     ) -> std::result::Result<RequestQuote, ApiError> {
         let app = self.app.upgrade().ok_or_else(|| ApiError::new(ErrorCode::Unavailable))?;
-        let local = LocalRequest::new(principal, CancellationToken::new());
+        let local = PageRequest::new(principal, CancellationToken::new());
         quote::quote(&app, local, CHAT_PATH, body).await
     }
 }

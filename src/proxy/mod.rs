@@ -20,9 +20,9 @@ pub mod quote;
 pub mod response;
 
 pub use gateway::{Gateway, RequestContext};
-pub use line_session::LineSession;
-pub use local_request::{LocalExecutor, LocalRequest};
-pub use origin::{Http2Stream, RequestOrigin};
+pub use line_session::InProcessSession;
+pub use local_request::{PageRequest, PageRequestExecutor};
+pub use origin::{Http2StreamState, RequestOrigin};
 
 use crate::state::AppState;
 use pingora::proxy::{HttpProxy, http_proxy};
@@ -37,7 +37,7 @@ pub type GatewayProxy = Arc<HttpProxy<Gateway>>;
 pub fn install(app: &Arc<AppState>) -> GatewayProxy {
     let proxy = start(Arc::downgrade(app));
     let executor = batch_line::BatchLineExecutor::new(Arc::downgrade(app), proxy.clone());
-    app.batch.executor.set(Arc::new(executor)).ok();
+    app.batch_context.executor.set(Arc::new(executor)).ok();
     proxy
 }
 

@@ -1,10 +1,10 @@
 //! Origin of a request: its connection, HTTP/2 stream, batch line or page.
 
-use super::LocalRequest;
+use super::PageRequest;
 use crate::auth::key_cache::Principal;
 use crate::http::ConnectionReuse;
-use crate::http::receive_window::WindowReservation;
-use crate::http::request_stream::ReplayStream;
+use crate::http::receive_window::BodyReadGuard;
+use crate::http::request_stream::Http1ConnectionState;
 use crate::proxy::downstream::LineDownstream;
 use parking_lot::Mutex;
 use penstock_core::ApiError;
@@ -14,29 +14,29 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub enum RequestOrigin {
     /// Connection over HTTP/1.1 or 1.0.
-    Http1(Arc<ReplayStream>),
+    Http1(Arc<Http1ConnectionState>),
     /// Stream of an HTTP/2 connection.
-    Http2(Arc<Http2Stream>),
+    Http2(Arc<Http2StreamState>),
     /// Line of a batch, or one choice of a request for several.
     Line(Arc<LineDownstream>),
     /// Request of a page of the gateway.
-    Local(Arc<LocalRequest>),
+    Local(Arc<PageRequest>),
 }
 
 /// State of an HTTP/2 stream that the proxy shares with the guard.
-pub struct Http2Stream {
+pub struct Http2StreamState {
     /// Share of the body in the flow-control window of the connection.
-    body: Mutex<WindowReservation>,
+    body: Mutex<BodyReadGuard>,
     /// Refusal by the guard of a request head that Pingora would accept.
     refusal: Option<ApiError>,
     reset_by_client: Mutex<bool>,
 }
 
-impl Http2Stream {
+impl Http2StreamState {
     /// Creates the state of a stream, with its share of the connection's receive window. `refusal` is set if its
     /// request head is invalid.
     #[must_use]
-    pub fn new(body: WindowReservation, refusal: Option<ApiError>) -> Arc<Self> {
+    pub fn new(body: BodyReadGuard, refusal: Option<ApiError>) -> Arc<Self> {
         Arc::new(Self { body: Mutex::new(body), refusal, reset_by_client: Mutex::new(false) })
     }
 
@@ -78,7 +78,7 @@ impl RequestOrigin {
 
     /// Returns the request of a page.
     #[must_use]
-    pub const fn local_request(&self) -> Option<&Arc<LocalRequest>> {
+    pub const fn local_request(&self) -> Option<&Arc<PageRequest>> {
         match self {
             Self::Local(local) => Some(local),
             Self::Http1(_) | Self::Http2(_) | Self::Line(_) => None,
@@ -96,9 +96,9 @@ impl RequestOrigin {
     }
 
     /// Sets the use of the connection after the exchange.
-    pub fn set_after(&self, after: ConnectionReuse) {
+    pub fn set_connection_reuse(&self, after: ConnectionReuse) {
         if let Self::Http1(connection) = self {
-            connection.set_after(after);
+            connection.set_connection_reuse(after);
         }
     }
 }

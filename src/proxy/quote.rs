@@ -7,7 +7,7 @@ use super::failover::CandidateSet;
 use super::filters::{
     InferenceContext, Parse, RequestBody, RequestFilterChain, SelectCandidates, highest_reservation,
 };
-use super::{LineSession, LocalRequest, RequestOrigin};
+use super::{InProcessSession, PageRequest, RequestOrigin};
 use crate::billing::ReserveRequest;
 use crate::proxy::endpoint::{ChatCompletions, Endpoint, parse_chat};
 use crate::state::AppState;
@@ -43,15 +43,15 @@ pub struct RequestQuote {
 /// Returns the refusal of the key, or the refusal of a filter.
 pub(super) async fn quote(
     app: &Arc<AppState>,
-    local: Arc<LocalRequest>,
+    local: Arc<PageRequest>,
     path: &str,
     body: Bytes,
 ) -> Result<RequestQuote, ApiError> {
-    let session = LineSession::start_local(local.clone(), path, Bytes::new());
+    let session = InProcessSession::start_local(local.clone(), path, Bytes::new());
     let mut session = session.map_err(|_| ApiError::new(ErrorCode::Internal))?;
     let mut state = ExchangeState::new(app);
     state.principal = local.principal().clone();
-    app.key_cache.check_valid(&state.principal)?;
+    app.key_cache.authorize_without_secret(&state.principal)?;
     state.principal.require_scope(ChatCompletions.scope())?;
     let caller = Downstream::new(&mut session, Some(RequestOrigin::Local(local)));
     let mut exchange = Exchange { app, caller, state: &mut state };

@@ -23,7 +23,7 @@ pub(super) async fn refuse_head(
     let limits = server.limit_settings();
     let late = error.is_none();
     let refusal =
-        error.map_or_else(|| ApiError::new(ErrorCode::RequestTimeout), |error| api_error(error, &limits));
+        error.map_or_else(|| ApiError::new(ErrorCode::RequestTimeout), |error| head_refusal(error, &limits));
     let row = refusal.spec();
     let body = penstock_http_wire::error::error_envelope(dialect, &refusal, id.as_str());
     let (status, length, id_text) = (row.status, body.len(), id.as_str());
@@ -64,7 +64,7 @@ pub(super) fn dialect_of_path(head: &[u8]) -> Dialect {
 }
 
 /// Returns the refusal of an invalid head.
-pub(super) fn api_error(error: HeadError, limits: &crate::config::settings::LimitSettings) -> ApiError {
+pub(super) fn head_refusal(error: HeadError, limits: &crate::config::settings::LimitSettings) -> ApiError {
     match error {
         HeadError::Malformed(message) => ApiError::with_message(
             ErrorCode::InvalidRequest,

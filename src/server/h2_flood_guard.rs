@@ -142,7 +142,7 @@ impl AsyncWrite for FloodGuardStream {
                 linger.insert(LingeringClose { idle_timer: Box::pin(sleep(LINGER_IDLE)), deadline })
             }
         };
-        if !streams.is_abandoned() {
+        if !streams.is_closing_gracefully() {
             return Poll::Ready(Ok(()));
         }
         let mut bytes = [0; LINGER_READ];

@@ -4,7 +4,7 @@
 use super::{PublicServer, bad_request, drain_grace, linger_close};
 use crate::config::settings::LimitSettings;
 use crate::http::ConnectionReuse;
-use crate::http::request_stream::{ReplayStream, RequestFraming, RequestStream};
+use crate::http::request_stream::{Http1ConnectionState, RequestFraming, RequestStream};
 use crate::net::buffered_stream::BufferedSocket;
 use crate::net::executor;
 use crate::proxy::RequestOrigin;
@@ -39,7 +39,7 @@ enum HeadRead {
 }
 
 pub(super) async fn serve(server: &Arc<PublicServer>, mut stream: Stream, mut stop: ShutdownWatch) {
-    let connection = ReplayStream::new(stop.clone());
+    let connection = Http1ConnectionState::new(stop.clone());
     let mut buffer = BytesMut::new();
     let mut reused = false;
     loop {
@@ -63,7 +63,9 @@ pub(super) async fn serve(server: &Arc<PublicServer>, mut stream: Stream, mut st
         };
         let start = request_start(&buffer);
         let may_reuse = run_proxy(server, &connection, stream, framing, buffer, &stop).await;
-        let (Some(returned), after) = (connection.take_returned(), connection.take_after()) else { return };
+        let (Some(returned), after) = (connection.take_returned(), connection.take_connection_reuse()) else {
+            return;
+        };
         stream = returned.stream;
         if !connection.take_admitted() {
             let error = Some(HeadError::Malformed("its target or its Host is not valid"));
@@ -100,7 +102,7 @@ fn request_start(head: &[u8]) -> [u8; START_LEN] {
 /// Serves one request through Pingora's proxy. Returns true if the session allows another request on the connection.
 async fn run_proxy(
     server: &PublicServer,
-    connection: &Arc<ReplayStream>,
+    connection: &Arc<Http1ConnectionState>,
     stream: Stream,
     framing: RequestFraming,
     received: BytesMut,

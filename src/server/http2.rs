@@ -6,8 +6,8 @@ use super::header_budget::{self, HeaderReservation};
 use super::{PublicServer, bad_request, drain_grace, drain_started};
 use crate::config::settings::LimitSettings;
 use crate::http::STREAM_WINDOW;
-use crate::http::receive_window::{WindowBudget, WindowReservation};
-use crate::proxy::{Http2Stream, RequestOrigin};
+use crate::http::receive_window::{BodyReadCounter, BodyReadGuard};
+use crate::proxy::{Http2StreamState, RequestOrigin};
 use bytes::Bytes;
 use penstock_core::ApiError;
 use penstock_http_wire::http1_request::HeadError;
@@ -38,7 +38,7 @@ const MAX_FRAME: u32 = 64 << 10;
 pub const SEND_BUFFER: usize = 64 << 10;
 /// Budget in bytes for the overhead of data frames that are not read yet: a frame of less than 256 bytes is counted
 /// with the difference to 256. The budget allows frames of 32 bytes that fill a whole connection window.
-pub const SMALL_FRAMES: usize = 512 << 10;
+pub const SMALL_FRAME_BUDGET: usize = 512 << 10;
 /// Time to send GOAWAY to a client before its connection is closed.
 const GOAWAY_GRACE: Duration = Duration::from_secs(1);
 
@@ -70,7 +70,7 @@ impl StreamCounts {
     /// Returns true if the gateway is closing the connection of a client that is not abusive. The client may still read
     /// the last response and send window updates for it. If the connection were closed with unread bytes, it would be
     /// reset, and the client would lose the part of the response that it has not read.
-    pub(super) fn is_abandoned(&self) -> bool {
+    pub(super) fn is_closing_gracefully(&self) -> bool {
         self.going_away.load(Ordering::Relaxed) && !self.is_abused()
     }
 
@@ -153,12 +153,12 @@ pub(super) async fn serve(server: &Arc<PublicServer>, stream: Stream, mut stop: 
     let handshake_result = timeout(limits.request_head, handshake(counted, Some(h2_options(&limits)))).await;
     let Ok(Ok(mut connection)) = handshake_result else { return };
     let (mut had_stream, mut stopping, mut idle) = (false, false, limits.keep_alive);
-    let (bodies, mut read) = (Arc::new(WindowBudget::default()), 0);
+    let (bodies, mut read) = (Arc::new(BodyReadCounter::default()), 0);
     loop {
         let accepted = tokio::select! {
             biased;
             () = streams.wait_until(StreamCounts::is_abused) => {
-                server.app.metrics.connection_refused("h2_abuse");
+                server.app.metrics.count_refused_connection("h2_abuse");
                 connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
                 timeout(GOAWAY_GRACE, poll_fn(|cx| connection.poll_closed(cx))).await.ok();
                 return;
@@ -168,8 +168,8 @@ pub(super) async fn serve(server: &Arc<PublicServer>, stream: Stream, mut stop: 
                 stopping = true;
                 continue;
             }
-            () = bodies.wait_for_other_readers(read) => {
-                read = bodies.open_bodies();
+            () = bodies.wait_for_change(read) => {
+                read = bodies.reading_count();
                 connection.set_target_window_size(window_size(read));
                 continue;
             }
@@ -192,7 +192,7 @@ pub(super) async fn serve(server: &Arc<PublicServer>, stream: Stream, mut stop: 
             }
             // The library has answered the malformed request; it counts like a stream that the client reset.
             Ok(Some(H2Accept::Rejected)) => {
-                server.app.metrics.connection_refused("h2_malformed");
+                server.app.metrics.count_refused_connection("h2_malformed");
                 bad_request::record_malformed(server);
                 streams.stream_ended(true);
             }
@@ -207,14 +207,14 @@ fn start_stream(
     mut session: HttpSession,
     stop: &ShutdownWatch,
     streams: &Arc<StreamCounts>,
-    bodies: &Arc<WindowBudget>,
+    bodies: &Arc<BodyReadCounter>,
 ) {
     let Some(open) = server.admit_stream(&session, streams) else {
-        server.app.metrics.connection_refused("heads");
+        server.app.metrics.count_refused_connection("heads");
         session.shutdown_with_reason(h2::Reason::REFUSED_STREAM);
         return;
     };
-    let window = WindowReservation::new(bodies);
+    let window = BodyReadGuard::new(bodies);
     tokio::spawn(serve_stream(server.clone(), session, stop.clone(), open, window));
 }
 
@@ -276,7 +276,7 @@ fn h2_options(limits: &LimitSettings) -> H2Options {
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(MAX_FRAME)
         .max_send_buffer_size(SEND_BUFFER)
-        .data_frame_budget(SMALL_FRAMES)
+        .data_frame_budget(SMALL_FRAME_BUDGET)
         .max_header_list_size(u32::try_from(limits.head.saturating_mul(2)).unwrap_or(u32::MAX))
         .max_concurrent_streams(limits.h2_streams)
         .max_local_error_reset_streams(Some(limits.h2_resets));
@@ -289,14 +289,14 @@ async fn serve_stream(
     mut session: HttpSession,
     stop: ShutdownWatch,
     open: OpenStream,
-    body: WindowReservation,
+    body: BodyReadGuard,
 ) {
     if client_gave_up(&mut session).await {
         return open.0.stream_ended(true);
     }
     let _counted = server.app.track_exchange();
     let refusal = malformed_request(&session, &server.limit_settings());
-    let link = Http2Stream::new(body, refusal);
+    let link = Http2StreamState::new(body, refusal);
     let mut session = ServerSession::new_http2(session);
     session.req_header_mut().extensions_mut().insert(RequestOrigin::Http2(link.clone()));
     server.proxy.process_new_http(session, &stop).await;
@@ -327,7 +327,7 @@ fn malformed_request(session: &HttpSession, limits: &LimitSettings) -> Option<Ap
     } else {
         return None;
     };
-    Some(bad_request::api_error(error, limits))
+    Some(bad_request::head_refusal(error, limits))
 }
 
 /// Returns true if the client reset the stream.

@@ -3,7 +3,7 @@
 
 use crate::config::settings::Settings;
 use crate::http::tls::TlsConfig;
-use crate::net::KEEP_ALIVE;
+use crate::net::TCP_KEEP_ALIVE;
 use crate::net::buffered_stream::BufferedSocket;
 use crate::net::executor::WorkerThreads;
 use crate::proxy::GatewayProxy;
@@ -40,10 +40,10 @@ const BACKLOG: i32 = 4096;
 fn client_keepalive(patience: Duration) -> TcpKeepalive {
     let least = Duration::from_secs(1);
     TcpKeepalive {
-        idle: (patience * 2 / 3).clamp(least, KEEP_ALIVE.idle),
-        interval: (patience / 3).clamp(least, KEEP_ALIVE.interval),
+        idle: (patience * 2 / 3).clamp(least, TCP_KEEP_ALIVE.idle),
+        interval: (patience / 3).clamp(least, TCP_KEEP_ALIVE.interval),
         user_timeout: patience,
-        ..KEEP_ALIVE
+        ..TCP_KEEP_ALIVE
     }
 }
 
@@ -228,7 +228,7 @@ impl AcceptLoop {
                     if self.tls {
                         threads.spawn_pinned(connection)
                     } else {
-                        threads.spawn_balanced(connection)
+                        threads.spawn_migratable(connection)
                     }
                 }
                 Err(error) => {

@@ -47,7 +47,7 @@ impl PublicServer {
     /// Creates the server of a gateway.
     #[must_use]
     pub fn new(app: Arc<AppState>, proxy: GatewayProxy) -> Self {
-        let connection_limit = ConnectionLimit::new(app.metrics.connections());
+        let connection_limit = ConnectionLimit::new(app.metrics.open_connections_gauge());
         Self { app, proxy, connection_limit, header_budget: Arc::default() }
     }
 
@@ -59,7 +59,7 @@ impl PublicServer {
         match self.connection_limit.try_acquire(client, limits.connections, limits.connections_per_client) {
             Ok(permit) => Some(permit),
             Err(full) => {
-                self.app.metrics.connection_refused(full.name());
+                self.app.metrics.count_refused_connection(full.name());
                 None
             }
         }

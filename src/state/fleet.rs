@@ -3,7 +3,7 @@
 
 use super::AppState;
 use crate::auth::change_feed::{ChangeFeed, ChangedRecord};
-use crate::auth::limit_exchange::LimitExchange;
+use crate::auth::limit_exchange::LimitSharing;
 use crate::fleet::MemberReport;
 use crate::storage::stores::Stores;
 use crate::telemetry::fleet_metrics::FleetStatus;
@@ -25,9 +25,9 @@ const MAX_CLOCK_DIFFERENCE: u64 = 60;
 const MIN_FEED_AGE: Duration = Duration::from_millis(300);
 
 /// State of this member's work.
-pub struct FleetWork {
+pub struct FleetSync {
     feed: Mutex<ChangeFeed>,
-    exchange: Mutex<LimitExchange>,
+    exchange: Mutex<LimitSharing>,
     /// Random number that identifies this start of the process.
     start: u64,
     /// Time at which the changes of keys were last read.
@@ -51,7 +51,7 @@ struct ConfigDifference {
     sections: String,
 }
 
-impl FleetWork {
+impl FleetSync {
     /// Creates the state of a member's work; `None` without a fleet. The keys have to be loaded after this call.
     ///
     /// # Errors
@@ -98,15 +98,15 @@ impl AppState {
         }
     }
 
-    fn note_changes_read(&self, work: &FleetWork, read_at: Instant, steady: Duration) {
+    fn note_changes_read(&self, work: &FleetSync, read_at: Instant, steady: Duration) {
         *work.fed_at.lock() = read_at;
         let stale = self.stores.fleet.settings().and_then(|settings| settings.stale);
-        self.key_cache.set_valid_until(stale.map(|stale| steady.saturating_add(stale)));
+        self.key_cache.set_current_until(stale.map(|stale| steady.saturating_add(stale)));
     }
 
     /// Reads what other members wrote, in one call of the store, and applies the changes of keys. Returns the beats and
     /// reports, and a page of the unfinished batches. Blocks.
-    fn read_fleet(&self, work: &FleetWork) -> Result<(ObservedFleet, RowPage), StoreError> {
+    fn read_fleet(&self, work: &FleetSync) -> Result<(ObservedFleet, RowPage), StoreError> {
         let mut feed = work.feed.lock();
         let (read_at, steady) = (Instant::now(), self.clock.steady_now());
         let further = [feed.next_scan(), BatchStore::unfinished_scan()];
@@ -125,7 +125,7 @@ impl AppState {
     }
 
     /// Raises the beat of this member, exchanges the use of limits, and adjusts leases; once a second. Blocks.
-    pub fn beat(&self) {
+    pub fn run_heartbeat(&self) {
         let Some(work) = self.fleet_work.as_ref().filter(|_| !self.is_store_handed_over()) else { return };
         let has_written_spends = self.flush_spends();
         match self.exchange_with_peers(work) {
@@ -144,24 +144,24 @@ impl AppState {
         self.ledger.adjust_leases(has_written_spends);
     }
 
-    fn exchange_with_peers(&self, work: &FleetWork) -> Result<(), FleetError> {
+    fn exchange_with_peers(&self, work: &FleetSync) -> Result<(), FleetError> {
         let member = &self.stores.fleet;
         let now = self.clock.calendar_now();
         let before = self.stores.fleet.snapshot(Instant::now()).map_or(0, |figures| figures.burials);
         let (observed, unfinished) = self.read_fleet(work)?;
-        let reports = member.note_heartbeats(observed, Instant::now())?;
+        let reports = member.process_heartbeats(observed, Instant::now())?;
         // Batches of a dead member now belong to the members that are live.
-        self.batches.note_unfinished(&unfinished);
+        self.batches.search_if_unclaimed(&unfinished);
         let mut exchange = work.exchange.lock();
         // The reports are applied before the own report is built, because the own report contains the limits that
         // result from them.
         exchange.apply_reports(&self.key_cache, member.live_members().len(), &reports, now);
         let shared = &self.config_snapshot().settings.shared;
         let report = MemberReport {
-            start: work.start,
+            process_number: work.start,
             at: self.clock.unix_seconds(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            config: shared.all.0.to_string(),
+            config_version: shared.all.0.to_string(),
             sections: shared.sections.clone(),
             wanted_pools: self.ledger.leases().map(|leases| leases.wanted_pools()).unwrap_or_default(),
             leases_budgets: true,
@@ -170,7 +170,7 @@ impl AppState {
         let returned = self.ledger.leases().map(|leases| leases.returning_amounts()).unwrap_or_default();
         let beaten = member.write_heartbeat(&report, returned, Instant::now());
         if matches!(beaten, Err(FleetError::Store(StoreError::Guard { .. }))) {
-            self.ledger.keep_returns();
+            self.ledger.restore_refused_returns();
         }
         beaten?;
         if let Some(leases) = self.ledger.leases() {
@@ -204,11 +204,11 @@ impl AppState {
         let journal = self.ledger.journal_snapshot();
         Some(FleetStatus {
             members: figures.members,
-            is_current: figures.is_current,
+            may_spend_leases: figures.may_spend_leases,
             burials: figures.burials,
-            dry_draws: self.ledger.leases().map_or(0, |leases| leases.dry_draws()),
+            dry_draws: self.ledger.leases().map_or(0, |leases| leases.waiting_draws()),
             differing: work.differing.lock().len(),
-            beat: figures.beat,
+            beat_duration: figures.beat_duration,
             feed_age: now.saturating_duration_since(*work.fed_at.lock()),
             journal_bytes: journal.map_or(0, |journal| journal.bytes),
             journal_failing: journal.is_some_and(|journal| journal.is_failing),
@@ -233,7 +233,7 @@ impl AppState {
     }
 }
 
-impl FleetWork {
+impl FleetSync {
     fn note_feed_error(&self, error: &StoreError) {
         if *error == StoreError::Reverted {
             self.is_reverted.store(true, Ordering::Release);
@@ -256,11 +256,11 @@ impl FleetWork {
 
     /// Records the members whose configuration differs, and logs each change.
     fn note_configurations(&self, own: &MemberReport, reports: &[(u32, MemberReport)]) {
-        let others = reports.iter().filter(|(_, report)| report.config != own.config);
+        let others = reports.iter().filter(|(_, report)| report.config_version != own.config_version);
         let differing: BTreeMap<u32, ConfigDifference> = others
             .map(|(id, report)| {
                 let sections = own.differing_sections(report).join(", ");
-                (*id, ConfigDifference { config: report.config.clone(), sections })
+                (*id, ConfigDifference { config: report.config_version.clone(), sections })
             })
             .collect();
         let mut known = self.differing.lock();
@@ -274,7 +274,7 @@ impl FleetWork {
                 member = &*member,
                 sections = &*difference.sections,
                 config = &*difference.config,
-                own = &*own.config,
+                own = &*own.config_version,
             );
         }
         *known = differing;

@@ -28,7 +28,7 @@ struct ZoneRecord {
 
 /// Returns the grid zone of a provider: its own, if the configuration has hours for it, else its member state.
 pub fn zone_of<'a>(live: &ConfigSnapshot, provider: &'a Provider) -> &'a str {
-    if live.settings.grid.places.contains_key(&*provider.id) { &provider.id } else { &provider.place.code }
+    if live.settings.grid.places.contains_key(&*provider.id) { &provider.id } else { &provider.location.code }
 }
 
 /// Returns the intensity at a provider in an hour since 1970, as the configuration has it: the forecast, else the usual
@@ -36,7 +36,7 @@ pub fn zone_of<'a>(live: &ConfigSnapshot, provider: &'a Provider) -> &'a str {
 pub fn intensity_at(live: &ConfigSnapshot, provider: &Provider, hour: u64) -> HourlyIntensity {
     let zone = live.settings.grid.places.get(zone_of(live, provider));
     zone.and_then(|zone| zone.intensity_at(hour)).unwrap_or_else(|| HourlyIntensity {
-        grams: provider.place.grid.g_per_kwh.round().to_u32().unwrap_or(0),
+        grams: provider.location.grid.g_per_kwh.round().to_u32().unwrap_or(0),
         source: IntensitySource::Yearly,
     })
 }
@@ -96,7 +96,7 @@ impl GridRecords {
 /// written at their next change.
 pub fn flush_intensity(app: &AppState) {
     app.grid_records.record(&app.config_snapshot(), app.clock.unix_seconds());
-    if let Err(error) = app.stores.figures.put(&app.grid_records.take_changed()) {
+    if let Err(error) = app.stores.measurements.put(&app.grid_records.take_changed()) {
         tracing::warn!(name: "figures_not_written", why = %error);
     }
 }

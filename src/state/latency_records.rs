@@ -7,11 +7,11 @@
 
 use crate::state::AppState;
 use crate::state::grid_intensity::flush_intensity;
-use crate::time::clock::SteadyClock;
+use crate::time::clock::ProcessClock;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::offer::OfferState;
 use penstock_core::hex;
-use penstock_routing::{HourlyStats, LatencyStats};
+use penstock_routing::{LastHourStats, LatencyStats};
 use penstock_storage::measurements::MeasurementStore;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -50,13 +50,13 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl<T> FigureRow<T> {
-    fn new(figures: T, clock: SteadyClock) -> Self {
+    fn new(figures: T, clock: ProcessClock) -> Self {
         Self { steady: millis(clock.steady_now()), date: millis(clock.calendar_now()), figures }
     }
 
     /// Returns the time of writing, by the steady clock of the process that wrote the row, and by the steady clock of
     /// this process.
-    fn written_at(&self, clock: SteadyClock) -> (Duration, Duration) {
+    fn written_at(&self, clock: ProcessClock) -> (Duration, Duration) {
         // If the clock was set back in between, no downtime is assumed.
         let away = clock.calendar_now().saturating_sub(Duration::from_millis(self.date));
         (Duration::from_millis(self.steady), clock.steady_now().saturating_sub(away))
@@ -69,12 +69,12 @@ fn row_name(offer: &OfferState) -> String {
     let address = format!("{}{}{}", base.tls, base.authority, base.path_prefix);
     let parts = [&*offer.provider.id, offer.model.card.id.as_str(), &*offer.name, &address];
     let hash = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(part).chain_update([0]));
-    format!("{OFFERS}{}", hex::text(hash.finalize().iter().take(16)))
+    format!("{OFFERS}{}", hex::encode(hash.finalize().iter().take(16)))
 }
 
 /// Restores the statistics that were measured before startup. If the store cannot be read, the gateway starts without
 /// them.
-pub fn restore_figures(live: &ConfigSnapshot, store: &MeasurementStore, clock: SteadyClock) {
+pub fn restore_latency_records(live: &ConfigSnapshot, store: &MeasurementStore, clock: ProcessClock) {
     let mut unknown = Vec::new();
     let restored = restore_offers(live, store, clock, &mut unknown)
         .and_then(|()| restore_models(live, store, clock, &mut unknown));
@@ -86,7 +86,7 @@ pub fn restore_figures(live: &ConfigSnapshot, store: &MeasurementStore, clock: S
 fn restore_offers(
     live: &ConfigSnapshot,
     store: &MeasurementStore,
-    clock: SteadyClock,
+    clock: ProcessClock,
     unknown: &mut Vec<String>,
 ) -> Result<(), penstock_storage::StoreError> {
     let mut kept = read_rows::<LatencyStats>(store, OFFERS, unknown)?;
@@ -95,8 +95,8 @@ fn restore_offers(
             let Some(row) = kept.remove(&row_name(offer)) else { continue };
             let (from, to) = row.written_at(clock);
             let figures = row.figures.convert_clock(from, to);
-            offer.figures_version.store(figures.version(), Ordering::Relaxed);
-            *offer.figures.lock() = figures;
+            offer.latency_stats_version.store(figures.revision(), Ordering::Relaxed);
+            *offer.latency_stats.lock() = figures;
         }
     }
     unknown.extend(kept.into_keys());
@@ -106,18 +106,18 @@ fn restore_offers(
 fn restore_models(
     live: &ConfigSnapshot,
     store: &MeasurementStore,
-    clock: SteadyClock,
+    clock: ProcessClock,
     unknown: &mut Vec<String>,
 ) -> Result<(), penstock_storage::StoreError> {
-    for (name, row) in read_rows::<HourlyStats>(store, MODELS, unknown)? {
+    for (name, row) in read_rows::<LastHourStats>(store, MODELS, unknown)? {
         let Some(model) = name.get(MODELS.len()..).and_then(|id| live.model(id)) else {
             unknown.push(name);
             continue;
         };
         let (from, to) = row.written_at(clock);
         let hour = row.figures.convert_clock(from, to);
-        model.hour_version.store(hour.version(), Ordering::Relaxed);
-        *model.hour.lock() = hour;
+        model.hourly_stats_version.store(hour.revision(), Ordering::Relaxed);
+        *model.hourly_stats.lock() = hour;
     }
     Ok(())
 }
@@ -136,7 +136,7 @@ fn read_rows<T: DeserializeOwned>(
 }
 
 /// Writes all figures that changed since they were last written, and the intensity of the grids; blocks.
-pub fn flush_figures(app: &AppState, extent: FlushExtent) {
+pub fn flush_latency_records(app: &AppState, extent: FlushExtent) {
     flush_intensity(app);
     let live = app.config_snapshot();
     let most = match extent {
@@ -151,21 +151,22 @@ pub fn flush_figures(app: &AppState, extent: FlushExtent) {
         if offers.len() >= most {
             break;
         }
-        let figures = offer.figures.lock();
-        if mark_if_changed(&offer.figures_version, figures.version()) {
+        let figures = offer.latency_stats.lock();
+        if mark_if_changed(&offer.latency_stats_version, figures.revision()) {
             let row = FigureRow::new(figures.clone(), app.clock);
             drop(figures);
             offers.push((row_name(offer), row));
         }
     }
     let mut models = Vec::new();
-    for model in
-        live.models().filter(|model| mark_if_changed(&model.hour_version, model.hour.lock().version()))
+    for model in live
+        .models()
+        .filter(|model| mark_if_changed(&model.hourly_stats_version, model.hourly_stats.lock().revision()))
     {
-        let row = FigureRow::new(model.hour.lock().clone(), app.clock);
+        let row = FigureRow::new(model.hourly_stats.lock().clone(), app.clock);
         models.push((format!("{MODELS}{}", model.model.card.id), row));
     }
-    let store = &app.stores.figures;
+    let store = &app.stores.measurements;
     let kept = store.put(&offers).and_then(|()| store.put(&models));
     if let Err(error) = kept {
         tracing::warn!(name: "figures_not_written", why = %error);

@@ -28,7 +28,7 @@ use crate::storage::stores::Stores;
 use crate::telemetry::AccessRecord;
 use crate::telemetry::metrics::MetricsRegistry;
 use crate::telemetry::off_thread::BlockingHandles;
-use crate::time::clock::SteadyClock;
+use crate::time::clock::ProcessClock;
 use crate::upgrade::new_process::Predecessor;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::connection_pool::ConnectionPools;
@@ -36,7 +36,7 @@ use crate::upstream::pools::health::{HealthChecks, HealthContext};
 use crate::upstream::provider_state::ProviderState;
 use crate::upstream::provider_state::resolve_all;
 use arc_swap::ArcSwap;
-use fleet::FleetWork;
+use fleet::FleetSync;
 use grid_intensity::GridRecords;
 use parking_lot::{Mutex, RwLock};
 use penstock_routing::RetryBudget;
@@ -51,7 +51,7 @@ use tokio::sync::Notify;
 pub struct AppState {
     live: Arc<ArcSwap<ConfigSnapshot>>,
     /// Settings that only a restart can change.
-    pub fixed: RestartOnlySettings,
+    pub restart_only_settings: RestartOnlySettings,
     /// TLS configurations of the listeners that use TLS.
     tls: ArcSwap<ListenerTls>,
     /// Database, ledger and secrets.
@@ -63,7 +63,7 @@ pub struct AppState {
     /// Ledger of credits and billed energy.
     pub ledger: Arc<Ledger>,
     /// Clock of the process.
-    pub clock: SteadyClock,
+    pub clock: ProcessClock,
     /// Connections to providers.
     pub connection_pools: ConnectionPools,
     /// Active health checks of providers.
@@ -91,9 +91,9 @@ pub struct AppState {
     /// Handles for blocking work.
     pub blocking: BlockingHandles,
     /// Handles for batches.
-    pub batch: Arc<BatchContext>,
+    pub batch_context: Arc<BatchContext>,
     /// Work of a fleet member; `None` without a fleet.
-    fleet_work: Option<FleetWork>,
+    fleet_work: Option<FleetSync>,
     /// Carbon intensity of the grids in the last hours.
     pub grid_records: GridRecords,
     /// Schedule of backups.
@@ -118,7 +118,7 @@ pub struct AppState {
     pub admin_in_flight: AtomicUsize,
     /// Faults that tests inject.
     #[cfg(feature = "inject")]
-    pub inject: Arc<crate::net::fault_injection::FaultInjector>,
+    pub fault_injector: Arc<crate::net::fault_injection::FaultInjector>,
 }
 
 impl AppState {
@@ -140,12 +140,12 @@ impl AppState {
     }
 
     fn build_state(settings: Settings, taken_over: bool) -> Result<(Arc<Self>, InheritedHolds), String> {
-        let clock = SteadyClock::start();
+        let clock = ProcessClock::start();
         let tls = load_tls(&settings, clock)?;
         let spool = &settings.spool;
         let spools = SpoolFactory::new(spool.path.clone(), spool.memory, spool.disk);
         let stores = Stores::open(&settings.storage)?;
-        let fleet_work = FleetWork::new(&stores)?;
+        let fleet_work = FleetSync::new(&stores)?;
         let (open, holds) = PersistentState::open(&settings, &stores, clock, taken_over)?;
         let connection_pools = ConnectionPools::default();
         let overload = AdmissionControl::new(&settings.overload);
@@ -160,8 +160,8 @@ impl AppState {
         };
         let batch = Arc::new(open.batch_context(&live, clock, &overload, &metrics));
         let app = Arc::new(Self {
-            grid_records: GridRecords::restore(&live.load(), &stores.figures),
-            fixed: live.load().settings.restart_only(),
+            grid_records: GridRecords::restore(&live.load(), &stores.measurements),
+            restart_only_settings: live.load().settings.restart_only(),
             live,
             tls: ArcSwap::from_pointee(tls),
             image_cache: ImageCache::new(&stores.pepper, open.files.shared_contents()),
@@ -171,10 +171,10 @@ impl AppState {
             ledger: open.ledger,
             batches: open.batches,
             #[cfg(feature = "inject")]
-            inject: blocking.inject.clone(),
+            fault_injector: blocking.inject.clone(),
             blocking,
             fleet_work,
-            backup_schedule: open.exports,
+            backup_schedule: open.backup_schedule,
             clock,
             connection_pools,
             health_checks: HealthChecks::default(),
@@ -187,7 +187,7 @@ impl AppState {
             responses: open.responses,
             metrics,
             lifecycle: batch.lifecycle.clone(),
-            batch,
+            batch_context: batch,
             retired_snapshots: Mutex::default(),
             reload_lock: Mutex::default(),
             charge_lock: RwLock::default(),
@@ -202,7 +202,7 @@ impl AppState {
 
     /// Returns the handles that health checks work with.
     pub fn health_context(&self) -> HealthContext {
-        HealthContext { live: self.live.clone(), clock: self.clock, metrics: self.metrics.clone() }
+        HealthContext { current_config: self.live.clone(), clock: self.clock, metrics: self.metrics.clone() }
     }
 
     /// Returns the configuration snapshot in use.
@@ -246,7 +246,7 @@ impl AppState {
     ) -> Result<Vec<ConfigChange>, String> {
         // Reloads run one at a time, so that the configuration that was read last stays in use.
         let _turn = self.reload_lock.lock();
-        self.drop_retired();
+        self.drop_retired_snapshots();
         let settings = read()?;
         let tls = load_tls(&settings, self.clock)?;
         let old = self.config_snapshot();
@@ -263,7 +263,7 @@ impl AppState {
             });
             compared.join().map_err(|_| "The configurations could not be compared.".to_owned())
         })?;
-        fresh.begin_publish();
+        fresh.configure_shared_state();
         self.ledger.configure(&fresh.settings.ledger);
         self.admission.configure(&fresh.settings.overload);
         self.tokenizer_permits.configure(fresh.settings.overload.counting);
@@ -283,7 +283,7 @@ impl AppState {
     }
 
     /// Drops replaced snapshots that are no longer in use. Blocks.
-    pub fn drop_retired(&self) {
+    pub fn drop_retired_snapshots(&self) {
         let (used, unused): (Vec<_>, Vec<_>) = {
             let mut retired = self.retired_snapshots.lock();
             std::mem::take(&mut *retired).into_iter().partition(|live| Arc::strong_count(live) > 1)
@@ -379,15 +379,15 @@ fn build_snapshot(
     settings: Settings,
     connection_pools: &ConnectionPools,
     stores: &Stores,
-    clock: SteadyClock,
+    clock: ProcessClock,
 ) -> Result<ConfigSnapshot, String> {
     let snapshot = ConfigSnapshot::build(settings, None, connection_pools, clock.unix_seconds())?;
-    latency_records::restore_figures(&snapshot, &stores.figures, clock);
+    latency_records::restore_latency_records(&snapshot, &stores.measurements, clock);
     Ok(snapshot)
 }
 
 /// Loads the TLS configuration and checks every certificate file. Logs a warning for an expired certificate.
-fn load_tls(settings: &Settings, clock: SteadyClock) -> Result<ListenerTls, String> {
+fn load_tls(settings: &Settings, clock: ProcessClock) -> Result<ListenerTls, String> {
     for why in tls::check_files(settings, clock.unix_seconds()).map_err(|mistakes| mistakes.join(" "))? {
         tracing::warn!(name: "certificate_over", why);
     }

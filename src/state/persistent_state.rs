@@ -12,7 +12,7 @@ use crate::storage::files::FileManager;
 use crate::storage::responses::ResponseStore;
 use crate::storage::stores::Stores;
 use crate::telemetry::metrics::MetricsRegistry;
-use crate::time::clock::SteadyClock;
+use crate::time::clock::ProcessClock;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use arc_swap::ArcSwap;
 use penstock_storage::files::FileStore;
@@ -25,7 +25,7 @@ pub(super) struct PersistentState {
     pub(super) files: Arc<FileManager>,
     pub(super) responses: Arc<ResponseStore>,
     pub(super) batches: Arc<BatchManager>,
-    pub(super) exports: BackupSchedule,
+    pub(super) backup_schedule: BackupSchedule,
 }
 
 impl PersistentState {
@@ -36,7 +36,7 @@ impl PersistentState {
     pub(super) fn open(
         settings: &Settings,
         stores: &Stores,
-        clock: SteadyClock,
+        clock: ProcessClock,
         taken_over: bool,
     ) -> Result<(Self, InheritedHolds), String> {
         let key_cache = Arc::new(KeyCache::load(stores, clock)?);
@@ -59,24 +59,27 @@ impl PersistentState {
         let batches = Arc::new(BatchManager::new(stores.store.clone(), stores.fleet.clone()));
         files.set_users(batches.clone());
         let exports = BackupSchedule::open(settings, clock.unix_seconds());
-        files.set_archives(exports.folder().to_owned(), rotation::remove_contents);
-        Ok((Self { key_cache, ledger, files: Arc::new(files), responses, batches, exports }, holds))
+        files.set_archives(exports.folder().to_owned(), rotation::remove_from_archives);
+        Ok((
+            Self { key_cache, ledger, files: Arc::new(files), responses, batches, backup_schedule: exports },
+            holds,
+        ))
     }
 
     /// Returns the handles that batches work with.
     pub(super) fn batch_context(
         &self,
         live: &Arc<ArcSwap<ConfigSnapshot>>,
-        clock: SteadyClock,
+        clock: ProcessClock,
         overload: &Arc<AdmissionControl>,
         metrics: &Arc<MetricsRegistry>,
     ) -> BatchContext {
         BatchContext {
-            live: live.clone(),
+            current_config: live.clone(),
             clock,
             ledger: self.ledger.clone(),
-            keyring: self.key_cache.clone(),
-            overload: overload.clone(),
+            key_cache: self.key_cache.clone(),
+            admission: overload.clone(),
             metrics: metrics.clone(),
             files: self.files.clone(),
             responses: self.responses.clone(),

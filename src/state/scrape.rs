@@ -18,11 +18,11 @@ impl AppState {
             OfferStatus::from_breaker(labels, asked, &offer.breaker.lock(), now)
         });
         let providers = || live.providers.iter();
-        self.metrics.text(MetricsSnapshot {
+        self.metrics.render(MetricsSnapshot {
             offers,
             providers: providers().map(|known| (&*known.provider.id, known.in_flight())).collect(),
             exchanges: self.in_flight_exchanges(),
-            retries_left: self.retry_budget.lock().left(now),
+            retries_left: self.retry_budget.lock().remaining(now),
             certificate_expires: self.tls_config().map(|tls| tls.expires),
             ledger: self.ledger.durability_snapshot(),
             last_export: self.backup_schedule.last_backup_time(),

@@ -50,7 +50,7 @@ impl SharedContents {
     ///
     /// # Errors
     /// Returns any I/O error. The object may be written nevertheless.
-    pub fn replace(&self, name: &str, parts: &[&[u8]]) -> Result<()> {
+    pub fn write(&self, name: &str, parts: &[&[u8]]) -> Result<()> {
         let store = self.store()?;
         let mut file = NamedTempFile::new_in(&self.upload_folder)?;
         parts.iter().try_for_each(|part| file.write_all(part))?;

@@ -36,8 +36,8 @@ impl SpoolFactory {
 
     /// Creates an empty spool.
     #[must_use]
-    pub fn open(&self) -> SpoolDirectory {
-        SpoolDirectory {
+    pub fn open(&self) -> SpoolWriter {
+        SpoolWriter {
             folder: self.folder.clone(),
             memory: self.memory_limit,
             reservation: SpoolReservation { used: self.used.clone(), limit: self.limit, taken: 0 },
@@ -91,7 +91,7 @@ fn close_file<F: Send + 'static>(file: F, bytes: u64) {
 }
 
 /// Spool that is being written.
-pub struct SpoolDirectory {
+pub struct SpoolWriter {
     folder: PathBuf,
     memory: usize,
     reservation: SpoolReservation,
@@ -100,7 +100,7 @@ pub struct SpoolDirectory {
     length: u64,
 }
 
-impl SpoolDirectory {
+impl SpoolWriter {
     /// Appends bytes.
     ///
     /// # Errors
@@ -157,7 +157,7 @@ impl SpoolDirectory {
     }
 }
 
-impl Drop for SpoolDirectory {
+impl Drop for SpoolWriter {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
             close_file(file, self.length);

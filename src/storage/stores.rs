@@ -43,7 +43,7 @@ pub struct Stores {
     /// Spending of accounts and keys.
     pub spends: SpendStore,
     /// Measured latency statistics.
-    pub figures: MeasurementStore,
+    pub measurements: MeasurementStore,
     /// Persons who may sign in to the console.
     pub users: UserStore,
     /// Sessions of signed-in persons.
@@ -97,7 +97,7 @@ impl Stores {
             .mode(0o700)
             .create(folder)
             .map_err(|error| format!("The storage folder {} cannot be made: {error}.", folder.display()))?;
-        let handed = Arc::new(HandoverStore::new(open_engine(storage)?));
+        let handed = Arc::new(HandoverStore::new(open_or_create(storage)?));
         let store: Arc<dyn Store> = handed.clone();
         let pepper = pepper::find_pepper(storage, &store)?;
         let fleet = join_fleet(storage, &store)?;
@@ -110,7 +110,7 @@ impl Stores {
             keys: KeyStore::new(store.clone()),
             accounts: AccountStore::new(store.clone()),
             spends: SpendStore::for_member(store.clone(), fleet.strand()),
-            figures: MeasurementStore::new(store.clone()),
+            measurements: MeasurementStore::new(store.clone()),
             users: UserStore::new(store.clone()),
             sessions: SessionStore::new(store.clone()),
             invoices: InvoiceStore::new(store.clone()),
@@ -135,7 +135,7 @@ impl Stores {
         taken: impl FnOnce() -> Result<Arc<ControlChannel>, String>,
     ) -> Result<Arc<ControlChannel>, String> {
         let (handed, storage) = &self.handover;
-        handed.hand_over(taken, || open_engine(storage))
+        handed.hand_over(taken, || open_or_create(storage))
     }
 }
 
@@ -194,14 +194,14 @@ pub fn open_existing(storage: &StorageSettings) -> Result<Option<Arc<dyn Store>>
             report.map_err(|error| to_sentence(&error.to_string()))?.has_tables
         }
     };
-    if exists { open_engine(storage).map(Some) } else { Ok(None) }
+    if exists { open_or_create(storage).map(Some) } else { Ok(None) }
 }
 
 /// Opens the store with the configured engine, and creates it if it is missing.
 ///
 /// # Errors
 /// Returns a sentence for the operator if the store cannot be opened.
-pub fn open_engine(storage: &StorageSettings) -> Result<Arc<dyn Store>, String> {
+pub fn open_or_create(storage: &StorageSettings) -> Result<Arc<dyn Store>, String> {
     let engine = match store_location(storage) {
         StoreLocation::Folder(engine) => engine,
         StoreLocation::Database(options) => {
@@ -338,11 +338,11 @@ fn check_token_length(path: &Path, token: String) -> Result<String, String> {
 
 /// Returns 32 random bytes in hexadecimal.
 fn hex_secret() -> String {
-    hex::text(&rand::random::<[u8; 32]>())
+    hex::encode(&rand::random::<[u8; 32]>())
 }
 
 fn parse_hex_secret(text: &str) -> Option<[u8; 32]> {
-    hex::bytes(text.as_bytes())
+    hex::decode(text.as_bytes())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::telemetry::request_id::RequestId;
 use penstock_core::{ApiError, Dialect, WorkDone};
 use penstock_footprint::AnswerFootprint;
 use penstock_pricing::RequestCharge;
-use penstock_response_metadata::CacheProvenance;
+use penstock_response_metadata::CacheSavings;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ pub struct AccessRecord {
     /// HTTP status that was sent.
     pub status: u16,
     /// Stable error code, if the request was refused.
-    pub code: Option<&'static str>,
+    pub error_code: Option<&'static str>,
     /// Outcome.
     pub outcome: ExchangeOutcome,
     /// Attempts, in order.
@@ -104,7 +104,7 @@ pub struct AccessRecord {
     /// Time spent waiting for permits.
     pub queued: Duration,
     /// True for a line of a batch.
-    pub line: bool,
+    pub is_batch_line: bool,
     /// Size of the request body in bytes.
     pub bytes_in: usize,
     /// Size of the response body in bytes.
@@ -116,7 +116,7 @@ pub struct AccessRecord {
     /// Charge.
     pub charge: Option<RequestCharge>,
     /// Energy and credits that the provider's prefix cache saved.
-    pub cache: Option<CacheProvenance>,
+    pub cache: Option<CacheSavings>,
     /// Outcome of the session affinity; `None` if the request has no session.
     pub session: Option<SessionOutcome>,
 }
@@ -158,14 +158,14 @@ impl AccessRecord {
             flavor: None,
             stream: false,
             status: 0,
-            code: None,
+            error_code: None,
             outcome: ExchangeOutcome::Ok,
             attempts: Vec::new(),
             provider: None,
             first_token: None,
             waited: Duration::ZERO,
             queued: Duration::ZERO,
-            line: false,
+            is_batch_line: false,
             bytes_in: 0,
             bytes_out: 0,
             done: None,
@@ -187,13 +187,13 @@ impl AccessRecord {
     pub fn record_refusal(&mut self, refusal: &ApiError) {
         let row = refusal.spec();
         self.status = row.status;
-        self.code = Some(row.code);
+        self.error_code = Some(row.code);
         self.outcome = ExchangeOutcome::Refused;
     }
 
     /// Records a stream that ended with an error.
     pub fn set_broken(&mut self, refusal: &ApiError) {
-        self.code = Some(refusal.spec().code);
+        self.error_code = Some(refusal.spec().code);
         self.outcome = ExchangeOutcome::Broken;
     }
 

@@ -228,7 +228,7 @@ fn every_alerting_metric_exists_from_the_start_and_has_an_alert() {
 fn lines_of_batches_are_no_requests_of_users() {
     let metrics = MetricsRegistry::new().unwrap();
     let mut record = AccessRecord::new(RequestId::random(), Dialect::Chat);
-    (record.status, record.outcome, record.line) = (503, ExchangeOutcome::Refused, true);
+    (record.status, record.outcome, record.is_batch_line) = (503, ExchangeOutcome::Refused, true);
     metrics.record_exchange(&record, Duration::ZERO);
     let text = String::from_utf8(metrics.encode()).unwrap();
     assert!(text.contains(r#"outcome="refused",status="503",work="batch"} 1"#), "{text}");

@@ -1,6 +1,6 @@
 //! Metrics of batches and their lines.
 
-use super::metrics::{counter, gauge, registered};
+use super::metrics::{register, register_counter, register_gauge};
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
 /// Statistics of batches.
@@ -9,11 +9,11 @@ pub struct BatchTotals {
     /// Open batches by state: validating, in progress, scheduled.
     pub open: [usize; 3],
     /// Lines without a result.
-    pub lines: u64,
+    pub lines_without_result: u64,
     /// Number of lines in flight.
-    pub working: usize,
+    pub lines_in_flight: usize,
     /// Age in seconds of the oldest batch that is not scheduled for a later hour.
-    pub oldest: u64,
+    pub oldest_age_seconds: u64,
     /// Unfinished background responses by state: queued, in progress.
     pub background: [usize; 2],
 }
@@ -37,16 +37,21 @@ pub struct BatchMetrics {
 
 impl BatchMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
-        let one = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
+        let one = |name: &str, help: &str| register(r, IntGauge::new(name, help)?);
         let batches = Self {
-            open: gauge(
+            open: register_gauge(
                 r,
                 "penstock_batches_open",
                 "Batches that have not ended, by state (scheduled: waiting for a greener hour).",
                 &["state"],
             )?,
-            ended: counter(r, "penstock_batches_ended_total", "Batches that ended, by state.", &["state"])?,
-            lines: counter(
+            ended: register_counter(
+                r,
+                "penstock_batches_ended_total",
+                "Batches that ended, by state.",
+                &["state"],
+            )?,
+            lines: register_counter(
                 r,
                 "penstock_batch_results_total",
                 "Lines of batches by outcome (completed, failed, retried, cancelled, expired).",
@@ -58,13 +63,13 @@ impl BatchMetrics {
                 "penstock_batch_oldest_seconds",
                 "Age of the oldest open batch, from its scheduled hour on if it has one.",
             )?,
-            responses: gauge(
+            responses: register_gauge(
                 r,
                 "penstock_background_responses_open",
                 "Background responses that have not ended, by state.",
                 &["state"],
             )?,
-            responses_ended: counter(
+            responses_ended: register_counter(
                 r,
                 "penstock_background_responses_ended_total",
                 "Background responses that ended, by state.",
@@ -94,7 +99,7 @@ impl BatchMetrics {
     }
 
     /// Counts an ended background response.
-    pub fn response_ended(&self, state: &str) {
+    pub fn count_ended_response(&self, state: &str) {
         self.responses_ended.with_label_values(&[state]).inc();
     }
 
@@ -106,8 +111,8 @@ impl BatchMetrics {
         for (state, open) in RESPONSE_STATES.iter().zip(standing.background) {
             self.responses.with_label_values(&[*state]).set(count(open as u64));
         }
-        self.left.set(count(standing.lines));
-        self.working.set(count(standing.working as u64));
-        self.oldest.set(count(standing.oldest));
+        self.left.set(count(standing.lines_without_result));
+        self.working.set(count(standing.lines_in_flight as u64));
+        self.oldest.set(count(standing.oldest_age_seconds));
     }
 }

@@ -1,6 +1,6 @@
 //! Metrics of client connections and of the server certificate.
 
-use super::metrics::{counter, gauge, registered};
+use super::metrics::{register, register_counter, register_gauge};
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
 /// Reasons for refused connections.
@@ -15,16 +15,16 @@ pub(super) struct ConnectionMetrics {
 
 impl ConnectionMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
-        let one = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
+        let one = |name: &str, help: &str| register(r, IntGauge::new(name, help)?);
         let doors = Self {
             connections: one("penstock_connections_open", "Client connections that are open.")?,
-            connections_refused: counter(
+            connections_refused: register_counter(
                 r,
                 "penstock_connections_refused_total",
                 "Client connections that were closed at a limit (process: all connections, client: those of one address) or for an HTTP/2 flood (h2_abuse), and HTTP/2 requests that were refused unread: malformed (h2_malformed), or too many request heads in memory (heads).",
                 &["reason"],
             )?,
-            certificate: gauge(
+            certificate: register_gauge(
                 r,
                 "penstock_certificate_expires_seconds",
                 "End of the validity of the TLS listener's certificate, Unix seconds; absent without that listener.",

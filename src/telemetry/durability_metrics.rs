@@ -1,6 +1,6 @@
 //! Metrics of durability: writes of charges to the disk, and backups.
 
-use super::metrics::{counter, gauge, registered};
+use super::metrics::{register, register_counter, register_gauge};
 use prometheus::{Gauge, IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
 /// State of the ledger.
@@ -11,9 +11,9 @@ pub struct DurabilitySnapshot {
     /// True if no further request is accepted, because the limit of unwritten charges is reached.
     pub exhausted: bool,
     /// True if the replica of the ledger has all entries of the store.
-    pub copied: bool,
+    pub is_replica_current: bool,
     /// Charged and reserved amounts that are not yet on the disk, in 1e-8 EUR.
-    pub exposed: i64,
+    pub exposed_eur_units: i64,
     /// Bytes that wait to be written.
     pub waiting: u64,
     /// Open reserves.
@@ -32,13 +32,13 @@ pub(super) struct DurabilityMetrics {
 impl DurabilityMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
         let kept = Self {
-            exports: counter(
+            exports: register_counter(
                 r,
                 "penstock_exports_total",
                 "Archives of the durable state that the gateway made, by result.",
                 &["result"],
             )?,
-            exported: gauge(
+            exported: register_gauge(
                 r,
                 "penstock_export_last_timestamp_seconds",
                 "Time of the last complete archive, Unix seconds; absent if there is none.",
@@ -80,7 +80,7 @@ struct LedgerMetrics {
 
 impl LedgerMetrics {
     fn new(r: &Registry) -> Result<Self> {
-        let gauge = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
+        let gauge = |name: &str, help: &str| register(r, IntGauge::new(name, help)?);
         Ok(Self {
             failing: gauge("penstock_ledger_failing", "1 while the store does not accept charges.")?,
             copied: gauge(
@@ -90,7 +90,7 @@ impl LedgerMetrics {
             open: gauge("penstock_ledger_open_reserves", "Reservations that have not ended yet.")?,
             entries: gauge("penstock_ledger_entries", "Entries of the ledger on the disk.")?,
             waiting: gauge("penstock_ledger_unwritten_bytes", "Bytes of entries that wait to be written.")?,
-            exposed: registered(
+            exposed: register(
                 r,
                 Gauge::new(
                     "penstock_ledger_unwritten_eur",
@@ -103,10 +103,10 @@ impl LedgerMetrics {
     fn update_gauges(&self, state: &DurabilitySnapshot) {
         let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         self.failing.set(i64::from(state.failing));
-        self.copied.set(i64::from(state.copied));
+        self.copied.set(i64::from(state.is_replica_current));
         self.open.set(count(state.open));
         self.entries.set(count(state.entries));
         self.waiting.set(count(state.waiting));
-        self.exposed.set(state.exposed as f64 / 1e8);
+        self.exposed.set(state.exposed_eur_units as f64 / 1e8);
     }
 }

@@ -1,6 +1,6 @@
 //! Metrics of the bucket with the contents of files.
 
-use super::metrics::{counter, gauge};
+use super::metrics::{register_counter, register_gauge};
 use penstock_object_storage::RequestCount;
 use prometheus::{IntCounterVec, IntGaugeVec, Registry, Result};
 
@@ -22,13 +22,13 @@ pub(super) struct FileStoreMetrics {
 impl FileStoreMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
         Ok(Self {
-            up: gauge(
+            up: register_gauge(
                 r,
                 "penstock_file_store_up",
                 "1 if the bucket of `files.store` answered the last request, 0 if not; absent without a bucket.",
                 &[],
             )?,
-            requests: counter(
+            requests: register_counter(
                 r,
                 "penstock_file_store_requests_total",
                 "Requests to the bucket of `files.store`, repeated ones included, by method and outcome: ok, not_found, \

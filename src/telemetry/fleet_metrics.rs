@@ -1,7 +1,7 @@
 //! Metrics of a fleet: members, heartbeats, leases and the feed of changed keys. A gateway without a fleet has no
 //! series.
 
-use super::metrics::registered;
+use super::metrics::register;
 use prometheus::{Gauge, IntCounter, IntGauge, Opts, Registry, Result};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub struct FleetStatus {
     /// Number of live members, this one included.
     pub members: usize,
     /// True if this member may spend its leases.
-    pub is_current: bool,
+    pub may_spend_leases: bool,
     /// Number of members that this one buried.
     pub burials: u64,
     /// Number of requests that waited for a draw from the database.
@@ -19,7 +19,7 @@ pub struct FleetStatus {
     /// Number of live members whose configuration differs.
     pub differing: usize,
     /// Duration of the last heartbeat.
-    pub beat: Duration,
+    pub beat_duration: Duration,
     /// Time since the changes of keys were last read.
     pub feed_age: Duration,
     /// Bytes of the ledger's journal.
@@ -51,9 +51,9 @@ struct FleetSeries {
 
 impl FleetSeries {
     fn new(r: &Registry) -> Result<Self> {
-        let one = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
-        let count = |name: &str, help: &str| registered(r, IntCounter::with_opts(Opts::new(name, help))?);
-        let seconds = |name: &str, help: &str| registered(r, Gauge::new(name, help)?);
+        let one = |name: &str, help: &str| register(r, IntGauge::new(name, help)?);
+        let count = |name: &str, help: &str| register(r, IntCounter::with_opts(Opts::new(name, help))?);
+        let seconds = |name: &str, help: &str| register(r, Gauge::new(name, help)?);
         Ok(Self {
             members: one("penstock_fleet_members", "Live members of the fleet, as seen by this one.")?,
             current: one(
@@ -105,11 +105,11 @@ impl FleetMetrics {
         let Some(series) = series else { return };
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         series.members.set(count(status.members));
-        series.current.set(i64::from(status.is_current));
+        series.current.set(i64::from(status.may_spend_leases));
         series.differing.set(count(status.differing));
         series.burials.inc_by(status.burials.saturating_sub(series.burials.get()));
         series.dry_draws.inc_by(status.dry_draws.saturating_sub(series.dry_draws.get()));
-        series.beat.set(status.beat.as_secs_f64());
+        series.beat.set(status.beat_duration.as_secs_f64());
         series.feed_age.set(status.feed_age.as_secs_f64());
         series.journal_bytes.set(i64::try_from(status.journal_bytes).unwrap_or(i64::MAX));
         series.journal_failing.set(i64::from(status.journal_failing));

@@ -37,7 +37,7 @@ pub struct MetricsRegistry {
     open: IntGauge,
     retries_left: IntGauge,
     reloads: IntCounterVec,
-    record_overstated_usage: IntCounterVec,
+    overstated_usage: IntCounterVec,
     images_dropped: IntCounter,
     clock_ahead: IntGauge,
     fleet: FleetMetrics,
@@ -88,19 +88,19 @@ impl MetricsRegistry {
     /// Returns an error if a name is registered twice.
     pub fn new() -> Result<Self> {
         let r = Registry::new();
-        let one = |name: &str, help: &str| registered(&r, IntGauge::new(name, help)?);
+        let one = |name: &str, help: &str| register(&r, IntGauge::new(name, help)?);
         let metrics = Self {
             requests: RequestMetrics::new(&r)?,
             connections: ConnectionMetrics::new(&r)?,
             durability: DurabilityMetrics::new(&r)?,
-            checks: counter(
+            checks: register_counter(
                 &r,
                 "penstock_health_checks_total",
                 "Active checks by provider and result.",
                 &["provider", "result"],
             )?,
             offers: OfferMetrics::new(&r)?,
-            in_flight: gauge(
+            in_flight: register_gauge(
                 &r,
                 "penstock_provider_requests_in_flight",
                 "Requests in flight at a provider (its queue depth).",
@@ -108,19 +108,19 @@ impl MetricsRegistry {
             )?,
             open: one("penstock_requests_open", "Requests begun and not ended, streams included.")?,
             retries_left: one("penstock_retry_budget_left", "Retries that the retry budget allows now.")?,
-            reloads: counter(
+            reloads: register_counter(
                 &r,
                 "penstock_config_reloads_total",
                 "Reloads of the configuration by result.",
                 &["result"],
             )?,
-            record_overstated_usage: counter(
+            overstated_usage: register_counter(
                 &r,
                 "penstock_usage_overstated_total",
                 "Answers whose provider reported an impossible figure (tokens or energy); the gateway's own figure counts.",
                 &["provider", "model", "figure"],
             )?,
-            images_dropped: registered(
+            images_dropped: register(
                 &r,
                 IntCounter::new(
                     "penstock_images_dropped_total",
@@ -148,12 +148,12 @@ impl MetricsRegistry {
     }
 
     /// Returns the gauge of open client connections.
-    pub fn connections(&self) -> IntGauge {
+    pub fn open_connections_gauge(&self) -> IntGauge {
         self.connections.connections.clone()
     }
 
     /// Counts a refused client connection.
-    pub fn connection_refused(&self, reason: &str) {
+    pub fn count_refused_connection(&self, reason: &str) {
         self.connections.record_refused(reason);
     }
 
@@ -166,7 +166,7 @@ impl MetricsRegistry {
     }
 
     /// Counts an active health check.
-    pub fn health_check(&self, provider: &str, good: bool) {
+    pub fn count_health_check(&self, provider: &str, good: bool) {
         self.checks.with_label_values(&[provider, if good { "good" } else { "bad" }]).inc();
     }
 
@@ -192,7 +192,7 @@ impl MetricsRegistry {
 
     /// Counts an answer whose provider reported impossible tokens or energy.
     pub fn count_overstated_usage(&self, provider: &str, model: &str, figure: &str) {
-        self.record_overstated_usage.with_label_values(&[provider, model, figure]).inc();
+        self.overstated_usage.with_label_values(&[provider, model, figure]).inc();
     }
 
     /// Counts images that were removed before they expired.
@@ -201,7 +201,7 @@ impl MetricsRegistry {
     }
 
     /// Counts a backup.
-    pub fn backup_finished(&self, good: bool) {
+    pub fn count_backup(&self, good: bool) {
         self.durability.count_export(good);
     }
 
@@ -212,7 +212,10 @@ impl MetricsRegistry {
 
     /// Renders all metrics in Prometheus' text format, with gauges of the snapshot.
     #[must_use]
-    pub fn text<'a>(&self, snapshot: MetricsSnapshot<'a, impl Iterator<Item = OfferStatus<'a>>>) -> Vec<u8> {
+    pub fn render<'a>(
+        &self,
+        snapshot: MetricsSnapshot<'a, impl Iterator<Item = OfferStatus<'a>>>,
+    ) -> Vec<u8> {
         self.set(snapshot);
         self.encode()
     }
@@ -256,7 +259,7 @@ thread_local! {
     pub(super) static METRICS: std::cell::RefCell<Vec<(String, Vec<String>)>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-pub(super) fn registered<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> Result<C> {
+pub(super) fn register<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> Result<C> {
     registry.register(Box::new(metric.clone()))?;
     #[cfg(test)]
     METRICS.with_borrow_mut(|all| {
@@ -267,11 +270,16 @@ pub(super) fn registered<C: Collector + Clone + 'static>(registry: &Registry, me
     Ok(metric)
 }
 
-pub(super) fn counter(r: &Registry, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec> {
-    registered(r, IntCounterVec::new(Opts::new(name, help), labels)?)
+pub(super) fn register_counter(
+    r: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+) -> Result<IntCounterVec> {
+    register(r, IntCounterVec::new(Opts::new(name, help), labels)?)
 }
 
-pub(super) fn histogram(
+pub(super) fn register_histogram(
     r: &Registry,
     name: &str,
     help: &str,
@@ -279,9 +287,9 @@ pub(super) fn histogram(
     labels: &[&str],
 ) -> Result<HistogramVec> {
     let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-    registered(r, HistogramVec::new(opts, labels)?)
+    register(r, HistogramVec::new(opts, labels)?)
 }
 
-pub(super) fn gauge(r: &Registry, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec> {
-    registered(r, IntGaugeVec::new(Opts::new(name, help), labels)?)
+pub(super) fn register_gauge(r: &Registry, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec> {
+    register(r, IntGaugeVec::new(Opts::new(name, help), labels)?)
 }

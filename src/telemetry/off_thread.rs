@@ -19,7 +19,7 @@ pub struct BlockingHandles {
 ///
 /// # Errors
 /// Returns an internal error if the work panicked.
-pub async fn off_thread<T: Send + 'static>(
+pub async fn run_on_blocking_thread<T: Send + 'static>(
     handles: &BlockingHandles,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {

@@ -1,6 +1,6 @@
 //! Metrics of offers.
 
-use super::metrics::{gauge, registered};
+use super::metrics::{register, register_gauge};
 use penstock_routing::CircuitBreaker;
 use prometheus::{GaugeVec, IntGaugeVec, Opts, Registry, Result};
 use std::collections::hash_map::Entry;
@@ -20,12 +20,12 @@ pub struct OfferStatus<'a> {
     /// Id of the model.
     pub model: &'a str,
     /// True if the offer was requested since startup.
-    pub asked: bool,
+    pub was_requested: bool,
     /// True if the offer has answered, or an active check has passed, since its breaker opened. Without requests,
     /// nothing else is known about it.
     pub healthy: bool,
     /// Share of recent attempts that failed, 0 to 1.
-    pub failing: f64,
+    pub failure_share: f64,
 }
 
 impl<'a> OfferStatus<'a> {
@@ -37,7 +37,7 @@ impl<'a> OfferStatus<'a> {
         now: Duration,
     ) -> Self {
         let healthy = breaker.is_presumed_healthy();
-        Self { provider, model, asked, healthy, failing: breaker.failure_ratio(now) }
+        Self { provider, model, was_requested: asked, healthy, failure_share: breaker.failure_ratio(now) }
     }
 }
 
@@ -49,13 +49,13 @@ impl OfferMetrics {
             "Share of recent attempts that failed, 0 to 1; of a provider's offers of a model, the best.",
         );
         Ok(Self {
-            health: gauge(
+            health: register_gauge(
                 r,
                 "penstock_offer_healthy",
                 "1 if the provider's answers for the model, or its checks since, succeed; 0 if all its offers of the model are ejected or on trial.",
                 &labels,
             )?,
-            failing: registered(r, GaugeVec::new(failing, &labels)?)?,
+            failing: register(r, GaugeVec::new(failing, &labels)?)?,
         })
     }
 
@@ -67,7 +67,7 @@ impl OfferMetrics {
         let broken: HashSet<&str> =
             offers.iter().filter(|offer| !offer.healthy).map(|offer| offer.model).collect();
         let mut best: HashMap<[&str; 2], OfferStatus<'a>> = HashMap::new();
-        for offer in offers.into_iter().filter(|offer| offer.asked || broken.contains(offer.model)) {
+        for offer in offers.into_iter().filter(|offer| offer.was_requested || broken.contains(offer.model)) {
             match best.entry([offer.provider, offer.model]) {
                 Entry::Vacant(first) => {
                     first.insert(offer);
@@ -75,7 +75,7 @@ impl OfferMetrics {
                 Entry::Occupied(mut known) => {
                     let known = known.get_mut();
                     known.healthy |= offer.healthy;
-                    known.failing = known.failing.min(offer.failing);
+                    known.failure_share = known.failure_share.min(offer.failure_share);
                 }
             }
         }
@@ -83,7 +83,7 @@ impl OfferMetrics {
         self.failing.reset();
         for (labels, offer) in best {
             self.health.with_label_values(&labels).set(i64::from(offer.healthy));
-            self.failing.with_label_values(&labels).set(offer.failing);
+            self.failing.with_label_values(&labels).set(offer.failure_share);
         }
     }
 }
@@ -105,13 +105,13 @@ mod tests {
         };
         assert_eq!(told(&breaker, Duration::ZERO), 1);
         for _ in 0..settings.consecutive_failures {
-            breaker.on_result(Duration::ZERO, AttemptOutcome::Failure { rest: None });
+            breaker.on_result(Duration::ZERO, AttemptOutcome::Failure { retry_after: None });
         }
         assert_eq!(told(&breaker, Duration::ZERO), 0);
         let later = settings.first_ejection + Duration::from_secs(3_600);
         assert_eq!(told(&breaker, later), 0, "nobody has asked it since");
         for _ in 0..settings.successes_to_close {
-            assert!(breaker.try_probe(later));
+            assert!(breaker.try_acquire(later));
             breaker.on_result(later, AttemptOutcome::Success);
         }
         assert_eq!(told(&breaker, later), 1);
@@ -127,7 +127,7 @@ mod tests {
             offers.health.with_label_values(&["p", "m"]).get()
         };
         for _ in 0..settings.consecutive_failures {
-            breaker.on_result(Duration::ZERO, AttemptOutcome::Failure { rest: None });
+            breaker.on_result(Duration::ZERO, AttemptOutcome::Failure { retry_after: None });
         }
         let at = Duration::from_secs;
         breaker.on_check(at(60), false);
@@ -135,8 +135,8 @@ mod tests {
         breaker.on_check(at(70), true);
         assert_eq!(told(&breaker, at(70)), 1);
         // A provider that lists its models and fails every request must not look healthy between two requests.
-        assert!(breaker.try_probe(at(71)));
-        breaker.on_result(at(71), AttemptOutcome::Failure { rest: None });
+        assert!(breaker.try_acquire(at(71)));
+        breaker.on_result(at(71), AttemptOutcome::Failure { retry_after: None });
         breaker.on_check(at(72), true);
         assert_eq!(told(&breaker, at(72)), 0);
         breaker.on_check(at(71) + settings.max_ejection - Duration::from_millis(1), true);
@@ -148,7 +148,13 @@ mod tests {
     #[test]
     fn the_better_of_two_offers_of_a_model_is_listed() {
         let offers = OfferMetrics::new(&Registry::new()).unwrap();
-        let of = |healthy, failing| OfferStatus { provider: "p", model: "m", asked: true, healthy, failing };
+        let of = |healthy, failing| OfferStatus {
+            provider: "p",
+            model: "m",
+            was_requested: true,
+            healthy,
+            failure_share: failing,
+        };
         for both in [[of(true, 0.25), of(false, 1.0)], [of(false, 1.0), of(true, 0.25)]] {
             offers.update_gauges(both.into_iter());
             assert_eq!(offers.health.with_label_values(&["p", "m"]).get(), 1);
@@ -161,8 +167,13 @@ mod tests {
     #[test]
     fn unused_offers_are_reported_only_beside_a_broken_one() {
         let offers = OfferMetrics::new(&Registry::new()).unwrap();
-        let of =
-            |provider, model, asked, healthy| OfferStatus { provider, model, asked, healthy, failing: 0.0 };
+        let of = |provider, model, asked, healthy| OfferStatus {
+            provider,
+            model,
+            was_requested: asked,
+            healthy,
+            failure_share: 0.0,
+        };
         let series = || {
             let families = prometheus::core::Collector::collect(&offers.health);
             families.iter().map(|family| family.get_metric().len()).sum::<usize>()

@@ -1,6 +1,6 @@
 //! Metrics of admission control.
 
-use super::metrics::{counter, gauge, histogram, registered};
+use super::metrics::{register, register_counter, register_gauge, register_histogram};
 use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct OverloadMetrics {
 
 impl OverloadMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
-        let one = |name: &str, help: &str| registered(r, IntGauge::new(name, help)?);
+        let one = |name: &str, help: &str| register(r, IntGauge::new(name, help)?);
         Ok(Self {
             admitted: one(
                 "penstock_requests_admitted",
@@ -40,27 +40,27 @@ impl OverloadMetrics {
                 "penstock_held_bytes",
                 "Bytes of request bodies and unstreamed answers in memory, against `overload.bytes`.",
             )?,
-            waiting: gauge(
+            waiting: register_gauge(
                 r,
                 "penstock_queue_waiting",
                 "Requests that wait for a permit, by queue (process, provider; batch work at a provider included).",
                 &["queue"],
             )?,
-            waits: histogram(
+            waits: register_histogram(
                 r,
                 "penstock_queue_wait_seconds",
                 "Time of requests that had to wait for a permit, by queue; the others are not counted.",
                 &SECONDS,
                 &["queue"],
             )?,
-            refused: counter(
+            refused: register_counter(
                 r,
                 "penstock_overload_refused_total",
                 "Requests refused under overload: queue full (queue), wait timed out (process, \
                  provider), too many bytes (bytes), batch line gave way to requests (batch).",
                 &["reason"],
             )?,
-            panics: registered(
+            panics: register(
                 r,
                 IntCounter::new("penstock_panics_total", "Requests that ended in a bug of the gateway.")?,
             )?,

@@ -1,6 +1,6 @@
 //! Metrics of the process and its disk: build, processor time, memory, descriptors, sizes of stored data.
 
-use super::metrics::registered;
+use super::metrics::register;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry, Result};
 use std::path::Path;
@@ -16,10 +16,10 @@ impl ProcessMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
         let build = Opts::new("penstock_build_info", "Constant 1; the label names the running version.")
             .const_label("version", env!("CARGO_PKG_VERSION"));
-        registered(r, IntGauge::with_opts(build)?)?.set(1);
+        register(r, IntGauge::with_opts(build)?)?.set(1);
         r.register(Box::new(ProcessCollector::for_self()))?;
         let gauge = |name: &str, help: &str, labels: &[&str]| {
-            registered(r, IntGaugeVec::new(Opts::new(name, help), labels)?)
+            register(r, IntGaugeVec::new(Opts::new(name, help), labels)?)
         };
         Ok(Self {
             stored: gauge(

@@ -1,7 +1,7 @@
 //! Metrics of the outcomes of requests and attempts.
 
 use super::AccessRecord;
-use super::metrics::{NO_VALUE, counter, histogram};
+use super::metrics::{NO_VALUE, register_counter, register_histogram};
 use prometheus::{HistogramVec, IntCounterVec, Registry, Result};
 use std::time::Duration;
 
@@ -22,38 +22,38 @@ pub(super) struct RequestMetrics {
 impl RequestMetrics {
     pub(super) fn new(r: &Registry) -> Result<Self> {
         Ok(Self {
-            ended: counter(
+            ended: register_counter(
                 r,
                 "penstock_requests_total",
                 "Requests by endpoint, model of the catalogue (none where no model was found), outcome, status and work (request, or batch: a line of a batch).",
                 &["endpoint", "model", "outcome", "status", "work"],
             )?,
-            lines: counter(
+            lines: register_counter(
                 r,
                 "penstock_batch_lines_total",
                 "Requests that were lines of batches, by endpoint and outcome; yielded lines are sent again.",
                 &["endpoint", "outcome"],
             )?,
-            overhead: histogram(
+            overhead: register_histogram(
                 r,
                 "penstock_overhead_seconds",
                 "Time of a request outside of queues and of its attempts at providers.",
                 &OVERHEAD,
                 &["endpoint"],
             )?,
-            attempts: counter(
+            attempts: register_counter(
                 r,
                 "penstock_attempts_total",
                 "Attempts by provider and outcome (ok, left, or why they failed).",
                 &["provider", "outcome"],
             )?,
-            limited: counter(
+            limited: register_counter(
                 r,
                 "penstock_limited_total",
                 "Requests refused by a limit or a budget, by its name and its owner.",
                 &["limit", "of"],
             )?,
-            sessions: counter(
+            sessions: register_counter(
                 r,
                 "penstock_session_requests_total",
                 "Answered requests of conversations by model and outcome: new, stayed (at the offer that answered last) or moved.",
@@ -64,11 +64,11 @@ impl RequestMetrics {
 
     pub(super) fn count_ended_exchange(&self, record: &AccessRecord, took: Duration) {
         let mut status = itoa::Buffer::new();
-        let work = if record.line { "batch" } else { "request" };
+        let work = if record.is_batch_line { "batch" } else { "request" };
         let model = record.model.as_deref().unwrap_or(NO_VALUE);
         let labels = [record.endpoint, model, record.outcome.name(), status.format(record.status), work];
         self.ended.with_label_values(&labels).inc();
-        if record.line {
+        if record.is_batch_line {
             self.lines.with_label_values(&[record.endpoint, record.outcome.name()]).inc();
         }
         let own = record.gateway_time(took).as_secs_f64();

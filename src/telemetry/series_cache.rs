@@ -2,7 +2,7 @@
 //! series by their labels.
 
 use super::AccessRecord;
-use super::metrics::{NO_VALUE, counter, histogram, registered};
+use super::metrics::{NO_VALUE, register, register_counter, register_histogram};
 use parking_lot::RwLock;
 use penstock_core::WorkDone;
 use prometheus::core::{AtomicF64, GenericCounter};
@@ -80,31 +80,30 @@ impl SeriesCache {
         let by_kind =
             ["gen_ai_operation_name", "gen_ai_request_model", "gen_ai_provider_name", "gen_ai_token_type"];
         let by_provider = ["provider", "model"];
-        let sum =
-            |name: &str, help: &str| registered(r, CounterVec::new(Opts::new(name, help), &by_provider)?);
+        let sum = |name: &str, help: &str| register(r, CounterVec::new(Opts::new(name, help), &by_provider)?);
         Ok(Self {
-            duration: histogram(
+            duration: register_histogram(
                 r,
                 "gen_ai_server_request_duration_seconds",
                 "Time of a request, seconds.",
                 &SECONDS,
                 &by_model,
             )?,
-            first_token: histogram(
+            first_token: register_histogram(
                 r,
                 "gen_ai_server_time_to_first_token_seconds",
                 "Time to the first token sent to the client, seconds; streams only.",
                 &SECONDS,
                 &by_model,
             )?,
-            per_token: histogram(
+            per_token: register_histogram(
                 r,
                 "gen_ai_server_time_per_output_token_seconds",
                 "Time per output token after the first, seconds; streams only.",
                 &PER_TOKEN,
                 &by_model,
             )?,
-            tokens: histogram(
+            tokens: register_histogram(
                 r,
                 "gen_ai_client_token_usage",
                 "Tokens of a request by type (input, output).",
@@ -124,7 +123,7 @@ impl SeriesCache {
             cached_tokens: sum("penstock_cached_tokens_total", "Prompt tokens read from providers' caches.")?,
             saved_kwh: sum("penstock_cache_saved_kwh_total", "Energy that cached tokens saved, kWh.")?,
             saved_credits: sum("penstock_cache_saved_credits_total", "Credits that cached tokens saved.")?,
-            counted: counter(
+            counted: register_counter(
                 r,
                 "penstock_usage_counted_by_gateway_total",
                 "Answers whose usage the gateway counted, because the provider reported none, or an impossible amount.",

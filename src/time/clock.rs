@@ -57,9 +57,9 @@ const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 
 /// Two clocks that never go back; both return the time since 1970. The steady clock is set once at startup and then
 /// runs evenly; it is used for pauses, deadlines and rates. The calendar clock is used for dates: it follows the system
-/// clock when that was set forward or continued while the machine slept, see [`SteadyClock::follow_system`].
+/// clock when that was set forward or continued while the machine slept, see [`ProcessClock::follow_system`].
 #[derive(Clone, Copy, Debug)]
-pub struct SteadyClock {
+pub struct ProcessClock {
     origin: Duration,
     start: Instant,
     calendar: &'static CalendarState,
@@ -85,7 +85,7 @@ pub enum ClockAdjustment {
     Waiting(Duration),
 }
 
-impl SteadyClock {
+impl ProcessClock {
     /// Starts a clock.
     #[must_use]
     pub fn start() -> Self {
@@ -106,12 +106,12 @@ impl SteadyClock {
     /// Returns the time by the steady clock.
     #[must_use]
     pub fn steady_now(&self) -> Duration {
-        self.at_instant(cached_now())
+        self.steady_at(cached_now())
     }
 
     /// Converts an instant that is not in the future to the time of the steady clock.
     #[must_use]
-    pub fn at_instant(&self, instant: Instant) -> Duration {
+    pub fn steady_at(&self, instant: Instant) -> Duration {
         self.origin + instant.saturating_duration_since(self.start)
     }
 
@@ -171,9 +171,9 @@ mod tests {
     #[test]
     fn dates_follow_the_system_forward_and_the_steady_clock_does_not() {
         const HOUR: Duration = Duration::from_secs(3_600);
-        let clock = SteadyClock::start();
+        let clock = ProcessClock::start();
         let (copy, begun) = (clock, Instant::now());
-        let (steady, unix) = (clock.at_instant(begun), clock.unix_seconds());
+        let (steady, unix) = (clock.steady_at(begun), clock.unix_seconds());
         assert_eq!(clock.follow_system(clock.calendar_now()), ClockAdjustment::Unchanged);
         assert_eq!(
             clock.follow_system(clock.calendar_now() + MAX_CLOCK_SKEW / 2),
@@ -184,7 +184,7 @@ mod tests {
         };
         assert!(by <= HOUR && by > HOUR - MAX_CLOCK_SKEW, "{by:?}");
         assert!(copy.unix_seconds() + 2 >= unix + 3_600, "every copy moves");
-        assert_eq!(clock.at_instant(begun), steady);
+        assert_eq!(clock.steady_at(begun), steady);
         assert!(clock.steady_now() < steady + HOUR / 2);
         assert_eq!(clock.follow_system(clock.calendar_now()), ClockAdjustment::Unchanged);
     }
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn dates_never_decrease_and_the_correction_is_reported_once() {
         const HOUR: Duration = Duration::from_secs(3_600);
-        let clock = SteadyClock::start();
+        let clock = ProcessClock::start();
         let before = clock.calendar_now();
         assert!(matches!(clock.follow_system(before - HOUR), ClockAdjustment::Waiting(by) if by >= HOUR));
         assert!(clock.calendar_now() >= before);

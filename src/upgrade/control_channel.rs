@@ -1,6 +1,6 @@
 //! Connection of the old process to the new process during an upgrade.
 
-use super::messages::SentState;
+use super::messages::SentAction;
 use super::messages::{self, NewToOld, OldToNew};
 use crate::upgrade::remote::{StoreRequest, StoreResponse};
 use parking_lot::Mutex;
@@ -80,7 +80,7 @@ impl ControlChannel {
     }
 
     /// Sends ledger actions and waits until they are on the disk. Returns false if they never will be.
-    pub fn send(&self, acts: Vec<SentState>) -> bool {
+    pub fn send_actions(&self, acts: Vec<SentAction>) -> bool {
         self.request(|number| OldToNew::Acts { number, acts }).is_some()
     }
 

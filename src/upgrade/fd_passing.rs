@@ -19,7 +19,7 @@ const CARRIER_BYTE: &[u8] = b"s";
 ///
 /// # Errors
 /// Returns an error if the other process is gone.
-pub fn send(over: &UnixStream, sockets: &[TcpListener]) -> Result<()> {
+pub fn send_sockets(over: &UnixStream, sockets: &[TcpListener]) -> Result<()> {
     for socket in sockets {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut rights = SendAncillaryBuffer::new(&mut space);
@@ -68,7 +68,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let waiting = TcpStream::connect(address).unwrap();
         let (one, two) = UnixStream::pair().unwrap();
-        send(&one, &[listener]).unwrap();
+        send_sockets(&one, &[listener]).unwrap();
         let taken = receive_sockets(&two, 1).unwrap().pop().unwrap();
         assert_eq!(taken.local_addr().unwrap(), address);
         assert_eq!(taken.accept().unwrap().1, waiting.local_addr().unwrap());

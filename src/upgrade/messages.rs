@@ -10,7 +10,7 @@ const MAX_MESSAGE: usize = 64 << 20;
 
 /// Ledger action that the old process sends to the new process, which writes it.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct SentState {
+pub struct SentAction {
     /// Ledger entry, as JSON.
     pub line: String,
     /// Id and text of the tariff.
@@ -34,7 +34,7 @@ pub enum OldToNew {
         /// Number to acknowledge.
         number: u64,
         /// Ledger actions.
-        acts: Vec<SentState>,
+        acts: Vec<SentAction>,
     },
     /// Request to the store.
     Call {

@@ -39,4 +39,4 @@ pub mod old_process;
 pub mod remote;
 
 /// Environment variable of a process whose standard input is the connection to its predecessor.
-pub const VARIABLE: &str = "PENSTOCK_TAKES_OVER";
+pub const TAKEOVER_VARIABLE: &str = "PENSTOCK_TAKES_OVER";

@@ -1,7 +1,7 @@
 //! New process of an upgrade, and the messages that it sends to the old process.
 
 use super::messages::{self, NewToOld, OldToNew};
-use super::{VARIABLE, fd_passing};
+use super::{TAKEOVER_VARIABLE, fd_passing};
 use parking_lot::Mutex;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -21,7 +21,7 @@ impl InheritedState {
     /// # Errors
     /// Returns a sentence if this process was not started correctly.
     pub fn from_environment() -> Result<Option<Self>, String> {
-        if std::env::var_os(VARIABLE).is_none() {
+        if std::env::var_os(TAKEOVER_VARIABLE).is_none() {
             return Ok(None);
         }
         let read = || {
@@ -34,7 +34,7 @@ impl InheritedState {
             Ok(Self { stream: connection, sockets: addresses.into_iter().zip(taken).collect() })
         };
         read().map(Some).map_err(|error: std::io::Error| {
-            format!("{VARIABLE} is set, but nothing is handed over on the input: {error}.")
+            format!("{TAKEOVER_VARIABLE} is set, but nothing is handed over on the input: {error}.")
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::control_channel::{ControlChannel, PeerEvent};
 use super::messages::{self, NewToOld, OldToNew};
-use super::{VARIABLE, fd_passing};
+use super::{TAKEOVER_VARIABLE, fd_passing};
 use std::ffi::OsString;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -55,7 +55,7 @@ impl Successor {
         own_end.set_read_timeout(Some(STEP_TIMEOUT)).map_err(failed)?;
         let child = Command::new(&program.path)
             .args(&program.arguments)
-            .env(VARIABLE, "stdin")
+            .env(TAKEOVER_VARIABLE, "stdin")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .spawn()
             .map_err(failed)?;
@@ -70,7 +70,7 @@ impl Successor {
     fn send_sockets(&mut self, listeners: &[TcpListener]) -> std::io::Result<()> {
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
         messages::write_message(&mut self.stream, &OldToNew::Sockets(addresses))?;
-        fd_passing::send(&self.stream, listeners)
+        fd_passing::send_sockets(&self.stream, listeners)
     }
 
     /// Returns the process ID.

@@ -4,7 +4,7 @@
 use crate::upgrade::control_channel::ControlChannel;
 use parking_lot::RwLock;
 use penstock_storage::{
-    RowOperation, RowPage, RowScan, RowSum, SnapshotRow, Store, StoreError, StoreHealth, StoreTable,
+    RowAddition, RowOperation, RowPage, RowScan, SnapshotRow, Store, StoreError, StoreHealth, StoreTable,
     StoredRow, Transaction, TransactionOp, VerifyOutcome,
 };
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ enum StoreOpKind {
     Put(Vec<u8>),
     Delete,
     Add(i64, Option<i64>, Option<i64>),
-    Sum(RowSum),
+    Sum(RowAddition),
 }
 
 /// Response of the store that the other process has open.
@@ -197,12 +197,12 @@ impl Store for HandoverStore {
         )
     }
 
-    fn copy(
+    fn copy_rows(
         &self,
         sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         match &*self.0.read() {
-            StoreLocation::Local(store) => store.copy(sink),
+            StoreLocation::Local(store) => store.copy_rows(sink),
             _ => Err(remote_error()),
         }
     }
@@ -239,7 +239,7 @@ impl StoreOp {
             TransactionOp::Put(row) => StoreOpKind::Put(row.clone()),
             TransactionOp::Delete => StoreOpKind::Delete,
             TransactionOp::Add { by, min, max } => StoreOpKind::Add(*by, *min, *max),
-            TransactionOp::Sum(amounts) => StoreOpKind::Sum(amounts.clone()),
+            TransactionOp::AddAmounts(amounts) => StoreOpKind::Sum(amounts.clone()),
         };
         Self(operation.table.tag(), operation.key.clone(), kind)
     }
@@ -254,7 +254,7 @@ impl StoreOp {
             StoreOpKind::Put(row) => batch.put(space, key, row),
             StoreOpKind::Delete => batch.delete(space, key),
             StoreOpKind::Add(by, min, max) => batch.add(space, key, by, min, max),
-            StoreOpKind::Sum(amounts) => batch.sum(space, key, amounts),
+            StoreOpKind::Sum(amounts) => batch.add_amounts(space, key, amounts),
         })
     }
 }

@@ -48,7 +48,7 @@ impl CacheAffinity {
         let tariff = &offer.tariff;
         let discount =
             tariff.input.zip(tariff.cached_input).map_or(Decimal::ZERO, |(full, less)| full - less);
-        let joules = offer.prepared.joules_per_token();
+        let joules = offer.footprint_factors.joules_per_token();
         let url = &offer.provider.base_url;
         let parts = [&*offer.provider.id, &*url.host, &*url.path_prefix, &*offer.model.card.id, &*offer.name];
         Self {
@@ -72,7 +72,7 @@ impl CacheAffinity {
 
     /// Returns the affinity of the offer to a session, for a request with these token counts.
     #[must_use]
-    pub fn to_session(
+    pub fn session_affinity(
         &self,
         session: PlannedSession,
         figures: &LatencyStats,

@@ -5,11 +5,11 @@ use crate::config::settings::{BaseUrl, ModelSettings, OfferSettings, Settings};
 use crate::upstream::connection_pool::ConnectionPools;
 use crate::upstream::offer::OfferState;
 use crate::upstream::pools::{self, ModelPool};
-use crate::upstream::provider_state::{PreviousState, ProviderState};
+use crate::upstream::provider_state::{PreviousProviders, ProviderState};
 use crate::upstream::sessions::SessionTable;
 use parking_lot::Mutex;
 use penstock_catalog::{Catalog, CatalogModel as Card};
-use penstock_routing::{CircuitBreaker, ExplorationBudget, HourlyStats};
+use penstock_routing::{CircuitBreaker, ExplorationBudget, LastHourStats};
 use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::Arc;
@@ -46,9 +46,9 @@ pub struct ModelState {
     /// Indexes of its offers in [`ConfigSnapshot::offers`].
     pub offers: Vec<usize>,
     /// Statistics of the last hour, by which the catalogue can be sorted.
-    pub hour: Arc<Mutex<HourlyStats>>,
+    pub hourly_stats: Arc<Mutex<LastHourStats>>,
     /// Version of the hourly statistics that were stored last.
-    pub hour_version: Arc<AtomicU64>,
+    pub hourly_stats_version: Arc<AtomicU64>,
     /// Budget of requests that may be sent to offers of the model with too few measurements.
     explorations: Arc<Mutex<ExplorationBudget>>,
     /// Pool that orders the offers of the model.
@@ -83,7 +83,7 @@ impl ConfigSnapshot {
         let cards = settings.models.iter().map(|model| with_creation_time(model.card(), old, now)).collect();
         let catalog = Catalog::new(cards).map_err(|mistakes| mistakes.join(" "))?;
         let batch_lines = settings.routing.batch_lines;
-        let before = PreviousState::from_providers(old.map_or(&[][..], |old| &old.providers));
+        let before = PreviousProviders::from_providers(old.map_or(&[][..], |old| &old.providers));
         let providers: Vec<Arc<ProviderState>> = settings
             .providers
             .iter()
@@ -109,9 +109,13 @@ impl ConfigSnapshot {
                 pool: ModelPool::new(own, &explorations),
                 offers: indexes,
                 // The statistics are shared, so that they also count the exchanges of the old snapshot.
-                hour: known
-                    .map_or_else(|| Arc::new(Mutex::new(HourlyStats::new())), |known| known.hour.clone()),
-                hour_version: known.map(|known| known.hour_version.clone()).unwrap_or_default(),
+                hourly_stats: known.map_or_else(
+                    || Arc::new(Mutex::new(LastHourStats::new())),
+                    |known| known.hourly_stats.clone(),
+                ),
+                hourly_stats_version: known
+                    .map(|known| known.hourly_stats_version.clone())
+                    .unwrap_or_default(),
                 explorations,
                 model: model.clone(),
             };
@@ -157,7 +161,7 @@ impl ConfigSnapshot {
 
     /// Applies the settings of this snapshot to the concurrency limits and breakers that it shares with the old
     /// snapshot.
-    pub fn begin_publish(&self) {
+    pub fn configure_shared_state(&self) {
         let routing = &self.settings.routing;
         for provider in &self.providers {
             provider.concurrency.configure(provider.provider.max_in_flight, routing.batch_lines);

@@ -85,7 +85,7 @@ impl ResolvedPeer {
     /// Opens a new HTTP/1.1 connection.
     async fn connect(&self, pool: &ConnectionPool) -> Result<Stream, UpstreamErrorKind> {
         if self.peer.is_tls() {
-            let opened = pool.streams.new_stream(&self.peer).await;
+            let opened = pool.connector.new_stream(&self.peer).await;
             let stream = opened.map_err(|error| connect_error_kind(&error))?;
             self.check_tls_version(stream.get_ssl_digest().as_deref())?;
             return Ok(stream);
@@ -94,7 +94,7 @@ impl ResolvedPeer {
         let connected = timeout(self.connect, TcpStream::connect(self.address)).await;
         let socket =
             connected.map_err(|_| UpstreamErrorKind::Connect)?.map_err(|error| io_error_kind(&error))?;
-        set_tcp_keepalive(&socket, &crate::net::KEEP_ALIVE).map_err(|_| UpstreamErrorKind::Connect)?;
+        set_tcp_keepalive(&socket, &crate::net::TCP_KEEP_ALIVE).map_err(|_| UpstreamErrorKind::Connect)?;
         Ok(Box::new(
             BufferedSocket::to_provider(socket, self.write_timeout)
                 .map_err(|_| UpstreamErrorKind::Connect)?,
@@ -256,7 +256,7 @@ async fn connect_with_alpn(
     if !only_h2 && let Some((stream, owner)) = pool.take_idle(&peer) {
         return Ok(UpstreamExchange::http1(stream, true, owner, peer, pool));
     }
-    let stream = pool.streams.new_stream(&peer.peer).await.map_err(failed)?;
+    let stream = pool.connector.new_stream(&peer.peer).await.map_err(failed)?;
     peer.check_tls_version(stream.get_ssl_digest().as_deref())?;
     match stream.selected_alpn_proto() {
         Some(ALPN::H2) => {}
@@ -308,7 +308,7 @@ fn http_peer(base: &BaseUrl, provider: &Provider, address: SocketAddr) -> HttpPe
     options.read_timeout = Some(provider.timeouts.first_byte);
     options.write_timeout = Some(provider.timeouts.idle);
     options.idle_timeout = Some(IDLE_TIMEOUT);
-    options.tcp_keepalive = Some(crate::net::KEEP_ALIVE);
+    options.tcp_keepalive = Some(crate::net::TCP_KEEP_ALIVE);
     options.max_h2_streams = MAX_H2_STREAMS as usize;
     options.h2_ping_interval = Some(H2_PING_INTERVAL);
     options.h2_stream_window_size = Some(H2_WINDOW);

@@ -56,7 +56,7 @@ pub struct ConnectionPool {
     h2: Connector,
     /// Connector for new connections. HTTP/1.1 connections are pooled as plain streams, so that the head and body of a
     /// request leave in one write; a Pingora session flushes between them.
-    pub(super) streams: TransportConnector,
+    pub(super) connector: TransportConnector,
     idle: IdlePool,
 }
 
@@ -64,7 +64,7 @@ impl ConnectionPool {
     fn new(trust: &TlsTrust) -> Arc<Self> {
         Arc::new(Self {
             h2: Connector::new(Some(options(trust))),
-            streams: TransportConnector::new(Some(options(trust))),
+            connector: TransportConnector::new(Some(options(trust))),
             idle: IdlePool::new(MAX_IDLE, IDLE_TIMEOUT),
         })
     }
@@ -107,7 +107,7 @@ impl ConnectionPool {
     }
 
     /// Releases a stream; its HTTP/2 connection stays in the pool.
-    pub(super) fn put_session(&self, peer: &ResolvedPeer, session: HttpSession) {
+    pub(super) fn release_h2(&self, peer: &ResolvedPeer, session: HttpSession) {
         if let HttpSession::H2(session) = session {
             self.h2.release_http_session(session, &peer.peer, Some(IDLE_TIMEOUT));
         }

@@ -3,7 +3,7 @@
 
 use crate::limits::admission_control::AdmissionControl;
 use crate::limits::tokenizer_permits::TokenizerPermits;
-use crate::telemetry::off_thread::{BlockingHandles, off_thread};
+use crate::telemetry::off_thread::{BlockingHandles, run_on_blocking_thread};
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use penstock_core::ApiError;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ pub struct TokenCountQueue {
     /// Permits of the process.
     pub permits: Arc<TokenizerPermits>,
     /// Admission control, which counts refusals.
-    pub overload: Arc<AdmissionControl>,
+    pub admission: Arc<AdmissionControl>,
     /// Handles that blocking work needs.
     pub blocking: BlockingHandles,
     /// Configuration snapshot of the request.
-    pub live: Arc<ConfigSnapshot>,
+    pub config: Arc<ConfigSnapshot>,
     /// Account that the count is made for.
     pub account: Arc<str>,
     /// Longest wait for a permit; `None` for a line of a batch.
@@ -40,16 +40,16 @@ impl TokenCountQueue {
         &self,
         work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        let queue = self.live.settings.overload.queue;
+        let queue = self.config.settings.overload.queue;
         let permit = self.permits.acquire(&self.account, queue, self.wait).await;
-        let permit = permit.map_err(|why| self.overload.refuse(why))?;
+        let permit = permit.map_err(|why| self.admission.refuse(why))?;
         let guard = StopGuard(Arc::default());
         let stop = guard.0.clone();
         let work = move || {
             let _permit = permit;
             work(&stop)
         };
-        off_thread(&self.blocking, work).await
+        run_on_blocking_thread(&self.blocking, work).await
     }
 }
 

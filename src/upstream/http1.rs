@@ -102,7 +102,8 @@ impl Http1Exchange {
     pub async fn read_head(&mut self) -> Result<u16, TransportError> {
         let mut scan = ResponseHeadScan::default();
         loop {
-            let read = if scan.is_due(&self.buffer) { Http1ResponseHead::read(&self.buffer)? } else { None };
+            let read =
+                if scan.should_parse(&self.buffer) { Http1ResponseHead::parse(&self.buffer)? } else { None };
             let Some(head) = read else {
                 match self.fill_buffer().await? {
                     0 => return Err(TransportError::Gone),
@@ -150,7 +151,7 @@ impl Http1Exchange {
         loop {
             match &mut self.body {
                 BodyReader::Over => return Ok(None),
-                BodyReader::Chunked(chunks) => match chunks.take(&mut self.buffer)? {
+                BodyReader::Chunked(chunks) => match chunks.decode_next(&mut self.buffer)? {
                     ChunkStep::Data(data) => return Ok(Some(data)),
                     ChunkStep::End => self.body = BodyReader::Over,
                     ChunkStep::Incomplete => self.read_more().await?,
@@ -185,10 +186,10 @@ impl Http1Exchange {
 
     /// Returns the connection if it can serve another request: the answer was read completely, no bytes follow it, and
     /// its head does not close the connection.
-    pub fn into_stream(self) -> Option<Stream> {
+    pub fn into_reusable_stream(self) -> Option<Stream> {
         let reusable = matches!(self.body, BodyReader::Over)
             && self.buffer.is_empty()
-            && self.head.is_some_and(|(head, _)| !head.last && head.status >= 200);
+            && self.head.is_some_and(|(head, _)| !head.is_last && head.status >= 200);
         reusable.then_some(self.stream)
     }
 

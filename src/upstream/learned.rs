@@ -36,7 +36,7 @@ pub struct LearnedBehavior {
 impl LearnedBehavior {
     /// Returns the adjustments of a request to the offer. `named` is true if the configuration names the reasoning
     /// member.
-    pub fn adjust(&self, now: impl FnOnce() -> Duration, named: bool) -> RequestAdjustment {
+    pub fn request_adjustment(&self, now: impl FnOnce() -> Duration, named: bool) -> RequestAdjustment {
         let observed = if named { NAME_UNKNOWN } else { self.observed.load(Ordering::Relaxed) };
         let accepted = decode_reasoning_name(self.accepted.load(Ordering::Relaxed));
         RequestAdjustment {
@@ -148,15 +148,15 @@ mod tests {
     fn a_refused_member_is_omitted_for_an_hour() {
         let learned = LearnedBehavior::default();
         let stream = ExtraMembers::of(ExtraMember::StreamOptions);
-        assert_eq!(learned.adjust(|| at(5), false), RequestAdjustment::default());
+        assert_eq!(learned.request_adjustment(|| at(5), false), RequestAdjustment::default());
         assert_eq!(learned.record_refused_members(stream, None, at(5)), stream);
         assert!(learned.record_refused_members(stream, None, at(6)).is_empty(), "already known");
-        assert_eq!(learned.adjust(|| at(5 + LEARNED_TTL - 1), false).omitted, stream);
-        assert!(learned.adjust(|| at(5 + LEARNED_TTL), false).omitted.is_empty());
+        assert_eq!(learned.request_adjustment(|| at(5 + LEARNED_TTL - 1), false).omitted, stream);
+        assert!(learned.request_adjustment(|| at(5 + LEARNED_TTL), false).omitted.is_empty());
         assert!(!learned.returns_single_choice(|| at(6)));
         let many = ExtraMembers::of(ExtraMember::MultipleChoices);
         assert_eq!(learned.record_refused_members(many, None, at(6)), many);
-        assert_eq!(learned.adjust(|| at(7), false).omitted, stream.union(many));
+        assert_eq!(learned.request_adjustment(|| at(7), false).omitted, stream.union(many));
         assert!(
             learned.returns_single_choice(|| at(7)) && !learned.returns_single_choice(|| at(6 + LEARNED_TTL))
         );
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn an_accepted_name_takes_precedence_over_an_observed_one() {
         let learned = LearnedBehavior::default();
-        let reasoning = |named| learned.adjust(|| at(1), named).reasoning_name;
+        let reasoning = |named| learned.request_adjustment(|| at(1), named).reasoning_name;
         let observed = |name| {
             learned
                 .record_observation(OfferObservation { reasoning_name: name, ..OfferObservation::default() })
@@ -194,9 +194,12 @@ mod tests {
         learned.record_refused_members(renamed, Some(ReasoningName::ReasoningContent), at(1));
         assert_eq!(reasoning(false), Some(ReasoningName::ReasoningContent));
         assert_eq!(reasoning(true), Some(ReasoningName::ReasoningContent));
-        assert!(learned.adjust(|| at(1), false).omitted.is_empty());
+        assert!(learned.request_adjustment(|| at(1), false).omitted.is_empty());
         let dropped = renamed.union(ExtraMembers::of(ExtraMember::Reasoning));
         learned.record_refused_members(dropped, None, at(1));
-        assert_eq!(learned.adjust(|| at(1), false).omitted, ExtraMembers::of(ExtraMember::Reasoning));
+        assert_eq!(
+            learned.request_adjustment(|| at(1), false).omitted,
+            ExtraMembers::of(ExtraMember::Reasoning)
+        );
     }
 }

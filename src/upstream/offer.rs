@@ -15,7 +15,7 @@ use super::pools::{PoolMemberships, update_breaker};
 use super::pricing::OfferPricing;
 use super::provider_state::ProviderState;
 use super::request_head;
-use super::tokenize::TokenizeEndpoint;
+use super::tokenize::TokenizeBackoff;
 use crate::config::settings::{BillingSettings, OfferSettings};
 use parking_lot::Mutex;
 use penstock_core::{Dialect, OfferFacts};
@@ -39,15 +39,15 @@ pub struct OfferState {
     /// Provider of the offer.
     pub provider: Arc<ProviderState>,
     /// Latency statistics.
-    pub figures: Arc<Mutex<LatencyStats>>,
+    pub latency_stats: Arc<Mutex<LatencyStats>>,
     /// Version of the latency statistics that were stored last.
-    pub figures_version: Arc<AtomicU64>,
+    pub latency_stats_version: Arc<AtomicU64>,
     /// Circuit breaker.
     pub breaker: Arc<Mutex<CircuitBreaker>>,
     /// Pools in which the readiness of the offer follows its breaker.
     pub(super) memberships: Arc<PoolMemberships>,
     /// Pause of the offer's engine as a token counter, after a failure.
-    pub(super) engine: Arc<TokenizeEndpoint>,
+    pub(super) engine: Arc<TokenizeBackoff>,
     /// Properties learned from its answers; a reload forgets them.
     pub learned: LearnedBehavior,
     /// Prefix cache, for conversations that the offer has answered before.
@@ -95,7 +95,7 @@ impl OfferState {
         breaker: CircuitBreaker,
         money: &BillingSettings,
     ) -> Result<Self, String> {
-        let site = &offer.provider.place;
+        let site = &offer.provider.location;
         let number = |decimal: Decimal| decimal.to_f64().unwrap_or(f64::NAN);
         let header_error = |_| format!("A header of provider {} cannot be sent.", offer.provider.id);
         let heads = offer
@@ -108,7 +108,7 @@ impl OfferState {
             .map_err(header_error)?;
         let chat_head = |path| build_request_head(&offer, Dialect::Chat, path).map_err(header_error);
         let shaped = offer.shape.map(|shape| chat_head(shape.path())).transpose()?;
-        let completes = offer.abilities.completions.then_some(COMPLETIONS_PATH);
+        let completes = offer.capabilities.completions.then_some(COMPLETIONS_PATH);
         let completions_head = completes.map(chat_head).transpose()?;
         Ok(Self {
             price: {
@@ -117,8 +117,8 @@ impl OfferState {
                 (number(tariff.input.unwrap_or_default()), number(output.unwrap_or_default()))
             },
             grid_factors: (number(site.grid.g_per_kwh), number(site.eco_share())),
-            figures: Arc::new(Mutex::new(LatencyStats::new())),
-            figures_version: Arc::default(),
+            latency_stats: Arc::new(Mutex::new(LatencyStats::new())),
+            latency_stats_version: Arc::default(),
             failure_logs: Arc::default(),
             breaker: Arc::new(Mutex::new(breaker)),
             memberships: Arc::default(),
@@ -140,8 +140,8 @@ impl OfferState {
     /// probes included.
     #[must_use]
     pub fn with_state_of(mut self, known: &Self) -> Self {
-        self.figures = known.figures.clone();
-        self.figures_version = known.figures_version.clone();
+        self.latency_stats = known.latency_stats.clone();
+        self.latency_stats_version = known.latency_stats_version.clone();
         self.failure_logs = known.failure_logs.clone();
         self.breaker = known.breaker.clone();
         self.memberships = known.memberships.clone();
@@ -161,12 +161,14 @@ impl OfferState {
         session: Option<PlannedSession>,
     ) -> (Candidate, PlannedOffer) {
         let (seconds, measured, known, session) = {
-            let mut figures = self.figures.lock();
+            let mut figures = self.latency_stats.lock();
             (
                 figures.predict_seconds(now, prompt_tokens, output),
                 figures.age(now),
                 figures.time_since_first_seen(now),
-                session.map(|session| self.cache.to_session(session, &figures, now, (prompt_tokens, output))),
+                session.map(|session| {
+                    self.cache.session_affinity(session, &figures, now, (prompt_tokens, output))
+                }),
             )
         };
         let breaker = self.breaker.lock();
@@ -216,20 +218,20 @@ impl OfferState {
     }
 
     /// Returns the request head of the provider adapter.
-    pub fn prepared_head(&self) -> Option<&RequestHead> {
+    pub fn adapter_head(&self) -> Option<&RequestHead> {
         self.adapter_head.as_ref()
     }
 
     /// Returns the properties of the offer that filters compare, for a request at the time `at`, Unix seconds. `batch`
     /// selects the price of batches.
     pub fn filter_facts(&self, now: Duration, at: u64, batch: bool) -> OfferFacts<'_> {
-        let site = &self.offer.provider.place;
+        let site = &self.offer.provider.location;
         let halved = |cost: Decimal| if batch { cost / Decimal::TWO } else { cost };
         OfferFacts {
             country: &site.code,
             input_cost: self.pricing.input_price(at).map(halved),
             carbon_intensity: site.grid.g_per_kwh,
-            speed: self.figures.lock().tokens_per_second(now),
+            speed: self.latency_stats.lock().tokens_per_second(now),
         }
     }
 
@@ -256,10 +258,10 @@ impl OfferState {
 
     /// Asks the youngest batch line at the provider to release its permit, and queues an interactive request of this
     /// account for that permit; `None` if there is no batch line to ask.
-    pub fn enqueue_retry(self: &Arc<Self>, account: &Arc<str>) -> Option<OfferWaiters> {
+    pub fn recall_and_enqueue(self: &Arc<Self>, account: &Arc<str>) -> Option<OfferWaiters> {
         self.provider
             .concurrency
-            .enqueue_retry(account)
+            .recall_and_enqueue(account)
             .map(|waiter| OfferWaiters(vec![(self.clone(), waiter)]))
     }
 
@@ -270,7 +272,7 @@ impl OfferState {
     }
 
     /// Records the outcome of an attempt. `client` is given for a failure that the client's request may have caused.
-    pub fn record_refusal(
+    pub fn record_outcome(
         &self,
         now: Duration,
         outcome: AttemptOutcome,
@@ -286,7 +288,7 @@ impl OfferState {
             notice::log_breaker_change(self, before, after);
         }
         if let Some(sample) = sample {
-            self.figures.lock().observe(now, sample);
+            self.latency_stats.lock().observe(now, sample);
         }
     }
 

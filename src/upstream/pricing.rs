@@ -1,7 +1,7 @@
 //! Prices and footprint of an offer's answers. The factors are prepared once per configuration, so that a request only
 //! has to multiply and round.
 
-use crate::billing::sale::{billed_work, to_debt_units};
+use crate::billing::sale::{billed_work, to_eur_units};
 use crate::billing::{ReserveRequest, SaleTerms, Settlement};
 use crate::config::settings::{BillingSettings as Money, OfferSettings};
 use crate::upstream::tariff_version::TariffVersion;
@@ -12,8 +12,8 @@ use penstock_footprint::{
 use penstock_ledger::{RequestFootprint, SaleDetails};
 use penstock_pricing::{BillingUnit, PaymentSource, RequestCharge, compute_charge};
 use penstock_response_metadata::{
-    AmountFormat, BillingCost, CacheProvenance, DataCentreInfo, EnergyProvenance, EnvironmentImpact,
-    GridInfo, SiteJson,
+    AmountFormat, BillingCost, CacheSavings, DataCentreInfo, EnergyProvenance, EnvironmentImpact, GridInfo,
+    SiteJson,
 };
 use rust_decimal::Decimal;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct PricedAnswer {
     /// Terms by which the answer is charged.
     pub terms: Arc<SaleTerms>,
     /// Energy and credits that the provider's prefix cache saved.
-    pub cache: Option<CacheProvenance>,
+    pub cache: Option<CacheSavings>,
     /// `environment_impact` and `billing_cost` as JSON members, without braces.
     pub members: Vec<u8>,
 }
@@ -70,10 +70,10 @@ impl OfferPricing {
     /// Prepares the prices and footprint factors of an offer.
     #[must_use]
     pub fn new(offer: &OfferSettings, money: &Money) -> Self {
-        let location = &offer.provider.place;
+        let location = &offer.provider.location;
         let site_json = SiteJson::new(&DataCentreInfo {
             renewable_percent: location.grid.renewable_percent,
-            pue: offer.prepared.pue(),
+            pue: offer.footprint_factors.pue(),
             provider_id: &offer.provider.id,
             location: &format!("{}, {}", location.city, location.country),
             country: &location.code,
@@ -86,7 +86,7 @@ impl OfferPricing {
         });
         let tariffs = std::iter::once((0, offer.tariff)).chain(offer.later_tariffs.iter().copied());
         Self {
-            prepared: offer.prepared.clone(),
+            prepared: offer.footprint_factors.clone(),
             rates: tariffs
                 .map(|(from, tariff)| TariffVersion::new(from, tariff, offer, money.eur_per_credit))
                 .collect(),
@@ -132,7 +132,7 @@ impl OfferPricing {
         ReserveRequest {
             credits: credits.credits.0,
             energy: (rate.tariff.billing == BillingUnit::Energy).then_some(energy.energy.0),
-            eur: to_debt_units(credits.eur.max(energy.eur)),
+            eur: to_eur_units(credits.eur.max(energy.eur)),
         }
     }
 
@@ -229,7 +229,7 @@ impl OfferPricing {
         charge: &RequestCharge,
         rate: &TariffVersion,
         terms: &ChargeTerms,
-    ) -> Option<CacheProvenance> {
+    ) -> Option<CacheSavings> {
         let usage = done.usage().filter(|usage| usage.cached > 0)?;
         let uncached = WorkDone::Tokens(TokenUsage { cached: 0, ..*usage });
         let kwh = |done| self.prepared.billable_kwh(&AttemptWork::new(done, Duration::ZERO), None);
@@ -242,7 +242,7 @@ impl OfferPricing {
             uncached_kwh,
             terms.eur_per_credit,
         );
-        Some(CacheProvenance {
+        Some(CacheSavings {
             tokens: usage.cached,
             energy_kwh_saved: uncached_kwh.saturating_sub(kwh(*done)),
             credits_saved: MicroCredits(full.credits.0.saturating_sub(charge.credits.0)).credits(),
@@ -255,12 +255,12 @@ impl OfferPricing {
     pub fn empty_members(&self, at: u64, amounts: AmountFormat) -> Vec<u8> {
         let paid_with =
             if self.is_priced_by_energy(at) { PaymentSource::Energy } else { PaymentSource::Credits };
-        penstock_response_metadata::zero_members(&self.site_json, paid_with.name(), amounts)
+        penstock_response_metadata::zero_annotation_members(&self.site_json, paid_with.name(), amounts)
     }
 
     /// Returns the energy that a provider measured; `None` if it is implausibly high for this work.
     #[must_use]
-    pub fn bound_usage(
+    pub fn plausible_energy(
         &self,
         own: WorkDone,
         measured: MeasuredEnergy,
@@ -283,7 +283,7 @@ impl OfferPricing {
                 PaymentSource::Credits => charge.credits.0,
                 PaymentSource::Energy => charge.energy.0,
             },
-            eur: to_debt_units(charge.eur),
+            eur: to_eur_units(charge.eur),
             sale: SaleDetails {
                 model: self.model.clone(),
                 provider: self.provider.clone(),
@@ -305,7 +305,7 @@ impl OfferPricing {
         footprint: &AnswerFootprint,
         charge: &RequestCharge,
         counted: bool,
-        cache: Option<CacheProvenance>,
+        cache: Option<CacheSavings>,
         terms: &ChargeTerms,
     ) -> Vec<u8> {
         let impact = EnvironmentImpact {

@@ -14,13 +14,13 @@ use tokio::task::JoinSet;
 
 /// Lookup of the providers of the previous configuration.
 #[derive(Default)]
-pub struct PreviousState<'a> {
+pub struct PreviousProviders<'a> {
     providers: HashMap<&'a str, &'a ProviderState>,
     /// Resolved routes by host and port. If several routes have the same host and port, the last one.
     routes: HashMap<(&'a str, u16), &'a UpstreamRoute>,
 }
 
-impl<'a> PreviousState<'a> {
+impl<'a> PreviousProviders<'a> {
     /// Indexes these providers.
     #[must_use]
     pub fn from_providers(providers: &'a [Arc<ProviderState>]) -> Self {
@@ -64,7 +64,7 @@ impl ProviderState {
         provider: Arc<Provider>,
         pools: &ConnectionPools,
         batch_lines: usize,
-        old: &PreviousState<'_>,
+        old: &PreviousProviders<'_>,
     ) -> Self {
         let known = old.providers.get(&*provider.id);
         let concurrency = match known {

@@ -101,7 +101,7 @@ fn integer_rates(tariff: &Tariff, eur_per_credit: Decimal) -> Option<IntegerRate
 /// Returns the terms of an offer for the ledger: enough to recompute any charge, with the location of the data centre
 /// and the source of the grid figures.
 fn format_terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credit: Decimal) -> SaleTerms {
-    let location = &offer.provider.place;
+    let location = &offer.provider.location;
     let price = |price: Option<Decimal>| price.map_or(Value::Null, |price| price.to_string().into());
     let text = json!({
         "model": offer.model.card.id,
@@ -117,7 +117,7 @@ fn format_terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credi
         "eur_per_kwh": tariff.eur_per_kwh.to_string(),
         "eur_per_credit": eur_per_credit.to_string(),
         "location": format!("{}, {}", location.city, location.country),
-        "pue": offer.prepared.pue().to_string(),
+        "pue": offer.footprint_factors.pue().to_string(),
         "grid": {
             "source": location.grid.attribution(),
             "year": location.grid.year,
@@ -135,5 +135,5 @@ fn format_terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credi
 
 fn interned_terms(text: String) -> SaleTerms {
     let hash = Sha256::digest(text.as_bytes());
-    SaleTerms { id: hex::text(hash.iter().take(8)).into(), text: text.into() }
+    SaleTerms { id: hex::encode(hash.iter().take(8)).into(), text: text.into() }
 }

@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use http::header;
 use parking_lot::Mutex;
 use penstock_core::{Dialect, InferenceRequest, RequestForm, UpstreamErrorKind};
-use penstock_tokens::TokenizedConversation;
+use penstock_tokens::PromptConversation;
 use penstock_tokens::engine::{
     self, CountInput, CountProgress, EngineCall, EngineError, MAX_ANSWER_BYTES, TokenizeApi,
 };
@@ -31,9 +31,9 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(30);
 
 /// Pause of the engine of an offer as a token counter, after a failure.
 #[derive(Default)]
-pub struct TokenizeEndpoint(Mutex<Option<Instant>>);
+pub struct TokenizeBackoff(Mutex<Option<Instant>>);
 
-impl TokenizeEndpoint {
+impl TokenizeBackoff {
     /// Returns true if the engine may be called now. After a pause, only one request calls the engine; other requests
     /// skip the engine until that call is answered.
     fn may_be_called(&self, now: Instant) -> bool {
@@ -67,7 +67,7 @@ pub async fn count_at_provider(
     model: &ModelState,
     ask: &InferenceRequest,
 ) -> Option<u64> {
-    let offers = model.offers.iter().filter_map(|index| counting.live.offers.get(*index));
+    let offers = model.offers.iter().filter_map(|index| counting.config.offers.get(*index));
     let mut until = clock::cached_now() + COUNT_TIMEOUT;
     for offer in offers {
         let Some(shape) = offer.offer.provider.token_count_api else { continue };
@@ -113,7 +113,7 @@ async fn first_call(
     let (body, form, offer) = (ask.body.clone(), ask.dialect.request_form(), offer.offer.clone());
     let quick = body.len() <= INLINE_COUNT_BYTES;
     let work = move |_: &AtomicBool| {
-        if !TokenizedConversation::is_readable(&body) {
+        if !PromptConversation::fits_parser_limit(&body) {
             return None;
         }
         let input = match form {
@@ -170,7 +170,7 @@ async fn call(
         answer.extend_from_slice(&piece);
     }
     upstream.return_to_pool().await;
-    match engine::parse(shape, status, &answer) {
+    match engine::parse_answer(shape, status, &answer) {
         Ok(progress) => Ok(Some(progress)),
         // The engine refused only this prompt. This is no failure, so that a client cannot make the engine unavailable
         // to others.
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_failed_engine_is_paused_and_then_called_by_one_request_at_a_time() {
-        let (engine, start) = (TokenizeEndpoint::default(), Instant::now());
+        let (engine, start) = (TokenizeBackoff::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert!(engine.may_be_called(at(0)) && engine.may_be_called(at(0)));
         assert!(engine.record_failure(at(1)));

@@ -40,7 +40,7 @@ pub struct UpstreamExchange {
     pub reused: bool,
     /// True if the complete request was sent. Otherwise the connection cannot be reused, because the provider would
     /// read the next request as the rest of this one.
-    pub is_response_complete: bool,
+    pub is_request_complete: bool,
     /// Time at which the connection was taken from the pool or opened; the request is sent immediately after that.
     since: Instant,
     session: UpstreamSession,
@@ -67,7 +67,7 @@ impl UpstreamExchange {
         pool: Arc<ConnectionPool>,
     ) -> Self {
         let session = UpstreamSession::Http1(Http1Exchange::new(stream));
-        Self { session, reused, owner, is_response_complete: true, since: clock::cached_now(), peer, pool }
+        Self { session, reused, owner, is_request_complete: true, since: clock::cached_now(), peer, pool }
     }
 
     /// Creates an exchange over a stream of an HTTP/2 connection.
@@ -82,7 +82,7 @@ impl UpstreamExchange {
             session,
             reused,
             owner: ThreadPoolIndex::of_current_thread(),
-            is_response_complete: true,
+            is_request_complete: true,
             since: clock::cached_now(),
             peer,
             pool,
@@ -110,7 +110,7 @@ impl UpstreamExchange {
                 Box::pin(send::send_session(session, head.parsed.clone(), call, upload, trace)).await
             }
         };
-        self.is_response_complete = sent.is_ok();
+        self.is_request_complete = sent.is_ok();
         sent
     }
 
@@ -119,7 +119,7 @@ impl UpstreamExchange {
     /// # Errors
     /// Returns an error if there is no answer.
     pub async fn send_for_status(&mut self, head: RequestHeader, body: Bytes) -> Result<u16, TransportError> {
-        self.is_response_complete = false;
+        self.is_request_complete = false;
         match &mut self.session {
             UpstreamSession::Http1(http1) => {
                 let head = send::head_bytes(&head);
@@ -138,7 +138,7 @@ impl UpstreamExchange {
                 sent.await.map_err(|_| TransportError::Gone)?;
             }
         }
-        self.is_response_complete = true;
+        self.is_request_complete = true;
         self.read_head().await
     }
 
@@ -241,22 +241,22 @@ impl UpstreamExchange {
 
     /// Returns the connection to its pool after a complete answer.
     pub async fn return_to_pool(self) {
-        if !self.is_response_complete {
+        if !self.is_request_complete {
             return;
         }
         match self.session {
             UpstreamSession::Http1(http1) => {
-                if let Some(stream) = http1.into_stream() {
+                if let Some(stream) = http1.into_reusable_stream() {
                     self.pool.put_idle(&self.peer, stream, self.owner);
                 }
             }
-            UpstreamSession::Http2(session) => self.pool.put_session(&self.peer, *session),
+            UpstreamSession::Http2(session) => self.pool.release_h2(&self.peer, *session),
         }
     }
 
     /// Reads the rest of an answer in the background, after the client has its response, so that the connection can be
     /// reused.
-    pub fn release_soon(mut self) {
+    pub fn drain_in_background(mut self) {
         tokio::spawn(async move {
             let over = timeout(DRAIN_TIMEOUT, async {
                 for _ in 0..MAX_DRAIN_READS {

@@ -26,7 +26,7 @@ impl WireFormat {
             return (shape.kind() == ask.kind).then_some(Self::Shape(shape));
         }
         if matches!(ask.task, InferenceTask::Complete(_)) {
-            return Some(Self::Dialects(completion_translator(offer.offer.abilities.completions)));
+            return Some(Self::Dialects(completion_translator(offer.offer.capabilities.completions)));
         }
         let dialect = offer.dialect_for(ask.dialect).filter(|_| ask.kind.is_generator())?;
         penstock_dialect::find_translator(ask.dialect, dialect).map(Self::Dialects)
@@ -36,7 +36,7 @@ impl WireFormat {
     #[must_use]
     pub fn dialect(self) -> Dialect {
         match self {
-            Self::Dialects(translator) => translator.provider(),
+            Self::Dialects(translator) => translator.provider_dialect(),
             Self::Shape(_) => Dialect::Chat,
         }
     }
@@ -46,8 +46,8 @@ impl WireFormat {
     pub fn request_head(self, offer: &OfferState) -> Option<&RequestHead> {
         match self {
             Self::Dialects(translator) if translator.path() == COMPLETIONS_PATH => offer.completions_head(),
-            Self::Dialects(translator) => offer.request_head(translator.provider()),
-            Self::Shape(_) => offer.prepared_head(),
+            Self::Dialects(translator) => offer.request_head(translator.provider_dialect()),
+            Self::Shape(_) => offer.adapter_head(),
         }
     }
 
@@ -64,7 +64,7 @@ impl WireFormat {
             Self::Dialects(translator) => {
                 Ok(vec![UpstreamRequest::json(translator.build_request(ask, target)?)])
             }
-            Self::Shape(shape) => shape.calls(ask, target),
+            Self::Shape(shape) => shape.build_requests(ask, target),
         }
     }
 
@@ -77,7 +77,7 @@ impl WireFormat {
         let target = AttemptTarget {
             model: &offer.offer.name,
             dialect: wire_format.dialect(),
-            capabilities: &offer.offer.abilities,
+            capabilities: &offer.offer.capabilities,
             preset: &[],
             max_tokens: None,
             adjustment: RequestAdjustment::default(),
@@ -85,7 +85,10 @@ impl WireFormat {
             id: "",
             created: 0,
         };
-        wire_format.build_requests(ask, &target).err().filter(penstock_dialect::parameters::names_constraint)
+        wire_format
+            .build_requests(ask, &target)
+            .err()
+            .filter(penstock_dialect::parameters::names_engine_constraint)
     }
 
     /// Returns the translation of a streamed answer; `None` if this format has no translation.

@@ -19,7 +19,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// Root certificate, and a server certificate signed by it, as PEM files.
-pub struct Certified {
+pub struct TestCertificate {
     pub root: PathBuf,
     pub chain: PathBuf,
     pub key: PathBuf,
@@ -27,7 +27,7 @@ pub struct Certified {
     above: (rcgen::Certificate, KeyPair),
 }
 
-impl Certified {
+impl TestCertificate {
     /// Generates both for `localhost` and 127.0.0.1.
     pub fn make() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -62,7 +62,7 @@ impl Certified {
     }
 
     /// Replaces the certificate by one that expired on 1 January 2021.
-    pub fn over(self) -> Self {
+    pub fn expired(self) -> Self {
         let key = KeyPair::from_pem(&std::fs::read_to_string(&self.key).unwrap()).unwrap();
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(2020, 1, 1);
@@ -129,7 +129,7 @@ pub async fn try_connect(
     address: SocketAddr,
     root: &Path,
     protocols: &[&str],
-    own: Option<&Certified>,
+    own: Option<&TestCertificate>,
 ) -> std::io::Result<TlsStream<TcpStream>> {
     over(address, trusting(root, protocols, own)).await
 }
@@ -141,11 +141,11 @@ pub fn connector(root: &Path, protocols: &[&str]) -> TlsConnector {
 
 /// Connects with such a client; returns the error if it fails.
 pub async fn dial(address: SocketAddr, connector: &TlsConnector) -> std::io::Result<TlsStream<TcpStream>> {
-    shake_hands(TcpStream::connect(address).await?, connector).await
+    handshake_over(TcpStream::connect(address).await?, connector).await
 }
 
 /// Same as [`dial`], over a socket that is already connected.
-pub async fn shake_hands(
+pub async fn handshake_over(
     socket: TcpStream,
     connector: &TlsConnector,
 ) -> std::io::Result<TlsStream<TcpStream>> {
@@ -153,7 +153,7 @@ pub async fn shake_hands(
     within("a TLS handshake", connector.connect(name, socket)).await
 }
 
-fn trusting(root: &Path, protocols: &[&str], own: Option<&Certified>) -> ClientConfig {
+fn trusting(root: &Path, protocols: &[&str], own: Option<&TestCertificate>) -> ClientConfig {
     let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
@@ -167,7 +167,7 @@ fn trusting(root: &Path, protocols: &[&str], own: Option<&Certified>) -> ClientC
 }
 
 /// Returns true if the peer accepts TLS 1.2.
-pub async fn old(address: SocketAddr, root: &Path) -> bool {
+pub async fn accepts_tls12(address: SocketAddr, root: &Path) -> bool {
     let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&TLS12])
         .unwrap()
@@ -178,18 +178,18 @@ pub async fn old(address: SocketAddr, root: &Path) -> bool {
 
 async fn over(address: SocketAddr, config: ClientConfig) -> std::io::Result<TlsStream<TcpStream>> {
     let socket = TcpStream::connect(address).await.unwrap();
-    shake_hands(socket, &TlsConnector::from(Arc::new(config))).await
+    handshake_over(socket, &TlsConnector::from(Arc::new(config))).await
 }
 
 /// Provider over HTTP/1.1 that always returns the same answer, and has requirements on TLS.
-pub struct Asking {
+pub struct StrictTlsProvider {
     pub address: SocketAddr,
     asked: Arc<AtomicUsize>,
 }
 
-impl Asking {
+impl StrictTlsProvider {
     /// Starts a provider that requires a client certificate under the root of `clients`.
-    pub async fn start(own: &Certified, clients: &Certified) -> Self {
+    pub async fn start(own: &TestCertificate, clients: &TestCertificate) -> Self {
         let provider = Arc::new(default_provider());
         let verifier =
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots(&clients.root)), provider.clone());
@@ -201,7 +201,7 @@ impl Asking {
     }
 
     /// Starts a provider that supports TLS 1.2 at most.
-    pub async fn old(own: &Certified) -> Self {
+    pub async fn old(own: &TestCertificate) -> Self {
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[&TLS12])
             .unwrap()
@@ -245,7 +245,7 @@ impl Asking {
 }
 
 /// Returns the protocol that was negotiated with ALPN.
-pub fn agreed(stream: &TlsStream<TcpStream>) -> String {
+pub fn negotiated_protocol(stream: &TlsStream<TcpStream>) -> String {
     String::from_utf8(stream.get_ref().1.alpn_protocol().unwrap_or_default().to_vec()).unwrap()
 }
 

@@ -48,7 +48,7 @@ impl Answer {
     }
 
     /// Returns the text of the first choice of a chat stream.
-    pub fn streamed(&self) -> String {
+    pub fn streamed_text(&self) -> String {
         let texts = self.events();
         texts.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str()).collect()
     }
@@ -72,7 +72,13 @@ impl Client {
     }
 
     /// Sends a request and reads nothing yet.
-    pub async fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Open {
+    pub async fn open(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> OpenResponse {
         let socket = TcpStream::connect(self.address).await.unwrap();
         self.open_over(socket, method, path, headers, body).await
     }
@@ -85,7 +91,7 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: &[u8],
-    ) -> Open {
+    ) -> OpenResponse {
         let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
         let given = |name: &str| headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
         if !given("host") {
@@ -109,12 +115,12 @@ impl Client {
         socket.write_all(body).await.ok();
         // TLS may buffer bytes; TCP does not.
         socket.flush().await.ok();
-        Open { socket: Box::new(socket), bytes: Vec::new() }
+        OpenResponse { socket: Box::new(socket), bytes: Vec::new() }
     }
 
     /// Sends a request over a connection that the server may refuse; returns the status of the response, if there is
     /// one.
-    pub async fn tried_over(&self, socket: impl Duplex + 'static, path: &str, body: &[u8]) -> Option<u16> {
+    pub async fn try_post_over(&self, socket: impl Duplex + 'static, path: &str, body: &[u8]) -> Option<u16> {
         let mut socket = socket;
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\nauthorization: Bearer {}\r\n\
@@ -130,7 +136,7 @@ impl Client {
     }
 
     /// Opens a stream and waits until `marker` has arrived.
-    pub async fn stream_until(&self, path: &str, body: &Value, marker: &str) -> Open {
+    pub async fn stream_until(&self, path: &str, body: &Value, marker: &str) -> OpenResponse {
         let mut open = self.open("POST", path, &[], body.to_string().as_bytes()).await;
         within(marker, open.until(marker)).await;
         open
@@ -143,12 +149,12 @@ pub trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 
 /// Request whose response is being read. Dropping it closes the connection.
-pub struct Open {
+pub struct OpenResponse {
     socket: Box<dyn Duplex>,
     pub bytes: Vec<u8>,
 }
 
-impl Open {
+impl OpenResponse {
     /// Reads until the received bytes contain this text.
     pub async fn until(&mut self, marker: &str) {
         let marker = marker.as_bytes();

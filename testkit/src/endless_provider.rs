@@ -25,13 +25,13 @@ struct State {
 }
 
 /// Provider with an endless response.
-pub struct Endless {
+pub struct EndlessProvider {
     pub address: SocketAddr,
     state: Arc<State>,
     task: JoinHandle<()>,
 }
 
-impl Endless {
+impl EndlessProvider {
     /// Starts a provider that answers every request with `flood`.
     pub async fn start(flood: Flood) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -68,7 +68,7 @@ impl Endless {
     }
 }
 
-impl Drop for Endless {
+impl Drop for EndlessProvider {
     fn drop(&mut self) {
         self.task.abort();
     }

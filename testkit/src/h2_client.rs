@@ -10,14 +10,14 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 /// HTTP/2 connection of a client.
-pub struct H2 {
+pub struct H2Client {
     send: SendRequest<Bytes>,
     key: String,
     driver: JoinHandle<()>,
 }
 
 /// Request whose response is being read.
-pub struct Exchange {
+pub struct H2Response {
     upward: SendStream<Bytes>,
     body: RecvStream,
     pub status: u16,
@@ -25,7 +25,7 @@ pub struct Exchange {
     pub bytes: Vec<u8>,
 }
 
-impl H2 {
+impl H2Client {
     /// Starts HTTP/2 on a connection.
     pub async fn over(socket: impl Duplex + 'static, key: &str) -> Self {
         Self::try_over(socket, key).await.unwrap()
@@ -39,7 +39,7 @@ impl H2 {
     }
 
     /// Sends JSON and waits for the head of the response.
-    pub async fn open(&self, path: &str, body: &Value) -> Exchange {
+    pub async fn open(&self, path: &str, body: &Value) -> H2Response {
         self.begin(path, "application/json", body.to_string().into_bytes()).await.unwrap()
     }
 
@@ -54,8 +54,8 @@ impl H2 {
     }
 
     /// Sends any body and waits for the head of the response. The error shows whether the server may have processed the
-    /// request, see [`is_unheard`].
-    pub async fn begin(&self, path: &str, kind: &str, body: Vec<u8>) -> Result<Exchange, h2::Error> {
+    /// request, see [`is_unprocessed`].
+    pub async fn begin(&self, path: &str, kind: &str, body: Vec<u8>) -> Result<H2Response, h2::Error> {
         let request = Request::post(format!("https://localhost{path}"))
             .header("authorization", format!("Bearer {}", self.key))
             .header("content-type", kind)
@@ -71,23 +71,23 @@ impl H2 {
             (name.as_str().to_owned(), value.to_str().unwrap().to_owned())
         };
         let headers = head.headers.iter().map(header).collect();
-        Ok(Exchange { upward, body, status: head.status.as_u16(), headers, bytes: Vec::new() })
+        Ok(H2Response { upward, body, status: head.status.as_u16(), headers, bytes: Vec::new() })
     }
 }
 
 /// Returns true if a request was not processed, so that it may be sent to another server: the server went away (GOAWAY
 /// with NO_ERROR) before it processed the request.
-pub fn is_unheard(why: &h2::Error) -> bool {
+pub fn is_unprocessed(why: &h2::Error) -> bool {
     why.is_go_away() && why.is_remote() && why.reason() == Some(Reason::NO_ERROR)
 }
 
-impl Drop for H2 {
+impl Drop for H2Client {
     fn drop(&mut self) {
         self.driver.abort();
     }
 }
 
-impl Exchange {
+impl H2Response {
     /// Reads until the received bytes contain this text.
     pub async fn until(&mut self, marker: &str) {
         let reading = async {

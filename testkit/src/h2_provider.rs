@@ -34,19 +34,19 @@ pub enum StreamAction {
     /// Resets the stream with this error code; the connection stays open.
     Reset(u32),
     /// Sends GOAWAY without an error; this stream was not processed.
-    Leave,
+    GoAwayUnprocessed,
     /// Sends GOAWAY without an error and closes the connection; this stream was processed.
-    Drop,
+    GoAwayProcessed,
 }
 
 /// Provider that implements HTTP/2 itself.
-pub struct Frames {
+pub struct H2FrameProvider {
     pub address: SocketAddr,
     asked: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
-impl Frames {
+impl H2FrameProvider {
     /// Starts a provider that applies these actions to successive streams and repeats the last.
     pub async fn start(deeds: &[StreamAction]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -69,7 +69,7 @@ impl Frames {
     }
 }
 
-impl Drop for Frames {
+impl Drop for H2FrameProvider {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -114,8 +114,8 @@ async fn act(socket: &mut TcpStream, deed: StreamAction, stream: u32) -> Result<
         }
         StreamAction::Reset(code) => write(socket, RST_STREAM, 0, stream, &code.to_be_bytes()).await,
         // The connection stays open, so that the peer reads the GOAWAY frame before the connection ends.
-        StreamAction::Leave => go_away(socket, stream.saturating_sub(2)).await,
-        StreamAction::Drop => {
+        StreamAction::GoAwayUnprocessed => go_away(socket, stream.saturating_sub(2)).await,
+        StreamAction::GoAwayProcessed => {
             go_away(socket, stream).await?;
             socket.shutdown().await
         }

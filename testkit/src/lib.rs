@@ -22,4 +22,4 @@ mod wait;
 
 pub use client::{Answer, Client};
 pub use provider::Provider;
-pub use wait::{full, until, until_answered, within};
+pub use wait::{is_long_run, until, until_answered, within};

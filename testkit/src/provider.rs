@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 /// Recorded request.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct RecordedRequest {
     pub method: String,
     pub path: String,
     pub headers: Vec<(String, String)>,
@@ -23,7 +23,7 @@ pub struct Seen {
     pub at: Instant,
 }
 
-impl Seen {
+impl RecordedRequest {
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).expect("the provider was sent JSON")
     }
@@ -34,7 +34,7 @@ impl Seen {
 }
 
 /// Function that chooses the script for a request.
-pub type ScriptSelector = Box<dyn Fn(&Seen) -> Script + Send + Sync>;
+pub type ScriptSelector = Box<dyn Fn(&RecordedRequest) -> Script + Send + Sync>;
 
 #[derive(Default)]
 struct State {
@@ -45,7 +45,7 @@ struct State {
     streams: Mutex<Option<Script>>,
     gets: Mutex<Option<Script>>,
     next_gets: Mutex<VecDeque<Script>>,
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<RecordedRequest>>,
     /// Number of clients that disconnected before the script ended.
     left: AtomicUsize,
     /// Number of scripts that are running, and the maximum at one time.
@@ -67,7 +67,7 @@ impl Provider {
     }
 
     /// Starts a provider whose scripts are chosen by `pick`; it records no requests.
-    pub async fn picking(pick: ScriptSelector) -> Self {
+    pub async fn with_selector(pick: ScriptSelector) -> Self {
         Self::with(State { pick: Some(pick), ..State::default() }).await
     }
 
@@ -128,12 +128,12 @@ impl Provider {
     }
 
     /// Returns all recorded requests.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<RecordedRequest> {
         self.state.seen.lock().clone()
     }
 
     /// Returns the last request.
-    pub fn last(&self) -> Seen {
+    pub fn last(&self) -> RecordedRequest {
         self.seen().pop().expect("the provider was asked")
     }
 
@@ -143,7 +143,7 @@ impl Provider {
     }
 
     /// Returns the maximum number of requests in flight at one time.
-    pub fn most(&self) -> usize {
+    pub fn max_in_flight(&self) -> usize {
         self.state.most.load(Ordering::SeqCst)
     }
 
@@ -184,7 +184,7 @@ async fn serve(mut socket: TcpStream, state: &State) {
     }
 }
 
-impl Seen {
+impl RecordedRequest {
     /// Returns true if the request asks for a stream.
     pub fn streamed(&self) -> bool {
         self.body.windows(13).any(|window| window == b"\"stream\":true")
@@ -192,7 +192,7 @@ impl Seen {
 }
 
 impl State {
-    fn next(&self, seen: Seen) -> Script {
+    fn next(&self, seen: RecordedRequest) -> Script {
         let (streamed, check) = (seen.streamed(), seen.method == "GET");
         self.seen.lock().push(seen);
         let next = || self.next_gets.lock().pop_front();
@@ -269,7 +269,7 @@ async fn gone(socket: &mut TcpStream) {
     while matches!(socket.read(&mut buffer).await, Ok(n) if n > 0) {}
 }
 
-async fn read(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Seen> {
+async fn read(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<RecordedRequest> {
     let end = loop {
         if let Some(at) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
             break at + 4;
@@ -293,7 +293,7 @@ async fn read(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Seen> {
     }
     let body = buffer[end..end + length].to_vec();
     buffer.drain(..end + length);
-    Some(Seen { method, path, headers, body, at: Instant::now() })
+    Some(RecordedRequest { method, path, headers, body, at: Instant::now() })
 }
 
 async fn more(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<()> {

@@ -12,7 +12,7 @@ pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
 }
 
 /// Returns true if the tests run in their long form (`PENSTOCK_FULL=1`).
-pub fn full() -> bool {
+pub fn is_long_run() -> bool {
     std::env::var_os("PENSTOCK_FULL").is_some_and(|full| full == "1")
 }
 

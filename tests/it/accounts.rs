@@ -126,7 +126,7 @@ async fn a_rotated_key_has_two_secrets_for_a_while() {
     // The limits belong to the key, for either secret.
     assert_eq!(new.post(CHAT, &running.ask()).await.header("x-ratelimit-limit-requests"), Some("400"));
     let grant = running.gateway.app.key_cache.find_principal(rotated["id"].as_str().unwrap()).unwrap();
-    assert_eq!(grant.key_usage().admitted_requests(), 4);
+    assert_eq!(grant.limiter().admitted_requests(), 4);
     // Without an overlap the old secret is invalid at once, and so is the one before it.
     let (newest, _) =
         client(&running, &admin.post(&format!("{path}/rotate"), &json!({"overlap_seconds": 0})).await.json());
@@ -148,7 +148,7 @@ async fn bad_input_names_its_field_and_changes_nothing() {
     admin.post("/admin/accounts", &json!({"id": "acme"})).await;
     let (_, path) = client(&running, &admin.post("/admin/keys", &json!({"name": "kept"})).await.json());
     let before = (admin.get("/admin/keys").await.text(), admin.get("/admin/accounts").await.text());
-    let entries = AuditLog::new(running.gateway.app.stores.store.clone()).last().unwrap();
+    let entries = AuditLog::new(running.gateway.app.stores.store.clone()).last_number().unwrap();
     let past = running.gateway.app.clock.unix_seconds() - 1;
     let limits = |limit: Value| json!({ "limits": limit });
     let both = [
@@ -224,7 +224,7 @@ async fn bad_input_names_its_field_and_changes_nothing() {
     assert_eq!(admin.send("DELETE", &path, &[], b"").await.status, 405);
     let after = (admin.get("/admin/keys").await.text(), admin.get("/admin/accounts").await.text());
     assert_eq!(before, after, "nothing was done, not even half");
-    assert_eq!(AuditLog::new(running.gateway.app.stores.store.clone()).last().unwrap(), entries);
+    assert_eq!(AuditLog::new(running.gateway.app.stores.store.clone()).last_number().unwrap(), entries);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -393,6 +393,6 @@ async fn keys_of_earlier_versions_work_and_their_accounts_are_made() {
     let (grant, account) = loaded.await.unwrap();
     let now = running.gateway.app.clock.steady_now();
     assert_eq!((&*grant.account.id, account.name.as_str()), ("le gacy", "le gacy"));
-    assert_eq!(grant.key_usage().now(now).2.requests.unwrap().limit, 5);
+    assert_eq!(grant.limiter().current_status(now).2.requests.unwrap().limit, 5);
     assert_eq!(running.admin().get("/admin/accounts/le%20gacy").await.status, 200);
 }

@@ -2,7 +2,7 @@
 //! client.
 
 use crate::harness::gateway::{PATIENT, Running};
-use crate::harness::provider::Seen;
+use crate::harness::provider::RecordedRequest;
 use crate::harness::script::{completion, json_answer, message};
 use crate::harness::{Answer, Bench, Provider};
 use parking_lot::Mutex;
@@ -15,17 +15,17 @@ const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const DIALECT: &str = "dialects = [\"messages\"]";
 
 /// Requests that a provider received, in order.
-type Received = Arc<Mutex<Vec<Seen>>>;
+type Received = Arc<Mutex<Vec<RecordedRequest>>>;
 
 /// Returns a messages provider that answers with the error of `refuse`, if it returns one, else with `good`.
 async fn provider(
     good: Value,
-    refuse: impl Fn(&Seen) -> Option<Value> + Send + Sync + 'static,
+    refuse: impl Fn(&RecordedRequest) -> Option<Value> + Send + Sync + 'static,
 ) -> (Provider, Received) {
     let received = Received::default();
     let kept = received.clone();
-    let pick = move |seen: &Seen| {
-        kept.lock().push(Seen {
+    let pick = move |seen: &RecordedRequest| {
+        kept.lock().push(RecordedRequest {
             method: seen.method.clone(),
             path: seen.path.clone(),
             headers: seen.headers.clone(),
@@ -37,7 +37,7 @@ async fn provider(
             None => json_answer(200, &good),
         }
     };
-    (Provider::picking(Box::new(pick)).await, received)
+    (Provider::with_selector(Box::new(pick)).await, received)
 }
 
 fn error(text: String) -> Value {
@@ -58,7 +58,7 @@ async fn a_header_that_is_refused_by_name_is_left_out_for_an_hour() {
         ("", completion("Hello"), &["accept-encoding", "user-agent", "traceparent", "tracestate"][..]),
     ] {
         for name in names {
-            let refuse = move |seen: &Seen| {
+            let refuse = move |seen: &RecordedRequest| {
                 seen.header(name).map(|value| error(format!("{name}: \"{value}\" is not a valid header")))
             };
             let (provider, received) = provider(good.clone(), refuse).await;
@@ -85,7 +85,7 @@ async fn a_header_that_is_refused_by_name_is_left_out_for_an_hour() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_configured_header_stays_and_its_rejection_is_logged() {
-    let refuse = |seen: &Seen| {
+    let refuse = |seen: &RecordedRequest| {
         seen.header("anthropic-version").map(|_| error("anthropic-version: not a valid version".to_owned()))
     };
     let (provider, received) = provider(message("Hello", "end_turn"), refuse).await;
@@ -98,13 +98,13 @@ async fn a_configured_header_stays_and_its_rejection_is_logged() {
     assert_eq!(received[0].header("anthropic-version"), Some("2099-01-01"));
 }
 
-fn cap(seen: &Seen) -> u64 {
+fn cap(seen: &RecordedRequest) -> u64 {
     seen.json()["max_tokens"].as_u64().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cap_above_what_the_provider_gives_becomes_the_largest_that_it_names() {
-    let refuse = |seen: &Seen| {
+    let refuse = |seen: &RecordedRequest| {
         let asked = cap(seen);
         let text =
             format!("max_tokens: {asked} > 4096, which is the maximum allowed number of output tokens");
@@ -131,7 +131,7 @@ async fn a_cap_above_what_the_provider_gives_becomes_the_largest_that_it_names()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cap_that_is_no_smaller_or_nothing_is_not_believed() {
     for named in ["0", "8192", "9000", "99999999999999999999999"] {
-        let refuse = move |seen: &Seen| {
+        let refuse = move |seen: &RecordedRequest| {
             Some(error(format!("max_tokens: {} > {named}, which is the maximum", cap(seen))))
         };
         let (provider, received) = provider(json!({}), refuse).await;
@@ -142,7 +142,7 @@ async fn a_cap_that_is_no_smaller_or_nothing_is_not_believed() {
         assert_eq!(received.lock().len(), 1, "{named}");
     }
     // A smaller cap that is also rejected is not cached.
-    let refuse = |seen: &Seen| {
+    let refuse = |seen: &RecordedRequest| {
         Some(error(format!("max_tokens: {} > {}, which is the maximum", cap(seen), cap(seen) - 1)))
     };
     let (provider, received) = provider(json!({}), refuse).await;

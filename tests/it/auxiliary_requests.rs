@@ -1,7 +1,7 @@
 //! Auxiliary requests to a provider (checks, counts) carry the same headers and credentials as its requests.
 
 use crate::harness::gateway::PATIENT;
-use crate::harness::provider::Seen;
+use crate::harness::provider::RecordedRequest;
 use crate::harness::script::{ScriptStep, json_answer, message};
 use crate::harness::{Bench, Provider, until};
 use serde_json::{Value, json};
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 const LINES: &str = "api_key = { env = \"KEY\" }\nheaders = { x-tenant = \"ours\" }";
 const NAMES: [&str; 5] = ["authorization", "x-api-key", "anthropic-version", "x-tenant", "user-agent"];
 
-fn carried(seen: &Seen) -> Vec<Option<String>> {
+fn carried(seen: &RecordedRequest) -> Vec<Option<String>> {
     NAMES.iter().map(|name| seen.header(name).map(str::to_owned)).collect()
 }
 
 /// Returns the last request of each method.
-fn last(provider: &Provider, method: &str) -> Option<Seen> {
+fn last(provider: &Provider, method: &str) -> Option<RecordedRequest> {
     provider.seen().into_iter().rev().find(|seen| seen.method == method)
 }
 

@@ -1,7 +1,7 @@
 //! Streams of background responses: sent while the response runs, continued after any event, and after a restart.
 
 use crate::harness::batch_jobs::let_go;
-use crate::harness::client::Open;
+use crate::harness::client::OpenResponse;
 use crate::harness::gateway::Running;
 use crate::harness::process::{Home, catalogue};
 use crate::harness::script::{held, json_answer, silent};
@@ -22,17 +22,17 @@ async fn storing(running: &Running) -> Client {
 }
 
 /// Opens a stream, without reading it.
-async fn open(client: &Client, path: &str) -> Open {
+async fn open(client: &Client, path: &str) -> OpenResponse {
     client.open("GET", path, &[], b"").await
 }
 
-async fn create_stream(client: &Client) -> Open {
+async fn create_stream(client: &Client) -> OpenResponse {
     let headers = [("content-type", "application/json")];
     client.open("POST", RESPONSES, &headers, ask(true).to_string().as_bytes()).await
 }
 
 /// Waits for an event of this type.
-async fn until_event(stream: &mut Open, kind: &str) {
+async fn until_event(stream: &mut OpenResponse, kind: &str) {
     within(kind, stream.until(&format!("event: {kind}\n"))).await;
     within("its end", stream.until("\n\n")).await;
 }
@@ -47,7 +47,7 @@ fn types(text: &str) -> Vec<String> {
 }
 
 /// Id of the response in the first event that has arrived.
-fn id_of(stream: &Open) -> String {
+fn id_of(stream: &OpenResponse) -> String {
     let text = String::from_utf8_lossy(&stream.bytes).into_owned();
     let start = text.find("resp_").unwrap();
     text[start..].split('"').next().unwrap().to_owned()

@@ -3,7 +3,7 @@
 
 use crate::harness::batch_jobs::{assert_charged, batch, cancel, ended, lines, results, retrieve};
 use crate::harness::process::{Home, Process, catalogue, complaint};
-use crate::harness::{Client, Provider, full, until};
+use crate::harness::{Client, Provider, is_long_run, until};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ fn home(provider: &Provider) -> Home {
 
 /// Lets the gateway work for 5 seconds; in the short form until this number of further calls.
 async fn works(provider: &Provider, more: usize, over: impl AsyncFn() -> bool) {
-    if full() {
+    if is_long_run() {
         tokio::time::sleep(Duration::from_secs(5)).await;
         return;
     }
@@ -48,7 +48,7 @@ async fn stopped(mut process: Process) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_killed_again_and_again_asks_each_line_once_and_those_at_work_once_more() {
-    let count = if full() { 50_000 } else { 900 };
+    let count = if is_long_run() { 50_000 } else { 900 };
     let provider = Provider::start().await;
     let home = home(&provider);
     let (client, _) = home.key();
@@ -97,7 +97,7 @@ async fn called_off(client: &Client, provider: &Provider, count: usize) -> (serd
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_cancel_no_provider_is_called_even_after_a_kill() {
-    let count = if full() { 50_000 } else { 600 };
+    let count = if is_long_run() { 50_000 } else { 600 };
     let provider = Provider::start().await;
     let home = home(&provider);
     let (client, _) = home.key();
@@ -111,8 +111,9 @@ async fn after_a_cancel_no_provider_is_called_even_after_a_kill() {
         }
         // The absence of calls can only be tested by waiting.
         tokio::time::sleep_until((acknowledged + STILL * 2).into()).await;
-        let late =
-            |seen: &crate::harness::provider::Seen| seen.method == "POST" && seen.at > acknowledged + STILL;
+        let late = |seen: &crate::harness::provider::RecordedRequest| {
+            seen.method == "POST" && seen.at > acknowledged + STILL
+        };
         assert_eq!(provider.seen().into_iter().filter(late).count(), 0, "asked after {STILL:?}");
         assert_eq!(retrieve(&client, &end).await, end, "it stays as it was told");
         let found = results(&client, &end).await;

@@ -84,7 +84,7 @@ async fn a_balance_of_three_reserves_is_enough_for_fifty_lines() {
     assert_eq!((completed, refused), (50, None));
     assert_eq!((charges(&running).await, provider.calls()), (50, 50));
     // The provider counts a call until its task ends, which may be after the next call has begun.
-    assert!(provider.most() <= 6, "{}", provider.most());
+    assert!(provider.max_in_flight() <= 6, "{}", provider.max_in_flight());
     // 11 tokens in and 7 out at batch price.
     let balance = running.gateway.app.ledger.balance("default").credits;
     assert_eq!((balance.amount, balance.held), (10_000_000 - 50 * 1_250, 0));
@@ -103,7 +103,7 @@ async fn a_budget_of_three_lines_at_once_is_enough_for_fifty() {
     assert_eq!((completed, refused), (50, None));
     assert_eq!((charges(&running).await, provider.calls()), (50, 50));
     // The provider counts a call until its task ends, which may be after the next call has begun.
-    assert!(provider.most() <= 6, "{}", provider.most());
+    assert!(provider.max_in_flight() <= 6, "{}", provider.max_in_flight());
     running.stop().await;
 }
 

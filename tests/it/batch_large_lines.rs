@@ -71,7 +71,7 @@ async fn a_large_line_that_waits_for_memory_is_cancelled_and_goes_on_after_a_res
         batch(&running.client, &large("c", 2 * MIB)).await,
     );
     let app = running.gateway.app.clone();
-    until("all to be at work", || app.batches.stats(0).working == 3).await;
+    until("all to be at work", || app.batches.stats(0).lines_in_flight == 3).await;
     assert_eq!(provider.calls(), 1, "there is memory for one");
     let cancelled = cancel(&running.client, &second).await;
     assert_eq!(cancelled.json()["status"], "cancelled");

@@ -6,7 +6,7 @@ use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::script::{ScriptStep, json_answer, plain, silent, status, vectors};
 use crate::harness::{Bench, Provider, until, within};
 use http::Method;
-use penstock::batch::{LineClass, LineEnding, LineRequest, LineResponse};
+use penstock::batch::{LineClass, LineDisposition, LineRequest, LineResponse};
 use penstock::billing::report;
 use penstock::proxy::endpoint;
 use penstock_storage::StoreTable;
@@ -37,7 +37,7 @@ fn begin(
         cancel: cancel.clone(),
         class: LineClass::Batch,
     };
-    tokio::spawn(async move { app.batch.executor.get().unwrap().execute(ask).await })
+    tokio::spawn(async move { app.batch_context.executor.get().unwrap().execute(ask).await })
 }
 
 async fn at(running: &Running, path: &str, body: &Value) -> LineResponse {
@@ -93,7 +93,7 @@ async fn a_line_that_wants_no_tokens_has_its_answer_and_no_end_to_enter() {
     let (provider, running) = one(plain("Hello")).await;
     let body = json!({"model": "m", "max_tokens": 0, "messages": [{"role": "user", "content": "Hi"}]});
     let done = at(&running, "/v1/messages", &body).await;
-    assert_eq!((done.status, done.ending, done.end.is_none()), (200, LineEnding::Final, true));
+    assert_eq!((done.status, done.ending, done.end.is_none()), (200, LineDisposition::Final, true));
     assert_eq!(line_response(&done)["stop_reason"], "max_tokens");
     assert_eq!((provider.calls(), balance(&running)), (0, (0, 0)));
 }
@@ -111,7 +111,7 @@ async fn a_line_is_answered_as_a_request_is_and_costs_half() {
         let request = running.client.post(path, &body).await.json();
         let sent = provider.last();
         let done = at(&running, path, &body).await;
-        assert_eq!((done.status, done.ending), (200, LineEnding::Final));
+        assert_eq!((done.status, done.ending), (200, LineDisposition::Final));
         let answer = line_response(&done);
         let credits = |answer: &Value| answer["billing_cost"]["credits"].as_f64().unwrap();
         assert!((credits(&answer) * 2.0 - credits(&request)).abs() < 1e-9, "{answer} {request}");
@@ -181,7 +181,7 @@ async fn a_charge_and_its_row_are_there_together_and_not_before() {
     assert_eq!(balance(&running), (-1_250, 0));
     until("the ledger to be written", || app.ledger.durability_snapshot().waiting == 0).await;
     let proof = report::verify(&app.stores.ledger).unwrap();
-    assert!(proof.is_intact() && proof.open == 0, "{proof:?}");
+    assert!(proof.is_intact() && proof.open_reservations == 0, "{proof:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -200,7 +200,7 @@ async fn a_line_fails_over_as_a_request_does() {
 async fn a_refusal_is_the_envelope_of_its_dialect_and_says_whether_to_come_again() {
     let (provider, running) = one(status(503)).await;
     let bad = ask(&running, &json!({"model": "m", "messages": "Hi"})).await;
-    assert_eq!((bad.status, bad.ending, bad.end.is_none()), (400, LineEnding::Final, true));
+    assert_eq!((bad.status, bad.ending, bad.end.is_none()), (400, LineDisposition::Final, true));
     assert_eq!(line_response(&bad)["error"]["param"], "messages");
     let mut streams = running.ask();
     streams["stream"] = json!(true);
@@ -218,7 +218,7 @@ async fn a_refusal_is_the_envelope_of_its_dialect_and_says_whether_to_come_again
 
     let mut failed = ask(&running, &running.ask()).await;
     assert_eq!(code(&failed), (503, "INFERENCE_3103".to_owned()));
-    assert!(matches!(failed.ending, LineEnding::Retry(pause) if pause >= Duration::from_secs(1)));
+    assert!(matches!(failed.ending, LineDisposition::Retry(pause) if pause >= Duration::from_secs(1)));
     assert!(!failed.end.as_ref().unwrap().is_charge());
     enter(&running, &mut failed, b"failed").await;
     assert_eq!(balance(&running), (0, 0));
@@ -232,13 +232,13 @@ async fn a_cancelled_line_leaves_its_provider_and_costs_nothing() {
     provider.until_calls(1).await;
     cancel.cancel();
     let mut done = within("the line", begun).await.unwrap();
-    assert!(done.ending == LineEnding::Cancelled && done.body.is_empty());
+    assert!(done.ending == LineDisposition::Cancelled && done.body.is_empty());
     provider.until_left(1).await;
     enter(&running, &mut done, b"cancelled").await;
     assert_eq!(balance(&running), (0, 0));
     // A line that is cancelled before it starts is never sent.
     let late = begin(&running, &running.client.key, CHAT, &running.ask(), &cancel).await.unwrap();
-    assert_eq!(late.ending, LineEnding::Cancelled);
+    assert_eq!(late.ending, LineDisposition::Cancelled);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -251,7 +251,7 @@ async fn a_line_of_a_revoked_key_ends_with_it() {
     running.admin().post(&format!("/admin/keys/{}/revoke", made["id"].as_str().unwrap()), &json!({})).await;
     let done = within("the line", begun).await.unwrap();
     assert_eq!(code(&done), (401, "AUTH_1001".to_owned()));
-    assert_eq!(done.ending, LineEnding::Final);
+    assert_eq!(done.ending, LineDisposition::Final);
     provider.until_left(1).await;
 }
 
@@ -276,7 +276,7 @@ async fn budgets_bind_lines_and_request_limits_do_not() {
     }
     let statuses: Vec<u16> = spent.iter().map(|done| done.status).collect();
     assert!(statuses.contains(&200) && statuses.ends_with(&[402]), "{statuses:?}");
-    assert!(spent.last().unwrap().ending == LineEnding::Final && spent.last().unwrap().end.is_none());
+    assert!(spent.last().unwrap().ending == LineDisposition::Final && spent.last().unwrap().end.is_none());
     assert_eq!(provider.calls(), 4 + statuses.iter().filter(|status| **status == 200).count());
 }
 

@@ -387,9 +387,9 @@ async fn a_batch_whose_key_was_suspended_goes_on_where_it_was() {
     state("suspended").await;
     // The ended batch releases its share, its files, and the lines that it had read.
     let batches = &running.gateway.app.batches;
-    let_go(&go, until("what it holds to be let go", || batches.held_line_count() == 0)).await;
+    let_go(&go, until("what it holds to be let go", || batches.active_batch_count() == 0)).await;
     state("active").await;
-    until("its share", || batches.held_line_count() == 1).await;
+    until("its share", || batches.active_batch_count() == 1).await;
     let end = let_go(&go, ended(&other, &made)).await;
     assert_eq!(
         (end["status"].as_str(), &end["request_counts"]["completed"]),

@@ -4,7 +4,7 @@
 
 mod traffic;
 
-use crate::harness::certificates::Certified;
+use crate::harness::certificates::TestCertificate;
 use crate::harness::process::{Home, Process, SECRET, address, catalogue, complaint};
 use crate::harness::script::*;
 use crate::harness::{Client, Provider, batch_jobs};
@@ -21,7 +21,7 @@ const HEADER: &str = "canary-secret-header-value";
 const ROUNDS: usize = 10;
 
 /// Returns a gateway with a model of every kind at one provider, and another chat model at two; it serves TLS too.
-fn home(first: &Provider, second: &Provider, https: SocketAddr, certified: &Certified) -> Home {
+fn home(first: &Provider, second: &Provider, https: SocketAddr, certified: &TestCertificate) -> Home {
     let home = Home::new();
     let secrets = "api_key = { env = \"PENSTOCK_IT_SECRET\" }\nheaders = { x-secret = { env = \"PENSTOCK_IT_HEADER\" } }";
     let mut toml = format!(
@@ -97,7 +97,7 @@ fn hits(words: &[String], places: &[(String, Vec<u8>)]) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_secrets_and_all_content_leave_no_trace() {
     let (first, second) = (Provider::start().await, Provider::start().await);
-    let (https, certified) = (address(), Certified::make());
+    let (https, certified) = (address(), TestCertificate::make());
     let home = home(&first, &second, https, &certified);
     let mut running = run(&home).await;
     let token = std::fs::read_to_string(home.storage().join("admin.token")).unwrap().trim().to_owned();

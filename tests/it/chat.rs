@@ -39,8 +39,8 @@ async fn a_stream_flows_and_ends_with_both_objects() {
     let answer = running.chat_stream().await;
     assert_eq!(answer.status, 200);
     assert!(answer.whole);
-    assert_eq!(answer.streamed(), "One two three");
-    penstock_dialect::conformance::chat(&answer.body, false).unwrap();
+    assert_eq!(answer.streamed_text(), "One two three");
+    penstock_dialect::conformance::check_chat_stream(&answer.body, false).unwrap();
     let events = answer.events();
     let last = events.last().unwrap();
     assert_eq!(last["choices"][0]["finish_reason"], "stop");
@@ -59,7 +59,7 @@ async fn usage_comes_in_a_chunk_of_its_own_when_asked_for() {
     let mut ask = running.ask_stream();
     ask["stream_options"] = json!({"include_usage": true});
     let answer = running.client.post("/v1/chat/completions", &ask).await;
-    penstock_dialect::conformance::chat(&answer.body, true).unwrap();
+    penstock_dialect::conformance::check_chat_stream(&answer.body, true).unwrap();
     let events = answer.events();
     let last = events.last().unwrap();
     assert_eq!(last["choices"], json!([]));

@@ -66,7 +66,7 @@ async fn stopping_lets_an_open_stream_end() {
     until("the drain", || app.is_draining()).await;
     go.notify_one();
     let answer = crate::harness::within("the end", open.finish()).await;
-    assert_eq!(answer.streamed(), "One two");
+    assert_eq!(answer.streamed_text(), "One two");
     stopping.await.unwrap();
 }
 

@@ -43,7 +43,7 @@ async fn an_engine_with_the_endpoint_continues_the_prompt() {
     assert!((body["billing_cost"]["credits"].as_f64().unwrap() - credits).abs() < 1e-9);
     assert!(body["environment_impact"]["energy_kwh"].as_f64().unwrap() > 0.0);
     assert_eq!(answer.header("x-penstock-provider"), Some("a"));
-    let call = engine.control().last().unwrap();
+    let call = engine.control().last_call().unwrap();
     assert_eq!(call.path, "/v1/completions");
     assert_eq!(
         call.json(),
@@ -112,7 +112,7 @@ async fn a_provider_with_chat_alone_is_asked_in_chat() {
     let body = answer.json();
     assert_eq!(body["object"], "text_completion");
     assert!(!body["choices"][0]["text"].as_str().unwrap().is_empty());
-    let call = engine.control().last().unwrap();
+    let call = engine.control().last_call().unwrap();
     assert_eq!(call.path, "/v1/chat/completions");
     assert_eq!(call.json()["messages"], json!([{"role": "user", "content": "Once upon a time"}]));
     for (members, field) in [
@@ -140,7 +140,7 @@ async fn an_engine_that_fails_is_replaced_and_chat_of_other_offers_serves_what_i
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.header("x-penstock-provider"), Some("b"));
     assert_eq!(answer.json()["choices"].as_array().unwrap().len(), 4);
-    assert_eq!(whole.control().last().unwrap().json()["n"], 2);
+    assert_eq!(whole.control().last_call().unwrap().json()["n"], 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@
 use crate::harness::batch_jobs::{CHAT, cancel, create, line, upload};
 use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::script::{plain, status};
-use crate::harness::{Answer, Client, Provider, full, within};
+use crate::harness::{Answer, Client, Provider, is_long_run, within};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -290,8 +290,10 @@ async fn delete(client: &Client, file: &str, told: &AcknowledgedState) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_random_moments_every_line_has_one_result_and_every_good_one_its_charge() {
-    let (kills, seed) =
-        (setting("PENSTOCK_KILLS", if full() { 500 } else { 18 }), setting("PENSTOCK_SEED", 20_261_122));
+    let (kills, seed) = (
+        setting("PENSTOCK_KILLS", if is_long_run() { 500 } else { 18 }),
+        setting("PENSTOCK_SEED", 20_261_122),
+    );
     let mut chance = SeededRandom(seed | 1);
     let provider = Provider::start().await;
     let home = Home::new();

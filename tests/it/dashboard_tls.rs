@@ -1,7 +1,9 @@
 //! TLS of the dashboard's listener, with a real TLS client.
 
 use crate::harness::browser::PASSWORD;
-use crate::harness::certificates::{Certified, agreed, connect, old, try_connect};
+use crate::harness::certificates::{
+    TestCertificate, accepts_tls12, connect, negotiated_protocol, try_connect,
+};
 use crate::harness::gateway::Running;
 use crate::harness::{Answer, Bench, Client, Provider, within};
 use penstock_core::percent;
@@ -12,12 +14,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-fn settings(certified: &Certified, more: &str) -> String {
+fn settings(certified: &TestCertificate, more: &str) -> String {
     let (chain, key) = (&certified.chain, &certified.key);
     format!("[console]\nlisten = \"127.0.0.1:0\"\ntls = {{ certificate = {chain:?}, key = {key:?}{more} }}\n")
 }
 
-async fn bench(certified: &Certified, more: &str) -> (Provider, Running, SocketAddr) {
+async fn bench(certified: &TestCertificate, more: &str) -> (Provider, Running, SocketAddr) {
     let provider = Provider::start().await;
     let running = Bench::new().settings(&settings(certified, more)).provider("a", &provider).start().await;
     let address = running.gateway.dashboard[0];
@@ -44,13 +46,13 @@ const FORM: [(&str, &str); 2] =
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_person_signs_in_over_tls_and_the_cookie_stays_there() {
-    let certified = Certified::make();
+    let certified = TestCertificate::make();
     let (_provider, running, address) = bench(&certified, "").await;
     running.admin().post("/admin/accounts", &json!({"id": "acme"})).await;
     let user = json!({"name": "eve", "role": "account", "account": "acme", "password": PASSWORD});
     assert_eq!(running.admin().post("/admin/users", &user).await.status, 201);
     let socket = connect(address, &certified.root, &["h2", "http/1.1"]).await;
-    assert_eq!(agreed(&socket), "http/1.1");
+    assert_eq!(negotiated_protocol(&socket), "http/1.1");
     assert_eq!(send(socket, "GET", "/dashboard/sign-in", &[], &[]).await.status, 200);
     let socket = connect(address, &certified.root, &[]).await;
     let form = [("name", "eve"), ("password", PASSWORD)];
@@ -79,7 +81,7 @@ fn certificate(socket: &TlsStream<TcpStream>) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewed_certificate_serves_the_next_connection() {
-    let certified = Certified::make();
+    let certified = TestCertificate::make();
     let (_provider, running, address) = bench(&certified, "").await;
     let first = certificate(&connect(address, &certified.root, &[]).await);
     certified.renew();
@@ -91,7 +93,7 @@ async fn a_renewed_certificate_serves_the_next_connection() {
     assert_ne!(first, second);
 }
 
-async fn is_served(address: SocketAddr, root: &Path, own: Option<&Certified>) -> bool {
+async fn is_served(address: SocketAddr, root: &Path, own: Option<&TestCertificate>) -> bool {
     let Ok(mut socket) = try_connect(address, root, &[], own).await else { return false };
     // In TLS 1.3 a client learns of a refused certificate only when it reads.
     socket.write_all(b"GET /dashboard/sign-in HTTP/1.1\r\nhost: localhost\r\n\r\n").await.ok();
@@ -102,11 +104,11 @@ async fn is_served(address: SocketAddr, root: &Path, own: Option<&Certified>) ->
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_certificates_and_the_minimum_version_apply() {
-    let (certified, people) = (Certified::make(), Certified::make());
+    let (certified, people) = (TestCertificate::make(), TestCertificate::make());
     let more = format!(", client_ca = {:?}, min_tls = \"1.3\"", people.root);
     let (_provider, _running, address) = bench(&certified, &more).await;
     assert!(is_served(address, &certified.root, Some(&people)).await);
     assert!(!is_served(address, &certified.root, None).await);
     assert!(!is_served(address, &certified.root, Some(&certified)).await);
-    assert!(!old(address, &certified.root).await);
+    assert!(!accepts_tls12(address, &certified.root).await);
 }

@@ -6,7 +6,7 @@
 
 use crate::harness::batch_jobs::{create, ended, line, lines, results, retrieve, upload, uploaded};
 use crate::harness::process::{Home, Process, catalogue, complaint};
-use crate::harness::{Client, Provider, full, within};
+use crate::harness::{Client, Provider, is_long_run, within};
 use crate::power_cut::shim;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -133,7 +133,7 @@ async fn chat(client: &Client) {
 /// Injects the fault repeatedly while a batch runs. `lasts` is true if the failure persists until a restart.
 async fn plays(under: &str, fault: &'static str, lasts: bool) {
     let provider = Provider::start().await;
-    let rounds = if full() { 40 } else { 2 };
+    let rounds = if is_long_run() { 40 } else { 2 };
     let failing = Failing::new(&provider, under, fault);
     let mut process = failing.run().await;
     let (client, _) = failing.home.key();

@@ -25,7 +25,7 @@ async fn a_cut_before_the_head_and_one_after_it_are_invisible() {
     let running = Bench::new().provider("bad", &bad).provider("good", &good).start().await;
     for _ in 0..6 {
         let answer = running.chat_stream().await;
-        assert_eq!(answer.streamed(), "Hello");
+        assert_eq!(answer.streamed_text(), "Hello");
         assert!(answer.whole);
     }
 }
@@ -36,7 +36,7 @@ async fn a_silent_provider_is_left_and_never_asked_twice() {
     bad.always(silent());
     let running = Bench::new().hasty("bad", &bad).provider("good", &good).start().await;
     let answer = running.chat_stream().await;
-    assert_eq!(answer.streamed(), "Hello");
+    assert_eq!(answer.streamed_text(), "Hello");
     assert!(bad.calls() <= 1);
 }
 

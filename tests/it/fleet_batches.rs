@@ -6,7 +6,7 @@ use crate::harness::batch_jobs::{
 };
 use crate::harness::process::{Home, Process, catalogue, complaint};
 use crate::harness::script::held;
-use crate::harness::{Client, Provider, full, until, until_answered, within};
+use crate::harness::{Client, Provider, is_long_run, until, until_answered, within};
 use crate::postgres_server::PostgresServer;
 use crate::seaweedfs::SeaweedServer;
 use penstock_dialect::conformance::check_responses_stream;
@@ -105,7 +105,7 @@ fn posts(provider: &Provider) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_is_continued_by_the_other_gateway_when_its_own_is_killed() {
-    let count = if full() { 20_000 } else { 800 };
+    let count = if is_long_run() { 20_000 } else { 800 };
     let mut pair = Pair::start().await;
     let made = batch(&pair.at(0), &lines(count)).await;
     let runner = pair.runner().await;

@@ -34,7 +34,7 @@ async fn streamed(bench: Bench, script: Script) -> Value {
     let provider = Provider::start().await;
     provider.then(script);
     let answer = bench.provider("a", &provider).start().await.chat_stream().await;
-    penstock_dialect::conformance::chat(&answer.body, false).unwrap();
+    penstock_dialect::conformance::check_chat_stream(&answer.body, false).unwrap();
     answer.events().last().unwrap().clone()
 }
 

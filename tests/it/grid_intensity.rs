@@ -99,7 +99,7 @@ async fn past_hours_stay_as_they_were_known_across_a_restart() {
     assert_eq!(at(&day, 0, time - HOUR), (7, "typical".to_owned()), "{day}");
     let mut rows = Vec::new();
     let each = |name: String, _: Option<Value>| rows.push(name);
-    third.gateway.app.stores.figures.for_each("g", each).unwrap();
+    third.gateway.app.stores.measurements.for_each("g", each).unwrap();
     assert!(!rows.contains(&"gFR".to_owned()), "{rows:?}");
     third.stop().await;
 }

@@ -207,7 +207,7 @@ async fn our_own_panic_is_no_failure_of_the_provider() {
         .settings("[routing.breaker]\nconsecutive = 1\nrest = \"1h\"\nrest_max = \"1h\"")
         .start()
         .await;
-    running.gateway.app.inject.arm(InjectionPoint::OffThread, 1);
+    running.gateway.app.fault_injector.arm(InjectionPoint::OffThread, 1);
     let ask = ask(&json!({"model": "d:price"}));
     error(&running.client.post(PATH, &ask).await, 500, "SERVER_9001");
     let void =

@@ -3,7 +3,7 @@
 use penstock::auth::key_cache::KeyCache;
 use penstock::config::settings::{StorageEngine, StorageSettings};
 use penstock::storage::stores::Stores;
-use penstock::time::clock::SteadyClock;
+use penstock::time::clock::ProcessClock;
 use penstock_auth::ApiKey;
 use penstock_storage::keys::{KeyDigest, KeyRecord};
 use std::hint::black_box;
@@ -53,7 +53,7 @@ fn ring(folder: &std::path::Path) -> (KeyCache, ApiKey) {
         fleet: None,
     };
     let vault = Stores::open(&storage).unwrap();
-    let ring = KeyCache::load(&vault, SteadyClock::start()).unwrap();
+    let ring = KeyCache::load(&vault, ProcessClock::start()).unwrap();
     let keys: Vec<ApiKey> = (0..1_000).map(|start| ApiKey::generate(&mut source(start))).collect();
     keys.iter().for_each(|key| ring.set_key(&record(&vault, key)));
     (ring, keys.into_iter().next().unwrap())

@@ -1,8 +1,8 @@
 //! Failover of requests of 5 MiB for each framing and each failure: Pingora's own retry buffer ends at 64 KiB.
 
-use crate::harness::certificates::{Certified, connect};
+use crate::harness::certificates::{TestCertificate, connect};
 use crate::harness::gateway::{PATIENT, Running};
-use crate::harness::h2_client::H2;
+use crate::harness::h2_client::H2Client;
 use crate::harness::script::{Script, ScriptStep, cut, event, plain, role, silent, sse, status, stream};
 use crate::harness::{Answer, Bench, Provider};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ enum UploadFraming {
     Http2,
 }
 
-async fn ask(running: &Running, certified: &Certified, way: UploadFraming, body: &Value) -> Answer {
+async fn ask(running: &Running, certified: &TestCertificate, way: UploadFraming, body: &Value) -> Answer {
     let text = body.to_string();
     match way {
         UploadFraming::Length => running.client.post(CHAT, body).await,
@@ -36,7 +36,7 @@ async fn ask(running: &Running, certified: &Certified, way: UploadFraming, body:
         }
         UploadFraming::Http2 => {
             let socket = connect(running.gateway.https_address.unwrap(), &certified.root, &["h2"]).await;
-            H2::over(socket, &running.client.key).await.post(CHAT, body).await
+            H2Client::over(socket, &running.client.key).await.post(CHAT, body).await
         }
     }
 }
@@ -55,7 +55,7 @@ fn failures() -> Vec<(&'static str, Script, bool)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_request_is_answered_by_the_next_provider() {
-    let certified = Certified::make();
+    let certified = TestCertificate::make();
     let text: String = (0..LONG).map(|index| char::from(b'a' + (index % 26) as u8)).collect();
     for (name, failure, streamed) in failures() {
         let (bad, good) = (Provider::start().await, Provider::start().await);
@@ -78,7 +78,7 @@ async fn a_long_request_is_answered_by_the_next_provider() {
             assert_eq!(answer.status, 200, "{name}, {way:?}: {}", answer.text());
             assert_eq!(answer.header("x-penstock-provider"), Some("good"), "{name}, {way:?}");
             let heard = match streamed {
-                true => answer.streamed(),
+                true => answer.streamed_text(),
                 false => answer.json()["choices"][0]["message"]["content"].as_str().unwrap().to_owned(),
             };
             assert_eq!(heard, "Hello", "{name}, {way:?}");

@@ -235,7 +235,7 @@ async fn the_concurrency_limit_of_a_key_is_enforced_and_released() {
     until("one of them to end", || running.gateway.app.in_flight_exchanges() == 1).await;
     go.notify_one();
     assert_eq!((stays.await.unwrap(), next.await.unwrap()), (200, 200));
-    assert_eq!(provider.most(), 2);
+    assert_eq!(provider.max_in_flight(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -276,7 +276,7 @@ async fn the_limits_of_an_account_are_shared_by_its_keys() {
     assert_eq!(changed.status, 200, "{}", changed.text());
     until("the minute to give one back", || {
         let account = running.gateway.app.key_cache.account("acme").unwrap();
-        let (_, _, standing) = account.limiter.now(running.gateway.app.clock.steady_now());
+        let (_, _, standing) = account.limiter.current_status(running.gateway.app.clock.steady_now());
         standing.requests.unwrap().remaining > 0
     })
     .await;
@@ -357,7 +357,7 @@ async fn spending_survives_a_restart() {
     .await
     .unwrap();
     let now = running.gateway.app.clock.calendar_now();
-    let spent = again.find_principal(public_id(&client)).unwrap().key_usage().spend_record(now);
+    let spent = again.find_principal(public_id(&client)).unwrap().limiter().spend_record(now);
     assert_eq!((spent.day, spent.month), (2_500, 2_500));
     assert_eq!(again.account("default").unwrap().limiter.spend_record(now).month, 2_500);
 }

@@ -1,7 +1,7 @@
 //! Live figures of the operators' overview over real sockets: events, who may read them, and when a stream ends.
 
 use crate::harness::browser::{Browser, signed_in};
-use crate::harness::client::Open;
+use crate::harness::client::OpenResponse;
 use crate::harness::gateway::Running;
 use crate::harness::{Bench, Provider, within};
 use serde_json::Value;
@@ -14,19 +14,19 @@ async fn bench() -> (Provider, Running) {
     (provider, running)
 }
 
-async fn open(browser: &Browser) -> Open {
+async fn open(browser: &Browser) -> OpenResponse {
     let headers = [("cookie", browser.cookie.as_str()), ("accept", "text/event-stream")];
     browser.site.open("GET", PATH, &headers, b"").await
 }
 
 /// Returns the figures of the last complete event that has arrived.
-fn last(stream: &Open) -> Value {
+fn last(stream: &OpenResponse) -> Value {
     let text = String::from_utf8_lossy(&stream.bytes);
     let event = text.rsplit("event: figures\ndata: ").find(|event| event.contains("\n\n")).unwrap();
     serde_json::from_str(event.split('\n').next().unwrap()).unwrap()
 }
 
-async fn next(stream: &mut Open) -> Value {
+async fn next(stream: &mut OpenResponse) -> Value {
     stream.bytes.clear();
     within("an event", stream.until("event: figures\n")).await;
     within("its end", stream.until("\n\n")).await;

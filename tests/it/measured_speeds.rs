@@ -74,8 +74,9 @@ async fn speeds_and_the_last_hour_outlive_reload_and_restart() {
         let now = app.clock.steady_now();
         let live = app.config_snapshot();
         let text = |number: f64| format!("{number:.3}");
-        let each = live.offers.iter().map(|offer| offer.figures.lock().tokens_per_second(now).map(text));
-        let rates = live.model("m").unwrap().hour.lock().rates(now);
+        let each =
+            live.offers.iter().map(|offer| offer.latency_stats.lock().tokens_per_second(now).map(text));
+        let rates = live.model("m").unwrap().hourly_stats.lock().rates(now);
         let rates = [rates.throughput, rates.latency, rates.popularity].map(|rate| rate.map(text));
         (each.collect::<Vec<_>>(), rates)
     };
@@ -139,7 +140,7 @@ async fn damaged_rows_are_no_reason_not_to_start() {
     let again = Bench::new().provider("a", &provider).restart((folder, key)).await;
     let app = &again.gateway.app;
     assert_eq!(
-        app.config_snapshot().offers[0].figures.lock().tokens_per_second(app.clock.steady_now()),
+        app.config_snapshot().offers[0].latency_stats.lock().tokens_per_second(app.clock.steady_now()),
         None
     );
     // The present intensity of the grid may have been written already.

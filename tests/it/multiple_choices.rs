@@ -4,7 +4,7 @@
 mod learned;
 
 use crate::harness::gateway::{PATIENT, Running};
-use crate::harness::provider::Seen;
+use crate::harness::provider::RecordedRequest;
 use crate::harness::script::{
     Script, ScriptStep, done, finish, json_answer, message, plain, role, sse, status, stream, text, usage,
 };
@@ -61,7 +61,7 @@ fn texts(answer: &Answer) -> Vec<String> {
 fn streamed(answer: &Answer, n: u64) -> Vec<String> {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert!(answer.whole);
-    assert_eq!(conformance::chat(&answer.body, true), Ok(()), "{}", answer.text());
+    assert_eq!(conformance::check_chat_stream(&answer.body, true), Ok(()), "{}", answer.text());
     let of = |index: u64| {
         let events = answer.events();
         let choices = events.iter().flat_map(|event| event["choices"].as_array().unwrap().clone());
@@ -77,11 +77,11 @@ fn last(answer: &Answer) -> Value {
 
 /// Starts a provider whose script depends on the request; also returns its requests.
 async fn engine(
-    pick: impl Fn(&Seen) -> Script + Send + Sync + 'static,
+    pick: impl Fn(&RecordedRequest) -> Script + Send + Sync + 'static,
 ) -> (Provider, Arc<Mutex<Vec<Value>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let kept = seen.clone();
-    let provider = Provider::picking(Box::new(move |asked: &Seen| {
+    let provider = Provider::with_selector(Box::new(move |asked: &RecordedRequest| {
         kept.lock().push(asked.json());
         pick(asked)
     }))
@@ -198,7 +198,7 @@ async fn without_include_usage_the_objects_stand_on_the_last_finish() {
     let mut ask = ask_stream(3);
     ask.as_object_mut().unwrap().remove("stream_options");
     let answer = post(&running, &ask).await;
-    assert_eq!(conformance::chat(&answer.body, false), Ok(()), "{}", answer.text());
+    assert_eq!(conformance::check_chat_stream(&answer.body, false), Ok(()), "{}", answer.text());
     assert!(last(&answer)["environment_impact"]["energy_kwh"].as_f64().unwrap() > 0.0);
     assert_eq!(last(&answer)["choices"][0]["index"], 2);
 }
@@ -262,7 +262,7 @@ async fn a_stream_of_which_a_choice_fails_ends_with_an_error_and_stops_the_other
     provider.until_calls(2).await;
     go.notify_one();
     let answer = within("the end", open.finish()).await;
-    assert_eq!(conformance::chat(&answer.body, true), Ok(()), "{}", answer.text());
+    assert_eq!(conformance::check_chat_stream(&answer.body, true), Ok(()), "{}", answer.text());
     assert_eq!(last(&answer)["error"]["code"], "INFERENCE_3103", "{}", answer.text());
     assert!(!answer.text().contains("\"finish_reason\":\"stop\""));
     assert_eq!(balance(&running), before);
@@ -294,7 +294,7 @@ async fn choices_queue_at_a_provider_with_few_slots() {
         assert_eq!(texts(&post(&running, &ask(5)).await).len(), 5);
         assert_eq!(streamed(&post(&running, &ask_stream(5)).await, 5).len(), 5);
         assert_eq!(provider.calls(), 10);
-        assert!(provider.most() <= seats, "{} of {seats}", provider.most());
+        assert!(provider.max_in_flight() <= seats, "{} of {seats}", provider.max_in_flight());
     }
 }
 

@@ -110,13 +110,13 @@ async fn a_reload_of_a_key_alone_takes_effect_at_once_for_requests_and_checks() 
 }
 
 /// Fails the checks of one path and answers everything else.
-fn only_bad_fails(seen: &crate::harness::provider::Seen) -> Script {
+fn only_bad_fails(seen: &crate::harness::provider::RecordedRequest) -> Script {
     if seen.path.ends_with("/bad") { status(500) } else { plain("ok") }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_providers_at_one_address_have_separate_health() {
-    let shared = Provider::picking(Box::new(only_bad_fails)).await;
+    let shared = Provider::with_selector(Box::new(only_bad_fails)).await;
     let health =
         |path: &str| format!("health = {{ path = \"/{path}\", interval = \"100ms\", timeout = \"20s\" }}");
     let settings = "[routing.breaker]\nrest = \"1h\"\nrest_max = \"1h\"";

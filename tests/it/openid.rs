@@ -1,7 +1,7 @@
 //! Sign-in by OpenID Connect over real sockets: a scripted provider, both sites, and every refusal.
 
 use crate::harness::browser::{Browser, between, signed_in};
-use crate::harness::certificates::Certified;
+use crate::harness::certificates::TestCertificate;
 use crate::harness::gateway::Running;
 use crate::harness::openid_provider::{OpenIdServer, TokenScript};
 use crate::harness::{Answer, Bench, Provider};
@@ -301,13 +301,13 @@ async fn rotated_keys_are_read_and_a_provider_that_is_away_is_named() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_under_a_private_root_is_verified_by_it() {
-    let certified = Certified::make();
+    let certified = TestCertificate::make();
     let openid = OpenIdServer::start_tls(&certified).await;
     openid.person(json!({"sub": "1", "preferred_username": "ada", "roles": ["penstock-admin"]}));
     let (_provider, running) = bench(&format!("{}ca = {:?}\n", openid.settings(), certified.root)).await;
     let mut browser = Browser::new(&running);
     assert_eq!(sign_in(&mut browser, &openid, "").await.status, 200);
-    let other = Certified::make();
+    let other = TestCertificate::make();
     let (_provider, running) = bench(&format!("{}ca = {:?}\n", openid.settings(), other.root)).await;
     assert_eq!(Browser::new(&running).get("/console/sign-in/openid").await.status, 503);
 }

@@ -1,6 +1,6 @@
 //! The binary for operators: messages, start and exit status.
 
-use crate::harness::certificates::Certified;
+use crate::harness::certificates::TestCertificate;
 use crate::harness::process::{Home, address, catalogue, complaint, ended, penstock};
 use crate::harness::script::{ScriptStep, done, finish, role, sse, text};
 use crate::harness::{Client, Provider, until, within};
@@ -98,7 +98,7 @@ fn each_mistake_alone_is_one_clear_sentence_and_nothing_starts() {
 
 #[test]
 fn every_certificate_with_another_ones_key_is_a_mistake_of_the_configuration() {
-    let (one, other) = (Certified::make(), Certified::make());
+    let (one, other) = (TestCertificate::make(), TestCertificate::make());
     let home = Home::new();
     let client = format!("client_certificate = {:?}\nclient_key = {:?}\n{OFFER}", one.chain, other.key);
     home.write(&block("FR", &client));
@@ -317,8 +317,8 @@ async fn terminate_lets_an_open_stream_end_and_exits_with_zero() {
     assert!(running.ended().is_none(), "it waits for the stream");
     go.notify_one();
     let answer = within("the end", open.finish()).await;
-    assert_eq!(answer.streamed(), "One two");
-    penstock_dialect::conformance::chat(&answer.body, false).unwrap();
+    assert_eq!(answer.streamed_text(), "One two");
+    penstock_dialect::conformance::check_chat_stream(&answer.body, false).unwrap();
     assert_eq!(running.until_ended().await.code(), Some(0), "{}", running.said());
 }
 

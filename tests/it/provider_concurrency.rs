@@ -45,7 +45,7 @@ async fn batch_lines_wait_and_never_take_the_last_fifth() {
     }
     provider.until_calls(4).await;
     until("the others to wait", || running.gateway.app.in_flight_exchanges() == 8).await;
-    assert_eq!(provider.most(), 4, "a fifth of the places stays free");
+    assert_eq!(provider.max_in_flight(), 4, "a fifth of the places stays free");
     // An urgent request still gets a permit.
     let (client, ask) = (running.client.clone(), running.ask());
     let urgent = tokio::spawn(async move { client.post("/v1/chat/completions", &ask).await });
@@ -64,7 +64,7 @@ async fn batch_lines_wait_and_never_take_the_last_fifth() {
         }
     })
     .await;
-    assert!(provider.most() <= 5);
+    assert!(provider.max_in_flight() <= 5);
     assert_eq!(provider.calls(), 9);
 }
 

@@ -39,7 +39,10 @@ async fn assert_fails_over(script: Script) {
     let mut ask = running.ask_stream();
     ask["model"] = json!("m:price");
     let answer = running.client.post("/v1/chat/completions", &ask).await;
-    assert_eq!((answer.streamed().as_str(), answer.header("x-penstock-provider")), ("One two", Some("good")));
+    assert_eq!(
+        (answer.streamed_text().as_str(), answer.header("x-penstock-provider")),
+        ("One two", Some("good"))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -68,7 +71,7 @@ async fn json_lines_are_an_answer_and_cut_ones_fail_over() {
     provider.always(json_lines(&lines));
     let running = Bench::new().provider("lines", &provider).start().await;
     let answer = running.client.post("/v1/chat/completions", &running.ask_stream()).await;
-    assert_eq!(answer.streamed(), "One two");
+    assert_eq!(answer.streamed_text(), "One two");
     assert_eq!(stated_usage(&answer.events())["prompt_tokens"], 11);
     let plain = running.chat().await;
     assert_eq!(plain.json()["choices"][0]["message"]["content"], "One two");
@@ -94,7 +97,7 @@ async fn usage_after_the_end_is_billed_and_an_open_stream_does_not_wait_for_it()
         let began = Instant::now();
         let answer = within("the end", running.client.post("/v1/chat/completions", &ask)).await;
         assert!(answer.whole && began.elapsed() < Duration::from_secs(5), "{}", answer.text());
-        assert_eq!(answer.streamed(), "One ");
+        assert_eq!(answer.streamed_text(), "One ");
         assert!(stated_usage(&answer.events())["prompt_tokens"].as_u64().unwrap() < 1_000);
     }
 }

@@ -83,7 +83,7 @@ async fn a_crowd_gets_the_same_answers_through_reload_after_reload() {
                     let answer = client.post(CHAT, &ask).await;
                     assert_eq!(answer.status, 200, "{}", answer.text());
                     let said = match answer.header("content-type") {
-                        Some(kind) if kind.starts_with("text/event-stream") => answer.streamed(),
+                        Some(kind) if kind.starts_with("text/event-stream") => answer.streamed_text(),
                         _ => answer.json()["choices"][0]["message"]["content"].as_str().unwrap().to_owned(),
                     };
                     assert_eq!((said.as_str(), answer.whole), ("Hello", true), "{}", answer.text());

@@ -63,13 +63,13 @@ fn tools(stream: bool) -> Value {
 fn clean(answer: &Answer) -> (String, Value) {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert!(answer.whole);
-    conformance::chat(&answer.body, false).unwrap();
+    conformance::check_chat_stream(&answer.body, false).unwrap();
     assert!(answer.header("content-type").unwrap().starts_with("text/event-stream"));
     assert!(answer.header("content-encoding").is_none());
     let last = answer.events().last().unwrap().clone();
     assert!(last["environment_impact"]["energy_kwh"].is_number(), "{last}");
     assert!(last["billing_cost"]["credits"].as_f64().unwrap() > 0.0, "{last}");
-    (answer.streamed(), last)
+    (answer.streamed_text(), last)
 }
 
 /// The arguments of each call in a stream, by index.
@@ -142,7 +142,7 @@ async fn usage_that_is_nowhere_is_counted_by_the_gateway() {
     let mut asked = stream();
     asked["stream_options"] = json!({"include_usage": true});
     let answer = pair.under(vec![SimulatedFault::NoUsage {}], &asked).await;
-    conformance::chat(&answer.body, true).unwrap();
+    conformance::check_chat_stream(&answer.body, true).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -230,7 +230,7 @@ async fn reasoning_has_one_name_for_clients() {
     };
     assert!(thought(&usual).contains("Simulated reasoning"));
     assert_eq!(thought(&usual), thought(&vllm));
-    assert_eq!(usual.streamed(), vllm.streamed());
+    assert_eq!(usual.streamed_text(), vllm.streamed_text());
     ask["stream"] = json!(false);
     let body = pair.under(vec![SimulatedFault::ReasoningField {}], &ask).await.json();
     let message = &body["choices"][0]["message"];
@@ -283,7 +283,7 @@ async fn two_candidates_stay_apart() {
     ] {
         let answer = pair.under(faults, &ask).await;
         assert_eq!(answer.status, 200);
-        conformance::chat(&answer.body, false).unwrap();
+        conformance::check_chat_stream(&answer.body, false).unwrap();
         for index in [0, 1] {
             let mine = |choice: &&Value| choice["index"] == index;
             let events = answer.events();

@@ -39,7 +39,7 @@ fn answered(path: &str, streamed: bool, answer: &Answer) -> String {
         };
     }
     let checked = match path {
-        CHAT => conformance::chat(&answer.body, false),
+        CHAT => conformance::check_chat_stream(&answer.body, false),
         MESSAGES => conformance::check_messages_stream(&answer.body),
         _ => conformance::check_responses_stream(&answer.body),
     };
@@ -154,7 +154,7 @@ async fn tools_and_structured_output_reach_the_model() {
         let answer = running.client.post(CHAT, &body).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         if stream {
-            assert_eq!(conformance::chat(&answer.body, false), Ok(()));
+            assert_eq!(conformance::check_chat_stream(&answer.body, false), Ok(()));
             assert!(answer.text().contains("\"finish_reason\":\"tool_calls\""), "{}", answer.text());
             continue;
         }

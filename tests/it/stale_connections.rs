@@ -1,7 +1,7 @@
 //! Requests on broken reused connections: the retries that are allowed.
 
 use crate::harness::gateway::{PATIENT, Running};
-use crate::harness::h2_provider::{Frames, INTERNAL_ERROR, REFUSED_STREAM, StreamAction};
+use crate::harness::h2_provider::{H2FrameProvider, INTERNAL_ERROR, REFUSED_STREAM, StreamAction};
 use crate::harness::script::{Script, ScriptStep, cut, plain};
 use crate::harness::{Bench, Provider};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 const ONCE: &str = "[routing]\nattempts = 1";
 
 /// Starts a gateway in front of a provider with HTTP/2.
-async fn before(provider: &Frames) -> Running {
+async fn before(provider: &H2FrameProvider) -> Running {
     let base = format!("http://{}/v1", provider.address);
     let lines = format!("{PATIENT}\nhttp = \"h2\"");
     Bench::new().settings(ONCE).provider_at("a", &base, &lines, "").start().await
@@ -19,7 +19,7 @@ async fn before(provider: &Frames) -> Running {
 /// Returns the status of the second request over HTTP/2, after the first was answered, and the number of its provider
 /// calls.
 async fn second(deeds: &[StreamAction]) -> (u16, usize) {
-    let provider = Frames::start(&[&[StreamAction::Answer], deeds].concat()).await;
+    let provider = H2FrameProvider::start(&[&[StreamAction::Answer], deeds].concat()).await;
     let running = before(&provider).await;
     assert_eq!(running.chat().await.status, 200);
     let answer = running.chat().await;
@@ -29,13 +29,13 @@ async fn second(deeds: &[StreamAction]) -> (u16, usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_possibly_processed_stream_is_not_retried() {
     assert_eq!(second(&[StreamAction::Reset(INTERNAL_ERROR)]).await, (503, 1));
-    assert_eq!(second(&[StreamAction::Drop]).await, (503, 1));
+    assert_eq!(second(&[StreamAction::GoAwayProcessed]).await, (503, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_nothing_was_done_for_is_asked_for_once_more() {
     assert_eq!(second(&[StreamAction::Reset(REFUSED_STREAM), StreamAction::Answer]).await, (200, 2));
-    assert_eq!(second(&[StreamAction::Leave, StreamAction::Answer]).await, (200, 2));
+    assert_eq!(second(&[StreamAction::GoAwayUnprocessed, StreamAction::Answer]).await, (200, 2));
     assert_eq!(second(&[StreamAction::Reset(REFUSED_STREAM)]).await, (503, 2));
 }
 

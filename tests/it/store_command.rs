@@ -7,7 +7,7 @@ use penstock::config::{ConfigSource, settings};
 use penstock::storage::files::quota::QuotaLimits;
 use penstock::storage::files::{FileManager, FileOwner};
 use penstock::storage::stores::Stores;
-use penstock_batch::upload_form::Uploaded;
+use penstock_batch::upload_form::UploadFields;
 use penstock_storage::batches::{BatchCounts, BatchRecord, BatchState, BatchStore};
 use penstock_storage::files::{FileRecord, FileStore};
 use penstock_storage::ledger::LedgerStore;
@@ -100,12 +100,21 @@ fn half_done(home: &Home, key: &str) -> (FileRecord, FileRecord, BatchRecord) {
     };
     let files = FileManager::open(&settings, FileStore::new(vault.store.clone()), false).unwrap();
     let owner = FileOwner { key, account: "default" };
-    let mut incoming =
-        files.start_upload(key, QuotaLimits { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 }).unwrap();
+    let mut incoming = files
+        .start_upload(
+            key,
+            QuotaLimits {
+                max_total_bytes: 1 << 30,
+                max_key_bytes: 1 << 30,
+                min_free_bytes: 0,
+                max_line_bytes: 1 << 20,
+            },
+        )
+        .unwrap();
     for id in ["a", "b", "c"] {
         incoming.push(line(id).as_bytes()).unwrap();
     }
-    let said = Uploaded { filename: "in.jsonl".to_owned(), expires_after: None };
+    let said = UploadFields { filename: "in.jsonl".to_owned(), expires_after: None };
     let input = files.store_upload(incoming, owner, said, NOW).unwrap();
     let fresh = files.new_output(owner, "out.jsonl".to_owned(), CHAT, NOW).unwrap();
     let mut writer = files.open_output(&fresh).unwrap();

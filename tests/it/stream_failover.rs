@@ -1,7 +1,7 @@
 //! Failover after the first content token: another provider resumes a broken stream, or it ends with an error event.
 //! Truncation never looks like success.
 
-use crate::harness::client::Open;
+use crate::harness::client::OpenResponse;
 use crate::harness::gateway::PATIENT;
 use crate::harness::script::{
     Script, ScriptStep, finish, json_answer, retry_after, role, sse, status, stream, text, usage,
@@ -51,9 +51,9 @@ async fn a_cut_stream_is_started_over_and_held_back_while_it_equals() {
     bad.always(broken(&["One ", "two "], ScriptStep::Cut));
     good.always(stream(&["One", " two ", "three", " four"]));
     let answer = asked("", &bad, &good, "").await;
-    assert_eq!(answer.streamed(), "One two three four");
+    assert_eq!(answer.streamed_text(), "One two three four");
     assert!(answer.whole);
-    penstock_dialect::conformance::chat(&answer.body, false).unwrap();
+    penstock_dialect::conformance::check_chat_stream(&answer.body, false).unwrap();
     assert_eq!(good.calls(), 1);
     assert_eq!(good.last().json()["messages"].as_array().unwrap().len(), 1);
 }
@@ -64,13 +64,14 @@ async fn a_stalled_stream_is_rescued() {
     bad.always(broken(&["One "], ScriptStep::Hang));
     good.always(stream(&["One two"]));
     let answer = asked("", &bad, &good, "").await;
-    assert_eq!(answer.streamed(), "One two");
+    assert_eq!(answer.streamed_text(), "One two");
     bad.until_left(1).await;
 }
 
 /// Waits for three more keep-alive comments.
-async fn until_beats(open: &mut Open) {
-    let beats = |open: &Open| String::from_utf8_lossy(&open.bytes).matches(": keep-alive\n\n").count();
+async fn until_beats(open: &mut OpenResponse) {
+    let beats =
+        |open: &OpenResponse| String::from_utf8_lossy(&open.bytes).matches(": keep-alive\n\n").count();
     let most = beats(open) + 3;
     within("signs of life", async {
         while beats(open) < most {
@@ -109,7 +110,7 @@ async fn a_client_gets_keep_alives_during_stream_failover() {
             assert!(answer.text().contains("two"), "{}", answer.text());
             match path {
                 "/v1/messages" => penstock_dialect::conformance::check_messages_stream(&answer.body).unwrap(),
-                _ => penstock_dialect::conformance::chat(&answer.body, false).unwrap(),
+                _ => penstock_dialect::conformance::check_chat_stream(&answer.body, false).unwrap(),
             }
         }
     }
@@ -122,8 +123,8 @@ async fn a_malformed_event_and_an_end_without_a_finish_are_rescued() {
         bad.always(broken(&["One "], then));
         good.always(stream(&["One two"]));
         let answer = asked("", &bad, &good, "").await;
-        assert_eq!(answer.streamed(), "One two");
-        penstock_dialect::conformance::chat(&answer.body, false).unwrap();
+        assert_eq!(answer.streamed_text(), "One two");
+        penstock_dialect::conformance::check_chat_stream(&answer.body, false).unwrap();
     }
 }
 
@@ -133,7 +134,7 @@ async fn a_provider_that_can_is_asked_to_continue() {
     bad.always(broken(&["One ", "two"], ScriptStep::Cut));
     good.always(stream(&[" three", " four"]));
     let answer = asked("", &bad, &good, "continuation = \"continue_final_message\"").await;
-    assert_eq!(answer.streamed(), "One two three four");
+    assert_eq!(answer.streamed_text(), "One two three four");
     let sent = good.last().json();
     assert_eq!(sent["continue_final_message"], true);
     assert_eq!(sent["add_generation_prompt"], false);
@@ -236,8 +237,8 @@ async fn a_finish_reason_without_a_done_event_is_a_complete_stream() {
     provider.always(vec![sse(), role(), text("Done"), finish("stop"), usage(3, 1), ScriptStep::Cut]);
     let running = Bench::new().provider("a", &provider).start().await;
     let answer = running.chat_stream().await;
-    assert_eq!(answer.streamed(), "Done");
-    penstock_dialect::conformance::chat(&answer.body, false).unwrap();
+    assert_eq!(answer.streamed_text(), "Done");
+    penstock_dialect::conformance::check_chat_stream(&answer.body, false).unwrap();
     assert_eq!(provider.calls(), 1);
 }
 
@@ -256,7 +257,7 @@ async fn a_broken_stream_charges_nothing_and_a_rescued_one_once() {
 
 /// Asserts that the client has this text, then the dialect's error, and no success.
 fn failed_after(text: &str, answer: &Answer) {
-    assert_eq!(answer.streamed(), text);
+    assert_eq!(answer.streamed_text(), text);
     assert!(answer.whole, "the framing ends well");
     let events = answer.events();
     let last = events.last().unwrap();

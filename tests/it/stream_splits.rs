@@ -1,8 +1,8 @@
 //! Stream events arrive unchanged however their bytes are split: 20,000 events of each pair of dialects, a million with
 //! `PENSTOCK_FULL=1`, generated and compared one after the other.
 
-use crate::harness::client::Open;
-use crate::harness::{Bench, full, within};
+use crate::harness::client::OpenResponse;
+use crate::harness::{Bench, is_long_run, within};
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 use std::future::poll_fn;
@@ -221,7 +221,7 @@ async fn over_h2(socket: TcpStream, events: Events, draws: SeededRandom) {
 
 /// The events of an answer, read one after the other.
 struct EventReader {
-    open: Open,
+    open: OpenResponse,
     wire: BytesMut,
     body: BytesMut,
     /// Bytes left of the chunk.
@@ -230,7 +230,7 @@ struct EventReader {
 }
 
 impl EventReader {
-    async fn begin(mut open: Open) -> Self {
+    async fn begin(mut open: OpenResponse) -> Self {
         within("a head", open.until("\r\n\r\n")).await;
         let bytes = std::mem::take(&mut open.bytes);
         let end = memchr::memmem::find(&bytes, b"\r\n\r\n").unwrap() + 4;
@@ -331,7 +331,7 @@ async fn through(client: ProviderDialect, theirs: ProviderDialect, http2: bool, 
 }
 
 async fn all(http2: bool) {
-    let count = if full() { 1_000_000 } else { 20_000 };
+    let count = if is_long_run() { 1_000_000 } else { 20_000 };
     for theirs in [Chat, Messages, Responses] {
         for client in [Chat, Messages] {
             Box::pin(through(client, theirs, http2, count)).await;

@@ -1,8 +1,8 @@
 //! TLS and HTTP/2 on both sides behave as plain HTTP/1.1.
 
-use crate::harness::certificates::{Certified, agreed, at, connect};
+use crate::harness::certificates::{TestCertificate, at, connect, negotiated_protocol};
 use crate::harness::gateway::{PATIENT, Running};
-use crate::harness::h2_client::H2;
+use crate::harness::h2_client::H2Client;
 use crate::harness::{Bench, Provider, until, within};
 use penstock_simulator::{FaultRule, SimulatedFault, SimulatedServer, SimulatorControl, SimulatorOptions};
 use serde_json::json;
@@ -12,8 +12,8 @@ const CHAT: &str = "/v1/chat/completions";
 const SECOND: &str = "price = { input = 50.0, output = 50.0 }";
 
 /// A simulated provider with this certificate, or none.
-async fn simulated(certified: Option<&Certified>) -> SimulatedServer {
-    let tls = certified.and_then(Certified::files);
+async fn simulated(certified: Option<&TestCertificate>) -> SimulatedServer {
+    let tls = certified.and_then(TestCertificate::files);
     SimulatedServer::start(SimulatorOptions {
         tls,
         context_length: 100_000_000,
@@ -28,15 +28,15 @@ fn secure_base(server: &SimulatedServer) -> String {
 }
 
 /// Returns the settings of a provider with this root certificate.
-fn behind(certified: &Certified, http: &str) -> String {
+fn behind(certified: &TestCertificate, http: &str) -> String {
     format!("{PATIENT}\nhttp = \"{http}\"\nca = {:?}", certified.root)
 }
 
 /// A connection to the gateway's TLS listener that has agreed on HTTP/2.
-async fn h2(running: &Running, certified: &Certified) -> H2 {
+async fn h2(running: &Running, certified: &TestCertificate) -> H2Client {
     let socket = connect(running.gateway.https_address.unwrap(), &certified.root, &["h2", "http/1.1"]).await;
-    assert_eq!(agreed(&socket), "h2");
-    H2::over(socket, &running.client.key).await
+    assert_eq!(negotiated_protocol(&socket), "h2");
+    H2Client::over(socket, &running.client.key).await
 }
 
 async fn until_cancelled(control: &SimulatorControl) {
@@ -45,12 +45,12 @@ async fn until_cancelled(control: &SimulatorControl) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_get_the_protocol_that_they_agree_on() {
-    let (certified, provider) = (Certified::make(), Provider::start().await);
+    let (certified, provider) = (TestCertificate::make(), Provider::start().await);
     let running = Bench::new().listen(&certified.https()).provider("a", &provider).start().await;
     let address = running.gateway.https_address.unwrap();
     for protocols in [&["http/1.1"][..], &[]] {
         let socket = connect(address, &certified.root, protocols).await;
-        assert_ne!(agreed(&socket), "h2");
+        assert_ne!(negotiated_protocol(&socket), "h2");
         let body = running.ask().to_string();
         let client = at(&running.client, address);
         let mut open = client.open_over(socket, "POST", CHAT, &[], body.as_bytes()).await;
@@ -66,7 +66,7 @@ async fn clients_get_the_protocol_that_they_agree_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_over_h2_wears_its_envelope() {
-    let (certified, provider) = (Certified::make(), Provider::start().await);
+    let (certified, provider) = (TestCertificate::make(), Provider::start().await);
     let running = Bench::new().listen(&certified.https()).provider("a", &provider).start().await;
     let secure = h2(&running, &certified).await;
     let answer = secure.post(CHAT, &json!({"model": "m", "messages": []})).await;
@@ -78,7 +78,7 @@ async fn an_error_over_h2_wears_its_envelope() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_behind_its_own_root_is_asked_in_either_version() {
-    let certified = Certified::make();
+    let certified = TestCertificate::make();
     for (http, is_h2) in [("h1", false), ("auto", true), ("h2", true)] {
         let server = simulated(Some(&certified)).await;
         let running =
@@ -86,7 +86,7 @@ async fn a_provider_behind_its_own_root_is_asked_in_either_version() {
         let answer = running.chat().await;
         assert_eq!(answer.status, 200, "{http}: {}", answer.text());
         let stream = running.chat_stream().await;
-        penstock_dialect::conformance::chat(&stream.body, false).unwrap();
+        penstock_dialect::conformance::check_chat_stream(&stream.body, false).unwrap();
         let calls = server.control().calls();
         assert!(calls.iter().all(|call| call.h2 == is_h2), "{http}");
         assert!(calls.len() >= 2);
@@ -100,12 +100,12 @@ async fn http2_is_spoken_with_prior_knowledge_where_the_configuration_says_so() 
     let lines = format!("{PATIENT}\nhttp = \"h2\"");
     let running = Bench::new().provider_at("a", &base, &lines, "").start().await;
     assert_eq!(running.chat().await.status, 200);
-    assert!(server.control().last().unwrap().h2);
+    assert!(server.control().last_call().unwrap().h2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_under_another_root_is_never_trusted() {
-    let (real, other) = (Certified::make(), Certified::make());
+    let (real, other) = (TestCertificate::make(), TestCertificate::make());
     let (bad, good) = (simulated(Some(&real)).await, Provider::start().await);
     let alone =
         Bench::new().provider_at("bad", &secure_base(&bad), &behind(&other, "auto"), "").start().await;
@@ -127,7 +127,7 @@ async fn a_certificate_under_another_root_is_never_trusted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_mebibytes_fail_over_whole_on_h2() {
-    let certified = Certified::make();
+    let certified = TestCertificate::make();
     let (bad, good) = (simulated(Some(&certified)).await, simulated(Some(&certified)).await);
     bad.control().add_rule(SimulatedFault::status(503));
     let wide = "context_length = 100000000";
@@ -144,13 +144,13 @@ async fn five_mebibytes_fail_over_whole_on_h2() {
     assert!(ask.to_string().len() > 5 << 20);
     let answer = h2(&running, &certified).await.post(CHAT, &ask).await;
     assert_eq!((answer.status, answer.header("x-penstock-provider")), (200, Some("good")));
-    assert_eq!(bad.control().last().unwrap().json()["messages"], ask["messages"]);
-    assert_eq!(good.control().last().unwrap().json()["messages"], ask["messages"]);
+    assert_eq!(bad.control().last_call().unwrap().json()["messages"], ask["messages"]);
+    assert_eq!(good.control().last_call().unwrap().json()["messages"], ask["messages"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_flow_over_h2_in_both_directions() {
-    let certified = Certified::make();
+    let certified = TestCertificate::make();
     let server = simulated(Some(&certified)).await;
     let running = Bench::new()
         .listen(&certified.https())
@@ -162,15 +162,15 @@ async fn streams_flow_over_h2_in_both_directions() {
     let (one, two) = tokio::join!(secure.post(CHAT, &ask), secure.post(CHAT, &ask));
     for answer in [one, two] {
         assert!(answer.whole);
-        penstock_dialect::conformance::chat(&answer.body, false).unwrap();
-        assert!(answer.streamed().contains("simulated"));
+        penstock_dialect::conformance::check_chat_stream(&answer.body, false).unwrap();
+        assert!(answer.streamed_text().contains("simulated"));
         assert!(answer.events().last().unwrap()["environment_impact"]["energy_kwh"].is_number());
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reset_on_h2_cancels_that_providers_work_and_no_other() {
-    let certified = Certified::make();
+    let certified = TestCertificate::make();
     let server = simulated(Some(&certified)).await;
     let control = server.control();
     control.add_rule(FaultRule::new(vec![SimulatedFault::Stall { after: 6 }]).times(1));

@@ -4,7 +4,7 @@
 mod multipart;
 
 use crate::harness::gateway::{PATIENT, Running};
-use crate::harness::provider::Seen;
+use crate::harness::provider::RecordedRequest;
 use crate::harness::script::{Script, json_answer};
 use crate::harness::{Answer, Bench, Provider, until, within};
 use crate::sounds;
@@ -44,7 +44,7 @@ pub fn form(parts: &[Part<'_>]) -> Vec<u8> {
 }
 
 /// Returns the parts of a provider's request, by the simplest parser.
-fn parts(seen: &Seen) -> Vec<(String, Vec<u8>)> {
+fn parts(seen: &RecordedRequest) -> Vec<(String, Vec<u8>)> {
     let kind = seen.header("content-type").unwrap();
     let boundary = kind.strip_prefix("multipart/form-data; boundary=").unwrap();
     let delimiter = format!("\r\n--{boundary}").into_bytes();

@@ -5,7 +5,7 @@ mod body_formats;
 mod translated;
 
 use crate::harness::gateway::{PATIENT, Running};
-use crate::harness::provider::Seen;
+use crate::harness::provider::RecordedRequest;
 use crate::harness::script::{
     Script, ScriptStep, completion, done, finish, json_answer, plain, role, scores, sse, stream, text,
     vectors,
@@ -42,13 +42,13 @@ async fn refusing_if(
 ) -> (Provider, RecordedRequests) {
     let asked = RecordedRequests::default();
     let kept = asked.clone();
-    let pick = move |seen: &Seen| {
+    let pick = move |seen: &RecordedRequest| {
         let text = String::from_utf8_lossy(&seen.body).into_owned();
         let refused = wrong(&text);
         kept.lock().push(text);
         if refused { json_answer(code, &body) } else { good.clone() }
     };
-    (Provider::picking(Box::new(pick)).await, asked)
+    (Provider::with_selector(Box::new(pick)).await, asked)
 }
 
 /// Number of requests since the last call.
@@ -109,14 +109,14 @@ async fn an_engine_that_refuses_stream_options_streams_and_is_counted() {
             assert_eq!(answer.status, 200, "{body}: {}", answer.text());
             match path {
                 MESSAGES => conformance::check_messages_stream(&answer.body).unwrap(),
-                _ => conformance::chat(&answer.body, false).unwrap(),
+                _ => conformance::check_chat_stream(&answer.body, false).unwrap(),
             }
             assert!(answer.text().contains("gateway"), "the count is marked: {}", answer.text());
             assert_eq!(calls(&asked), count, "{body}");
         }
         ask["stream_options"] = json!({"include_usage": true});
         let answer = chat(&running, &ask).await;
-        conformance::chat(&answer.body, true).unwrap();
+        conformance::check_chat_stream(&answer.body, true).unwrap();
         assert_eq!(calls(&asked), 1);
         running.reload(bench().load(running.storage())).await;
         assert_eq!(running.client.post(MESSAGES, &ask).await.status, 200);

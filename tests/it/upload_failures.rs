@@ -1,7 +1,7 @@
 //! Failed uploads: a rejected 20 MB upload gets its error for any client behaviour, an endless one is cut off, and a
 //! disk error is not counted against a provider.
 
-use crate::harness::certificates::{Certified, connect};
+use crate::harness::certificates::{TestCertificate, connect};
 use crate::harness::client::Duplex;
 use crate::harness::script::{ScriptStep, status};
 use crate::harness::{Answer, Bench, Client, Provider, within};
@@ -45,7 +45,7 @@ fn assert_error(answer: &Answer, status: u16, code: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rejected_20_mb_upload_still_gets_its_error() {
-    let (certified, provider) = (Certified::make(), Provider::start().await);
+    let (certified, provider) = (TestCertificate::make(), Provider::start().await);
     let bench = Bench::new().settings("[limits]\njson_body = \"1MiB\"").listen(&certified.https());
     let running = bench.provider("a", &provider).start().await;
     let body = vec![b' '; LARGE];

@@ -20,7 +20,7 @@ use std::fmt;
 use std::str;
 
 /// Regular expression of a key, for secret scanners.
-pub const PATTERN: &str = "sk-svc-[0-9A-Za-z]{62}";
+pub const KEY_PATTERN: &str = "sk-svc-[0-9A-Za-z]{62}";
 
 const PREFIX: &str = "sk-svc-";
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

@@ -9,6 +9,6 @@ mod presented;
 mod scope;
 
 pub use digest::{digests_equal, key_digest, pepper_fingerprint};
-pub use key::{ApiKey, MalformedKey, PATTERN};
+pub use key::{ApiKey, KEY_PATTERN, MalformedKey};
 pub use presented::presented_keys;
 pub use scope::{KeyScope, KeyScopes, UnknownScopes};

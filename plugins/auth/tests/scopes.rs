@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_auth::{KeyScope, KeyScopes};
-use penstock_core::{ErrorCode, KINDS};
+use penstock_core::{ErrorCode, MODEL_KINDS};
 
 #[test]
 fn a_scope_allows_itself_and_files_if_it_allows_requests() {
@@ -72,7 +72,7 @@ fn a_403_names_the_missing_scope() {
 
 #[test]
 fn each_kind_of_model_needs_a_scope_that_exists() {
-    for kind in KINDS {
+    for kind in MODEL_KINDS {
         let scope = KeyScope::from_name(kind.scope);
         assert!(scope.is_some_and(|scope| KeyScopes::inference().allows(scope)), "{}", kind.name);
     }

@@ -38,7 +38,7 @@ pub struct StartPlan {
     /// Start time, Unix seconds: `now`, or the start of a later hour.
     pub start: u64,
     /// Mean emissions in milligrams of CO2e per kWh: for the planned start, and for a start now.
-    pub grams: (u64, u64),
+    pub milligrams_per_kwh: (u64, u64),
 }
 
 /// Plans the start of work that takes `takes` seconds: at `now` or at a later full hour until `latest`. The provider is
@@ -61,7 +61,7 @@ pub fn plan_start(places: &[&GridZone], now: u64, latest: u64, takes: u64, savin
     }
     let worth = u128::from(best.0) * 1_000 <= u128::from(at_once) * u128::from(1_000 - saving.min(1_000));
     let (grams, start) = if worth { best } else { (at_once, now) };
-    Some(StartPlan { start, grams: (grams, at_once) })
+    Some(StartPlan { start, milligrams_per_kwh: (grams, at_once) })
 }
 
 /// Returns the mean emissions over the zones and the hours of the work, in milligrams of CO2e per kWh; `None` if a
@@ -144,7 +144,7 @@ mod tests {
         let day_later = EVENING + 86_400;
         let plan = plan_start(&[&place], EVENING, day_later, HOUR_SECONDS, 100).unwrap();
         assert_eq!(plan.start, 20_001 * 86_400 + 3 * HOUR_SECONDS);
-        assert_eq!(plan.grams, (50_000, 300_000));
+        assert_eq!(plan.milligrams_per_kwh, (50_000, 300_000));
         let long = super::plan_start(&[&place], EVENING, day_later, 3 * HOUR_SECONDS, 100).unwrap();
         assert_eq!(long.start, 20_001 * 86_400 + 2 * HOUR_SECONDS);
     }

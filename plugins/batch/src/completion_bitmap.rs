@@ -42,7 +42,7 @@ impl CompletionBitmap {
 
     /// Returns the number of finished lines.
     #[must_use]
-    pub fn count(&self) -> u32 {
+    pub fn finished_count(&self) -> u32 {
         self.bits.iter().map(|byte| byte.count_ones()).sum()
     }
 }
@@ -64,7 +64,7 @@ mod tests {
         assert!(!done.mark_finished(7), "it had its result");
         assert!(!done.mark_finished(50_000), "there is no such line");
         assert!(done.has_result(8) && !done.has_result(9) && !done.has_result(70_000));
-        assert_eq!(done.count(), 4);
+        assert_eq!(done.finished_count(), 4);
         assert_eq!(CompletionBitmap::from_bytes(done.bytes()), done);
     }
 }

@@ -13,7 +13,7 @@ pub enum ResultFormat {
 
 /// Writes a result line with its line break. `id` has only letters, digits and `_`; `body` is the synchronous response
 /// body in chunks.
-pub fn write<'b>(
+pub fn write_result_line<'b>(
     out: &mut Vec<u8>,
     form: ResultFormat,
     id: &str,
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn a_body_stands_in_it_as_the_bytes_it_is() {
         let mut out = Vec::new();
-        write(
+        write_result_line(
             &mut out,
             ResultFormat::Flat,
             "batch_req_1",
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_line_stays_a_line() {
         let mut out = Vec::new();
-        write(&mut out, ResultFormat::Flat, "r", "c", 400, [&b"{\r\n  \"x\": [1,\n2]\n}\n"[..]]);
+        write_result_line(&mut out, ResultFormat::Flat, "r", "c", 400, [&b"{\r\n  \"x\": [1,\n2]\n}\n"[..]]);
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
         let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(value["response"]["x"][1], 2);
@@ -100,7 +100,7 @@ mod tests {
     fn the_nested_form_has_status_and_body_in_the_response() {
         for body in [&b"{\"x\":\n1}"[..], b""] {
             let mut out = Vec::new();
-            write(&mut out, ResultFormat::Nested, "batch_req_7", "c", 429, [body]);
+            write_result_line(&mut out, ResultFormat::Nested, "batch_req_7", "c", 429, [body]);
             assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
             let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
             let response = &value["response"];
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn no_body_is_null() {
         let mut out = Vec::new();
-        write(&mut out, ResultFormat::Flat, "r", "c", 503, []);
+        write_result_line(&mut out, ResultFormat::Flat, "r", "c", 503, []);
         assert!(serde_json::from_slice::<serde_json::Value>(&out).unwrap()["response"].is_null());
     }
 }

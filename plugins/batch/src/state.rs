@@ -52,7 +52,7 @@ pub enum EndReason {
     /// Cancellation by the owner.
     Cancelled,
     /// Input file that cannot be processed.
-    Invalid,
+    InvalidInput,
     /// Input file that was deleted while the batch ran.
     InputDeleted,
     /// End of the completion window.
@@ -69,7 +69,7 @@ impl EndReason {
     pub const fn code(self) -> Option<&'static str> {
         match self {
             Self::Cancelled => None,
-            Self::Invalid => Some("invalid_input_file"),
+            Self::InvalidInput => Some("invalid_input_file"),
             Self::InputDeleted => Some("input_file_deleted"),
             Self::Expired => Some("batch_expired"),
             Self::KeyRevoked => Some("key_revoked"),
@@ -82,7 +82,7 @@ impl EndReason {
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::Cancelled => "The batch was cancelled.",
-            Self::Invalid => "The input file cannot be processed.",
+            Self::InvalidInput => "The input file cannot be processed.",
             Self::InputDeleted => "The input file was deleted while the batch ran; finished lines are kept.",
             Self::Expired => "The completion window ended before the last line; finished lines are kept.",
             Self::KeyRevoked => "The API key of the batch is no longer valid; finished lines are kept.",
@@ -115,7 +115,7 @@ impl LineCounts {
 
     /// Returns the number of pending lines.
     #[must_use]
-    pub const fn left(&self) -> u32 {
+    pub const fn pending(&self) -> u32 {
         let ended = self.finished().saturating_add(self.cancelled).saturating_add(self.expired);
         self.total.saturating_sub(ended)
     }
@@ -169,7 +169,7 @@ impl BatchLifecycle {
 
     /// Counts the result of a line; the last one completes the batch. Returns false if no line was pending.
     pub fn finish_line(&mut self, good: bool, now: u64) -> bool {
-        if self.state != LifecycleState::InProgress || self.counts.left() == 0 {
+        if self.state != LifecycleState::InProgress || self.counts.pending() == 0 {
             return false;
         }
         if good {
@@ -177,7 +177,7 @@ impl BatchLifecycle {
         } else {
             self.counts.failed += 1;
         }
-        if self.counts.left() == 0 {
+        if self.counts.pending() == 0 {
             self.state = LifecycleState::Completed;
             self.times.completed = Some(now);
         }
@@ -189,7 +189,7 @@ impl BatchLifecycle {
         if self.state.is_final() {
             return false;
         }
-        let left = self.counts.left();
+        let left = self.counts.pending();
         match why {
             EndReason::Expired => self.counts.expired = left,
             _ => self.counts.cancelled = left,

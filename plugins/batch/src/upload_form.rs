@@ -10,13 +10,13 @@ const MAX_FIELD_BYTES: usize = 1 << 10;
 /// Maximum length of a file name, in bytes.
 const MAX_NAME_BYTES: usize = 255;
 /// Allowed lifetime of a file in seconds: one hour to thirty days.
-pub const LIFETIME_SECONDS: std::ops::RangeInclusive<u64> = 3_600..=2_592_000;
+pub const ALLOWED_LIFETIME_SECONDS: std::ops::RangeInclusive<u64> = 3_600..=2_592_000;
 /// Default file name.
 const DEFAULT_NAME: &str = "upload.jsonl";
 
 /// Fields of an uploaded form, without the file contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Uploaded {
+pub struct UploadFields {
     /// File name: the last component of a path, without control characters.
     pub filename: String,
     /// Lifetime of the file in seconds.
@@ -26,7 +26,7 @@ pub struct Uploaded {
 /// Parser of an upload form.
 #[derive(Debug)]
 pub struct UploadParser {
-    form: upload::UploadForm,
+    form: upload::UploadFormParser,
     fields: PartialFields,
 }
 
@@ -47,7 +47,7 @@ impl UploadParser {
     /// Returns a refusal if the content type is not a multipart form or has no boundary.
     pub fn new(content_type: &str) -> Result<Self, ApiError> {
         Ok(Self {
-            form: upload::UploadForm::new(content_type, "file", MAX_FIELD_BYTES)?,
+            form: upload::UploadFormParser::new(content_type, "file", MAX_FIELD_BYTES)?,
             fields: PartialFields::default(),
         })
     }
@@ -71,14 +71,14 @@ impl UploadParser {
     ///
     /// # Errors
     /// Returns a refusal that names a missing or truncated part.
-    pub fn end(self) -> Result<Uploaded, ApiError> {
+    pub fn end(self) -> Result<UploadFields, ApiError> {
         self.form.end("a file")?;
         self.fields.into_fields()
     }
 }
 
 impl PartialFields {
-    fn into_fields(self) -> Result<Uploaded, ApiError> {
+    fn into_fields(self) -> Result<UploadFields, ApiError> {
         if !self.purpose {
             return Err(part_error("purpose", "expected \"batch\", but it is missing"));
         }
@@ -89,7 +89,10 @@ impl PartialFields {
             (false, Some(_)) => return Err(part_error(ANCHOR, "expected \"created_at\", but it is missing")),
             (_, seconds) => seconds,
         };
-        Ok(Uploaded { filename: sanitize_name(self.filename.as_deref().unwrap_or_default()), expires_after })
+        Ok(UploadFields {
+            filename: sanitize_name(self.filename.as_deref().unwrap_or_default()),
+            expires_after,
+        })
     }
 
     fn add_field(&mut self, name: &str, value: &[u8]) -> Result<(), ApiError> {
@@ -109,12 +112,12 @@ impl PartialFields {
             ANCHOR if text == "created_at" => self.anchor = true,
             ANCHOR => return Err(part_error(name, "expected \"created_at\"")),
             SECONDS => {
-                let seconds = text.parse().ok().filter(|seconds| LIFETIME_SECONDS.contains(seconds));
+                let seconds = text.parse().ok().filter(|seconds| ALLOWED_LIFETIME_SECONDS.contains(seconds));
                 let sentence = || {
                     format!(
                         "expected a whole number from {} to {}",
-                        LIFETIME_SECONDS.start(),
-                        LIFETIME_SECONDS.end()
+                        ALLOWED_LIFETIME_SECONDS.start(),
+                        ALLOWED_LIFETIME_SECONDS.end()
                     )
                 };
                 self.seconds = Some(seconds.ok_or_else(|| part_error(name, sentence()))?);
@@ -164,7 +167,7 @@ mod tests {
         )
     }
 
-    fn read(parts: &[String], cuts: &[usize]) -> Result<(Uploaded, Vec<u8>), ApiError> {
+    fn read(parts: &[String], cuts: &[usize]) -> Result<(UploadFields, Vec<u8>), ApiError> {
         let body = parts.concat() + "--B7--\r\n";
         let mut upload = UploadParser::new("multipart/form-data; boundary=B7").unwrap();
         let mut contents = Vec::new();
@@ -186,7 +189,7 @@ mod tests {
         let (purpose, contents) = (part("purpose", "batch"), "{}\r\n{}\n");
         let (anchor, seconds) = (part(ANCHOR, "created_at"), part(SECONDS, "3600"));
         let file = file("a.jsonl", contents);
-        let uploaded = Uploaded { filename: "a.jsonl".to_owned(), expires_after: Some(3_600) };
+        let uploaded = UploadFields { filename: "a.jsonl".to_owned(), expires_after: Some(3_600) };
         for parts in [
             [purpose.clone(), file.clone(), anchor.clone(), seconds.clone()],
             [file.clone(), seconds.clone(), purpose.clone(), anchor.clone()],

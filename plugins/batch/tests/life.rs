@@ -15,7 +15,7 @@ enum Event {
 fn event() -> impl Strategy<Value = Event> {
     let why = prop_oneof![
         Just(EndReason::Cancelled),
-        Just(EndReason::Invalid),
+        Just(EndReason::InvalidInput),
         Just(EndReason::InputDeleted),
         Just(EndReason::Expired),
         Just(EndReason::KeyRevoked),
@@ -81,11 +81,11 @@ proptest! {
             prop_assert_eq!((counts.completed, counts.failed), (model.good, model.bad));
             prop_assert_eq!(counts.total, model.total.unwrap_or(0));
             let sum = counts.completed + counts.failed + counts.cancelled + counts.expired;
-            prop_assert_eq!(sum + counts.left(), counts.total);
+            prop_assert_eq!(sum + counts.pending(), counts.total);
             match model.end {
                 Some(end) => {
                     prop_assert_eq!(life.state, end);
-                    prop_assert_eq!(counts.left(), 0, "the counts of an end add up");
+                    prop_assert_eq!(counts.pending(), 0, "the counts of an end add up");
                     let ends = [life.times.completed, life.times.failed, life.times.cancelled];
                     prop_assert_eq!(ends.iter().flatten().count(), 1, "it ends once");
                 }

@@ -15,7 +15,7 @@ use rust_decimal::Decimal;
 /// Serializes the item of a model under the requested name. If the name is an alias or matches a pattern, the item has
 /// this name as its `id`; otherwise it has the model's own id.
 #[must_use]
-pub fn one(model: &CatalogModel, name: &str, detail: ItemDetail) -> Vec<u8> {
+pub fn serialize_item(model: &CatalogModel, name: &str, detail: ItemDetail) -> Vec<u8> {
     let lower = name.to_lowercase();
     let fits = |alias: &String| match AliasPattern::new(alias) {
         Some(pattern) => pattern.matches(&lower),

@@ -13,7 +13,7 @@ mod pattern;
 mod query;
 
 pub use catalog::Catalog;
-pub use item::one;
+pub use item::serialize_item;
 pub use meta::ItemDetail;
 pub use model::{CatalogModel, CatalogPrice, LifecycleStage};
 pub use page::LiveFigures;

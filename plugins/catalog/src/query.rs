@@ -118,7 +118,7 @@ impl CatalogQuery {
         let (mut offset, mut after, mut before) = (None, None, None);
         let undone = |text| {
             let wrong = || ApiError::invalid("query", "The query string is not UTF-8.");
-            percent::form(text).ok_or_else(wrong)
+            percent::decode_form(text).ok_or_else(wrong)
         };
         for (name, value) in percent::query_parameters(query) {
             let (name, value) = (undone(name)?, undone(value)?);
@@ -168,8 +168,8 @@ impl CatalogQuery {
 pub fn parse_detail(query: &str) -> Result<ItemDetail, ApiError> {
     let mut detail = ItemDetail::Plain;
     for (name, value) in percent::query_parameters(query) {
-        let value = percent::form(value).unwrap_or_default();
-        if percent::form(name).is_some_and(|name| name == "include_meta") && !value.is_empty() {
+        let value = percent::decode_form(value).unwrap_or_default();
+        if percent::decode_form(name).is_some_and(|name| name == "include_meta") && !value.is_empty() {
             detail = parse_include_meta(&value)?;
         }
     }

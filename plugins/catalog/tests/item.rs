@@ -1,7 +1,7 @@
 //! Catalogue item that the client libraries of both dialects read.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use penstock_catalog::{CatalogModel, CatalogPrice, ItemDetail, LifecycleStage, one};
+use penstock_catalog::{CatalogModel, CatalogPrice, ItemDetail, LifecycleStage, serialize_item};
 use penstock_core::ModelKind;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn json(bytes: &[u8]) -> Value {
 
 #[test]
 fn an_item_has_the_members_of_both_families_and_of_the_contract() {
-    let item = json(&one(&llama(), "meta/llama-3.1-8b", ItemDetail::Plain));
+    let item = json(&serialize_item(&llama(), "meta/llama-3.1-8b", ItemDetail::Plain));
     let expected = json!({
         "id": "meta/llama-3.1-8b", "object": "model", "created": 1_763_650_000, "owned_by": "meta",
         "name": "Llama \"3.1\" 8B", "description": "Small.\nFast.", "context_length": 131_072,
@@ -57,35 +57,43 @@ fn prices_are_exact_decimals_in_the_bytes() {
         minute: Some("0.0036".parse().unwrap()),
         ..CatalogPrice::default()
     };
-    let text = String::from_utf8(one(&CatalogModel { price: Some(price), ..llama() }, "", ItemDetail::Plain))
-        .unwrap();
+    let text = String::from_utf8(serialize_item(
+        &CatalogModel { price: Some(price), ..llama() },
+        "",
+        ItemDetail::Plain,
+    ))
+    .unwrap();
     assert!(text.contains(r#""input":0.0000001,"output":0.001234567890123,"cached_input":0,"#), "{text}");
     assert!(text.contains(r#""image":0.04,"minute":0.0036,"#), "{text}");
 }
 
 #[test]
 fn a_model_without_token_prices_still_has_the_two_numbers() {
-    let item =
-        json(&one(&CatalogModel { kind: ModelKind::Image, price: None, ..llama() }, "", ItemDetail::Plain));
+    let item = json(&serialize_item(
+        &CatalogModel { kind: ModelKind::Image, price: None, ..llama() },
+        "",
+        ItemDetail::Plain,
+    ));
     assert_eq!(item["pricing"]["input"], 0);
     assert_eq!(item["pricing"]["output"], 0);
 }
 
 #[test]
 fn an_alias_is_an_item_of_its_own_that_names_its_target() {
-    let item = json(&one(&llama(), "claude-haiku-4-5", ItemDetail::Plain));
+    let item = json(&serialize_item(&llama(), "claude-haiku-4-5", ItemDetail::Plain));
     assert_eq!(item["id"], "claude-haiku-4-5");
     assert_eq!(item["display_name"], "claude-haiku-4-5 (Llama \"3.1\" 8B)");
     assert_eq!(item["alias_of"], "meta/llama-3.1-8b");
     assert_eq!(item["context_length"], 131_072);
-    assert_eq!(json(&one(&llama(), "meta/llama-3.1-8b", ItemDetail::Plain)).get("alias_of"), None);
+    assert_eq!(json(&serialize_item(&llama(), "meta/llama-3.1-8b", ItemDetail::Plain)).get("alias_of"), None);
 }
 
 #[test]
 fn max_tokens_is_the_window_when_nothing_else_is_known() {
-    let item = json(&one(&CatalogModel { max_output: None, ..llama() }, "", ItemDetail::Plain));
+    let item = json(&serialize_item(&CatalogModel { max_output: None, ..llama() }, "", ItemDetail::Plain));
     assert_eq!(item["max_tokens"], 131_072);
-    let item = json(&one(&CatalogModel { max_output: Some(999_999), ..llama() }, "", ItemDetail::Plain));
+    let item =
+        json(&serialize_item(&CatalogModel { max_output: Some(999_999), ..llama() }, "", ItemDetail::Plain));
     assert_eq!(item["max_tokens"], 131_072, "no more than the window");
 }
 
@@ -97,7 +105,7 @@ fn lifecycle_is_one_of_three_values() {
         (LifecycleStage::Retired, "retired"),
     ] {
         assert_eq!(
-            json(&one(&CatalogModel { lifecycle, ..llama() }, "", ItemDetail::Plain))["lifecycle"],
+            json(&serialize_item(&CatalogModel { lifecycle, ..llama() }, "", ItemDetail::Plain))["lifecycle"],
             word
         );
     }
@@ -118,7 +126,7 @@ fn created_at_is_right_on_leap_days_and_at_the_ends_of_centuries() {
     ];
     for (created, expected) in cases {
         assert_eq!(
-            json(&one(&CatalogModel { created, ..llama() }, "", ItemDetail::Plain))["created_at"],
+            json(&serialize_item(&CatalogModel { created, ..llama() }, "", ItemDetail::Plain))["created_at"],
             expected
         );
     }
@@ -130,7 +138,7 @@ fn meta_describes_a_model_and_its_cost() {
         supported_parameters: ["tools", "response_format"].map(str::to_owned).to_vec(),
         ..llama()
     };
-    let item = json(&one(&model, "claude-haiku-4-5", ItemDetail::Meta));
+    let item = json(&serialize_item(&model, "claude-haiku-4-5", ItemDetail::Meta));
     let expected = json!({
         "type": "chat", "display_name": "claude-haiku-4-5 (Llama \"3.1\" 8B)",
         "input_modalities": ["text", "image"], "output_modalities": ["text"],
@@ -144,7 +152,7 @@ fn meta_describes_a_model_and_its_cost() {
     assert_eq!(item["id"], "claude-haiku-4-5");
     let thinks =
         CatalogModel { supported_parameters: vec!["reasoning_effort".to_owned()], price: None, ..llama() };
-    let meta = &json(&one(&thinks, "", ItemDetail::Meta))["_meta"];
+    let meta = &json(&serialize_item(&thinks, "", ItemDetail::Meta))["_meta"];
     assert_eq!(
         (&meta["reasoning_type"], &meta["capabilities"]["reasoning"]),
         (&json!("effort"), &json!(true))
@@ -157,7 +165,7 @@ fn meta_describes_a_model_and_its_cost() {
         (ModelKind::Image, "image"),
         (ModelKind::Transcription, "audio"),
     ] {
-        let meta = &json(&one(&CatalogModel { kind, ..llama() }, "", ItemDetail::Meta))["_meta"];
+        let meta = &json(&serialize_item(&CatalogModel { kind, ..llama() }, "", ItemDetail::Meta))["_meta"];
         assert_eq!(
             (&meta["type"], &meta["capabilities"]["streaming"]),
             (&json!(word), &json!(kind == ModelKind::Chat))
@@ -168,7 +176,8 @@ fn meta_describes_a_model_and_its_cost() {
 
 #[test]
 fn the_owner_is_the_one_that_is_written_or_the_first_part_of_the_id() {
-    let owner = |model: CatalogModel| json(&one(&model, "", ItemDetail::Plain))["owned_by"].clone();
+    let owner =
+        |model: CatalogModel| json(&serialize_item(&model, "", ItemDetail::Plain))["owned_by"].clone();
     assert_eq!(owner(llama()), "meta");
     assert_eq!(owner(CatalogModel::new("plain")), "penstock");
     assert_eq!(owner(CatalogModel { owned_by: Some("Meta".to_owned()), ..llama() }), "Meta");

@@ -261,7 +261,7 @@ fn patterns_stand_behind_names_and_the_one_that_says_more_counts() {
         ["Claude-Sonnet-9", "large", "middle", "small", "claude-sonnet-4-5"],
         "no pattern is a name"
     );
-    let item: Value = serde_json::from_slice(&penstock_catalog::one(
+    let item: Value = serde_json::from_slice(&penstock_catalog::serialize_item(
         catalog.resolve("My-Haiku").unwrap(),
         "My-Haiku",
         penstock_catalog::ItemDetail::Plain,

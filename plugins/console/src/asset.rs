@@ -6,7 +6,7 @@ pub struct Asset {
     /// File name, below the path of the static files.
     pub name: &'static str,
     /// Content type.
-    pub kind: &'static str,
+    pub content_type: &'static str,
     /// Contents.
     pub body: &'static [u8],
 }
@@ -14,17 +14,17 @@ pub struct Asset {
 const ASSETS: &[Asset] = &[
     Asset {
         name: "console.css",
-        kind: "text/css; charset=utf-8",
+        content_type: "text/css; charset=utf-8",
         body: include_bytes!("../assets/console.css"),
     },
     Asset {
         name: "live.js",
-        kind: "text/javascript; charset=utf-8",
+        content_type: "text/javascript; charset=utf-8",
         body: include_bytes!("../assets/live.js"),
     },
     Asset {
         name: "htmx.min.js",
-        kind: "text/javascript; charset=utf-8",
+        content_type: "text/javascript; charset=utf-8",
         body: include_bytes!("../assets/htmx.min.js"),
     },
 ];

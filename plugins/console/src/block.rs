@@ -168,7 +168,7 @@ pub struct Table {
     /// Rows.
     pub rows: Vec<Row>,
     /// Text that is shown if the table has no rows.
-    pub empty: &'static str,
+    pub empty_text: &'static str,
     /// Path of the next page; `None` on the last one.
     pub next: Option<String>,
     /// True if the table is shown on the screen only, not in print.
@@ -196,9 +196,9 @@ pub struct Form {
     /// Text of the button.
     pub submit: Text,
     /// Second button: name and value that it sends, and its text.
-    pub second: Option<(&'static str, &'static str, &'static str)>,
+    pub second_button: Option<(&'static str, &'static str, &'static str)>,
     /// True if the action cannot be undone.
-    pub is_final: bool,
+    pub is_irreversible: bool,
 }
 
 impl Form {
@@ -210,25 +210,25 @@ impl Form {
 
     /// Adds a field.
     #[must_use]
-    pub fn with(mut self, field: Field) -> Self {
+    pub fn with_field(mut self, field: Field) -> Self {
         self.fields.push(field);
         self
     }
 
     /// Adds a second button, which sends a name and a value.
     #[must_use]
-    pub const fn with_second(
+    pub const fn with_second_button(
         mut self,
         (name, value): (&'static str, &'static str),
         text: &'static str,
     ) -> Self {
-        self.second = Some((name, value, text));
+        self.second_button = Some((name, value, text));
         self
     }
 
     /// Fills the fields with the values that were sent before, except passwords, and shows the message `refused` at the
     /// field that it names.
-    pub fn restore(&mut self, values: &[(String, String)], refused: Option<(&str, &str)>) {
+    pub fn restore_values(&mut self, values: &[(String, String)], refused: Option<(&str, &str)>) {
         for field in &mut self.fields {
             let sent = values.iter().find(|(name, _)| name == field.name);
             if let (Some((_, value)), false) = (sent, matches!(field.kind, FieldKind::Password)) {

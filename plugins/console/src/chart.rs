@@ -86,7 +86,7 @@ impl Panel {
         let mark = |part: f64| ChartMark {
             x: position(LEFT),
             y: position(self.bottom - part * (self.bottom - self.top)),
-            text: Text::Quantity(end * part, unit).to(language).into_owned(),
+            text: Text::Quantity(end * part, unit).render(language).into_owned(),
         };
         [0.0, 0.5, 1.0].map(mark).to_vec()
     }
@@ -97,7 +97,7 @@ impl Panel {
         let marks = labels.iter().enumerate().step_by(step).map(|(index, label)| ChartMark {
             x: position(center_of(index, labels.len())),
             y: position(self.bottom + TICK_OFFSET),
-            text: label.to(language).into_owned(),
+            text: label.render(language).into_owned(),
         });
         marks.collect()
     }
@@ -175,9 +175,9 @@ impl BarChart {
                     colour: number % COLOURS,
                     title: format!(
                         "{}, {}: {}",
-                        label.to(language),
-                        series.name.to(language),
-                        Text::Quantity(value, self.unit).to(language)
+                        label.render(language),
+                        series.name.render(language),
+                        Text::Quantity(value, self.unit).render(language)
                     ),
                 });
             }
@@ -208,7 +208,7 @@ impl BarChart {
         self.series
             .iter()
             .enumerate()
-            .map(|(number, series)| (number % COLOURS, series.name.to(language)))
+            .map(|(number, series)| (number % COLOURS, series.name.render(language)))
             .collect()
     }
 
@@ -228,7 +228,7 @@ impl BarChart {
                 figure(self.maximum()),
             ],
         );
-        description.to(language).into_owned()
+        description.render(language).into_owned()
     }
 }
 

@@ -12,7 +12,7 @@ const DIGITS: i32 = 3;
 
 /// Rounds a number to three significant digits, with thousands separated by narrow spaces.
 #[must_use]
-pub fn decimal(number: f64) -> String {
+pub fn format_rounded(number: f64) -> String {
     if !number.is_finite() {
         return "–".to_owned();
     }
@@ -63,10 +63,10 @@ pub(crate) fn quantity_parts(number: f64, unit: &'static str) -> (String, &'stat
     let scale = scales.iter().find(|(scale, _)| number.abs() >= *scale).or_else(|| {
         scales.last().filter(|_| number != 0.0).or_else(|| scales.iter().find(|(scale, _)| *scale == 1.0))
     });
-    let Some((scale, name)) = scale else { return (decimal(number), "") };
+    let Some((scale, name)) = scale else { return (format_rounded(number), "") };
     let scale = if unit.is_empty() && *name == "k" { 1e3 } else { *scale };
     let name = if name.is_empty() { if scales.len() == 1 { unit } else { "" } } else { name };
-    (decimal(number / scale), name)
+    (format_rounded(number / scale), name)
 }
 
 /// Formats a time in RFC 3339; a text in another format is returned unchanged.
@@ -89,7 +89,7 @@ pub(crate) fn timestamp(text: &str, language: Language) -> Cow<'_, str> {
 
 /// Returns a JSON value in Unix seconds as a time; a dash if there is no value.
 #[must_use]
-pub fn time(value: Option<&Value>) -> Text {
+pub fn unix_time_text(value: Option<&Value>) -> Text {
     value
         .and_then(Value::as_u64)
         .map_or_else(|| Text::from("–"), |seconds| Text::Time(format_rfc3339(seconds)))
@@ -111,7 +111,7 @@ mod tests {
             (-0.5, "-0.5"),
             (f64::NAN, "–"),
         ] {
-            assert_eq!(decimal(number), text);
+            assert_eq!(format_rounded(number), text);
         }
     }
 

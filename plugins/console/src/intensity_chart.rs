@@ -100,15 +100,15 @@ impl IntensityChart {
         let mut points = Vec::new();
         for (number, series) in self.intensity.iter().enumerate() {
             for (index, value) in known(series) {
-                let hour = self.hours.get(index).map(|hour| hour.to(language)).unwrap_or_default();
+                let hour = self.hours.get(index).map(|hour| hour.render(language)).unwrap_or_default();
                 points.push(ChartPoint {
                     colour: number % COLOURS,
                     x: position(center_of(index, self.hours.len())),
                     y: position(LINES.bottom - LINES.height_of(value, end)),
                     title: format!(
                         "{hour}, {}: {}",
-                        series.name.to(language),
-                        Text::Quantity(value, INTENSITY_UNIT).to(language)
+                        series.name.render(language),
+                        Text::Quantity(value, INTENSITY_UNIT).render(language)
                     ),
                 });
             }
@@ -140,7 +140,7 @@ impl IntensityChart {
     #[must_use]
     pub fn legend(&self, language: Language) -> Vec<(usize, Cow<'_, str>)> {
         let all = self.requests.iter().enumerate();
-        all.map(|(number, series)| (number % COLOURS, series.name.to(language))).collect()
+        all.map(|(number, series)| (number % COLOURS, series.name.render(language))).collect()
     }
 
     /// Returns a description for screen readers; the table has the values.
@@ -161,14 +161,16 @@ impl IntensityChart {
                 Text::Quantity(requests, ""),
             ],
         );
-        description.to(language).into_owned()
+        description.render(language).into_owned()
     }
 
     /// Returns the headings of the table behind the hour: intensity and requests of each zone.
     #[must_use]
     pub fn headings(&self, language: Language) -> Vec<String> {
         let of = |template| {
-            move |series: &ChartSeries| Text::with(template, [series.name.clone()]).to(language).into_owned()
+            move |series: &ChartSeries| {
+                Text::with(template, [series.name.clone()]).render(language).into_owned()
+            }
         };
         let intensity = self.intensity.iter().map(of("{0}, g CO₂e per kWh"));
         intensity.chain(self.requests.iter().map(of("{0}, requests of batches"))).collect()
@@ -179,11 +181,14 @@ impl IntensityChart {
     pub fn rows(&self, language: Language) -> Vec<(Cow<'_, str>, Vec<String>)> {
         let cell = |series: &ChartSeries, index: usize| {
             let value = series.values.get(index).copied().filter(|value| value.is_finite());
-            value.map_or_else(|| "–".to_owned(), |value| Text::Quantity(value, "").to(language).into_owned())
+            value.map_or_else(
+                || "–".to_owned(),
+                |value| Text::Quantity(value, "").render(language).into_owned(),
+            )
         };
         let row = |(index, hour)| {
             let all = self.intensity.iter().chain(&self.requests);
-            (Text::to(hour, language), all.map(|series| cell(series, index)).collect())
+            (Text::render(hour, language), all.map(|series| cell(series, index)).collect())
         };
         self.hours.iter().enumerate().map(row).collect()
     }

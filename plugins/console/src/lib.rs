@@ -22,8 +22,8 @@ pub use self::csv::{CsvColumn, CsvStyle, CsvStyleError, CsvTable, csv_record, es
 pub use asset::{Asset, find_asset};
 pub use block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Row, Table, Tile};
 pub use chart::{BarChart, ChartSeries};
-pub use format::{decimal, quantity, time};
+pub use format::{format_rounded, quantity, unix_time_text};
 pub use intensity_chart::IntensityChart;
 pub use language::Language;
-pub use page::{NavLink, Page, SignedIn};
+pub use page::{NavLink, Page, SignedInUser};
 pub use text::Text;

@@ -19,7 +19,7 @@ pub struct NavLink {
 
 /// Signed-in person.
 #[derive(Clone, Debug)]
-pub struct SignedIn {
+pub struct SignedInUser {
     /// Name.
     pub name: String,
     /// Name of the role.
@@ -43,13 +43,13 @@ pub struct Page {
     /// Navigation.
     pub nav: Vec<NavLink>,
     /// Signed-in person; `None` on the page to sign in.
-    pub user: Option<SignedIn>,
+    pub user: Option<SignedInUser>,
     /// Path from which the blocks are read again every few seconds; `None` if the page is not updated.
-    pub live: Option<&'static str>,
+    pub refresh_path: Option<&'static str>,
     /// Path of the event stream with the live figures of the page.
     pub events: Option<String>,
     /// Path to which the browser goes at once.
-    pub opens: Option<&'static str>,
+    pub redirect_path: Option<&'static str>,
     /// Blocks in order.
     pub blocks: Vec<Block>,
 }
@@ -57,7 +57,7 @@ pub struct Page {
 impl Page {
     /// Creates a page for persons who are not signed in.
     #[must_use]
-    pub fn plain(
+    pub fn without_session(
         root: &'static str,
         language: Language,
         address: &str,
@@ -71,9 +71,9 @@ impl Page {
             title: title.into(),
             nav: Vec::new(),
             user: None,
-            live: None,
+            refresh_path: None,
             events: None,
-            opens: None,
+            redirect_path: None,
             blocks,
         }
     }
@@ -106,12 +106,12 @@ mod tests {
     fn every_text_is_escaped() {
         let data = || ATTACK.to_owned();
         let text = || Text::Data(data());
-        let form = Form::new(data(), text(), text()).with(Field {
+        let form = Form::new(data(), text(), text()).with_field(Field {
             value: data(),
             error: text(),
             ..Field::new("a", "b")
         });
-        let lines = form.clone().with(Field::new("c", "d").kind(FieldKind::Lines).value(data()));
+        let lines = form.clone().with_field(Field::new("c", "d").kind(FieldKind::Lines).value(data()));
         let chart = BarChart {
             title: text(),
             unit: "",
@@ -123,7 +123,7 @@ mod tests {
             title: text(),
             headings: vec!["h"],
             rows: vec![row],
-            empty: "",
+            empty_text: "",
             next: Some(data()),
             is_screen_only: true,
         };
@@ -134,10 +134,10 @@ mod tests {
             address: data(),
             title: text(),
             nav: Vec::new(),
-            user: Some(SignedIn { name: data(), role: "admin", form_token: data() }),
-            live: None,
+            user: Some(SignedInUser { name: data(), role: "admin", form_token: data() }),
+            refresh_path: None,
             events: None,
-            opens: None,
+            redirect_path: None,
             blocks: vec![
                 Block::Notice(NoticeKind::Error, text()),
                 Block::Secret(text(), data()),

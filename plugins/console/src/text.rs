@@ -9,7 +9,7 @@ use std::borrow::Cow;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Text {
     /// Text of the translation table, named by its English form, with the values of its placeholders `{0}`, `{1}`.
-    Said(&'static str, Vec<Text>),
+    Template(&'static str, Vec<Text>),
     /// Word or sentence of the API, such as a state; translated if the table has it.
     Word(String),
     /// Data, such as a name; never translated.
@@ -34,7 +34,7 @@ impl Default for Text {
 
 impl From<&'static str> for Text {
     fn from(text: &'static str) -> Self {
-        Self::Said(text, Vec::new())
+        Self::Template(text, Vec::new())
     }
 }
 
@@ -48,14 +48,14 @@ impl Text {
     /// Creates a text of the translation table, with the values of its placeholders.
     #[must_use]
     pub fn with<const N: usize>(text: &'static str, values: [Self; N]) -> Self {
-        Self::Said(text, values.into())
+        Self::Template(text, values.into())
     }
 
     /// Creates the text of a sentence of the API. If the sentence was made from one of the templates `texts`, it can be
     /// translated with its values; otherwise it becomes a [`Text::Word`].
     #[must_use]
-    pub fn parse(sentence: &str, texts: &[&'static str]) -> Self {
-        let found = texts.iter().find_map(|text| Some(Self::Said(text, parse_values(text, sentence)?)));
+    pub fn from_sentence(sentence: &str, texts: &[&'static str]) -> Self {
+        let found = texts.iter().find_map(|text| Some(Self::Template(text, parse_values(text, sentence)?)));
         found.unwrap_or_else(|| Self::Word(sentence.to_owned()))
     }
 
@@ -63,7 +63,7 @@ impl Text {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match self {
-            Self::Said(text, _) => text.is_empty(),
+            Self::Template(text, _) => text.is_empty(),
             Self::Word(text) | Self::Data(text) | Self::Day(text) | Self::ShortDay(text) => text.is_empty(),
             Self::Quantity(..) | Self::Exact(..) | Self::Time(_) => false,
         }
@@ -71,10 +71,10 @@ impl Text {
 
     /// Returns the text in a language.
     #[must_use]
-    pub fn to(&self, language: Language) -> Cow<'_, str> {
+    pub fn render(&self, language: Language) -> Cow<'_, str> {
         match self {
-            Self::Said(text, values) if values.is_empty() => texts::translate(text, language).into(),
-            Self::Said(text, values) => fill(texts::translate(text, language), values, language).into(),
+            Self::Template(text, values) if values.is_empty() => texts::translate(text, language).into(),
+            Self::Template(text, values) => fill(texts::translate(text, language), values, language).into(),
             Self::Word(text) => texts::translate(text, language).into(),
             Self::Data(text) => text.as_str().into(),
             Self::Quantity(number, unit) => {
@@ -152,7 +152,7 @@ fn fill(template: &str, values: &[Text], language: Language) -> String {
         out.push_str(before);
         let Some((index, behind)) = after.split_once('}') else { break };
         let value = index.parse::<usize>().ok().and_then(|index| values.get(index));
-        out.push_str(&value.map(|value| value.to(language)).unwrap_or_default());
+        out.push_str(&value.map(|value| value.render(language)).unwrap_or_default());
         rest = behind;
     }
     out.push_str(rest);
@@ -192,9 +192,9 @@ mod tests {
                 "26/10/2026 07:33:20 UTC",
             ),
         ] {
-            assert_eq!(text.to(Language::English), english);
-            assert_eq!(text.to(Language::German), german);
-            assert_eq!(text.to(Language::French), french);
+            assert_eq!(text.render(Language::English), english);
+            assert_eq!(text.render(Language::German), german);
+            assert_eq!(text.render(Language::French), french);
         }
     }
 
@@ -208,7 +208,7 @@ mod tests {
             ("Keys", "Schlüssel"),
             ("", ""),
         ] {
-            assert_eq!(Text::parse(sentence, texts).to(Language::German), german);
+            assert_eq!(Text::from_sentence(sentence, texts).render(Language::German), german);
         }
     }
 
@@ -216,8 +216,8 @@ mod tests {
     fn data_is_neither_translated_nor_searched_for_placeholders() {
         let name = || Text::Data("Keys {1} {0}".to_owned());
         let text = Text::with("{0} to {1}", [name(), Text::from("Keys")]);
-        assert_eq!(text.to(Language::German), "Keys {1} {0} bis Schlüssel");
-        assert_eq!(Text::Data("Keys".to_owned()).to(Language::German), "Keys");
-        assert_eq!(Text::Word("unheard of".to_owned()).to(Language::German), "unheard of");
+        assert_eq!(text.render(Language::German), "Keys {1} {0} bis Schlüssel");
+        assert_eq!(Text::Data("Keys".to_owned()).render(Language::German), "Keys");
+        assert_eq!(Text::Word("unheard of".to_owned()).render(Language::German), "unheard of");
     }
 }

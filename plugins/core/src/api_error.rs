@@ -18,7 +18,7 @@ pub struct ApiError {
     /// Value of `Retry-After`, in seconds.
     pub retry_after: Option<u32>,
     /// True if the error is caused only by other requests in flight: the same request succeeds after they have ended.
-    pub held: bool,
+    pub caused_by_in_flight: bool,
 }
 
 impl ApiError {
@@ -31,7 +31,7 @@ impl ApiError {
             param: None,
             details: Map::new(),
             retry_after: None,
-            held: false,
+            caused_by_in_flight: false,
         }
     }
 
@@ -78,16 +78,16 @@ impl ApiError {
 
     /// Sets `Retry-After`, in seconds.
     #[must_use]
-    pub fn retry_after(mut self, seconds: u32) -> Self {
+    pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
     }
 
     /// Marks the error as caused only by other requests in flight, and sets `Retry-After` to one second.
     #[must_use]
-    pub fn held(mut self) -> Self {
-        self.held = true;
-        self.retry_after(1)
+    pub fn caused_by_in_flight(mut self) -> Self {
+        self.caused_by_in_flight = true;
+        self.with_retry_after(1)
     }
 
     /// Entry of the error table for this code.

@@ -54,7 +54,7 @@ pub enum KeyHeader {
 
 /// Model name in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerModel {
+pub enum AnswerModelName {
     /// Name without the flavor.
     WithoutFlavor,
     /// Name exactly as the client sent it: clients compare the two.
@@ -96,7 +96,7 @@ pub struct DialectSpec {
     /// Conventions of headers and errors.
     pub http: &'static HttpConventions,
     /// Model name in answers.
-    pub answer_model: AnswerModel,
+    pub answer_model: AnswerModelName,
     /// True if its providers may serve text completions.
     pub has_completions: bool,
     /// True if engines may report the usage after the end event.
@@ -111,9 +111,9 @@ pub struct DialectSpec {
     /// True if a provider of this dialect can continue a last message of the assistant (prefill).
     pub continues_messages: bool,
     /// Path of the member that holds the content of the conversation, for `param` of errors.
-    pub content_member: &'static str,
+    pub content_error_path: &'static str,
     /// Path of the member that holds the requested format of the answer, for `param` of errors.
-    pub format_member: &'static str,
+    pub format_error_path: &'static str,
     /// Pairs of a top-level member of the request form and the client's name for it, where the two differ.
     pub member_names: &'static [(&'static str, &'static str)],
 }
@@ -161,15 +161,15 @@ const CHAT: DialectSpec = DialectSpec {
     provider_path: "/chat/completions",
     request_form: RequestForm::Chat,
     http: &CHAT_CONVENTIONS,
-    answer_model: AnswerModel::WithoutFlavor,
+    answer_model: AnswerModelName::WithoutFlavor,
     has_completions: true,
     reports_usage_late: true,
     has_choices: true,
     requires_max_tokens: false,
     has_stop_sequences: true,
     continues_messages: true,
-    content_member: "messages",
-    format_member: "response_format",
+    content_error_path: "messages",
+    format_error_path: "response_format",
     member_names: &[],
 };
 
@@ -180,15 +180,15 @@ const MESSAGES: DialectSpec = DialectSpec {
     provider_path: "/messages",
     request_form: RequestForm::Messages,
     http: &MESSAGES_CONVENTIONS,
-    answer_model: AnswerModel::AsSent,
+    answer_model: AnswerModelName::AsSent,
     has_completions: false,
     reports_usage_late: false,
     has_choices: false,
     requires_max_tokens: true,
     has_stop_sequences: true,
     continues_messages: true,
-    content_member: "messages.content",
-    format_member: "output_config.format",
+    content_error_path: "messages.content",
+    format_error_path: "output_config.format",
     member_names: &[],
 };
 
@@ -199,15 +199,15 @@ const RESPONSES: DialectSpec = DialectSpec {
     provider_path: "/responses",
     request_form: RequestForm::Chat,
     http: &CHAT_CONVENTIONS,
-    answer_model: AnswerModel::WithoutFlavor,
+    answer_model: AnswerModelName::WithoutFlavor,
     has_completions: false,
     reports_usage_late: false,
     has_choices: false,
     requires_max_tokens: false,
     has_stop_sequences: false,
     continues_messages: false,
-    content_member: "input",
-    format_member: "text.format",
+    content_error_path: "input",
+    format_error_path: "text.format",
     member_names: &[
         ("messages", "input"),
         ("response_format", "text.format"),

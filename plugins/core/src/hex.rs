@@ -16,7 +16,7 @@ const fn nibble_digit(nibble: u8) -> u8 {
 }
 
 /// Encodes bytes as a string.
-pub fn text<'b>(bytes: impl IntoIterator<Item = &'b u8>) -> String {
+pub fn encode<'b>(bytes: impl IntoIterator<Item = &'b u8>) -> String {
     let bytes = bytes.into_iter();
     let mut text = String::with_capacity(bytes.size_hint().0 * 2);
     for byte in bytes {
@@ -35,7 +35,7 @@ pub fn decode_byte([high, low]: [u8; 2]) -> Option<u8> {
 
 /// Decodes a fixed number of bytes; `None` if the number of digits differs.
 #[must_use]
-pub fn bytes<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
+pub fn decode<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     let (pairs, []) = digits.as_chunks::<2>() else { return None };
     if pairs.len() != N {
         return None;
@@ -59,9 +59,9 @@ mod tests {
             assert_eq!(decode_byte(digits), Some(of));
             assert_eq!(decode_byte(digits.map(|digit| digit.to_ascii_uppercase())), Some(of));
         }
-        assert_eq!(text(&[0, 10, 255]), "000aff");
-        assert_eq!(text([1, 2, 3].iter().take(2)), "0102");
-        assert_eq!(bytes(b"000aFf"), Some([0, 10, 255]));
+        assert_eq!(encode(&[0, 10, 255]), "000aff");
+        assert_eq!(encode([1, 2, 3].iter().take(2)), "0102");
+        assert_eq!(decode(b"000aFf"), Some([0, 10, 255]));
     }
 
     fn two(byte: u8) -> Vec<char> {
@@ -72,10 +72,10 @@ mod tests {
     fn invalid_digits_are_rejected() {
         for none in [b"+f", b"-1", b" f", b"f ", b"zz", b"0x", b"0g", b"\xff0"] {
             assert_eq!(decode_byte(*none), None, "{none:?}");
-            assert_eq!(bytes::<1>(none), None, "{none:?}");
+            assert_eq!(decode::<1>(none), None, "{none:?}");
         }
         for none in ["", "0", "000", "0000", "\u{660}"] {
-            assert_eq!(bytes::<1>(none.as_bytes()), None, "{none}");
+            assert_eq!(decode::<1>(none.as_bytes()), None, "{none}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Validated inference request that still refers to the bytes of its body.
 
 use crate::dialect::Dialect;
-use crate::inference_task::{InferenceTask, MeteredDelivery};
+use crate::inference_task::{InferenceTask, PassthroughDelivery};
 use crate::model_kind::ModelKind;
 use crate::offer_filters::OfferFilters;
 use crate::responses_details::ResponsesDetails;
@@ -157,7 +157,7 @@ impl InferenceRequest {
     /// other fields. Its dialect is chat, because the endpoints of these kinds follow the conventions of the chat
     /// dialect.
     #[must_use]
-    pub fn buffered(
+    pub fn for_task(
         kind: ModelKind,
         body: Bytes,
         members: BodyMembers,
@@ -208,7 +208,7 @@ impl InferenceRequest {
             InferenceTask::Chat
             | InferenceTask::GenerateImages(_)
             | InferenceTask::Transcribe(_)
-            | InferenceTask::Metered(_) => of(self.prompt_bytes),
+            | InferenceTask::Passthrough(_) => of(self.prompt_bytes),
             // The engine may add tokens to each prompt, such as one at its start.
             InferenceTask::Complete(task) => of(self.prompt_bytes).saturating_add(each(task.prompts.len())),
             InferenceTask::Embed(embed) => {
@@ -266,7 +266,9 @@ impl InferenceRequest {
     #[must_use]
     pub fn streamed_content_type(&self) -> Option<&'static str> {
         match &self.task {
-            InferenceTask::Metered(task) if self.stream && task.delivery == MeteredDelivery::Bytes => {
+            InferenceTask::Passthrough(task)
+                if self.stream && task.delivery == PassthroughDelivery::Bytes =>
+            {
                 task.content_type
             }
             _ => None,

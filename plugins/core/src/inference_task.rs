@@ -1,6 +1,6 @@
 //! Task of a request: the parameters of its kind. Validation reads them once, as slices of the body.
 
-use crate::media::{ImageRequest, TranscriptionRequest};
+use crate::media::{ImageTask, TranscriptionTask};
 use crate::usage::WorkDone;
 use bytes::Bytes;
 
@@ -17,17 +17,17 @@ pub enum InferenceTask {
     /// Relevance scores of documents for a query.
     Rerank(RerankTask),
     /// Generated images.
-    GenerateImages(ImageRequest),
+    GenerateImages(ImageTask),
     /// Transcribed speech.
-    Transcribe(TranscriptionRequest),
+    Transcribe(TranscriptionTask),
     /// Speech or moderation: the request is forwarded unchanged, and its work is metered.
-    Metered(MeteredTask),
+    Passthrough(PassthroughTask),
 }
 
 /// Parameters of a request that the gateway forwards unchanged except for the model name, and whose answer it does not
 /// translate: speech and moderation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct MeteredTask {
+pub struct PassthroughTask {
     /// Texts of the request, JSON strings with their quotes.
     pub texts: Vec<Bytes>,
     /// Maximum work of the request. Its price is reserved before the provider is asked, and the answer is never charged
@@ -37,12 +37,12 @@ pub struct MeteredTask {
     /// as headers.
     pub content_type: Option<&'static str>,
     /// Delivery of the answer.
-    pub delivery: MeteredDelivery,
+    pub delivery: PassthroughDelivery,
 }
 
 /// Delivery of the answer of a metered task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MeteredDelivery {
+pub enum PassthroughDelivery {
     /// Complete answer, with its length.
     #[default]
     Complete,
@@ -64,14 +64,14 @@ pub struct CompletionTask {
     /// Number of choices of each prompt (`n`).
     pub choices_per_prompt: u32,
     /// Number of texts generated for each prompt (`best_of`), at least the number of its choices.
-    pub candidates_per_prompt: u32,
+    pub generations_per_prompt: u32,
 }
 
 impl CompletionTask {
     /// Number of texts that the request generates.
     #[must_use]
     pub fn generations(&self) -> u64 {
-        (self.prompts.len() as u64).saturating_mul(u64::from(self.candidates_per_prompt))
+        (self.prompts.len() as u64).saturating_mul(u64::from(self.generations_per_prompt))
     }
 }
 

@@ -28,7 +28,7 @@ pub mod usage_row;
 
 pub use api_error::ApiError;
 pub use dialect::{
-    AnswerModel, DIALECTS, Dialect, DialectSpec, ErrorEnvelope, HttpConventions, KeyHeader, RequestForm,
+    AnswerModelName, DIALECTS, Dialect, DialectSpec, ErrorEnvelope, HttpConventions, KeyHeader, RequestForm,
     ResetFormat,
 };
 pub use error_catalog::{ErrorCode, ErrorSpec};
@@ -37,12 +37,13 @@ pub use inference_request::{
     ThinkingDisplay,
 };
 pub use inference_task::{
-    CompletionTask, EmbeddingInputs, EmbeddingTask, InferenceTask, MeteredDelivery, MeteredTask, RerankTask,
+    CompletionTask, EmbeddingInputs, EmbeddingTask, InferenceTask, PassthroughDelivery, PassthroughTask,
+    RerankTask,
 };
 pub use media::{
-    AudioInput, GeneratedImage, ImageRequest, ImageSize, ImageSource, TranscriptFormat, TranscriptionRequest,
+    AudioInput, GeneratedImage, ImageSize, ImageSource, ImageTask, TranscriptFormat, TranscriptionTask,
 };
-pub use model_kind::{FootprintModel, KINDS, KindSpec, ModelKind, WorkUnit};
+pub use model_kind::{FootprintModel, MODEL_KINDS, ModelKind, ModelKindSpec, WorkUnit};
 pub use offer_filters::{OfferFacts, OfferFilter, OfferFilters};
 pub use quantity::{MicroCredits, NanoKwh};
 pub use request_adjustment::{
@@ -50,7 +51,7 @@ pub use request_adjustment::{
     RequestAdjustment,
 };
 pub use responses_details::{
-    ClientTool, PreviousResponse, ReasoningDisplay, ResponseStorage, ResponsesDetails, StoreAccess,
+    MappedTool, PreviousResponse, ReasoningDisplay, ResponseStorage, ResponsesDetails, StoreAccess,
     StoredInput,
 };
 pub use sealed_reasoning::{open_reasoning, seal_reasoning};

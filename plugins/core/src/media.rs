@@ -48,7 +48,7 @@ impl fmt::Display for ImageSize {
 
 /// Parameters of an image generation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ImageRequest {
+pub struct ImageTask {
     /// Prompt, a JSON string with its quotes.
     pub prompt: Bytes,
     /// Number of images, 1 to 10.
@@ -85,7 +85,7 @@ impl TranscriptFormat {
 
 /// Parameters of a transcription.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TranscriptionRequest {
+pub struct TranscriptionTask {
     /// Language of the speech, ISO 639-1; detected if absent.
     pub language: Option<Box<str>>,
     /// Context for the vocabulary.
@@ -93,7 +93,7 @@ pub struct TranscriptionRequest {
     /// Sampling temperature as it was sent, 0 to 1.
     pub temperature: Option<Box<str>>,
     /// Format of the transcript.
-    pub script: TranscriptFormat,
+    pub format: TranscriptFormat,
     /// True if the client wants a timestamp for each word ([`TranscriptFormat::Verbose`]).
     pub word_timestamps: bool,
     /// Metadata of the uploaded audio file.

@@ -2,7 +2,7 @@
 
 /// Kind of model. A request of one kind is never sent to a model of another kind.
 ///
-/// The rows of [`KINDS`] hold the differences between the kinds; a new kind is a variant, a row, and the files of its
+/// The rows of [`MODEL_KINDS`] hold the differences between the kinds; a new kind is a variant, a row, and the files of its
 /// request and its adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModelKind {
@@ -50,7 +50,7 @@ pub enum FootprintModel {
 
 /// Everything that distinguishes one kind of model from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KindSpec {
+pub struct ModelKindSpec {
     /// Kind of the row.
     pub kind: ModelKind,
     /// Name in the configuration, logs and metrics.
@@ -96,8 +96,8 @@ const CHAT_PARAMETERS: &[&str] = &[
 ];
 
 /// All kinds, in the order of [`ModelKind`].
-pub const KINDS: &[KindSpec] = &[
-    KindSpec {
+pub const MODEL_KINDS: &[ModelKindSpec] = &[
+    ModelKindSpec {
         kind: ModelKind::Chat,
         name: "chat",
         catalog_type: "chat",
@@ -110,7 +110,7 @@ pub const KINDS: &[KindSpec] = &[
         footprint: FootprintModel::Generator,
         flavor: "balanced",
     },
-    KindSpec {
+    ModelKindSpec {
         kind: ModelKind::Embedding,
         name: "embedding",
         catalog_type: "embeddings",
@@ -123,7 +123,7 @@ pub const KINDS: &[KindSpec] = &[
         footprint: FootprintModel::Encoder,
         flavor: "price",
     },
-    KindSpec {
+    ModelKindSpec {
         kind: ModelKind::Rerank,
         name: "rerank",
         catalog_type: "rerank",
@@ -136,7 +136,7 @@ pub const KINDS: &[KindSpec] = &[
         footprint: FootprintModel::Encoder,
         flavor: "balanced",
     },
-    KindSpec {
+    ModelKindSpec {
         kind: ModelKind::Image,
         name: "image",
         catalog_type: "image",
@@ -149,7 +149,7 @@ pub const KINDS: &[KindSpec] = &[
         footprint: FootprintModel::Images,
         flavor: "balanced",
     },
-    KindSpec {
+    ModelKindSpec {
         kind: ModelKind::Transcription,
         name: "transcription",
         catalog_type: "audio",
@@ -162,7 +162,7 @@ pub const KINDS: &[KindSpec] = &[
         footprint: FootprintModel::Audio,
         flavor: "balanced",
     },
-    KindSpec {
+    ModelKindSpec {
         kind: ModelKind::Speech,
         name: "speech",
         catalog_type: "speech",
@@ -175,7 +175,7 @@ pub const KINDS: &[KindSpec] = &[
         footprint: FootprintModel::Audio,
         flavor: "balanced",
     },
-    KindSpec {
+    ModelKindSpec {
         kind: ModelKind::Moderation,
         name: "moderation",
         catalog_type: "moderation",
@@ -192,13 +192,13 @@ pub const KINDS: &[KindSpec] = &[
 
 impl ModelKind {
     /// Names of all kinds, in their order.
-    pub const NAMES: [&'static str; KINDS.len()] = {
-        let mut names = [""; KINDS.len()];
+    pub const NAMES: [&'static str; MODEL_KINDS.len()] = {
+        let mut names = [""; MODEL_KINDS.len()];
         let mut at = 0;
-        while at < KINDS.len() {
+        while at < MODEL_KINDS.len() {
             #[allow(clippy::indexing_slicing, reason = "in a constant: the compiler sees the bounds")]
             {
-                names[at] = KINDS[at].name;
+                names[at] = MODEL_KINDS[at].name;
             }
             at += 1;
         }
@@ -207,10 +207,10 @@ impl ModelKind {
 
     /// Row of the kind.
     #[must_use]
-    pub const fn spec(self) -> &'static KindSpec {
+    pub const fn spec(self) -> &'static ModelKindSpec {
         // Unreachable: the test `rows_have_the_order_of_the_kinds` compares the table with the enum.
         #[allow(clippy::indexing_slicing, reason = "the table has a row for each variant")]
-        &KINDS[self as usize]
+        &MODEL_KINDS[self as usize]
     }
 
     /// Name in the configuration, logs and metrics.
@@ -222,7 +222,7 @@ impl ModelKind {
     /// Kind with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        KINDS.iter().find(|row| row.name == name).map(|row| row.kind)
+        MODEL_KINDS.iter().find(|row| row.name == name).map(|row| row.kind)
     }
 
     /// True for models that generate tokens.
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn rows_have_the_order_of_the_kinds() {
-        for (at, row) in KINDS.iter().enumerate() {
+        for (at, row) in MODEL_KINDS.iter().enumerate() {
             assert_eq!((row.kind as usize, row.kind.spec()), (at, row));
             assert_eq!(ModelKind::from_name(row.name), Some(row.kind));
         }

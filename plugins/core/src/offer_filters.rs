@@ -88,13 +88,13 @@ impl OfferFilters {
 
     /// True if an offer passes all filters.
     #[must_use]
-    pub fn meets_all(&self, facts: &OfferFacts<'_>) -> bool {
+    pub fn allows_all(&self, facts: &OfferFacts<'_>) -> bool {
         OfferFilter::ALL.iter().all(|filter| self.allows(*filter, facts))
     }
 
     /// True if an offer passes only because its speed is unknown.
     #[must_use]
-    pub fn has_unknown_speed(&self, facts: &OfferFacts<'_>) -> bool {
+    pub fn allows_only_unmeasured_speed(&self, facts: &OfferFacts<'_>) -> bool {
         self.min_speed_tps.is_some() && facts.speed.is_none()
     }
 }
@@ -141,7 +141,7 @@ mod tests {
             (speed(40.000_001), &["min_speed_tps"]),
         ] {
             assert_eq!(unmet(&filters, &facts()), expected, "{filters:?}");
-            assert_eq!(filters.meets_all(&facts()), expected.is_empty());
+            assert_eq!(filters.allows_all(&facts()), expected.is_empty());
         }
     }
 
@@ -154,7 +154,9 @@ mod tests {
         };
         let unknown = OfferFacts { input_cost: None, speed: None, ..facts() };
         assert_eq!(unmet(&filters, &unknown), ["max_input_cost"]);
-        assert!(filters.has_unknown_speed(&unknown) && !filters.has_unknown_speed(&facts()));
-        assert!(!OfferFilters::default().has_unknown_speed(&unknown));
+        assert!(
+            filters.allows_only_unmeasured_speed(&unknown) && !filters.allows_only_unmeasured_speed(&facts())
+        );
+        assert!(!OfferFilters::default().allows_only_unmeasured_speed(&unknown));
     }
 }

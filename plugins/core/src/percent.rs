@@ -29,7 +29,7 @@ pub fn decode(text: &str) -> Option<Cow<'_, str>> {
 
 /// Decodes a name or value of a query, where a plus is a blank; `None` if the result is not UTF-8.
 #[must_use]
-pub fn form(text: &str) -> Option<Cow<'_, str>> {
+pub fn decode_form(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('+') {
         return decode(text);
     }
@@ -77,7 +77,7 @@ mod tests {
             assert_eq!(decode(text).as_deref(), Some(plain), "{text}");
         }
         for none in ["%ff", "%C3", "a%80"] {
-            assert_eq!((decode(none), form(none)), (None, None), "{none}");
+            assert_eq!((decode(none), decode_form(none)), (None, None), "{none}");
         }
     }
 
@@ -86,14 +86,14 @@ mod tests {
         for (text, plain) in
             [("a+b", "a b"), ("a%2Bb", "a+b"), ("%+f", "% f"), ("%4+", "%4 "), ("%2b+%2B", "+ +"), ("x", "x")]
         {
-            assert_eq!(form(text).as_deref(), Some(plain), "{text}");
+            assert_eq!(decode_form(text).as_deref(), Some(plain), "{text}");
         }
     }
 
     #[test]
     fn text_without_codes_is_not_copied() {
         assert!(matches!(decode("a+b"), Some(Cow::Borrowed("a+b"))));
-        assert!(matches!(form("plain"), Some(Cow::Borrowed("plain"))));
+        assert!(matches!(decode_form("plain"), Some(Cow::Borrowed("plain"))));
     }
 
     #[test]
@@ -108,7 +108,7 @@ mod tests {
     fn encoded_text_is_decoded_to_the_original() {
         assert_eq!(encode("a b/\u{e9}~", PATH_SEGMENT), "a%20b%2F%C3%A9~");
         for text in ["100% + 1&=\n\0", "\u{4e2d}", ""] {
-            assert_eq!(form(&encode(text, NON_ALPHANUMERIC)).as_deref(), Some(text));
+            assert_eq!(decode_form(&encode(text, NON_ALPHANUMERIC)).as_deref(), Some(text));
         }
     }
 }

@@ -271,7 +271,7 @@ impl ReasoningName {
 
     /// Alternative name of reasoning.
     #[must_use]
-    pub const fn other(self) -> Self {
+    pub const fn alternative(self) -> Self {
         match self {
             Self::ReasoningContent => Self::Reasoning,
             Self::Reasoning => Self::ReasoningContent,
@@ -307,7 +307,7 @@ pub struct OfferObservation {
     /// Name of reasoning in the response.
     pub reasoning_name: Option<ReasoningName>,
     /// True if the reported usage covers only one of several choices; the gateway's own count replaces it.
-    pub is_miscounted: bool,
+    pub reports_partial_usage: bool,
 }
 
 #[cfg(test)]

@@ -16,20 +16,20 @@ pub enum ReasoningDisplay {
 /// Tool that the provider knows as a function of another name or form: a custom tool, or a tool in a namespace. Its
 /// calls are converted back for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientTool {
+pub struct MappedTool {
     /// Name of the function that the provider is given.
     pub function_name: Box<str>,
     /// Name of the tool in its namespace.
     pub name: Box<str>,
     /// Namespace of the tool, if it has one.
     pub namespace: Option<Box<str>>,
-    /// True for a custom tool: its input is text, which the provider writes as the member [`ClientTool::INPUT`].
+    /// True for a custom tool: its input is text, which the provider writes as the member [`ClientTool::INPUT_MEMBER`].
     pub is_custom: bool,
 }
 
-impl ClientTool {
+impl MappedTool {
     /// Member of the arguments that holds the input of a custom tool.
-    pub const INPUT: &str = "input";
+    pub const INPUT_MEMBER: &str = "input";
 }
 
 /// Parts of a request of the responses dialect.
@@ -38,7 +38,7 @@ pub struct ResponsesDetails {
     /// Members of the request that the response object repeats: JSON members without enclosing braces.
     pub repeated_members: Bytes,
     /// Custom tools, and tools in a namespace.
-    pub tools: Vec<ClientTool>,
+    pub tools: Vec<MappedTool>,
     /// Display of reasoning.
     pub reasoning: ReasoningDisplay,
     /// True if reasoning items carry their text in `encrypted_content` too.
@@ -98,7 +98,7 @@ pub enum PreviousResponse {
 impl ResponsesDetails {
     /// Returns the custom or namespaced tool behind the name of a function.
     #[must_use]
-    pub fn tool(&self, function_name: &str) -> Option<&ClientTool> {
+    pub fn mapped_tool(&self, function_name: &str) -> Option<&MappedTool> {
         self.tools.iter().find(|tool| *tool.function_name == *function_name)
     }
 }

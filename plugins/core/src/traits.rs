@@ -166,7 +166,7 @@ impl AttemptTarget<'_> {
             return None;
         }
         let usual = self.adjustment.reasoning_name.or(self.capabilities.reasoning_name).unwrap_or_default();
-        Some(if self.allows_extra(ExtraMember::ReasoningName) { usual } else { usual.other() })
+        Some(if self.allows_extra(ExtraMember::ReasoningName) { usual } else { usual.alternative() })
     }
 }
 
@@ -339,10 +339,10 @@ pub trait StreamTranslation: Send {
 /// Translator for one pair of client and provider dialects.
 pub trait Translator: Sync + Send {
     /// Dialect of the client.
-    fn client(&self) -> Dialect;
+    fn client_dialect(&self) -> Dialect;
 
     /// Dialect of the provider.
-    fn provider(&self) -> Dialect;
+    fn provider_dialect(&self) -> Dialect;
 
     /// Path below the provider's base URL.
     fn path(&self) -> &'static str;

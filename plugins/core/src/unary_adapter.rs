@@ -74,7 +74,7 @@ pub trait ProviderAdapter: Sync + Send {
     ///
     /// # Errors
     /// Returns an error that names the field if this provider's API cannot express it; another provider may.
-    fn calls(
+    fn build_requests(
         &self,
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
@@ -92,7 +92,7 @@ pub trait ProviderAdapter: Sync + Send {
     ) -> Result<BufferedResponse, UpstreamError>;
 
     /// Returns a translation for an answer that is forwarded to the client while it arrives; `None` if this API has no
-    /// streamed answers. The request for it is the first one of [`ProviderAdapter::calls`].
+    /// streamed answers. The request for it is the first one of [`ProviderAdapter::build_requests`].
     fn translate_stream(&self, _ask: &InferenceRequest) -> Option<Box<dyn StreamTranslation>> {
         None
     }

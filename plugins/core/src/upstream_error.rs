@@ -85,7 +85,7 @@ impl UpstreamErrorKind {
     /// Reason in `details.attempts`, for customers: one of four words. Details, above all a rejected operator key, are
     /// reported to the operator only.
     #[must_use]
-    pub const fn reason(self) -> &'static str {
+    pub const fn public_reason(self) -> &'static str {
         match self {
             Self::Status(429) => "rate_limited",
             Self::Status(status) if is_timeout_status(status) => "timeout",
@@ -168,16 +168,16 @@ impl UpstreamError {
     /// Failure caused by the model's output. It is never retried or rescued and never counts against the provider; the
     /// delivered output is charged.
     #[must_use]
-    pub fn model_output() -> Self {
+    pub fn invalid_model_output() -> Self {
         let sentence = "The model wrote more or longer tool calls than can be passed on.";
         let api_error =
-            Some(Box::new(ApiError::with_message(ErrorCode::Unavailable, sentence).retry_after(1)));
+            Some(Box::new(ApiError::with_message(ErrorCode::Unavailable, sentence).with_retry_after(1)));
         Self { api_error, ..Self::new(UpstreamErrorKind::ModelOutput) }
     }
 
     /// Failure that the provider attributes to the caller.
     #[must_use]
-    pub fn caller(refusal: ApiError) -> Self {
+    pub fn caller_error(refusal: ApiError) -> Self {
         Self { api_error: Some(Box::new(refusal)), ..Self::new(UpstreamErrorKind::Caller) }
     }
 }

@@ -41,17 +41,17 @@ impl UsageBounds {
     /// Tokens that a model adds to each embedding input or reranked document.
     pub const TOKENS_PER_INPUT: u64 = 128;
     /// Generated tokens without text per choice (end of text, reasoning marks).
-    pub const TOKENS_PER_CANDIDATE: u64 = 64;
+    pub const TOKENS_PER_CHOICE: u64 = 64;
     /// Generated tokens without text per tool call (marks around it).
     pub const TOKENS_PER_CALL: u64 = 32;
 
     /// Maximum number of generated tokens in `bytes` bytes of text, in `candidates` choices and `calls` tool calls: a
     /// token has at least one byte.
     #[must_use]
-    pub fn delivered(candidates: usize, bytes: usize, calls: usize) -> u64 {
+    pub fn max_delivered_tokens(candidates: usize, bytes: usize, calls: usize) -> u64 {
         let of = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         of(bytes)
-            .saturating_add(of(candidates).saturating_mul(Self::TOKENS_PER_CANDIDATE))
+            .saturating_add(of(candidates).saturating_mul(Self::TOKENS_PER_CHOICE))
             .saturating_add(of(calls).saturating_mul(Self::TOKENS_PER_CALL))
     }
 }
@@ -127,7 +127,7 @@ impl ReportedUsage {
 
     /// Returns this report updated by a later one: each half that the later report has replaces the earlier half.
     #[must_use]
-    pub fn then(self, later: Self) -> Self {
+    pub fn updated_by(self, later: Self) -> Self {
         let (input, cached) = match later.input {
             Some(input) => (Some(input), later.cached),
             None => (self.input, self.cached),
@@ -142,7 +142,7 @@ impl ReportedUsage {
     /// Replaces a half (input or output) that is missing or beyond its bound by the gateway's count, and marks the
     /// source.
     #[must_use]
-    pub fn clamp_to(self, bounds: &UsageBounds, counted: &TokenUsage) -> TokenUsage {
+    pub fn to_plausible_usage(self, bounds: &UsageBounds, counted: &TokenUsage) -> TokenUsage {
         let most = bounds.output.min(bounds.delivered);
         // More cached tokens than prompt tokens are impossible.
         let input = self.input.filter(|input| *input <= bounds.input && self.cached <= *input);
@@ -250,7 +250,8 @@ mod tests {
         let bounds = UsageBounds { input: 50, output: 50, delivered: 50 };
         let filled = |input, output| {
             let cached = u64::from(input != Some(0));
-            let usage = ReportedUsage { input, cached, output, reasoning: 3 }.clamp_to(&bounds, &counted);
+            let usage =
+                ReportedUsage { input, cached, output, reasoning: 3 }.to_plausible_usage(&bounds, &counted);
             (usage.input, usage.cached, usage.output, usage.reasoning, usage.source)
         };
         assert_eq!(filled(Some(7), None), (7, 1, 2, 2, UsageSource::Gateway));
@@ -265,7 +266,7 @@ mod tests {
         let usage = |bounds: UsageBounds, input, output| {
             let usage =
                 ReportedUsage { input: Some(input), cached: input, output: Some(output), reasoning: output };
-            let usage = usage.clamp_to(&bounds, &counted);
+            let usage = usage.to_plausible_usage(&bounds, &counted);
             (usage.input, usage.cached, usage.output, usage.reasoning, usage.source)
         };
         let bounds = UsageBounds { input: 100, output: 50, delivered: 40 };
@@ -274,7 +275,7 @@ mod tests {
         assert_eq!(usage(bounds, 100, 41), (100, 100, 2, 0, UsageSource::Overstated));
         let cached = |cached| {
             let usage = ReportedUsage { input: Some(11), cached, output: Some(2), reasoning: 0 };
-            let usage = usage.clamp_to(&bounds, &counted);
+            let usage = usage.to_plausible_usage(&bounds, &counted);
             (usage.input, usage.cached, usage.source)
         };
         assert_eq!(cached(11), (11, 11, UsageSource::Provider));
@@ -286,8 +287,8 @@ mod tests {
         // The gateway's own count is limited to the allowed amount too.
         let bounds = UsageBounds { input: 9, output: 1, delivered: u64::MAX };
         assert_eq!(usage(bounds, 10, 2), (9, 0, 1, 0, UsageSource::Overstated));
-        assert_eq!(UsageBounds::delivered(2, 5, 3), 5 + 128 + 96);
-        assert_eq!(UsageBounds::delivered(usize::MAX, usize::MAX, usize::MAX), u64::MAX);
+        assert_eq!(UsageBounds::max_delivered_tokens(2, 5, 3), 5 + 128 + 96);
+        assert_eq!(UsageBounds::max_delivered_tokens(usize::MAX, usize::MAX, usize::MAX), u64::MAX);
     }
 
     #[test]
@@ -295,7 +296,7 @@ mod tests {
         let first = ReportedUsage { input: Some(7), cached: 2, output: Some(1), reasoning: 0 };
         let later = ReportedUsage { output: Some(9), reasoning: 4, ..ReportedUsage::default() };
         let both = ReportedUsage { input: Some(7), cached: 2, output: Some(9), reasoning: 4 };
-        assert_eq!(first.then(later), both);
-        assert_eq!(later.then(first), first);
+        assert_eq!(first.updated_by(later), both);
+        assert_eq!(later.updated_by(first), first);
     }
 }

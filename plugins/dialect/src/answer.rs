@@ -103,7 +103,7 @@ impl DecodedAnswer {
         // missing.
         let counted = ask.estimate_usage(answer.output_bytes());
         let bounds = sent.usage_bounds(&ask.usage_bounds(target), answer.choices.len());
-        let usage = answer.reported_usage.map(|stated| stated.clamp_to(&bounds, &counted));
+        let usage = answer.reported_usage.map(|stated| stated.to_plausible_usage(&bounds, &counted));
         answer.usage = Some(usage.unwrap_or_else(|| counted.clamp_to(&bounds)));
         if answer.choices.iter().any(|candidate| candidate.finish_reason.is_none()) {
             read?;
@@ -119,7 +119,7 @@ impl DecodedAnswer {
         if let Some(usage) = answer.usage.as_mut() {
             answer.observation = OfferObservation {
                 reasoning_name: reasoning,
-                is_miscounted: choices::correct_usage(usage, &sizes),
+                reports_partial_usage: choices::correct_usage(usage, &sizes),
             };
         }
         Ok(answer)
@@ -138,7 +138,7 @@ impl DecodedAnswer {
         let Some(choice) = event.choice() else {
             match event {
                 AnswerEvent::Usage(stated) => {
-                    self.reported_usage = Some(self.reported_usage.unwrap_or_default().then(stated));
+                    self.reported_usage = Some(self.reported_usage.unwrap_or_default().updated_by(stated));
                 }
                 AnswerEvent::Energy(measured) => self.measured_energy = Some(measured),
                 _ => {}

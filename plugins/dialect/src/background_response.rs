@@ -37,7 +37,7 @@ pub struct ResponseFailure<'a> {
 impl ResponseFailure<'_> {
     /// Returns a failure for an internal error of the gateway.
     #[must_use]
-    pub const fn of_server(message: &'static str) -> ResponseFailure<'static> {
+    pub const fn server_error(message: &'static str) -> ResponseFailure<'static> {
         ResponseFailure { code: "server_error", message: Cow::Borrowed(message) }
     }
 }
@@ -93,7 +93,7 @@ pub fn pending_request(document: &[u8]) -> Option<&[u8]> {
 
 /// Returns the document of a response that has ended; `response` is its final object. `None` if `document` is invalid.
 #[must_use]
-pub fn ended_document(document: &[u8], response: &[u8]) -> Option<Vec<u8>> {
+pub fn build_ended_document(document: &[u8], response: &[u8]) -> Option<Vec<u8>> {
     let stored = StoredResponse::parse(document)?;
     let parts = [b"{\"input\":", stored.input_items, b",\"response\":", response, b"}"];
     Some(parts.concat())
@@ -127,7 +127,7 @@ pub fn is_pending(response: &[u8]) -> bool {
 
 /// Returns a response object with this state, without the members of an answer.
 #[must_use]
-pub fn in_state(response: &[u8], state: &UnansweredState<'_>) -> Vec<u8> {
+pub fn with_state(response: &[u8], state: &UnansweredState<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(response.len() + 128);
     out.push(b'{');
     for (name, value) in members(response) {
@@ -161,7 +161,7 @@ fn write_error(state: &UnansweredState<'_>, out: &mut Vec<u8>) {
 
 /// Returns the failure of a response whose request was answered with this error status and this error envelope.
 #[must_use]
-pub fn failure_of_refusal(status: u16, envelope: &[u8]) -> ResponseFailure<'static> {
+pub fn failure_from_envelope(status: u16, envelope: &[u8]) -> ResponseFailure<'static> {
     const UNKNOWN: &str = "The request could not be answered.";
     let code = match status {
         429 => "rate_limit_exceeded",
@@ -196,11 +196,11 @@ mod tests {
         let request = br#"{"model":"m","input":"Hi"}"#;
         let pending = build_pending_document(&input, br#"{"status":"queued"}"#, "1", request);
         assert_eq!(pending_request(&pending), Some(&request[..]));
-        let ended = ended_document(&pending, ANSWERED.as_bytes()).unwrap();
+        let ended = build_ended_document(&pending, ANSWERED.as_bytes()).unwrap();
         assert_eq!(value(&ended)["response"]["id"], "resp_1");
         assert_eq!(value(&ended)["input"], value(&pending)["input"]);
         assert_eq!(pending_request(&ended), None);
-        assert_eq!(ended_document(b"{}", ANSWERED.as_bytes()), None);
+        assert_eq!(build_ended_document(b"{}", ANSWERED.as_bytes()), None);
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
                 json!({"code": "server_error", "message": "It \"broke\"."}),
             ),
         ] {
-            let shown = in_state(ANSWERED.as_bytes(), &state);
+            let shown = with_state(ANSWERED.as_bytes(), &state);
             let expected = json!({"id": "resp_1", "status": status, "error": error, "incomplete_details": null,
                 "background": true, "metadata": {"status": "mine"}, "output": [], "usage": null});
             assert_eq!(value(&shown), expected);
@@ -243,9 +243,9 @@ mod tests {
             (400, "invalid_prompt"),
             (503, "server_error"),
         ] {
-            let failure = failure_of_refusal(status, envelope);
+            let failure = failure_from_envelope(status, envelope);
             assert_eq!((failure.code, &*failure.message), (code, "No \"room\"."));
         }
-        assert_eq!(failure_of_refusal(500, b"<html>").message, "The request could not be answered.");
+        assert_eq!(failure_from_envelope(500, b"<html>").message, "The request could not be answered.");
     }
 }

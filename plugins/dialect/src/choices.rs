@@ -43,7 +43,7 @@ pub(crate) fn correct_usage(usage: &mut TokenUsage, sizes: &[usize]) -> bool {
 /// Joins completions of one choice each, in order, to one completion with the total usage. Returns `None` if one of the
 /// completions has no list of choices.
 #[must_use]
-pub fn join(completions: &[Bytes], usage: &TokenUsage) -> Option<Vec<Bytes>> {
+pub fn join_completions(completions: &[Bytes], usage: &TokenUsage) -> Option<Vec<Bytes>> {
     let first = completions.first()?;
     let start = choice_list_range(first)?;
     let mut body = vec![first.slice(..start.start + 1)];
@@ -121,13 +121,13 @@ mod tests {
             Bytes::from(format!(r#"{{"id":"a","model":"m","choices":[{{"index":{index}}}],"usage":{{}}}}"#))
         };
         let usage = TokenUsage { input: 6, output: 4, ..TokenUsage::default() };
-        let body = join(&[one(0), one(1)], &usage).unwrap().concat();
+        let body = join_completions(&[one(0), one(1)], &usage).unwrap().concat();
         let value: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(value["choices"].as_array().unwrap().len(), 2);
         assert_eq!(value["choices"].get(1).unwrap()["index"], 1);
         assert_eq!((&value["id"], &value["usage"]["total_tokens"]), (&"a".into(), &10.into()));
         for wrong in ["{}", r#"{"choices":1}"#, "[]", ""] {
-            assert_eq!(join(&[one(0), Bytes::from(wrong)], &usage), None, "{wrong}");
+            assert_eq!(join_completions(&[one(0), Bytes::from(wrong)], &usage), None, "{wrong}");
         }
     }
 }

@@ -54,7 +54,7 @@ pub fn classify_error(
                 let sentence = format!(
                     "{at}: the arguments are no JSON object, and the model's provider fails on them."
                 );
-                return UpstreamError::caller(ApiError::invalid(at, sentence));
+                return UpstreamError::caller_error(ApiError::invalid(at, sentence));
             }
             UpstreamErrorKind::Status(status)
         }
@@ -78,7 +78,8 @@ fn client_error(
         refusal.message = "The request is too large for the model's provider.".into();
     }
     let plain = too_large || refusal.message == NOT_ACCEPTED_MESSAGE;
-    let named = if plain && matches!(status, 400 | 422) { about.named_extras() } else { ExtraMembers::NONE };
+    let named =
+        if plain && matches!(status, 400 | 422) { about.named_extra_members() } else { ExtraMembers::NONE };
     if let Some(said) = sanitized_message::sanitize(body, request).filter(|_| plain) {
         let lead = refusal.message.trim_end_matches('.');
         refusal.message = format!("{lead}: {said}").into();
@@ -88,7 +89,7 @@ fn client_error(
         remaining_tokens: remaining_tokens(about, model_window),
         max_output,
         named_members: named,
-        ..UpstreamError::caller(refusal)
+        ..UpstreamError::caller_error(refusal)
     }
 }
 
@@ -101,7 +102,7 @@ const NOT_ACCEPTED_MESSAGE: &str = "The model's provider does not accept this re
 pub(crate) fn classify_in_band(body: &[u8]) -> UpstreamError {
     let about = ErrorSignals::read(body);
     if about.is_window_exceeded() || about.is_content_refused() {
-        UpstreamError::caller(api_error(&about, 0))
+        UpstreamError::caller_error(api_error(&about, 0))
     } else {
         let kind = match error_signals::in_band_status(body) {
             // A status of 408 would mean that the request was not processed; here it may have been, so the error
@@ -131,10 +132,10 @@ pub fn classify_in_band_error(mut error: UpstreamError, model_window: u64, reque
 /// Returns the number of tokens that the context window leaves for the answer, if the input fits but the requested
 /// answer does not.
 fn remaining_tokens(about: &ErrorSignals, model_window: u64) -> Option<u64> {
-    if about.is_content_refused() || !about.is_window_exceeded() || about.is_about_input() {
+    if about.is_content_refused() || !about.is_window_exceeded() || about.is_input_limit() {
         return None;
     }
-    let window = about.window().unwrap_or(model_window);
+    let window = about.context_window().unwrap_or(model_window);
     window.checked_sub(about.input_for_window(window)?).filter(|room| *room > 0)
 }
 
@@ -149,9 +150,9 @@ fn api_error(about: &ErrorSignals, model_window: u64) -> ApiError {
             None => refusal,
         };
     }
-    let window = about.window().unwrap_or(model_window);
+    let window = about.context_window().unwrap_or(model_window);
     match about.input_for_window(window) {
-        Some(input) if window > 0 && input <= window && about.is_about_input() => {
+        Some(input) if window > 0 && input <= window && about.is_input_limit() => {
             ApiError::new(ErrorCode::ContextLength).with_detail("input_tokens", input)
         }
         Some(input) if window > 0 && input <= window => ApiError::invalid(

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use penstock_core::{FinishReason, MeasuredEnergy, ReportedUsage};
-use penstock_json_scan::json::{self, StringBody};
+use penstock_json_scan::json::{self, StringClass};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -136,9 +136,9 @@ impl EscapedText {
     #[must_use]
     pub fn from_json(escaped: Bytes) -> Option<Self> {
         let plain = match json::classify_string(&escaped) {
-            StringBody::Plain => true,
-            StringBody::Escaped => false,
-            StringBody::Invalid => return None,
+            StringClass::Plain => true,
+            StringClass::Escaped => false,
+            StringClass::Invalid => return None,
         };
         Some(Self { escaped, is_plain: plain })
     }

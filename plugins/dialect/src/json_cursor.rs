@@ -15,7 +15,7 @@ pub(crate) fn elements(array: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub(crate) fn members(object: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, &[u8])> {
     let mut members = json::members(object);
     std::iter::from_fn(move || {
-        let (key, value) = members.next_pair()?;
+        let (key, value) = members.next_raw()?;
         Some((json::unescape(key)?, value))
     })
 }
@@ -53,7 +53,7 @@ impl<'a> JsonCursor<'a> {
     }
 
     /// Returns the position in bytes.
-    pub(crate) const fn at(&self) -> usize {
+    pub(crate) const fn position(&self) -> usize {
         self.position
     }
 
@@ -163,7 +163,7 @@ pub(crate) fn parse_index(value: &[u8]) -> Option<u64> {
 }
 
 /// Parses a number.
-pub(crate) fn parse_decimal(value: &[u8]) -> Option<f64> {
+pub(crate) fn parse_float(value: &[u8]) -> Option<f64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 

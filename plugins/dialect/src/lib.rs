@@ -50,7 +50,7 @@ mod translator_def;
 
 pub use answer::{AnswerChoice, DecodedAnswer, ToolCall};
 pub use chat_messages::DEFAULT_MAX_TOKENS;
-pub use choices::join;
+pub use choices::join_completions;
 pub use classify::{classify_error, classify_in_band_error};
 pub use response_constraints::ResponseConstraints;
 pub use stream_translator::{StreamTranslator, new_stream_translation};

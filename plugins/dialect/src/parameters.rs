@@ -225,7 +225,7 @@ impl EngineParameter {
         };
         let nothing = matches!(value, b"null" | b"false")
             || hollow(value)
-            || json_cursor::parse_decimal(value) == Some(0.0);
+            || json_cursor::parse_float(value) == Some(0.0);
         // If the value without effect is `true`, `false` has an effect.
         let unless = self.noop_value != "null";
         value != self.noop_value.as_bytes()
@@ -256,7 +256,7 @@ pub(crate) fn should_forward(
 /// Returns true if the request has an engine constraint that has an effect, so that not every offer may be able to
 /// answer it.
 #[must_use]
-pub fn has_constraint(ask: &InferenceRequest) -> bool {
+pub fn has_engine_constraint(ask: &InferenceRequest) -> bool {
     let is_completion = matches!(ask.task, InferenceTask::Complete(_));
     ask.members.0.iter().any(|field| {
         (is_completion && &*field.name == "response_format")
@@ -270,7 +270,7 @@ pub fn has_constraint(ask: &InferenceRequest) -> bool {
 
 /// Returns true if an error of a request builder is about an engine constraint.
 #[must_use]
-pub fn names_constraint(error: &ApiError) -> bool {
+pub fn names_engine_constraint(error: &ApiError) -> bool {
     let path = error.param.as_deref().unwrap_or_default();
     let name = path.split(['.', '[']).next().unwrap_or_default();
     name == "response_format"

@@ -36,11 +36,14 @@ mod tests {
     fn each_dialect_has_its_row() {
         assert_eq!(PROVIDERS.len(), DIALECTS.len());
         for (row, spec) in PROVIDERS.iter().zip(DIALECTS) {
-            let clients: Vec<_> = row.translators.iter().map(Translator::client).collect();
+            let clients: Vec<_> = row.translators.iter().map(|pair| pair.client_dialect).collect();
             let expected = DIALECTS.iter().filter(|spec| spec.client_path.is_some()).map(|spec| spec.dialect);
             assert_eq!(clients, expected.collect::<Vec<_>>(), "{}", spec.name);
             for translator in row.translators {
-                assert_eq!((translator.provider(), translator.path()), (spec.dialect, spec.provider_path));
+                assert_eq!(
+                    (translator.provider_dialect(), translator.path()),
+                    (spec.dialect, spec.provider_path)
+                );
             }
         }
     }

@@ -123,8 +123,8 @@ fn parse_reasoning(value: &[u8]) -> ReasoningEffort {
 fn parse_thinking(value: &[u8]) -> ReasoningEffort {
     let kind = json_cursor::member_value(value, "type").unwrap_or_default();
     let on = match () {
-        () if json::is_string(kind, "disabled") => Some(false),
-        () if json::is_string(kind, "enabled") => Some(true),
+        () if json::is_string_equal(kind, "disabled") => Some(false),
+        () if json::is_string_equal(kind, "enabled") => Some(true),
         () => parse_bool(value),
     };
     with_enabled(on).with_budget(json_cursor::member_value(value, "budget_tokens"))

@@ -269,7 +269,7 @@ fn preset_extra(name: &str) -> Option<ExtraMember> {
 /// Adjusts a sampling parameter for a messages provider, which answers 400 for values out of range: its temperature is
 /// at most 1 instead of 2, and a `top_k` of -1 is omitted.
 pub(crate) fn messages_sampling_value<'a>(name: &str, value: &'a [u8]) -> Option<&'a [u8]> {
-    let number = json_cursor::parse_decimal(value);
+    let number = json_cursor::parse_float(value);
     match name {
         "temperature" if number.is_some_and(|number| number > 1.0) => Some(b"1"),
         "top_k" if number.is_some_and(|number| number < 0.0) => None,

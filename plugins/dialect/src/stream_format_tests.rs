@@ -125,9 +125,9 @@ fn an_error_in_any_form_is_the_client_s_if_its_text_says_so() {
 #[test]
 fn an_error_field_where_a_plain_answer_was_requested_is_an_error() {
     for pair in translators() {
-        let ask = sample_request(pair.client(), false);
+        let ask = sample_request(pair.client_dialect(), false);
         let abilities = OfferCapabilities::default();
-        let target = test_support::sample_target(pair.provider(), &abilities);
+        let target = test_support::sample_target(pair.provider_dialect(), &abilities);
         for form in ERROR_FORMS {
             let error = pair.translate_buffered(&ask, &target, Bytes::from(form)).unwrap_err();
             assert_eq!(error.kind, UpstreamErrorKind::InBandError, "{form}");
@@ -226,10 +226,10 @@ fn broken_json_lines_and_other_bodies_fail_with_their_reason() {
 #[test]
 fn json_lines_where_a_plain_answer_was_requested_are_a_whole_answer() {
     for pair in translators() {
-        let ask = sample_request(pair.client(), false);
+        let ask = sample_request(pair.client_dialect(), false);
         let abilities = OfferCapabilities::default();
-        let target = test_support::sample_target(pair.provider(), &abilities);
-        let text = text_stream(pair.provider());
+        let target = test_support::sample_target(pair.provider_dialect(), &abilities);
+        let text = text_stream(pair.provider_dialect());
         let lines = data_lines(&text);
         let whole = |body: String| pair.translate_buffered(&ask, &target, Bytes::from(body));
         let events = whole(text.clone()).unwrap();

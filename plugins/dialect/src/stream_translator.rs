@@ -46,7 +46,10 @@ impl GeneratedOutput {
 
     /// Returns the usage bounds of a request, extended by the bound on output that follows from these bytes and calls.
     pub(crate) fn usage_bounds(self, bounds: &UsageBounds, candidates: usize) -> UsageBounds {
-        UsageBounds { delivered: UsageBounds::delivered(candidates, self.bytes, self.tool_calls), ..*bounds }
+        UsageBounds {
+            delivered: UsageBounds::max_delivered_tokens(candidates, self.bytes, self.tool_calls),
+            ..*bounds
+        }
     }
 }
 
@@ -190,7 +193,7 @@ impl StreamTranslator {
             | AnswerEvent::ToolCallStart { .. } => self.record_content(&event),
             AnswerEvent::Finish { choice, reason, .. } => self.record_finish(*choice, *reason),
             AnswerEvent::Usage(stated) => {
-                self.reported_usage = Some(self.reported_usage.unwrap_or_default().then(*stated))
+                self.reported_usage = Some(self.reported_usage.unwrap_or_default().updated_by(*stated))
             }
             AnswerEvent::Energy(measured) => self.measured_energy = Some(*measured),
             AnswerEvent::End => return self.record_end(),

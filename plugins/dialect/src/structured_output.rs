@@ -109,11 +109,11 @@ pub(crate) fn requested_schema<'a>(
     if said.json_object && !abilities.accepts_parameter("response_format") {
         return Err(parameters::unsupported_error(&format!("{STRUCTURED_OUTPUTS}.json_object")));
     }
-    Ok(said.response_schema.or_else(|| said.json_object.then_some(Cow::Borrowed(ANY_OBJECT))))
+    Ok(said.response_schema.or_else(|| said.json_object.then_some(Cow::Borrowed(ANY_OBJECT_SCHEMA))))
 }
 
 /// JSON schema that every object matches.
-pub(crate) const ANY_OBJECT: &[u8] = br#"{"type":"object"}"#;
+pub(crate) const ANY_OBJECT_SCHEMA: &[u8] = br#"{"type":"object"}"#;
 
 fn translate_constraints<'a>(
     ask: &'a InferenceRequest,
@@ -207,7 +207,7 @@ impl<'a> ConstraintMembers<'a> {
 fn has_response_format(ask: &InferenceRequest) -> bool {
     let kind =
         ask.member_value("response_format").and_then(|format| json_cursor::member_value(format, "type"));
-    kind.is_some_and(|kind| !json::is_string(kind, "text"))
+    kind.is_some_and(|kind| !json::is_string_equal(kind, "text"))
 }
 
 /// Returns a JSON schema. Engines also accept it as a string that contains JSON.

@@ -77,11 +77,11 @@ impl TranslatorDef {
 }
 
 impl Translator for TranslatorDef {
-    fn client(&self) -> Dialect {
+    fn client_dialect(&self) -> Dialect {
         self.client_dialect
     }
 
-    fn provider(&self) -> Dialect {
+    fn provider_dialect(&self) -> Dialect {
         self.provider_dialect
     }
 
@@ -134,7 +134,11 @@ pub(crate) fn buffered_as_chat(
     body: Bytes,
 ) -> Result<BufferedResponse, UpstreamError> {
     let answer = DecodedAnswer::decode(ask, target, body)?;
-    Ok(write::chat::plain(&answer, &ResponseIdentity::from_target(target), target.adjustment.choices))
+    Ok(write::chat::write_buffered(
+        &answer,
+        &ResponseIdentity::from_target(target),
+        target.adjustment.choices,
+    ))
 }
 
 /// Creates a translation of a stream of any provider to the chat dialect.

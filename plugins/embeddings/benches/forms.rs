@@ -47,7 +47,7 @@ fn ask(base64: bool) -> InferenceRequest {
         as_base64: base64,
         dimensions: None,
     });
-    InferenceRequest::buffered(ModelKind::Embedding, Bytes::new(), BodyMembers::default(), "m".into(), task)
+    InferenceRequest::for_task(ModelKind::Embedding, Bytes::new(), BodyMembers::default(), "m".into(), task)
 }
 
 fn translate(ask: &InferenceRequest, body: Bytes) -> Vec<Bytes> {
@@ -63,7 +63,7 @@ fn translate(ask: &InferenceRequest, body: Bytes) -> Vec<Bytes> {
         id: "1",
         created: 0,
     };
-    let shape: &dyn ProviderAdapter = *penstock_embeddings::SHAPES.first().unwrap();
+    let shape: &dyn ProviderAdapter = *penstock_embeddings::ADAPTERS.first().unwrap();
     shape.translate(ask, &target, vec![UpstreamAnswer { body, headers: Vec::new() }]).unwrap().body
 }
 

@@ -18,7 +18,7 @@ impl AnswerUsage {
     pub(crate) fn read(&mut self, key: &str, value: &[u8]) {
         match key {
             "usage" => self.tokens = tokens(value).or(self.tokens),
-            "meta" => self.tokens = self.tokens.or_else(|| tokens(usage::member(value, "tokens")?)),
+            "meta" => self.tokens = self.tokens.or_else(|| tokens(usage::member_value(value, "tokens")?)),
             "energy" => self.measured = usage::parse_energy(value).or(self.measured),
             "impact" => self.measured = usage::parse_impact(value).or(self.measured),
             _ => {}
@@ -46,7 +46,7 @@ impl AnswerUsage {
     /// count.
     pub(crate) fn to_usage(&self, ask: &InferenceRequest, target: &AttemptTarget<'_>) -> TokenUsage {
         let stated = ReportedUsage { input: self.tokens, output: Some(0), ..ReportedUsage::default() };
-        stated.clamp_to(&ask.usage_bounds(target), &ask.estimate_usage(0))
+        stated.to_plausible_usage(&ask.usage_bounds(target), &ask.estimate_usage(0))
     }
 }
 
@@ -54,7 +54,7 @@ impl AnswerUsage {
 fn tokens(usage: &[u8]) -> Option<u64> {
     let (mut total, mut input) = (None, None);
     let mut members = json::members(usage);
-    while let Some((key, value)) = members.next_named() {
+    while let Some((key, value)) = members.next_unescaped() {
         match &*key {
             "total_tokens" => total = usage::parse_token_count(value),
             "prompt_tokens" | "input_tokens" => {

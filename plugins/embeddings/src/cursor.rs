@@ -24,7 +24,7 @@ impl<'j> AnswerCursor<'j> {
     }
 
     /// Returns the offset of the first byte of the next value.
-    pub(crate) const fn at(&self) -> usize {
+    pub(crate) const fn position(&self) -> usize {
         self.at
     }
 
@@ -48,20 +48,23 @@ impl<'j> AnswerCursor<'j> {
     }
 
     /// Moves behind a value of any type and returns its range.
-    pub(crate) fn value(&mut self) -> Option<Range<usize>> {
+    pub(crate) fn take_range(&mut self) -> Option<Range<usize>> {
         let value = self.at..json::value_end(self.json, self.at)?;
         self.skip(value.len());
         Some(value)
     }
 
     /// Moves behind a value of any type and returns its bytes.
-    pub(crate) fn bytes(&mut self) -> Option<&'j [u8]> {
-        let value = self.value()?;
+    pub(crate) fn take_bytes(&mut self) -> Option<&'j [u8]> {
+        let value = self.take_range()?;
         self.json.get(value)
     }
 
     /// Reads an object: calls `member` with each unescaped key; `member` must read the value.
-    pub(crate) fn object(&mut self, mut member: impl FnMut(&str, &mut Self) -> Option<()>) -> Option<()> {
+    pub(crate) fn read_object(
+        &mut self,
+        mut member: impl FnMut(&str, &mut Self) -> Option<()>,
+    ) -> Option<()> {
         self.take(b'{')?;
         if self.peek()? == b'}' {
             return self.take(b'}');
@@ -80,7 +83,7 @@ impl<'j> AnswerCursor<'j> {
     }
 
     /// Reads an array: calls `element` at each element; `element` must read it.
-    pub(crate) fn array(&mut self, mut element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+    pub(crate) fn read_array(&mut self, mut element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         self.take(b'[')?;
         if self.peek()? == b']' {
             return self.take(b']');

@@ -122,7 +122,7 @@ pub(crate) fn write_array(floats: &[u8], out: &mut Vec<u8>) -> Option<()> {
 
 /// Reads base64 as four-byte floats; returns their number. `None` for anything else, and for values that are not
 /// finite.
-pub(crate) fn decode(base64: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+pub(crate) fn decode_base64(base64: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let before = out.len();
     STANDARD.decode_vec(base64, out).ok()?;
     let (floats, rest) = out.get(before..)?.as_chunks::<4>();
@@ -131,7 +131,7 @@ pub(crate) fn decode(base64: &[u8], out: &mut Vec<u8>) -> Option<usize> {
 }
 
 /// Writes bytes as base64 between quotes.
-pub(crate) fn encode(floats: &[u8], out: &mut Vec<u8>) -> Option<()> {
+pub(crate) fn encode_base64(floats: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let start = out.len() + 1;
     let end = start + base64::encoded_len(floats.len(), true)?;
     out.push(b'"');

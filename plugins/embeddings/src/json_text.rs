@@ -4,7 +4,7 @@ use bytes::Bytes;
 use penstock_json_scan::json;
 
 /// Writes `[a,b,c]` of JSON values.
-pub(crate) fn list(values: &[Bytes], out: &mut Vec<Bytes>) {
+pub(crate) fn write_json_array(values: &[Bytes], out: &mut Vec<Bytes>) {
     out.push(Bytes::from_static(b"["));
     for (index, value) in values.iter().enumerate() {
         if index > 0 {
@@ -23,7 +23,7 @@ pub(crate) fn quoted(text: &str) -> Vec<u8> {
 }
 
 /// Parses the index of an item: an unsigned integer, in a form that every client parses the same way.
-pub(crate) fn index(value: &[u8]) -> Option<usize> {
+pub(crate) fn parse_index(value: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(value).ok()?;
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }

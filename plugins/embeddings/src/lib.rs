@@ -4,7 +4,7 @@
 //! Order, form and scale are corrected here, whatever the provider does; vectors that are already correct pass as the
 //! provider's own bytes.
 //!
-//! To add a shape: a file that implements [`ProviderAdapter`], a line in [`SHAPES`], and golden cases in
+//! To add a shape: a file that implements [`ProviderAdapter`], a line in [`ADAPTERS`], and golden cases in
 //! `testdata/<kind>_<name>/`.
 
 mod answer_usage;
@@ -20,7 +20,7 @@ mod tests;
 use penstock_core::ProviderAdapter;
 
 /// Adapters of all provider APIs; the first adapter of each kind of model is the default.
-pub const SHAPES: &[&dyn ProviderAdapter] = &[
+pub const ADAPTERS: &[&dyn ProviderAdapter] = &[
     &embeddings::openai::OpenAiEmbeddings,
     &embeddings::tei::TeiEmbeddings,
     &rerank::standard::VLLM,

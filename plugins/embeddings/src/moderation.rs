@@ -3,11 +3,11 @@
 
 use crate::answer_usage::AnswerUsage;
 use crate::cursor::AnswerCursor;
-use crate::json_text::{list, quoted};
+use crate::json_text::{quoted, write_json_array};
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, InferenceTask, MeteredTask,
-    ModelKind, OfferObservation, ProviderAdapter, UpstreamAnswer, UpstreamError, UpstreamErrorKind,
+    ApiError, AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, InferenceTask, ModelKind,
+    OfferObservation, PassthroughTask, ProviderAdapter, UpstreamAnswer, UpstreamError, UpstreamErrorKind,
     UpstreamRequest, WorkDone,
 };
 
@@ -15,9 +15,9 @@ use penstock_core::{
 #[derive(Clone, Copy, Debug)]
 pub struct OpenAiModeration;
 
-fn task(ask: &InferenceRequest) -> Option<&MeteredTask> {
+fn task(ask: &InferenceRequest) -> Option<&PassthroughTask> {
     match &ask.task {
-        InferenceTask::Metered(task) => Some(task),
+        InferenceTask::Passthrough(task) => Some(task),
         _ => None,
     }
 }
@@ -25,8 +25,8 @@ fn task(ask: &InferenceRequest) -> Option<&MeteredTask> {
 /// Reads a result object and checks the types of its known members. The names of the categories inside depend on the
 /// model and are not checked.
 fn check_result(cursor: &mut AnswerCursor<'_>) -> Option<()> {
-    cursor.object(|key, cursor| {
-        let value = cursor.bytes()?;
+    cursor.read_object(|key, cursor| {
+        let value = cursor.take_bytes()?;
         let is_valid = match key {
             "flagged" => matches!(value, b"true" | b"false"),
             "categories" | "category_scores" => value.first() == Some(&b'{'),
@@ -49,7 +49,7 @@ impl ProviderAdapter for OpenAiModeration {
         "/moderations"
     }
 
-    fn calls(
+    fn build_requests(
         &self,
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
@@ -57,7 +57,7 @@ impl ProviderAdapter for OpenAiModeration {
         let task = task(ask).ok_or_else(|| ApiError::invalid("input", "input: expected texts."))?;
         let mut body = vec![Bytes::from([br#"{"model":"#, quoted(target.model).as_slice()].concat())];
         body.push(Bytes::from_static(br#","input":"#));
-        list(&task.texts, &mut body);
+        write_json_array(&task.texts, &mut body);
         body.push(Bytes::from_static(b"}"));
         Ok(vec![UpstreamRequest::json(body)])
     }
@@ -74,18 +74,18 @@ impl ProviderAdapter for OpenAiModeration {
         let mut reported = AnswerUsage::default();
         let (mut results, mut count, mut error) = (None, 0, false);
         let mut cursor = AnswerCursor::new(&answer);
-        let read = cursor.object(|key, cursor| {
+        let read = cursor.read_object(|key, cursor| {
             match key {
                 "results" if results.is_none() => {
-                    let start = cursor.at();
-                    cursor.array(|cursor| {
+                    let start = cursor.position();
+                    cursor.read_array(|cursor| {
                         count += 1;
                         check_result(cursor)
                     })?;
-                    results = Some(start..cursor.at());
+                    results = Some(start..cursor.position());
                 }
-                "error" => error |= cursor.bytes()? != b"null",
-                _ => reported.read(key, cursor.bytes()?),
+                "error" => error |= cursor.take_bytes()? != b"null",
+                _ => reported.read(key, cursor.take_bytes()?),
             }
             Some(())
         });

@@ -46,8 +46,8 @@ pub(super) fn ask(kind: ModelKind, body: &str) -> InferenceRequest {
             return_documents: value["return_documents"] == true,
         }),
         // Kinds whose requests pass as they came.
-        _ => InferenceTask::Metered(MeteredTask {
-            delivery: MeteredDelivery::Complete,
+        _ => InferenceTask::Passthrough(PassthroughTask {
+            delivery: PassthroughDelivery::Complete,
             texts: list("input"),
             max_work: WorkDone::Tokens(TokenUsage { input: 1_000, ..TokenUsage::default() }),
             content_type: None,
@@ -56,7 +56,7 @@ pub(super) fn ask(kind: ModelKind, body: &str) -> InferenceRequest {
     let model = value["model"].as_str().unwrap().into();
     InferenceRequest {
         prompt_bytes: 40,
-        ..InferenceRequest::buffered(kind, bytes, BodyMembers(fields.collect()), model, task)
+        ..InferenceRequest::for_task(kind, bytes, BodyMembers(fields.collect()), model, task)
     }
 }
 
@@ -98,5 +98,5 @@ pub(super) fn target(abilities: &OfferCapabilities) -> AttemptTarget<'_> {
 
 /// Returns the shape of this kind and name.
 pub(super) fn shape(kind: ModelKind, name: &str) -> &'static dyn ProviderAdapter {
-    *crate::SHAPES.iter().find(|shape| shape.kind() == kind && shape.name() == name).unwrap()
+    *crate::ADAPTERS.iter().find(|shape| shape.kind() == kind && shape.name() == name).unwrap()
 }

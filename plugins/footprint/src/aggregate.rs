@@ -1,7 +1,7 @@
 //! Sum of all attempts of one request: exact, and rounded only once.
 
 use crate::constants;
-use crate::joules::{divide_rounded, per_kwh};
+use crate::joules::{divide_rounded, joules_to_kwh};
 use crate::method::EnergyMethod;
 use crate::site::Assumptions;
 use penstock_core::MeterBoundary;
@@ -80,14 +80,14 @@ impl AttemptEnergy {
     #[must_use]
     pub fn footprint(&self) -> AnswerFootprint {
         AnswerFootprint {
-            energy_kwh: per_kwh(self.facility, 12),
-            carbon_g: per_kwh(self.carbon, 9),
-            water_l: per_kwh(self.water, 9),
-            energy_kwh_low: per_kwh(self.low, 12),
-            energy_kwh_high: per_kwh(self.high, 12),
-            carbon_low_g: per_kwh(self.carbon_low, 9),
-            carbon_high_g: per_kwh(self.carbon_high, 9),
-            failed_kwh: if self.failed.is_zero() { Decimal::ZERO } else { per_kwh(self.failed, 12) },
+            energy_kwh: joules_to_kwh(self.facility, 12),
+            carbon_g: joules_to_kwh(self.carbon, 9),
+            water_l: joules_to_kwh(self.water, 9),
+            energy_kwh_low: joules_to_kwh(self.low, 12),
+            energy_kwh_high: joules_to_kwh(self.high, 12),
+            carbon_low_g: joules_to_kwh(self.carbon_low, 9),
+            carbon_high_g: joules_to_kwh(self.carbon_high, 9),
+            failed_kwh: if self.failed.is_zero() { Decimal::ZERO } else { joules_to_kwh(self.failed, 12) },
             embodied_g: divide_rounded(self.gpu.saturating_mul(constants::EMBODIED_G_PER_WH), 3600, 9),
             method: self.method,
             boundary: self.boundary,

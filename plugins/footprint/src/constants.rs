@@ -19,12 +19,12 @@ pub const INPUT_JOULES_PER_B: Decimal = decimal(36, 4);
 pub const ENCODER_JOULES_PER_B: Decimal = decimal(72, 4);
 /// Number of prompt tokens at which attention has doubled the cost of a token. Derived from published ratios for long
 /// prompts (91 000) and attention FLOPs (107 000).
-pub const CONTEXT_TOKENS: u64 = 100_000;
+pub const ATTENTION_DOUBLING_TOKENS: u64 = 100_000;
 /// Cost of a cached prompt token as a share of the cost of an uncached one. Assumption, on purpose not zero.
-pub const CACHED_SHARE: Decimal = decimal(1, 1);
+pub const CACHED_TOKEN_COST_SHARE: Decimal = decimal(1, 1);
 /// Ratio of the output energy under confirmed throughput-tier scheduling to the output energy under ordinary batching.
 /// Measured 0.59 (0.32 to 0.84).
-pub const THROUGHPUT_TIER: Decimal = decimal(6, 1);
+pub const THROUGHPUT_TIER_FACTOR: Decimal = decimal(6, 1);
 /// Factor for the server without its GPUs: 150 W in addition to a measured 514 W.
 pub const HOST_FACTOR: Decimal = decimal(130, 2);
 /// Factor for machines that are ready but idle: 10 idle machines for 83 busy ones.
@@ -37,24 +37,24 @@ pub const GPU_WATTS: u32 = 514;
 /// Watts of the other parts of a server, per GPU.
 pub const HOST_WATTS: u32 = 150;
 /// Joules per second of audio if the model is unknown: 0.7 at 64 concurrent requests, 2.7 at eight. Derived.
-pub const AUDIO_JOULES: Decimal = decimal(20, 1);
+pub const AUDIO_JOULES_PER_SECOND: Decimal = decimal(20, 1);
 /// Joules per image of one mebipixel if the model is unknown: 1.2 Wh, the typical value of the models measured (0.11 to
 /// 2.2 Wh).
 pub const IMAGE_JOULES: Decimal = decimal(4320, 0);
 /// Pixels of an image that the joules of an image refer to.
-pub const IMAGE_PIXELS: u64 = 1_048_576;
+pub const REFERENCE_IMAGE_PIXELS: u64 = 1_048_576;
 /// Power usage effectiveness if none is published. Assumption; responses name it.
 pub const DEFAULT_PUE: Decimal = decimal(140, 2);
 /// Litres of water on site per kWh if none is published. Assumption; responses name it.
 pub const DEFAULT_WUE: Decimal = decimal(40, 2);
 /// Maximum plausible measurement, as a multiple of the high end of the formula's range. A greater one is rejected,
-/// unless it is at most [`MEASURED_SMALL`].
-pub const MEASURED_SPREAD: Decimal = decimal(10, 0);
+/// unless it is at most [`ALWAYS_PLAUSIBLE_JOULES`].
+pub const MAX_MEASURED_RATIO: Decimal = decimal(10, 0);
 /// Joules at the building's meter up to which a measurement is never rejected: 1 Wh. The energy of small answers is
 /// little compared to the idle power of a machine.
-pub const MEASURED_SMALL: Decimal = decimal(3600, 0);
+pub const ALWAYS_PLAUSIBLE_JOULES: Decimal = decimal(3600, 0);
 /// Maximum billed measured energy, as a multiple of the energy by formula.
-pub const MEASURED_CAP: Decimal = decimal(2, 0);
+pub const MAX_BILLED_MEASURED_RATIO: Decimal = decimal(2, 0);
 /// Joules per kilowatt-hour.
 pub const JOULES_PER_KWH: u32 = 3_600_000;
 /// Maximum number that is accepted as a count. A larger number is a mistake of the provider and is reduced to this

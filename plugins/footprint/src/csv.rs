@@ -6,7 +6,7 @@ use csv::{ReaderBuilder, Trim};
 ///
 /// # Errors
 /// Returns a sentence if the header differs from the expected one, or a row cannot be read.
-pub(crate) fn rows(table: &str, header: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
+pub(crate) fn parse_rows(table: &str, header: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
     let table = table.strip_prefix('\u{feff}').unwrap_or(table);
     let first = table.lines().next().unwrap_or_default().trim_end();
     if first != header {

@@ -33,7 +33,7 @@ pub struct DataCentre {
 pub fn parse_table(csv: &str) -> Result<Vec<DataCentre>, Vec<String>> {
     let mut sites = Vec::new();
     let mut mistakes = Vec::new();
-    for (line, cells) in csv::rows(csv, HEADER).map_err(|mistake| vec![mistake])? {
+    for (line, cells) in csv::parse_rows(csv, HEADER).map_err(|mistake| vec![mistake])? {
         if let [operator, site, country_code, pue, wue, _, basis, source] = cells.as_slice() {
             sites.push(DataCentre {
                 operator: operator.clone(),

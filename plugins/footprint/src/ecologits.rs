@@ -32,9 +32,9 @@ const GPU_KG: f64 = 273.0;
 const LIFE_SECONDS: f64 = 94_608_000.0;
 
 /// Default number of concurrent requests.
-pub const BATCH: f64 = 64.0;
+pub const DEFAULT_BATCH_SIZE: f64 = 64.0;
 /// Default bits per weight.
-pub const WEIGHT_BITS: f64 = 16.0;
+pub const DEFAULT_WEIGHT_BITS: f64 = 16.0;
 
 /// Model as it is served.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,7 +90,7 @@ pub struct EcologitsImpacts {
 
 /// Returns the number of GPUs of 80 GB that hold a model, a power of two.
 #[must_use]
-pub fn gpus(total_b: f64, weight_bits: f64) -> f64 {
+pub fn gpu_count(total_b: f64, weight_bits: f64) -> f64 {
     let needed = (1.2 * total_b * weight_bits / 8.0 / GPU_GB).ceil().max(1.0);
     needed.log2().ceil().exp2()
 }
@@ -108,19 +108,19 @@ pub fn joules_per_output_token(model: &EcologitsModel) -> Option<Decimal> {
     if sizes.iter().any(|size| !size.is_finite() || *size <= 0.0) {
         return None;
     }
-    let joules = gpus(model.total_b, model.weight_bits) * watt_hours_per_token(model) * 3600.0;
+    let joules = gpu_count(model.total_b, model.weight_bits) * watt_hours_per_token(model) * 3600.0;
     Decimal::from_f64(joules).map(|joules| joules.round_dp(6))
 }
 
 /// Returns all impacts of one answer.
 #[must_use]
-pub fn impacts(
+pub fn compute_impacts(
     model: &EcologitsModel,
     output_tokens: f64,
     timing: &AnswerTiming,
     site: &EcologitsSite,
 ) -> EcologitsImpacts {
-    let gpus = gpus(model.total_b, model.weight_bits);
+    let gpus = gpu_count(model.total_b, model.weight_bits);
     let [by_size, by_batch, constant] = LATENCY;
     let per_token = timing
         .tokens_per_second

@@ -70,13 +70,13 @@ impl EnergyProfile {
 
     /// Returns the number of GPUs of 80 GB that the model needs; one if its size is unknown.
     #[must_use]
-    pub fn gpus(&self) -> u32 {
+    pub fn gpu_count(&self) -> u32 {
         let total = self.total_params_b.or(self.active_params_b).and_then(|total| total.to_f64());
-        total.and_then(|total| ecologits::gpus(total, self.bits()).to_u32()).unwrap_or(1)
+        total.and_then(|total| ecologits::gpu_count(total, self.bits()).to_u32()).unwrap_or(1)
     }
 
     fn bits(&self) -> f64 {
-        self.weight_bits.map_or(ecologits::WEIGHT_BITS, f64::from)
+        self.weight_bits.map_or(ecologits::DEFAULT_WEIGHT_BITS, f64::from)
     }
 
     /// Returns every field of the profile that is out of its range.
@@ -127,7 +127,7 @@ impl EnergyProfile {
             FootprintModel::Audio => Some(match self.joules_per_audio_second {
                 Some(second) => (EnergyCoefficients::Audio { second }, stated),
                 None => (
-                    EnergyCoefficients::Audio { second: constants::AUDIO_JOULES },
+                    EnergyCoefficients::Audio { second: constants::AUDIO_JOULES_PER_SECOND },
                     EnergyMethod::ClassDefault,
                 ),
             }),
@@ -162,7 +162,7 @@ impl EnergyProfile {
             active_b,
             total_b,
             weight_bits: self.bits(),
-            batch: ecologits::BATCH,
+            batch: ecologits::DEFAULT_BATCH_SIZE,
         };
         ecologits::joules_per_output_token(&model)
     }

@@ -63,7 +63,7 @@ impl GridTable {
 pub fn parse_table(csv: &str) -> Result<GridTable, Vec<String>> {
     let mut found = GridTable::default();
     let mut mistakes = Vec::new();
-    for (line, cells) in csv::rows(csv, HEADER).map_err(|mistake| vec![mistake])? {
+    for (line, cells) in csv::parse_rows(csv, HEADER).map_err(|mistake| vec![mistake])? {
         match parse_row(&cells) {
             Ok(row) => {
                 if let Some(twice) = found.0.insert(row.country_code.clone(), row) {
@@ -80,7 +80,8 @@ fn parse_row(cells: &[String]) -> Result<GridRow, String> {
     let [code, name, carbon, renewable, water, year, source] = cells else {
         return Err(format!("expected 7 cells, found {}", cells.len()));
     };
-    let known = country::member(code).ok_or_else(|| format!("`{code}` is not a member state of the EU"))?;
+    let known = country::member_state_name(code)
+        .ok_or_else(|| format!("`{code}` is not a member state of the EU"))?;
     if known != name {
         return Err(format!("`{code}` is {known}, not `{name}`"));
     }

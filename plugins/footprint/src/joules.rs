@@ -1,7 +1,8 @@
 //! Conversion of work into joules of GPU energy, and of joules into rounded kilowatt-hours.
 
 use crate::constants::{
-    CACHED_SHARE, CONTEXT_TOKENS, IMAGE_PIXELS, JOULES_PER_KWH, MAX_COUNT, THROUGHPUT_TIER,
+    ATTENTION_DOUBLING_TOKENS, CACHED_TOKEN_COST_SHARE, JOULES_PER_KWH, MAX_COUNT, REFERENCE_IMAGE_PIXELS,
+    THROUGHPUT_TIER_FACTOR,
 };
 use crate::energy_profile::EnergyCoefficients;
 use penstock_core::TokenUsage;
@@ -26,7 +27,7 @@ pub(crate) fn joules_of(
             let read = input.saturating_mul(weighted_input(usage, *context));
             let mut written = output.saturating_mul(Decimal::from(usage.output.min(MAX_COUNT)));
             if throughput_tier {
-                written = written.saturating_mul(THROUGHPUT_TIER);
+                written = written.saturating_mul(THROUGHPUT_TIER_FACTOR);
             }
             Some(read.saturating_add(written))
         }
@@ -47,21 +48,21 @@ fn weighted_input(usage: &TokenUsage, context: bool) -> Decimal {
     let cached = usage.cached.min(read);
     let fresh = i128::from(read - cached);
     let longer = if context { i128::from(read) } else { 0 };
-    let whole = fresh * (i128::from(CONTEXT_TOKENS) + longer);
+    let whole = fresh * (i128::from(ATTENTION_DOUBLING_TOKENS) + longer);
     let whole = Decimal::try_from_i128_with_scale(whole, 5).unwrap_or(Decimal::MAX);
     if cached == 0 {
         return whole;
     }
-    whole.saturating_add(CACHED_SHARE.saturating_mul(Decimal::from(cached)))
+    whole.saturating_add(CACHED_TOKEN_COST_SHARE.saturating_mul(Decimal::from(cached)))
 }
 
 /// Returns the joules of images; `steps` is the number of steps that `each` refers to, and the number that was used.
 fn images(each: Decimal, count: u32, steps: Option<(u32, u32)>, pixels: Option<u64>) -> Decimal {
     let all = each.saturating_mul(Decimal::from(count));
     let (reference, taken) = steps.unwrap_or((1, 1));
-    let pixels = pixels.unwrap_or(IMAGE_PIXELS).min(MAX_COUNT);
+    let pixels = pixels.unwrap_or(REFERENCE_IMAGE_PIXELS).min(MAX_COUNT);
     let scaled = all.saturating_mul(Decimal::from(taken)).saturating_mul(Decimal::from(pixels));
-    let of = Decimal::from(reference.max(1)).saturating_mul(Decimal::from(IMAGE_PIXELS));
+    let of = Decimal::from(reference.max(1)).saturating_mul(Decimal::from(REFERENCE_IMAGE_PIXELS));
     scaled.checked_div(of).unwrap_or(Decimal::MAX)
 }
 
@@ -75,7 +76,7 @@ pub(crate) fn seconds(took: Duration) -> Decimal {
 
 /// Converts joules (or joules times something per kWh) by a division by 3 600 000, and rounds half-even to `places`, in
 /// one exact step.
-pub(crate) fn per_kwh(joules: Decimal, places: u32) -> Decimal {
+pub(crate) fn joules_to_kwh(joules: Decimal, places: u32) -> Decimal {
     divide_rounded(joules, JOULES_PER_KWH, places)
 }
 

@@ -65,7 +65,7 @@ impl EnergyMethod {
     /// Returns the error range of a figure by this method. For a measurement it is the range at a GPU's meter; see
     /// [`measured_range`] for other meters.
     #[must_use]
-    pub const fn range(self) -> ErrorRange {
+    pub const fn error_range(self) -> ErrorRange {
         match self {
             Self::Measured => measured_range(MeterBoundary::Gpu),
             Self::ProviderAverage => range(50, 200),

@@ -64,7 +64,7 @@ impl OfferFactors {
         let it = site_factors(place, Decimal::ONE);
         Ok(Self {
             coefficients: card.coefficients(),
-            watts: watts.saturating_mul(Decimal::from(card.gpus())),
+            watts: watts.saturating_mul(Decimal::from(card.gpu_count())),
             gpu: site_factors(place, server),
             it: JouleFactors { gpu: inverse(server), ..it },
             facility: facility_factors(place, it, server),
@@ -117,7 +117,7 @@ impl OfferFactors {
         measured: MeasuredEnergy,
     ) -> Option<MeasuredEnergy> {
         let high = self.modelled_energy(work, false).high;
-        let most = high.saturating_mul(constants::MEASURED_SPREAD).max(constants::MEASURED_SMALL);
+        let most = high.saturating_mul(constants::MAX_MEASURED_RATIO).max(constants::ALWAYS_PLAUSIBLE_JOULES);
         self.measured_energy(measured).filter(|attempt| attempt.facility <= most).map(|_| measured)
     }
 
@@ -131,10 +131,12 @@ impl OfferFactors {
         let measured =
             measured.filter(|_| self.bills_measured).and_then(|measured| self.measured_energy(measured));
         let joules = match measured {
-            Some(measured) => measured.facility.min(list.saturating_mul(constants::MEASURED_CAP)),
+            Some(measured) => {
+                measured.facility.min(list.saturating_mul(constants::MAX_BILLED_MEASURED_RATIO))
+            }
             None => list,
         };
-        joules::per_kwh(joules, 12)
+        joules::joules_to_kwh(joules, 12)
     }
 
     fn measured_energy(&self, measured: MeasuredEnergy) -> Option<AttemptEnergy> {
@@ -154,7 +156,7 @@ impl OfferFactors {
 
     fn modelled_energy(&self, work: &AttemptWork, throughput_tier: bool) -> AttemptEnergy {
         let (joules, factors, method, boundary) = self.joules_by_formula(work, throughput_tier);
-        energy_of(joules, factors, method.range(), method, boundary, self.assumed)
+        energy_of(joules, factors, method.error_range(), method, boundary, self.assumed)
     }
 
     /// Returns the joules by the energy profile or, if the profile does not cover this work, by time.

@@ -40,7 +40,7 @@ fn by_law(row: &Value, high: bool) -> EcologitsImpacts {
         water_off_site: at("mix_wue_l").unwrap(),
         kg_per_kwh: at("mix_gwp_kg").unwrap(),
     };
-    ecologits::impacts(&model, at("output_tokens").unwrap(), &timing, &site)
+    ecologits::compute_impacts(&model, at("output_tokens").unwrap(), &timing, &site)
 }
 
 fn close(id: &str, what: &str, ours: f64, theirs: f64) {

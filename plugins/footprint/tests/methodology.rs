@@ -21,13 +21,13 @@ fn the_page_has_every_constant() {
     let constants = [
         ("| `e_in`, language", constants::INPUT_JOULES_PER_B),
         ("| `e_in`, encoders", constants::ENCODER_JOULES_PER_B),
-        ("| context ", constants::CONTEXT_TOKENS.into()),
-        ("| cached token ", constants::CACHED_SHARE),
-        ("| φ ", constants::THROUGHPUT_TIER),
+        ("| context ", constants::ATTENTION_DOUBLING_TOKENS.into()),
+        ("| cached token ", constants::CACHED_TOKEN_COST_SHARE),
+        ("| φ ", constants::THROUGHPUT_TIER_FACTOR),
         ("| rest of the server ", constants::HOST_FACTOR),
         ("| waiting machines ", constants::IDLE_FACTOR),
         ("| embodied ", constants::EMBODIED_G_PER_WH),
-        ("| speech, unknown", constants::AUDIO_JOULES),
+        ("| speech, unknown", constants::AUDIO_JOULES_PER_SECOND),
         ("| image, unknown", constants::IMAGE_JOULES),
         ("| PUE, unpublished", constants::DEFAULT_PUE),
         ("| WUE on site, unpublished", constants::DEFAULT_WUE),
@@ -39,7 +39,7 @@ fn the_page_has_every_constant() {
             "{start}: {value} is not in `{cell}`"
         );
     }
-    assert!(PAGE.contains(&format!("never more than {} times", constants::MEASURED_CAP)));
+    assert!(PAGE.contains(&format!("never more than {} times", constants::MAX_BILLED_MEASURED_RATIO)));
     assert!(PAGE.contains(&format!("({} W + {} W)", constants::GPU_WATTS, constants::HOST_WATTS)));
 }
 
@@ -59,6 +59,6 @@ fn the_page_has_every_range() {
         EnergyMethod::LatencyProxy,
         EnergyMethod::ClassDefault,
     ] {
-        row(&format!("| `{}` |", method.name()), method.range());
+        row(&format!("| `{}` |", method.name()), method.error_range());
     }
 }

@@ -215,7 +215,7 @@ fn every_method_is_found_by_its_name_and_its_range_holds_the_figure() {
     {
         let method = EnergyMethod::from_name(name).unwrap();
         assert_eq!(method.name(), name);
-        assert!(method.range().low < Decimal::ONE && method.range().high > Decimal::ONE);
+        assert!(method.error_range().low < Decimal::ONE && method.error_range().high > Decimal::ONE);
     }
     assert_eq!(EnergyMethod::from_name("guess"), None);
     assert_eq!(constants::METHODOLOGY, penstock_footprint::METHODOLOGY);

@@ -108,11 +108,11 @@ fn the_constants_are_those_of_the_vectors() {
     let all = vectors();
     let constant = |name: &str| decimal(&all["constants"][name]).unwrap();
     assert_eq!(constants::INPUT_JOULES_PER_B, constant("K_IN"));
-    assert_eq!(Decimal::from(constants::CONTEXT_TOKENS), constant("L_HALF"));
-    assert_eq!(constants::CACHED_SHARE, constant("C_CACHE"));
+    assert_eq!(Decimal::from(constants::ATTENTION_DOUBLING_TOKENS), constant("L_HALF"));
+    assert_eq!(constants::CACHED_TOKEN_COST_SHARE, constant("C_CACHE"));
     assert_eq!((constants::HOST_FACTOR, constants::IDLE_FACTOR), (constant("HOST"), constant("IDLE")));
     assert_eq!(constants::EMBODIED_G_PER_WH, constant("EMB_G_PER_WH_GPU"));
-    assert_eq!(constants::THROUGHPUT_TIER, constant("BATCH_PHI"));
+    assert_eq!(constants::THROUGHPUT_TIER_FACTOR, constant("BATCH_PHI"));
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl KnownHosts {
         if !is_host(authority.as_bytes()) {
             return HostKind::Unknown;
         }
-        let name = name(authority);
+        let name = from_authority(authority);
         if let Ok(address) = name.parse::<IpAddr>() {
             return if is_loopback(address) { HostKind::Loopback } else { HostKind::Address(address) };
         }
@@ -63,7 +63,7 @@ impl KnownHosts {
 
 /// Host of an authority, without port, brackets and trailing dot.
 #[must_use]
-pub fn name(authority: &str) -> &str {
+pub fn from_authority(authority: &str) -> &str {
     let name = match authority.strip_prefix('[') {
         Some(inner) => inner.split(']').next(),
         None => authority.split(':').next(),

@@ -11,7 +11,7 @@ pub fn parse_usage(object: &[u8]) -> Option<ReportedUsage> {
     let (mut input, mut output, mut total) = (None, None, None);
     let (mut cached, mut reasoning) = (None, None);
     let mut members = json::members(object);
-    while let Some((key, value)) = members.next_named() {
+    while let Some((key, value)) = members.next_unescaped() {
         match &*key {
             "prompt_tokens" => input = parse_token_count(value),
             "completion_tokens" => output = parse_token_count(value),
@@ -19,10 +19,10 @@ pub fn parse_usage(object: &[u8]) -> Option<ReportedUsage> {
             "output_tokens" => output = output.or_else(|| parse_token_count(value)),
             "total_tokens" => total = parse_integer(value),
             "prompt_tokens_details" | "input_tokens_details" => {
-                cached = member(value, "cached_tokens").and_then(parse_integer).or(cached);
+                cached = member_value(value, "cached_tokens").and_then(parse_integer).or(cached);
             }
             "completion_tokens_details" | "output_tokens_details" => {
-                reasoning = member(value, "reasoning_tokens").and_then(parse_integer).or(reasoning);
+                reasoning = member_value(value, "reasoning_tokens").and_then(parse_integer).or(reasoning);
             }
             "prompt_cache_hit_tokens" | "cached_tokens" => cached = cached.or_else(|| parse_integer(value)),
             "reasoning_tokens" => reasoning = reasoning.or_else(|| parse_integer(value)),
@@ -66,10 +66,10 @@ pub fn parse_integer(value: &[u8]) -> Option<u64> {
 pub fn parse_energy(object: &[u8]) -> Option<MeasuredEnergy> {
     let names =
         [("gpu", MeterBoundary::Gpu), ("it", MeterBoundary::It), ("facility", MeterBoundary::Facility)];
-    let said = member(object, "boundary").unwrap_or_default();
+    let said = member_value(object, "boundary").unwrap_or_default();
     let boundary =
-        names.into_iter().find(|(name, _)| json::is_string(said, name)).map(|(_, boundary)| boundary);
-    let joules = match (member(object, "energy_joules"), member(object, "energy_kwh")) {
+        names.into_iter().find(|(name, _)| json::is_string_equal(said, name)).map(|(_, boundary)| boundary);
+    let joules = match (member_value(object, "energy_joules"), member_value(object, "energy_kwh")) {
         (Some(joules), _) => parse_decimal(joules)?,
         (None, Some(kwh)) => parse_decimal(kwh)?.checked_mul(Decimal::from(3_600_000))?,
         (None, None) => return None,
@@ -81,9 +81,9 @@ pub fn parse_energy(object: &[u8]) -> Option<MeasuredEnergy> {
 /// a joule.
 #[must_use]
 pub fn parse_impact(object: &[u8]) -> Option<MeasuredEnergy> {
-    let energy = member(object, "energy")?;
-    let total = parse_decimal(member(energy, "total")?)?;
-    let unit = member(energy, "unit")?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    let energy = member_value(object, "energy")?;
+    let total = parse_decimal(member_value(energy, "total")?)?;
+    let unit = member_value(energy, "unit")?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     let joules = match &*json::unescape(unit)? {
         "Wms" | "mJ" => total.checked_div(Decimal::ONE_THOUSAND)?,
         "Ws" | "J" => total,
@@ -103,10 +103,10 @@ pub fn parse_energy_comment(comment: &[u8]) -> Option<MeasuredEnergy> {
 
 /// Returns the raw value of a member; strings include their quotes.
 #[must_use]
-pub fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
+pub fn member_value<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut members = json::members(object);
     loop {
-        let (key, value) = members.next_named()?;
+        let (key, value) = members.next_unescaped()?;
         if key == name {
             return Some(value);
         }

@@ -18,6 +18,6 @@ pub use scan::{
 };
 pub use splice::insert_members;
 pub use text::{
-    StringBody, SurrogateHalf, classify_string, equals_text, is_string, repair_surrogates, surrogate_half,
-    unescape, unescape_lossy, write_escaped, write_str,
+    StringClass, SurrogateHalf, classify_string, equals_text, is_string_equal, repair_surrogates,
+    surrogate_half, unescape, unescape_lossy, write_escaped, write_str,
 };

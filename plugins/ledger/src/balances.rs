@@ -136,7 +136,7 @@ impl OpenReserves {
 /// Sums of the entries of one chain by account, up to some entry of the chain. The balance of an account is the sum
 /// over all chains; a reserve ends in the chain in which it was made.
 #[derive(Clone, Debug, Default)]
-pub struct BalanceFold {
+pub struct ChainBalances {
     seq: u64,
     at: u64,
     accounts: BTreeMap<Arc<str>, AccountBalances>,
@@ -146,7 +146,7 @@ pub struct BalanceFold {
     energy: BookTotals,
 }
 
-impl BalanceFold {
+impl ChainBalances {
     /// Creates the sums as they are before the first entry of a chain.
     #[must_use]
     pub fn of_chain(chain: u32) -> Self {
@@ -197,7 +197,7 @@ impl BalanceFold {
             EntryKind::Void { request, key, wallet, held, .. } => {
                 self.check_end(entry, request, key, *wallet, *held)
             }
-            EntryKind::Correct { of, was, instead, .. } => {
+            EntryKind::Correct { of, previous_amount: was, new_amount: instead, .. } => {
                 check_amount(*was >= 0 && *instead >= 0)?;
                 // The corrected entry may be in another chain, see `corrected`.
                 let is_before = chain_of(*of) != chain_of(entry.seq) || *of < entry.seq;
@@ -227,7 +227,7 @@ impl BalanceFold {
     /// Returns the numbers of the corrected entries. For an entry of another chain, only the form of the number was
     /// checked.
     #[must_use]
-    pub const fn corrected(&self) -> &BTreeSet<u64> {
+    pub const fn corrected_entries(&self) -> &BTreeSet<u64> {
         &self.corrected
     }
 
@@ -251,7 +251,7 @@ impl BalanceFold {
 
     /// Returns the open reserves.
     #[must_use]
-    pub const fn open(&self) -> &OpenReserves {
+    pub const fn open_reserves(&self) -> &OpenReserves {
         &self.open
     }
 
@@ -278,7 +278,7 @@ fn apply_to_balance(balance: &mut WalletBalance, act: &EntryKind) -> Option<()> 
             (balance.amount.checked_sub(*amount)?, balance.held.checked_sub(*held)?)
         }
         EntryKind::Void { held, .. } => (balance.amount, balance.held.checked_sub(*held)?),
-        EntryKind::Correct { what, was, instead, .. } => {
+        EntryKind::Correct { what, previous_amount: was, new_amount: instead, .. } => {
             let back = was.checked_sub(*instead)?;
             let amount = match what {
                 CorrectedKind::Settle => balance.amount.checked_add(back)?,

@@ -136,5 +136,5 @@ fn hash_digits(hash: &EntryHash) -> [u8; 64] {
 
 /// Parses a hash. Lines are canonical, so uppercase digits are rejected.
 fn parse_hash(digits: &[u8]) -> Option<EntryHash> {
-    hex::bytes(digits).filter(|hash| hash_digits(hash) == digits)
+    hex::decode(digits).filter(|hash| hash_digits(hash) == digits)
 }

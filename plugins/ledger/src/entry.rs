@@ -155,9 +155,9 @@ pub enum EntryKind {
         /// Wallet of the corrected entry.
         wallet: Wallet,
         /// Previous amount.
-        was: i64,
+        previous_amount: i64,
         /// New amount.
-        instead: i64,
+        new_amount: i64,
         /// Refund in EUR; negative if the customer pays more.
         eur: Decimal,
         /// Reason given by the operator.

@@ -29,7 +29,7 @@ mod posting;
 mod statement;
 mod wire;
 
-pub use balances::{AccountBalances, BalanceFold, OpenReserve, OpenReserves, WalletBalance};
+pub use balances::{AccountBalances, ChainBalances, OpenReserve, OpenReserves, WalletBalance};
 pub use chain::{EntryHash, GENESIS, HashChain, MAX_LINE_BYTES, lines};
 pub use entry::{CorrectedKind, EntryKind, LedgerEntry, RequestFootprint, SaleDetails, Wallet};
 pub use error::EntryError;

@@ -44,7 +44,7 @@ pub fn postings_of(act: &EntryKind) -> Option<(Wallet, [BookPosting; 3])> {
         EntryKind::Void { wallet, held, .. } => {
             (wallet, [(Held, -wide(*held)), (Customer, wide(*held)), (Revenue, 0)])
         }
-        EntryKind::Correct { what, wallet, was, instead, .. } => {
+        EntryKind::Correct { what, wallet, previous_amount: was, new_amount: instead, .. } => {
             let back = wide(*was) - wide(*instead);
             match what {
                 CorrectedKind::Settle => (wallet, [(Revenue, -back), (Customer, back), (Held, 0)]),

@@ -103,7 +103,7 @@ impl StatementSums {
                 self.uncharged += 1;
                 self.add_footprint(footprint.kwh, footprint.carbon_g, footprint.water_l);
             }
-            EntryKind::Correct { what, wallet, was, instead, eur, .. } => {
+            EntryKind::Correct { what, wallet, previous_amount: was, new_amount: instead, eur, .. } => {
                 let change = i128::from(*instead) - i128::from(*was);
                 match what {
                     CorrectedKind::Settle => {

@@ -160,7 +160,18 @@ impl<'a> EntryLine<'a> {
                 line.why = Some((&**why).into());
                 line.set_footprint(footprint);
             }
-            EntryKind::Correct { id, of, what, key, wallet, was, instead, eur, note, by } => {
+            EntryKind::Correct {
+                id,
+                of,
+                what,
+                key,
+                wallet,
+                previous_amount: was,
+                new_amount: instead,
+                eur,
+                note,
+                by,
+            } => {
                 line.by = Some((&**by).into());
                 line.id = Some((&**id).into());
                 line.key = key.as_deref().map(Cow::from);
@@ -260,8 +271,8 @@ impl<'a> EntryLine<'a> {
                 },
                 key: text(&self.key),
                 wallet: wallet()?,
-                was: self.was?,
-                instead: self.amount?,
+                previous_amount: self.was?,
+                new_amount: self.amount?,
                 eur: self.eur?,
                 note: text(&self.why)?,
                 by: text(&self.by)?,

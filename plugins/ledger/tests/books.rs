@@ -4,7 +4,7 @@
 
 use penstock_core::TokenUsage;
 use penstock_ledger::{
-    BalanceFold, CorrectedKind, EntryError, EntryKind, HashChain, LedgerEntry, OpenReserves,
+    ChainBalances, CorrectedKind, EntryError, EntryKind, HashChain, LedgerEntry, OpenReserves,
     RequestFootprint, SaleDetails, Wallet, lines,
 };
 use proptest::prelude::*;
@@ -123,7 +123,7 @@ fn void(request: &Request, nth: usize) -> (Arc<str>, EntryKind) {
 }
 
 struct World {
-    books: BalanceFold,
+    books: ChainBalances,
     chain: HashChain,
     text: Vec<u8>,
     model: Model,
@@ -206,8 +206,8 @@ impl World {
             what: CorrectedKind::Settle,
             key: Some("k".into()),
             wallet,
-            was,
-            instead,
+            previous_amount: was,
+            new_amount: instead,
             eur: Decimal::ZERO,
             note: "".into(),
             by: "me".into(),
@@ -255,13 +255,13 @@ proptest! {
     #[test]
     fn any_order_of_steps_equals_the_model(steps in prop::collection::vec(step(), 0..120)) {
         let mut world =
-            World { books: BalanceFold::default(), chain: HashChain::default(), text: Vec::new(), model: Model::default() };
+            World { books: ChainBalances::default(), chain: HashChain::default(), text: Vec::new(), model: Model::default() };
         for step in steps {
             world.step(step);
             world.check();
         }
         // The text alone yields the same balances.
-        let (mut again, mut chain) = (BalanceFold::default(), HashChain::default());
+        let (mut again, mut chain) = (ChainBalances::default(), HashChain::default());
         for line in lines(&world.text) {
             again.apply(&chain.verify_next(line).unwrap()).unwrap();
         }
@@ -272,7 +272,7 @@ proptest! {
 
 #[test]
 fn an_end_has_to_be_that_of_its_reserve() {
-    let mut books = BalanceFold::default();
+    let mut books = ChainBalances::default();
     let entry = |seq, account: &str, act| LedgerEntry { seq, at: 5, account: account.into(), kind: act };
     let reserve =
         EntryKind::Reserve { request: "r".into(), key: "k".into(), wallet: Wallet::Credits, amount: 10 };
@@ -285,7 +285,7 @@ fn an_end_has_to_be_that_of_its_reserve() {
         why: "failed".into(),
         footprint: RequestFootprint::default(),
     };
-    let refused = |books: &mut BalanceFold, account, act| books.apply(&entry(2, account, act)).unwrap_err();
+    let refused = |books: &mut ChainBalances, account, act| books.apply(&entry(2, account, act)).unwrap_err();
     assert_eq!(refused(&mut books, "b", end("k", Wallet::Credits, 10)), EntryError::ReserveMismatch);
     assert_eq!(refused(&mut books, "a", end("j", Wallet::Credits, 10)), EntryError::ReserveMismatch);
     assert_eq!(refused(&mut books, "a", end("k", Wallet::Energy, 10)), EntryError::ReserveMismatch);
@@ -296,7 +296,7 @@ fn an_end_has_to_be_that_of_its_reserve() {
 
 #[test]
 fn an_impossible_entry_changes_nothing() {
-    let mut books = BalanceFold::default();
+    let mut books = ChainBalances::default();
     let grant = |amount| EntryKind::Grant {
         id: "g".into(),
         wallet: Wallet::Credits,

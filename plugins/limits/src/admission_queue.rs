@@ -67,19 +67,19 @@ impl<W> AdmissionQueue<W> {
 
     /// Returns the number of requests in flight.
     #[must_use]
-    pub const fn requests(&self) -> usize {
+    pub const fn in_flight(&self) -> usize {
         self.requests
     }
 
     /// Returns the number of bytes in memory for all requests in flight.
     #[must_use]
-    pub const fn bytes(&self) -> usize {
+    pub const fn bytes_in_flight(&self) -> usize {
         self.bytes
     }
 
     /// Returns the number of queued requests.
     #[must_use]
-    pub const fn waiting(&self) -> usize {
+    pub const fn queued(&self) -> usize {
         self.queue.len()
     }
 

@@ -279,7 +279,7 @@ impl UsageMeter {
         }
     }
 
-    /// Returns the totals that other gateways need for their [`UsageMeter::exchange`].
+    /// Returns the totals that other gateways need for their [`UsageMeter::apply_peer_usage`].
     #[must_use]
     pub fn totals(&self) -> UsageTotals {
         UsageTotals {
@@ -294,16 +294,16 @@ impl UsageMeter {
     }
 
     /// Applies the usage that other gateways reported since the last synchronization.
-    pub fn exchange(&mut self, limits: &UsageLimits, peers: &PeerUsage, now: Duration) {
+    pub fn apply_peer_usage(&mut self, limits: &UsageLimits, peers: &PeerUsage, now: Duration) {
         let own = self.totals();
         let shared = self.shared.get_or_insert_default();
-        shared.exchange((&mut self.requests, &mut self.tokens), limits, &own, peers, now);
+        shared.apply_peer_usage((&mut self.requests, &mut self.tokens), limits, &own, peers, now);
     }
 
     /// Allows an equal part of each limit until the first synchronization with the other gateways.
     pub fn begin_sharing(&mut self, limits: &UsageLimits, members: u32, now: Duration) {
         if self.shared.is_none() {
-            self.exchange(limits, &PeerUsage { members, ..PeerUsage::default() }, now);
+            self.apply_peer_usage(limits, &PeerUsage { members, ..PeerUsage::default() }, now);
             self.shared.get_or_insert_default().phase = SharingPhase::Begun;
         }
     }
@@ -345,7 +345,7 @@ impl UsageMeter {
     /// Returns the expected output tokens of a request without an output limit: the 90th percentile of the key's own
     /// answers.
     #[must_use]
-    pub fn p90_output(&self) -> u64 {
+    pub fn p90_output_tokens(&self) -> u64 {
         self.output_lengths
             .as_ref()
             .map_or_else(|| OutputLengthStats::default().p90(), |outputs| outputs.p90())
@@ -362,7 +362,7 @@ impl UsageMeter {
 
     /// Returns the debt in tokens; 0 without a limit of tokens per minute.
     #[must_use]
-    pub fn debt(&self, limits: &UsageLimits, now: Duration) -> u64 {
+    pub fn token_debt(&self, limits: &UsageLimits, now: Duration) -> u64 {
         limits.tokens.map_or(0, |limit| self.tokens.debt(limit, now))
     }
 
@@ -374,13 +374,13 @@ impl UsageMeter {
 
     /// Returns the number of requests in flight.
     #[must_use]
-    pub const fn working(&self) -> u32 {
+    pub const fn in_flight(&self) -> u32 {
         self.working
     }
 
     /// Returns the number of requests admitted since the meter was created.
     #[must_use]
-    pub const fn passed(&self) -> u64 {
+    pub const fn admitted(&self) -> u64 {
         self.passed
     }
 }

@@ -142,7 +142,7 @@ fn allowance(level: u64, demand: SharedDemand, members: u32, silent: u64) -> u64
 
 impl SharedState {
     /// Applies the usage of the other gateways to the buckets, and computes the allowances.
-    pub(crate) fn exchange(
+    pub(crate) fn apply_peer_usage(
         &mut self,
         (requests, tokens): (&mut TokenBucket, &mut TokenBucket),
         limits: &crate::UsageLimits,
@@ -199,13 +199,13 @@ const fn split_sign(amount: i64) -> (u64, u64) {
 }
 
 /// Maximum wait for an amount that is left to others: until the next synchronization.
-const EXCHANGE_WAIT: Duration = Duration::from_secs(1);
+const MAX_SYNC_WAIT: Duration = Duration::from_secs(1);
 
 impl SharedState {
     /// Returns the time until the next synchronization if this gateway may not admit another request before it.
     pub(crate) fn request_wait(&self, requests: u64) -> Option<RetryAfter> {
         let used = requests.saturating_sub(self.used.0);
-        (used >= self.allowed.requests).then_some(RetryAfter::After(EXCHANGE_WAIT))
+        (used >= self.allowed.requests).then_some(RetryAfter::After(MAX_SYNC_WAIT))
     }
 
     /// Returns the time until the next synchronization if this gateway may not use this amount of tokens before it. An
@@ -216,7 +216,7 @@ impl SharedState {
         let left = self.allowed.tokens.saturating_sub(used);
         let half = limit.get() / 2;
         let passes = amount <= left || (amount > half && left >= half);
-        (!passes).then_some(RetryAfter::After(EXCHANGE_WAIT))
+        (!passes).then_some(RetryAfter::After(MAX_SYNC_WAIT))
     }
 }
 
@@ -275,7 +275,7 @@ mod tests {
         admit(&mut meters);
         // All gateways exchange at the same moment, so none has read a report of another.
         let unheard = PeerUsage { members: 3, silent: 2, ..PeerUsage::default() };
-        meters.iter_mut().for_each(|meter| meter.exchange(&limits, &unheard, now));
+        meters.iter_mut().for_each(|meter| meter.apply_peer_usage(&limits, &unheard, now));
         admit(&mut meters);
         assert_eq!(meters.iter().map(|meter| meter.totals().requests).sum::<u64>(), 60);
         // A client of one gateway has the rest after the second exchange.
@@ -284,7 +284,7 @@ mod tests {
         for expected in [20, 20, 54] {
             admit(std::slice::from_mut(&mut alone));
             assert_eq!(alone.totals().requests, expected);
-            alone.exchange(&limits, &unheard, now);
+            alone.apply_peer_usage(&limits, &unheard, now);
         }
     }
 
@@ -293,7 +293,7 @@ mod tests {
         let limits = UsageLimits { concurrent: NonZeroU32::new(10), ..UsageLimits::default() };
         let (mut meter, nothing, now) =
             (UsageMeter::default(), CostEstimate::default(), Duration::from_secs(9));
-        meter.exchange(&limits, &PeerUsage { members: 2, in_flight: 6, ..PeerUsage::default() }, now);
+        meter.apply_peer_usage(&limits, &PeerUsage { members: 2, in_flight: 6, ..PeerUsage::default() }, now);
         let mut open = Vec::new();
         while meter.check(&limits, &nothing, WorkClass::Request, now).is_ok() {
             open.push(meter.reserve(&limits, &nothing, WorkClass::Request, now));
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(open.len(), 2, "half of the four that are free");
         let allowed = SharedAmounts { in_flight: 1, ..SharedAmounts::default() };
         let peers = PeerUsage { members: 2, in_flight: 6, allowed, ..PeerUsage::default() };
-        meter.exchange(&limits, &peers, now);
+        meter.apply_peer_usage(&limits, &peers, now);
         while meter.check(&limits, &nothing, WorkClass::Request, now).is_ok() {
             open.push(meter.reserve(&limits, &nothing, WorkClass::Request, now));
         }
@@ -309,7 +309,11 @@ mod tests {
         for held in open {
             meter.void(held, &limits, now);
         }
-        meter.exchange(&limits, &PeerUsage { members: 2, in_flight: u32::MAX, ..PeerUsage::default() }, now);
+        meter.apply_peer_usage(
+            &limits,
+            &PeerUsage { members: 2, in_flight: u32::MAX, ..PeerUsage::default() },
+            now,
+        );
         let denied = meter.check(&limits, &nothing, WorkClass::Request, now).unwrap_err();
         assert_eq!((denied.limit, denied.maximum), (LimitKind::Concurrent, 10));
     }
@@ -318,14 +322,14 @@ mod tests {
     fn an_amount_left_to_others_is_waited_for_until_the_next_exchange() {
         let (limits, now) = (limits(100), Duration::from_secs(9));
         let mut meter = UsageMeter::default();
-        meter.exchange(&limits, &PeerUsage { members: 4, ..PeerUsage::default() }, now);
+        meter.apply_peer_usage(&limits, &PeerUsage { members: 4, ..PeerUsage::default() }, now);
         for _ in 0..25 {
             assert_eq!(meter.check(&limits, &CostEstimate::default(), WorkClass::Request, now), Ok(()));
             let held = meter.reserve(&limits, &CostEstimate::default(), WorkClass::Request, now);
             meter.void(held, &limits, now);
         }
         let denied = meter.check(&limits, &CostEstimate::default(), WorkClass::Request, now).unwrap_err();
-        assert_eq!(denied.retry_after, RetryAfter::After(EXCHANGE_WAIT));
+        assert_eq!(denied.retry_after, RetryAfter::After(MAX_SYNC_WAIT));
     }
 
     #[test]
@@ -339,13 +343,13 @@ mod tests {
         meter.begin_sharing(&limits, 3, now);
         assert!(meter.check(&limits, &most, WorkClass::Request, now).is_err(), "a third");
         meter.record_refusal(&most);
-        meter.exchange(&limits, &PeerUsage { members: 3, silent: 2, ..PeerUsage::default() }, now);
+        meter.apply_peer_usage(&limits, &PeerUsage { members: 3, silent: 2, ..PeerUsage::default() }, now);
         assert!(
             meter.check(&limits, &most, WorkClass::Request, now).is_err(),
             "the others may have begun too"
         );
         meter.record_refusal(&most);
-        meter.exchange(&limits, &PeerUsage { members: 3, silent: 2, ..PeerUsage::default() }, now);
+        meter.apply_peer_usage(&limits, &PeerUsage { members: 3, silent: 2, ..PeerUsage::default() }, now);
         assert_eq!(meter.check(&limits, &most, WorkClass::Request, now), Ok(()));
         let held = meter.reserve(&limits, &most, WorkClass::Request, now);
         assert!(meter.check(&limits, &most, WorkClass::Request, now).is_err());

@@ -148,11 +148,11 @@ proptest! {
                 prop_assert_eq!((&theirs, asked), (&whose, bytes));
                 inside.push((whose, bytes));
             }
-            prop_assert_eq!(app.requests(), inside.len());
-            prop_assert_eq!(app.bytes(), inside.iter().map(|(_, bytes)| bytes).sum::<usize>());
-            prop_assert_eq!(app.waiting(), waiting.len());
-            prop_assert!(app.requests() <= SMALL.requests && app.bytes() <= SMALL.bytes);
-            prop_assert!(app.waiting() <= SMALL.queue);
+            prop_assert_eq!(app.in_flight(), inside.len());
+            prop_assert_eq!(app.bytes_in_flight(), inside.iter().map(|(_, bytes)| bytes).sum::<usize>());
+            prop_assert_eq!(app.queued(), waiting.len());
+            prop_assert!(app.in_flight() <= SMALL.requests && app.bytes_in_flight() <= SMALL.bytes);
+            prop_assert!(app.queued() <= SMALL.queue);
         }
         for (whose, bytes) in inside.drain(..) {
             app.release(&whose, bytes);
@@ -161,7 +161,7 @@ proptest! {
                 app.release(&whose, bytes);
             }
         }
-        prop_assert_eq!((app.requests(), app.bytes(), app.waiting()), (0, 0, waiting.len()));
+        prop_assert_eq!((app.in_flight(), app.bytes_in_flight(), app.queued()), (0, 0, waiting.len()));
         prop_assert_eq!(waiting.len(), 0, "a free resource leaves no request waiting");
     }
 }

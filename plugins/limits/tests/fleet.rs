@@ -166,7 +166,7 @@ impl Simulation {
             peers.silent += u32::from(now.wanted_requests == 0);
         }
         let gateway = &mut self.gateways[own];
-        gateway.meter.exchange(&self.limits, &peers, time(at));
+        gateway.meter.apply_peer_usage(&self.limits, &peers, time(at));
         let totals = gateway.meter.totals();
         if totals.wanted_requests > 0 {
             gateway.sent.push_back((at + 10 + self.random.below(60), totals));

@@ -92,10 +92,10 @@ proptest! {
                     meter.void(admitted.key, &limits, NOON);
                 }
             }
-            prop_assert_eq!(meter.working(), u32::try_from(sums.open.len()).unwrap());
+            prop_assert_eq!(meter.in_flight(), u32::try_from(sums.open.len()).unwrap());
             prop_assert_eq!(meter.spend().spent_in(BudgetPeriod::Day, NOON), sums.spent);
             let owed = u64::try_from((sums.tokens - i128::from(tokens)).max(0)).unwrap();
-            prop_assert_eq!(meter.debt(&limits, NOON), owed);
+            prop_assert_eq!(meter.token_debt(&limits, NOON), owed);
         }
     }
 
@@ -187,7 +187,7 @@ fn a_refused_ask_takes_from_neither_the_key_nor_the_account() {
     );
     let standing = key.limit_status(&own, NOON);
     assert_eq!((standing.requests.unwrap().remaining, standing.tokens.unwrap().remaining), (9, 900));
-    assert_eq!((key.working(), key.passed(), account.passed()), (1, 1, 1));
+    assert_eq!((key.in_flight(), key.admitted(), account.admitted()), (1, 1, 1));
     key.void(first.key, &own, NOON);
     // The request counts, although it was voided.
     let standing = key.limit_status(&own, NOON);
@@ -200,24 +200,24 @@ fn a_validated_request_takes_and_releases_its_permits() {
     let remaining = |key: &UsageMeter| key.limit_status(&limits, NOON).requests.unwrap().remaining;
     let mut key = UsageMeter::default();
     let entered = key.acquire_provisional(&limits, WorkClass::Request, NOON);
-    assert_eq!((key.working(), key.passed(), remaining(&key)), (1, 0, 1));
+    assert_eq!((key.in_flight(), key.admitted(), remaining(&key)), (1, 0, 1));
     let (_, denied) = ask(&mut key, &limits, &cost(1, 1, 0), NOON).unwrap_err();
     assert_eq!((denied.limit, denied.retry_after), (LimitKind::Concurrent, RetryAfter::OnRelease));
     key.release_provisional(entered, &limits, NOON);
-    assert_eq!((key.working(), remaining(&key)), (0, 2));
+    assert_eq!((key.in_flight(), remaining(&key)), (0, 2));
     let taken = ask(&mut key, &limits, &cost(1, 1, 0), NOON).unwrap();
     key.void(taken.key, &limits, NOON);
     // A limit added in the meantime gets nothing back, because nothing was taken from it; a removed limit is ignored.
     let entered = key.acquire_provisional(&UsageLimits::default(), WorkClass::Request, NOON);
     key.release_provisional(entered, &limits, NOON);
-    assert_eq!((key.working(), remaining(&key)), (0, 1));
+    assert_eq!((key.in_flight(), remaining(&key)), (0, 1));
     let entered = key.acquire_provisional(&limits, WorkClass::Request, NOON);
     key.release_provisional(entered, &UsageLimits::default(), NOON);
-    assert_eq!((key.working(), remaining(&key)), (0, 0));
+    assert_eq!((key.in_flight(), remaining(&key)), (0, 0));
     let line = key.acquire_provisional(&limits, WorkClass::BatchLine, NOON);
-    assert_eq!((key.working(), remaining(&key)), (0, 0));
+    assert_eq!((key.in_flight(), remaining(&key)), (0, 0));
     key.release_provisional(line, &limits, NOON);
-    assert_eq!((key.working(), remaining(&key)), (0, 0));
+    assert_eq!((key.in_flight(), remaining(&key)), (0, 0));
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_long_ask_passes_when_the_bucket_is_full_and_leaves_debt() {
     let mut key = UsageMeter::default();
     let taken = ask(&mut key, &limits, &cost(500, 32_000, 0), NOON).unwrap();
     key.settle(taken.key, &limits, &ActualCost { input: 500, output: 2_500, money: MicroCredits(0) }, NOON);
-    assert_eq!(key.debt(&limits, NOON), 2_000);
+    assert_eq!(key.token_debt(&limits, NOON), 2_000);
     let (_, denied) = ask(&mut key, &limits, &cost(500, 32_000, 0), NOON).unwrap_err();
     assert_eq!(denied.retry_after, RetryAfter::After(Duration::from_secs(180)));
     let (_, denied) = ask(&mut key, &limits, &cost(1_001, 0, 0), NOON).unwrap_err();
@@ -258,7 +258,7 @@ fn a_batch_line_meets_the_budgets_alone() {
         );
     }
     assert_eq!(key.spend().spent_in(BudgetPeriod::Day, NOON), 40);
-    assert_eq!((key.working(), key.limit_status(&limits, NOON).tokens.unwrap().remaining), (0, 1));
+    assert_eq!((key.in_flight(), key.limit_status(&limits, NOON).tokens.unwrap().remaining), (0, 1));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use penstock_json_scan::json;
 pub(crate) fn read_energy(body: &[u8]) -> Option<MeasuredEnergy> {
     let mut members = json::members(body);
     let mut found = None;
-    while let Some((name, value)) = members.next_named() {
+    while let Some((name, value)) = members.next_unescaped() {
         found = match &*name {
             "energy" => usage::parse_energy(value).or(found),
             "impact" => usage::parse_impact(value).or(found),

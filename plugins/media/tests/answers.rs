@@ -28,7 +28,7 @@ fn translate(
     body: &[u8],
 ) -> Option<UpstreamErrorKind> {
     let ask =
-        InferenceRequest::buffered(shape.kind(), Bytes::new(), BodyMembers::default(), "m".into(), task);
+        InferenceRequest::for_task(shape.kind(), Bytes::new(), BodyMembers::default(), "m".into(), task);
     let abilities = OfferCapabilities::default();
     let answer = UpstreamAnswer {
         body: Bytes::copy_from_slice(body),
@@ -38,12 +38,12 @@ fn translate(
 }
 
 fn speak(requested: &'static str, content_type: Option<&str>, body: &[u8]) -> Option<UpstreamErrorKind> {
-    let shape = speech::SHAPES.iter().find(|shape| shape.kind() == ModelKind::Speech).unwrap();
-    let task = InferenceTask::Metered(MeteredTask {
+    let shape = speech::ADAPTERS.iter().find(|shape| shape.kind() == ModelKind::Speech).unwrap();
+    let task = InferenceTask::Passthrough(PassthroughTask {
         texts: Vec::new(),
         max_work: WorkDone::Audio { seconds: Decimal::TEN },
         content_type: Some(requested),
-        delivery: MeteredDelivery::Complete,
+        delivery: PassthroughDelivery::Complete,
     });
     translate(*shape, task, content_type, body)
 }
@@ -120,9 +120,9 @@ fn raw_samples_are_speech_however_they_begin() {
 
 #[test]
 fn only_pictures_are_images() {
-    let shape = image::SHAPES.iter().find(|shape| shape.name() == "openai-images").unwrap();
+    let shape = image::ADAPTERS.iter().find(|shape| shape.name() == "openai-images").unwrap();
     let read = |text: &str| {
-        let task = InferenceTask::GenerateImages(ImageRequest {
+        let task = InferenceTask::GenerateImages(ImageTask {
             prompt: Bytes::from_static(b"\"p\""),
             n: 1,
             size: None,

@@ -25,7 +25,7 @@ fn golden(file: &Path, said: &[u8]) {
 
 /// Shapes with golden cases; speech has none, because it passes unchanged.
 fn form_shapes() -> impl Iterator<Item = &'static &'static dyn ProviderAdapter> {
-    image::SHAPES.iter().chain(speech::SHAPES).filter(|shape| shape.kind() != ModelKind::Speech)
+    image::ADAPTERS.iter().chain(speech::ADAPTERS).filter(|shape| shape.kind() != ModelKind::Speech)
 }
 
 fn text(value: &Value, name: &str) -> Option<Box<str>> {
@@ -34,18 +34,18 @@ fn text(value: &Value, name: &str) -> Option<Box<str>> {
 
 fn task(kind: ModelKind, case: &Value) -> InferenceTask {
     if kind == ModelKind::Image {
-        return InferenceTask::GenerateImages(ImageRequest {
+        return InferenceTask::GenerateImages(ImageTask {
             prompt: Bytes::from(case["prompt"].to_string()),
             n: case["n"].as_u64().map_or(1, |n| n as u32),
             size: case["size"].as_str().map(|size| size.parse().unwrap()),
             as_base64: case["response_format"] == "b64_json",
         });
     }
-    InferenceTask::Transcribe(TranscriptionRequest {
+    InferenceTask::Transcribe(TranscriptionTask {
         language: text(case, "language"),
         prompt: text(case, "prompt"),
         temperature: text(case, "temperature"),
-        script: match case["response_format"].as_str().unwrap_or("json") {
+        format: match case["response_format"].as_str().unwrap_or("json") {
             "json" => TranscriptFormat::Json,
             "verbose_json" => TranscriptFormat::Verbose,
             "text" => TranscriptFormat::Text,
@@ -104,7 +104,7 @@ fn every_case_matches_its_expectation() {
             count += 1;
             let asked: Value = serde_json::from_slice(&fs::read(case.join("ask.json")).unwrap()).unwrap();
             let task = task(shape.kind(), &asked);
-            let ask = InferenceRequest::buffered(
+            let ask = InferenceRequest::for_task(
                 shape.kind(),
                 Bytes::new(),
                 BodyMembers::default(),
@@ -124,14 +124,14 @@ fn every_case_matches_its_expectation() {
                 id: "abc123",
                 created: 1_700_000_000,
             };
-            let calls = match shape.calls(&ask, &target) {
+            let calls = match shape.build_requests(&ask, &target) {
                 Ok(calls) => calls,
                 Err(refused) => {
                     golden(&case.join("sent.txt"), &refusal(&refused));
                     continue;
                 }
             };
-            assert_eq!(shape.calls(&ask, &target).unwrap(), calls, "the same calls each time");
+            assert_eq!(shape.build_requests(&ask, &target).unwrap(), calls, "the same calls each time");
             let sent: Vec<u8> = calls.iter().flat_map(wire).collect();
             golden(&case.join("sent.txt"), &sent);
             let Ok(got) = fs::read(case.join("got.json")) else { continue };
@@ -152,7 +152,7 @@ fn members_that_no_client_sent_can_be_left_out() {
         let case = if is_image { serde_json::json!({"prompt": "p"}) } else { serde_json::json!({}) };
         let task = task(shape.kind(), &case);
         let ask =
-            InferenceRequest::buffered(shape.kind(), Bytes::new(), BodyMembers::default(), "m".into(), task);
+            InferenceRequest::for_task(shape.kind(), Bytes::new(), BodyMembers::default(), "m".into(), task);
         let sent = |omitted: ExtraMembers| {
             let target = AttemptTarget {
                 model: "m",
@@ -165,7 +165,7 @@ fn members_that_no_client_sent_can_be_left_out() {
                 id: "id",
                 created: 0,
             };
-            let calls = shape.calls(&ask, &target).unwrap();
+            let calls = shape.build_requests(&ask, &target).unwrap();
             String::from_utf8(calls.iter().flat_map(wire).collect()).unwrap()
         };
         let names = ["response_format", "timestamp_granularities", "\"n\":", "batch_size"];
@@ -196,7 +196,7 @@ fn no_answer_however_broken_makes_a_shape_panic() {
         let format = if shape.kind() == ModelKind::Image { "b64_json" } else { "vtt" };
         let task = task(shape.kind(), &serde_json::json!({"prompt": "p", "response_format": format}));
         let ask =
-            InferenceRequest::buffered(shape.kind(), Bytes::new(), BodyMembers::default(), "m".into(), task);
+            InferenceRequest::for_task(shape.kind(), Bytes::new(), BodyMembers::default(), "m".into(), task);
         for case in folders(&testdata.join(shape.name())) {
             let Ok(got) = fs::read(case.join("got.json")) else { continue };
             for end in 0..got.len() {

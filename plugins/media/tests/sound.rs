@@ -171,7 +171,7 @@ fn a_non_audio_file_is_reported() {
     for text in
         ["a", "just some text that calls itself song.mp3", "%PDF-1.7 and so on", "\u{89}PNG\r\n\u{1a}\n....."]
     {
-        assert_eq!(measure(&[text.as_bytes()]), Err(AudioError::Unknown), "{text}");
+        assert_eq!(measure(&[text.as_bytes()]), Err(AudioError::UnknownFormat), "{text}");
     }
     assert_eq!(measure(&[&sounds::wav(0)]), Err(AudioError::NoAudio(AudioFormat::Wav)));
     assert_eq!(

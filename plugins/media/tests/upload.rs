@@ -5,7 +5,7 @@
 mod sounds;
 
 use bytes::Bytes;
-use penstock_core::{ApiError, ErrorCode, TranscriptFormat, TranscriptionRequest};
+use penstock_core::{ApiError, ErrorCode, TranscriptFormat, TranscriptionTask};
 use penstock_media::speech::TranscriptionUpload;
 
 const TYPE: &str = "multipart/form-data; boundary=b0und";
@@ -29,7 +29,7 @@ fn form(parts: &[FormPart<'_>]) -> Vec<u8> {
     bytes
 }
 
-fn read(pieces: &[&[u8]]) -> Result<(Box<str>, TranscriptionRequest, Vec<u8>), ApiError> {
+fn read(pieces: &[&[u8]]) -> Result<(Box<str>, TranscriptionTask, Vec<u8>), ApiError> {
     let mut upload = TranscriptionUpload::new(TYPE)?;
     let mut sound = Vec::new();
     for piece in pieces {
@@ -84,7 +84,7 @@ fn every_field_is_read_and_an_empty_one_is_absent() {
         ("file", None, &mp3),
     ])])
     .unwrap();
-    assert_eq!((task.script, task.word_timestamps, task.language), (TranscriptFormat::Verbose, true, None));
+    assert_eq!((task.format, task.word_timestamps, task.language), (TranscriptFormat::Verbose, true, None));
     assert_eq!(task.prompt.as_deref(), Some("Größe; \"Zitat\"\r\nund mehr"));
     assert_eq!(task.temperature.as_deref(), Some("0.2"));
 }

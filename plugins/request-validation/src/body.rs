@@ -179,7 +179,7 @@ impl<'d> RootObject<'d> {
     }
 
     /// Returns the members with their byte ranges, in the type of the core crate.
-    pub(crate) fn fields(&self) -> BodyMembers {
+    pub(crate) fn to_body_members(&self) -> BodyMembers {
         let field = |member: &RootMember<'d>| BodyMember {
             name: member.name.as_ref().into(),
             member: member.key.range().start..member.value.range().end,

@@ -89,7 +89,7 @@ pub fn validate_completion(body: Bytes, limits: &RequestLimits) -> Result<Infere
         has_token_ids: prompts.has_token_ids,
         echo,
         choices_per_prompt: n,
-        candidates_per_prompt: n.max(best_of.unwrap_or(n)),
+        generations_per_prompt: n.max(best_of.unwrap_or(n)),
     });
     Ok(InferenceRequest {
         dialect: Dialect::Chat,
@@ -101,7 +101,7 @@ pub fn validate_completion(body: Bytes, limits: &RequestLimits) -> Result<Infere
         required,
         filters: read_filters(&top, ModelKind::Chat)?,
         prompt_bytes: prompts.bytes,
-        ..InferenceRequest::buffered(ModelKind::Chat, body.clone(), top.fields(), model, task)
+        ..InferenceRequest::for_task(ModelKind::Chat, body.clone(), top.to_body_members(), model, task)
     })
 }
 

@@ -16,7 +16,7 @@ pub fn validate_conversation(
     limits: &RequestLimits,
 ) -> Result<InferenceRequest, ApiError> {
     match client {
-        Dialect::Chat => crate::chat(body, limits),
+        Dialect::Chat => crate::validate_chat_request(body, limits),
         Dialect::Messages => validate_messages_request(body, limits, MessagesPurpose::Generate),
         Dialect::Responses => validate_responses_request(body, limits, ResponsesPurpose::Generate),
         other => Err(ApiError::unsupported("dialect", format!("{} has no clients.", other.name()))),

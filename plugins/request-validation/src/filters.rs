@@ -39,7 +39,7 @@ pub(crate) fn read_filters(
     let [countries, cost, intensity, speed] = read::object(value, &path, names)?;
     let mut unknown = value
         .members()
-        .filter(|(key, value)| !value.is_null() && !names.iter().any(|name| key.is_text(name)));
+        .filter(|(key, value)| !value.is_null() && !names.iter().any(|name| key.equals_text(name)));
     if let Some((key, _)) = unknown.next() {
         let known = names.join(", ");
         return Err(match quotable_name(&key) {

@@ -6,7 +6,7 @@ use crate::filters::read_filters;
 use crate::limits::RequestLimits;
 use crate::{read, scalars};
 use bytes::Bytes;
-use penstock_core::{ApiError, ImageRequest, ImageSize, InferenceRequest, InferenceTask, ModelKind};
+use penstock_core::{ApiError, ImageSize, ImageTask, InferenceRequest, InferenceTask, ModelKind};
 use penstock_json_scan::tape::JsonTape;
 
 /// Maximum number of images per request.
@@ -24,14 +24,14 @@ const MAX_STEPS: i64 = 150;
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
 pub fn validate_images(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
-    validate_images_with(body, limits, None)
+    validate_images_with_default(body, limits, None)
 }
 
 /// Validates an image request; `default` is the model of a request without `model`.
 ///
 /// # Errors
 /// Same as [`validate_images`].
-pub fn validate_images_with(
+pub fn validate_images_with_default(
     body: Bytes,
     limits: &RequestLimits,
     default: Option<&str>,
@@ -57,15 +57,15 @@ pub fn validate_images_with(
     if scalars::bool_or_false(&top, "stream")? {
         return Err(top.path("stream").unsupported("images are not streamed"));
     }
-    let task = ImageRequest {
+    let task = ImageTask {
         prompt: body.slice(prompt.range()),
         n: n.and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
         size: image_size(&top)?,
         as_base64: base64,
     };
     let prompt_bytes = prompt.string_bytes().len();
-    let fields = top.fields();
-    let ask = InferenceRequest::buffered(
+    let fields = top.to_body_members();
+    let ask = InferenceRequest::for_task(
         ModelKind::Image,
         body.clone(),
         fields,

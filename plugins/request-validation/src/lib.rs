@@ -27,12 +27,12 @@ mod responses;
 mod scalars;
 mod vectors;
 
-pub use chat::chat;
+pub use chat::validate_chat_request;
 pub use completions::validate_completion;
 pub use conversation::validate_conversation;
-pub use images::{validate_images, validate_images_with};
+pub use images::{validate_images, validate_images_with_default};
 pub use limits::RequestLimits;
-pub use messages::{MessagesPurpose, count, validate_messages_request};
+pub use messages::{MessagesPurpose, validate_count_tokens_request, validate_messages_request};
 pub use metered::{validate_speech, validate_texts};
-pub use responses::{ResponsesPurpose, validate_responses_request, validate_stored_response};
+pub use responses::{ResponsesPurpose, validate_responses_request, validate_responses_request_with_storage};
 pub use vectors::{validate_embeddings, validate_rerank};

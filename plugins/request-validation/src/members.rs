@@ -350,11 +350,11 @@ fn is_eu_region(region: &str) -> bool {
 
 /// True if the member is absent, or its value is one of these words.
 fn is_absent_or_keyword(value: Option<JsonValue<'_>>, words: &[&str]) -> bool {
-    value.is_none_or(|value| words.iter().any(|word| value.is_text(word)))
+    value.is_none_or(|value| words.iter().any(|word| value.equals_text(word)))
 }
 
 fn member<'d>(object: JsonValue<'d>, name: &str) -> Option<JsonValue<'d>> {
-    let found = object.members().find(|(key, _)| key.is_text(name)).map(|(_, value)| value);
+    let found = object.members().find(|(key, _)| key.equals_text(name)).map(|(_, value)| value);
     found.filter(|value| !value.is_null())
 }
 

@@ -168,5 +168,5 @@ fn the_cap_of_another_endpoint_is_a_cap() {
     let body = Bytes::from_static(
         br#"{"model":"m","messages":[{"role":"user","content":"hi"}],"max_output_tokens":5}"#,
     );
-    assert_eq!(crate::chat(body, &RequestLimits::default()).unwrap().max_tokens, Some(5));
+    assert_eq!(crate::validate_chat_request(body, &RequestLimits::default()).unwrap().max_tokens, Some(5));
 }

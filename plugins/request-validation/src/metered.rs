@@ -9,7 +9,7 @@ use crate::scalars;
 use crate::vectors::bounded_array;
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, InferenceRequest, InferenceTask, MeteredDelivery, MeteredTask, ModelKind, TokenUsage,
+    ApiError, InferenceRequest, InferenceTask, ModelKind, PassthroughDelivery, PassthroughTask, TokenUsage,
     UsageBounds, WorkDone,
 };
 use penstock_json_scan::tape::{JsonTape, JsonValue};
@@ -58,15 +58,15 @@ pub fn validate_speech(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     };
     let delivery = match top.get("stream_format") {
         Some(value) => match read::one_of(value, &top.path("stream_format"), &["audio", "sse"])? {
-            "sse" => MeteredDelivery::Events,
-            _ => MeteredDelivery::Bytes,
+            "sse" => PassthroughDelivery::Events,
+            _ => PassthroughDelivery::Bytes,
         },
-        None => MeteredDelivery::Bytes,
+        None => PassthroughDelivery::Bytes,
     };
     let speed = top.get("speed").and_then(|speed| speed.raw().parse().ok()).unwrap_or(Decimal::ONE);
     let slowest = speed.saturating_mul(Decimal::from(SLOWEST_CHARACTERS_PER_SECOND));
     let longest = Decimal::from(characters as u64).checked_div(slowest).unwrap_or(Decimal::from(86_400));
-    let task = MeteredTask {
+    let task = PassthroughTask {
         texts: vec![body.slice(input.range())],
         max_work: WorkDone::Audio {
             seconds: longest.saturating_add(Decimal::from(PAUSE_SECONDS)).round_dp(3),
@@ -78,12 +78,12 @@ pub fn validate_speech(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
         stream: true,
         filters: read_filters(&top, ModelKind::Speech)?,
         prompt_bytes: characters,
-        ..InferenceRequest::buffered(
+        ..InferenceRequest::for_task(
             ModelKind::Speech,
             body.clone(),
-            top.fields(),
+            top.to_body_members(),
             model,
-            InferenceTask::Metered(task),
+            InferenceTask::Passthrough(task),
         )
     })
 }
@@ -129,15 +129,21 @@ pub fn validate_texts(
     let most = of(bytes)
         .saturating_add(of(texts.len()).saturating_mul(UsageBounds::TOKENS_PER_INPUT))
         .saturating_add(UsageBounds::TEMPLATE_TOKENS);
-    let task = MeteredTask {
+    let task = PassthroughTask {
         texts: texts.into_iter().map(|range| body.slice(range)).collect(),
         max_work: WorkDone::Tokens(TokenUsage { input: most, ..TokenUsage::default() }),
         content_type: None,
-        delivery: MeteredDelivery::Complete,
+        delivery: PassthroughDelivery::Complete,
     };
     Ok(InferenceRequest {
         filters: read_filters(&top, kind)?,
         prompt_bytes: bytes,
-        ..InferenceRequest::buffered(kind, body.clone(), top.fields(), model, InferenceTask::Metered(task))
+        ..InferenceRequest::for_task(
+            kind,
+            body.clone(),
+            top.to_body_members(),
+            model,
+            InferenceTask::Passthrough(task),
+        )
     })
 }

@@ -44,7 +44,7 @@ pub(crate) fn check_unique<'d>(keys: &[JsonValue<'d>]) -> Result<(), JsonValue<'
     if keys.len() < 12 {
         for (count, key) in keys.iter().enumerate() {
             let text = key.text();
-            if keys.iter().take(count).any(|earlier| earlier.is_text(&text)) {
+            if keys.iter().take(count).any(|earlier| earlier.equals_text(&text)) {
                 return Err(*key);
             }
         }
@@ -129,7 +129,7 @@ pub(crate) fn one_of(
     at: &FieldPath<'_>,
     words: &[&'static str],
 ) -> Result<&'static str, ApiError> {
-    if let Some(word) = words.iter().find(|word| value.is_text(word)) {
+    if let Some(word) = words.iter().find(|word| value.equals_text(word)) {
         return Ok(word);
     }
     let expected = QuotedAlternatives(words);

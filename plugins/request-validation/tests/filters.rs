@@ -3,8 +3,8 @@
 
 use penstock_core::{ApiError, ImageSize, InferenceRequest, InferenceTask};
 use penstock_request_validation::{
-    MessagesPurpose, RequestLimits, chat, validate_embeddings, validate_images, validate_messages_request,
-    validate_rerank,
+    MessagesPurpose, RequestLimits, validate_chat_request, validate_embeddings, validate_images,
+    validate_messages_request, validate_rerank,
 };
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn all(members: &Value) -> Vec<(&'static str, Result<InferenceRequest, ApiError>
     let limits = RequestLimits::default();
     let talk = json!({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]});
     vec![
-        ("chat", chat(with(talk.clone(), members), &limits)),
+        ("chat", validate_chat_request(with(talk.clone(), members), &limits)),
         (
             "messages",
             validate_messages_request(with(talk.clone(), members), &limits, MessagesPurpose::Generate),
@@ -48,7 +48,8 @@ fn filters_are_read_exactly() {
         let body = format!(
             r#"{{"model":"m","messages":[{{"role":"user","content":"x"}}],"filters":{{"max_input_cost":{number}}}}}"#
         );
-        chat(body.into_bytes().into(), &limits).map(|ask| ask.filters.unwrap().max_input_cost.unwrap())
+        validate_chat_request(body.into_bytes().into(), &limits)
+            .map(|ask| ask.filters.unwrap().max_input_cost.unwrap())
     };
     for (number, expected) in [
         ("0.1", Decimal::new(1, 1)),

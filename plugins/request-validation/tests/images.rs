@@ -4,9 +4,7 @@
 mod support;
 
 use bytes::Bytes;
-use penstock_core::{
-    ApiError, ErrorCode, ImageRequest, ImageSize, InferenceRequest, InferenceTask, ModelKind,
-};
+use penstock_core::{ApiError, ErrorCode, ImageSize, ImageTask, InferenceRequest, InferenceTask, ModelKind};
 use penstock_request_validation::{RequestLimits, validate_images};
 use support::assert_refused;
 
@@ -14,7 +12,7 @@ fn ask(body: &str) -> Result<InferenceRequest, ApiError> {
     validate_images(Bytes::from(body.to_owned()), &RequestLimits::default())
 }
 
-fn draw(body: &str) -> ImageRequest {
+fn draw(body: &str) -> ImageTask {
     match ask(body).unwrap().task {
         InferenceTask::GenerateImages(draw) => draw,
         other => panic!("{other:?}"),
@@ -26,7 +24,7 @@ fn a_request_without_more_has_the_contracts_defaults() {
     let ask = ask(r#"{"model":"m:eco","prompt":"a \"cat\""}"#).unwrap();
     assert_eq!((ask.kind, &*ask.model, ask.stream, ask.prompt_bytes), (ModelKind::Image, "m:eco", false, 9));
     let expected =
-        ImageRequest { prompt: Bytes::from_static(br#""a \"cat\"""#), n: 1, size: None, as_base64: false };
+        ImageTask { prompt: Bytes::from_static(br#""a \"cat\"""#), n: 1, size: None, as_base64: false };
     assert_eq!(ask.task, InferenceTask::GenerateImages(expected));
 }
 

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, InferenceRequest, InferenceTask, MeteredDelivery, MeteredTask, ModelKind, WorkDone,
+    ApiError, InferenceRequest, InferenceTask, ModelKind, PassthroughDelivery, PassthroughTask, WorkDone,
 };
 use penstock_request_validation::{RequestLimits, validate_speech, validate_texts};
 use rust_decimal::Decimal;
@@ -15,9 +15,9 @@ fn moderation(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, A
     validate_texts(body, limits, ModelKind::Moderation)
 }
 
-fn check(validate: Validate, body: &Value) -> Result<MeteredTask, String> {
+fn check(validate: Validate, body: &Value) -> Result<PassthroughTask, String> {
     match validate(Bytes::from(body.to_string()), &RequestLimits::default()) {
-        Ok(InferenceRequest { task: InferenceTask::Metered(task), .. }) => Ok(task),
+        Ok(InferenceRequest { task: InferenceTask::Passthrough(task), .. }) => Ok(task),
         Ok(_) => panic!("another task"),
         Err(refusal) => Err(refusal.message.into_owned()),
     }
@@ -53,9 +53,9 @@ fn the_content_type_follows_the_format() {
 #[test]
 fn speech_is_streamed_in_the_form_that_was_asked_for() {
     for (format, delivery) in [
-        (Value::Null, MeteredDelivery::Bytes),
-        (json!("audio"), MeteredDelivery::Bytes),
-        (json!("sse"), MeteredDelivery::Events),
+        (Value::Null, PassthroughDelivery::Bytes),
+        (json!("audio"), PassthroughDelivery::Bytes),
+        (json!("sse"), PassthroughDelivery::Events),
     ] {
         let body = json!({"model": "m", "input": "a", "stream_format": format});
         assert_eq!(check(validate_speech, &body).unwrap().delivery, delivery, "{body}");

@@ -6,7 +6,7 @@ mod support;
 use bytes::Bytes;
 use penstock_core::ErrorCode;
 use penstock_request_validation::{
-    MessagesPurpose, RequestLimits, ResponsesPurpose, chat, validate_messages_request,
+    MessagesPurpose, RequestLimits, ResponsesPurpose, validate_chat_request, validate_messages_request,
     validate_responses_request,
 };
 use proptest::prelude::*;
@@ -64,7 +64,7 @@ fn a_responses_body_is_accepted_whole_and_answered_however_it_is_damaged() {
 fn both(body: &[u8]) -> [bool; 2] {
     let limits = RequestLimits::default();
     let bytes = Bytes::copy_from_slice(body);
-    let chat = chat(bytes.clone(), &limits);
+    let chat = validate_chat_request(bytes.clone(), &limits);
     if let Ok(ask) = &chat {
         edited(ask);
     }
@@ -116,7 +116,9 @@ fn invalid_json_is_reported_with_its_position() {
         assert_eq!(refusal.message, format!("The request body is not valid JSON: {says}"), "{body}");
         assert_eq!((refusal.code, refusal.param.as_deref()), (ErrorCode::InvalidRequest, field), "{body}");
     }
-    let refusal = chat(Bytes::from_static(b"{\"model\":\"\xff\"}"), &RequestLimits::default()).unwrap_err();
+    let refusal =
+        validate_chat_request(Bytes::from_static(b"{\"model\":\"\xff\"}"), &RequestLimits::default())
+            .unwrap_err();
     assert_eq!(refusal.message, "The request body is not UTF-8: byte 10 is invalid.");
 }
 
@@ -137,15 +139,20 @@ fn depth_size_and_number_are_bounded() {
         }
     }
     let limits = RequestLimits { max_body: CHAT.len() - 1, ..RequestLimits::default() };
-    assert_eq!(chat(CHAT.into(), &limits).unwrap_err().code, ErrorCode::TooLarge);
+    assert_eq!(validate_chat_request(CHAT.into(), &limits).unwrap_err().code, ErrorCode::TooLarge);
     let limits = RequestLimits { max_values: 50, ..RequestLimits::default() };
-    assert!(chat(CHAT.into(), &limits).unwrap_err().message.contains("more values than allowed"));
+    assert!(
+        validate_chat_request(CHAT.into(), &limits).unwrap_err().message.contains("more values than allowed")
+    );
     let limits = RequestLimits { max_fields: 3, ..RequestLimits::default() };
-    assert_eq!(chat(CHAT.into(), &limits).unwrap_err().message, "The request body has more than 3 fields.");
+    assert_eq!(
+        validate_chat_request(CHAT.into(), &limits).unwrap_err().message,
+        "The request body has more than 3 fields."
+    );
     let limits = RequestLimits { max_stop: 0, ..RequestLimits::default() };
-    assert_eq!(chat(CHAT.into(), &limits).unwrap_err().param.as_deref(), Some("stop"));
+    assert_eq!(validate_chat_request(CHAT.into(), &limits).unwrap_err().param.as_deref(), Some("stop"));
     let limits = RequestLimits { max_tools: 0, ..RequestLimits::default() };
-    assert_eq!(chat(CHAT.into(), &limits).unwrap_err().param.as_deref(), Some("tools"));
+    assert_eq!(validate_chat_request(CHAT.into(), &limits).unwrap_err().param.as_deref(), Some("tools"));
 }
 
 #[test]

@@ -13,7 +13,8 @@ mod splice;
 
 pub use json::write_number;
 pub use objects::{
-    AmountFormat, BILLING_HEADER, BillingCost, CacheProvenance, DataCentreInfo, EnergyProvenance,
-    EnvironmentImpact, GridInfo, IMPACT_HEADER, SiteJson, annotation_members, headers, zero_members,
+    AmountFormat, BILLING_HEADER, BillingCost, CacheSavings, DataCentreInfo, EnergyProvenance,
+    EnvironmentImpact, GridInfo, IMPACT_HEADER, SiteJson, annotation_headers, annotation_members,
+    zero_annotation_members,
 };
 pub use splice::insert_members;

@@ -93,12 +93,12 @@ pub struct EnergyProvenance<'a> {
     /// True if the gateway counted the tokens, because the provider did not.
     pub counted_by_gateway: bool,
     /// Saving by the provider's prefix cache; omitted without cached tokens.
-    pub cache: Option<CacheProvenance>,
+    pub cache: Option<CacheSavings>,
 }
 
 /// Saving by the tokens that a provider read from its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheProvenance {
+pub struct CacheSavings {
     /// Prompt tokens from the cache.
     pub tokens: u64,
     /// Additional energy, kWh, that processing these tokens without the cache would have taken.
@@ -164,7 +164,7 @@ pub fn annotation_members(
 /// Writes the two members of an answer for which no model ran: no energy, no charge. The site is that of the provider
 /// that would have served it.
 #[must_use]
-pub fn zero_members(served: &SiteJson, paid_with: &str, amounts: AmountFormat) -> Vec<u8> {
+pub fn zero_annotation_members(served: &SiteJson, paid_with: &str, amounts: AmountFormat) -> Vec<u8> {
     let mut out = br#""environment_impact":{"energy_kwh":0,"carbon_g_co2":0,"water_liters":0"#.to_vec();
     out.extend_from_slice(&served.site);
     out.extend_from_slice(b"},\"billing_cost\":");
@@ -174,7 +174,7 @@ pub fn zero_members(served: &SiteJson, paid_with: &str, amounts: AmountFormat) -
 
 /// Returns the same two objects as headers (name, value), for plain-text answers. The values are visible ASCII.
 #[must_use]
-pub fn headers(
+pub fn annotation_headers(
     impact: &EnvironmentImpact<'_>,
     cost: &BillingCost<'_>,
     provenance: bool,

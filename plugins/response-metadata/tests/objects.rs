@@ -3,7 +3,7 @@
 
 use penstock_response_metadata::{
     AmountFormat, BillingCost, DataCentreInfo, EnergyProvenance, EnvironmentImpact, GridInfo, SiteJson,
-    annotation_members, headers,
+    annotation_headers, annotation_members,
 };
 use proptest::prelude::*;
 use rust_decimal::Decimal;
@@ -116,7 +116,7 @@ fn unknown_values_are_absent_and_assumed_or_counted_ones_are_marked() {
 #[test]
 fn headers_carry_the_same_json_in_visible_ascii() {
     let served = SiteJson::new(&site("Kraków \"Podgórze\"\\\n𝄞, Poland", "p"));
-    let [(impact_name, first), (cost_name, second)] = headers(&impact(&served), &COST, true);
+    let [(impact_name, first), (cost_name, second)] = annotation_headers(&impact(&served), &COST, true);
     assert_eq!((impact_name, cost_name), ("x-environment-impact", "x-billing-cost"));
     assert!(first.iter().chain(&second).all(|byte| (b' '..=b'~').contains(byte)));
     let joined = format!("\"environment_impact\":{},\"billing_cost\":{}", text(first.clone()), text(second));
@@ -129,9 +129,10 @@ fn headers_carry_the_same_json_in_visible_ascii() {
 fn amounts_can_be_strings_of_the_same_digits() {
     let cost = BillingCost { amounts: AmountFormat::Strings, ..COST };
     let served = SiteJson::new(&site("a", "b"));
-    let [_, (_, value)] = headers(&impact(&served), &cost, false);
+    let [_, (_, value)] = annotation_headers(&impact(&served), &cost, false);
     assert_eq!(text(value), r#"{"energy":"0.00000471","credits":"0.007","paid_with":"credits"}"#);
-    let nothing = |amounts| text(penstock_response_metadata::zero_members(&served, "credits", amounts));
+    let nothing =
+        |amounts| text(penstock_response_metadata::zero_annotation_members(&served, "credits", amounts));
     assert!(nothing(AmountFormat::Numbers).ends_with(r#"{"energy":0,"credits":0,"paid_with":"credits"}"#));
     assert!(
         nothing(AmountFormat::Strings).ends_with(r#"{"energy":"0","credits":"0","paid_with":"credits"}"#)
@@ -141,7 +142,7 @@ fn amounts_can_be_strings_of_the_same_digits() {
 fn written(number: Decimal) -> String {
     let cost = BillingCost { energy: number, credits: Decimal::ZERO, ..COST };
     let served = SiteJson::new(&site("a", "b"));
-    let [_, (_, value)] = headers(&impact(&served), &cost, false);
+    let [_, (_, value)] = annotation_headers(&impact(&served), &cost, false);
     let text = text(value);
     text.strip_prefix("{\"energy\":").unwrap().split(',').next().unwrap().to_owned()
 }

@@ -43,7 +43,7 @@ impl RetryBudget {
 
     /// Takes one retry from the budget. Returns false if none is left; then the caller must not retry.
     pub fn try_spend(&mut self, now: Duration) -> bool {
-        let granted = self.left(now) > 0;
+        let granted = self.remaining(now) > 0;
         if granted && let Some(slice) = self.current(now) {
             slice.spent = slice.spent.saturating_add(1);
         }
@@ -52,7 +52,7 @@ impl RetryBudget {
 
     /// Returns the number of whole retries left at `now`.
     #[must_use]
-    pub fn left(&self, now: Duration) -> u64 {
+    pub fn remaining(&self, now: Duration) -> u64 {
         let window = SLICES as u64;
         let young = self.slices.iter().filter(|slice| now.as_secs().saturating_sub(slice.second) < window);
         let (requests, spent) = young.fold((0_u64, 0_u64), |(requests, spent), slice| {

@@ -40,7 +40,7 @@ pub use explore::{
 pub use flavor::{
     BALANCED, BATCH, ECO, FLAVORS, Flavor, FlavorWeights, PRICE, SPEED, default_flavor, split_flavor,
 };
-pub use latency::{HourlyRates, HourlyStats, LatencySample, LatencyStats};
+pub use latency::{LastHourRates, LastHourStats, LatencySample, LatencyStats};
 pub use plan::{Candidate, TIE_MARGIN, estimate_price, plan};
 pub use retry::{AttemptPolicy, FailedAttempt, PlannedOffer, PlannerStep, RetryPlanner};
-pub use session::{RequestSession, SESSION_HEADERS, session_key};
+pub use session::{RequestSession, SESSION_HEADERS, request_session};

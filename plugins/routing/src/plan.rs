@@ -10,7 +10,7 @@
 //! everything to one provider for a tiny advantage, and two gateways with the same statistics do not make the same
 //! choice every time.
 
-use crate::affinity::{SessionAffinity, within_load};
+use crate::affinity::{SessionAffinity, can_take_session};
 use crate::breaker::OfferHealth;
 use crate::flavor::Flavor;
 use crate::rng::SplitMix64;
@@ -111,7 +111,7 @@ fn score_with_session(flavor: &dyn Flavor, candidates: &[Candidate]) -> Vec<Scor
         one.session = None;
     }
     let mut scored = score::score_candidates(flavor, &cold);
-    let within = within_load(candidates, &scored, TIE_MARGIN);
+    let within = can_take_session(candidates, &scored, TIE_MARGIN);
     let mut has_saving = false;
     for ((cold, one), within) in cold.iter_mut().zip(candidates).zip(&within) {
         cold.session = one.session.filter(|_| *within);

@@ -71,7 +71,7 @@ pub struct RequestSession {
 /// session in `metadata` or at the top of the body, `metadata.user_id`, and last a hash of the system prompt and the
 /// first message of the user.
 #[must_use]
-pub fn session_key<'h>(
+pub fn request_session<'h>(
     scope: &str,
     request: &InferenceRequest,
     headers: impl Iterator<Item = (&'h str, &'h [u8])>,
@@ -135,7 +135,7 @@ fn metadata(request: &InferenceRequest) -> (Option<&[u8]>, Option<&[u8]>) {
     let Some(metadata) = request.member_value("metadata") else { return (None, None) };
     let mut members = json::members(metadata);
     let (mut session, mut user) = (None, None);
-    while let Some((name, value)) = members.next_pair() {
+    while let Some((name, value)) = members.next_raw() {
         if METADATA_NAMES.contains(&name) {
             session = session.or_else(|| string_content(value));
         } else if name == b"user_id" {

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(1_000);
-const BAD: AttemptOutcome = AttemptOutcome::Failure { rest: None };
+const BAD: AttemptOutcome = AttemptOutcome::Failure { retry_after: None };
 
 fn at(millis: u64) -> Duration {
     NOW + Duration::from_millis(millis)
@@ -78,7 +78,7 @@ fn failures_of_long_ago_do_not_count_towards_the_share() {
 #[test]
 fn client_and_gateway_errors_never_count_as_provider_failures() {
     let mut breaker = CircuitBreaker::default();
-    let caller = UpstreamError::caller(ApiError::new(ErrorCode::InvalidRequest));
+    let caller = UpstreamError::caller_error(ApiError::new(ErrorCode::InvalidRequest));
     for kind in [
         UpstreamErrorKind::Caller,
         UpstreamErrorKind::DeadlineExceeded,
@@ -119,14 +119,14 @@ fn every_fault_of_a_provider_counts() {
 #[test]
 fn an_ejection_ends_in_a_trial_with_one_probe_at_a_time() {
     let mut breaker = ejected();
-    assert!(!breaker.try_probe(at(999)));
+    assert!(!breaker.try_acquire(at(999)));
     assert_eq!(breaker.health(at(1_000)), OfferHealth::HalfOpen);
-    assert!(breaker.try_probe(at(1_000)));
-    assert!(!breaker.try_probe(at(1_001)), "the seat is taken");
+    assert!(breaker.try_acquire(at(1_000)));
+    assert!(!breaker.try_acquire(at(1_001)), "the seat is taken");
     assert!(matches!(breaker.health(at(1_001)), OfferHealth::Ejected { .. }));
     breaker.on_result(at(1_500), AttemptOutcome::Success);
     assert_eq!(breaker.state(at(1_500)), BreakerState::HalfOpen);
-    assert!(breaker.try_probe(at(1_600)));
+    assert!(breaker.try_acquire(at(1_600)));
     breaker.on_result(at(1_700), AttemptOutcome::Success);
     assert_eq!(breaker.state(at(1_700)), BreakerState::Closed);
     assert_eq!(breaker.health(at(1_700)), OfferHealth::Healthy);
@@ -140,7 +140,7 @@ fn a_failed_probe_ejects_for_twice_as_long_up_to_the_longest() {
         let BreakerState::Open { until } = breaker.state(now) else { panic!("not open at {now:?}") };
         assert_eq!(until - now, Duration::from_secs(seconds));
         now = until;
-        assert!(breaker.try_probe(now));
+        assert!(breaker.try_acquire(now));
         breaker.on_result(now, BAD);
     }
 }
@@ -148,10 +148,10 @@ fn a_failed_probe_ejects_for_twice_as_long_up_to_the_longest() {
 #[test]
 fn a_closing_forgets_the_backoff() {
     let mut breaker = ejected();
-    assert!(breaker.try_probe(at(1_000)));
+    assert!(breaker.try_acquire(at(1_000)));
     breaker.on_result(at(1_000), BAD);
     for _ in 0..2 {
-        assert!(breaker.try_probe(at(3_000)));
+        assert!(breaker.try_acquire(at(3_000)));
         breaker.on_result(at(3_000), AttemptOutcome::Success);
     }
     for _ in 0..5 {
@@ -163,17 +163,17 @@ fn a_closing_forgets_the_backoff() {
 #[test]
 fn a_probe_releases_its_slot_when_its_client_disconnects() {
     let mut breaker = ejected();
-    assert!(breaker.try_probe(at(1_000)));
+    assert!(breaker.try_acquire(at(1_000)));
     breaker.on_result(at(1_100), AttemptOutcome::Neutral);
-    assert!(breaker.try_probe(at(1_200)));
+    assert!(breaker.try_acquire(at(1_200)));
 }
 
 #[test]
 fn a_lost_probe_releases_its_slot_eventually() {
     let mut breaker = ejected();
-    assert!(breaker.try_probe(at(1_000)));
-    assert!(!breaker.try_probe(at(60_999)));
-    assert!(breaker.try_probe(at(61_000)));
+    assert!(breaker.try_acquire(at(1_000)));
+    assert!(!breaker.try_acquire(at(60_999)));
+    assert!(breaker.try_acquire(at(61_000)));
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn rate_limits_never_eject_but_make_an_offer_look_slower() {
 #[test]
 fn rate_limits_without_retry_after_back_off() {
     let mut breaker = CircuitBreaker::default();
-    let limited = AttemptOutcome::RateLimited { rest: None };
+    let limited = AttemptOutcome::RateLimited { retry_after: None };
     let mut now = NOW;
     for seconds in [1, 2, 4, 8, 16, 30, 30] {
         breaker.on_result(now, limited);
@@ -270,10 +270,10 @@ fn rate_limits_without_retry_after_back_off() {
 #[test]
 fn a_longer_cooldown_is_retained_and_every_cooldown_is_bounded() {
     let mut breaker = CircuitBreaker::default();
-    breaker.on_result(NOW, AttemptOutcome::RateLimited { rest: Some(Duration::from_secs(20)) });
-    breaker.on_result(NOW, AttemptOutcome::RateLimited { rest: Some(Duration::from_secs(2)) });
+    breaker.on_result(NOW, AttemptOutcome::RateLimited { retry_after: Some(Duration::from_secs(20)) });
+    breaker.on_result(NOW, AttemptOutcome::RateLimited { retry_after: Some(Duration::from_secs(2)) });
     assert_eq!(breaker.cooldown_until(NOW), Some(at(20_000)));
-    breaker.on_result(NOW, AttemptOutcome::RateLimited { rest: Some(Duration::MAX) });
+    breaker.on_result(NOW, AttemptOutcome::RateLimited { retry_after: Some(Duration::MAX) });
     assert_eq!(breaker.cooldown_until(NOW), Some(NOW + BreakerSettings::default().max_cooldown));
 }
 

@@ -29,7 +29,7 @@ fn a_busy_gateway_may_retry_a_fifth_of_its_requests() {
     for _ in 0..1_000 {
         budget.on_request(NOW);
     }
-    assert_eq!(budget.left(NOW), 230);
+    assert_eq!(budget.remaining(NOW), 230);
     assert_eq!(drain(&mut budget, NOW), 230);
     for _ in 0..4 {
         budget.on_request(NOW);

@@ -50,14 +50,14 @@ fn the_plan_is_walked_in_order() {
         PlannerStep::Attempt(2)
     );
     assert!(is_give_up(course.on_failure(&fault(UpstreamErrorKind::InBandError), at(30), &mut budget)));
-    assert_eq!(course.asked(), 3);
+    assert_eq!(course.attempts_started(), 3);
 }
 
 #[test]
 fn an_empty_plan_gives_up() {
     let (mut course, _) = course(0, AttemptPolicy::default());
     assert!(is_give_up(course.start(NOW)));
-    assert_eq!(course.asked(), 0);
+    assert_eq!(course.attempts_started(), 0);
 }
 
 #[test]
@@ -345,9 +345,12 @@ fn rejected_credentials_fail_over_and_401_ejects_the_whole_provider() {
 fn the_caller_s_fault_stops_at_once_and_costs_no_budget() {
     let (mut course, mut budget) = course(3, AttemptPolicy::default());
     course.start(NOW);
-    let before = budget.left(NOW);
-    let next =
-        course.on_failure(&UpstreamError::caller(ApiError::new(ErrorCode::ContentRefused)), NOW, &mut budget);
+    let before = budget.remaining(NOW);
+    let next = course.on_failure(
+        &UpstreamError::caller_error(ApiError::new(ErrorCode::ContentRefused)),
+        NOW,
+        &mut budget,
+    );
     assert_eq!(next, PlannerStep::ReturnError);
-    assert_eq!(budget.left(NOW), before);
+    assert_eq!(budget.remaining(NOW), before);
 }

@@ -85,7 +85,7 @@ proptest! {
                     last = Some(offer);
                     may_repeat = false;
                     if pass && !asked.contains(&offer) {
-                        next = if gap % 2 == 0 { course.on_skipped(now) } else { course.on_full(now) };
+                        next = if gap % 2 == 0 { course.on_skipped(now) } else { course.on_provider_full(now) };
                         continue;
                     }
                     tries += 1;
@@ -141,6 +141,6 @@ proptest! {
         }
         prop_assert!(steps < 40, "it comes to an end");
         prop_assert_eq!(course.failed_attempts().len(), tries as usize);
-        prop_assert_eq!(course.asked(), tries);
+        prop_assert_eq!(course.attempts_started(), tries);
     }
 }

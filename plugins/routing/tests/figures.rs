@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use penstock_routing::latency::{HALF_LIFE, STALE_AFTER};
-use penstock_routing::{HourlyRates, HourlyStats, LatencySample, LatencyStats};
+use penstock_routing::{LastHourRates, LastHourStats, LatencySample, LatencyStats};
 use std::time::Duration;
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
@@ -40,10 +40,10 @@ fn prompt_sizes_are_separate_and_an_unseen_one_uses_the_closest() {
     let mut figures = LatencyStats::new();
     figures.observe(NOW, streamed(100, 0, 0.2, 0.2));
     figures.observe(NOW, streamed(50_000, 0, 6.0, 6.0));
-    assert!(close(figures.first_token(NOW, 1_000), 0.2));
-    assert!(close(figures.first_token(NOW, 1_001), 0.2), "the class beside it");
-    assert!(close(figures.first_token(NOW, 20_000), 6.0));
-    assert!(close(figures.first_token(NOW, 900_000), 6.0), "the nearest below");
+    assert!(close(figures.seconds_to_first_token(NOW, 1_000), 0.2));
+    assert!(close(figures.seconds_to_first_token(NOW, 1_001), 0.2), "the class beside it");
+    assert!(close(figures.seconds_to_first_token(NOW, 20_000), 6.0));
+    assert!(close(figures.seconds_to_first_token(NOW, 900_000), 6.0), "the nearest below");
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn an_old_observation_counts_half_after_the_half_life() {
     figures.observe(NOW, streamed(1, 0, 1.0, 1.0));
     figures.observe(NOW + HALF_LIFE, streamed(1, 0, 4.0, 4.0));
     // (0.5 * 1 + 1 * 4) / 1.5
-    assert!(close(figures.first_token(NOW + HALF_LIFE, 1), 3.0));
+    assert!(close(figures.seconds_to_first_token(NOW + HALF_LIFE, 1), 3.0));
 }
 
 #[test]
@@ -62,7 +62,10 @@ fn entries_unseen_for_long_are_forgotten() {
     assert!(figures.predict_seconds(NOW + STALE_AFTER - Duration::from_secs(1), 1, 1).is_some());
     assert_eq!(figures.predict_seconds(NOW + STALE_AFTER, 1, 1), None);
     figures.observe(NOW + STALE_AFTER, streamed(1, 0, 9.0, 9.0));
-    assert!(close(figures.first_token(NOW + STALE_AFTER, 1), 9.0), "nothing of the old one is left in it");
+    assert!(
+        close(figures.seconds_to_first_token(NOW + STALE_AFTER, 1), 9.0),
+        "nothing of the old one is left in it"
+    );
 }
 
 #[test]
@@ -70,7 +73,7 @@ fn a_clock_that_goes_back_is_no_time_passing() {
     let mut figures = LatencyStats::new();
     figures.observe(NOW, streamed(1, 0, 1.0, 1.0));
     figures.observe(NOW - Duration::from_secs(100), streamed(1, 0, 3.0, 3.0));
-    assert!(close(figures.first_token(NOW, 1), 2.0));
+    assert!(close(figures.seconds_to_first_token(NOW, 1), 2.0));
 }
 
 #[test]
@@ -109,7 +112,7 @@ fn work_without_output_is_all_first_token() {
 #[test]
 fn figures_survive_a_restart_as_plain_numbers() {
     let mut figures = LatencyStats::new();
-    let mut hour = HourlyStats::new();
+    let mut hour = LastHourStats::new();
     for second in 0..50 {
         let now = NOW + Duration::from_secs(second * 40);
         let sample = streamed(second * 2_000, 100 + second, 0.3, 2.0);
@@ -118,7 +121,7 @@ fn figures_survive_a_restart_as_plain_numbers() {
     }
     let later = NOW + Duration::from_secs(2_100);
     let kept = serde_json::to_string(&(&figures, &hour)).unwrap();
-    let (again, hour_again): (LatencyStats, HourlyStats) = serde_json::from_str(&kept).unwrap();
+    let (again, hour_again): (LatencyStats, LastHourStats) = serde_json::from_str(&kept).unwrap();
     let (kept, known) =
         (again.predict_seconds(later, 3_000, 500), figures.predict_seconds(later, 3_000, 500).unwrap());
     assert!(close(kept, known));
@@ -130,22 +133,22 @@ fn figures_survive_a_restart_as_plain_numbers() {
 
 #[test]
 fn the_last_hour_has_throughput_latency_and_popularity() {
-    let mut hour = HourlyStats::new();
-    assert_eq!(hour.rates(NOW), HourlyRates::default());
+    let mut hour = LastHourStats::new();
+    assert_eq!(hour.rates(NOW), LastHourRates::default());
     hour.observe(NOW, streamed(1, 101, 0.5, 2.5));
     hour.observe(NOW, streamed(1, 101, 1.5, 3.5));
     let rates = hour.rates(NOW + Duration::from_secs(60));
     assert!(close(rates.throughput, 50.0) && close(rates.latency, 1.0) && close(rates.popularity, 2.0));
     assert_eq!(
         hour.rates(NOW + Duration::from_secs(3_700)),
-        HourlyRates::default(),
+        LastHourRates::default(),
         "an hour later nothing is left"
     );
 }
 
 #[test]
 fn a_new_slice_replaces_an_old_one() {
-    let mut hour = HourlyStats::new();
+    let mut hour = LastHourStats::new();
     for round in 0..100 {
         hour.observe(NOW + Duration::from_secs(round * 3_600), streamed(1, 11, 1.0, 2.0));
     }
@@ -155,7 +158,7 @@ fn a_new_slice_replaces_an_old_one() {
 #[test]
 fn figures_move_to_another_clock_with_their_age() {
     let mut figures = LatencyStats::new();
-    assert_eq!((figures.age(NOW), figures.version()), (None, 0));
+    assert_eq!((figures.age(NOW), figures.revision()), (None, 0));
     assert_eq!(figures.time_since_first_seen(NOW), Duration::ZERO);
     figures.observe(NOW, streamed(1, 101, 1.0, 3.0));
     let written = NOW + Duration::from_secs(100);
@@ -189,7 +192,7 @@ fn impossible_measurements_are_dropped() {
         let read: LatencyStats = serde_json::from_value(kept).unwrap();
         let moved = read.convert_clock(NOW, NOW);
         assert_eq!(moved.tokens_per_second(NOW), None, "{absurd}");
-        assert!(close(moved.first_token(NOW, 1), 1.0), "what is sound stays");
+        assert!(close(moved.seconds_to_first_token(NOW, 1), 1.0), "what is sound stays");
     }
     for weight in [0.0, -1.0] {
         let mut kept = good.clone();
@@ -212,7 +215,7 @@ fn impossible_measurements_are_dropped() {
 
 #[test]
 fn an_hour_moves_to_another_clock_without_impossible_values() {
-    let mut hour = HourlyStats::new();
+    let mut hour = LastHourStats::new();
     assert!(hour.is_empty());
     let base = Duration::from_secs(1_800_000_000 / 300 * 300);
     for minute in 0..60 {
@@ -222,7 +225,7 @@ fn an_hour_moves_to_another_clock_without_impossible_values() {
     let there = Duration::from_secs(30_000_000) + Duration::from_secs(299);
     let moved = hour.convert_clock(written, there);
     assert_eq!(moved.rates(there), hour.rates(written));
-    assert_eq!(moved.rates(there + Duration::from_secs(3_600)), HourlyRates::default());
+    assert_eq!(moved.rates(there + Duration::from_secs(3_600)), LastHourRates::default());
     assert!(close(moved.rates(there + Duration::from_secs(1_800)).popularity, 30.0));
     assert_eq!(hour.convert_clock(written, written), hour);
     assert!(hour.convert_clock(written, Duration::ZERO).rates(written).popularity.is_none());
@@ -230,5 +233,5 @@ fn an_hour_moves_to_another_clock_without_impossible_values() {
     for slice in kept["slices"].as_array_mut().unwrap() {
         slice["waiting"] = (-1.0).into();
     }
-    assert!(serde_json::from_value::<HourlyStats>(kept).unwrap().convert_clock(written, there).is_empty());
+    assert!(serde_json::from_value::<LastHourStats>(kept).unwrap().convert_clock(written, there).is_empty());
 }

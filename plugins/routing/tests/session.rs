@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use penstock_core::{BodyMember, BodyMembers, InferenceRequest, InferenceTask, ModelKind};
 use penstock_json_scan::json;
-use penstock_routing::{SESSION_HEADERS, SessionKey, session_key};
+use penstock_routing::{SESSION_HEADERS, SessionKey, request_session};
 
 fn request(body: &str) -> InferenceRequest {
     let body = Bytes::copy_from_slice(body.as_bytes());
@@ -15,7 +15,7 @@ fn request(body: &str) -> InferenceRequest {
             value: span.value,
         })
         .collect();
-    InferenceRequest::buffered(
+    InferenceRequest::for_task(
         ModelKind::Chat,
         body.clone(),
         BodyMembers(members),
@@ -26,7 +26,7 @@ fn request(body: &str) -> InferenceRequest {
 
 fn key(body: &str, headers: &[(&str, &'static str)]) -> Option<SessionKey> {
     let fields = headers.iter().map(|(name, value)| (*name, value.as_bytes()));
-    session_key("acct_1", &request(body), fields).map(|session| session.key)
+    request_session("acct_1", &request(body), fields).map(|session| session.key)
 }
 
 const FIRST: &str =
@@ -104,7 +104,7 @@ fn a_user_may_have_several_conversations_but_a_session_in_its_name_is_one() {
 
 #[test]
 fn equal_names_of_two_accounts_are_two_sessions() {
-    let of = |account| session_key(account, &request(FIRST), std::iter::empty());
+    let of = |account| request_session(account, &request(FIRST), std::iter::empty());
     assert_ne!(of("acct_1"), of("acct_2"));
 }
 
@@ -120,7 +120,7 @@ fn work_without_a_conversation_has_no_session() {
         return_documents: false,
     });
     let rerank = InferenceRequest { task: embed, ..request(r#"{"prompt_cache_key":"k"}"#) };
-    assert_eq!(session_key("acct_1", &rerank, std::iter::empty()), None);
+    assert_eq!(request_session("acct_1", &rerank, std::iter::empty()), None);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn long_texts_are_told_apart_by_their_ends() {
 #[test]
 fn a_request_with_no_more_than_the_beginning_is_a_first_turn() {
     let is_first =
-        |body: &str| session_key("acct_1", &request(body), std::iter::empty()).unwrap().is_first_turn;
+        |body: &str| request_session("acct_1", &request(body), std::iter::empty()).unwrap().is_first_turn;
     assert!(is_first(r#"{"messages":[{"role":"user","content":"Hi"}]}"#));
     assert!(is_first(r#"{"messages":[{"role":"system","content":"S"},{"role":"user","content":"Hi"}]}"#));
     assert!(is_first(r#"{"input":"Hi"}"#));

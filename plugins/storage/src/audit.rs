@@ -142,7 +142,7 @@ impl AuditLog {
     ///
     /// # Errors
     /// Same as [`Store::get`].
-    pub fn last(&self) -> Result<u64, StoreError> {
+    pub fn last_number(&self) -> Result<u64, StoreError> {
         let row = self.store.get(StoreTable::Audit, HEAD_KEY)?;
         let head: AuditHead =
             row.as_deref().map(|row| versioned_json::decode(WHAT, row)).transpose()?.unwrap_or_default();

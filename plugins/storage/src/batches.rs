@@ -22,7 +22,7 @@ use crate::ledger::RowWrite;
 use crate::versioned_json;
 use crate::{Store, StoreError, StoreTable, Transaction};
 
-pub use claims::{BatchClaim, BatchCoordination, ClaimState, EndRequest, FleetInsertion, first_claim};
+pub use claims::{BatchClaim, BatchCoordination, ClaimState, EndRequest, FleetInsertOutcome, first_claim};
 
 const WHAT: &str = "a batch";
 
@@ -224,7 +224,7 @@ impl BatchStore {
     ///
     /// # Errors
     /// Same as [`Store::scan`].
-    pub fn all(&self, after: Option<&str>, limit: usize) -> Result<BatchPage, StoreError> {
+    pub fn list_all(&self, after: Option<&str>, limit: usize) -> Result<BatchPage, StoreError> {
         let after = after.map(record_key);
         let page = self.store.scan(StoreTable::Batches, RECORD_PREFIX, after.as_deref(), limit)?;
         let decoded = page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value));

@@ -48,7 +48,7 @@ pub fn export(store: &dyn Store, out: &mut dyn Write) -> Result<u64, StoreError>
     let mut sum = Sha256::new();
     let mut lines = 0_u64;
     write_line(out, &mut sum, &ExportLine::Head { penstock_export: VERSION })?;
-    store.copy(&mut |row| {
+    store.copy_rows(&mut |row| {
         lines += 1;
         write_line(out, &mut sum, &row_line(row))
     })?;

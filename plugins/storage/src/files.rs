@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::{MAX_PAGE_ROWS, Store, StoreError, StoreTable, Transaction, versioned_json};
 
-pub use usage::{CountedInsertion, UsedBytes};
+pub use usage::{CountedInsertOutcome, UsedBytes};
 
 const WHAT: &str = "a file";
 const RECORD_PREFIX: &[u8] = b"f/";
@@ -21,7 +21,7 @@ const LIST_PREFIX: &[u8] = b"k/";
 const EXPIRY_PREFIX: &[u8] = b"e/";
 const USAGE_PREFIX: &[u8] = b"u/";
 /// Maximum length of a file id, in bytes.
-pub const MAX_FILE_ID: usize = 64;
+pub const MAX_FILE_ID_BYTES: usize = 64;
 
 /// Purpose of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,7 +176,7 @@ impl FileStore {
     ///
     /// # Errors
     /// Same as [`Store::apply`].
-    pub fn choose_directory_id(&self, id: &str) -> Result<String, StoreError> {
+    pub fn get_or_insert_directory_id(&self, id: &str) -> Result<String, StoreError> {
         let first = Transaction::new().require_absent(StoreTable::Meta, DIRECTORY_KEY);
         match self.store.apply(first.put(StoreTable::Meta, DIRECTORY_KEY, id.as_bytes())) {
             Ok(()) => Ok(id.to_owned()),
@@ -191,7 +191,7 @@ impl FileStore {
     /// Returns `Format` if the id or the key is invalid.
     pub fn insert_operations(file: &FileRecord) -> Result<Transaction, StoreError> {
         let may = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        if file.id.is_empty() || file.id.len() > MAX_FILE_ID || !file.id.bytes().all(may) {
+        if file.id.is_empty() || file.id.len() > MAX_FILE_ID_BYTES || !file.id.bytes().all(may) {
             return Err(StoreError::Format { what: "a file's id is letters and digits".to_owned() });
         }
         if file.key.is_empty() || file.key.contains('\0') {
@@ -328,7 +328,7 @@ impl FileStore {
     ///
     /// # Errors
     /// Same as [`Store::scan`].
-    pub fn all(&self, after: Option<&str>, limit: usize) -> Result<FilePage, StoreError> {
+    pub fn list_all(&self, after: Option<&str>, limit: usize) -> Result<FilePage, StoreError> {
         let after = after.map(Self::record_key);
         let page = self.store.scan(StoreTable::Files, RECORD_PREFIX, after.as_deref(), limit)?;
         let files =
@@ -340,7 +340,7 @@ impl FileStore {
     ///
     /// # Errors
     /// Same as [`Store::scan`].
-    pub fn ended(&self, now: u64, limit: usize) -> Result<Vec<String>, StoreError> {
+    pub fn expired_ids(&self, now: u64, limit: usize) -> Result<Vec<String>, StoreError> {
         let page = self.store.scan(StoreTable::Files, EXPIRY_PREFIX, None, limit)?;
         let parted = page.rows.iter().filter_map(|row| {
             let (when, id) = row.key.get(EXPIRY_PREFIX.len()..)?.split_first_chunk::<8>()?;

@@ -53,7 +53,7 @@ pub use postgres::{
     DatabaseReport, PasswordSource, PostgresOptions, StoreSharing, begin_import, check_postgres,
     check_postgres_options, finish_import, open_postgres,
 };
-pub use row_sum::RowSum;
+pub use row_sum::RowAddition;
 pub use store::{
     MAX_PAGE_BYTES, MAX_PAGE_ROWS, RowPage, RowScan, SnapshotRow, Store, StoreHealth, StoredRow,
     VerifyOutcome,

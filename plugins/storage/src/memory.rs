@@ -100,7 +100,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn copy(
+    fn copy_rows(
         &self,
         sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {

@@ -14,7 +14,7 @@ const MAX_AMOUNT_BYTES: usize = 96;
 
 /// Amounts to add to a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RowSum {
+pub enum RowAddition {
     /// Change of an account's balance. A sum beyond 64 bits stays at the limit, so that it never wraps around.
     Balance(BalanceRecord),
     /// Spending in the day and the month of its time. If the row is of a later day or month, the added amount of that
@@ -26,13 +26,13 @@ pub enum RowSum {
     Counter(i64),
 }
 
-impl RowSum {
+impl RowAddition {
     /// Returns the bytes of the change, for the limits of a transaction.
     pub(crate) fn size(&self) -> usize {
         match self {
-            RowSum::Balance(_) | RowSum::Spend(_) => MAX_AMOUNT_BYTES,
-            RowSum::Usage(change) => change.len(),
-            RowSum::Counter(_) => size_of::<i64>(),
+            RowAddition::Balance(_) | RowAddition::Spend(_) => MAX_AMOUNT_BYTES,
+            RowAddition::Usage(change) => change.len(),
+            RowAddition::Counter(_) => size_of::<i64>(),
         }
     }
 
@@ -42,18 +42,18 @@ impl RowSum {
     /// Returns `Corrupt` or `Format` if the row does not have such amounts.
     pub(crate) fn added_to(&self, current: Option<&[u8]>) -> Result<Vec<u8>, StoreError> {
         match self {
-            RowSum::Balance(change) => {
+            RowAddition::Balance(change) => {
                 let balance = current.map(BalanceRecord::from_row).transpose()?.unwrap_or_default();
                 balance.saturating_add(*change).to_row()
             }
-            RowSum::Spend(spend) => {
+            RowAddition::Spend(spend) => {
                 let stored = current.map(SpendRecord::from_row).transpose()?.unwrap_or_default();
-                stored.with(*spend).to_row()
+                stored.merged_with(*spend).to_row()
             }
             // The row's version makes no difference to the caller: the rollups can be rebuilt.
-            RowSum::Usage(change) => add_usage_rows(current, change)
+            RowAddition::Usage(change) => add_usage_rows(current, change)
                 .map_err(|_| StoreError::corrupt("a usage rollup is in an unknown format")),
-            RowSum::Counter(change) => {
+            RowAddition::Counter(change) => {
                 Ok(counter_row(parse_counter(current)?.saturating_add(*change)).to_vec())
             }
         }

@@ -20,7 +20,9 @@ use std::sync::Arc;
 
 use crate::fleet::{BudgetPool, SharedFleet, require_alive};
 use crate::versioned_json::{self, MAX_ATTEMPTS};
-use crate::{MAX_OPERATIONS, RowSum, Store, StoreError, StoreTable, Transaction, counter_row, parse_counter};
+use crate::{
+    MAX_OPERATIONS, RowAddition, Store, StoreError, StoreTable, Transaction, counter_row, parse_counter,
+};
 
 const WHAT: &str = "a spend";
 const NUMBER_KEY: &[u8] = b"spends";
@@ -52,7 +54,7 @@ impl SpendRecord {
     /// Returns the sum of both records for the later of their days and months; the amount of an earlier day or month
     /// has expired and is not added.
     #[must_use]
-    pub fn with(self, other: SpendRecord) -> SpendRecord {
+    pub fn merged_with(self, other: SpendRecord) -> SpendRecord {
         let (early, late) = if self.at <= other.at { (self, other) } else { (other, self) };
         let same_day = BudgetPeriod::Day.has_both(early.at, late.at);
         let same_month = BudgetPeriod::Month.has_both(early.at, late.at);
@@ -115,8 +117,11 @@ impl From<(SpendOwner, SpendRecord)> for SpendAddition {
 impl SpendAddition {
     /// Returns the operations of a member; 0 for a process that is alone.
     fn operations(&self, strand: u32) -> Transaction {
-        let add =
-            Transaction::new().sum(StoreTable::Spend, spend_key(&self.owner), RowSum::Spend(self.spend));
+        let add = Transaction::new().add_amounts(
+            StoreTable::Spend,
+            spend_key(&self.owner),
+            RowAddition::Spend(self.spend),
+        );
         let parts = [(BudgetPeriod::Day, self.from_parts.0), (BudgetPeriod::Month, self.from_parts.1)];
         let parts = parts.into_iter().filter(|(_, amount)| *amount != 0);
         parts.fold(add, |batch, (period, amount)| {

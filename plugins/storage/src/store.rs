@@ -90,7 +90,7 @@ pub struct VerifyOutcome {
     pub findings: Vec<String>,
 }
 
-/// Row passed to the sink of [`Store::copy`].
+/// Row passed to the sink of [`Store::copy_rows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotRow<'a> {
     /// Table of the row.
@@ -168,8 +168,10 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// Returns the first error of `sink`, or the errors of `get`: a damaged row ends the copy.
-    fn copy(&self, sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>)
-    -> Result<(), StoreError>;
+    fn copy_rows(
+        &self,
+        sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError>;
 
     /// Reads all rows and checks every checksum.
     ///

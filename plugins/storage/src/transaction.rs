@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::{RowSum, StoreError, StoreTable};
+use crate::{RowAddition, StoreError, StoreTable};
 
 /// Maximum key length, in bytes.
 pub const MAX_KEY_BYTES: usize = 512;
@@ -38,7 +38,7 @@ pub enum TransactionOp {
         max: Option<i64>,
     },
     /// Write that adds amounts to those of the row; also a guard that the row is missing or has such amounts.
-    Sum(RowSum),
+    AddAmounts(RowAddition),
 }
 
 /// Encodes a counter as a row: 8 bytes, little-endian.
@@ -133,8 +133,13 @@ impl Transaction {
 
     /// Adds amounts to those of a row. A missing row counts as zero.
     #[must_use]
-    pub fn sum(self, space: StoreTable, key: impl Into<Vec<u8>>, amounts: RowSum) -> Transaction {
-        self.push(space, key.into(), TransactionOp::Sum(amounts))
+    pub fn add_amounts(
+        self,
+        space: StoreTable,
+        key: impl Into<Vec<u8>>,
+        amounts: RowAddition,
+    ) -> Transaction {
+        self.push(space, key.into(), TransactionOp::AddAmounts(amounts))
     }
 
     /// Adds all operations of another transaction.
@@ -213,7 +218,7 @@ impl Transaction {
                             let sum = sum.ok_or(StoreError::Guard { step: index })?;
                             Some(Some(Cow::Owned(counter_row(sum).to_vec())))
                         }
-                        TransactionOp::Sum(amounts) => {
+                        TransactionOp::AddAmounts(amounts) => {
                             Some(Some(Cow::Owned(amounts.added_to(current.as_deref())?)))
                         }
                         guard if guard.is_satisfied(current.as_deref()) => None,
@@ -244,7 +249,7 @@ impl RowOperation {
         let value = match &self.op {
             TransactionOp::Put(value) | TransactionOp::Equals(value) => value.len(),
             TransactionOp::Add { .. } => size_of::<i64>(),
-            TransactionOp::Sum(amounts) => amounts.size(),
+            TransactionOp::AddAmounts(amounts) => amounts.size(),
             TransactionOp::Absent | TransactionOp::Present | TransactionOp::Delete => 0,
         };
         self.key.len() + value
@@ -260,7 +265,7 @@ impl TransactionOp {
             TransactionOp::Put(_)
             | TransactionOp::Delete
             | TransactionOp::Add { .. }
-            | TransactionOp::Sum(_) => true,
+            | TransactionOp::AddAmounts(_) => true,
         }
     }
 }

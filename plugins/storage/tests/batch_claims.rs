@@ -3,7 +3,7 @@
 
 use penstock_storage::batches::{
     BatchClaim, BatchCoordination, BatchRecord, BatchState, BatchStore, ClaimState, EndRequest,
-    FleetInsertion, record_rows,
+    FleetInsertOutcome, record_rows,
 };
 use penstock_storage::ledger::{CommitConflict, CounterChange, LedgerCommit, LedgerStore, RowFence};
 use penstock_storage::{Store, StoreError, StoreTable, Transaction, open_in_memory, parse_counter};
@@ -86,7 +86,7 @@ fn a_commit_counts_once_and_needs_the_claim_as_it_left_it() {
     let refused = ledger.append(&commit(&late, first.after_commit()));
     assert!(matches!(refused, Err(StoreError::Guard { .. })), "{refused:?}");
     let conflict = ledger.conflict_of(&commit(&late, first.after_commit())).unwrap();
-    assert_eq!(conflict, CommitConflict::Fences(vec![0]));
+    assert_eq!(conflict, CommitConflict::FencesViolated(vec![0]));
     assert_eq!((batches.get("b").unwrap().unwrap().model, counter()), (None, 5));
     record.state = BatchState::Completed;
     for _ in 0..2 {
@@ -121,7 +121,7 @@ fn an_end_is_requested_once_and_forgotten_with_the_batch() {
 #[test]
 fn the_number_of_open_batches_holds_for_insertions_at_the_same_time() {
     let (store, batches) = batches(&[]);
-    let results: Vec<FleetInsertion> = std::thread::scope(|scope| {
+    let results: Vec<FleetInsertOutcome> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..12)
             .map(|n| {
                 let batches = batches.clone();
@@ -139,10 +139,10 @@ fn the_number_of_open_batches_holds_for_insertions_at_the_same_time() {
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    assert_eq!(results.iter().filter(|result| **result == FleetInsertion::Inserted).count(), 5);
+    assert_eq!(results.iter().filter(|result| **result == FleetInsertOutcome::Inserted).count(), 5);
     assert_eq!(batches.unfinished_ids().unwrap().len(), 5);
     let missing = Transaction::new().require_present(StoreTable::Files, *b"input");
     let refused = batches.insert_in_fleet(&record("c"), &missing, 99).unwrap();
-    assert_eq!(refused, FleetInsertion::Refused);
+    assert_eq!(refused, FleetInsertOutcome::Refused);
     assert_eq!(store.get(StoreTable::Batches, b"b/c").unwrap(), None);
 }

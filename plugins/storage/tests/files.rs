@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use penstock_storage::files::{
-    CountedInsertion, FilePage, FilePurpose, FileQuery, FileRecord, FileStatus, FileStore, UsedBytes,
+    CountedInsertOutcome, FilePage, FilePurpose, FileQuery, FileRecord, FileStatus, FileStore, UsedBytes,
 };
 use penstock_storage::{StoreError, StoreOptions, StoreTable, open, open_in_memory};
 
@@ -88,7 +88,7 @@ fn lists_contain_only_the_keys_own_objects_in_both_orders() {
         assert_eq!(list(FileQuery { limit: 2, ..only }), ("e c".to_owned(), true));
         files.delete(&file("k1", "c", FilePurpose::Batch)).unwrap();
         assert_eq!(list(FileQuery { after: Some("file-c"), ..k1 }), ("b a".to_owned(), false));
-        assert_eq!(ids(&files.all(None, 100).unwrap()), "a b d e x y");
+        assert_eq!(ids(&files.list_all(None, 100).unwrap()), "a b d e x y");
     });
 }
 
@@ -112,10 +112,10 @@ fn expired_files_are_found_without_a_full_scan() {
         for (id, expires_at) in [("a", Some(300)), ("b", None), ("c", Some(100)), ("d", Some(200))] {
             files.add(&FileRecord { expires_at, ..file("k", id, FilePurpose::Batch) }).unwrap();
         }
-        assert_eq!(files.ended(99, 10).unwrap(), [""; 0]);
-        assert_eq!(files.ended(200, 10).unwrap(), ["file-c", "file-d"]);
+        assert_eq!(files.expired_ids(99, 10).unwrap(), [""; 0]);
+        assert_eq!(files.expired_ids(200, 10).unwrap(), ["file-c", "file-d"]);
         files.delete(&files.get("file-c").unwrap().unwrap()).unwrap();
-        assert_eq!(files.ended(400, 1).unwrap(), ["file-d"]);
+        assert_eq!(files.expired_ids(400, 1).unwrap(), ["file-d"]);
     });
 }
 
@@ -145,16 +145,16 @@ fn used_bytes_stay_within_their_limits_and_follow_the_records() {
         assert_eq!((used("k1"), used("k2")), ((100, 100), (100, 0)));
         let limits = UsedBytes { all: 200, key: 150 };
         let add = |file: &FileRecord| files.add_counted(file, limits).unwrap();
-        assert_eq!(add(&sized("k1", "a", 51)), CountedInsertion::KeyExceeded);
-        assert_eq!(add(&sized("k1", "a", 50)), CountedInsertion::Added);
-        assert_eq!(add(&sized("k2", "b", 51)), CountedInsertion::AllExceeded);
-        assert_eq!(add(&sized("k2", "b", u64::MAX)), CountedInsertion::AllExceeded);
+        assert_eq!(add(&sized("k1", "a", 51)), CountedInsertOutcome::KeyLimitExceeded);
+        assert_eq!(add(&sized("k1", "a", 50)), CountedInsertOutcome::Added);
+        assert_eq!(add(&sized("k2", "b", 51)), CountedInsertOutcome::TotalLimitExceeded);
+        assert_eq!(add(&sized("k2", "b", u64::MAX)), CountedInsertOutcome::TotalLimitExceeded);
         assert!(files.get("file-b").unwrap().is_none());
         assert!(matches!(files.add_counted(&old, limits), Err(StoreError::Guard { step: 0 })));
         assert!(files.delete_counted(&old).unwrap() && !files.delete_counted(&old).unwrap());
         assert_eq!(used("k1"), (50, 50));
         // A process without a fleet does not count; the next fleet counts again.
-        files.forget_usage().unwrap();
+        files.invalidate_usage().unwrap();
         files.add(&sized("k2", "c", 7)).unwrap();
         files.delete(&sized("k1", "a", 50)).unwrap();
         files.count_usage().unwrap();

@@ -39,9 +39,9 @@ fn a_commit_is_made_once_however_often_it_is_asked_for() {
         let dir = tempfile::tempdir().unwrap();
         let ledger = LedgerStore::open(store.clone(), Some(dir.path())).unwrap();
         for n in 1..=50 {
-            assert!(ledger.append(&group(n)).unwrap().copied);
+            assert!(ledger.append(&group(n)).unwrap().replicated);
             // The reply was lost: the same commit is retried.
-            assert!(ledger.append(&group(n)).unwrap().copied);
+            assert!(ledger.append(&group(n)).unwrap().replicated);
         }
         assert!(matches!(ledger.append(&group(40)), Err(StoreError::Guard { .. })), "an older one");
         assert!(matches!(ledger.append(&group(52)), Err(StoreError::Guard { .. })), "one that skips");
@@ -97,7 +97,7 @@ fn rows_alone_leave_the_ledger_where_it_stands() {
         ..LedgerCommit::default()
     };
     for _ in 0..2 {
-        assert!(ledger.append(&alone(None, b"1")).unwrap().copied);
+        assert!(ledger.append(&alone(None, b"1")).unwrap().replicated);
         assert_eq!(ledger.tip().unwrap(), None);
     }
     ledger.append(&group(1)).unwrap();
@@ -131,7 +131,7 @@ fn a_name_in_use_and_a_fence_that_fell_fail_the_whole_commit() {
     for refused in [&repeated, &fenced] {
         assert!(matches!(ledger.append(refused), Err(StoreError::Guard { .. })));
         assert_eq!(ledger.tip().unwrap(), Some(group(1).new_tip));
-        assert_eq!(ledger.entry_number("name 1").unwrap(), Some(1));
+        assert_eq!(ledger.entry_number_by_name("name 1").unwrap(), Some(1));
     }
     store.apply(Transaction::new().put(StoreTable::Files, b"owner", b"7")).unwrap();
     ledger.append(&fenced).unwrap();
@@ -205,9 +205,9 @@ fn a_copy_that_could_not_be_written_is_made_up_for_by_the_next_commit() {
     work(&ledger, 29, |_| {}).unwrap();
     // The directory is missing when a month begins: the store still accepts the commit.
     fs::rename(&folder, dir.path().join("elsewhere")).unwrap();
-    assert!(!ledger.append(&group(120)).unwrap().copied);
+    assert!(!ledger.append(&group(120)).unwrap().replicated);
     fs::rename(dir.path().join("elsewhere"), &folder).unwrap();
-    assert!(ledger.append(&group(121)).unwrap().copied);
+    assert!(ledger.append(&group(121)).unwrap().replicated);
     drop(ledger);
     check(&store, &folder, 121).unwrap();
 }
@@ -235,7 +235,7 @@ fn a_cleared_ledger_is_empty_and_its_copy_stays() {
     LedgerStore::clear(&*store).unwrap();
     let ledger = LedgerStore::open_read_only(store);
     assert_eq!((ledger.tip().unwrap(), ledger.months().unwrap()), (None, vec![]));
-    assert_eq!((ledger.balances().unwrap(), ledger.entry_number("name 3").unwrap()), (vec![], None));
+    assert_eq!((ledger.balances().unwrap(), ledger.entry_number_by_name("name 3").unwrap()), (vec![], None));
     assert_eq!(ledger.month_bytes("2026-01").unwrap(), 0);
     assert!(dir.path().join("ledger/2026-01.jsonl").exists());
 }

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use penstock_tokens::{TokenCounter, TokenizedConversation, estimate_text};
+use penstock_tokens::{PromptConversation, TokenCounter, estimate_text};
 use std::hint::black_box;
 
 /// Prose, code and other scripts.
@@ -49,7 +49,7 @@ fn speed(criterion: &mut Criterion) {
         for (name, counter) in counters {
             group.bench_function(name, |bencher| {
                 bencher.iter(|| {
-                    let conversation = TokenizedConversation::from_chat(black_box(body.as_bytes())).unwrap();
+                    let conversation = PromptConversation::from_chat(black_box(body.as_bytes())).unwrap();
                     counter.count(&conversation).unwrap()
                 });
             });

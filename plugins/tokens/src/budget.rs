@@ -94,7 +94,7 @@ impl<'s> TokenMeter<'s> {
 }
 
 /// Returns the tokens of a finished count, at most the maximum plus one; `None` if the stop signal ended the count.
-pub(crate) fn limit_outcome(done: Result<u64, CountHalt>, budget: &CountBudget<'_>) -> Option<u64> {
+pub(crate) fn cap_at_budget(done: Result<u64, CountHalt>, budget: &CountBudget<'_>) -> Option<u64> {
     match done {
         Ok(tokens) => Some(tokens.min(budget.max_tokens.saturating_add(1))),
         Err(CountHalt::OverBudget) => Some(budget.max_tokens.saturating_add(1)),
@@ -113,10 +113,10 @@ mod tests {
         assert_eq!(meter.add(4), Ok(()));
         assert_eq!(meter.add(1), Err(CountHalt::OverBudget));
         assert_eq!(
-            limit_outcome(Err(CountHalt::OverBudget), &CountBudget { max_tokens: 5, stop: &stop }),
+            cap_at_budget(Err(CountHalt::OverBudget), &CountBudget { max_tokens: 5, stop: &stop }),
             Some(6)
         );
-        assert_eq!(limit_outcome(Ok(5), &CountBudget { max_tokens: 5, stop: &stop }), Some(5));
+        assert_eq!(cap_at_budget(Ok(5), &CountBudget { max_tokens: 5, stop: &stop }), Some(5));
         let mut full = TokenMeter::new(u64::MAX, CountBudget { max_tokens: u64::MAX, stop: &stop });
         assert_eq!(full.add(u64::MAX), Ok(()), "nothing overflows");
     }
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(meter.add(1), Ok(()));
         stop.store(true, Ordering::Relaxed);
         assert_eq!(
-            (meter.add(1), limit_outcome(Err(CountHalt::Stopped), &meter.budget)),
+            (meter.add(1), cap_at_budget(Err(CountHalt::Stopped), &meter.budget)),
             (Err(CountHalt::Stopped), None)
         );
     }

@@ -11,13 +11,13 @@ mod read;
 mod tests;
 
 use crate::image::PromptImage;
-pub use read::ReadError;
+pub use read::PromptParseError;
 use serde_json::{Map, Value};
 use std::fmt;
 
 /// Prompt of a chat or messages request.
 #[derive(Clone, Default, PartialEq)]
-pub struct TokenizedConversation {
+pub struct PromptConversation {
     /// Messages, oldest first, with leading system messages.
     pub messages: Vec<PromptMessage>,
     /// Functions that the model may call.
@@ -25,7 +25,7 @@ pub struct TokenizedConversation {
     /// Requested reasoning effort, for models that support it.
     pub effort: Option<PromptEffort>,
     /// Further variables for the chat template (`chat_template_kwargs`).
-    pub arguments: Map<String, Value>,
+    pub template_arguments: Map<String, Value>,
     /// True if the last message is an answer of the model that has to be continued (prefill).
     pub continues: bool,
     /// Time in Unix seconds, for templates that write the date; 0 if it is not set.
@@ -38,9 +38,9 @@ pub struct PromptMessage {
     /// Role of the speaker.
     pub role: SpeakerRole,
     /// Content of the message, in order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PromptPart>,
     /// True if the client sent a list of parts, not a string.
-    pub listed: bool,
+    pub has_part_list: bool,
     /// Reasoning text of an assistant message.
     pub reasoning: Option<String>,
     /// Calls of an assistant message.
@@ -80,7 +80,7 @@ impl SpeakerRole {
 
 /// Part of a message.
 #[derive(Clone, PartialEq)]
-pub enum Part {
+pub enum PromptPart {
     /// Text part.
     Text(String),
     /// Image part.
@@ -151,12 +151,12 @@ impl PromptEffort {
     }
 }
 
-impl TokenizedConversation {
+impl PromptConversation {
     /// Parses the body of a chat completions request. Fields outside the prompt and unknown fields are ignored.
     ///
     /// # Errors
     /// Returns an error if the body is not JSON, or a field of the prompt has the wrong type.
-    pub fn from_chat(body: &[u8]) -> Result<Self, ReadError> {
+    pub fn from_chat(body: &[u8]) -> Result<Self, PromptParseError> {
         chat::read(body)
     }
 
@@ -165,14 +165,14 @@ impl TokenizedConversation {
     ///
     /// # Errors
     /// Returns an error if the body is not JSON, or a field of the prompt has the wrong type.
-    pub fn from_messages(body: &[u8]) -> Result<Self, ReadError> {
+    pub fn from_messages(body: &[u8]) -> Result<Self, PromptParseError> {
         messages::read(body)
     }
 
     /// Returns true if parsing the body needs memory of only a few times its size. A body with millions of JSON values
     /// needs more, and is not parsed.
     #[must_use]
-    pub fn is_readable(body: &[u8]) -> bool {
+    pub fn fits_parser_limit(body: &[u8]) -> bool {
         read::is_readable(body)
     }
 
@@ -186,7 +186,7 @@ impl TokenizedConversation {
     /// Returns every image, in order.
     pub fn images(&self) -> impl Iterator<Item = &PromptImage> {
         self.messages.iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
-            Part::Image(image) => Some(image),
+            PromptPart::Image(image) => Some(image),
             _ => None,
         })
     }
@@ -194,7 +194,7 @@ impl TokenizedConversation {
     /// Returns the type of the first part that cannot be counted by this crate.
     pub(crate) fn first_opaque_part(&self) -> Option<&str> {
         self.messages.iter().flat_map(|turn| &turn.parts).find_map(|part| match part {
-            Part::Opaque { kind, .. } => Some(kind.as_str()),
+            PromptPart::Opaque { kind, .. } => Some(kind.as_str()),
             _ => None,
         })
     }
@@ -204,7 +204,7 @@ impl PromptMessage {
     /// Creates a message of plain text.
     #[must_use]
     pub fn text(role: SpeakerRole, text: impl Into<String>) -> Self {
-        Self { role, parts: vec![Part::Text(text.into())], ..Self::default() }
+        Self { role, parts: vec![PromptPart::Text(text.into())], ..Self::default() }
     }
 
     /// Joins the texts of the message.
@@ -222,13 +222,13 @@ impl PromptMessage {
     /// Returns the texts of the message.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Text(text) => Some(text.as_str()),
+            PromptPart::Text(text) => Some(text.as_str()),
             _ => None,
         })
     }
 }
 
-impl fmt::Debug for TokenizedConversation {
+impl fmt::Debug for PromptConversation {
     /// Prints counts only, because prompts are confidential.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Conversation")

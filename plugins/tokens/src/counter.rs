@@ -6,8 +6,8 @@
 #[cfg(test)]
 mod tests;
 
-use crate::budget::{CountBudget, CountHalt, TokenMeter, limit_outcome};
-use crate::conversation::TokenizedConversation;
+use crate::budget::{CountBudget, CountHalt, TokenMeter, cap_at_budget};
+use crate::conversation::PromptConversation;
 use crate::harmony;
 use crate::image::ImageTokenSettings;
 use crate::o200k::O200kTokenizer;
@@ -126,7 +126,7 @@ impl TokenCounter {
     ///
     /// # Errors
     /// Returns an error if it cannot be counted exactly; see [`CountError`].
-    pub fn count(&self, conversation: &TokenizedConversation) -> Result<TokenCount, CountError> {
+    pub fn count(&self, conversation: &PromptConversation) -> Result<TokenCount, CountError> {
         self.count_within(conversation, &CountBudget::unlimited())
     }
 
@@ -136,7 +136,7 @@ impl TokenCounter {
     /// Returns an error if it cannot be counted exactly, or if the stop signal ended the count; see [`CountError`].
     pub fn count_within(
         &self,
-        conversation: &TokenizedConversation,
+        conversation: &PromptConversation,
         budget: &CountBudget<'_>,
     ) -> Result<TokenCount, CountError> {
         if let Some(kind) = conversation.first_opaque_part() {
@@ -157,7 +157,7 @@ impl TokenCounter {
                 self.count_prompt(tokenizer, template, conversation, images, budget)?
             }
         };
-        let tokens = limit_outcome(counted, budget).ok_or(CountError::Stopped)?;
+        let tokens = cap_at_budget(counted, budget).ok_or(CountError::Stopped)?;
         Ok(TokenCount { tokens, method: CountMethod::Exact })
     }
 
@@ -167,7 +167,7 @@ impl TokenCounter {
         &self,
         tokenizer: &FileTokenizer,
         template: &ChatTemplate,
-        conversation: &TokenizedConversation,
+        conversation: &PromptConversation,
         images: u64,
         budget: &CountBudget<'_>,
     ) -> Result<Result<u64, CountHalt>, CountError> {
@@ -179,14 +179,14 @@ impl TokenCounter {
         // here.
         let most = budget.max_tokens.saturating_add(each.saturating_mul(count as u64));
         let mut meter = TokenMeter::new(images, CountBudget { max_tokens: most, ..*budget });
-        let bytes = meter.max_bytes(tokenizer.longest());
+        let bytes = meter.max_bytes(tokenizer.max_token_bytes());
         let prompt = match template.render_within(conversation, mark, &meter, bytes) {
             Ok(prompt) => prompt,
             Err(RenderError::Halted(halt)) => return Ok(Err(halt)),
             Err(RenderError::TooLarge) => return Err(CountError::TooLarge),
             Err(RenderError::Refused(why)) => return Err(CountError::Template(why)),
         };
-        if let Err(halt) = tokenizer.add(&prompt, &mut meter) {
+        if let Err(halt) = tokenizer.count_into(&prompt, &mut meter) {
             return Ok(Err(halt));
         }
         // At most as many placeholders as images are subtracted, because a user may have written a placeholder as text.
@@ -208,14 +208,14 @@ impl TokenCounter {
         let counted = match &self.kind {
             CounterKind::Harmony(vocabulary) => {
                 let mut meter = TokenMeter::new(0, *budget);
-                vocabulary.add(text, &mut meter).map(|()| meter.tokens())
+                vocabulary.count_into(text, &mut meter).map(|()| meter.tokens())
             }
             CounterKind::Files { tokenizer, .. } => {
-                let mut meter = TokenMeter::new(tokenizer.around(), *budget);
-                tokenizer.add(text, &mut meter).map(|()| meter.tokens())
+                let mut meter = TokenMeter::new(tokenizer.special_tokens_around(), *budget);
+                tokenizer.count_into(text, &mut meter).map(|()| meter.tokens())
             }
         };
-        limit_outcome(counted, budget)
+        cap_at_budget(counted, budget)
     }
 }
 
@@ -227,7 +227,7 @@ impl TokenCounter {
 pub fn render_prompt(
     chat_template: &str,
     config: Option<&[u8]>,
-    conversation: &TokenizedConversation,
+    conversation: &PromptConversation,
 ) -> Result<String, TokenizerError> {
     let template = compile_template(chat_template, &parse_config(config)?)?;
     template.render(conversation, None).map_err(|why| TokenizerError(format!("chat template: {why}")))

@@ -138,7 +138,7 @@ pub fn build_call(shape: TokenizeApi, model: &str, input: CountInput<'_>) -> Res
 ///
 /// # Errors
 /// Returns an error for a status other than 200, or an answer without a number of tokens.
-pub fn parse(shape: TokenizeApi, status: u16, body: &[u8]) -> Result<CountProgress, EngineError> {
+pub fn parse_answer(shape: TokenizeApi, status: u16, body: &[u8]) -> Result<CountProgress, EngineError> {
     if status != 200 {
         return Err(EngineError::Status(status));
     }

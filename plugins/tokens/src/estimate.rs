@@ -1,6 +1,6 @@
 //! Token estimates without the model's tokenizer: never too low.
 //!
-//! Guarantees: [`upper_bound`] needs no scan of the text, and shows which requests need a count at all; [`estimate`]
+//! Guarantees: [`max_prompt_tokens`] needs no scan of the text, and shows which requests need a count at all; [`estimate`]
 //! scans the text once, and is not below the counts of the vocabularies of served models: about 1.2 times the tokens of
 //! English prose.
 //!
@@ -15,8 +15,8 @@
 #[cfg(test)]
 mod tests;
 
-use crate::budget::{CountBudget, CountHalt, TokenMeter, limit_outcome};
-use crate::conversation::{FunctionTool, Part, PromptMessage, TokenizedConversation};
+use crate::budget::{CountBudget, CountHalt, TokenMeter, cap_at_budget};
+use crate::conversation::{FunctionTool, PromptConversation, PromptMessage, PromptPart};
 use crate::counter::{CountMethod, TokenCount};
 use crate::image::{ImageRule, ImageTokenSettings, PromptImage};
 use crate::merge::MergeSymbol;
@@ -47,7 +47,7 @@ const UNKNOWN_TOKENS: u64 = 16_384;
 /// system text and tools, without inline media. `image` is the maximum number of tokens of one image
 /// ([`ImageRule::max_tokens`]).
 #[must_use]
-pub fn upper_bound(bytes: usize, images: u32, image: u64) -> u64 {
+pub fn max_prompt_tokens(bytes: usize, images: u32, image: u64) -> u64 {
     let frame = FRAME_TOKENS + TOOLS_TOKENS;
     (bytes as u64).saturating_add(frame).saturating_add(u64::from(images).saturating_mul(image))
 }
@@ -55,7 +55,7 @@ pub fn upper_bound(bytes: usize, images: u32, image: u64) -> u64 {
 /// Returns a number that is not below the tokens of a conversation. `images` is the image rule of the model, if it is
 /// known.
 #[must_use]
-pub fn estimate(conversation: &TokenizedConversation, images: Option<&ImageTokenSettings>) -> TokenCount {
+pub fn estimate(conversation: &PromptConversation, images: Option<&ImageTokenSettings>) -> TokenCount {
     let none = TokenCount { tokens: u64::MAX, method: CountMethod::Estimate };
     estimate_within(conversation, images, &CountBudget::unlimited()).unwrap_or(none)
 }
@@ -63,17 +63,17 @@ pub fn estimate(conversation: &TokenizedConversation, images: Option<&ImageToken
 /// Same as [`estimate`], but at most the maximum of the budget plus one; `None` if the stop signal ended the estimate.
 #[must_use]
 pub fn estimate_within(
-    conversation: &TokenizedConversation,
+    conversation: &PromptConversation,
     images: Option<&ImageTokenSettings>,
     budget: &CountBudget<'_>,
 ) -> Option<TokenCount> {
     let mut meter = TokenMeter::new(FRAME_TOKENS, *budget);
     let done = conversation_tokens(conversation, images, &mut meter).map(|()| meter.tokens());
-    limit_outcome(done, budget).map(|tokens| TokenCount { tokens, method: CountMethod::Estimate })
+    cap_at_budget(done, budget).map(|tokens| TokenCount { tokens, method: CountMethod::Estimate })
 }
 
 fn conversation_tokens(
-    conversation: &TokenizedConversation,
+    conversation: &PromptConversation,
     images: Option<&ImageTokenSettings>,
     meter: &mut TokenMeter<'_>,
 ) -> Result<(), CountHalt> {
@@ -102,17 +102,19 @@ fn message_tokens(
     }
     for part in &turn.parts {
         match part {
-            Part::Text(text) => {
+            PromptPart::Text(text) => {
                 meter.add(1)?;
                 add_text(text, meter)?;
             }
-            Part::Image(image) => {
+            PromptPart::Image(image) => {
                 let tokens = images.map_or_else(|| max_image_tokens(*image), |images| images.tokens(*image));
                 meter.add(tokens.saturating_add(4))?;
             }
             // 25 tokens per second of audio, at least 1000 bytes per second.
-            Part::Opaque { kind, bytes } if kind == "input_audio" => meter.add(*bytes as u64 / 16 + 64)?,
-            Part::Opaque { bytes, .. } => meter.add(UNKNOWN_TOKENS.max(*bytes as u64))?,
+            PromptPart::Opaque { kind, bytes } if kind == "input_audio" => {
+                meter.add(*bytes as u64 / 16 + 64)?
+            }
+            PromptPart::Opaque { bytes, .. } => meter.add(UNKNOWN_TOKENS.max(*bytes as u64))?,
         }
     }
     for call in &turn.calls {

@@ -17,7 +17,7 @@ mod schema;
 mod tests;
 
 use crate::budget::{CountHalt, TokenMeter};
-use crate::conversation::{PromptEffort, PromptMessage, SpeakerRole, TokenizedConversation};
+use crate::conversation::{PromptConversation, PromptEffort, PromptMessage, SpeakerRole};
 use crate::o200k::O200kTokenizer;
 use crate::strftime::strftime;
 use schema::namespace;
@@ -55,7 +55,7 @@ struct CountingSink<'v, 's> {
 
 impl PromptSink for CountingSink<'_, '_> {
     fn text(&mut self, text: &str) -> Result<(), CountHalt> {
-        self.vocabulary.add(text, &mut self.meter)
+        self.vocabulary.count_into(text, &mut self.meter)
     }
 
     fn special(&mut self, _: &'static str) -> Result<(), CountHalt> {
@@ -66,7 +66,7 @@ impl PromptSink for CountingSink<'_, '_> {
 /// Counts the tokens of a conversation and adds them to those that the meter already has.
 pub(crate) fn count(
     vocabulary: &O200kTokenizer,
-    conversation: &TokenizedConversation,
+    conversation: &PromptConversation,
     meter: TokenMeter<'_>,
 ) -> Result<u64, CountHalt> {
     let mut sink = CountingSink { vocabulary, meter };
@@ -74,7 +74,7 @@ pub(crate) fn count(
     Ok(sink.meter.tokens())
 }
 
-fn render(conversation: &TokenizedConversation, sink: &mut impl PromptSink) -> Result<(), CountHalt> {
+fn render(conversation: &PromptConversation, sink: &mut impl PromptSink) -> Result<(), CountHalt> {
     let messages = messages(conversation);
     let first_final = messages.iter().position(|message| message.channel == Some("final"));
     let last_is_final = messages
@@ -124,7 +124,7 @@ fn write(message: &HarmonyMessage<'_>, open: bool, sink: &mut impl PromptSink) -
 /// Function name by call id.
 type FunctionNames<'c> = HashMap<&'c str, &'c str>;
 
-fn messages(conversation: &TokenizedConversation) -> Vec<HarmonyMessage<'_>> {
+fn messages(conversation: &PromptConversation) -> Vec<HarmonyMessage<'_>> {
     let leading = conversation.messages.iter().take_while(|turn| turn.role == SpeakerRole::System).count();
     let (instructions, rest) = conversation.messages.split_at_checked(leading).unwrap_or_default();
     let mut messages = vec![system(conversation)];
@@ -142,7 +142,7 @@ fn messages(conversation: &TokenizedConversation) -> Vec<HarmonyMessage<'_>> {
     messages
 }
 
-fn system(conversation: &TokenizedConversation) -> HarmonyMessage<'static> {
+fn system(conversation: &PromptConversation) -> HarmonyMessage<'static> {
     let date = strftime("%Y-%m-%d", conversation.unix_seconds);
     let effort = conversation.effort.unwrap_or(PromptEffort::Medium).name();
     let tools = if conversation.tools.is_empty() { "" } else { TOOL_CHANNEL };
@@ -151,7 +151,7 @@ fn system(conversation: &TokenizedConversation) -> HarmonyMessage<'static> {
 }
 
 fn developer(
-    conversation: &TokenizedConversation,
+    conversation: &PromptConversation,
     instructions: &[PromptMessage],
 ) -> Option<HarmonyMessage<'static>> {
     let mut sections = Vec::new();

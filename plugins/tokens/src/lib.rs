@@ -30,11 +30,11 @@ mod windows;
 
 pub use budget::CountBudget;
 pub use conversation::{
-    FunctionCall, FunctionTool, Part, PromptEffort, PromptMessage, ReadError, SpeakerRole,
-    TokenizedConversation,
+    FunctionCall, FunctionTool, PromptConversation, PromptEffort, PromptMessage, PromptParseError,
+    PromptPart, SpeakerRole,
 };
 pub use counter::{CountError, CountMethod, TokenCount, TokenCounter, render_prompt};
 pub use encoding::PublishedEncoding;
-pub use estimate::{estimate, estimate_text, estimate_within, upper_bound};
+pub use estimate::{estimate, estimate_text, estimate_within, max_prompt_tokens};
 pub use image::{ImageRule, ImageTokenSettings, PromptImage};
 pub use tokenizer::TokenizerError;

@@ -8,7 +8,7 @@ use crate::merge::{MergeRules, MergeSymbol, merge_pairs};
 use crate::packed_vocabulary;
 use crate::pretokenizer_regex::SplitPattern;
 use crate::vocabulary::Vocabulary;
-use crate::windows::{self, PieceEncoder, WINDOW, char_boundary};
+use crate::windows::{self, PieceEncoder, WINDOW_BYTES, floor_char_boundary};
 use std::sync::OnceLock;
 
 /// Packed vocabulary, see `assets/README.md`.
@@ -58,13 +58,13 @@ impl O200kTokenizer {
     #[cfg(test)]
     pub(crate) fn count(&self, text: &str) -> u64 {
         let mut meter = TokenMeter::new(0, crate::budget::CountBudget::unlimited());
-        self.add(text, &mut meter).unwrap_or_default();
+        self.count_into(text, &mut meter).unwrap_or_default();
         meter.tokens()
     }
 
     /// Adds the tokens of a text to a meter.
-    pub(crate) fn add(&self, text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
-        meter.check_bytes(text.len(), Some(self.vocabulary.longest()))?;
+    pub(crate) fn count_into(&self, text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
+        meter.check_bytes(text.len(), Some(self.vocabulary.max_token_bytes()))?;
         let mut symbols = Vec::with_capacity(64);
         self.pattern.for_each_piece(text, |piece, _| {
             windows::count_piece(self, piece.as_bytes(), &mut symbols, meter)
@@ -81,8 +81,9 @@ impl O200kTokenizer {
         let mut symbols = Vec::with_capacity(64);
         self.pattern.for_each_piece(text, |mut piece, _| {
             loop {
-                let (head, rest) =
-                    piece.split_at_checked(char_boundary(piece.as_bytes(), WINDOW)).unwrap_or((piece, ""));
+                let (head, rest) = piece
+                    .split_at_checked(floor_char_boundary(piece.as_bytes(), WINDOW_BYTES))
+                    .unwrap_or((piece, ""));
                 self.encode(head.as_bytes(), &mut symbols);
                 each(head, &symbols)?;
                 if rest.is_empty() {

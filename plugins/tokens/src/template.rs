@@ -12,7 +12,7 @@ mod prompt_buffer;
 mod tests;
 
 use crate::budget::{CountBudget, CountHalt, TokenMeter};
-use crate::conversation::{Part, PromptMessage, SpeakerRole, TokenizedConversation};
+use crate::conversation::{PromptConversation, PromptMessage, PromptPart, SpeakerRole};
 use crate::strftime::strftime;
 use fallback::{TemplateFallback, apply_fallback};
 use minijinja::syntax::SyntaxConfig;
@@ -83,7 +83,7 @@ impl ChatTemplate {
     /// Renders the prompt of a conversation. `mark` is written for each image if the template accepts only text.
     pub(crate) fn render(
         &self,
-        conversation: &TokenizedConversation,
+        conversation: &PromptConversation,
         mark: Option<&str>,
     ) -> Result<String, String> {
         let meter = TokenMeter::new(0, CountBudget::unlimited());
@@ -96,7 +96,7 @@ impl ChatTemplate {
     /// Same as [`ChatTemplate::render`], but at most `most` bytes, for a count that may end early.
     pub(crate) fn render_within(
         &self,
-        conversation: &TokenizedConversation,
+        conversation: &PromptConversation,
         mark: Option<&str>,
         meter: &TokenMeter<'_>,
         most: usize,
@@ -122,12 +122,12 @@ impl ChatTemplate {
     fn render_messages(
         &self,
         turns: &[PromptMessage],
-        conversation: &TokenizedConversation,
+        conversation: &PromptConversation,
         mark: Option<&str>,
         mut paper: PromptBuffer<'_>,
     ) -> Result<String, RenderError> {
         let mut context = self.tokens.clone();
-        context.extend(conversation.arguments.clone());
+        context.extend(conversation.template_arguments.clone());
         if let Some(effort) = conversation.effort {
             context.entry("reasoning_effort").or_insert_with(|| effort.name().into());
         }
@@ -183,16 +183,16 @@ impl ChatTemplate {
     }
 
     fn content(&self, turn: &PromptMessage, mark: Option<&str>) -> Json {
-        if turn.listed && self.takes_parts {
+        if turn.has_part_list && self.takes_parts {
             let parts = turn.parts.iter().filter_map(|part| match part {
-                Part::Text(text) => Some(json!({"type": "text", "text": text})),
-                Part::Image(_) => Some(json!({"type": "image"})),
-                Part::Opaque { .. } => None,
+                PromptPart::Text(text) => Some(json!({"type": "text", "text": text})),
+                PromptPart::Image(_) => Some(json!({"type": "image"})),
+                PromptPart::Opaque { .. } => None,
             });
             return parts.collect();
         }
         // As in vLLM, the placeholders of the images come first, and then the texts, each on a line of its own.
-        let images = turn.parts.iter().filter(|part| matches!(part, Part::Image(_))).count();
+        let images = turn.parts.iter().filter(|part| matches!(part, PromptPart::Image(_))).count();
         let mut lines = vec![mark.unwrap_or_default(); if mark.is_some() { images } else { 0 }];
         lines.extend(turn.texts());
         lines.join("\n").into()
@@ -214,7 +214,7 @@ fn is_too_large(turns: &[PromptMessage]) -> bool {
     copies(true) > SYSTEM_COPIES || copies(false) > COPIES
 }
 
-fn tools(conversation: &TokenizedConversation) -> Json {
+fn tools(conversation: &PromptConversation) -> Json {
     if conversation.tools.is_empty() {
         return Json::Null;
     }

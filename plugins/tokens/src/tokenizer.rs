@@ -51,13 +51,13 @@ impl FileTokenizer {
     /// Counts the tokens of a rendered prompt, without a limit.
     pub(crate) fn count(&self, text: &str) -> u64 {
         let mut meter = TokenMeter::new(0, crate::CountBudget::unlimited());
-        self.add(text, &mut meter).unwrap_or_default();
+        self.count_into(text, &mut meter).unwrap_or_default();
         meter.tokens()
     }
 
     /// Adds the tokens of a rendered prompt to a meter.
-    pub(crate) fn add(&self, text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
-        meter.check_bytes(text.len(), self.longest())?;
+    pub(crate) fn count_into(&self, text: &str, meter: &mut TokenMeter<'_>) -> Result<(), CountHalt> {
+        meter.check_bytes(text.len(), self.max_token_bytes())?;
         self.added.split_raw(text, |segment, at_start| match segment {
             None => meter.add(1),
             Some(segment) => self.add_segment(segment, at_start, meter),
@@ -65,21 +65,21 @@ impl FileTokenizer {
     }
 
     /// Returns the number of special tokens that are added around a text that is not a chat.
-    pub(crate) const fn around(&self) -> u64 {
+    pub(crate) const fn special_tokens_around(&self) -> u64 {
         self.special_tokens_around
     }
 
     /// Returns the maximum number of bytes of text for one token; `None` if there is no maximum, because the tokenizer
     /// drops some text, or makes one token of a run of any length.
-    pub(crate) fn longest(&self) -> Option<usize> {
+    pub(crate) fn max_token_bytes(&self) -> Option<usize> {
         if self.cuts.iter().any(PretokenizerStep::removes_text) {
             return None;
         }
         let model = match &self.model {
-            TokenizerModel::Bpe(bpe) => bpe.longest()?,
-            TokenizerModel::Unigram(unigram) => unigram.longest()?,
+            TokenizerModel::Bpe(bpe) => bpe.max_token_bytes()?,
+            TokenizerModel::Unigram(unigram) => unigram.max_token_bytes()?,
         };
-        model.max(self.added.longest()?).checked_mul(self.normalizer.max_shrink_factor()?)
+        model.max(self.added.max_token_bytes()?).checked_mul(self.normalizer.max_shrink_factor()?)
     }
 
     fn add_segment(

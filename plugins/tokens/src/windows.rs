@@ -9,7 +9,7 @@
 //!
 //! No text is known for which two windows of a published vocabulary share no token. Should one be found, every byte of
 //! the overlap is counted as a token, in addition to the tokens of both windows: such a join never lowers the count,
-//! and raises it by at most [`OVERLAP`] plus the tokens of the overlap for each [`WINDOW`] of text.
+//! and raises it by at most [`OVERLAP_BYTES`] plus the tokens of the overlap for each [`WINDOW_BYTES`] of text.
 
 #[cfg(test)]
 mod tests;
@@ -19,9 +19,9 @@ use crate::merge::MergeSymbol;
 use std::cmp::Ordering;
 
 /// Size of a window in bytes.
-pub(crate) const WINDOW: usize = 16 << 10;
+pub(crate) const WINDOW_BYTES: usize = 16 << 10;
 /// Overlap of two windows in bytes.
-pub(crate) const OVERLAP: usize = 1 << 10;
+pub(crate) const OVERLAP_BYTES: usize = 1 << 10;
 
 /// Encoder in which every byte belongs to a token.
 pub(crate) trait PieceEncoder {
@@ -41,17 +41,17 @@ pub(crate) fn count_piece(
 ) -> Result<(), CountHalt> {
     let (mut from, mut overlap) = (0_usize, Vec::new());
     loop {
-        let to = char_boundary(piece, from.saturating_add(WINDOW));
+        let to = floor_char_boundary(piece, from.saturating_add(WINDOW_BYTES));
         encoder.encode(piece.get(from..to).unwrap_or_default(), symbols);
         let skipped = if from == 0 { 0 } else { join_overlap(&overlap, symbols, from, meter)? };
         if to >= piece.len() {
             return meter.add(symbols.len().saturating_sub(skipped) as u64);
         }
-        let wanted = to.saturating_sub(OVERLAP);
+        let wanted = to.saturating_sub(OVERLAP_BYTES);
         // The next window must begin at the start of a token and at the start of a character.
         let begins = |symbol: &MergeSymbol| {
             let at = from + symbol.at as usize;
-            at > from && char_boundary(piece, at) == at
+            at > from && floor_char_boundary(piece, at) == at
         };
         let near = |symbol: &MergeSymbol| from + symbol.at as usize >= wanted && begins(symbol);
         let cut = symbols.iter().position(near).or_else(|| symbols.iter().rposition(begins));
@@ -100,7 +100,7 @@ fn join_overlap(
 }
 
 /// Returns the start of the character that contains the byte at `at`, at most the length of the piece.
-pub(crate) fn char_boundary(piece: &[u8], at: usize) -> usize {
+pub(crate) fn floor_char_boundary(piece: &[u8], at: usize) -> usize {
     let at = at.min(piece.len());
     let inside = |at: &usize| piece.get(*at).is_some_and(|byte| byte & 0xC0 == 0x80);
     // A character has at most four bytes. A longer run of continuation bytes is not text and may be cut at any byte.

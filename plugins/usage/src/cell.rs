@@ -84,7 +84,7 @@ impl fmt::Display for UsageOutcome {
 
 /// Dimensions of a rollup. A dimension that the entry does not name is empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RollupCell {
+pub struct RollupDimensions {
     /// Account; empty for the whole gateway.
     pub account: Arc<str>,
     /// Hour of the entries.
@@ -103,10 +103,10 @@ pub struct RollupCell {
     pub outcome: UsageOutcome,
 }
 
-impl RollupCell {
+impl RollupDimensions {
     /// Returns the dimensions of the rollup of the whole gateway in which the same entries are counted too.
     #[must_use]
-    pub fn gateway(&self) -> Self {
+    pub fn gateway_wide(&self) -> Self {
         Self { account: Arc::from(""), key: Arc::from(""), ..self.clone() }
     }
 }

@@ -1,6 +1,6 @@
 //! Contribution of one entry to a rollup.
 
-use crate::cell::{RollupCell, UsageHour, UsageOutcome};
+use crate::cell::{RollupDimensions, UsageHour, UsageOutcome};
 use crate::sums::UsageSums;
 use penstock_ledger::{CorrectedKind, EntryKind, LedgerEntry, SaleDetails};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub fn rollup_of(
     entry: &LedgerEntry,
     corrected: Option<&SoldWork>,
     location: impl FnOnce(&Arc<str>) -> Arc<str>,
-) -> Option<(RollupCell, UsageSums)> {
+) -> Option<(RollupDimensions, UsageSums)> {
     let empty = || Arc::from("");
     let (outcome, key, work) = match &entry.kind {
         EntryKind::Settle { key, sale, .. } => {
@@ -58,6 +58,6 @@ pub fn rollup_of(
         work.unwrap_or_else(|| SoldWork { model: empty(), provider: empty(), terms: empty() });
     let hour = UsageHour::from_unix(entry.at);
     let account = entry.account.clone();
-    let cell = RollupCell { account, hour, key, model, provider, location, terms, outcome };
+    let cell = RollupDimensions { account, hour, key, model, provider, location, terms, outcome };
     Some((cell, UsageSums::of_entry(&entry.kind)))
 }

@@ -1,6 +1,6 @@
 //! Groups of rollups: sums by day, hour, model, key, provider, location or outcome.
 
-use crate::cell::{RollupCell, UsageOutcome};
+use crate::cell::{RollupDimensions, UsageOutcome};
 use crate::sums::UsageSums;
 use penstock_core::calendar::{UtcDay, format_rfc3339};
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ impl UsageGrouping {
         if groupings.len() > 3 { Err(GroupError::Name) } else { Ok(groupings) }
     }
 
-    fn value(self, cell: &RollupCell) -> String {
+    fn value(self, cell: &RollupDimensions) -> String {
         match self {
             Self::Day => UtcDay::from_unix(cell.hour.start()).to_string(),
             Self::Hour => format_rfc3339(cell.hour.start()),
@@ -117,7 +117,7 @@ impl UsageReport {
     ///
     /// # Errors
     /// Returns an error if there are too many groups.
-    pub fn add(&mut self, cell: &RollupCell, sums: &UsageSums) -> Result<(), GroupError> {
+    pub fn add(&mut self, cell: &RollupDimensions, sums: &UsageSums) -> Result<(), GroupError> {
         if cell.outcome == UsageOutcome::Granted {
             return Ok(());
         }

@@ -21,10 +21,10 @@ mod row;
 mod statement;
 mod sums;
 
-pub use cell::{RollupCell, UsageHour, UsageOutcome};
+pub use cell::{RollupDimensions, UsageHour, UsageOutcome};
 pub use fold::{SoldWork, location_of, rollup_of};
 pub use group::{GroupError, UsageGroup, UsageGrouping, UsageReport};
 pub use range::{MAX_RANGE_DAYS, RangeError, UsageRange};
-pub use row::{RowError, account_prefix, decode, encode, hour_key, hour_of_key, row_key};
+pub use row::{RowError, account_prefix, decode, encode, hour_key, row_key, split_row_key};
 pub use statement::add_to_statement;
 pub use sums::UsageSums;

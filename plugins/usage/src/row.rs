@@ -5,7 +5,7 @@
 //! value  JSON object with the other dimensions and the sums; zeros and empty names are absent
 //! ```
 
-use crate::cell::{RollupCell, UsageHour, UsageOutcome};
+use crate::cell::{RollupDimensions, UsageHour, UsageOutcome};
 use crate::sums::UsageSums;
 use penstock_core::usage_row::{USAGE_ROW_VERSION, UsageRow, UsageRowError, parse_amount};
 use penstock_ledger::StatementSums;
@@ -48,7 +48,7 @@ pub fn hour_key(account: &str, hour: UsageHour) -> Vec<u8> {
 
 /// Returns the key of the row of a rollup.
 #[must_use]
-pub fn row_key(cell: &RollupCell) -> Vec<u8> {
+pub fn row_key(cell: &RollupDimensions) -> Vec<u8> {
     let mut hash = Sha256::new();
     for name in [&cell.key, &cell.model, &cell.provider, &cell.location, &cell.terms] {
         hash.update(name.as_bytes());
@@ -65,7 +65,7 @@ pub fn row_key(cell: &RollupCell) -> Vec<u8> {
 ///
 /// # Errors
 /// Returns an error if the key has another form.
-pub fn hour_of_key(key: &[u8]) -> Result<(&str, UsageHour), RowError> {
+pub fn split_row_key(key: &[u8]) -> Result<(&str, UsageHour), RowError> {
     let split = key.len().checked_sub(TAIL_BYTES + 1).ok_or(RowError::Format)?;
     let (account, tail) = key.split_at_checked(split).ok_or(RowError::Format)?;
     let hour = tail.strip_prefix(b"\0").and_then(|tail| tail.first_chunk::<4>()).ok_or(RowError::Format)?;
@@ -75,7 +75,7 @@ pub fn hour_of_key(key: &[u8]) -> Result<(&str, UsageHour), RowError> {
 
 /// Encodes the value of a row.
 #[must_use]
-pub fn encode(cell: &RollupCell, sums: &UsageSums) -> Vec<u8> {
+pub fn encode(cell: &RollupDimensions, sums: &UsageSums) -> Vec<u8> {
     let of = &sums.billed;
     let row = UsageRow {
         v: USAGE_ROW_VERSION,
@@ -113,10 +113,10 @@ pub fn encode(cell: &RollupCell, sums: &UsageSums) -> Vec<u8> {
 ///
 /// # Errors
 /// Returns an error if key or value have another form.
-pub fn decode(key: &[u8], value: &[u8]) -> Result<(RollupCell, UsageSums), RowError> {
-    let (account, hour) = hour_of_key(key)?;
+pub fn decode(key: &[u8], value: &[u8]) -> Result<(RollupDimensions, UsageSums), RowError> {
+    let (account, hour) = split_row_key(key)?;
     let row = UsageRow::parse(value)?;
-    let cell = RollupCell {
+    let cell = RollupDimensions {
         account: account.into(),
         hour,
         key: (&*row.key).into(),

@@ -3,7 +3,7 @@
 
 use penstock_ledger::StatementSums;
 use penstock_usage::{
-    GroupError, RangeError, RollupCell, RowError, UsageGrouping, UsageHour, UsageOutcome, UsageRange,
+    GroupError, RangeError, RollupDimensions, RowError, UsageGrouping, UsageHour, UsageOutcome, UsageRange,
     UsageReport, UsageSums, account_prefix, decode, encode, hour_key, row_key,
 };
 use proptest::prelude::*;
@@ -13,10 +13,10 @@ fn name() -> impl Strategy<Value = std::sync::Arc<str>> {
     "[a-zé\"\\\\ /:.-]{0,12}".prop_map(|text| text.as_str().into())
 }
 
-fn cell() -> impl Strategy<Value = RollupCell> {
+fn cell() -> impl Strategy<Value = RollupDimensions> {
     let outcome = (0..UsageOutcome::ALL.len()).prop_map(|index| UsageOutcome::ALL[index]);
     ((name(), any::<u32>(), name(), name()), (name(), name(), name(), outcome)).prop_map(
-        |((account, hour, key, model), (provider, location, terms, outcome))| RollupCell {
+        |((account, hour, key, model), (provider, location, terms, outcome))| RollupDimensions {
             account,
             hour: UsageHour(hour),
             key,
@@ -106,7 +106,7 @@ fn a_range_has_whole_days_and_bounds() {
 #[test]
 fn too_many_groups_are_refused_and_grants_are_no_usage() {
     let mut report = UsageReport::new(vec![UsageGrouping::Model], 2);
-    let cell = |model: &str, outcome| RollupCell {
+    let cell = |model: &str, outcome| RollupDimensions {
         account: "a".into(),
         hour: UsageHour(7),
         key: "k".into(),

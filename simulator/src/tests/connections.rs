@@ -39,7 +39,7 @@ async fn a_body_may_come_in_chunks_and_wait_for_permission() {
     }
     stream.write_all(b"0\r\ntrailer: x\r\n\r\n").await.unwrap();
     assert_eq!(super::receive(stream).await.status, 200);
-    assert_eq!(server.control().last().unwrap().body, body);
+    assert_eq!(server.control().last_call().unwrap().body, body);
 }
 
 #[tokio::test]

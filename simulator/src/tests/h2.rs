@@ -77,7 +77,7 @@ async fn many_requests_share_a_clear_text_connection() {
     }
     let counts = control.until(|counts| counts.finished == 8).await;
     assert_eq!(counts.connections, 1);
-    assert!(control.last().unwrap().h2);
+    assert!(control.last_call().unwrap().h2);
 }
 
 #[tokio::test]

@@ -88,7 +88,7 @@ async fn calls_are_counted_and_remembered_and_their_header_values_kept_back() {
     assert_eq!((counts.calls, counts.generations, counts.open, counts.cut), (2, 1, 0, 0));
     assert_eq!(counts.by_path[CHAT], 1);
     assert_eq!(control.calls()[0].json()["temperature"], 0.25);
-    assert_eq!(control.last().unwrap().path, "/v1/models?limit=1");
+    assert_eq!(control.last_call().unwrap().path, "/v1/models?limit=1");
     let report = receive(send(server.address, "GET", "/control", "").await).await.json();
     assert_eq!((&report["calls"], &report["by_path"]["/v1/models"]), (&json!(2), &json!(1)));
     assert_eq!(report["last"][1]["headers"], json!(["host", "connection", "content-length"]));

@@ -200,7 +200,7 @@ impl JournalWriter {
     fn append(&mut self, group: &[u8], terms: BTreeMap<Arc<str>, Arc<SaleTerms>>) -> Result<(), StoreError> {
         let committed = self.state.committed.load(Ordering::Acquire);
         // Each file of the journal must be readable without the other file.
-        if self.journal.begins_file(committed) {
+        if self.journal.starts_new_file(committed) {
             self.known_terms.clear();
         }
         let mut frames = Vec::new();

@@ -133,7 +133,7 @@ fn write_off(
     }
     let credits = charges.iter().filter(|charge| charge.wallet == Wallet::Credits);
     let credits: i64 = credits.fold(0, |sum, charge| sum.saturating_add(charge.amount));
-    let apart = LedgerJournal::set_apart(folder, stored.id.generation)?;
+    let apart = LedgerJournal::quarantine(folder, stored.id.generation)?;
     tracing::error!(
         name: "ledger_journal_not_replayed",
         charges = %charges.len(),

@@ -35,7 +35,7 @@ struct Gateway {
     ledger: Arc<Ledger>,
     cache: KeyCache,
     spends: SpendStore,
-    clock: SteadyClock,
+    clock: ProcessClock,
     principal: Arc<Principal>,
 }
 
@@ -76,7 +76,7 @@ impl Database {
 
     /// Starts a gateway whose clock is ahead.
     fn open_at(&self, name: &str, ahead: Duration) -> Gateway {
-        let (store, clock) = (&self.store, SteadyClock::with_offset(ahead));
+        let (store, clock) = (&self.store, ProcessClock::with_offset(ahead));
         let settings = FleetSettings {
             name: None,
             claim: Duration::from_secs(15),
@@ -94,7 +94,7 @@ impl Database {
             debt: i64::MAX,
             backlog: usize::MAX,
             slow: Duration::from_secs(5),
-            lead_time: Duration::MAX,
+            max_clock_lead: Duration::MAX,
         };
         let ledger = Ledger::open_for_member(Arc::new(book), &terms, clock, &member).unwrap();
         let cache = KeyCache::load(&self.stores, clock).unwrap();
@@ -286,7 +286,7 @@ async fn a_process_continues_with_the_parts_of_the_one_before_also_on_the_next_d
     first.ledger.close();
     let leased = database.leased();
     let second = database.open("1");
-    assert_eq!((second.available(), second.ledger.leases().unwrap().dry_draws()), (leased, 0));
+    assert_eq!((second.available(), second.ledger.leases().unwrap().waiting_draws()), (leased, 0));
     assert!(second.serve(10, 10).await);
     second.beat(&[]);
     second.ledger.close();
@@ -342,5 +342,5 @@ async fn an_account_without_budgets_causes_no_draws() {
         gateway.beat(&[]);
     }
     let leases = gateway.ledger.leases().unwrap();
-    assert_eq!((leases.dry_draws(), leases.pools.lock().len()), (0, 0));
+    assert_eq!((leases.waiting_draws(), leases.pools.lock().len()), (0, 0));
 }

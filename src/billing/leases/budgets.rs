@@ -1,7 +1,7 @@
 //! Leases of budgets: a member admits a request of a key or an account with a budget only against its part.
 
 use super::super::Ledger;
-use super::super::current_balance::database_away;
+use super::super::current_balance::database_unavailable;
 use super::draws::{DRAW_TIMEOUT, MAX_RESERVATIONS};
 use super::pool::{LeasedBalance, LeasedPool};
 use crate::auth::key_cache::KeyCache;
@@ -66,8 +66,8 @@ impl Ledger {
         let (Some(leases), Ok(price @ 1..)) = (&self.leases, u64::try_from(cost.money.0)) else {
             return Ok(true);
         };
-        if !leases.member.is_current(Instant::now()) {
-            return Err(database_away());
+        if !leases.member.may_spend_leases(Instant::now()) {
+            return Err(database_unavailable());
         }
         for budget in LeasedBudget::lacking(entry.principal(), price) {
             let balance = LeasedBalance::Budget(budget);

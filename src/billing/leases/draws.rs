@@ -1,6 +1,6 @@
 //! Draws for requests whose price the lease does not cover.
 
-use super::super::current_balance::database_away;
+use super::super::current_balance::database_unavailable;
 use super::super::reserve::insufficient_credits;
 use super::super::{Hold, Ledger, ReserveRequest};
 use super::Leases;
@@ -67,8 +67,8 @@ impl Ledger {
         deadline: time::Instant,
     ) -> Result<(), ApiError> {
         let Some(leases) = &self.leases else { return Ok(()) };
-        if !leases.member.is_current(Instant::now()) {
-            return Err(database_away());
+        if !leases.member.may_spend_leases(Instant::now()) {
+            return Err(database_unavailable());
         }
         let account = self.account_balance(account);
         let credits = LeasedBalance::Wallet(account.clone(), Wallet::Credits);
@@ -106,7 +106,7 @@ impl Ledger {
             if balance.covers(amount) {
                 return Ok(true);
             }
-            if leases.reclaim(balance) {
+            if leases.cancel_pending_return(balance) {
                 continue;
             }
             if leases.is_known_empty(&balance.pool()) {
@@ -118,7 +118,7 @@ impl Ledger {
                 Some(DrawOutcome::Drawn) => {}
                 // Another request may have ended meanwhile, and released what it had reserved.
                 Some(DrawOutcome::PoolEmpty) => return Ok(balance.covers(amount)),
-                None => return Err(database_away()),
+                None => return Err(database_unavailable()),
             }
         }
     }

@@ -26,7 +26,7 @@ impl Leases {
 
     /// Adds the amounts that the store refuses permanently back to the balances, so that they do not block the
     /// heartbeats.
-    pub(super) fn take_back_returns(&self, balance: impl Fn(&LeasedPool) -> LeasedBalance) {
+    pub(super) fn restore_refused(&self, balance: impl Fn(&LeasedPool) -> LeasedBalance) {
         let refused = std::mem::take(&mut *self.returning.lock()).amounts;
         for (pool, amount) in refused {
             balance(&pool).credit(amount);
@@ -43,7 +43,7 @@ impl Leases {
 
     /// Cancels the pending return of a wallet and adds its amount back to the balance. Returns false if there is none,
     /// or if it was already sent.
-    pub(super) fn reclaim(&self, balance: &LeasedBalance) -> bool {
+    pub(super) fn cancel_pending_return(&self, balance: &LeasedBalance) -> bool {
         let pool = balance.pool();
         let mut pools = self.pools.lock();
         let mut returning = self.returning.lock();

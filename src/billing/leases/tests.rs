@@ -5,7 +5,7 @@ use super::state::EMPTY_POOL_MEMORY;
 use super::*;
 use crate::billing::{ReserveRequest, SaleTerms, Settlement};
 use crate::config::settings::{FleetSettings, LedgerSettings};
-use crate::time::clock::SteadyClock;
+use crate::time::clock::ProcessClock;
 use penstock_core::TokenUsage;
 use penstock_ledger::{RequestFootprint, SaleDetails};
 use penstock_storage::fleet::{SharedFleet, credit_pool_name};
@@ -45,9 +45,9 @@ impl Gateways {
             debt: i64::MAX,
             backlog: usize::MAX,
             slow: Duration::from_secs(5),
-            lead_time: Duration::MAX,
+            max_clock_lead: Duration::MAX,
         };
-        let ledger = Ledger::open_for_member(Arc::new(book), &terms, SteadyClock::start(), &member);
+        let ledger = Ledger::open_for_member(Arc::new(book), &terms, ProcessClock::start(), &member);
         (member, ledger.unwrap())
     }
 

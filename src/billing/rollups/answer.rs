@@ -131,7 +131,7 @@ fn sums_json(sums: &UsageSums) -> Map<String, Value> {
 }
 
 /// Names of the members that the rows of both APIs have in addition to the dimensions.
-pub const SUMS: [&str; 17] = [
+pub const SUM_MEMBERS: [&str; 17] = [
     "requests",
     "requests_not_charged",
     "batch_requests",
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_row_has_the_documented_members() {
         let names: Vec<String> = sums_json(&UsageSums::default()).keys().cloned().collect();
-        let mut documented = SUMS.map(str::to_owned).to_vec();
+        let mut documented = SUM_MEMBERS.map(str::to_owned).to_vec();
         documented.sort_by_key(|name| names.iter().position(|known| known == name));
         assert_eq!(names, documented);
     }

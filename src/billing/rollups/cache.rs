@@ -3,7 +3,7 @@
 use penstock_ledger::LedgerEntry;
 use penstock_storage::StoreError;
 use penstock_storage::ledger::LedgerStore;
-use penstock_usage::{RollupCell, SoldWork, UsageHour, UsageSums, location_of, rollup_of};
+use penstock_usage::{RollupDimensions, SoldWork, UsageHour, UsageSums, location_of, rollup_of};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ const MAX_CELLS: usize = 4_096;
 /// Rollups that the entries of the current commit change, and those that recent commits changed.
 #[derive(Default)]
 pub struct RollupCache {
-    cells: HashMap<RollupCell, CachedCell, ahash::RandomState>,
+    cells: HashMap<RollupDimensions, CachedCell, ahash::RandomState>,
     /// Cells that the current commit changes.
-    changed: Vec<RollupCell>,
+    changed: Vec<RollupDimensions>,
     /// Locations of pricing terms by their id.
     locations: HashMap<Arc<str>, Arc<str>, ahash::RandomState>,
     /// Hour of the last entry.
@@ -60,11 +60,11 @@ impl RollupCache {
         let location = |terms: &Arc<str>| locations.get(terms).cloned().unwrap_or_else(|| Arc::from(""));
         let Some((cell, sums)) = rollup_of(entry, corrected, location) else { return };
         self.hour = cell.hour;
-        self.add_sums(cell.gateway(), &sums);
+        self.add_sums(cell.gateway_wide(), &sums);
         self.add_sums(cell, &sums);
     }
 
-    fn add_sums(&mut self, cell: RollupCell, sums: &UsageSums) {
+    fn add_sums(&mut self, cell: RollupDimensions, sums: &UsageSums) {
         if let Some(cached) = self.cells.get_mut(&cell) {
             if cached.added.is_none() {
                 self.changed.push(cell);

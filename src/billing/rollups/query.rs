@@ -5,7 +5,7 @@ use crate::billing::rerate::load_terms;
 use penstock_ledger::{Statement, UtcMonth};
 use penstock_storage::ledger::LedgerStore;
 use penstock_usage::{
-    RollupCell, UsageHour, UsageSums, account_prefix, add_to_statement, decode, hour_key, hour_of_key,
+    RollupDimensions, UsageHour, UsageSums, account_prefix, add_to_statement, decode, hour_key, split_row_key,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub fn for_each_rollup<E: From<ReportError>>(
     store: &LedgerStore,
     account: &str,
     (first, end): (UsageHour, UsageHour),
-    mut take: impl FnMut(&RollupCell, &UsageSums) -> Result<(), E>,
+    mut take: impl FnMut(&RollupDimensions, &UsageSums) -> Result<(), E>,
 ) -> Result<(), E> {
     let prefix = account_prefix(account);
     let mut after = hour_key(account, first);
@@ -57,7 +57,7 @@ pub fn account_names(store: &LedgerStore) -> Result<Vec<Arc<str>>, ReportError> 
     loop {
         let page = store.rollup_page(b"", Some(&after), 1)?;
         let Some(row) = page.rows.first() else { return Ok(names) };
-        let (account, _) = hour_of_key(&row.key).map_err(|error| unreadable(&error))?;
+        let (account, _) = split_row_key(&row.key).map_err(|error| unreadable(&error))?;
         after = [account.as_bytes(), b"\x01"].concat();
         names.push(account.into());
     }

@@ -7,7 +7,8 @@ use penstock_core::entry_number::{chain_of, chain_start};
 use penstock_ledger::EntryKind;
 use penstock_storage::ledger::{LedgerStore, LedgerTip};
 use penstock_usage::{
-    RollupCell, SoldWork, UsageHour, UsageSums, decode, encode, hour_of_key, location_of, rollup_of, row_key,
+    RollupDimensions, SoldWork, UsageHour, UsageSums, decode, encode, location_of, rollup_of, row_key,
+    split_row_key,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -54,7 +55,7 @@ impl RollupCheck {
 }
 
 /// Cells of one hour by row key.
-type HourCells = BTreeMap<Vec<u8>, (RollupCell, UsageSums)>;
+type HourCells = BTreeMap<Vec<u8>, (RollupDimensions, UsageSums)>;
 
 /// Returns the work of the charge that an entry corrects; `None` if it corrects none.
 ///
@@ -96,7 +97,7 @@ fn for_each_hour(
             take(hour, std::mem::take(&mut cells))?;
             hour = cell.hour;
         }
-        for cell in [cell.gateway(), cell] {
+        for cell in [cell.gateway_wide(), cell] {
             cells.entry(row_key(&cell)).or_insert_with(|| (cell, UsageSums::default())).1.add(&sums);
         }
     }
@@ -117,7 +118,7 @@ fn learn_location(
         _ => corrected.map(|work| &work.terms),
     };
     let Some(id) = terms.filter(|id| !locations.contains_key(*id)) else { return Ok(()) };
-    let location = match store.entry_number(&format!("terms {id}"))? {
+    let location = match store.entry_number_by_name(&format!("terms {id}"))? {
         Some(_) => location_of(&load_terms_text(store, id)?),
         None => Arc::from(""),
     };
@@ -153,7 +154,7 @@ pub fn rebuild(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
 pub fn verify(store: &LedgerStore) -> Result<RollupCheck, ReportError> {
     let mut check = RollupCheck::default();
     let tips = store.chains()?;
-    if tips.iter().any(|(_, tip)| !tip.rollups) {
+    if tips.iter().any(|(_, tip)| !tip.are_rollups_complete) {
         check.add_difference("the rollups are incomplete".to_owned());
         return Ok(check);
     }
@@ -218,7 +219,7 @@ fn count_rows(store: &LedgerStore, hour: UsageHour) -> Result<(u64, u64), Report
     loop {
         let page = store.rollup_page(b"", after.as_deref(), penstock_storage::MAX_PAGE_ROWS)?;
         for row in &page.rows {
-            match hour_of_key(&row.key).map(|(_, of)| of.cmp(&hour)) {
+            match split_row_key(&row.key).map(|(_, of)| of.cmp(&hour)) {
                 Ok(std::cmp::Ordering::Equal | std::cmp::Ordering::Greater) => within += 1,
                 Ok(std::cmp::Ordering::Less) | Err(_) => before += 1,
             }

@@ -30,7 +30,7 @@ fn join_with_copies(store: &Arc<Flaky>, text: &str, copies: Option<&Path>) -> Me
 fn continue_member(store: &Arc<Flaky>, strand: u32, text: &str, copies: Option<&Path>) -> Arc<Ledger> {
     let claim = ChainClaim::take(&**store, strand).unwrap();
     let book = LedgerStore::open_member(store.clone(), copies, claim).unwrap();
-    Ledger::open(Arc::new(book), &settings(text).ledger, SteadyClock::start()).unwrap()
+    Ledger::open(Arc::new(book), &settings(text).ledger, ProcessClock::start()).unwrap()
 }
 
 /// Gives a member an amount that it may spend, as a lease does.
@@ -137,7 +137,7 @@ fn assert_rebuilt_equal(store: &Arc<Flaky>, folders: &[std::path::PathBuf], to: 
     let count = rebuild_ledger(&engine, to).map_err(|failed| failed.0).unwrap();
     assert_eq!(count, assert_whole(&rebuilt).entries);
     let (one, other) =
-        (LedgerStore::open_read_only(store.clone()), LedgerStore::open_with_replica(engine, to));
+        (LedgerStore::open_read_only(store.clone()), LedgerStore::open_for_comparison(engine, to));
     assert_eq!(one.balances().unwrap(), other.balances().unwrap());
     assert_eq!(entries(&one, true), entries(&other, true));
     let tips = |book: &LedgerStore| book.chains().unwrap();
@@ -181,10 +181,10 @@ fn a_name_that_another_member_used_meanwhile_leaves_the_rest_of_the_group() {
     other.ledger.close();
     let proof = assert_whole(&quick);
     // Grants of first, same and own; the terms once; three charges and theirs of the other.
-    assert_eq!((proof.entries, proof.open), (3 + 1 + 2 * 4, 0));
+    assert_eq!((proof.entries, proof.open_reservations), (3 + 1 + 2 * 4, 0));
     assert_eq!(stored_balance(&quick), 1_000 + 7 + 11 - 20 - 40 - 3 - 5);
     let book = LedgerStore::open_read_only(quick.clone());
-    let of_grants = |name: &str| chain_of(book.entry_number(name).unwrap().unwrap());
+    let of_grants = |name: &str| chain_of(book.entry_number_by_name(name).unwrap().unwrap());
     assert_eq!((of_grants("grant same"), of_grants("grant own"), of_grants("terms t")), (1, 0, 1));
 }
 
@@ -205,8 +205,8 @@ fn a_correction_of_another_members_charge_is_made_once() {
             what: CorrectedKind::Settle,
             key: Some("key".into()),
             wallet: Wallet::Credits,
-            was: 90,
-            instead: 30,
+            previous_amount: 90,
+            new_amount: 30,
             eur: Decimal::new(60, 8),
             note: "".into(),
             by: "me".into(),
@@ -247,7 +247,7 @@ fn a_fenced_member_writes_nothing_more() {
     one.ledger.close();
     assert!(one.ledger.is_failing());
     grant(&other.ledger, "g3", 1).unwrap();
-    assert_eq!((assert_whole(&store).open, stored_balance(&store)), (0, 1_001));
+    assert_eq!((assert_whole(&store).open_reservations, stored_balance(&store)), (0, 1_001));
 }
 
 #[test]
@@ -292,9 +292,9 @@ fn a_claimed_chain_continues_after_a_crash_and_its_reservations_are_voided_once(
         next.ledger.durability_snapshot().open == 0 && next.ledger.durability_snapshot().waiting == 0
     });
     let proof = assert_whole(&store);
-    assert_eq!(proof.open, 1, "that of the living member");
+    assert_eq!(proof.open_reservations, 1, "that of the living member");
     of_other.settle(charge(40));
-    assert_eq!(settled(&other.ledger).open, 0);
+    assert_eq!(settled(&other.ledger).open_reservations, 0);
     // The same process again still has its claim, and there is no reservation to void.
     next.ledger.close();
     let again = continue_member(&store, next.strand, QUICK, None);
@@ -318,7 +318,7 @@ fn reservations_of_a_dead_member_are_voided_by_another_one_in_their_chain() {
     let book = LedgerStore::open_read_only(store.clone());
     let voids = entries(&book, true).into_iter().filter(|entry| entry.kind.name() == "void");
     assert!(voids.map(|entry| chain_of(entry.seq)).eq([0, 0, 0]));
-    assert_eq!(assert_whole(&store).open, 0);
+    assert_eq!(assert_whole(&store).open_reservations, 0);
     // The chain is free for the next member.
     assert_eq!(join(&store, QUICK).ledger.store.chain(), 0);
 }
@@ -340,13 +340,13 @@ fn a_start_alone_voids_the_reservations_of_every_chain_and_writes_the_first() {
     members.iter().for_each(|member| bury(&store, member.strand));
     let start = || {
         let book = LedgerStore::open(store.clone(), Some(&copies)).unwrap();
-        Ledger::open(Arc::new(book), &settings(QUICK).ledger, SteadyClock::start()).unwrap()
+        Ledger::open(Arc::new(book), &settings(QUICK).ledger, ProcessClock::start()).unwrap()
     };
     let alone = start();
     assert_eq!((alone.store.chain(), alone.balance("acme").credits.amount), (0, 1_000));
     grant(&alone, "g2", 5).unwrap();
     let proof = settled(&alone);
-    assert_eq!((proof.open, proof.entries), (0, 2 + 3 * 2));
+    assert_eq!((proof.open_reservations, proof.entries), (0, 2 + 3 * 2));
     alone.close();
     drop(alone);
     let names = std::fs::read_dir(&copies).unwrap().map(|file| file.unwrap().file_name());

@@ -55,10 +55,10 @@ fn the_charges_of_a_lost_claim_are_voids_and_its_rows_are_not_written() {
     reserve(&ledger, "after", 100).unwrap().settle(charge(7));
     assert_eq!(record(&ledger, vec![], next, b"3"), FencedResult::FenceLost, "rows alone");
     let proof = settled(&ledger);
-    assert_eq!(proof.open, 0);
+    assert_eq!(proof.open_reservations, 0);
     assert_eq!(ledger.balance("acme").credits, penstock_ledger::WalletBalance { amount: 966, held: 0 });
     assert_eq!(ledger.store.balance("acme").unwrap().unwrap().credits, 966);
-    assert_eq!(ledger.durability_snapshot().exposed, 0);
+    assert_eq!(ledger.durability_snapshot().exposed_eur_units, 0);
     assert_eq!(done(&store), (Some(b"1".to_vec()), 0));
 }
 
@@ -83,7 +83,7 @@ fn a_commit_whose_outcome_is_unknown_counts_once() {
         sum += 5;
         assert_eq!(done(&store).1, sum, "{charges}");
     }
-    assert_eq!(settled(&ledger).open, 0);
+    assert_eq!(settled(&ledger).open_reservations, 0);
     assert_eq!(ledger.balance("acme").credits.amount, 970);
 }
 
@@ -134,6 +134,6 @@ fn a_second_draft_because_of_used_names_needs_the_claim_too() {
     store.stalls.store(false, Ordering::Release);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert_eq!(runtime.block_on(ledger.wait_fenced(pending)), FencedResult::FenceLost);
-    assert_eq!(settled(&ledger).open, 0);
+    assert_eq!(settled(&ledger).open_reservations, 0);
     assert_eq!((done(&store), ledger.balance("acme").credits.amount), ((None, 0), 1_000));
 }

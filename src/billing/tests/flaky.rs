@@ -81,11 +81,11 @@ impl Store for Flaky {
         if one_less(&self.passes) || !one_less(&self.lies) { Ok(()) } else { Err(StoreError::Stuck) }
     }
 
-    fn copy(
+    fn copy_rows(
         &self,
         sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        self.inner.copy(sink)
+        self.inner.copy_rows(sink)
     }
 
     fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {

@@ -26,7 +26,7 @@ fn a_history_is_charged_at_its_times_and_only_in_an_empty_ledger() {
     assert!(record());
     assert!(!record(), "the ledger has entries");
     let proof = settled(&ledger);
-    assert_eq!((proof.open, ledger.durability_snapshot().exposed), (0, 0));
+    assert_eq!((proof.open_reservations, ledger.durability_snapshot().exposed_eur_units), (0, 0));
     assert_eq!(ledger.balance("acme").credits.amount, -1_800);
     assert!(rebuild::verify(&ledger.store).unwrap().is_intact());
     let october = UtcMonth::from_unix(START);

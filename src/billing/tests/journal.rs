@@ -41,7 +41,7 @@ impl Folder {
         let claim = ChainClaim::take(&*connection, member.strand()).unwrap();
         let book = LedgerStore::open_member(connection.clone(), None, claim).unwrap();
         let terms = super::settings("[ledger]\nwindow = \"0\"\nslow = \"100ms\"\n").ledger;
-        let ledger = Ledger::open_for_member(Arc::new(book), &terms, SteadyClock::start(), &member).unwrap();
+        let ledger = Ledger::open_for_member(Arc::new(book), &terms, ProcessClock::start(), &member).unwrap();
         Process { connection, member, ledger }
     }
 
@@ -127,7 +127,7 @@ fn the_next_process_writes_what_an_outage_left_and_the_one_after_it_nothing() {
     second.ledger.close();
     let third = folder.start();
     assert_eq!(third.ledger.journal_snapshot().unwrap().replayed, 0);
-    assert_eq!(settled(&third.ledger).open, 0);
+    assert_eq!(settled(&third.ledger).open_reservations, 0);
     assert_eq!(folder.balance(), 1_000_000 - 730);
 }
 
@@ -145,7 +145,7 @@ fn a_process_that_ends_during_the_replay_leaves_the_rest_to_the_next() {
     second.serve("second", 4, 10);
     second.ledger.close();
     let third = folder.start();
-    assert_eq!(settled(&third.ledger).open, 0);
+    assert_eq!(settled(&third.ledger).open_reservations, 0);
     assert_eq!(folder.balance(), 1_000_000 - 100 - 200 - 40);
 }
 
@@ -194,7 +194,7 @@ fn charges_of_a_buried_member_are_put_aside() {
     assert_eq!(second.ledger.journal_snapshot().unwrap().replayed, 0);
     second.ledger.void_abandoned().unwrap();
     second.serve("second", 1, 10);
-    assert_eq!(settled(&second.ledger).open, 0);
+    assert_eq!(settled(&second.ledger).open_reservations, 0);
     assert_eq!(folder.balance(), 1_000_000 - 110);
     let unwritten = std::fs::read_dir(folder.dir.path()).unwrap().map(|file| file.unwrap().path());
     let unwritten = unwritten.filter(|path| path.extension().is_some_and(|end| end == "unwritten"));

@@ -75,7 +75,7 @@ fn rows_alone_are_written_in_the_order_of_all() {
     let value = |key: &str| store.get(StoreTable::Batches, key.as_bytes()).unwrap();
     assert_eq!((value("a"), value("b")), (Some(b"3".to_vec()), None));
     let proof = settled(&ledger);
-    assert_eq!((proof.entries, proof.open), (4, 0), "grant, reserve, terms, settle");
+    assert_eq!((proof.entries, proof.open_reservations), (4, 0), "grant, reserve, terms, settle");
     assert_eq!(ledger.balance("acme").credits.amount, 75);
 }
 
@@ -86,7 +86,7 @@ fn an_end_that_is_never_recorded_is_a_void() {
     let end = reserve(&ledger, "r1", 60).unwrap().settle_later(charge(25));
     assert_eq!(ledger.balance("acme").credits, penstock_ledger::WalletBalance { amount: 100, held: 60 });
     drop(end);
-    assert_eq!(settled(&ledger).open, 0);
+    assert_eq!(settled(&ledger).open_reservations, 0);
     assert_eq!(ledger.balance("acme").credits, penstock_ledger::WalletBalance { amount: 100, held: 0 });
 }
 
@@ -124,7 +124,7 @@ fn rejected_rows_delay_no_other_charge() {
     store.stalls.store(false, Ordering::Release);
     until("the queue to be written", || ledger.durability_snapshot().waiting == 0);
     assert!(kept(&ledger, last));
-    assert_eq!((settled(&ledger).open, ledger.is_failing()), (0, false));
+    assert_eq!((settled(&ledger).open_reservations, ledger.is_failing()), (0, false));
     assert_eq!(ledger.balance("acme").credits.amount, 10_000 - 4 * 10);
     let exists = |key: &str| store.get(StoreTable::Batches, key.as_bytes()).unwrap().is_some();
     let all = ["before", "beside", "large", "behind"].map(exists);

@@ -16,8 +16,8 @@ fn a_charge_is_corrected_once_and_verification_finds_manual_changes() {
         what: penstock_ledger::CorrectedKind::Settle,
         key: Some("key".into()),
         wallet: Wallet::Credits,
-        was: 90,
-        instead: 30,
+        previous_amount: 90,
+        new_amount: 30,
         eur: Decimal::new(60, 8),
         note: "counted wrong".into(),
         by: "me".into(),
@@ -54,7 +54,10 @@ fn a_manually_changed_balance_is_reported() {
     let text = String::from_utf8(row).unwrap().replace("1000", "9000");
     store.apply(Transaction::new().put(StoreTable::Balances, *b"acme", text.into_bytes())).unwrap();
     let proof = report::verify(&ledger.store).unwrap();
-    assert!(proof.balances.len() == 1 && proof.balances[0].contains("acme"), "{proof:?}");
+    assert!(
+        proof.balance_differences.len() == 1 && proof.balance_differences[0].contains("acme"),
+        "{proof:?}"
+    );
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn terms_that_were_recorded_twice_are_rebuilt() {
         assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap(), 4);
         let ledger = LedgerStore::open_read_only(store.clone());
         assert_eq!(ledger.balance("acme").unwrap().unwrap().credits, 12);
-        assert_eq!(ledger.entry_number("terms t").unwrap(), Some(2));
+        assert_eq!(ledger.entry_number_by_name("terms t").unwrap(), Some(2));
         assert!(report::verify(&ledger).unwrap().is_intact());
     }
 }
@@ -57,7 +57,10 @@ fn a_rebuild_without_the_chain_of_another_gateway_is_refused_and_pools_are_fille
     let member = fleet.join("a").map_err(|error| format!("{error:?}")).unwrap();
     fleet.open_pools(member.id, None).unwrap();
     store
-        .apply(SharedFleet::credit(&PoolAmount { pool: credit_pool_name("account-0"), amount: 70 }))
+        .apply(SharedFleet::credit_operations(&PoolAmount {
+            pool: credit_pool_name("account-0"),
+            amount: 70,
+        }))
         .unwrap();
     assert_eq!(fleet.available(&credit_pool_name("account-0")), Ok(75));
     assert_eq!(rebuild_ledger(&store, dir.path()).map_err(|failed| failed.0).unwrap(), 2);

@@ -18,7 +18,7 @@ fn reserves_left_open_by_a_crash_are_voided_and_charge_nothing() {
         next.durability_snapshot().open == 0 && next.durability_snapshot().waiting == 0
     });
     let proof = settled(&next);
-    assert_eq!((proof.open, next.balance("acme").credits.amount), (0, 960));
+    assert_eq!((proof.open_reservations, next.balance("acme").credits.amount), (0, 960));
     assert_eq!(reserve(&next, "after", 960).map(drop).err(), None);
     // A third start finds nothing left to void.
     let entries = settled(&next).entries;
@@ -30,8 +30,9 @@ fn reserves_left_open_by_a_crash_are_voided_and_charge_nothing() {
 fn a_ledger_with_future_dates_is_not_continued_unless_allowed() {
     let store = Flaky::over(open_in_memory());
     let book = || Arc::new(LedgerStore::open_read_only(store.clone()));
-    let start =
-        |text: &str, by: Duration| Ledger::open(book(), &settings(text).ledger, SteadyClock::with_offset(by));
+    let start = |text: &str, by: Duration| {
+        Ledger::open(book(), &settings(text).ledger, ProcessClock::with_offset(by))
+    };
     const DAY: Duration = Duration::from_secs(86_400);
     let ledger = start(QUICK, DAY * 3_650).unwrap();
     grant(&ledger, "g1", 7).unwrap();

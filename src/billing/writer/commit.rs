@@ -87,7 +87,7 @@ impl LedgerWriter {
             at: self.at,
             first_open: self.open.oldest_seq().unwrap_or(self.chain.seq + 1),
             // Incomplete rollups remain marked as incomplete until they are rebuilt.
-            rollups: self.tip.is_none_or(|tip| tip.rollups),
+            are_rollups_complete: self.tip.is_none_or(|tip| tip.are_rollups_complete),
         };
         let (spent, credited) = draft.pool_amounts();
         let journal = self.journaled.as_ref().filter(|_| draft.journal_number > 0).map(|journaled| {
@@ -120,8 +120,8 @@ impl LedgerWriter {
             let failed = match appended {
                 Ok(appended) => {
                     self.queue.set_busy(false);
-                    self.lag_log.log_change(appended.copied, &self.store);
-                    return CommitOutcome::Written(appended.copied);
+                    self.lag_log.log_change(appended.replicated, &self.store);
+                    return CommitOutcome::Written(appended.replicated);
                 }
                 Err(error) => self.on_failure(error, group, &mut draft.rows_per_op),
             };
@@ -167,7 +167,7 @@ impl LedgerWriter {
             group.rollups = self.rollups.changed_values(&self.store)?;
         }
         // The next start of the gateway rebuilds incomplete rollups.
-        group.new_tip.rollups &= !self.rollups.is_damaged();
+        group.new_tip.are_rollups_complete &= !self.rollups.is_damaged();
         Ok(())
     }
 
@@ -180,16 +180,16 @@ impl LedgerWriter {
         match error {
             StoreError::Guard { .. } => match self.store.conflict_of(group) {
                 Ok(CommitConflict::Fenced) => FailedAttempt::End(self.fence()),
-                Ok(CommitConflict::Names(used)) => FailedAttempt::End(CommitOutcome::NamesUsed(used)),
-                Ok(CommitConflict::Fences(_)) => FailedAttempt::End(CommitOutcome::FenceLost),
-                Ok(CommitConflict::Passed) | Err(_) => FailedAttempt::Retry(error.to_string()),
+                Ok(CommitConflict::NamesInUse(used)) => FailedAttempt::End(CommitOutcome::NamesUsed(used)),
+                Ok(CommitConflict::FencesViolated(_)) => FailedAttempt::End(CommitOutcome::FenceLost),
+                Ok(CommitConflict::Resolved) | Err(_) => FailedAttempt::Retry(error.to_string()),
             },
             StoreError::InUse { .. } if self.store.claim().is_some() => FailedAttempt::End(self.fence()),
             StoreError::Reverted => {
                 self.queue.set_fenced();
                 FailedAttempt::End(CommitOutcome::Lost)
             }
-            error if side_rows::is_permanent(&error) && !group.extra_rows.is_empty() => {
+            error if side_rows::is_permanent_rejection(&error) && !group.extra_rows.is_empty() => {
                 let rows = side_rows::drop_rejected_rows(group, rows_per_op).to_string();
                 tracing::error!(name: "ledger_rows_dropped", rows = rows.as_str(), why = %error);
                 FailedAttempt::Repeat

@@ -6,7 +6,7 @@ use super::LedgerWriter;
 
 impl LedgerWriter {
     /// Adds an operation to the draft, after a commit if it does not fit; returns false if the writer ends.
-    pub(super) fn take_op(&mut self, op: WriteOp) -> bool {
+    pub(super) fn draft_or_commit(&mut self, op: WriteOp) -> bool {
         let op = match op {
             WriteOp::Fenced(lines) => return self.write_fenced(*lines),
             op => op,
@@ -25,7 +25,7 @@ impl LedgerWriter {
         if self.draft.queued_bytes > 0 && !self.commit() {
             return false;
         }
-        let FencedOutcomes { outcomes, with, charges, reply } = lines;
+        let FencedOutcomes { outcomes, conditions: with, charges, reply } = lines;
         let op = WriteOp::Outcomes(outcomes);
         self.draft.queued_bytes += op.size_estimate();
         self.add_op(op);

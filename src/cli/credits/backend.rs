@@ -5,11 +5,11 @@ use crate::admin::request::{AdminRequest, LedgerReply};
 use crate::admin::routes::{self, RouteHandler};
 use crate::billing::Ledger;
 use crate::cli::backend::{cli_actor, query_string, unix_now, warn_repaired_copy};
-use crate::cli::client::{AdminClientError, Client, admin_target};
+use crate::cli::client::{AdminClient, AdminClientError, admin_target};
 use crate::cli::{ConfigArgs, configuration, drop_privileges};
 use crate::config::{AdminTarget, Diagnostics, settings};
 use crate::storage::stores::Stores;
-use crate::time::clock::SteadyClock;
+use crate::time::clock::ProcessClock;
 use penstock_core::ApiError;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Access to the ledger.
 pub enum LedgerBackend {
     /// Access through the admin listener.
-    Gateway(Client),
+    Gateway(AdminClient),
     /// Direct access, with a ledger opened in this process.
     Store(tokio::runtime::Runtime, Box<Stores>, Arc<Ledger>),
 }
@@ -27,7 +27,7 @@ impl LedgerBackend {
     /// Connects to the running gateway, or opens the store if none runs.
     pub fn connect(reached: &ConfigArgs) -> Result<Self, String> {
         let reach = admin_target(&reached.source()?)?;
-        match Client::new(&reach) {
+        match AdminClient::new(&reach) {
             Ok(client) => Ok(Self::Gateway(client)),
             Err(AdminClientError::Other(why)) => Err(why),
             Err(AdminClientError::NotRunning(_)) => {
@@ -43,9 +43,9 @@ impl LedgerBackend {
                     slow: Duration::from_secs(1),
                     // Grants and corrections are the only entries with a time of this process; the gateway itself
                     // reports if the clock is incorrect.
-                    lead_time: Duration::MAX,
+                    max_clock_lead: Duration::MAX,
                 };
-                let ledger = Ledger::open(vault.ledger.clone(), &settings, SteadyClock::start())?;
+                let ledger = Ledger::open(vault.ledger.clone(), &settings, ProcessClock::start())?;
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 let runtime = runtime.map_err(|error| format!("A runtime cannot be started: {error}."))?;
                 Ok(Self::Store(runtime, Box::new(vault), ledger))

@@ -195,7 +195,7 @@ pub(super) fn run(backend: &LedgerBackend, export: &ExportArgs) -> Result<(), St
             }
         }
         if matches!(export.format, ExportFormat::Table) {
-            write(table.page(&rows).as_bytes())?;
+            write(table.format_page(&rows).as_bytes())?;
         }
         if is_end {
             break;

@@ -105,7 +105,7 @@ impl SettingsResolver<'_> {
         eur_per_kwh: Decimal,
         spot: &KeyPath<'_>,
     ) -> Option<ModelSettings> {
-        let kind = kind(raw.kind);
+        let kind = convert_kind(raw.kind);
         let energy = self.resolve_energy(raw, kind, &spot.child("energy"));
         let tokenizer = match &raw.tokenizer {
             Some(tokenizer) => self.resolve_tokenizer(tokenizer, &spot.child("tokenizer")).map(Some),
@@ -204,8 +204,8 @@ impl SettingsResolver<'_> {
             }
             let model = raw.models.iter().find(|model| model.id == *id)?;
             if model.kind != kind && !self.has_guessed_kind(id) {
-                let why = format!("It is a model for {}.", super::catalogue::kind(model.kind).name());
-                let fix = format!("Write a model for {}.", super::catalogue::kind(kind).name());
+                let why = format!("It is a model for {}.", super::catalogue::convert_kind(model.kind).name());
+                let fix = format!("Write a model for {}.", super::catalogue::convert_kind(kind).name());
                 self.report_mistake(&at, why, fix);
                 return None;
             }
@@ -253,7 +253,7 @@ fn comparison_key(name: &str) -> String {
     AliasPattern::new(name).map_or_else(|| name.to_owned(), |pattern| pattern.text().to_owned())
 }
 
-pub const fn kind(raw: raw::ModelKindConfig) -> ModelKind {
+pub const fn convert_kind(raw: raw::ModelKindConfig) -> ModelKind {
     raw.0
 }
 

@@ -24,8 +24,8 @@ impl SettingsResolver<'_> {
             if other.kind != model.kind && !guessed {
                 let why = format!(
                     "It is a model for {}, and this one is for {}.",
-                    catalogue::kind(other.kind).name(),
-                    catalogue::kind(model.kind).name()
+                    catalogue::convert_kind(other.kind).name(),
+                    catalogue::convert_kind(model.kind).name()
                 );
                 self.report_mistake(&at, why, "Use a fallback of the same kind.");
             } else if all.is_cycle(&model.id, id) {

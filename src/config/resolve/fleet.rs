@@ -12,7 +12,7 @@ const MIN_CLAIM: Duration = Duration::from_secs(5);
 
 impl SettingsResolver<'_> {
     /// Returns the settings of the fleet: `Some(None)` without the section, `None` if it has mistakes.
-    pub fn fleet(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<Option<FleetSettings>> {
+    pub fn resolve_fleet(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<Option<FleetSettings>> {
         let Some(fleet) = &raw.fleet else { return Some(None) };
         let spot = top.child("fleet");
         let mistakes = self.report.mistakes.len();

@@ -5,7 +5,7 @@ use super::super::settings::GridSettings;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
 use penstock_batch::carbon_forecast::{GridZone, parse_forecast};
-use penstock_footprint::country::member;
+use penstock_footprint::country::member_state_name;
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use std::collections::BTreeMap;
@@ -92,5 +92,5 @@ fn modification_time(path: &std::path::Path) -> u64 {
 }
 
 fn is_known_location(raw: &ConfigFile, place: &str) -> bool {
-    member(place).is_some() || raw.providers.iter().any(|provider| provider.id == place)
+    member_state_name(place).is_some() || raw.providers.iter().any(|provider| provider.id == place)
 }

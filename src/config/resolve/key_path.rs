@@ -43,12 +43,12 @@ impl<'a> KeyPath<'a> {
 
     /// Returns the location as `file:line`.
     pub fn file_and_line(&self) -> String {
-        format!("{}:{}", self.nearest_node.place.file, self.nearest_node.place.line)
+        format!("{}:{}", self.nearest_node.location.file, self.nearest_node.location.line)
     }
 
     /// Resolves a file path relative to the configuration file that contains it.
     pub fn resolve_file_path(&self, written: &str) -> PathBuf {
-        let from = self.nearest_node.place.file.to_string();
+        let from = self.nearest_node.location.file.to_string();
         Path::new(&from).parent().unwrap_or(Path::new("")).join(written)
     }
 
@@ -59,7 +59,7 @@ impl<'a> KeyPath<'a> {
 
     /// Creates a mistake at this path.
     pub fn diagnostic(&self, value: Option<String>, why: String, fix: String) -> Diagnostic {
-        let place = &self.nearest_node.place;
+        let place = &self.nearest_node.location;
         Diagnostic {
             file: place.file.to_string(),
             line: Some(place.line),

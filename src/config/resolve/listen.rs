@@ -81,7 +81,7 @@ impl SettingsResolver<'_> {
         spot: &KeyPath<'_>,
     ) -> KnownHosts {
         for (index, name) in written.iter().enumerate() {
-            let is_name = !name.is_empty() && host::name(name) == name && is_host(name.as_bytes());
+            let is_name = !name.is_empty() && host::from_authority(name) == name && is_host(name.as_bytes());
             if !is_name || name.contains('*') {
                 let why = "It is not a host name.";
                 self.report_mistake(
@@ -91,8 +91,9 @@ impl SettingsResolver<'_> {
                 );
             }
         }
-        let public =
-            public_url.and_then(|url| url.split_once("://")).map(|(_, authority)| host::name(authority));
+        let public = public_url
+            .and_then(|url| url.split_once("://"))
+            .map(|(_, authority)| host::from_authority(authority));
         let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         KnownHosts::new(written.iter().map(String::as_str).chain(public).chain([machine.trim()]))
     }

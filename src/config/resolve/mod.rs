@@ -87,9 +87,9 @@ pub fn resolve_settings(
     let mut proof = SettingsResolver::new(around, names, report);
     let listen = proof.resolve_listen(raw, top);
     let console = proof.resolve_console(raw, top);
-    let storage = proof.storage(raw, top);
+    let storage = proof.resolve_storage(raw, top);
     let spool = proof.resolve_spool(raw, top);
-    let files = proof.files(raw, top);
+    let files = proof.resolve_files(raw, top);
     let exports = proof.resolve_exports(raw, top, files.as_ref());
     let simulators = proof.resolve_simulators(raw, top);
     proof.check_port_clashes(listen.as_ref(), console.as_ref(), &simulators, top);
@@ -118,7 +118,7 @@ pub fn resolve_settings(
         billing: server::billing_settings(raw),
         invoice: proof.resolve_invoice(raw, top),
         ledger: server::ledger_settings(raw),
-        batches: server::batches(raw),
+        batches: server::batch_settings(raw),
         compatibility: server::compatibility_settings(raw),
         grid: proof.resolve_grid(raw, top),
         drain: raw.process.drain.0,
@@ -183,8 +183,8 @@ pub fn resolve_admin_target(
     let names = DefinedNames::default();
     let mut report = Diagnostics::default();
     let mut proof = SettingsResolver::new(around, &names, &mut report);
-    let storage = proof.storage(&raw, &top);
-    let files = proof.files(&raw, &top);
+    let storage = proof.resolve_storage(&raw, &top);
+    let files = proof.resolve_files(&raw, &top);
     let store_mistakes = std::mem::take(&mut proof.report.mistakes);
     let admin = proof.parse_address(&raw.listen.admin, &top.child("listen").child("admin"));
     let folder = top.child("storage").child("path").resolve_file_path(&raw.storage.path);
@@ -216,7 +216,7 @@ fn dashboard_url(raw: &ConfigFile) -> Option<String> {
 /// happens, it must be reported.
 fn deserialize_mistake(root: &SpannedValue, error: &serde_json::Error) -> Diagnostic {
     Diagnostic {
-        file: root.place.file.to_string(),
+        file: root.location.file.to_string(),
         line: None,
         key: String::new(),
         value: None,
@@ -228,7 +228,7 @@ fn deserialize_mistake(root: &SpannedValue, error: &serde_json::Error) -> Diagno
 /// Returns a hash of the configuration with all its defaults; secrets are included as references only.
 fn config_version(document: &[u8]) -> ConfigVersion {
     let digest = Sha256::digest(document);
-    ConfigVersion(hex::text(digest.iter().take(6)).into())
+    ConfigVersion(hex::encode(digest.iter().take(6)).into())
 }
 
 struct SettingsResolver<'a> {

@@ -163,7 +163,7 @@ impl SettingsResolver<'_> {
         let tariff = catalogue::merge_tariff(&raw.price, &model.tariff);
         let later = self.offer_tariff_changes(raw, model, spot);
         self.check_missing_price(&tariff, model, spot);
-        let prepared = match OfferFactors::new(&model.energy, &provider.place.site) {
+        let prepared = match OfferFactors::new(&model.energy, &provider.location.site) {
             Ok(prepared) => prepared,
             Err(mistakes) => {
                 for mistake in mistakes {
@@ -189,8 +189,8 @@ impl SettingsResolver<'_> {
             name: raw.name.as_deref().unwrap_or(&model.card.id).into(),
             tariff,
             later_tariffs: later,
-            prepared,
-            abilities: OfferCapabilities {
+            footprint_factors: prepared,
+            capabilities: OfferCapabilities {
                 context_length: Some(context_length),
                 max_output,
                 ..offer_abilities(raw, model, provider)

@@ -5,7 +5,7 @@ use super::super::raw;
 use super::super::suggest;
 use super::SettingsResolver;
 use super::key_path::KeyPath;
-use penstock_core::{KINDS, ModelKind};
+use penstock_core::{MODEL_KINDS, ModelKind};
 use penstock_dialect::parameters::{ParameterEffect, find_parameter};
 use rust_decimal::Decimal;
 
@@ -60,7 +60,7 @@ pub fn model_parameters(raw: &raw::ModelConfig, kind: ModelKind) -> Vec<String> 
 }
 
 fn known_parameters() -> impl Iterator<Item = &'static str> {
-    KINDS.iter().flat_map(|row| row.parameters).chain(OTHER_PARAMETERS).copied()
+    MODEL_KINDS.iter().flat_map(|row| row.parameters).chain(OTHER_PARAMETERS).copied()
 }
 
 impl SettingsResolver<'_> {

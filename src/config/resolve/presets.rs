@@ -68,7 +68,7 @@ fn refusal_reason(name: &str, value: &Value) -> Option<String> {
     let mut body = json!({ "model": "m", "messages": [{ "role": "user", "content": "" }] });
     body.as_object_mut()?.insert(name.to_owned(), value.clone());
     let limits = penstock_request_validation::RequestLimits::default();
-    penstock_request_validation::chat(body.to_string().into(), &limits)
+    penstock_request_validation::validate_chat_request(body.to_string().into(), &limits)
         .err()
         .map(|refusal| refusal.message.into_owned())
 }

@@ -89,7 +89,7 @@ impl SettingsResolver<'_> {
             index,
             id: raw.id.as_str().into(),
             operator: raw.operator.as_str().into(),
-            place: place?,
+            location: place?,
             base_url: base?,
             api_key: api_key?,
             dialects: convert_dialects(&raw.dialects),

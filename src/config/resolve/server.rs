@@ -84,11 +84,11 @@ pub fn ledger_settings(raw: &ConfigFile) -> LedgerSettings {
         debt: debt.trunc().to_i64().unwrap_or(i64::MAX),
         backlog: to_usize(ledger.backlog),
         slow: ledger.slow.0,
-        lead_time: ledger.ahead.0,
+        max_clock_lead: ledger.ahead.0,
     }
 }
 
-pub fn batches(raw: &ConfigFile) -> BatchSettings {
+pub fn batch_settings(raw: &ConfigFile) -> BatchSettings {
     let batches = &raw.batches;
     let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     BatchSettings {
@@ -120,7 +120,7 @@ pub fn routing_settings(raw: &ConfigFile) -> RoutingSettings {
     RoutingSettings {
         attempts: routing.attempts,
         total: routing.total.0,
-        max_permit_wait: routing.patience.0,
+        max_retry_after_wait: routing.patience.0,
         quick_retry: routing.quick_retry.0,
         batch_wait: routing.batch_wait.0,
         batch_lines: usize::try_from(routing.batch_lines).unwrap_or(usize::MAX),
@@ -130,8 +130,8 @@ pub fn routing_settings(raw: &ConfigFile) -> RoutingSettings {
             error_rate: breaker.error_rate.0.to_f64().unwrap_or(1.0),
             minimum: breaker.minimum,
             window: breaker.window.0,
-            cooldown: breaker.rest.0,
-            max_cooldown: breaker.rest_max.0,
+            first_ejection: breaker.rest.0,
+            max_ejection: breaker.rest_max.0,
         },
     }
 }
@@ -183,7 +183,7 @@ impl SettingsResolver<'_> {
         Some(SpoolSettings { path, memory: to_usize(raw.spool.memory), disk: raw.spool.disk.0 })
     }
 
-    pub fn files(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<FileSettings> {
+    pub fn resolve_files(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<FileSettings> {
         let path = self.section_folder(&raw.files.path, "files", raw, top)?;
         let files = &raw.files;
         let retention = files.retention.0.as_secs();

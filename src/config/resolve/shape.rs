@@ -9,7 +9,7 @@ use penstock_core::{ModelKind, ProviderAdapter};
 
 /// All shapes, in groups; the first one of each kind of work is its default.
 const SHAPES_BY_CRATE: &[&[&dyn ProviderAdapter]] =
-    &[penstock_embeddings::SHAPES, penstock_media::image::SHAPES, penstock_media::speech::SHAPES];
+    &[penstock_embeddings::ADAPTERS, penstock_media::image::ADAPTERS, penstock_media::speech::ADAPTERS];
 
 /// Returns the shapes for a kind of work.
 fn shapes_of_kind(kind: ModelKind) -> impl Iterator<Item = &'static dyn ProviderAdapter> {

@@ -6,7 +6,7 @@ use super::SettingsResolver;
 use super::key_path::KeyPath;
 
 impl SettingsResolver<'_> {
-    pub fn storage(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<StorageSettings> {
+    pub fn resolve_storage(&mut self, raw: &ConfigFile, top: &KeyPath<'_>) -> Option<StorageSettings> {
         let spot = top.child("storage");
         let path = spot.child("path").resolve_file_path(&raw.storage.path);
         if path.exists() && !path.is_dir() {
@@ -32,7 +32,7 @@ impl SettingsResolver<'_> {
             }
         }
         let engine = self.storage_engine(raw, &spot);
-        let fleet = self.fleet(raw, top);
+        let fleet = self.resolve_fleet(raw, top);
         let pepper = pepper.map_or(Some(None), |pepper| pepper.map(Some))?;
         Some(StorageSettings {
             path,

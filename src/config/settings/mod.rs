@@ -275,7 +275,7 @@ pub struct LedgerSettings {
     /// Time after which an unfinished write counts as a failure of the store.
     pub slow: Duration,
     /// Maximum time by which the last entry may be ahead of the clock.
-    pub lead_time: Duration,
+    pub max_clock_lead: Duration,
 }
 
 /// Processing of batches.

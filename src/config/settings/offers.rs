@@ -92,7 +92,7 @@ pub struct Provider {
     /// Company that runs the provider.
     pub operator: Box<str>,
     /// Location of its machines.
-    pub place: ProviderLocation,
+    pub location: ProviderLocation,
     /// Base URL of its API.
     pub base_url: BaseUrl,
     /// API key for the provider; if `None`, requests have no authentication.
@@ -228,9 +228,9 @@ pub struct OfferSettings {
     /// Later tariffs, each with the Unix second from which it applies, ascending.
     pub later_tariffs: Vec<(u64, Tariff)>,
     /// Footprint factors of the model at this provider, computed in advance.
-    pub prepared: OfferFactors,
+    pub footprint_factors: OfferFactors,
     /// Capabilities of the offer.
-    pub abilities: OfferCapabilities,
+    pub capabilities: OfferCapabilities,
     /// Request format; `None` for chat, which uses dialects.
     pub shape: Option<&'static dyn ProviderAdapter>,
     /// Dialects for this model, the preferred first; never empty.

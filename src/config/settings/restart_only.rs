@@ -32,7 +32,7 @@ impl Settings {
                     debt: _,
                     backlog: _,
                     slow: _,
-                    lead_time: ahead,
+                    max_clock_lead: ahead,
                 },
             drain,
             core_dumps,

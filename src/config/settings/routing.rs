@@ -10,7 +10,7 @@ pub struct RoutingSettings {
     /// Deadline of a request over all its attempts.
     pub total: Duration,
     /// Maximum time for which a request waits for a provider's `Retry-After` before it fails over.
-    pub max_permit_wait: Duration,
+    pub max_retry_after_wait: Duration,
     /// Mean pause before the single quick retry with the same provider.
     pub quick_retry: Duration,
     /// Maximum time for which a request with the flavor `:batch` waits in the queue.
@@ -35,9 +35,9 @@ pub struct CircuitBreakerSettings {
     /// Time window of `error_rate`.
     pub window: Duration,
     /// Duration of the first ejection; it is doubled for each further consecutive ejection.
-    pub cooldown: Duration,
+    pub first_ejection: Duration,
     /// Maximum duration of an ejection.
-    pub max_cooldown: Duration,
+    pub max_ejection: Duration,
 }
 
 impl CircuitBreakerSettings {
@@ -49,8 +49,8 @@ impl CircuitBreakerSettings {
             failure_ratio: self.error_rate,
             min_attempts: self.minimum,
             window: self.window,
-            first_ejection: self.cooldown,
-            max_ejection: self.max_cooldown,
+            first_ejection: self.first_ejection,
+            max_ejection: self.max_ejection,
             ..penstock_routing::breaker::BreakerSettings::default()
         }
     }

@@ -2,7 +2,7 @@
 
 use super::super::raw::ConfigFile;
 use super::super::schema::SCHEMA;
-use super::super::schema_text;
+use super::super::schema_json;
 use super::load;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -104,7 +104,7 @@ fn compare(schema: &Value, written: &Value, path: &str) {
 #[test]
 fn the_schema_in_the_repository_is_the_one_that_is_generated() {
     let kept = include_str!("../../../conf/penstock.schema.json");
-    assert!(kept == schema_text(), "run `penstock schema > conf/penstock.schema.json`");
+    assert!(kept == schema_json(), "run `penstock schema > conf/penstock.schema.json`");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 fn load(folder: &Path) -> Result<LoadedConfig, Diagnostics> {
-    ConfigSource::File(folder.join("penstock.toml")).load_in(ResolveEnv { env: &|_| None })
+    ConfigSource::File(folder.join("penstock.toml")).load_with_env(ResolveEnv { env: &|_| None })
 }
 
 const OTHER: &str = "[[providers]]\nid = \"p2\"\noperator = \"Q\"\ncountry = \"DE\"\ncity = \"Berlin\"\npue = 1.1\n\

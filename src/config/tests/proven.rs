@@ -9,14 +9,14 @@ use std::time::Duration;
 
 #[test]
 fn the_demo_has_no_mistake_and_no_warning() {
-    let loaded = ConfigSource::Demo.load_in(ResolveEnv { env: &|_| None }).unwrap();
+    let loaded = ConfigSource::Demo.load_with_env(ResolveEnv { env: &|_| None }).unwrap();
     assert_eq!(loaded.warnings, []);
     let settings = loaded.settings;
     assert_eq!(settings.providers.len(), 3);
     assert_eq!(settings.simulators.len(), 3);
     assert_eq!(settings.log.format, LogFormat::Text);
     assert!(settings.models.iter().all(|model| settings.offers_of(&model.card.id).count() >= 2));
-    let places: Vec<&str> = settings.providers.iter().map(|provider| &*provider.place.code).collect();
+    let places: Vec<&str> = settings.providers.iter().map(|provider| &*provider.location.code).collect();
     assert_eq!(places, ["FI", "FR", "PL"]);
     for provider in &settings.providers {
         assert!(
@@ -36,7 +36,7 @@ fn an_offer_inherits_absent_settings_from_its_model() {
     assert_eq!(offer.tariff.input.unwrap().to_string(), "0.1");
     assert_eq!(offer.tariff.output.unwrap().to_string(), "0.9");
     assert_eq!((offer.context_length, offer.max_output), (8192, Some(512)));
-    assert!(offer.abilities.accepts_parameter("tools"));
+    assert!(offer.capabilities.accepts_parameter("tools"));
     assert_eq!(offer.dialects, [Dialect::Chat]);
 }
 
@@ -52,7 +52,7 @@ fn a_new_price_of_input_is_the_price_of_cached_input_too() {
 #[test]
 fn an_unknown_pue_is_assumed_with_a_warning() {
     let loaded = load(&with("", "", "", "").replace("pue = 1.2\n", "")).unwrap();
-    assert_eq!(loaded.settings.providers[0].place.site.pue, None);
+    assert_eq!(loaded.settings.providers[0].location.site.pue, None);
     assert_eq!(loaded.warnings.len(), 1);
     assert!(loaded.warnings[0].reason.contains("1.40 is assumed"));
 }
@@ -127,13 +127,13 @@ fn parameters_default_to_the_usual_ones_and_misspelt_ones_are_warnings() {
     let usual = load_with("supported_parameters = LEFT OUT");
     assert_eq!(usual.warnings.len(), 1);
     assert!(usual.warnings[0].reason.contains("left out") && usual.warnings[0].reason.contains("tools"));
-    let accepts = |name: &str| usual.settings.offers[0].abilities.accepts_parameter(name);
+    let accepts = |name: &str| usual.settings.offers[0].capabilities.accepts_parameter(name);
     assert!(accepts("tools") && accepts("temperature") && accepts("response_format"));
     assert!(!accepts("reasoning_effort") && !accepts("logit_bias"));
     assert!(usual.settings.models[0].card.supported_parameters.contains(&"tools".to_owned()));
     let none = load_with("supported_parameters = []");
     assert_eq!(
-        (none.warnings.len(), none.settings.offers[0].abilities.accepts_parameter("tools")),
+        (none.warnings.len(), none.settings.offers[0].capabilities.accepts_parameter("tools")),
         (0, false)
     );
     let near = load_with("supported_parameters = [\"tool\", \"Temperature\", \"our_own_knob\", \"stop\"]");
@@ -191,14 +191,14 @@ fn offers_of_vectors_have_a_shape_and_scores_their_scale() {
     assert_eq!(shape(&offer("embedding", "", "shape = \"tei\"")), Some(("tei", "/embed")));
     assert_eq!(shape(&offer("rerank", "", "")), Some(("vllm", "/rerank")));
     assert_eq!(shape(&offer("rerank", "", "shape = \"cohere_v2\"")), Some(("cohere_v2", "/rerank")));
-    assert_eq!(offer("rerank", "", "").abilities.score_transform, RerankScoreTransform::Identity);
+    assert_eq!(offer("rerank", "", "").capabilities.score_transform, RerankScoreTransform::Identity);
     let logits = offer("rerank", "score = \"sigmoid\"", "max_inputs = 32");
     assert_eq!(
-        (logits.abilities.score_transform, logits.abilities.max_inputs),
+        (logits.capabilities.score_transform, logits.capabilities.max_inputs),
         (RerankScoreTransform::Sigmoid, Some(32))
     );
     assert_eq!(
-        offer("rerank", "score = \"sigmoid\"", "score = \"as_is\"").abilities.score_transform,
+        offer("rerank", "score = \"sigmoid\"", "score = \"as_is\"").capabilities.score_transform,
         RerankScoreTransform::Identity
     );
     assert_eq!(offer("embedding", "", "").model.token_ids, TokenIdPolicy::Text(PublishedEncoding::Cl100k));
@@ -231,7 +231,7 @@ fn a_base_url_is_taken_apart() {
 fn eco_ranks_by_grid_and_contract() {
     let share = |contract: &str| {
         let line = format!("contractual_renewable = {{ {contract} }}");
-        let place = load(&with("", "", &line, "")).unwrap().settings.providers.remove(0).place.clone();
+        let place = load(&with("", "", &line, "")).unwrap().settings.providers.remove(0).location.clone();
         assert_eq!(place.grid.renewable_percent.to_string(), "27");
         place.eco_share().normalize().to_string()
     };

@@ -76,7 +76,7 @@ fn file_paths_are_relative_to_the_naming_file_and_contents_are_checked() {
     let path = folder.path().join("penstock.toml");
     let load = |text: &str| {
         fs::write(&path, text).unwrap();
-        ConfigSource::File(path.clone()).load_in(ResolveEnv { env: &|_| None })
+        ConfigSource::File(path.clone()).load_with_env(ResolveEnv { env: &|_| None })
     };
     fs::write(folder.path().join("key"), "sk-from-file\n").unwrap();
     fs::write(folder.path().join("broken"), "a\nb\n").unwrap();

@@ -2,24 +2,25 @@
 
 use super::HOLDERS;
 use crate::console::actions::{
-    ActionRow, admin_call, completion_message, limits_json, member_text, new_key, shown_key,
+    ActionDefinition, admin_call, completion_message, limits_json, member_text, new_key_json,
+    new_secret_blocks,
 };
 use crate::console::request::ConsoleRequest;
 use http::Method;
-use penstock_console::pages::{encode, key_form, key_limits_form};
+use penstock_console::pages::{key_limits_form, new_key_form, percent_encode};
 use serde_json::{Value, json};
 
 /// All forms except those of the sign-in.
-pub const ACTIONS: &[ActionRow] = &[
-    ActionRow {
+pub const ACTIONS: &[ActionDefinition] = &[
+    ActionDefinition {
         path: "/dashboard/keys",
         roles: HOLDERS,
-        build: |request, _| admin_call(Method::POST, "/admin/keys".into(), new_key(request, "")),
+        build: |request, _| admin_call(Method::POST, "/admin/keys".into(), new_key_json(request, "")),
         page: |_, _| "/dashboard/keys".into(),
-        show: |answer| shown_key(answer, "The new key, shown only now:"),
-        form: Some(|_, _| key_form("/dashboard/keys")),
+        show: |answer| new_secret_blocks(answer, "The new key, shown only now:"),
+        form: Some(|_, _| new_key_form("/dashboard/keys")),
     },
-    ActionRow {
+    ActionDefinition {
         path: "/dashboard/keys/{id}/limits",
         roles: HOLDERS,
         build: |request, id| {
@@ -30,15 +31,15 @@ pub const ACTIONS: &[ActionRow] = &[
         show: |answer| completion_message("The key {0} was changed.", [member_text(answer, "name")]),
         form: Some(|_, id| key_limits_form(&Value::Null, &key_path(id))),
     },
-    ActionRow {
+    ActionDefinition {
         path: "/dashboard/keys/{id}/rotate",
         roles: HOLDERS,
         build: |request, id| admin_call(Method::POST, admin_key(id, "/rotate"), overlap(request)),
         page: |_, id| key_path(id),
-        show: |answer| shown_key(answer, "The new secret, shown only now:"),
+        show: |answer| new_secret_blocks(answer, "The new secret, shown only now:"),
         form: None,
     },
-    ActionRow {
+    ActionDefinition {
         path: "/dashboard/keys/{id}/revoke",
         roles: HOLDERS,
         build: |_, id| admin_call(Method::POST, admin_key(id, "/revoke"), json!({})),
@@ -46,18 +47,20 @@ pub const ACTIONS: &[ActionRow] = &[
         show: |answer| completion_message("The key {0} was revoked.", [member_text(answer, "id")]),
         form: None,
     },
-    ActionRow {
+    ActionDefinition {
         path: "/dashboard/batches/{id}/cancel",
         roles: HOLDERS,
-        build: |_, id| admin_call(Method::POST, format!("/admin/batches/{}/cancel", encode(id)), json!({})),
+        build: |_, id| {
+            admin_call(Method::POST, format!("/admin/batches/{}/cancel", percent_encode(id)), json!({}))
+        },
         page: |_, _| "/dashboard/batches".into(),
         show: |answer| completion_message("The batch {0} is cancelled.", [member_text(answer, "id")]),
         form: None,
     },
-    ActionRow {
+    ActionDefinition {
         path: "/dashboard/files/{id}/delete",
         roles: HOLDERS,
-        build: |_, id| admin_call(Method::DELETE, format!("/admin/files/{}", encode(id)), json!({})),
+        build: |_, id| admin_call(Method::DELETE, format!("/admin/files/{}", percent_encode(id)), json!({})),
         page: |_, _| "/dashboard/files".into(),
         show: |answer| completion_message("The file {0} was deleted.", [member_text(answer, "id")]),
         form: None,
@@ -65,11 +68,11 @@ pub const ACTIONS: &[ActionRow] = &[
 ];
 
 fn admin_key(id: &str, rest: &str) -> String {
-    format!("/admin/keys/{}{rest}", encode(id))
+    format!("/admin/keys/{}{rest}", percent_encode(id))
 }
 
 fn key_path(id: &str) -> String {
-    format!("/dashboard/keys/{}", encode(id))
+    format!("/dashboard/keys/{}", percent_encode(id))
 }
 
 /// Returns how long the previous secret stays valid. A value that is not a number is refused by the admin API.

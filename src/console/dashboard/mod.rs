@@ -7,7 +7,7 @@ pub mod scope;
 #[cfg(test)]
 mod tests;
 
-use super::site::ConsoleSite;
+use super::site::SiteDefinition;
 use penstock_storage::users::UserRole;
 use std::num::NonZeroU64;
 
@@ -15,12 +15,12 @@ use std::num::NonZeroU64;
 const HOLDERS: &[UserRole] = &[UserRole::Account];
 
 /// The dashboard.
-pub static DASHBOARD: ConsoleSite = ConsoleSite {
+pub static DASHBOARD: SiteDefinition = SiteDefinition {
     root: "/dashboard/",
     title: "Dashboard",
     cookie: "penstock_dashboard",
     roles: HOLDERS,
-    other_site: "This user belongs to no account and signs in to the operators' console.",
+    other_role_message: "This user belongs to no account and signs in to the operators' console.",
     pages: pages::PAGES,
     downloads: pages::DOWNLOADS,
     actions: actions::ACTIONS,

@@ -3,47 +3,50 @@
 use super::{HOLDERS, playground};
 use crate::console::answer::{ConsoleAnswer, refusal_notice};
 use crate::console::invoice::{self, csv_style, key_names};
-use crate::console::pages::{DownloadRow, PageContext, PageRow};
-use crate::console::usage::usage_of;
+use crate::console::pages::{DownloadDefinition, PageContext, PageDefinition};
+use crate::console::usage::usage_page;
 use penstock_console::Block;
-use penstock_console::pages::{self as blocks, ACCOUNT_DIMENSIONS, UsageView, encode};
+use penstock_console::pages::{self as blocks, ACCOUNT_DIMENSIONS, UsageView, percent_encode};
 use penstock_core::ApiError;
 use penstock_core::calendar::UtcMonth;
 use serde_json::Value;
 
 /// Every page.
-pub const PAGES: &[PageRow] = &[
-    PageRow::new("/dashboard/", "Overview", HOLDERS, |page| Box::pin(overview(page))),
-    PageRow::new("/dashboard/keys", "Keys", HOLDERS, |page| Box::pin(keys(page))),
-    PageRow::new("/dashboard/keys/{id}", "Key", HOLDERS, |page| Box::pin(key(page))).hidden_in_navigation(),
-    PageRow::new(playground::PATH, "Playground", HOLDERS, |page| Box::pin(playground::playground_page(page))),
-    PageRow::new("/dashboard/usage", "Usage", HOLDERS, |page| Box::pin(usage(page))),
-    PageRow::new("/dashboard/statement", "Statement", HOLDERS, |page| Box::pin(statement(page))),
-    PageRow::new("/dashboard/invoice", "Invoice", HOLDERS, |page| {
+pub const PAGES: &[PageDefinition] = &[
+    PageDefinition::new("/dashboard/", "Overview", HOLDERS, |page| Box::pin(overview(page))),
+    PageDefinition::new("/dashboard/keys", "Keys", HOLDERS, |page| Box::pin(keys(page))),
+    PageDefinition::new("/dashboard/keys/{id}", "Key", HOLDERS, |page| Box::pin(key(page)))
+        .hidden_in_navigation(),
+    PageDefinition::new(playground::PATH, "Playground", HOLDERS, |page| {
+        Box::pin(playground::playground_page(page))
+    }),
+    PageDefinition::new("/dashboard/usage", "Usage", HOLDERS, |page| Box::pin(usage(page))),
+    PageDefinition::new("/dashboard/statement", "Statement", HOLDERS, |page| Box::pin(statement(page))),
+    PageDefinition::new("/dashboard/invoice", "Invoice", HOLDERS, |page| {
         Box::pin(invoice::invoice_page(page, account(page), "/dashboard/invoice"))
     }),
-    PageRow::new("/dashboard/batches", "Batches", HOLDERS, |page| Box::pin(batches(page))),
-    PageRow::new("/dashboard/files", "Files", HOLDERS, |page| Box::pin(files(page))),
+    PageDefinition::new("/dashboard/batches", "Batches", HOLDERS, |page| Box::pin(batches(page))),
+    PageDefinition::new("/dashboard/files", "Files", HOLDERS, |page| Box::pin(files(page))),
 ];
 
 /// All downloads: files that are not pages.
-pub const DOWNLOADS: &[DownloadRow] = &[
-    DownloadRow {
+pub const DOWNLOADS: &[DownloadDefinition] = &[
+    DownloadDefinition {
         path: "/dashboard/statement.csv",
         roles: HOLDERS,
         load: |page| Box::pin(statement_csv(page)),
     },
-    DownloadRow {
+    DownloadDefinition {
         path: "/dashboard/statement.json",
         roles: HOLDERS,
         load: |page| Box::pin(statement_json(page)),
     },
-    DownloadRow {
+    DownloadDefinition {
         path: "/dashboard/invoice.csv",
         roles: HOLDERS,
         load: |page| Box::pin(invoice::invoice_csv(page, account(page))),
     },
-    DownloadRow {
+    DownloadDefinition {
         path: "/dashboard/invoice.json",
         roles: HOLDERS,
         load: |page| Box::pin(invoice::invoice_json(page, account(page))),
@@ -51,7 +54,7 @@ pub const DOWNLOADS: &[DownloadRow] = &[
 ];
 
 async fn overview(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let account = page.get(&format!("/admin/accounts/{}", encode(account(page))), &[]).await?;
+    let account = page.get(&format!("/admin/accounts/{}", percent_encode(account(page))), &[]).await?;
     let balance = page.get("/admin/credits", &[]).await?;
     let usage = page.get("/admin/usage", &[("group_by", "day,model")]).await?;
     Ok(blocks::dashboard_overview_blocks(&account, &balance, &usage))
@@ -59,12 +62,12 @@ async fn overview(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 
 async fn keys(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let mut shown = blocks::dashboard_keys_blocks(&page.read_list("/admin/keys").await?, "/dashboard/");
-    shown.push(Block::Form(blocks::key_form("/dashboard/keys")));
+    shown.push(Block::Form(blocks::new_key_form("/dashboard/keys")));
     Ok(shown)
 }
 
 async fn key(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let path = format!("keys/{}", encode(&page.id));
+    let path = format!("keys/{}", percent_encode(&page.id));
     let key = page.get(&format!("/admin/{path}"), &[]).await?;
     let mut shown = blocks::dashboard_key_blocks(&key, "/dashboard/");
     let view = UsageView {
@@ -73,7 +76,7 @@ async fn key(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
         with_money: true,
         ..UsageView::default()
     };
-    shown.extend(usage_of(page, view, &[("key", &page.id)]).await?);
+    shown.extend(usage_page(page, view, &[("key", &page.id)]).await?);
     Ok(shown)
 }
 
@@ -85,7 +88,7 @@ async fn usage(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
         with_money: true,
         ..UsageView::default()
     };
-    usage_of(page, view, &[]).await
+    usage_page(page, view, &[]).await
 }
 
 async fn batches(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
@@ -115,14 +118,15 @@ async fn statement(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     const PATH: &str = "/dashboard/statement";
     match read_statement(page).await {
         Ok((month, statement)) => {
-            let shown = [Block::Form(blocks::statement_form(PATH, &month))].into_iter();
+            let shown = [Block::Form(blocks::statement_month_form(PATH, &month))].into_iter();
             Ok(shown
                 .chain(blocks::statement_blocks(&statement, &key_names(page, account(page)).await?, PATH))
                 .collect())
         }
         Err(refusal) if refusal.param.is_some() => {
-            let mut form = blocks::statement_form(PATH, page.request.query("month").unwrap_or_default());
-            form.restore(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
+            let mut form =
+                blocks::statement_month_form(PATH, page.request.query("month").unwrap_or_default());
+            form.restore_values(&[], refusal.param.as_deref().map(|field| (field, &*refusal.message)));
             Ok(vec![refusal_notice(&refusal), Block::Form(form)])
         }
         Err(refusal) => Err(refusal),

@@ -8,12 +8,12 @@ use crate::console::pages::{self, PAGE_ROWS, PageContext, forbidden};
 use crate::console::request::ConsoleRequest;
 use crate::console::session::ActiveSession;
 use crate::console::{BackendRequest, Console, ConsoleBackend};
-use crate::proxy::LocalExecutor;
-use crate::proxy::local_request::LocalResponse;
+use crate::proxy::PageRequestExecutor;
+use crate::proxy::local_request::PageResponse;
 use crate::proxy::quote::RequestQuote;
 use bytes::Bytes;
 use http::Method;
-use penstock_console::pages::{self as blocks, PlaygroundChoices, QUOTE_ACTION, encode};
+use penstock_console::pages::{self as blocks, PlaygroundChoices, QUOTE_ACTION, percent_encode};
 use penstock_console::{Block, NoticeKind};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_routing::FLAVORS;
@@ -65,7 +65,7 @@ fn form_blocks(
         return vec![Block::Notice(NoticeKind::Warning, text.into())];
     };
     let field = refused.and_then(|refusal| Some((form_field(refusal.param.as_deref()?), &*refusal.message)));
-    form.restore(&request.form, field);
+    form.restore_values(&request.form, field);
     vec![Block::Form(form)]
 }
 
@@ -119,7 +119,8 @@ async fn run(
 ) -> Result<Vec<Block>, ApiError> {
     let (executor, permits) =
         console.playground.as_ref().ok_or_else(|| ApiError::new(ErrorCode::NotFound))?;
-    let _permit = permits.try_acquire().map_err(|_| ApiError::new(ErrorCode::Overloaded).retry_after(5))?;
+    let _permit =
+        permits.try_acquire().map_err(|_| ApiError::new(ErrorCode::Overloaded).with_retry_after(5))?;
     let body = chat_body(request)?;
     let principal = chosen_key(console, backend, request.field("key"), actor).await?;
     if request.field(QUOTE_ACTION.0) == QUOTE_ACTION.1 {
@@ -131,7 +132,7 @@ async fn run(
 
 /// Sends the request. Its quote is computed first, so that the page can show both.
 async fn ask(
-    executor: &LocalExecutor,
+    executor: &PageRequestExecutor,
     principal: Arc<Principal>,
     body: Bytes,
 ) -> Result<Vec<Block>, ApiError> {
@@ -179,7 +180,7 @@ async fn chosen_key(
         refusal.with_param("key")
     };
     // The admin API refuses keys of other accounts with 404.
-    let (method, path) = (Method::GET, format!("/admin/keys/{}", encode(id)));
+    let (method, path) = (Method::GET, format!("/admin/keys/{}", percent_encode(id)));
     let read = BackendRequest { method, path, query: Vec::new(), body: json!({}), actor };
     backend.call(read).await.map_err(|refusal| match refusal.code {
         ErrorCode::NotFound => unknown(),
@@ -198,7 +199,7 @@ fn quote_value(quote: &RequestQuote) -> Value {
 }
 
 /// Returns the members of a response that the page shows, or the refusal that it contains.
-fn read_response(response: &LocalResponse) -> Result<Value, ApiError> {
+fn read_response(response: &PageResponse) -> Result<Value, ApiError> {
     let mut body: Value =
         serde_json::from_slice(&response.body).map_err(|_| ApiError::new(ErrorCode::Internal))?;
     if let Some(error) = body.get("error") {

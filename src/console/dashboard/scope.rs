@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// Restriction of a request to one account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccountLimit {
+pub enum AccountRestriction {
     /// The query parameter `account` is set to the account.
     Query,
     /// The body member `account` is set to the account.
@@ -31,35 +31,35 @@ pub struct ScopedRoute {
     /// Path; `{id}` stands for one segment.
     pub path: &'static str,
     /// Restriction to the account.
-    pub limit: AccountLimit,
+    pub restriction: AccountRestriction,
 }
 
-const fn route(method: &'static Method, path: &'static str, limit: AccountLimit) -> ScopedRoute {
-    ScopedRoute { method, path, limit }
+const fn route(method: &'static Method, path: &'static str, limit: AccountRestriction) -> ScopedRoute {
+    ScopedRoute { method, path, restriction: limit }
 }
 
-const KEY: AccountLimit = AccountLimit::OwnedBy("/admin/keys/{id}");
-const BATCH: AccountLimit = AccountLimit::OwnedBy("/admin/batches/{id}");
-const FILE: AccountLimit = AccountLimit::OwnedBy("/admin/files/{id}");
+const KEY: AccountRestriction = AccountRestriction::OwnedBy("/admin/keys/{id}");
+const BATCH: AccountRestriction = AccountRestriction::OwnedBy("/admin/batches/{id}");
+const FILE: AccountRestriction = AccountRestriction::OwnedBy("/admin/files/{id}");
 
 /// All requests that the dashboard may send.
 pub const ROUTES: &[ScopedRoute] = &[
-    route(&Method::GET, "/admin/accounts/{id}", AccountLimit::Itself),
-    route(&Method::GET, "/admin/credits", AccountLimit::Query),
-    route(&Method::GET, "/admin/usage", AccountLimit::Query),
-    route(&Method::GET, "/admin/grid", AccountLimit::Query),
-    route(&Method::GET, "/admin/statement", AccountLimit::Query),
-    route(&Method::GET, "/admin/invoice", AccountLimit::Query),
-    route(&Method::GET, "/admin/invoices", AccountLimit::Query),
-    route(&Method::GET, "/admin/keys", AccountLimit::Query),
-    route(&Method::POST, "/admin/keys", AccountLimit::Body),
+    route(&Method::GET, "/admin/accounts/{id}", AccountRestriction::Itself),
+    route(&Method::GET, "/admin/credits", AccountRestriction::Query),
+    route(&Method::GET, "/admin/usage", AccountRestriction::Query),
+    route(&Method::GET, "/admin/grid", AccountRestriction::Query),
+    route(&Method::GET, "/admin/statement", AccountRestriction::Query),
+    route(&Method::GET, "/admin/invoice", AccountRestriction::Query),
+    route(&Method::GET, "/admin/invoices", AccountRestriction::Query),
+    route(&Method::GET, "/admin/keys", AccountRestriction::Query),
+    route(&Method::POST, "/admin/keys", AccountRestriction::Body),
     route(&Method::GET, "/admin/keys/{id}", KEY),
     route(&Method::PATCH, "/admin/keys/{id}", KEY),
     route(&Method::POST, "/admin/keys/{id}/rotate", KEY),
     route(&Method::POST, "/admin/keys/{id}/revoke", KEY),
-    route(&Method::GET, "/admin/batches", AccountLimit::Query),
+    route(&Method::GET, "/admin/batches", AccountRestriction::Query),
     route(&Method::POST, "/admin/batches/{id}/cancel", BATCH),
-    route(&Method::GET, "/admin/files", AccountLimit::Query),
+    route(&Method::GET, "/admin/files", AccountRestriction::Query),
     route(&Method::DELETE, "/admin/files/{id}", FILE),
 ];
 
@@ -87,24 +87,24 @@ impl ConsoleBackend for AccountBackend<'_> {
         let (limit, segment) = {
             let found = route_table::find(ROUTES.iter(), &request.method, &request.path);
             let (route, segment) = found.map_err(|_| ApiError::new(ErrorCode::NotFound))?;
-            (route.limit, segment.to_owned())
+            (route.restriction, segment.to_owned())
         };
         match limit {
-            AccountLimit::Query => {
+            AccountRestriction::Query => {
                 request.query.retain(|(name, _)| name != "account");
                 request.query.push(("account".to_owned(), self.account.to_owned()));
             }
-            AccountLimit::Body => {
+            AccountRestriction::Body => {
                 let members =
                     request.body.as_object_mut().ok_or_else(|| ApiError::new(ErrorCode::InvalidRequest))?;
                 members.insert("account".to_owned(), self.account.into());
             }
-            AccountLimit::Itself => {
+            AccountRestriction::Itself => {
                 if crate::proxy::endpoint::decode_segment(&segment) != self.account {
                     return Err(ApiError::new(ErrorCode::NotFound));
                 }
             }
-            AccountLimit::OwnedBy(path) => {
+            AccountRestriction::OwnedBy(path) => {
                 self.check_owner(path.replace("{id}", &segment), request.actor).await?
             }
         }

@@ -1,7 +1,7 @@
 //! Tests of the limits of an account: no request reaches another account's objects.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
-use super::scope::{AccountBackend, AccountLimit, ROUTES};
+use super::scope::{AccountBackend, AccountRestriction, ROUTES};
 use crate::console::{BackendRequest, ConsoleBackend};
 use async_trait::async_trait;
 use http::Method;
@@ -51,8 +51,8 @@ async fn no_object_of_another_account_is_read_or_changed() {
         let path = route.path.replace("{id}", "other");
         let (answer, seen) = send("other", route.method, &path).await;
         let named = format!("{} {path}", route.method);
-        match route.limit {
-            AccountLimit::Query => {
+        match route.restriction {
+            AccountRestriction::Query => {
                 let accounts: Vec<&str> = seen[0]
                     .2
                     .iter()
@@ -62,9 +62,11 @@ async fn no_object_of_another_account_is_read_or_changed() {
                 assert_eq!(accounts, ["own"], "{named}");
                 assert!(seen[0].2.contains(&("limit".to_owned(), "1".to_owned())), "{named}");
             }
-            AccountLimit::Body => assert_eq!(seen[0].3, json!({ "account": "own", "name": "n" }), "{named}"),
-            AccountLimit::Itself => assert!(seen.is_empty() && answer.is_err(), "{named}"),
-            AccountLimit::OwnedBy(_) => {
+            AccountRestriction::Body => {
+                assert_eq!(seen[0].3, json!({ "account": "own", "name": "n" }), "{named}")
+            }
+            AccountRestriction::Itself => assert!(seen.is_empty() && answer.is_err(), "{named}"),
+            AccountRestriction::OwnedBy(_) => {
                 let refused = answer.unwrap_err();
                 let read: Vec<(&Method, &str)> =
                     seen.iter().map(|(method, path, ..)| (method, &**path)).collect();
@@ -94,7 +96,7 @@ async fn a_route_without_a_row_does_not_exist() {
     let known =
         |method: &Method, path: &str| ROUTES.iter().any(|route| route.method == method && route.path == path);
     let mut refused = 0;
-    for route in crate::admin::routes::all().filter(|route| !known(route.method, route.path)) {
+    for route in crate::admin::routes::all_routes().filter(|route| !known(route.method, route.path)) {
         let (answer, seen) = send("own", route.method, &route.path.replace("{id}", "own")).await;
         assert_eq!(answer.unwrap_err().code, ErrorCode::NotFound, "{} {}", route.method, route.path);
         assert!(seen.is_empty());
@@ -107,8 +109,8 @@ async fn a_route_without_a_row_does_not_exist() {
         assert!(send("own", &Method::GET, path).await.0.is_err(), "{path}");
     }
     for route in ROUTES {
-        let is_route =
-            crate::admin::routes::all().any(|admin| admin.method == route.method && admin.path == route.path);
+        let is_route = crate::admin::routes::all_routes()
+            .any(|admin| admin.method == route.method && admin.path == route.path);
         assert!(is_route, "{} {}", route.method, route.path);
     }
 }

@@ -16,7 +16,7 @@ use super::Console;
 use super::answer::{self, ConsoleAnswer};
 use super::request::ConsoleRequest;
 use super::session::{ActiveSession, run_blocking};
-use super::sign_in::digest_text;
+use super::sign_in::token_digest_hex;
 use crate::config::settings::OpenIdSettings;
 use parking_lot::Mutex;
 use pending::{PENDING_SECONDS, PendingSignIn};
@@ -55,7 +55,7 @@ impl OpenIdState {
     /// Returns the provider of these settings; the provider of earlier settings is dropped.
     fn provider(&self, settings: &OpenIdSettings) -> Arc<OpenIdProvider> {
         let mut known = self.provider.lock();
-        match known.as_ref().filter(|provider| provider.is_of(settings)) {
+        match known.as_ref().filter(|provider| provider.matches_settings(settings)) {
             Some(provider) => provider.clone(),
             None => known.insert(Arc::new(OpenIdProvider::new(settings))).clone(),
         }
@@ -83,7 +83,7 @@ impl Console {
             verifier: random_text(),
             redirect_uri: format!("{}{}", self.base_url(request, &settings), self.site.path(RETURN_PATH)),
             created: self.app.clock.unix_seconds(),
-            invitation: request.query("invitation").map(digest_text),
+            invitation: request.query("invitation").map(token_digest_hex),
             previous: request.session_id(),
         };
         let url = AuthorizationRequest {
@@ -132,7 +132,7 @@ impl Console {
         let person = self.verify_return(request, settings, &pending).await?;
         let (stores, address) = (self.app.stores.clone(), request.address.clone());
         let context = SignInContext { address, now, invitation: pending.invitation };
-        let user = run_blocking(move || person.update_user(&stores, &context)).await?;
+        let user = run_blocking(move || person.find_or_create_user(&stores, &context)).await?;
         self.check_role(&user)?;
         self.throttle.record_success("(openid)", &host);
         let cookie = self.begin_session(request, pending.previous, user, "user.sign_in").await?;
@@ -163,7 +163,7 @@ impl Console {
         let code = code.ok_or_else(|| refusal(OpenIdError::Code.into()))?;
         let _permit = self.openid.permits.try_acquire().map_err(|_| {
             ApiError::with_message(ErrorCode::Overloaded, "Too many persons sign in at once; try again.")
-                .retry_after(5)
+                .with_retry_after(5)
         })?;
         let expected = SignInRequest {
             redirect_uri: &pending.redirect_uri,
@@ -224,7 +224,7 @@ impl Console {
 fn random_text() -> String {
     let mut bytes = [0_u8; 32];
     rand::fill(&mut bytes);
-    hex::text(bytes.iter())
+    hex::encode(bytes.iter())
 }
 
 /// Returns the refusal for a failure of the provider; only the log has the details.

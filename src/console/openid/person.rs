@@ -58,7 +58,11 @@ impl OpenIdPerson {
     ///
     /// # Errors
     /// Returns 403 if the person may not sign in, 409 if the name belongs to another user.
-    pub fn update_user(&self, stores: &Stores, context: &SignInContext) -> Result<UserRecord, ApiError> {
+    pub fn find_or_create_user(
+        &self,
+        stores: &Stores,
+        context: &SignInContext,
+    ) -> Result<UserRecord, ApiError> {
         let users = stores.users.list().map_err(store_refusal)?;
         match (users.into_iter().find(|user| self.is(user)), &context.invitation) {
             (Some(user), _) if user.disabled.is_some() => Err(refused("This user is disabled.")),

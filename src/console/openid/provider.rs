@@ -74,7 +74,7 @@ impl OpenIdProvider {
     }
 
     /// Returns true if the provider has these settings.
-    pub fn is_of(&self, settings: &OpenIdSettings) -> bool {
+    pub fn matches_settings(&self, settings: &OpenIdSettings) -> bool {
         self.settings == *settings
     }
 

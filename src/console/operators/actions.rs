@@ -2,7 +2,8 @@
 
 use crate::config::{ResolveEnv, diff_settings, load_text};
 use crate::console::actions::{
-    ActionRow, admin_call, completion_message, fields_json, member_text, new_key, shown_key,
+    ActionDefinition, admin_call, completion_message, fields_json, member_text, new_key_json,
+    new_secret_blocks,
 };
 use crate::console::answer::ConsoleAnswer;
 use crate::console::invoice::ISSUERS;
@@ -12,7 +13,8 @@ use crate::console::session::{ActiveSession, run_blocking};
 use crate::console::{Console, ConsoleBackend};
 use http::Method;
 use penstock_console::pages::{
-    account_form, change_table, check_form, encode, grant_form, key_form, user_form,
+    change_table, check_configuration_form, grant_form, invite_user_form, new_account_form, new_key_form,
+    percent_encode,
 };
 use penstock_console::{Block, NoticeKind, Text};
 use penstock_core::ApiError;
@@ -23,8 +25,8 @@ use serde_json::{Value, json};
 pub const CHECK_PATH: &str = "/console/configuration/check";
 
 /// All forms except those of the sign-in.
-pub const ACTIONS: &[ActionRow] = &[
-    ActionRow {
+pub const ACTIONS: &[ActionDefinition] = &[
+    ActionDefinition {
         path: "/console/accounts",
         roles: &[Admin],
         build: |request, _| {
@@ -32,17 +34,17 @@ pub const ACTIONS: &[ActionRow] = &[
         },
         page: |_, _| "/console/accounts".into(),
         show: |answer| completion_message("The account {0} was created.", [member_text(answer, "id")]),
-        form: Some(|_, _| account_form()),
+        form: Some(|_, _| new_account_form()),
     },
-    ActionRow {
+    ActionDefinition {
         path: "/console/accounts/{id}/keys",
         roles: &[Admin],
-        build: |request, id| admin_call(Method::POST, "/admin/keys".into(), new_key(request, id)),
+        build: |request, id| admin_call(Method::POST, "/admin/keys".into(), new_key_json(request, id)),
         page: |_, id| account_path(id),
-        show: |answer| shown_key(answer, "The new key, shown only now:"),
-        form: Some(|_, id| key_form(&format!("/console/accounts/{}/keys", encode(id)))),
+        show: |answer| new_secret_blocks(answer, "The new key, shown only now:"),
+        form: Some(|_, id| new_key_form(&format!("/console/accounts/{}/keys", percent_encode(id)))),
     },
-    ActionRow {
+    ActionDefinition {
         path: "/console/accounts/{id}/grant",
         roles: &[Admin, Finance],
         build: |request, id| {
@@ -61,7 +63,7 @@ pub const ACTIONS: &[ActionRow] = &[
         },
         form: Some(|request, id| grant_form(id, request.field("id"))),
     },
-    ActionRow {
+    ActionDefinition {
         path: "/console/accounts/{id}/invoice",
         roles: ISSUERS,
         build: |request, id| {
@@ -75,31 +77,39 @@ pub const ACTIONS: &[ActionRow] = &[
         show: |answer| completion_message("The invoice {0} was issued.", [member_text(answer, "number")]),
         form: None,
     },
-    ActionRow {
+    ActionDefinition {
         path: "/console/keys/{id}/revoke",
         roles: &[Admin],
-        build: |_, id| admin_call(Method::POST, format!("/admin/keys/{}/revoke", encode(id)), json!({})),
+        build: |_, id| {
+            admin_call(Method::POST, format!("/admin/keys/{}/revoke", percent_encode(id)), json!({}))
+        },
         page: |request, _| account_path(request.field("account")),
         show: |answer| completion_message("The key {0} was revoked.", [member_text(answer, "id")]),
         form: None,
     },
-    ActionRow {
+    ActionDefinition {
         path: "/console/keys/{id}/rotate",
         roles: &[Admin],
-        build: |_, id| admin_call(Method::POST, format!("/admin/keys/{}/rotate", encode(id)), json!({})),
+        build: |_, id| {
+            admin_call(Method::POST, format!("/admin/keys/{}/rotate", percent_encode(id)), json!({}))
+        },
         page: |request, _| account_path(request.field("account")),
-        show: |answer| shown_key(answer, "The new secret, shown only now; the old one is valid for a day:"),
+        show: |answer| {
+            new_secret_blocks(answer, "The new secret, shown only now; the old one is valid for a day:")
+        },
         form: None,
     },
-    ActionRow {
+    ActionDefinition {
         path: "/console/batches/{id}/cancel",
         roles: &[Admin, Operator],
-        build: |_, id| admin_call(Method::POST, format!("/admin/batches/{}/cancel", encode(id)), json!({})),
+        build: |_, id| {
+            admin_call(Method::POST, format!("/admin/batches/{}/cancel", percent_encode(id)), json!({}))
+        },
         page: |_, _| "/console/batches".into(),
         show: |answer| completion_message("The batch {0} is cancelled.", [member_text(answer, "id")]),
         form: None,
     },
-    ActionRow {
+    ActionDefinition {
         path: "/console/configuration/reload",
         roles: &[Admin, Operator],
         build: |_, _| admin_call(Method::POST, "/admin/reload".into(), json!({})),
@@ -112,7 +122,7 @@ pub const ACTIONS: &[ActionRow] = &[
         },
         form: None,
     },
-    ActionRow {
+    ActionDefinition {
         path: "/console/users",
         roles: &[Admin],
         build: |request, _| {
@@ -124,31 +134,41 @@ pub const ACTIONS: &[ActionRow] = &[
         },
         page: |_, _| "/console/users".into(),
         show: shown_invitation,
-        form: Some(|_, _| user_form()),
+        form: Some(|_, _| invite_user_form()),
     },
-    ActionRow {
+    ActionDefinition {
         path: "/console/users/{id}/invite",
         roles: &[Admin],
-        build: |_, id| admin_call(Method::POST, format!("/admin/users/{}/invite", encode(id)), json!({})),
+        build: |_, id| {
+            admin_call(Method::POST, format!("/admin/users/{}/invite", percent_encode(id)), json!({}))
+        },
         page: |_, _| "/console/users".into(),
         show: shown_invitation,
         form: None,
     },
-    ActionRow {
+    ActionDefinition {
         path: "/console/users/{id}/disable",
         roles: &[Admin],
         build: |_, id| {
-            admin_call(Method::PATCH, format!("/admin/users/{}", encode(id)), json!({ "disabled": "true" }))
+            admin_call(
+                Method::PATCH,
+                format!("/admin/users/{}", percent_encode(id)),
+                json!({ "disabled": "true" }),
+            )
         },
         page: |_, _| "/console/users".into(),
         show: |answer| completion_message("The user {0} is disabled.", [member_text(answer, "name")]),
         form: None,
     },
-    ActionRow {
+    ActionDefinition {
         path: "/console/users/{id}/enable",
         roles: &[Admin],
         build: |_, id| {
-            admin_call(Method::PATCH, format!("/admin/users/{}", encode(id)), json!({ "disabled": "false" }))
+            admin_call(
+                Method::PATCH,
+                format!("/admin/users/{}", percent_encode(id)),
+                json!({ "disabled": "false" }),
+            )
         },
         page: |_, _| "/console/users".into(),
         show: |answer| completion_message("The user {0} is enabled.", [member_text(answer, "name")]),
@@ -198,14 +218,14 @@ pub async fn check_configuration(
             )
         }
     };
-    let mut form = check_form();
-    form.restore(&request.form, None);
+    let mut form = check_configuration_form();
+    form.restore_values(&request.form, None);
     blocks.push(Block::Form(form));
     pages::render(console, backend, request, active, "/console/configuration", status, blocks).await
 }
 
 fn account_path(id: &str) -> String {
-    format!("/console/accounts/{}", encode(id))
+    format!("/console/accounts/{}", percent_encode(id))
 }
 
 fn shown_invitation(answer: &Value) -> Vec<Block> {

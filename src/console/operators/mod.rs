@@ -3,17 +3,17 @@
 pub mod actions;
 pub mod pages;
 
-use super::site::ConsoleSite;
+use super::site::SiteDefinition;
 use penstock_storage::users::UserRole;
 use std::num::NonZeroU64;
 
 /// The console.
-pub static OPERATORS: ConsoleSite = ConsoleSite {
+pub static OPERATORS: SiteDefinition = SiteDefinition {
     root: "/console/",
     title: "Console",
     cookie: "penstock_session",
     roles: &[UserRole::Admin, UserRole::Operator, UserRole::Finance, UserRole::Viewer],
-    other_site: "This user belongs to an account and signs in to the dashboard.",
+    other_role_message: "This user belongs to an account and signs in to the dashboard.",
     pages: pages::PAGES,
     downloads: pages::DOWNLOADS,
     actions: actions::ACTIONS,

@@ -1,9 +1,9 @@
 //! Pages of the operators' console: one row for each page, with the roles that may see it.
 
 use crate::console::invoice;
-use crate::console::pages::{DownloadRow, PAGE_ROWS, PageContext, PageRow};
-use crate::console::usage::usage_of;
-use penstock_console::pages::{self as blocks, UsageView, encode};
+use crate::console::pages::{DownloadDefinition, PAGE_ROWS, PageContext, PageDefinition};
+use crate::console::usage::usage_page;
+use penstock_console::pages::{self as blocks, UsageView, percent_encode};
 use penstock_console::{Block, NoticeKind, Text};
 use penstock_core::ApiError;
 use penstock_storage::users::UserRole::{self, Admin, Finance, Operator, Viewer};
@@ -17,35 +17,36 @@ const MONEY: &[UserRole] = &[Admin, Finance];
 const OPERATION: &[UserRole] = &[Admin, Operator, Viewer];
 
 /// Every page.
-pub const PAGES: &[PageRow] = &[
-    PageRow::new("/console/", "Overview", EVERYONE, |page| Box::pin(overview(page))).with_live_updates(),
-    PageRow::new("/console/providers", "Providers", EVERYONE, |page| Box::pin(providers(page)))
+pub const PAGES: &[PageDefinition] = &[
+    PageDefinition::new("/console/", "Overview", EVERYONE, |page| Box::pin(overview(page)))
         .with_live_updates(),
-    PageRow::new("/console/usage", "Usage", EVERYONE, |page| Box::pin(usage(page))),
-    PageRow::new("/console/accounts", "Accounts", MONEY, |page| Box::pin(accounts(page))),
-    PageRow::new("/console/accounts/{id}", "Account", MONEY, |page| Box::pin(account(page)))
+    PageDefinition::new("/console/providers", "Providers", EVERYONE, |page| Box::pin(providers(page)))
+        .with_live_updates(),
+    PageDefinition::new("/console/usage", "Usage", EVERYONE, |page| Box::pin(usage(page))),
+    PageDefinition::new("/console/accounts", "Accounts", MONEY, |page| Box::pin(accounts(page))),
+    PageDefinition::new("/console/accounts/{id}", "Account", MONEY, |page| Box::pin(account(page)))
         .hidden_in_navigation(),
-    PageRow::new("/console/accounts/{id}/invoice", "Invoice of", MONEY, |page| {
+    PageDefinition::new("/console/accounts/{id}/invoice", "Invoice of", MONEY, |page| {
         Box::pin(account_invoice(page))
     })
     .hidden_in_navigation(),
-    PageRow::new("/console/batches", "Batches", OPERATION, |page| Box::pin(batches(page))),
-    PageRow::new("/console/files", "Files", OPERATION, |page| Box::pin(files(page))),
-    PageRow::new("/console/configuration", "Configuration", &[Admin, Operator], |page| {
+    PageDefinition::new("/console/batches", "Batches", OPERATION, |page| Box::pin(batches(page))),
+    PageDefinition::new("/console/files", "Files", OPERATION, |page| Box::pin(files(page))),
+    PageDefinition::new("/console/configuration", "Configuration", &[Admin, Operator], |page| {
         Box::pin(configuration(page))
     }),
-    PageRow::new("/console/audit", "Audit", OPERATION, |page| Box::pin(audit(page))),
-    PageRow::new("/console/users", "Users", &[Admin], |page| Box::pin(users(page))),
+    PageDefinition::new("/console/audit", "Audit", OPERATION, |page| Box::pin(audit(page))),
+    PageDefinition::new("/console/users", "Users", &[Admin], |page| Box::pin(users(page))),
 ];
 
 /// All downloads: files that are not pages.
-pub const DOWNLOADS: &[DownloadRow] = &[
-    DownloadRow {
+pub const DOWNLOADS: &[DownloadDefinition] = &[
+    DownloadDefinition {
         path: "/console/accounts/{id}/invoice.csv",
         roles: MONEY,
         load: |page| Box::pin(invoice::invoice_csv(page, &page.id)),
     },
-    DownloadRow {
+    DownloadDefinition {
         path: "/console/accounts/{id}/invoice.json",
         roles: MONEY,
         load: |page| Box::pin(invoice::invoice_json(page, &page.id)),
@@ -53,7 +54,8 @@ pub const DOWNLOADS: &[DownloadRow] = &[
 ];
 
 async fn account_invoice(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    invoice::invoice_page(page, &page.id, &format!("/console/accounts/{}/invoice", encode(&page.id))).await
+    invoice::invoice_page(page, &page.id, &format!("/console/accounts/{}/invoice", percent_encode(&page.id)))
+        .await
 }
 
 async fn overview(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
@@ -79,7 +81,7 @@ async fn usage_of_gateway(
 ) -> Result<Vec<Block>, ApiError> {
     let dimensions = blocks::GATEWAY_DIMENSIONS;
     let view = UsageView { path, dimensions, with_money: page.sees_money(), ..UsageView::default() };
-    usage_of(page, view, &[("account", account.unwrap_or_default())]).await
+    usage_page(page, view, &[("account", account.unwrap_or_default())]).await
 }
 
 async fn accounts(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
@@ -87,30 +89,33 @@ async fn accounts(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
         (page.read_list("/admin/accounts").await?, page.get("/admin/credits", &[]).await?);
     let mut shown = blocks::accounts_blocks(&accounts, &balances);
     if page.has_role(&[Admin]) {
-        shown.push(Block::Form(blocks::account_form()));
+        shown.push(Block::Form(blocks::new_account_form()));
     }
     Ok(shown)
 }
 
 async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let id = page.id.as_str();
-    let account = page.get(&format!("/admin/accounts/{}", encode(id)), &[]).await?;
+    let account = page.get(&format!("/admin/accounts/{}", percent_encode(id)), &[]).await?;
     let balance = page.get("/admin/credits", &[("account", id)]).await?;
     let mut query = vec![("account", id), ("limit", PAGE_ROWS)];
     query.extend(page.request.query("after").map(|after| ("after", after)));
     let keys = page.get("/admin/keys", &query).await?;
     let is_admin = page.has_role(&[Admin]);
-    let link = (format!("/console/accounts/{}/invoice", encode(id)), "Invoice".into());
+    let link = (format!("/console/accounts/{}/invoice", percent_encode(id)), "Invoice".into());
     let mut shown = blocks::account_blocks(&account, &balance, &keys, is_admin);
     shown.insert(1, Block::Links(vec![link]));
     if is_admin {
-        shown.push(Block::Form(blocks::key_form(&format!("/console/accounts/{}/keys", encode(id)))));
+        shown.push(Block::Form(blocks::new_key_form(&format!(
+            "/console/accounts/{}/keys",
+            percent_encode(id)
+        ))));
     }
     if page.has_role(MONEY) {
         let unique = format!("console-{}", crate::telemetry::request_id::RequestId::random().as_str());
         shown.push(Block::Form(blocks::grant_form(id, &unique)));
     }
-    let path = format!("/console/accounts/{}", encode(id));
+    let path = format!("/console/accounts/{}", percent_encode(id));
     shown.extend(usage_of_gateway(page, Some(id), path).await?);
     Ok(shown)
 }
@@ -138,7 +143,7 @@ async fn configuration(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
             ),
         ),
         Block::Form(blocks::reload_form()),
-        Block::Form(blocks::check_form()),
+        Block::Form(blocks::check_configuration_form()),
         Block::Code(effective),
     ])
 }
@@ -152,6 +157,6 @@ async fn audit(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 
 async fn users(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
     let mut shown = blocks::users_blocks(&page.get("/admin/users", &[]).await?);
-    shown.push(Block::Form(blocks::user_form()));
+    shown.push(Block::Form(blocks::invite_user_form()));
     Ok(shown)
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// State that the request streams of one HTTP/1.1 connection share with the connection guard.
 #[derive(Debug)]
-pub struct ReplayStream {
+pub struct Http1ConnectionState {
     stop: ShutdownWatch,
     /// True if flushes are skipped, because more bytes follow immediately.
     pub(super) corked: AtomicBool,
@@ -31,7 +31,7 @@ pub(crate) struct ReturnedStream {
     pub(crate) reusable: bool,
 }
 
-impl ReplayStream {
+impl Http1ConnectionState {
     pub(crate) fn new(stop: ShutdownWatch) -> Arc<Self> {
         let (corked, admitted) = (AtomicBool::new(false), AtomicBool::new(false));
         Arc::new(Self {
@@ -48,7 +48,7 @@ impl ReplayStream {
         self.admitted.store(true, Ordering::Relaxed);
     }
 
-    /// Resets the flag that [`ReplayStream::admit`] sets, at the end of a request. Returns false if the proxy did not
+    /// Resets the flag that [`Http1ConnectionState::admit`] sets, at the end of a request. Returns false if the proxy did not
     /// receive the request.
     pub(crate) fn take_admitted(&self) -> bool {
         self.admitted.swap(false, Ordering::Relaxed)
@@ -65,12 +65,12 @@ impl ReplayStream {
     }
 
     /// Sets the use of the connection after the request.
-    pub fn set_after(&self, after: ConnectionReuse) {
+    pub fn set_connection_reuse(&self, after: ConnectionReuse) {
         *self.after.lock() = after;
     }
 
-    /// Takes the value of [`ReplayStream::set_after`]; [`ConnectionReuse::Cut`] if there is none.
-    pub(crate) fn take_after(&self) -> ConnectionReuse {
+    /// Takes the value of [`Http1ConnectionState::set_after`]; [`ConnectionReuse::Cut`] if there is none.
+    pub(crate) fn take_connection_reuse(&self) -> ConnectionReuse {
         std::mem::replace(&mut *self.after.lock(), ConnectionReuse::Cut)
     }
 

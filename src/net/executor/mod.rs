@@ -69,7 +69,7 @@ impl WorkerThreads {
     }
 
     /// Runs a connection that can migrate (see [`yield_and_migrate`]) on the first thread that has spare time.
-    pub fn spawn_balanced<F>(&self, connection: F)
+    pub fn spawn_migratable<F>(&self, connection: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -168,7 +168,7 @@ mod tests {
         let stay = Arc::new(tokio::sync::Semaphore::new(0));
         let gather = || {
             let (sender, stay) = (sender.clone(), stay.clone());
-            threads.spawn_balanced(async move {
+            threads.spawn_migratable(async move {
                 sender.send(thread::current().id()).unwrap();
                 stay.acquire().await.unwrap().forget();
             });

@@ -2,7 +2,7 @@
 //! no socket and no headers.
 
 use crate::auth::key_cache::Principal;
-use crate::batch::{AnswerIdentity, LineClass, LineEnding};
+use crate::batch::{AnswerIdentity, LineClass, LineDisposition};
 use crate::billing::HoldEnd;
 use crate::proxy::failover::ChoiceUsage;
 use crate::telemetry::request_id::RequestId;
@@ -60,7 +60,7 @@ pub struct LineReport {
     /// Tokens that it used.
     pub usage: Option<TokenUsage>,
     /// Kind of the end: final, to be retried, or cancelled.
-    pub ending: LineEnding,
+    pub ending: LineDisposition,
 }
 
 impl LineDownstream {
@@ -122,7 +122,7 @@ impl LineDownstream {
 
     /// Returns the signal that asks the line to give up its permit to an interactive request.
     #[must_use]
-    pub fn asked_back(&self) -> Option<CancellationToken> {
+    pub fn recall_token(&self) -> Option<CancellationToken> {
         match &self.choice {
             Some(choice) => choice.back.clone(),
             None if self.identity.is_some() => None,
@@ -163,13 +163,13 @@ impl LineDownstream {
     }
 
     /// Sets the end of the credit reservation.
-    pub fn set_end(&self, end: HoldEnd) {
+    pub fn set_hold_end(&self, end: HoldEnd) {
         self.result.lock().end = Some(end);
     }
 
     /// Takes the end of the credit reservation.
     #[must_use]
-    pub fn take_end(&self) -> Option<HoldEnd> {
+    pub fn take_hold_end(&self) -> Option<HoldEnd> {
         self.result.lock().end.take()
     }
 
@@ -184,7 +184,7 @@ impl LineDownstream {
         self.result.lock().report.take()
     }
 
-    pub(super) fn store_part(&self, part: ChoiceUsage) -> std::result::Result<(), ChoiceUsage> {
+    pub(super) fn store_choice_usage(&self, part: ChoiceUsage) -> std::result::Result<(), ChoiceUsage> {
         if self.choice.is_none() {
             return Err(part);
         }
@@ -192,21 +192,21 @@ impl LineDownstream {
         Ok(())
     }
 
-    pub(super) fn note_provider(&self, provider: &str, number: u32) {
+    pub(super) fn record_first_provider(&self, provider: &str, number: u32) {
         if let Some(choice) = &self.choice {
             // Only the first choice that sends content is recorded.
             let _ = choice.first.set((provider.into(), number));
         }
     }
 
-    pub(super) fn note_finish(&self, finish: Option<FinishReason>) {
+    pub(super) fn record_finish_reason(&self, finish: Option<FinishReason>) {
         if self.choice.is_some() {
             self.result.lock().finish = finish;
         }
     }
 
     /// Takes the usage of a choice and its finish reason.
-    pub(crate) fn take_part(&self) -> (Option<ChoiceUsage>, Option<FinishReason>) {
+    pub(crate) fn take_choice_usage(&self) -> (Option<ChoiceUsage>, Option<FinishReason>) {
         let mut result = self.result.lock();
         (result.part.take(), result.finish)
     }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::*;
-use crate::http::request_stream::{ReplayStream, RequestFraming, RequestStream, ReturnedStream};
+use crate::http::request_stream::{Http1ConnectionState, RequestFraming, RequestStream, ReturnedStream};
 use crate::telemetry::request_id::RequestId;
 use penstock_http_wire::answer::{ChunkDecoder, ChunkStep};
 use penstock_http_wire::http1_request::{HeadLimits, HeadParser};
@@ -17,7 +17,7 @@ const CAPS: HeadLimits = HeadLimits { bytes: 8192, target: 200, fields: 50 };
 /// Request whose head has been read, and the client's end of its connection.
 struct Request {
     session: ServerSession,
-    connection: Arc<ReplayStream>,
+    connection: Arc<Http1ConnectionState>,
     client: DuplexStream,
     stop: watch::Sender<bool>,
 }
@@ -30,7 +30,7 @@ impl Request {
             (HeadParser::default(), BytesMut::from(&[head.as_bytes(), behind].concat()[..]));
         let size = scan.push(&bytes, CAPS).unwrap().unwrap();
         let (stop, stopping) = watch::channel(false);
-        let connection = ReplayStream::new(stopping);
+        let connection = Http1ConnectionState::new(stopping);
         let framing = RequestFraming { head: size, body: scan.body_length(), allows_interim: true };
         let (stream, prefix) = RequestStream::new(Box::new(server_end), framing, bytes, connection.clone());
         connection.admit();
@@ -51,7 +51,7 @@ impl Request {
     /// Sends the response, and ends the session as the proxy does.
     async fn answer(mut self, head: ResponseHead, pieces: &[&[u8]]) -> TestResponse {
         let mut caller = self.caller();
-        let keep = caller.may_keep();
+        let keep = caller.may_keep_alive();
         caller.set_keep_alive(keep);
         let mut sound = caller.write_response_header(head).await.is_ok();
         for (at, piece) in pieces.iter().enumerate() {
@@ -202,7 +202,7 @@ async fn a_stream_is_in_chunks_or_ends_with_its_connection() {
     let (mut chunks, mut buffer, mut plain) =
         (ChunkDecoder::default(), BytesMut::from(&answered.body[..]), Vec::new());
     loop {
-        match chunks.take(&mut buffer).unwrap() {
+        match chunks.decode_next(&mut buffer).unwrap() {
             ChunkStep::Data(data) => plain.extend_from_slice(&data),
             ChunkStep::End => break,
             ChunkStep::Incomplete => panic!("it has no end"),

@@ -3,7 +3,7 @@
 use super::{Endpoint, EndpointFuture};
 use crate::proxy::context_window;
 use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
-use crate::proxy::exchange::{Exchange, WriteOutcome, ended};
+use crate::proxy::exchange::{Exchange, WriteOutcome, write_outcome};
 use crate::proxy::filters::model_for_request;
 use bytes::Bytes;
 use http::Method;
@@ -45,7 +45,7 @@ impl Endpoint for CountTokens {
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
             let body = x.json_body().await?;
-            let ask = penstock_request_validation::count(
+            let ask = penstock_request_validation::validate_count_tokens_request(
                 body,
                 &x.config.admission,
                 x.config.settings.default_models.count_tokens.as_deref(),
@@ -82,5 +82,5 @@ pub(super) async fn count_prompt(
 pub(super) async fn write_count(x: &mut Exchange<'_>, count: &TokenCount, body: String) -> WriteOutcome {
     x.record.status = 200;
     let head = x.response_head(200).with("x-token-count-method", count.method.name());
-    ended(head.json(&mut x.caller, vec![Bytes::from(body)]).await)
+    write_outcome(head.send_json(&mut x.caller, vec![Bytes::from(body)]).await)
 }

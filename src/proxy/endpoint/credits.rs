@@ -34,7 +34,7 @@ impl Endpoint for GetCredits {
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
             let account = &x.principal.account.id;
-            let mut answer = format::account(account, &x.app.ledger.current_balance(account).await?);
+            let mut answer = format::balances_to_json(account, &x.app.ledger.current_balance(account).await?);
             if let Some(members) = answer.as_object_mut() {
                 members.insert("object".to_owned(), "balance".into());
             }

@@ -59,7 +59,7 @@ impl Endpoint for GenerateImages {
 /// Parses the body; the configuration provides the model and the format if the client names none.
 fn parse(body: Bytes, live: &ConfigSnapshot) -> Result<InferenceRequest, ApiError> {
     let default = live.settings.default_models.images.as_deref();
-    let mut ask = penstock_request_validation::validate_images_with(body, &live.admission, default)?;
+    let mut ask = penstock_request_validation::validate_images_with_default(body, &live.admission, default)?;
     let is_absent = ask.member_value("response_format").is_none_or(|format| format == b"null");
     if let InferenceTask::GenerateImages(draw) = &mut ask.task
         && is_absent
@@ -122,9 +122,9 @@ impl Endpoint for GetImage {
             let first = stored.image.read(0).await.map_err(|error| disk_error(&error))?;
             x.reserve_memory(first.len())?;
             x.record.status = 200;
-            let remaining = stored.until.saturating_sub(now);
+            let remaining = stored.expires_at.saturating_sub(now);
             let head = image_head(x, remaining);
-            let sent = head.send_head(&mut x.caller, stored.kind, stored.image.len()).await.is_ok();
+            let sent = head.send_head(&mut x.caller, stored.content_type, stored.image.len()).await.is_ok();
             let silent = *x.caller.method() == Method::HEAD;
             if !sent || silent || first.is_empty() {
                 return Ok(if sent { WriteOutcome::Complete } else { WriteOutcome::Disconnected });
@@ -142,7 +142,7 @@ async fn load_shared_image(x: &mut Exchange<'_>, name: &str, now: Duration) -> R
     let app = x.app;
     let not_found =
         || ApiError::with_message(ErrorCode::NotFound, "There is no image at this URL, or it has expired.");
-    let _permit = app.image_cache.acquire_load(name).await.ok_or_else(not_found)?;
+    let _permit = app.image_cache.acquire_load_permit(name).await.ok_or_else(not_found)?;
     // Another request has loaded the image meanwhile.
     if let Some(loaded) = app.image_cache.get(name, now) {
         return Ok(loaded);
@@ -155,8 +155,9 @@ async fn load_shared_image(x: &mut Exchange<'_>, name: &str, now: Duration) -> R
     spool.push(&found.image).await.map_err(|error| disk_error(&error))?;
     let image = spool.seal().await.map_err(|error| disk_error(&error))?;
     let kind = image::content_type(&found.image);
-    let loaded = CachedImage { image, kind, until: now + found.remaining, account: "".into() };
-    app.image_cache.keep_loaded(name, loaded.clone(), now, x.config.settings.images.keep);
+    let loaded =
+        CachedImage { image, content_type: kind, expires_at: now + found.remaining, account: "".into() };
+    app.image_cache.cache_loaded(name, loaded.clone(), now, x.config.settings.images.keep);
     Ok(loaded)
 }
 

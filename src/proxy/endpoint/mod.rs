@@ -262,7 +262,7 @@ mod tests {
         );
         let line = br#"{"custom_id": "a", "method": "POST", "url": "/v2/rerank", "body": {}}"#;
         assert_eq!(
-            penstock_batch::jsonl::line(line, BATCH_PATHS).unwrap_err().message,
+            penstock_batch::jsonl::parse_line(line, BATCH_PATHS).unwrap_err().message,
             "expected /v1/chat/completions, /v1/messages, /v1/responses, /v1/embeddings, /v1/rerank or \
              /v1/images/generations, got \"/v2/rerank\""
         );

@@ -75,7 +75,7 @@ impl Endpoint for ListModels {
             let live = x.config.clone();
             let figures = |id: &str| {
                 live.model(id).map_or_else(LiveFigures::default, |model| {
-                    let rates = model.hour.lock().rates(now);
+                    let rates = model.hourly_stats.lock().rates(now);
                     LiveFigures {
                         throughput: rates.throughput,
                         latency: rates.latency,
@@ -123,7 +123,7 @@ impl Endpoint for GetModel {
             let detail = penstock_catalog::parse_detail(x.caller.query().unwrap_or_default())?;
             let found = x.config.catalog.resolve(name).filter(|card| may_list(&x.principal, card));
             let card = found.ok_or_else(|| unknown_model(&x.config, name))?;
-            let item = penstock_catalog::one(card, name, detail);
+            let item = penstock_catalog::serialize_item(card, name, detail);
             Ok(x.send_json(200, item).await)
         })
     }

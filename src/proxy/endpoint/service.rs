@@ -3,7 +3,7 @@
 
 use super::{Endpoint, EndpointFuture, openapi};
 use crate::proxy::endpoint::openapi::{JSON, Operation, WorkKind};
-use crate::proxy::exchange::{Exchange, ended};
+use crate::proxy::exchange::{Exchange, write_outcome};
 use crate::telemetry::HEALTH_ENDPOINT;
 use bytes::Bytes;
 use http::{Method, header};
@@ -97,11 +97,13 @@ impl Endpoint for HealthStatus {
     fn handle<'a>(&'a self, x: &'a mut Exchange<'_>, _tail: &'a str) -> EndpointFuture<'a> {
         Box::pin(async move {
             if x.app.is_draining() {
-                return Err(ApiError::new(ErrorCode::Overloaded).retry_after(1));
+                return Err(ApiError::new(ErrorCode::Overloaded).with_retry_after(1));
             }
             x.record.status = 200;
             let head = x.response_head(200).with(header::CACHE_CONTROL, "no-store");
-            Ok(ended(head.json(&mut x.caller, vec![Bytes::from_static(br#"{"status":"ok"}"#)]).await))
+            Ok(write_outcome(
+                head.send_json(&mut x.caller, vec![Bytes::from_static(br#"{"status":"ok"}"#)]).await,
+            ))
         })
     }
 }
@@ -140,7 +142,7 @@ impl Endpoint for OpenApiDocument {
             let document = Bytes::from_static(openapi::text().as_bytes());
             x.reserve_memory(document.len())?;
             let head = x.response_head(200).with(header::CACHE_CONTROL, "public, max-age=3600");
-            Ok(ended(head.json(&mut x.caller, vec![document]).await))
+            Ok(write_outcome(head.send_json(&mut x.caller, vec![document]).await))
         })
     }
 }

@@ -47,7 +47,7 @@ impl Exchange<'_> {
         self.finish_body(body.is_ok());
         let body = strip_byte_order_mark(body?);
         #[cfg(feature = "inject")]
-        self.app.inject.trigger(crate::net::fault_injection::InjectionPoint::Body);
+        self.app.fault_injector.trigger(crate::net::fault_injection::InjectionPoint::Body);
         self.record.bytes_in = body.len();
         Ok(body)
     }
@@ -71,7 +71,7 @@ impl Exchange<'_> {
         let held =
             held.map_or(announced.unwrap_or(0), |held| announced.map_or(held, |length| length.min(held)));
         self.acquire_admission(held).await?;
-        self.caller.set_reading(announced.is_none_or(|length| length > MAX_BRIEF_BODY));
+        self.caller.set_reading_long_body(announced.is_none_or(|length| length > MAX_BRIEF_BODY));
         if self.caller.header_field(header::EXPECT).unwrap_or_default().eq_ignore_ascii_case(b"100-continue")
         {
             self.caller.write_continue_response().await;
@@ -117,7 +117,7 @@ impl Exchange<'_> {
 
     /// Ends the read of a body. If the body is not `complete`, the connection serves no other request.
     pub(crate) fn finish_body(&mut self, complete: bool) {
-        self.caller.set_reading(false);
+        self.caller.set_reading_long_body(false);
         // While a body is unread, sending the interim response has marked the connection for closing.
         if !complete {
             self.keep_alive = false;

@@ -137,20 +137,20 @@ impl Exchange<'_> {
             &state.config.settings.listen.cors,
         );
         // Bytes after a refused CONNECT may be meant for a tunnel.
-        state.keep_alive = caller.may_keep() && caller.method() != http::Method::CONNECT;
+        state.keep_alive = caller.may_keep_alive() && caller.method() != http::Method::CONNECT;
         state.dialect = dialect;
         state.record.dialect = dialect;
         state.record.trace = TraceContext::from_headers(|name| caller.header_field(name));
         if let Some(line) = caller.batch_line() {
             state.work = line.work_class();
-            state.record.line = true;
+            state.record.is_batch_line = true;
         }
         if let Some(principal) = caller.origin().and_then(RequestOrigin::principal) {
             state.principal = principal.clone();
         }
         let (keep, within) = (self.keep_alive, self.config.settings.limits.client_write);
         self.caller.set_keep_alive(keep);
-        self.caller.limit_remaining_time(within);
+        self.caller.set_h2_write_timeout(within);
     }
 
     /// Finds the endpoint of the request.
@@ -159,7 +159,7 @@ impl Exchange<'_> {
     /// Returns a refusal if the path is unknown or does not support the method.
     pub(crate) fn find_route(&mut self) -> Result<RequestRoute, ApiError> {
         #[cfg(feature = "inject")]
-        self.app.inject.trigger(crate::net::fault_injection::InjectionPoint::Route);
+        self.app.fault_injector.trigger(crate::net::fault_injection::InjectionPoint::Route);
         let method = self.caller.method().clone();
         if method == http::Method::OPTIONS && self.origin.answers_preflight() {
             return Ok(RequestRoute::Preflight);
@@ -283,9 +283,9 @@ impl Exchange<'_> {
         };
         TokenCountQueue {
             permits: self.app.tokenizer_permits.clone(),
-            overload: self.app.admission.clone(),
+            admission: self.app.admission.clone(),
             blocking: self.app.blocking.clone(),
-            live: self.config.clone(),
+            config: self.config.clone(),
             account: self.principal.account.id.clone(),
             wait,
         }
@@ -317,14 +317,14 @@ impl Exchange<'_> {
         let mut head = ResponseHead::new(status, &self.id);
         if self.is_limited() {
             let now = self.app.clock.calendar_now();
-            head = head.rate_limit_headers(
+            head = head.with_rate_limits(
                 self.dialect,
                 &rate_limit::limit_status(&self.principal, now),
                 now,
                 None,
             );
         }
-        head.cors_headers(&self.origin)
+        head.with_cors(&self.origin)
     }
 
     /// Sends a JSON body of the gateway itself. A long body counts as memory until the client has read it.
@@ -336,7 +336,7 @@ impl Exchange<'_> {
         }
         self.record.status = status;
         let head = self.response_head(status);
-        ended(head.json(&mut self.caller, vec![Bytes::from(body)]).await)
+        write_outcome(head.send_json(&mut self.caller, vec![Bytes::from(body)]).await)
     }
 
     /// Writes a refusal, unless a response has begun.
@@ -355,7 +355,7 @@ impl Exchange<'_> {
         }
         // The memory of the request is no longer counted from here on; a refusal is small enough for any receive
         // window.
-        self.caller.limit_remaining_time(REFUSAL_WRITE_TIMEOUT);
+        self.caller.set_h2_write_timeout(REFUSAL_WRITE_TIMEOUT);
         // Both permits are released before the client receives the refusal, so that they are free for a retry.
         self.limits_permit = None;
         self.admission_permit = None;
@@ -363,15 +363,15 @@ impl Exchange<'_> {
         let limits = self.is_limited().then(|| (rate_limit::limit_status(&self.principal, now), now));
         let (dialect, id, origin) = (self.dialect, self.id, std::mem::take(&mut self.origin));
         let written = response::send_refusal(&mut self.caller, dialect, &id, refusal, limits, &origin).await;
-        ended(written)
+        write_outcome(written)
     }
 
     async fn write_preflight(&mut self) -> WriteOutcome {
         self.record.endpoint = "preflight";
         self.record.status = 204;
         let asked = self.caller.header_field(header::ACCESS_CONTROL_REQUEST_HEADERS);
-        let head = ResponseHead::new(204, &self.id).preflight_headers(&self.origin, asked);
-        ended(head.json(&mut self.caller, Vec::new()).await)
+        let head = ResponseHead::new(204, &self.id).with_preflight(&self.origin, asked);
+        write_outcome(head.send_json(&mut self.caller, Vec::new()).await)
     }
 }
 
@@ -381,6 +381,6 @@ fn is_local_address(address: IpAddr) -> bool {
 }
 
 /// Converts the result of the last write of a response.
-pub fn ended(written: std::io::Result<()>) -> WriteOutcome {
+pub fn write_outcome(written: std::io::Result<()>) -> WriteOutcome {
     if written.is_ok() { WriteOutcome::Complete } else { WriteOutcome::Disconnected }
 }

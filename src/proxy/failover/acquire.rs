@@ -57,13 +57,13 @@ impl FailoverRun<'_, '_> {
         let waiting = match waiting {
             None => match offer.try_acquire() {
                 Some(permit) => return Ok(AcquireOutcome::Permit(permit)),
-                None => offer.enqueue_retry(whose),
+                None => offer.recall_and_enqueue(whose),
             },
             Some(Ok(permit)) => return Ok(AcquireOutcome::Permit(permit)),
             Some(Err(waiting)) => Some(waiting),
         };
         // If the breaker has granted this request as a probe, the probe is given back, because no request is sent now.
-        offer.record_refusal(self.now(), AttemptOutcome::Neutral, None, None);
+        offer.record_outcome(self.now(), AttemptOutcome::Neutral, None, None);
         let Some(waiting) = waiting else { return Ok(AcquireOutcome::Full) };
         let began = Instant::now();
         let permit = Box::pin(self.wait_for_permit(waiting, self.permit_timeout())).await;
@@ -116,7 +116,7 @@ impl FailoverRun<'_, '_> {
         if let Some(retry_at) = breaker.cooldown_until(now) {
             return Some(AcquireOutcome::RetryAt(retry_at));
         }
-        (!breaker.try_probe(now) && !self.candidates.all_ejected).then_some(AcquireOutcome::Unavailable)
+        (!breaker.try_acquire(now) && !self.candidates.all_ejected).then_some(AcquireOutcome::Unavailable)
     }
 
     /// Returns the longest wait for a permit. A line with a single candidate waits until it is cancelled.

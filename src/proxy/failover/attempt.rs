@@ -77,10 +77,10 @@ pub fn translation_target<'t>(
     AttemptTarget {
         model: &offer.offer.name,
         dialect,
-        capabilities: &offer.offer.abilities,
+        capabilities: &offer.offer.capabilities,
         preset: run.candidates.preset_parameters(offer),
         max_tokens: run.max_tokens(offer),
-        adjustment: run.adjust(offer),
+        adjustment: run.request_adjustment(offer),
         answer_model: run.candidates.answer_model(offer),
         id: announced.map_or(run.exchange.id.random_part(), |identity| &identity.unique),
         created: announced.map_or(created, |identity| identity.created),
@@ -119,10 +119,10 @@ async fn try_connection(
     let connect = pin!(offer.provider.route.connect());
     let upstream = match run.watch.wait_for(&mut run.exchange.caller, connect, until).await {
         WaitOutcome::Ready(upstream) => upstream.map_err(|fault| (AttemptError::Fault(fault), 0))?,
-        woken => return Err((woken.stop(UpstreamErrorKind::Connect, run.deadline), 0)),
+        woken => return Err((woken.into_attempt_error(UpstreamErrorKind::Connect, run.deadline), 0)),
     };
     let alarm = until.min(clock::cached_now() + first_byte);
-    let without = run.adjust(offer).omitted;
+    let without = run.request_adjustment(offer).omitted;
     let asked = {
         let trace = run
             .exchange
@@ -136,7 +136,9 @@ async fn try_connection(
     };
     let (upstream, status) = match asked {
         WaitOutcome::Ready(sent) => sent.map_err(|(fault, retries)| (AttemptError::Fault(fault), retries))?,
-        woken => return Err((woken.stop(UpstreamErrorKind::FirstByteTimeout, run.deadline), 0)),
+        woken => {
+            return Err((woken.into_attempt_error(UpstreamErrorKind::FirstByteTimeout, run.deadline), 0));
+        }
     };
     let cap = run.exchange.config.settings.limits.response_buffer;
     let decoder = ContentDecoder::new(upstream.header("content-encoding").unwrap_or_default(), cap).ok();
@@ -169,7 +171,7 @@ async fn send(
         Err(SendError::NotSent) => return Err(reset(upstream.stale_retries(TransportError::NotSent))),
         Err(SendError::Stopped) => false,
         Err(SendError::Unread(error)) => {
-            return Err((UpstreamError::caller(crate::storage::files::disk_error(&error)), 0));
+            return Err((UpstreamError::caller_error(crate::storage::files::disk_error(&error)), 0));
         }
     };
     match upstream.read_head().await {
@@ -305,13 +307,13 @@ pub async fn read_body(
         }
         WaitOutcome::Ready(Ok(None)) => Ok(None),
         WaitOutcome::Ready(Err(_)) => Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::Reset))),
-        woken => Err(woken.stop(silent, run.deadline)),
+        woken => Err(woken.into_attempt_error(silent, run.deadline)),
     }
 }
 
 impl<T> WaitOutcome<T> {
     /// Converts a wait without a result into the failure of an attempt.
-    pub fn stop(self, silent: UpstreamErrorKind, deadline: Instant) -> AttemptError {
+    pub fn into_attempt_error(self, silent: UpstreamErrorKind, deadline: Instant) -> AttemptError {
         match self {
             Self::Disconnected => AttemptError::Disconnected,
             Self::Revoked => AttemptError::Revoked,

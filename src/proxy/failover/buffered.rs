@@ -4,12 +4,12 @@
 use super::FailoverRun;
 use super::attempt::{self, AttemptError, UpstreamResponse};
 use super::{images, settle, store_response};
-use crate::proxy::exchange::{WriteOutcome, ended};
+use crate::proxy::exchange::{WriteOutcome, write_outcome};
 use crate::proxy::filters::{
     ResponseBodyFilterChain, ResponseBodyFilters, ResponseContext, ResponseUsage, response_filter,
 };
 use crate::proxy::response::head::ResponseHead;
-use crate::telemetry::off_thread::off_thread;
+use crate::telemetry::off_thread::run_on_blocking_thread;
 use crate::time::clock;
 use crate::upstream::offer::OfferState;
 use crate::upstream::wire_format::WireFormat;
@@ -90,14 +90,14 @@ pub async fn send_buffered_response(
     body: Vec<Bytes>,
 ) -> WriteOutcome {
     response_filter(&mut head);
-    ended(head.send_body(&mut run.exchange.caller, kind, body).await)
+    write_outcome(head.send_body(&mut run.exchange.caller, kind, body).await)
 }
 
 /// Returns the content type of a response that is not JSON.
 fn content_type(run: &FailoverRun<'_, '_>) -> Option<&'static str> {
     match &run.request.task {
-        InferenceTask::Transcribe(task) => penstock_media::speech::content_type(task.script),
-        InferenceTask::Metered(task) => task.content_type,
+        InferenceTask::Transcribe(task) => penstock_media::speech::content_type(task.format),
+        InferenceTask::Passthrough(task) => task.content_type,
         InferenceTask::Chat
         | InferenceTask::Complete(_)
         | InferenceTask::Embed(_)
@@ -122,7 +122,7 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
         None
     }
 
-    fn note(&mut self, _bytes: usize) {}
+    fn record_progress(&mut self, _bytes: usize) {}
 
     async fn translate(&mut self, upstream: Vec<UpstreamAnswer>) -> Result<BufferedResponse, AttemptError> {
         let (run, offer) = (&mut *self.run, self.offer);
@@ -136,13 +136,13 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
         Ok(whole)
     }
 
-    fn counted(&self, output_bytes: usize) -> TokenUsage {
+    fn estimate_usage(&self, output_bytes: usize) -> TokenUsage {
         self.run.request.estimate_usage(output_bytes)
     }
 
     fn settle(&mut self, metered: ResponseUsage) -> Vec<u8> {
         let took = clock::cached_now().saturating_duration_since(self.asked);
-        self.run.exchange.caller.note_provider(&self.offer.offer.provider.id, self.number);
+        self.run.exchange.caller.record_first_provider(&self.offer.offer.provider.id, self.number);
         settle::settle_success(self.run, self.offer, metered, None, took)
     }
 
@@ -241,7 +241,7 @@ async fn translate(
         let target = AttemptTarget {
             model: &offer.offer.name,
             dialect: wire_format.dialect(),
-            capabilities: &offer.offer.abilities,
+            capabilities: &offer.offer.capabilities,
             preset: &[],
             max_tokens: None,
             adjustment: adjust,
@@ -251,5 +251,5 @@ async fn translate(
         };
         wire_format.translate_buffered(&ask, &target, answers)
     };
-    Ok(off_thread(&run.exchange.app.blocking, work).await.map_err(AttemptError::Internal)??)
+    Ok(run_on_blocking_thread(&run.exchange.app.blocking, work).await.map_err(AttemptError::Internal)??)
 }

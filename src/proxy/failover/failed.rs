@@ -25,10 +25,10 @@ impl FailoverRun<'_, '_> {
         }
         // The process has no free file descriptor: another provider may have an idle connection.
         let now = self.now();
-        offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
+        offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
         self.had_unavailable = true;
         if !rescue {
-            self.refusal = Some(ApiError::new(ErrorCode::Overloaded).retry_after(1));
+            self.refusal = Some(ApiError::new(ErrorCode::Overloaded).with_retry_after(1));
         }
         course.on_skipped(now)
     }
@@ -45,32 +45,32 @@ impl FailoverRun<'_, '_> {
         let now = self.now();
         match stop {
             AttemptError::Disconnected | AttemptError::Revoked => {
-                offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
+                offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
                 None
             }
             AttemptError::SeparateChoices => {
-                offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
+                offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
                 self.separate_choices = Some(SeparateChoices::all_choices(Some(offer.clone())));
                 Some(PlannerStep::ReturnError)
             }
             AttemptError::Fault(UpstreamError { completed_choices: Some(whole), .. })
                 if self.request.has_separable_choices() =>
             {
-                offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
+                offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
                 self.handle_fewer_choices(offer, whole);
                 Some(PlannerStep::ReturnError)
             }
             AttemptError::Fault(UpstreamError { completed_choices: Some(_), .. }) => {
-                offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
+                offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
                 Some(self.refuse_choices(offer, course))
             }
             AttemptError::Incompatible(refusal) => {
-                offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
+                offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
                 self.incompatible = Some(refusal);
                 Some(course.on_skipped(now))
             }
             AttemptError::Internal(refusal) => {
-                offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
+                offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
                 self.record_failed_energy(offer);
                 self.refusal = Some(refusal);
                 Some(PlannerStep::ReturnError)
@@ -80,7 +80,7 @@ impl FailoverRun<'_, '_> {
             AttemptError::Fault(UpstreamError { api_error: Some(refusal), .. })
                 if !self.progress.has_content() && refusal.code == ErrorCode::ContextLength =>
             {
-                offer.record_refusal(now, AttemptOutcome::Neutral, None, None);
+                offer.record_outcome(now, AttemptOutcome::Neutral, None, None);
                 let too_small = offer.offer.context_length;
                 let offers = &self.exchange.config.offers;
                 course.exclude(|index| {
@@ -138,7 +138,7 @@ impl FailoverRun<'_, '_> {
     fn record_outcome(&self, offer: &Arc<OfferState>, fault: &UpstreamError, now: Duration) {
         // A failed connection or a refused provider key is not caused by a request.
         let client = Some(self.exchange.principal.client).filter(|_| !fault.kind.is_provider_wide());
-        offer.record_refusal(now, AttemptOutcome::from(fault), client, None);
+        offer.record_outcome(now, AttemptOutcome::from(fault), client, None);
         if fault.kind.is_connection_error() {
             let others = self.exchange.config.offers_of(offer.offer.provider.index);
             others.filter(|other| !Arc::ptr_eq(other, offer)).for_each(|other| other.record_unreachable(now));
@@ -155,7 +155,7 @@ impl FailoverRun<'_, '_> {
         self.had_unavailable = true;
         // Output used energy even if the attempt failed after it.
         let had_output = self.translation.as_deref().is_some_and(|reply| reply.attempt_usage().output > 0);
-        if had_output || (fault.api_error.is_none() && settle::reached_provider(fault.kind)) {
+        if had_output || (fault.api_error.is_none() && settle::processed_prompt(fault.kind)) {
             self.record_failed_energy(offer);
         }
         if let Some(refusal) = &fault.api_error {

@@ -6,7 +6,7 @@ use rust_decimal::prelude::ToPrimitive;
 use serde_json::Value;
 
 /// Returns the refusal of a request whose filters are met by none of the offers with these facts.
-pub fn no_offer_meets(filters: &OfferFilters, facts: &[OfferFacts<'_>]) -> ApiError {
+pub fn unmet_filters_error(filters: &OfferFilters, facts: &[OfferFacts<'_>]) -> ApiError {
     let is_unmet = |filter: &&OfferFilter| !facts.iter().any(|facts| filters.allows(**filter, facts));
     if let Some(filter) = OfferFilter::ALL.iter().find(is_unmet) {
         let (what, available) = unmet_explanation(*filter, facts);
@@ -80,7 +80,7 @@ mod tests {
             (clean, "filters.max_carbon_intensity", json!(70.0)),
             (fast, "filters.min_speed_tps", json!(80.0)),
         ] {
-            let refusal = no_offer_meets(&filters, &all);
+            let refusal = unmet_filters_error(&filters, &all);
             assert_eq!((refusal.spec().status, refusal.param.as_deref()), (400, Some(param)));
             assert!(refusal.message.starts_with(param), "{}", refusal.message);
             assert_eq!(refusal.details.get("available"), Some(&available), "{param}");
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn filters_that_exclude_all_offers_in_combination_are_named_together() {
         let filters = OfferFilters { max_input_cost: Some(Decimal::new(6, 2)), ..in_country("DE") };
-        let refusal = no_offer_meets(&filters, &[facts("FI", 5, 40.0), facts("DE", 9, 80.0)]);
+        let refusal = unmet_filters_error(&filters, &[facts("FI", 5, 40.0), facts("DE", 9, 80.0)]);
         assert_eq!(refusal.param.as_deref(), Some("filters"));
         assert!(refusal.message.contains("countries and max_input_cost together"), "{}", refusal.message);
     }

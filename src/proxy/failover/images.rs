@@ -16,7 +16,7 @@ use crate::upstream::upstream_exchange::MAX_STALE_RETRIES;
 use bytes::Bytes;
 use http::{Uri, header};
 use penstock_core::{
-    BufferedResponse, Dialect, GeneratedImage, ImageRequest, ImageSource, UpstreamError, UpstreamErrorKind,
+    BufferedResponse, Dialect, GeneratedImage, ImageSource, ImageTask, UpstreamError, UpstreamErrorKind,
 };
 use penstock_limits::WorkClass;
 use penstock_media::image::{self, DeliveredImage};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Path prefix of stored images.
-pub const CONTENT: &str = "/v1/images/content/";
+pub const CONTENT_PATH_PREFIX: &str = "/v1/images/content/";
 
 /// Returns the number of images.
 pub fn count_images(whole: &BufferedResponse) -> u32 {
@@ -37,7 +37,7 @@ pub fn count_images(whole: &BufferedResponse) -> u32 {
 pub async fn build_response(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
-    draw: &ImageRequest,
+    draw: &ImageTask,
     pictures: Vec<GeneratedImage>,
     created: u64,
 ) -> Result<Vec<Bytes>, AttemptError> {
@@ -68,7 +68,7 @@ pub async fn build_response(
         };
         delivered.push((image, picture.revised_prompt));
     }
-    Ok(image::answer(created, delivered))
+    Ok(image::write_answer(created, delivered))
 }
 
 fn malformed() -> AttemptError {
@@ -80,7 +80,7 @@ async fn off_thread<T: Send + 'static>(
     handles: &BlockingHandles,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, AttemptError> {
-    off_thread::off_thread(handles, work).await.map_err(AttemptError::Internal)
+    off_thread::run_on_blocking_thread(handles, work).await.map_err(AttemptError::Internal)
 }
 
 /// Stores an image for its client.
@@ -89,11 +89,12 @@ async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<Deli
     let images = run.exchange.config.settings.images;
     let account = &*run.exchange.principal.account.id;
     let kind = image::content_type(image);
-    let label = ImageMetadata { account, kind, now: app.clock.steady_now(), lifetime: images.lifetime };
+    let label =
+        ImageMetadata { account, content_type: kind, now: app.clock.steady_now(), lifetime: images.lifetime };
     let stored = app.image_cache.insert(&app.spools, image, label, images.keep).await;
     // A full disk is not the provider's fault, and another provider would not help.
     let added = stored.map_err(|error| {
-        AttemptError::Fault(UpstreamError::caller(crate::storage::files::disk_error(&error)))
+        AttemptError::Fault(UpstreamError::caller_error(crate::storage::files::disk_error(&error)))
     })?;
     app.metrics.record_dropped_images(added.evicted.len());
     let expiry = app.clock.unix_seconds().saturating_add(images.lifetime.as_secs());
@@ -101,7 +102,7 @@ async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<Deli
         // The image remains available at this gateway, so the request does not fail.
         tracing::warn!(name: "image_not_shared", id = run.exchange.id.as_str(), why = %error.kind());
     }
-    Ok(DeliveredImage::Url(format!("{}{CONTENT}{}", run.exchange.public_url(), added.name)))
+    Ok(DeliveredImage::Url(format!("{}{CONTENT_PATH_PREFIX}{}", run.exchange.public_url(), added.name)))
 }
 
 /// Fetches an image from its URL at the provider.
@@ -136,7 +137,7 @@ async fn fetch_image(
                 stale_retries += 1
             }
             WaitOutcome::Ready(Err((fault, _))) => return Err(fault.into()),
-            woken => return Err(woken.stop(UpstreamErrorKind::FirstByteTimeout, run.deadline)),
+            woken => return Err(woken.into_attempt_error(UpstreamErrorKind::FirstByteTimeout, run.deadline)),
         }
     };
     let mut answering = UpstreamResponse { until, ..answering };

@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 impl FailoverRun<'_, '_> {
     /// Returns the adjustments of a request to what its offer is known to refuse.
-    pub(super) fn adjust(&self, offer: &OfferState) -> RequestAdjustment {
-        let named = offer.offer.abilities.reasoning_name.is_some();
-        let mut adjust = offer.learned.adjust(|| self.now(), named);
+    pub(super) fn request_adjustment(&self, offer: &OfferState) -> RequestAdjustment {
+        let named = offer.offer.capabilities.reasoning_name.is_some();
+        let mut adjust = offer.learned.request_adjustment(|| self.now(), named);
         adjust.omitted = adjust.omitted.union(self.omitted_members);
         adjust.choices = self.choices;
         adjust
@@ -117,7 +117,7 @@ impl FailoverRun<'_, '_> {
         else {
             return None;
         };
-        let known = self.adjust(offer).omitted;
+        let known = self.request_adjustment(offer).omitted;
         let fresh = named.newly_omitted(known);
         if fresh.is_empty() {
             return None;
@@ -187,7 +187,7 @@ impl FailoverRun<'_, '_> {
         offer.learned.record_observation(observation);
         // The offer reported the usage of only one choice, and the usage of this response is corrected. From now on,
         // the choices are requested one by one if that is possible.
-        if observation.is_miscounted && self.request.has_separable_choices() {
+        if observation.reports_partial_usage && self.request.has_separable_choices() {
             self.mark_single_choice(offer);
         }
     }

@@ -97,7 +97,7 @@ struct FailoverRun<'r, 'a> {
     /// Memory of the response.
     memory: ResponseMemory,
     /// Energy of failed attempts.
-    failed_usage: settle::FailedAttemptUsage,
+    failed_usage: settle::FailedAttemptEnergy,
     /// Reserved credits, until they are settled or voided.
     hold: Option<Hold>,
     /// Time at which the request was received, in Unix seconds; it selects the prices.
@@ -163,7 +163,7 @@ pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome
         attempt_started: None,
         progress: ResponseProgress::Waiting,
         memory: ResponseMemory::new(),
-        failed_usage: settle::FailedAttemptUsage::default(),
+        failed_usage: settle::FailedAttemptEnergy::default(),
         hold,
         received_at: at,
         ledger_ticket: None,
@@ -237,7 +237,7 @@ impl FailoverRun<'_, '_> {
             Err(next) => return Ok(next),
         };
         let rescue = self.progress.has_content();
-        let stop = match self.attempt(&offer, course.asked()).await {
+        let stop = match self.attempt(&offer, course.attempts_started()).await {
             Ok(ended) => return Err(ended),
             Err(stop) => stop,
         };
@@ -262,7 +262,7 @@ impl FailoverRun<'_, '_> {
         let kept_permit = kept_permit.filter(|permit| permit.offer().offer.index == offer.offer.index);
         Ok(match self.acquire_permit(offer, kept_permit, course).await {
             Ok(AcquireOutcome::Permit(permit)) => Ok(permit),
-            Ok(AcquireOutcome::Full) => Err(course.on_full(self.now())),
+            Ok(AcquireOutcome::Full) => Err(course.on_provider_full(self.now())),
             Ok(AcquireOutcome::Unavailable) => {
                 self.had_unavailable = true;
                 Err(course.on_skipped(self.now()))
@@ -276,8 +276,8 @@ impl FailoverRun<'_, '_> {
         let routing = &self.exchange.config.settings.routing;
         let policy = AttemptPolicy {
             max_attempts: routing.attempts,
-            deadline: self.exchange.app.clock.at_instant(self.deadline),
-            max_wait: routing.max_permit_wait,
+            deadline: self.exchange.app.clock.steady_at(self.deadline),
+            max_wait: routing.max_retry_after_wait,
             quick_retry_delay: routing.quick_retry,
         };
         RetryPlanner::new(self.candidates.entries.iter().copied(), policy, rand::random())
@@ -291,7 +291,7 @@ impl FailoverRun<'_, '_> {
     async fn attempt(&mut self, offer: &Arc<OfferState>, number: u32) -> Result<WriteOutcome, AttemptError> {
         let begun = Instant::now();
         #[cfg(feature = "inject")]
-        self.exchange.app.inject.trigger(crate::net::fault_injection::InjectionPoint::Attempt);
+        self.exchange.app.fault_injector.trigger(crate::net::fault_injection::InjectionPoint::Attempt);
         let mut done = self.send_request(offer, number).await;
         done = self.retry_with_fewer_tokens(offer, number, done).await;
         done = self.retry_without_members(offer, number, done).await;
@@ -373,7 +373,7 @@ impl FailoverRun<'_, '_> {
                 true => ApiError::with_message(ErrorCode::Unavailable, FULL_MESSAGE),
                 false => self.candidates.unavailable_error(),
             };
-            refusal.with_detail("attempts", course.attempt_details(name)).retry_after(retry_after)
+            refusal.with_detail("attempts", course.attempt_details(name)).with_retry_after(retry_after)
         });
         // The refusal of a single choice is not written here, but by the exchange that requested all choices.
         if !self.progress.has_head() || self.choices != ChoiceSelection::All {

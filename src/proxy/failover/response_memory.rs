@@ -42,7 +42,7 @@ impl ResponseMemory {
         self.now = bytes;
         if bytes > self.counted {
             let more = (bytes - self.counted).max(GROWTH_STEP);
-            x.reserve_memory(more).map_err(UpstreamError::caller)?;
+            x.reserve_memory(more).map_err(UpstreamError::caller_error)?;
             self.counted += more;
         }
         Ok(())

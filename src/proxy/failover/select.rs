@@ -10,10 +10,10 @@ use crate::upstream::pools::{ExplorationMode, OfferPlan, PlanRequest};
 use crate::upstream::sessions::SessionRecord;
 use crate::upstream::wire_format::WireFormat;
 use penstock_core::{
-    AnswerModel, ApiError, ErrorCode, InferenceRequest, InferenceTask, OfferFacts, OfferFilters, TokenUsage,
-    WorkUnit,
+    AnswerModelName, ApiError, ErrorCode, InferenceRequest, InferenceTask, OfferFacts, OfferFilters,
+    TokenUsage, WorkUnit,
 };
-use penstock_dialect::parameters::has_constraint;
+use penstock_dialect::parameters::has_engine_constraint;
 use penstock_routing::{
     BALANCED, BATCH, Flavor, MAX_PROMPT, PlannedOffer, RequestSession, SessionKey, split_flavor, stable_hash,
 };
@@ -60,9 +60,9 @@ pub struct CandidateSet {
 #[derive(Clone, Copy)]
 pub struct SelectionTime {
     /// Time of the steady clock.
-    pub now: Duration,
+    pub steady: Duration,
     /// Time by the calendar clock, Unix seconds.
-    pub at: u64,
+    pub unix_seconds: u64,
 }
 
 /// Returns the expected number of response tokens of this model. It is the same for each offer, so that offers are
@@ -75,7 +75,7 @@ fn expected_output(live: &ConfigSnapshot, model: &ModelState, ask: &InferenceReq
         WorkUnit::Images | WorkUnit::AudioSeconds => return 1,
     }
     let offers = model.offers.iter().filter_map(|index| live.offers.get(*index));
-    let typical = offers.filter_map(|offer| offer.figures.lock().typical_output(now)).max();
+    let typical = offers.filter_map(|offer| offer.latency_stats.lock().typical_output(now)).max();
     let typical = typical.unwrap_or(DEFAULT_OUTPUT);
     ask.max_tokens.map_or(typical, |cap| typical.min(cap))
 }
@@ -89,7 +89,7 @@ fn is_small(ask: &InferenceRequest, prompt: u64) -> bool {
         | InferenceTask::Embed(_)
         | InferenceTask::Rerank(_)
         | InferenceTask::GenerateImages(_)
-        | InferenceTask::Metered(_) => prompt <= MAX_PROMPT,
+        | InferenceTask::Passthrough(_) => prompt <= MAX_PROMPT,
     }
 }
 
@@ -117,8 +117,8 @@ impl CandidateSet {
             batch: line || flavor.name() == BATCH.name(),
             rescue: model.model.rescue && ask.kind.is_generator(),
             response_name: match ask.dialect.spec().answer_model {
-                AnswerModel::WithoutFlavor => split_flavor(&ask.model).0.into(),
-                AnswerModel::AsSent => ask.model.clone(),
+                AnswerModelName::WithoutFlavor => split_flavor(&ask.model).0.into(),
+                AnswerModelName::AsSent => ask.model.clone(),
             },
             counts: Vec::new(),
             lowered_caps: Vec::new(),
@@ -147,7 +147,7 @@ impl CandidateSet {
         ask: &InferenceRequest,
         moment: SelectionTime,
     ) -> Result<(), ApiError> {
-        let now = moment.now;
+        let now = moment.steady;
         // At least one token is assumed, because otherwise all offers would have the same price for a very small
         // request.
         let prompt = u64::try_from(ask.prompt_bytes.div_ceil(BYTES_PER_TOKEN).max(1)).unwrap_or(u64::MAX);
@@ -160,7 +160,7 @@ impl CandidateSet {
         // offers would not be measured.
         let is_first_turn =
             small && flavor.explores() && self.session.is_some_and(|session| session.is_first_turn);
-        let is_unmeasured = |one: &AbleOffer<'_>| one.offer.figures.lock().age(now).is_none();
+        let is_unmeasured = |one: &AbleOffer<'_>| one.offer.latency_stats.lock().age(now).is_none();
         let session = self
             .planned_session(live, model, now)
             .filter(|_| !(is_first_turn && able.iter().any(is_unmeasured)));
@@ -247,12 +247,12 @@ impl CandidateSet {
         let mut lacks = None;
         let mut able: Vec<AbleOffer<'l>> = Vec::with_capacity(model.offers.len());
         let count = self.count(&model.model.card.id).copied();
-        let constrained = has_constraint(ask);
+        let constrained = has_engine_constraint(ask);
         for offer in model.offers.iter().filter_map(|index| live.offers.get(*index)) {
             let missing = offer.missing_capability(ask);
             let unsupported =
                 || constrained.then(|| WireFormat::unsupported_constraint(offer, ask)).flatten();
-            let too_many = || offer.too_many_choices(ask, || moment.now);
+            let too_many = || offer.too_many_choices(ask, || moment.steady);
             match missing.or_else(unsupported).or_else(too_many) {
                 None => {
                     let fit =
@@ -265,7 +265,7 @@ impl CandidateSet {
             }
         }
         if able.is_empty() {
-            return Err(lacks.unwrap_or_else(|| self.unavailable_error().retry_after(5)));
+            return Err(lacks.unwrap_or_else(|| self.unavailable_error().with_retry_after(5)));
         }
         if let Some(filters) = &ask.filters {
             self.apply_filters(filters, &mut able, moment)?;
@@ -280,15 +280,17 @@ impl CandidateSet {
         able: &mut Vec<AbleOffer<'_>>,
         moment: SelectionTime,
     ) -> Result<(), ApiError> {
-        let facts: Vec<OfferFacts<'_>> =
-            able.iter().map(|one| one.offer.filter_facts(moment.now, moment.at, self.batch)).collect();
-        if !facts.iter().any(|facts| filters.meets_all(facts)) {
-            return Err(filtered::no_offer_meets(filters, &facts));
+        let facts: Vec<OfferFacts<'_>> = able
+            .iter()
+            .map(|one| one.offer.filter_facts(moment.steady, moment.unix_seconds, self.batch))
+            .collect();
+        if !facts.iter().any(|facts| filters.allows_all(facts)) {
+            return Err(filtered::unmet_filters_error(filters, &facts));
         }
         for (one, facts) in able.iter_mut().zip(&facts) {
-            one.unsure = filters.has_unknown_speed(facts);
+            one.unsure = filters.allows_only_unmeasured_speed(facts);
         }
-        let mut allowed = facts.iter().map(|facts| filters.meets_all(facts));
+        let mut allowed = facts.iter().map(|facts| filters.allows_all(facts));
         able.retain(|_| allowed.next().unwrap_or(false));
         Ok(())
     }

@@ -11,13 +11,13 @@ use crate::upstream::offer::OfferState;
 use crate::upstream::pricing::{ChargeTerms, charge_in_credits, request_footprint};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use penstock_core::{
-    ChoiceSelection, ImageRequest, ImageSize, InferenceRequest, InferenceTask, MeasuredEnergy, MicroCredits,
+    ChoiceSelection, ImageSize, ImageTask, InferenceRequest, InferenceTask, MeasuredEnergy, MicroCredits,
     StreamTranslation, TokenUsage, UpstreamErrorKind, UsageBounds, UsageSource, WorkDone,
 };
 use penstock_footprint::AttemptEnergy;
 use penstock_ledger::{RequestFootprint, Wallet};
 use penstock_limits::ActualCost;
-use penstock_media::image::steps_name;
+use penstock_media::image::diffusion_steps_member;
 use penstock_pricing::PaymentSource;
 use penstock_response_metadata::{BILLING_HEADER, IMPACT_HEADER};
 use penstock_routing::{AttemptOutcome, LatencySample};
@@ -33,9 +33,9 @@ pub const OBJECT_HEADERS: &str = "x-environment-impact, x-billing-cost";
 
 /// Energy of the failed attempts of one request.
 #[derive(Default)]
-pub struct FailedAttemptUsage(Option<AttemptEnergy>);
+pub struct FailedAttemptEnergy(Option<AttemptEnergy>);
 
-impl FailedAttemptUsage {
+impl FailedAttemptEnergy {
     /// Adds the energy of the failed attempts of a choice.
     pub fn merge(&mut self, other: Self) {
         match (&mut self.0, other.0) {
@@ -67,12 +67,12 @@ impl FailedAttemptUsage {
                     .pricing
                     .failed_energy_within(task.audio.seconds.map_or(WorkDone::Unknown, audio_work), took)
             }
-            InferenceTask::Metered(task) if task.max_work.usage().is_none() => {
+            InferenceTask::Passthrough(task) if task.max_work.usage().is_none() => {
                 offer.pricing.failed_energy_within(task.max_work, took)
             }
             InferenceTask::Chat
             | InferenceTask::Complete(_)
-            | InferenceTask::Metered(_)
+            | InferenceTask::Passthrough(_)
             | InferenceTask::Embed(_)
             | InferenceTask::Rerank(_) => {
                 let usage = reply.map_or_else(|| ask.estimate_usage(0), StreamTranslation::attempt_usage);
@@ -87,7 +87,7 @@ impl FailedAttemptUsage {
 }
 
 /// Returns true if a provider with this error has processed the prompt.
-pub const fn reached_provider(kind: UpstreamErrorKind) -> bool {
+pub const fn processed_prompt(kind: UpstreamErrorKind) -> bool {
     !matches!(
         kind,
         UpstreamErrorKind::Connect
@@ -100,9 +100,9 @@ pub const fn reached_provider(kind: UpstreamErrorKind) -> bool {
 
 /// Returns the work of `count` images in the requested size, or else in the default size of the model. The number of
 /// steps is that of the request if the offer accepts it, else that of the offer.
-pub fn image_work(count: u32, draw: &ImageRequest, ask: &InferenceRequest, offer: &OfferState) -> WorkDone {
+pub fn image_work(count: u32, draw: &ImageTask, ask: &InferenceRequest, offer: &OfferState) -> WorkDone {
     let size = draw.size.or_else(|| offer.offer.model.image_sizes.first().copied());
-    let takes = |shape| steps_name(shape, &offer.offer.abilities).is_some();
+    let takes = |shape| diffusion_steps_member(shape, &offer.offer.capabilities).is_some();
     let steps =
         ask.diffusion_steps().filter(|_| offer.offer.shape.is_some_and(takes)).or(offer.offer.image_steps);
     WorkDone::Images { count, steps, pixels: size.map(ImageSize::pixels) }
@@ -116,7 +116,7 @@ pub fn settle_success(
     first_token: Option<Duration>,
     took: Duration,
 ) -> Vec<u8> {
-    let own = metered.own.usage();
+    let own = metered.provider_work.usage();
     let sample = LatencySample {
         // Cached tokens are left out, because reading them takes almost no time.
         prompt_tokens: own.map_or(0, |usage| usage.input.saturating_sub(usage.cached)),
@@ -124,7 +124,7 @@ pub fn settle_success(
         first_token,
         total: took,
     };
-    offer.record_refusal(
+    offer.record_outcome(
         run.now(),
         AttemptOutcome::Success,
         Some(run.exchange.principal.client),
@@ -136,8 +136,16 @@ pub fn settle_success(
         let outcome = run.candidates.record_session(&run.exchange.config, offer, own, now);
         run.exchange.record.session = outcome;
     }
-    run.exchange.caller.note_finish(metered.finish);
-    settle_usage(run, offer, metered.done, metered.own, metered.measured, took, Some(sample))
+    run.exchange.caller.record_finish_reason(metered.finish);
+    settle_usage(
+        run,
+        offer,
+        metered.charged_work,
+        metered.provider_work,
+        metered.measured,
+        took,
+        Some(sample),
+    )
 }
 
 /// Settles a complete response. `done` is the work that is charged, `own` the work of this offer, which is less if
@@ -152,7 +160,7 @@ pub fn settle_usage(
     sample: Option<LatencySample>,
 ) -> Vec<u8> {
     if let Some(sample) = sample {
-        run.candidates.model().hour.lock().observe(run.exchange.app.clock.steady_now(), sample);
+        run.candidates.model().hourly_stats.lock().observe(run.exchange.app.clock.steady_now(), sample);
     }
     if done.usage().is_some_and(|usage| usage.source == UsageSource::Overstated) {
         report_overstated(run, offer, "tokens");
@@ -162,12 +170,12 @@ pub fn settle_usage(
         (done, own, run.choices)
     {
         let part = ChoiceUsage { offer: offer.clone(), done: paid, own: own_tokens, measured, took };
-        if run.exchange.caller.store_part(part).is_ok() {
+        if run.exchange.caller.store_choice_usage(part).is_ok() {
             return Vec::new();
         }
     }
     let terms = charge_terms(run);
-    let credible = measured.and_then(|measured| offer.pricing.bound_usage(own, measured, took));
+    let credible = measured.and_then(|measured| offer.pricing.plausible_energy(own, measured, took));
     if credible.is_none() && measured.is_some_and(|measured| measured.joules > Decimal::ZERO) {
         report_overstated(run, offer, "energy");
     }
@@ -181,7 +189,7 @@ pub fn settle_usage(
         let charge = offer.pricing.settlement(&settled, &done, terms.batch);
         match run.exchange.caller.batch_line() {
             None => run.ledger_ticket = Some(hold.settle(charge)),
-            Some(line) => line.set_end(hold.settle_later(charge)),
+            Some(line) => line.set_hold_end(hold.settle_later(charge)),
         }
     }
     drop(charging);
@@ -234,7 +242,7 @@ pub fn settle_disconnected(run: &mut FailoverRun<'_, '_>) {
     }
     let count = reply.estimated_usage();
     // The usage that the provider has reported so far may be lower or higher than that of the delivered part.
-    let delivered = UsageBounds::delivered(0, reply.output_bytes(), 0).max(count.output);
+    let delivered = UsageBounds::max_delivered_tokens(0, reply.output_bytes(), 0).max(count.output);
     let usage = match reply.usage() {
         Some(reported) if (count.output..=delivered).contains(&reported.output) => reported,
         Some(reported) => TokenUsage { output: count.output, source: UsageSource::Gateway, ..reported },
@@ -249,7 +257,7 @@ pub fn settle_disconnected(run: &mut FailoverRun<'_, '_>) {
 }
 
 /// Counts the delivered part of a broken stream in the limits; it is not charged.
-pub fn count_broken(run: &mut FailoverRun<'_, '_>) {
+pub fn count_delivered_part(run: &mut FailoverRun<'_, '_>) {
     if let (true, Some(reply)) = (run.progress.has_content(), &run.translation) {
         let count = reply.estimated_usage();
         run.exchange.settle_limits(&ActualCost {
@@ -271,7 +279,7 @@ pub fn void_reservation(run: &mut FailoverRun<'_, '_>, why: &'static str) {
         };
         match run.exchange.caller.batch_line() {
             None => hold.void(why, footprint),
-            Some(line) => line.set_end(hold.void_later(why, footprint)),
+            Some(line) => line.set_hold_end(hold.void_later(why, footprint)),
         }
     }
 }
@@ -301,7 +309,7 @@ pub fn add_header_objects(head: ResponseHead, members: &[u8]) -> ResponseHead {
 }
 
 /// Returns `environment_impact` and `billing_cost` as trailer fields.
-pub fn object_fields(members: &[u8]) -> HeaderMap {
+pub fn object_trailers(members: &[u8]) -> HeaderMap {
     let object = [b"{", members, b"}"].concat();
     let field =
         |(header, value)| Some((HeaderName::from_static(header), HeaderValue::from_bytes(value).ok()?));
@@ -311,7 +319,7 @@ pub fn object_fields(members: &[u8]) -> HeaderMap {
 /// Returns the header names of both objects, each with the text of its object, which is ASCII.
 fn header_objects(object: &[u8]) -> Vec<(&'static str, &[u8])> {
     let (mut found, mut headers) = (penstock_json_scan::json::members(object), Vec::with_capacity(2));
-    while let Some((name, value)) = found.next_pair() {
+    while let Some((name, value)) = found.next_raw() {
         match name {
             b"environment_impact" => headers.push((IMPACT_HEADER, value)),
             b"billing_cost" => headers.push((BILLING_HEADER, value)),

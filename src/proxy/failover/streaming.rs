@@ -7,7 +7,7 @@ mod times;
 use super::attempt::{self, AttemptError, UpstreamResponse};
 use super::wait::{HEARTBEAT, WaitOutcome};
 use super::{FailoverRun, ResponseProgress, buffered, settle, store_response};
-use crate::proxy::exchange::{WriteOutcome, ended};
+use crate::proxy::exchange::{WriteOutcome, write_outcome};
 use crate::proxy::filters::{
     ResponseBodyFilterChain, ResponseBodyFilters, ResponseContext, ResponseUsage, StreamEnd,
     response_body_filter, response_filter,
@@ -24,7 +24,7 @@ use penstock_core::{
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
-use times::StreamTimes;
+use times::StreamDeadlines;
 
 /// Maximum number of consecutive bytes of a stream without progress (comments, pings, empty deltas); the bytes of an
 /// incomplete event do not count. The keep-alives of real providers are only a few bytes per second.
@@ -80,7 +80,7 @@ pub async fn attempt_stream(
     }
     run.current_offer = Some(offer.clone());
     run.attempt_started = Some(asked);
-    let mut times = StreamTimes::new(asked, timeouts.first_token, run.translation.as_deref());
+    let mut times = StreamDeadlines::new(asked, timeouts.first_token, run.translation.as_deref());
     copy_stream(run, offer, &mut answering, &mut times, number).await?;
     finish_stream(run, offer, answering, &mut times).await
 }
@@ -117,7 +117,7 @@ async fn copy_stream(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
     answering: &mut UpstreamResponse,
-    times: &mut StreamTimes,
+    times: &mut StreamDeadlines,
     number: u32,
 ) -> Result<(), AttemptError> {
     let mut out = OutputBuffer::default();
@@ -156,7 +156,7 @@ async fn copy_stream(
 async fn end_without_progress(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
-    times: &mut StreamTimes,
+    times: &mut StreamDeadlines,
     mut out: OutputBuffer,
 ) -> Result<(), AttemptError> {
     if run.translation.as_ref().is_none_or(|reply| reply.progress() < StreamProgress::Finished) {
@@ -180,7 +180,7 @@ async fn read_event(
     run: &mut FailoverRun<'_, '_>,
     offer: &OfferState,
     answering: &mut UpstreamResponse,
-    times: &StreamTimes,
+    times: &StreamDeadlines,
     progress: StreamProgress,
 ) -> Result<Option<Bytes>, AttemptError> {
     let (limit, silent) = times.read_deadline(progress, offer.offer.provider.timeouts.idle);
@@ -210,7 +210,7 @@ async fn read_event(
         {
             Err(AttemptError::Fault(UpstreamError::new(UpstreamErrorKind::DeadlineExceeded)))
         }
-        woken => Err(woken.stop(silent, run.deadline)),
+        woken => Err(woken.into_attempt_error(silent, run.deadline)),
     }
 }
 
@@ -232,7 +232,7 @@ async fn write_events(
     let had_head = run.progress.has_head();
     if !run.progress.has_content() {
         run.progress = ResponseProgress::ContentSent;
-        run.exchange.caller.note_provider(&offer.offer.provider.id, number);
+        run.exchange.caller.record_first_provider(&offer.offer.provider.id, number);
         run.exchange.record.first_token = Some(run.exchange.started.elapsed());
     }
     if !had_head {
@@ -244,7 +244,7 @@ async fn write_events(
     run.watch.record_write(clock::cached_now());
     write_piece(run, join_pieces(out), false).await?;
     #[cfg(feature = "inject")]
-    run.exchange.app.inject.trigger(crate::net::fault_injection::InjectionPoint::Stream);
+    run.exchange.app.fault_injector.trigger(crate::net::fault_injection::InjectionPoint::Stream);
     Ok(())
 }
 
@@ -258,8 +258,8 @@ pub(super) async fn write_stream_head(
     response_filter(&mut head);
     let caller = &mut run.exchange.caller;
     let written = match run.request.streamed_content_type() {
-        None => head.stream(caller).await,
-        Some(kind) => head.stream_bytes(caller, kind, settle::OBJECT_HEADERS).await,
+        None => head.start_event_stream(caller).await,
+        Some(kind) => head.start_byte_stream(caller, kind, settle::OBJECT_HEADERS).await,
     };
     written.map_err(|_| AttemptError::Disconnected)
 }
@@ -300,10 +300,10 @@ async fn finish_stream(
     run: &mut FailoverRun<'_, '_>,
     offer: &Arc<OfferState>,
     answering: UpstreamResponse,
-    times: &mut StreamTimes,
+    times: &mut StreamDeadlines,
 ) -> Result<WriteOutcome, AttemptError> {
     let end = ResponseBodyFilters::finish(&mut StreamResponse { run, offer, times });
-    answering.exchange.release_soon();
+    answering.exchange.drain_in_background();
     settle::wait_for_ledger(run).await;
     Ok(write_end(run, &end).await)
 }
@@ -319,17 +319,17 @@ pub(super) async fn write_end(run: &mut FailoverRun<'_, '_>, end: &StreamEnd) ->
         store_response::store_response(run, input, std::slice::from_ref(&piece)).await;
     }
     if run.request.streamed_content_type().is_some() {
-        let trailers = settle::object_fields(&end.members);
-        return ended(run.exchange.caller.write_end_with_trailers(piece, trailers).await);
+        let trailers = settle::object_trailers(&end.members);
+        return write_outcome(run.exchange.caller.write_end_with_trailers(piece, trailers).await);
     }
-    ended(run.exchange.caller.write_response_body(piece, true).await)
+    write_outcome(run.exchange.caller.write_response_body(piece, true).await)
 }
 
 /// Streamed response of an attempt, as the response body filters see it.
 struct StreamResponse<'c, 'r, 'a> {
     run: &'c mut FailoverRun<'r, 'a>,
     offer: &'c Arc<OfferState>,
-    times: &'c mut StreamTimes,
+    times: &'c mut StreamDeadlines,
 }
 
 impl ResponseContext for StreamResponse<'_, '_, '_> {
@@ -339,7 +339,7 @@ impl ResponseContext for StreamResponse<'_, '_, '_> {
         self.run.translation.as_deref_mut()
     }
 
-    fn note(&mut self, bytes: usize) {
+    fn record_progress(&mut self, bytes: usize) {
         if let Some(reply) = self.run.translation.as_deref() {
             self.times.record_progress(reply, bytes);
         }
@@ -349,7 +349,7 @@ impl ResponseContext for StreamResponse<'_, '_, '_> {
         Err(UpstreamError::new(UpstreamErrorKind::Malformed).into())
     }
 
-    fn counted(&self, output_bytes: usize) -> TokenUsage {
+    fn estimate_usage(&self, output_bytes: usize) -> TokenUsage {
         self.run.request.estimate_usage(output_bytes)
     }
 
@@ -374,7 +374,7 @@ pub(super) fn error_translation(run: &FailoverRun<'_, '_>) -> Option<Box<dyn Str
 /// Ends a failed stream with an error event; a stream of bytes is cut.
 pub async fn fail_stream(run: &mut FailoverRun<'_, '_>, refusal: &ApiError) -> WriteOutcome {
     run.exchange.record.set_broken(refusal);
-    settle::count_broken(run);
+    settle::count_delivered_part(run);
     if run.request.streamed_content_type().is_some() {
         return WriteOutcome::Disconnected;
     }
@@ -389,5 +389,5 @@ pub(super) async fn write_error_event(run: &mut FailoverRun<'_, '_>, refusal: &A
     let mut out = OutputBuffer::default();
     reply.write_error(refusal, run.exchange.id.as_str(), &mut out);
     let written = run.exchange.caller.write_response_body(join_pieces(&mut out), true).await;
-    ended(written)
+    write_outcome(written)
 }

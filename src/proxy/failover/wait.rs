@@ -35,19 +35,19 @@ pub struct ClientWatch {
     /// Interval of heartbeats; `None` if the client does not read a stream of events.
     heartbeat: Option<Duration>,
     /// Time of the last byte to the client, from the head on.
-    record_write: Option<Instant>,
+    last_write: Option<Instant>,
 }
 
 impl ClientWatch {
     /// Creates the watch over a key.
     pub fn new(principal: Arc<Principal>, heartbeat: Option<Duration>) -> Self {
         let revoked = Box::pin(async move { principal.wait_until_revoked().await });
-        Self { timer: None, armed: clock::cached_now(), revoked, heartbeat, record_write: None }
+        Self { timer: None, armed: clock::cached_now(), revoked, heartbeat, last_write: None }
     }
 
     /// Records that a part of the stream was sent to the client. From then on, the client receives heartbeats.
     pub const fn record_write(&mut self, at: Instant) {
-        self.record_write = Some(at);
+        self.last_write = Some(at);
     }
 
     /// Waits for `work`, at most until `alarm`; after that the same work can be awaited again. Each call checks the
@@ -62,13 +62,13 @@ impl ClientWatch {
     ) -> WaitOutcome<T> {
         loop {
             let now = clock::cached_now();
-            let heartbeat_due = self.record_write.zip(self.heartbeat).map(|(last, interval)| last + interval);
+            let heartbeat_due = self.last_write.zip(self.heartbeat).map(|(last, interval)| last + interval);
             if heartbeat_due.is_some_and(|due| now >= due) && now < alarm {
                 // Boxed: the write is rare, and its state would enlarge the future of every wait.
                 if Box::pin(caller.write_response_body(HEARTBEAT, false)).await.is_err() {
                     return WaitOutcome::Disconnected;
                 }
-                self.record_write = Some(clock::cached_now());
+                self.last_write = Some(clock::cached_now());
                 continue;
             }
             let late = now >= alarm;

@@ -12,7 +12,7 @@ impl RequestFilter for AdmitRequest {
     const NAME: &'static str = "admit";
 
     async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
-        request.entry = Some(request.exchange.acquire_provisional()?);
+        request.provisional_permit = Some(request.exchange.acquire_provisional()?);
         Ok(ControlFlow::Continue(()))
     }
 }

@@ -15,7 +15,7 @@ impl RequestFilter for Authenticate {
     fn early_check(x: &mut Exchange<'_>, endpoint: &dyn Endpoint) -> Result<(), ApiError> {
         if x.caller.origin().is_some_and(|origin| origin.local_request().is_some()) {
             x.record.key = Some(x.principal.public_id.clone());
-            x.app.key_cache.check_valid(&x.principal)?;
+            x.app.key_cache.authorize_without_secret(&x.principal)?;
         } else if x.caller.batch_line().is_some() {
             x.record.key = Some(x.principal.public_id.clone());
             if !x.principal.is_valid_at(x.app.clock.unix_seconds()) {

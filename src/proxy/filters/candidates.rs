@@ -7,7 +7,7 @@ use crate::proxy::failover::{CandidateSet, SelectionTime};
 use crate::upstream::config_snapshot::{ConfigSnapshot, ModelState};
 use penstock_core::{ApiError, ErrorCode, InferenceRequest};
 use penstock_limits::{CostEstimate, WorkClass};
-use penstock_routing::{BATCH, FLAVORS, SPEED, default_flavor, session_key, split_flavor};
+use penstock_routing::{BATCH, FLAVORS, SPEED, default_flavor, request_session, split_flavor};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl RequestFilter for SelectCandidates {
             // A request whose prompt is too long counts towards the request limits, because counting its tokens took
             // work.
             Err(refusal) if refusal.code == ErrorCode::ContextLength => {
-                if let Some((entry, _)) = request.entry.take() {
+                if let Some((entry, _)) = request.provisional_permit.take() {
                     request.exchange.reserve_limits(entry, &CostEstimate::default())?;
                 }
                 return Err(refusal);
@@ -51,7 +51,7 @@ pub(super) async fn select(
     ask: &InferenceRequest,
 ) -> Result<Option<CandidateSet>, ApiError> {
     let counting = x.token_count_queue();
-    let live = &counting.live;
+    let live = &counting.config;
     let (name, flavor) = split_flavor(&ask.model);
     let model = model_for_request(x, ask, name)?;
     let line = x.work == WorkClass::BatchLine;
@@ -64,9 +64,9 @@ pub(super) async fn select(
     x.record.flavor = Some(flavor.name());
     let mut selection = CandidateSet::new(model.clone(), ask, flavor, line, given);
     if model.model.affinity && !line {
-        selection.session = session_key(&x.principal.account.id, ask, x.caller.header_fields());
+        selection.session = request_session(&x.principal.account.id, ask, x.caller.header_fields());
     }
-    let moment = SelectionTime { now: x.app.clock.steady_now(), at: x.app.clock.unix_seconds() };
+    let moment = SelectionTime { steady: x.app.clock.steady_now(), unix_seconds: x.app.clock.unix_seconds() };
     let mut refusal = None;
     let fallbacks = model.model.fallbacks.iter().filter_map(|id| live.model(id).cloned());
     for candidate in std::iter::once(model.clone()).chain(fallbacks) {
@@ -97,7 +97,7 @@ pub(super) async fn select(
         }
     }
     if selection.entries.is_empty() {
-        return Err(refusal.unwrap_or_else(|| selection.unavailable_error().retry_after(5)));
+        return Err(refusal.unwrap_or_else(|| selection.unavailable_error().with_retry_after(5)));
     }
     Ok(Some(selection))
 }

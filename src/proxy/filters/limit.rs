@@ -22,7 +22,7 @@ impl RequestFilter for ReserveLimits {
     const NAME: &'static str = "limit";
 
     async fn check(request: &mut InferenceContext<'_, '_>) -> Result<ControlFlow<WriteOutcome>, ApiError> {
-        let taken = (request.entry.take(), &request.candidates, &request.ask);
+        let taken = (request.provisional_permit.take(), &request.candidates, &request.ask);
         if let (Some((entry, habits)), Some(candidates), Some(ask)) = taken {
             let cost = max_cost(request.exchange, candidates, ask, habits, request.received_at);
             request.exchange.reserve_budgeted(entry, &cost).await?;
@@ -41,13 +41,13 @@ fn max_cost(
     habits: UsageProfile,
     at: u64,
 ) -> CostEstimate {
-    let (input, output) = max_tokens(ask, habits.output);
-    if !habits.budgeted {
+    let (input, output) = max_tokens(ask, habits.usual_output_tokens);
+    if !habits.has_budget {
         return CostEstimate { input, output, money: MicroCredits(0) };
     }
     let billing = &x.config.settings.billing;
     // For budgets, the estimate of a response without a cap is at least as high as that of the credit reservation.
-    let usual = habits.output.max(billing.reserve_output_tokens);
+    let usual = habits.usual_output_tokens.max(billing.reserve_output_tokens);
     let offers = || chosen.entries.iter().filter_map(|entry| x.config.offers.get(entry.offer));
     let with_credits = billing.prepaid || !offers().all(|offer| offer.pricing.is_priced_by_energy(at));
     let worth = offers().map(|offer| {
@@ -91,7 +91,7 @@ fn max_work(offer: &OfferState, ask: &InferenceRequest, input: u64, output: u64)
         | InferenceTask::Complete(_)
         | InferenceTask::Embed(_)
         | InferenceTask::Rerank(_) => WorkDone::Tokens(TokenUsage { input, output, ..TokenUsage::default() }),
-        InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) | InferenceTask::Metered(_) => {
+        InferenceTask::GenerateImages(_) | InferenceTask::Transcribe(_) | InferenceTask::Passthrough(_) => {
             reserve::media_work(offer, ask)
         }
     }

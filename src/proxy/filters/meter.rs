@@ -13,7 +13,7 @@ impl ResponseBodyFilter for Meter {
     const NAME: &'static str = "meter";
 
     fn piece<C: ResponseContext>(context: &mut C, piece: &mut StreamPiece<'_>) -> Result<(), UpstreamError> {
-        context.note(piece.length);
+        context.record_progress(piece.length);
         Ok(())
     }
 
@@ -23,10 +23,10 @@ impl ResponseBodyFilter for Meter {
         let usage = total.or_else(|| reply.usage()).unwrap_or_else(|| reply.estimated_usage());
         let work = reply.work();
         let metered = ResponseUsage {
-            done: work.unwrap_or(WorkDone::Tokens(usage)),
+            charged_work: work.unwrap_or(WorkDone::Tokens(usage)),
             // The first part of a rescued response is the work of another provider, so the own work is only that of
             // this attempt.
-            own: work.unwrap_or_else(|| WorkDone::Tokens(reply.attempt_usage())),
+            provider_work: work.unwrap_or_else(|| WorkDone::Tokens(reply.attempt_usage())),
             measured: reply.measured_energy(),
             observation: reply.observation(),
             finish: reply.finish_reason(),
@@ -38,10 +38,10 @@ impl ResponseBodyFilter for Meter {
 
     async fn buffered<C: ResponseContext>(context: &mut C, body: &mut BufferedBody) -> Result<(), C::Error> {
         let Some(whole) = body.translated.take() else { return Ok(()) };
-        let done = whole.work.unwrap_or_else(|| WorkDone::Tokens(context.counted(whole.output_bytes)));
+        let done = whole.work.unwrap_or_else(|| WorkDone::Tokens(context.estimate_usage(whole.output_bytes)));
         body.settled = context.settle(ResponseUsage {
-            done,
-            own: done,
+            charged_work: done,
+            provider_work: done,
             measured: whole.measured_energy,
             observation: whole.observation,
             finish: Some(whole.finish_reason),

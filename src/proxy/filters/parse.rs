@@ -5,7 +5,7 @@ use crate::proxy::exchange::WriteOutcome;
 use bytes::Bytes;
 use penstock_core::{ApiError, BodyMembers, InferenceRequest, ModelKind};
 use penstock_limits::WorkClass;
-use penstock_request_validation::{ResponsesPurpose, validate_stored_response};
+use penstock_request_validation::{ResponsesPurpose, validate_responses_request_with_storage};
 use std::ops::ControlFlow;
 
 /// Filter that parses the body and validates its fields.
@@ -20,11 +20,11 @@ impl RequestFilter for Parse {
             Some(RequestBody::Json(body, parser)) => parser(body, &request.exchange.config)?,
             Some(RequestBody::StoredResponse(body, storage)) => {
                 let (limits, purpose) = (&request.exchange.config.admission, ResponsesPurpose::Generate);
-                validate_stored_response(body, limits, purpose, &storage)?
+                validate_responses_request_with_storage(body, limits, purpose, &storage)?
             }
             Some(RequestBody::Form(model, task, upload)) => {
                 request.upload = Some(upload);
-                InferenceRequest::buffered(
+                InferenceRequest::for_task(
                     ModelKind::Transcription,
                     Bytes::new(),
                     BodyMembers::default(),

@@ -65,7 +65,7 @@ pub struct InferenceContext<'r, 'a> {
     /// File of a form.
     pub upload: Option<SpooledData>,
     /// Provisional permit of the limits, until the limits are reserved, and the usual usage of the key.
-    pub entry: Option<(ProvisionalPermit, UsageProfile)>,
+    pub provisional_permit: Option<(ProvisionalPermit, UsageProfile)>,
     /// Candidate offers.
     pub candidates: Option<CandidateSet>,
     /// Time of the selection in Unix seconds; it selects the prices.
@@ -82,7 +82,7 @@ impl<'r, 'a> InferenceContext<'r, 'a> {
             body: Some(body),
             ask: None,
             upload: None,
-            entry: None,
+            provisional_permit: None,
             candidates: None,
             received_at: 0,
             hold: None,

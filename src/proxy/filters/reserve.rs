@@ -100,7 +100,7 @@ pub(super) fn media_work(offer: &OfferState, ask: &InferenceRequest) -> WorkDone
     match &ask.task {
         InferenceTask::GenerateImages(draw) => image_work(draw.n, draw, ask, offer),
         InferenceTask::Transcribe(task) => WorkDone::Audio { seconds: task.audio.max_seconds() },
-        InferenceTask::Metered(task) => task.max_work,
+        InferenceTask::Passthrough(task) => task.max_work,
         InferenceTask::Chat
         | InferenceTask::Complete(_)
         | InferenceTask::Embed(_)

@@ -84,9 +84,9 @@ pub struct BufferedBody {
 /// Usage of a complete response.
 pub struct ResponseUsage {
     /// Work that is charged.
-    pub done: WorkDone,
+    pub charged_work: WorkDone,
     /// Work of this provider, which is less than the charged work if other providers did a part.
-    pub own: WorkDone,
+    pub provider_work: WorkDone,
     /// Energy that the provider measured.
     pub measured: Option<MeasuredEnergy>,
     /// Abilities of the offer that the response has shown.
@@ -107,7 +107,7 @@ pub trait ResponseContext: Send {
     fn translation(&mut self) -> Option<&mut (dyn StreamTranslation + 'static)>;
 
     /// Records the time and the progress of a stream, after `bytes` more bytes from the provider.
-    fn note(&mut self, bytes: usize);
+    fn record_progress(&mut self, bytes: usize);
 
     /// Returns the usage if the translation covers only a part of it.
     fn total_usage(&self) -> Option<TokenUsage> {
@@ -121,7 +121,7 @@ pub trait ResponseContext: Send {
     ) -> impl Future<Output = Result<BufferedResponse, Self::Error>> + Send;
 
     /// Estimates the tokens of a response by the bytes of its text, for a provider that reports no usage.
-    fn counted(&self, output_bytes: usize) -> TokenUsage;
+    fn estimate_usage(&self, output_bytes: usize) -> TokenUsage;
 
     /// Charges a response; returns the members `environment_impact` and `billing_cost`.
     fn settle(&mut self, metered: ResponseUsage) -> Vec<u8>;

@@ -81,7 +81,7 @@ impl ResponseContext for TestResponse {
         self.reply.as_deref_mut()
     }
 
-    fn note(&mut self, bytes: usize) {
+    fn record_progress(&mut self, bytes: usize) {
         self.noted += bytes;
     }
 
@@ -100,12 +100,12 @@ impl ResponseContext for TestResponse {
         })
     }
 
-    fn counted(&self, output_bytes: usize) -> TokenUsage {
+    fn estimate_usage(&self, output_bytes: usize) -> TokenUsage {
         TokenUsage { output: u64::try_from(output_bytes / 4).unwrap(), ..TokenUsage::default() }
     }
 
     fn settle(&mut self, metered: ResponseUsage) -> Vec<u8> {
-        self.settled.push(metered.done);
+        self.settled.push(metered.charged_work);
         OBJECTS.to_vec()
     }
 }

@@ -4,7 +4,7 @@
 
 use super::candidates::{model_for_request, select};
 use super::request::{InferenceContext, RequestFilter};
-use crate::proxy::exchange::{Exchange, WriteOutcome, ended};
+use crate::proxy::exchange::{Exchange, WriteOutcome, write_outcome};
 use crate::proxy::failover::FLAVOR_HEADER;
 use bytes::Bytes;
 use penstock_core::{ApiError, ErrorCode, InferenceRequest};
@@ -37,7 +37,7 @@ async fn answer_empty(x: &mut Exchange<'_>, ask: &InferenceRequest) -> Result<Wr
     x.reserve_limits(entry, &CostEstimate::default())?;
     let Some(chosen) = select(x, ask).await? else { return Ok(WriteOutcome::Disconnected) };
     let first = chosen.entries.first().and_then(|first| x.config.offers.get(first.offer)).cloned();
-    let offer = first.ok_or_else(|| ApiError::new(ErrorCode::Unavailable).retry_after(1))?;
+    let offer = first.ok_or_else(|| ApiError::new(ErrorCode::Unavailable).with_retry_after(1))?;
     let now = x.app.clock.unix_seconds();
     let face = ResponseIdentity { id: x.id.random_part().into(), model: ask.model.to_string(), created: now };
     let body = write_empty_message(
@@ -52,10 +52,10 @@ async fn answer_empty(x: &mut Exchange<'_>, ask: &InferenceRequest) -> Result<Wr
         .with(FLAVOR_HEADER, x.record.flavor.unwrap_or_default())
         .with_number("x-penstock-attempts", 0);
     if !ask.stream {
-        return Ok(ended(head.json(&mut x.caller, vec![Bytes::from(body)]).await));
+        return Ok(write_outcome(head.send_json(&mut x.caller, vec![Bytes::from(body)]).await));
     }
-    if head.stream(&mut x.caller).await.is_err() {
+    if head.start_event_stream(&mut x.caller).await.is_err() {
         return Ok(WriteOutcome::Disconnected);
     }
-    Ok(ended(x.caller.write_response_body(Bytes::from(body), true).await))
+    Ok(write_outcome(x.caller.write_response_body(Bytes::from(body), true).await))
 }

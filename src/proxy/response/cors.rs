@@ -62,7 +62,7 @@ impl CrossOrigin {
 impl ResponseHead {
     /// Adds the CORS headers of a response.
     #[must_use]
-    pub fn cors_headers(self, origin: &CrossOrigin) -> Self {
+    pub fn with_cors(self, origin: &CrossOrigin) -> Self {
         let head = match origin {
             CrossOrigin::None => return self,
             CrossOrigin::Refused => return self.with(header::VARY, "Origin"),
@@ -76,8 +76,8 @@ impl ResponseHead {
 
     /// Adds the CORS headers of a preflight response. `asked` has the request headers that the preflight names.
     #[must_use]
-    pub fn preflight_headers(self, origin: &CrossOrigin, asked: Option<&[u8]>) -> Self {
-        let head = self.cors_headers(origin);
+    pub fn with_preflight(self, origin: &CrossOrigin, asked: Option<&[u8]>) -> Self {
+        let head = self.with_cors(origin);
         if !matches!(origin, CrossOrigin::Any | CrossOrigin::Listed(_)) {
             return head;
         }

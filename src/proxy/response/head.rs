@@ -100,7 +100,7 @@ impl ResponseHead {
 
     /// Adds `x-should-retry: false` if a retry does not help, or if the wait before it is longer than the minute for
     /// which client libraries wait at most.
-    pub(super) fn without_retry(self, after: Option<u32>) -> Self {
+    pub(super) fn with_retry_advice(self, after: Option<u32>) -> Self {
         if after.is_some_and(|seconds| seconds <= MAX_RETRY_AFTER) {
             return self;
         }
@@ -111,7 +111,7 @@ impl ResponseHead {
     /// `reset` is the time at which a refused request may be retried, in Unix seconds, instead of the time at which the
     /// limit is fully restored.
     #[must_use]
-    pub fn rate_limit_headers(
+    pub fn with_rate_limits(
         mut self,
         dialect: Dialect,
         standing: &LimitStatus,

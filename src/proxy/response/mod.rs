@@ -25,7 +25,7 @@ impl ResponseHead {
     ///
     /// # Errors
     /// Returns an error if the client is gone.
-    pub async fn json(self, caller: &mut Downstream<'_>, body: Vec<Bytes>) -> Result<()> {
+    pub async fn send_json(self, caller: &mut Downstream<'_>, body: Vec<Bytes>) -> Result<()> {
         self.send_body(caller, "application/json", body).await
     }
 
@@ -57,8 +57,8 @@ impl ResponseHead {
     ///
     /// # Errors
     /// Returns an error if the client is gone.
-    pub async fn stream(self, caller: &mut Downstream<'_>) -> Result<()> {
-        let head = self.event_stream(caller.in_chunks());
+    pub async fn start_event_stream(self, caller: &mut Downstream<'_>) -> Result<()> {
+        let head = self.event_stream(caller.uses_chunked_encoding());
         caller.write_response_header(head).await
     }
 }
@@ -69,12 +69,17 @@ impl ResponseHead {
     ///
     /// # Errors
     /// Returns an error if the client is gone.
-    pub async fn stream_bytes(self, caller: &mut Downstream<'_>, kind: &str, trailers: &str) -> Result<()> {
+    pub async fn start_byte_stream(
+        self,
+        caller: &mut Downstream<'_>,
+        kind: &str,
+        trailers: &str,
+    ) -> Result<()> {
         let mut head = self.with(header::CONTENT_TYPE, kind).with(header::CACHE_CONTROL, "no-cache");
         if caller.has_trailers() {
             head = head.with(header::TRAILER, trailers);
         }
-        if caller.in_chunks() {
+        if caller.uses_chunked_encoding() {
             head = head.with(header::TRANSFER_ENCODING, "chunked");
         }
         caller.write_response_header(head).await
@@ -91,7 +96,7 @@ async fn write_pieces(caller: &mut Downstream<'_>, body: Vec<Bytes>) -> Result<(
         return Ok(());
     }
     if body.iter().map(Bytes::len).sum::<usize>() <= MAX_COALESCED_BYTES {
-        return caller.write_response_whole(&body).await;
+        return caller.write_complete_response_body(&body).await;
     }
     let mut pending = BytesMut::new();
     let mut pieces = body.into_iter().peekable();
@@ -139,9 +144,9 @@ pub async fn send_refusal(
     if let Some((standing, now)) = limits {
         let after = refusal.retry_after.filter(|_| is_limit);
         let reset = after.map(|seconds| ceil_seconds(now).saturating_add(u64::from(seconds)));
-        head = head.rate_limit_headers(dialect, &standing, now, reset);
+        head = head.with_rate_limits(dialect, &standing, now, reset);
         if is_limit {
-            head = head.without_retry(refusal.retry_after);
+            head = head.with_retry_advice(refusal.retry_after);
         }
     }
     if let Some(allow) = refusal.details.get("allow").and_then(|value| value.as_str()) {
@@ -152,7 +157,7 @@ pub async fn send_refusal(
     {
         head = head.with(header::CONTENT_RANGE, format!("bytes */{bytes}"));
     }
-    let head = head.cors_headers(origin);
+    let head = head.with_cors(origin);
     let body = penstock_http_wire::error::error_envelope(dialect, refusal, id.as_str());
-    head.json(caller, vec![Bytes::from(body)]).await
+    head.send_json(caller, vec![Bytes::from(body)]).await
 }

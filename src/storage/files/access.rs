@@ -47,7 +47,7 @@ impl FileManager {
     ///
     /// # Errors
     /// Returns `InvalidData` if they do not match the record, and any I/O error.
-    pub fn contents(&self, record: &FileRecord) -> std::io::Result<FileContents> {
+    pub fn open_contents(&self, record: &FileRecord) -> std::io::Result<FileContents> {
         match (FileContents::open(&self.path(&record.id), record), &self.bucket) {
             (Err(error), Some(bucket)) if error.kind() == ErrorKind::NotFound => bucket.open_contents(record),
             (opened, _) => opened,
@@ -57,9 +57,9 @@ impl FileManager {
     /// Reads the lines of a file one by one.
     ///
     /// # Errors
-    /// Returns the errors of [`FileManager::contents`].
+    /// Returns the errors of [`FileManager::open_contents`].
     pub fn read_lines(&self, record: &FileRecord) -> std::io::Result<LineReader> {
-        Ok(LineReader::new(self.contents(record)?))
+        Ok(LineReader::new(self.open_contents(record)?))
     }
 
     /// Reads bytes of a file as long as the file exists: a deletion of the file ends its open downloads.

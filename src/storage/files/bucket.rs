@@ -177,7 +177,7 @@ impl FileBucket {
             ProbeError::Unreachable(format!("The records of files cannot be read: {error}."))
         };
         let known = self.store.directory_id().map_err(database)?;
-        let proposed = known.clone().unwrap_or_else(|| hex::text(&rand::random::<[u8; 16]>()));
+        let proposed = known.clone().unwrap_or_else(|| hex::encode(&rand::random::<[u8; 16]>()));
         let noted = self.note_store_id(proposed.clone()).map_err(|error| id_error(&error))?;
         if known.as_ref() == Some(&noted) {
             return Ok(());
@@ -192,7 +192,7 @@ impl FileBucket {
         if known.is_some() {
             return Err(other_store());
         }
-        let records = !self.store.all(None, 1).map_err(database)?.files.is_empty();
+        let records = !self.store.list_all(None, 1).map_err(database)?.files.is_empty();
         let listed = self.contents.list(OBJECT_FOLDER, None).map_err(|error| id_error(&error))?;
         if !records && !listed.objects.is_empty() {
             return Err(ProbeError::Unfit(
@@ -203,7 +203,7 @@ impl FileBucket {
             ));
         }
         // Another gateway of a fleet may have chosen an ID first, for the same bucket.
-        let chosen = self.store.choose_directory_id(&noted).map_err(database)?;
+        let chosen = self.store.get_or_insert_directory_id(&noted).map_err(database)?;
         if chosen == noted { Ok(()) } else { Err(other_store()) }
     }
 

@@ -11,7 +11,12 @@ use tempfile::TempPath;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const NOW: Duration = Duration::from_secs(1_700_000_000);
-const BOUNDS: QuotaLimits = QuotaLimits { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 };
+const BOUNDS: QuotaLimits = QuotaLimits {
+    max_total_bytes: 1 << 30,
+    max_key_bytes: 1 << 30,
+    min_free_bytes: 0,
+    max_line_bytes: 1 << 20,
+};
 const OWNER: FileOwner<'_> = FileOwner { key: "k1", account: "acme" };
 const AT: ExpiryCheck = ExpiryCheck { now: 0, retention: None };
 
@@ -90,7 +95,7 @@ fn lines(count: usize) -> Vec<u8> {
 fn upload(files: &FileManager, contents: &[u8]) -> Result<FileRecord, FileError> {
     let mut upload = files.start_upload("k1", BOUNDS).unwrap();
     contents.chunks(1_000).for_each(|piece| upload.push(piece).unwrap());
-    let form = Uploaded { filename: "a.jsonl".to_owned(), expires_after: None };
+    let form = UploadFields { filename: "a.jsonl".to_owned(), expires_after: None };
     files.store_upload(upload, OWNER, form, NOW)
 }
 
@@ -101,7 +106,7 @@ fn new_output(shared: &SharedBucket, files: &FileManager) -> FileRecord {
 }
 
 fn read(files: &FileManager, record: &FileRecord) -> std::io::Result<Vec<u8>> {
-    Ok(files.contents(record)?.read(0, usize::MAX)?.to_vec())
+    Ok(files.open_contents(record)?.read(0, usize::MAX)?.to_vec())
 }
 
 fn files_in(folder: &Path) -> usize {
@@ -118,7 +123,7 @@ async fn a_file_is_read_and_deleted_by_any_gateway() {
     for folder in [&one.folder, &one.upload_folder, &two.upload_folder] {
         assert_eq!(files_in(folder), 0, "nothing is in the folders");
     }
-    let open = Arc::new((record.clone(), one.contents(&record).unwrap()));
+    let open = Arc::new((record.clone(), one.open_contents(&record).unwrap()));
     assert!(one.read(&open, 70_000, 10).await.is_ok());
     two.delete("k1", &record.id, AT).await.unwrap();
     assert!(one.read(&open, 0, 10).await.is_err() && one.get("k1", &record.id, AT).await.is_err());
@@ -134,13 +139,13 @@ fn damaged_or_missing_objects_are_errors() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[100_000] ^= 1;
     fs::write(&path, &bytes).unwrap();
-    let open = files.contents(&record).unwrap();
+    let open = files.open_contents(&record).unwrap();
     assert!(open.read(0, 1_000).is_ok());
     assert_eq!(open.read(99_000, 2_000).unwrap_err().kind(), ErrorKind::InvalidData);
     fs::write(&path, &bytes[1..]).unwrap();
-    assert_eq!(files.contents(&record).unwrap_err().kind(), ErrorKind::InvalidData);
+    assert_eq!(files.open_contents(&record).unwrap_err().kind(), ErrorKind::InvalidData);
     fs::remove_file(&path).unwrap();
-    assert_eq!(files.contents(&record).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(files.open_contents(&record).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[test]
@@ -231,7 +236,8 @@ fn many_segments_are_merged_and_a_missing_one_is_damage() {
     fs::remove_file(shared.bucket_path().join(&names[10])).unwrap();
     assert!(read(&files, &record).unwrap() == expected);
     fs::remove_file(shared.bucket_path().join(merged[0])).unwrap();
-    for kind in [files.contents(&record).unwrap_err().kind(), files.open_output(&record).unwrap_err().kind()]
+    for kind in
+        [files.open_contents(&record).unwrap_err().kind(), files.open_output(&record).unwrap_err().kind()]
     {
         assert_eq!(kind, ErrorKind::InvalidData);
     }
@@ -265,7 +271,7 @@ fn a_bucket_of_another_store_is_not_used() {
     let failed = upload(&foreign, &lines(3)).unwrap_err().to_api_error();
     assert_eq!((failed.code, failed.retry_after), (ErrorCode::Unavailable, Some(5)));
     assert!(foreign.bucket().unwrap().sweep(foreign.record_store(), HOUR).is_err());
-    FileStore::new(other.store.clone()).choose_directory_id("0123").unwrap();
+    FileStore::new(other.store.clone()).get_or_insert_directory_id("0123").unwrap();
     let third = other.gateway("three");
     assert!(upload(&third, &lines(3)).is_err() && !third.bucket().unwrap().is_available());
     assert_eq!(foreign.used_bytes() + third.used_bytes(), 0, "the space is given back");
@@ -336,8 +342,8 @@ fn a_bucket_that_is_away_is_503_and_damages_nothing() {
     let growing = output.updated_record(&growing);
     let away = shared.gateway_with("two", Arc::new(Unreachable));
     for error in [
-        away.contents(&record).unwrap_err(),
-        away.contents(&growing).unwrap_err(),
+        away.open_contents(&record).unwrap_err(),
+        away.open_contents(&growing).unwrap_err(),
         away.open_output(&growing).unwrap_err(),
     ] {
         let temporary = !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData);

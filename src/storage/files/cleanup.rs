@@ -48,7 +48,7 @@ impl FileManager {
     fn count_existing(&self) -> Result<(), StoreError> {
         let mut after: Option<String> = None;
         loop {
-            let page = self.store.all(after.as_deref(), PAGE_SIZE)?;
+            let page = self.store.list_all(after.as_deref(), PAGE_SIZE)?;
             page.files.iter().for_each(|file| self.quota.add_bytes(&file.key, file.bytes));
             after = page.files.last().map(|file| file.id.clone());
             if !page.more || after.is_none() {
@@ -63,7 +63,7 @@ impl FileManager {
     /// Returns the store's error; the next call continues.
     pub fn delete_expired(&self, at: ExpiryCheck) -> Result<u64, StoreError> {
         let mut swept = 0;
-        for id in self.store.ended(at.now, PAGE_SIZE)? {
+        for id in self.store.expired_ids(at.now, PAGE_SIZE)? {
             if let Some(file) = self.store.get(&id)? {
                 swept += self.delete_if_expired(&file, at)?;
             }
@@ -71,7 +71,7 @@ impl FileManager {
         let mut after: Option<String> = None;
         // IDs increase with time, so all files after the first one that has not expired have not expired either.
         while at.retention.is_some() {
-            let page = self.store.all(after.as_deref(), PAGE_SIZE)?;
+            let page = self.store.list_all(after.as_deref(), PAGE_SIZE)?;
             for file in &page.files {
                 if at.retention.is_some_and(|kept| file.created_at.saturating_add(kept) > at.now) {
                     return Ok(swept);

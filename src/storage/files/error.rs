@@ -29,7 +29,7 @@ impl FileError {
         match self {
             Self::Quota(full) => full.to_api_error(),
             Self::InvalidLines(mistakes) => mistakes.to_refusal("file"),
-            Self::Disk(error) if is_bucket_away(error) => bucket_unavailable(),
+            Self::Disk(error) if is_bucket_unavailable(error) => bucket_unavailable(),
             Self::Disk(error) if error.kind() == io::ErrorKind::InvalidData => ApiError::with_message(
                 ErrorCode::Internal,
                 "The contents of this file are damaged, and damaged bytes are not served.",
@@ -51,17 +51,17 @@ impl FileError {
 /// Returns the error of the client while the store cannot write.
 pub fn store_unavailable() -> ApiError {
     let message = "The store cannot be read or written at the moment; try again shortly.";
-    ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
+    ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
 }
 
 /// Error while the bucket of the contents cannot be used.
 fn bucket_unavailable() -> ApiError {
     let message = "The contents of files cannot be read or written at the moment; try again shortly.";
-    ApiError::with_message(ErrorCode::Unavailable, message).retry_after(5)
+    ApiError::with_message(ErrorCode::Unavailable, message).with_retry_after(5)
 }
 
 /// Returns true if the bucket cannot be reached, or refuses requests until the operator changes something.
-pub(super) fn is_bucket_away(error: &io::Error) -> bool {
+pub(super) fn is_bucket_unavailable(error: &io::Error) -> bool {
     matches!(BucketError::cause_of(error), Some(BucketError::Unreachable(_) | BucketError::Refused(_)))
 }
 
@@ -79,7 +79,7 @@ impl From<StoreError> for FileError {
 
 /// Converts an error of the disk or of the bucket to an error of the client.
 pub fn disk_error(error: &std::io::Error) -> ApiError {
-    if is_bucket_away(error) {
+    if is_bucket_unavailable(error) {
         return bucket_unavailable();
     }
     ApiError::new(match error.kind() {

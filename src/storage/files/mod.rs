@@ -39,7 +39,7 @@ pub use upload::FileUpload;
 use crate::config::settings;
 use crate::storage::object_id;
 use async_trait::async_trait;
-use penstock_batch::upload_form::Uploaded;
+use penstock_batch::upload_form::UploadFields;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_object_storage::{ContentStore, Folder};
 use penstock_storage::StoreError;
@@ -124,7 +124,7 @@ impl FileManager {
         if files.bucket.is_none() {
             files.check_folder(Duration::ZERO)?;
         }
-        let forgotten = files.store.forget_usage();
+        let forgotten = files.store.invalidate_usage();
         forgotten.map_err(|error| format!("The records of files cannot be written: {error}."))?;
         files.delete_leftovers(in_hand)?;
         Ok(files)
@@ -256,7 +256,7 @@ impl FileManager {
         &self,
         incoming: FileUpload,
         owner: FileOwner<'_>,
-        said: Uploaded,
+        said: UploadFields,
         now: Duration,
     ) -> Result<FileRecord, FileError> {
         let bounds = incoming.bounds();

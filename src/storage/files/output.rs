@@ -109,7 +109,7 @@ impl OutputFile {
         self.file.sync_all()?;
         let whole = FileRecord {
             bytes: self.bytes,
-            sha256: Some(hex::text(&self.digest.finalize())),
+            sha256: Some(hex::encode(&self.digest.finalize())),
             sums: Some(sums),
             status: FileStatus::Processed,
             finished_at: Some(now.as_secs()),

@@ -12,13 +12,13 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaLimits {
     /// Bytes of all files.
-    pub all: u64,
+    pub max_total_bytes: u64,
     /// Maximum bytes of the files of one key.
-    pub key: u64,
+    pub max_key_bytes: u64,
     /// Bytes of the disk that must stay free.
-    pub free: u64,
+    pub min_free_bytes: u64,
     /// Bytes of one line of an uploaded file.
-    pub line: usize,
+    pub max_line_bytes: usize,
 }
 
 /// Limit that an upload exceeds.
@@ -97,10 +97,10 @@ impl DiskQuota {
     ) -> Result<(), QuotaExceeded> {
         let inner = self.0.lock();
         let own = inner.keys.get(key).copied().unwrap_or(0).saturating_add(elsewhere.key);
-        if own.saturating_add(bytes) > bounds.key {
-            return Err(QuotaExceeded::Key(bounds.key));
+        if own.saturating_add(bytes) > bounds.max_key_bytes {
+            return Err(QuotaExceeded::Key(bounds.max_key_bytes));
         }
-        if inner.all.saturating_add(elsewhere.all).saturating_add(bytes) > bounds.all {
+        if inner.all.saturating_add(elsewhere.all).saturating_add(bytes) > bounds.max_total_bytes {
             return Err(QuotaExceeded::Gateway);
         }
         drop(inner);
@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn keys_have_their_own_bound_and_all_have_one() {
-        let bounds = QuotaLimits { all: 100, key: 60, free: 0, line: 100 };
+        let bounds =
+            QuotaLimits { max_total_bytes: 100, max_key_bytes: 60, min_free_bytes: 0, max_line_bytes: 100 };
         let room = Arc::new(DiskQuota::default());
         room.add_bytes("a", 50);
         let mut mine = QuotaReservation::new(room.clone(), "a");

@@ -6,7 +6,7 @@ use crate::config::settings;
 use crate::storage::files::quota::{QuotaExceeded, QuotaLimits, QuotaReservation};
 use crate::storage::object_id;
 use parking_lot::Mutex;
-use penstock_storage::files::{CountedInsertion, FileRecord, FileStore, UsedBytes};
+use penstock_storage::files::{CountedInsertOutcome, FileRecord, FileStore, UsedBytes};
 use std::collections::HashSet;
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -59,10 +59,15 @@ impl FileManager {
         if self.shared.is_none() {
             return Ok(self.store.add(record)?);
         }
-        match self.store.add_counted(record, UsedBytes { all: limits.all, key: limits.key })? {
-            CountedInsertion::Added => Ok(()),
-            CountedInsertion::AllExceeded => Err(FileError::Quota(QuotaExceeded::Gateway)),
-            CountedInsertion::KeyExceeded => Err(FileError::Quota(QuotaExceeded::Key(limits.key))),
+        match self
+            .store
+            .add_counted(record, UsedBytes { all: limits.max_total_bytes, key: limits.max_key_bytes })?
+        {
+            CountedInsertOutcome::Added => Ok(()),
+            CountedInsertOutcome::TotalLimitExceeded => Err(FileError::Quota(QuotaExceeded::Gateway)),
+            CountedInsertOutcome::KeyLimitExceeded => {
+                Err(FileError::Quota(QuotaExceeded::Key(limits.max_key_bytes)))
+            }
         }
     }
 
@@ -72,7 +77,7 @@ impl FileManager {
     /// # Errors
     /// Returns `InvalidData` if results are damaged, and any I/O error. Then nothing of the copy remains.
     pub fn copy_output(&self, record: &FileRecord, now: Duration) -> io::Result<FileRecord> {
-        let results = self.contents(record)?;
+        let results = self.open_contents(record)?;
         let owner = FileOwner { key: &record.key, account: &record.account };
         let url = record.url.as_deref().unwrap_or_default();
         let fresh = self.new_output(owner, record.filename.clone(), url, now)?;

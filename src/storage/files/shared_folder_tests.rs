@@ -36,7 +36,7 @@ impl SharedDirectory {
 }
 
 fn limits(key: u64) -> QuotaLimits {
-    QuotaLimits { all: 1 << 20, key, free: 0, line: 1 << 20 }
+    QuotaLimits { max_total_bytes: 1 << 20, max_key_bytes: key, min_free_bytes: 0, max_line_bytes: 1 << 20 }
 }
 
 fn upload(files: &FileManager, key: u64) -> Result<FileUpload, FileError> {
@@ -47,7 +47,7 @@ fn upload(files: &FileManager, key: u64) -> Result<FileUpload, FileError> {
 }
 
 fn stored(files: &FileManager, upload: FileUpload) -> Result<FileRecord, FileError> {
-    files.store_upload(upload, OWNER, Uploaded { filename: "in".to_owned(), expires_after: None }, NOW)
+    files.store_upload(upload, OWNER, UploadFields { filename: "in".to_owned(), expires_after: None }, NOW)
 }
 
 fn age_by(path: &Path, age: Duration) {
@@ -142,7 +142,7 @@ fn a_copy_of_results_is_not_changed_by_who_writes_to_the_original() {
     output.append(b"mine").unwrap();
     former.append(b"late").unwrap();
     let copy = output.seal(&copy, NOW).unwrap();
-    let read = files.contents(&copy).unwrap().read(0, 4_000_000).unwrap();
+    let read = files.open_contents(&copy).unwrap().read(0, 4_000_000).unwrap();
     assert_eq!(read, [&committed[..], b"mine"].concat());
     fs::write(files.path(&record.id), b"damaged").unwrap();
     let names = || fs::read_dir(directory.folder.path()).unwrap().count();

@@ -28,7 +28,7 @@ impl FileManager {
         let said = |error: StoreError| format!("The records of files cannot be read: {error}.");
         let stamp = read_folder_id(&self.folder.join(STORE_ID_FILE))?;
         let id = self.store.directory_id().map_err(said)?;
-        let records = !self.store.all(None, 1).map_err(said)?.files.is_empty();
+        let records = !self.store.list_all(None, 1).map_err(said)?.files.is_empty();
         let contents = has_contents(&self.folder)?;
         let folder = self.folder.display();
         match (id, stamp) {
@@ -46,7 +46,7 @@ impl FileManager {
                  (penstock store import), set storage.path or files.path right, or empty the folder."
             )),
             (None, stamp) => {
-                let own = stamp.unwrap_or_else(|| hex::text(&rand::random::<[u8; 16]>()));
+                let own = stamp.unwrap_or_else(|| hex::encode(&rand::random::<[u8; 16]>()));
                 let id = self.choose_folder_id(own.clone());
                 if id != own {
                     // Another gateway of a fleet has chosen the ID first.
@@ -78,7 +78,7 @@ impl FileManager {
     /// Writes the ID to the store; returns the ID of another gateway of a fleet if that gateway wrote first. If the
     /// disk is full, a later start writes the ID.
     fn choose_folder_id(&self, id: String) -> String {
-        self.store.choose_directory_id(&id).unwrap_or_else(|error| {
+        self.store.get_or_insert_directory_id(&id).unwrap_or_else(|error| {
             tracing::warn!(name: "files_folder_not_noted", why = %error);
             id
         })

@@ -39,7 +39,7 @@ impl StoredContents {
     ///
     /// # Errors
     /// Returns the errors of [`FileContents::open`].
-    pub fn contents(&self, record: &FileRecord) -> Result<FileContents> {
+    pub fn open_contents(&self, record: &FileRecord) -> Result<FileContents> {
         match (FileContents::open(&self.folder.join(&record.id), record), &self.bucket) {
             (Err(error), Some(bucket)) if error.kind() == ErrorKind::NotFound => bucket.open_contents(record),
             (opened, _) => opened,

@@ -9,7 +9,12 @@ use std::fs;
 use std::io::ErrorKind;
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
-const BOUNDS: QuotaLimits = QuotaLimits { all: 1 << 30, key: 1 << 30, free: 0, line: 1 << 20 };
+const BOUNDS: QuotaLimits = QuotaLimits {
+    max_total_bytes: 1 << 30,
+    max_key_bytes: 1 << 30,
+    min_free_bytes: 0,
+    max_line_bytes: 1 << 20,
+};
 const OWNER: FileOwner<'_> = FileOwner { key: "k1", account: "acme" };
 
 struct TestDirectory {
@@ -64,8 +69,8 @@ fn lines(count: usize) -> Vec<u8> {
     format!("\u{feff}{text}\n").into_bytes()
 }
 
-fn said() -> Uploaded {
-    Uploaded { filename: "a.jsonl".to_owned(), expires_after: None }
+fn said() -> UploadFields {
+    UploadFields { filename: "a.jsonl".to_owned(), expires_after: None }
 }
 
 fn kept(files: &FileManager, contents: &[u8]) -> FileRecord {
@@ -93,7 +98,7 @@ async fn a_file_is_its_bytes_until_it_is_deleted() {
     assert_eq!(files.get("k2", &record.id, at(0)).await.unwrap_err().code, ErrorCode::NotFound);
     let files = place.open();
     assert_eq!(files.used_bytes(), record.bytes, "counted again by a new start");
-    let open = files.contents(&record).unwrap();
+    let open = files.open_contents(&record).unwrap();
     assert_eq!(open.read(0, usize::MAX).unwrap(), contents);
     for (from, most) in [
         (0, 1),
@@ -119,13 +124,14 @@ fn lines_come_with_their_number_and_position() {
     let files = place.open();
     let contents = lines(5_000);
     let record = kept(&files, &contents);
-    let open = files.contents(&record).unwrap();
+    let open = files.open_contents(&record).unwrap();
     let mut reader = files.read_lines(&record).unwrap();
     let mut count = 0;
     while let Some(line) = reader.next_line().unwrap() {
         count += 1;
         assert_eq!(line.number, count);
-        let input = penstock_batch::jsonl::line(&line.bytes, penstock_batch::jsonl::BATCH_PATHS).unwrap();
+        let input =
+            penstock_batch::jsonl::parse_line(&line.bytes, penstock_batch::jsonl::BATCH_PATHS).unwrap();
         assert_eq!(input.custom_id, (count - 1).to_string());
         if count % 997 == 1 {
             assert_eq!(open.read(line.offset, line.bytes.len()).unwrap(), line.bytes);
@@ -144,7 +150,7 @@ fn damaged_bytes_are_an_error_and_the_others_are_given() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[BLOCK_SIZE + 5] ^= 1;
     fs::write(&path, &bytes).unwrap();
-    let open = files.contents(&record).unwrap();
+    let open = files.open_contents(&record).unwrap();
     assert_eq!(open.read(0, BLOCK_SIZE).unwrap(), contents[..BLOCK_SIZE]);
     for (from, most) in [(0, BLOCK_SIZE + 1), (BLOCK_SIZE as u64, 1), (2 * BLOCK_SIZE as u64 - 1, 1)] {
         assert_eq!(open.read(from, most).unwrap_err().kind(), ErrorKind::InvalidData);
@@ -154,11 +160,11 @@ fn damaged_bytes_are_an_error_and_the_others_are_given() {
     assert_eq!(broken.unwrap().kind(), ErrorKind::InvalidData);
     for bytes in [&bytes[..bytes.len() - 1], &bytes[..BLOCK_SIZE], b""] {
         fs::write(&path, bytes).unwrap();
-        assert!(files.contents(&record).is_err(), "a file of another length");
+        assert!(files.open_contents(&record).is_err(), "a file of another length");
     }
     let other = kept(&files, &lines(2_001)[..]);
     fs::copy(files.path(&other.id), &path).unwrap();
-    assert!(files.contents(&record).is_err(), "another file under its name");
+    assert!(files.open_contents(&record).is_err(), "another file under its name");
 }
 
 #[test]
@@ -174,15 +180,17 @@ fn an_incomplete_upload_leaves_no_file() {
     assert!(place.names().is_empty(), "given up with the first wrong line");
     wrong.push(&[b'x'; 100_000]).unwrap();
     assert!(matches!(files.store_upload(wrong, OWNER, said(), NOW), Err(FileError::InvalidLines(_))));
-    for bounds in [QuotaLimits { key: 300, ..BOUNDS }, QuotaLimits { all: 300, ..BOUNDS }] {
+    for bounds in
+        [QuotaLimits { max_key_bytes: 300, ..BOUNDS }, QuotaLimits { max_total_bytes: 300, ..BOUNDS }]
+    {
         let mut full = files.start_upload("k1", bounds).unwrap();
         let failed = full.push(&lines(10)).unwrap_err();
         assert_eq!(failed.to_api_error().code, ErrorCode::StorageFull);
     }
-    let no_room = files.start_upload("k1", QuotaLimits { free: u64::MAX, ..BOUNDS }).err().unwrap();
+    let no_room = files.start_upload("k1", QuotaLimits { min_free_bytes: u64::MAX, ..BOUNDS }).err().unwrap();
     assert_eq!(no_room.to_api_error().code, ErrorCode::StorageFull);
     assert_eq!((files.used_bytes(), place.names().len()), (0, 0));
-    assert!(files.record_store().all(None, 10).unwrap().files.is_empty());
+    assert!(files.record_store().list_all(None, 10).unwrap().files.is_empty());
 }
 
 #[test]
@@ -199,7 +207,7 @@ fn a_start_removes_only_files_without_a_record() {
     let mut names = place.names();
     names.sort();
     assert_eq!(names, ["README".to_owned(), record.id.clone()]);
-    assert!(files.contents(&record).is_ok());
+    assert!(files.open_contents(&record).is_ok());
 }
 
 #[test]
@@ -222,7 +230,7 @@ fn a_folder_of_another_store_is_neither_used_nor_swept() {
     }
     fs::write(folder.join(store_id::STORE_ID_FILE), &id).unwrap();
     let place = TestDirectory { store: place.store, ..lost };
-    assert!(place.open().contents(&record).is_ok());
+    assert!(place.open().open_contents(&record).is_ok());
     // Another store's folder.
     fs::write(folder.join(store_id::STORE_ID_FILE), "0123").unwrap();
     let why = place.try_open().err().unwrap();
@@ -249,7 +257,7 @@ fn an_empty_folder_instead_of_the_files_is_noticed() {
         let id = place.store.get(StoreTable::Meta, b"files").unwrap().unwrap();
         fs::write(folder.join(store_id::STORE_ID_FILE), id).unwrap();
         let files = place.open();
-        assert!(files.contents(&record).is_err(), "its contents are gone, as the operator said");
+        assert!(files.open_contents(&record).is_err(), "its contents are gone, as the operator said");
     }
 }
 
@@ -266,7 +274,11 @@ fn results_grow_and_are_truncated_to_committed_lines() {
     record = output.updated_record(&was);
     assert!(files.record_store().compare_and_swap(&was, &record).unwrap());
     output.append(b"two, never counted\n").unwrap();
-    assert_eq!(files.contents(&record).unwrap().read(0, 100).unwrap(), b"one\n"[..], "what counts, no more");
+    assert_eq!(
+        files.open_contents(&record).unwrap().read(0, 100).unwrap(),
+        b"one\n"[..],
+        "what counts, no more"
+    );
     drop(output);
     let files = place.open();
     let mut output = files.open_output(&record).unwrap();
@@ -279,7 +291,7 @@ fn results_grow_and_are_truncated_to_committed_lines() {
     output.append(b"2\n").unwrap();
     assert_eq!(output.seal(&record, NOW).unwrap(), whole);
     assert!(files.record_store().compare_and_swap(&record, &whole).unwrap());
-    assert_eq!(files.contents(&whole).unwrap().read(0, 100).unwrap(), b"one\n2\n"[..]);
+    assert_eq!(files.open_contents(&whole).unwrap().read(0, 100).unwrap(), b"one\n2\n"[..]);
     assert_eq!(place.open().names_of_records(), [whole.id]);
 }
 
@@ -299,21 +311,21 @@ fn damaged_results_are_neither_given_nor_added_to() {
         let mut bytes = sound.clone();
         bytes[at] ^= 1;
         fs::write(&path, &bytes).unwrap();
-        assert_eq!(files.contents(&record).unwrap_err().kind(), ErrorKind::InvalidData, "{at}");
+        assert_eq!(files.open_contents(&record).unwrap_err().kind(), ErrorKind::InvalidData, "{at}");
         assert_eq!(files.open_output(&record).unwrap_err().kind(), ErrorKind::InvalidData, "{at}");
         assert_eq!(fs::read(&path).unwrap(), bytes, "left as it was");
     }
     fs::write(&path, &sound[1..]).unwrap();
     assert_eq!(files.open_output(&record).unwrap_err().kind(), ErrorKind::InvalidData, "less than counts");
     fs::write(&path, [&sound[..], b"never counted"].concat()).unwrap();
-    assert_eq!(files.contents(&record).unwrap().read(5, 100).unwrap(), sound[5..105]);
+    assert_eq!(files.open_contents(&record).unwrap().read(5, 100).unwrap(), sound[5..105]);
     let output = files.open_output(&record).unwrap();
     assert_eq!(output.seal(&record, NOW).unwrap().sums, record.sums, "whole, it has the same checksum");
 }
 
 impl FileManager {
     fn names_of_records(&self) -> Vec<String> {
-        self.store.all(None, 100).unwrap().files.into_iter().map(|file| file.id).collect()
+        self.store.list_all(None, 100).unwrap().files.into_iter().map(|file| file.id).collect()
     }
 }
 
@@ -340,7 +352,7 @@ async fn an_expired_file_is_unreadable_at_once_and_removed_when_unused() {
     let upload = |expires_after, later| {
         let mut incoming = files.start_upload("k1", BOUNDS).unwrap();
         incoming.push(&lines(2)).unwrap();
-        let said = Uploaded { expires_after, ..said() };
+        let said = UploadFields { expires_after, ..said() };
         files.store_upload(incoming, OWNER, said, NOW + Duration::from_secs(later)).unwrap()
     };
     let (short, long, young) = (upload(Some(3_600), 0), upload(Some(90_000), 0), upload(None, 50_000));

@@ -57,7 +57,7 @@ impl FileUpload {
         taken: QuotaReservation,
         bounds: QuotaLimits,
     ) -> Result<Self, FileError> {
-        if !has_free_space(folder, 0, bounds.free) {
+        if !has_free_space(folder, 0, bounds.min_free_bytes) {
             return Err(FileError::Quota(QuotaExceeded::Gateway));
         }
         let file = NamedTempFile::new_in(aside).map_err(FileError::Disk)?;
@@ -69,7 +69,7 @@ impl FileUpload {
         };
         Ok(Self {
             temporary: Some(aside),
-            lines: new_validator(bounds.line),
+            lines: new_validator(bounds.max_line_bytes),
             folder: folder.to_owned(),
             bounds,
             bytes: 0,
@@ -88,13 +88,13 @@ impl FileUpload {
             self.temporary = None;
         }
         if self.lines.is_line_endless() {
-            let none = new_validator(self.bounds.line);
+            let none = new_validator(self.bounds.max_line_bytes);
             std::mem::replace(&mut self.lines, none).end().map_err(FileError::InvalidLines)?;
         }
         let Some(aside) = &mut self.temporary else { return Ok(()) };
         aside.reservation.grow(bytes.len() as u64, &self.bounds).map_err(FileError::Quota)?;
         if before / SPACE_CHECK_BYTES != self.bytes / SPACE_CHECK_BYTES
-            && !has_free_space(&self.folder, 0, self.bounds.free)
+            && !has_free_space(&self.folder, 0, self.bounds.min_free_bytes)
         {
             return Err(FileError::Quota(QuotaExceeded::Gateway));
         }
@@ -128,7 +128,7 @@ impl FileUpload {
         let (tail, sums) = sums.into_footer();
         file.as_file_mut().write_all(&tail).map_err(FileError::Disk)?;
         file.as_file().sync_all().map_err(FileError::Disk)?;
-        let sha256 = hex::text(&digest.finalize());
+        let sha256 = hex::encode(&digest.finalize());
         Ok(StagedFile {
             path: file.into_temp_path(),
             reservation: taken,

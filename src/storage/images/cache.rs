@@ -25,9 +25,9 @@ pub struct CachedImage {
     /// Image data.
     pub image: SpooledData,
     /// Content type.
-    pub kind: &'static str,
+    pub content_type: &'static str,
     /// Expiry, on the gateway's clock.
-    pub until: Duration,
+    pub expires_at: Duration,
     /// Account that owns the image; empty for an image of another gateway.
     pub account: Box<str>,
 }
@@ -38,7 +38,7 @@ pub struct ImageMetadata<'a> {
     /// Account that owns the image.
     pub account: &'a str,
     /// Content type.
-    pub kind: &'static str,
+    pub content_type: &'static str,
     /// Current time on the gateway's clock.
     pub now: Duration,
     /// Lifetime.
@@ -113,15 +113,19 @@ impl ImageCache {
         label: ImageMetadata<'_>,
         most: u64,
     ) -> Result<CacheInsertion> {
-        let ImageMetadata { account, kind, now, lifetime: life } = label;
+        let ImageMetadata { account, content_type: kind, now, lifetime: life } = label;
         let coming =
             SpaceRequest { account, bytes: u64::try_from(image.len()).unwrap_or(u64::MAX), limit: most };
         // Images are evicted before the new image is written, because it may need their space.
         let mut evicted = self.inner.lock().evict(coming, now);
         let mut spool = spools.open();
         spool.push(image).await?;
-        let kept =
-            CachedImage { image: spool.seal().await?, kind, until: now + life, account: account.into() };
+        let kept = CachedImage {
+            image: spool.seal().await?,
+            content_type: kind,
+            expires_at: now + life,
+            account: account.into(),
+        };
         let name = self.names.generate();
         let mut inner = self.inner.lock();
         // Other images may have been added meanwhile, so the limit is checked again.
@@ -168,16 +172,16 @@ impl CacheState {
 
     pub(super) fn get(&mut self, name: &str, now: Duration) -> Option<CachedImage> {
         self.remove_expired(now);
-        self.images.get(name).filter(|kept| kept.until > now).cloned()
+        self.images.get(name).filter(|kept| kept.expires_at > now).cloned()
     }
 
     /// Drops expired images. A reload may have changed the lifetime, so later images may expire before earlier ones,
     /// and all of them are checked.
     fn remove_expired(&mut self, now: Duration) {
-        if self.images.values().all(|kept| kept.until > now) {
+        if self.images.values().all(|kept| kept.expires_at > now) {
             return;
         }
-        self.images.retain(|_, kept| kept.until > now);
+        self.images.retain(|_, kept| kept.expires_at > now);
         let images = &self.images;
         self.order.retain(|name| images.contains_key(name));
         self.bytes = images.values().map(|kept| kept.image.len()).sum();
@@ -243,7 +247,7 @@ mod tests {
     }
 
     const fn of(account: &str, now: Duration) -> ImageMetadata<'_> {
-        ImageMetadata { account, kind: "image/png", now, lifetime: LIFE }
+        ImageMetadata { account, content_type: "image/png", now, lifetime: LIFE }
     }
 
     #[tokio::test]

@@ -32,12 +32,12 @@ impl ImageNames {
         let random = rand::random::<[u8; RANDOM_BYTES]>();
         let code = hmac::sign(&self.0, &random);
         let code = code.as_ref().get(..CODE_BYTES).unwrap_or_default();
-        hex::text(&[&random[..], code].concat())
+        hex::encode(&[&random[..], code].concat())
     }
 
     /// Returns true if a gateway with this pepper has made the name.
     pub(super) fn is_valid(&self, name: &str) -> bool {
-        let decoded: Option<[u8; RANDOM_BYTES + CODE_BYTES]> = hex::bytes(name.as_bytes());
+        let decoded: Option<[u8; RANDOM_BYTES + CODE_BYTES]> = hex::decode(name.as_bytes());
         let Some((random, code)) = decoded.as_ref().map(|bytes| bytes.split_at(RANDOM_BYTES)) else {
             return false;
         };

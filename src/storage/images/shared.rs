@@ -41,7 +41,7 @@ impl SharedImages {
     /// # Errors
     /// Returns any I/O error.
     pub fn write(&self, name: &str, image: &[u8], expiry: u64) -> Result<()> {
-        self.0.replace(&object_name(name), &[MAGIC, &expiry.to_be_bytes(), image])
+        self.0.write(&object_name(name), &[MAGIC, &expiry.to_be_bytes(), image])
     }
 
     /// Returns the length of an object in bytes; `None` if there is no object with this name.

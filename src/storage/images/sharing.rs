@@ -39,7 +39,7 @@ impl ImageCache {
     }
 
     /// Waits until an image of another gateway may be loaded; `None` if no gateway of this fleet has made the name.
-    pub async fn acquire_load(&self, name: &str) -> Option<SemaphorePermit<'_>> {
+    pub async fn acquire_load_permit(&self, name: &str) -> Option<SemaphorePermit<'_>> {
         if self.shared.is_none() || !self.names.is_valid(name) {
             return None;
         }
@@ -68,7 +68,7 @@ impl ImageCache {
 
     /// Caches a loaded image, so that further requests for it do not read it again. `most` is the limit in bytes on
     /// this gateway's own images.
-    pub fn keep_loaded(&self, name: &str, image: CachedImage, now: Duration, most: u64) {
+    pub fn cache_loaded(&self, name: &str, image: CachedImage, now: Duration, most: u64) {
         let mut loaded = self.loaded.lock();
         let coming = SpaceRequest { account: "", bytes: image.image.len(), limit: most / LOADED_SHARE };
         loaded.evict(coming, now);
@@ -109,7 +109,7 @@ mod tests {
             let mut spool = self.spools.open();
             spool.push(&vec![7; length]).await.unwrap();
             let image = spool.seal().await.unwrap();
-            CachedImage { image, kind: "image/png", until: NOW + LIFE, account: "".into() }
+            CachedImage { image, content_type: "image/png", expires_at: NOW + LIFE, account: "".into() }
         }
     }
 
@@ -117,11 +117,11 @@ mod tests {
     async fn an_image_is_written_for_the_others_and_deleted_with_its_eviction() {
         let fleet = Fleet::new();
         let (one, other) = (fleet.cache(), fleet.cache());
-        let label = ImageMetadata { account: "a", kind: "image/png", now: NOW, lifetime: LIFE };
+        let label = ImageMetadata { account: "a", content_type: "image/png", now: NOW, lifetime: LIFE };
         let first = one.insert(&fleet.spools, &[1; 60], label, 100).await.unwrap();
         one.share(&first, &[1; 60], 500).await.unwrap();
         assert!(other.get(&first.name, NOW).is_none());
-        assert!(other.acquire_load(&first.name).await.is_some());
+        assert!(other.acquire_load_permit(&first.name).await.is_some());
         let read = other.read_shared(&first.name, 400).await.unwrap().unwrap();
         assert_eq!((read.image.len(), read.remaining), (60, Duration::from_secs(100)));
         let second = one.insert(&fleet.spools, &[2; 60], label, 100).await.unwrap();
@@ -139,29 +139,29 @@ mod tests {
         let fleet = Fleet::new();
         let cache = fleet.cache();
         for name in ["", "0", &"0".repeat(48), "../responses/a"] {
-            assert!(cache.acquire_load(name).await.is_none(), "{name}");
+            assert!(cache.acquire_load_permit(name).await.is_none(), "{name}");
         }
         let alone = ImageCache::new(&Pepper([7; 32]), None);
-        let label = ImageMetadata { account: "a", kind: "image/png", now: NOW, lifetime: LIFE };
+        let label = ImageMetadata { account: "a", content_type: "image/png", now: NOW, lifetime: LIFE };
         let name = alone.insert(&fleet.spools, &[1; 6], label, 100).await.unwrap().name;
-        assert!(alone.acquire_load(&name).await.is_none(), "a single gateway has no other");
-        assert!(cache.acquire_load(&name).await.is_some());
+        assert!(alone.acquire_load_permit(&name).await.is_none(), "a single gateway has no other");
+        assert!(cache.acquire_load_permit(&name).await.is_some());
     }
 
     #[tokio::test]
     async fn loaded_images_have_a_limit_of_their_own_and_count_once() {
         let fleet = Fleet::new();
         let cache = fleet.cache();
-        let label = ImageMetadata { account: "a", kind: "image/png", now: NOW, lifetime: LIFE };
+        let label = ImageMetadata { account: "a", content_type: "image/png", now: NOW, lifetime: LIFE };
         let own = cache.insert(&fleet.spools, &[1; 100], label, 100).await.unwrap().name;
         // A quarter of 400 bytes has space for two images of 40 bytes.
         for (name, times) in [("a", 3), ("b", 1)] {
             for _ in 0..times {
-                cache.keep_loaded(name, fleet.image(40).await, NOW, 400);
+                cache.cache_loaded(name, fleet.image(40).await, NOW, 400);
             }
         }
         assert!(cache.get("a", NOW).is_some() && cache.get("b", NOW).is_some());
-        cache.keep_loaded("c", fleet.image(40).await, NOW, 400);
+        cache.cache_loaded("c", fleet.image(40).await, NOW, 400);
         let there = ["a", "b", "c"].map(|name| cache.get(name, NOW).is_some());
         assert_eq!(there, [false, true, true]);
         assert!(cache.get(&own, NOW).is_some());

@@ -26,7 +26,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::time::Duration;
 pub use sweep::SweepRole;
-use usage::ResponseUsage;
+use usage::StoredResponseBytes;
 
 /// Folder in the storage folder, and of the objects of a fleet.
 pub const RESPONSES_FOLDER: &str = "responses";
@@ -50,7 +50,7 @@ pub struct ResponseStore {
     /// Files of this gateway from before it joined its fleet; `None` without a fleet.
     earlier: Option<LocalFiles>,
     cipher: DocumentCipher,
-    usage: ResponseUsage,
+    usage: StoredResponseBytes,
     /// Lock of the call that evicts responses beyond the limits. While it is held, other calls evict none.
     eviction: Mutex<()>,
 }
@@ -79,7 +79,7 @@ impl ResponseStore {
             None => (Box::new(local), None),
             Some(contents) => (Box::new(SharedFiles(contents)), Some(local)),
         };
-        let (cipher, usage) = (DocumentCipher::new(pepper), ResponseUsage::default());
+        let (cipher, usage) = (DocumentCipher::new(pepper), StoredResponseBytes::default());
         let store = Self { files, earlier, cipher, usage, eviction: Mutex::default() };
         // In a fleet, the first sweep counts the files.
         if store.earlier.is_none() {

@@ -20,7 +20,7 @@ fn object_name(name: ResponseName<'_>) -> String {
 
 impl ResponseFiles for SharedFiles {
     fn write(&self, name: ResponseName<'_>, sealed: &[u8], _created: u64) -> Result<()> {
-        self.0.replace(&object_name(name), &[sealed])
+        self.0.write(&object_name(name), &[sealed])
     }
 
     fn read(&self, name: ResponseName<'_>) -> Result<Option<Vec<u8>>> {

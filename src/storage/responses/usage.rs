@@ -7,9 +7,9 @@ type BytesByKey = HashMap<Box<str>, u64, ahash::RandomState>;
 
 /// Bytes of the stored responses of each API key.
 #[derive(Debug, Default)]
-pub(super) struct ResponseUsage(Mutex<BytesByKey>);
+pub(super) struct StoredResponseBytes(Mutex<BytesByKey>);
 
-impl ResponseUsage {
+impl StoredResponseBytes {
     pub(super) fn add_bytes(&self, key: &str, bytes: u64) {
         let mut keys = self.0.lock();
         match keys.get_mut(key) {

@@ -61,9 +61,13 @@ fn work(offers: usize, providers: usize) -> [u64; 3] {
     let old = old.unwrap();
     let reload = timed(&mut || {
         let fresh = ConfigSnapshot::build(settings.clone(), Some(&old), &pools, 0).unwrap();
-        fresh.begin_publish();
+        fresh.configure_shared_state();
         assert!(
-            fresh.offers.iter().zip(&old.offers).all(|(new, old)| Arc::ptr_eq(&new.figures, &old.figures))
+            fresh
+                .offers
+                .iter()
+                .zip(&old.offers)
+                .all(|(new, old)| Arc::ptr_eq(&new.latency_stats, &old.latency_stats))
         );
         assert!(fresh.offers.iter().enumerate().all(|(at, live)| live.offer.index == at));
         assert_eq!(fresh.model("m7").unwrap().offers.len(), 1);

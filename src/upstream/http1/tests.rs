@@ -24,7 +24,7 @@ async fn receive(pieces: &[&[u8]]) -> (Result<(u16, Vec<u8>), TransportError>, b
     };
     let (_, read) = tokio::join!(sending, async {
         let read = read(&mut http1).await;
-        (read, http1.into_stream().is_some())
+        (read, http1.into_reusable_stream().is_some())
     });
     read
 }
@@ -84,10 +84,10 @@ async fn only_a_connection_without_extra_bytes_is_reused() {
         let (mut http1, mut provider_end) = pair();
         provider_end.write_all(sent.as_bytes()).await.unwrap();
         read(&mut http1).await.unwrap();
-        assert_eq!(http1.into_stream().is_some(), reusable, "{sent}");
+        assert_eq!(http1.into_reusable_stream().is_some(), reusable, "{sent}");
     }
     let (http1, _far) = pair();
-    assert!(http1.into_stream().is_none(), "nothing was answered");
+    assert!(http1.into_reusable_stream().is_none(), "nothing was answered");
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn reads_are_cancel_safe() {
     provider_end.write_all(b"lo\r\n0\r\n\r\n").await.unwrap();
     assert_eq!(http1.read_body().await.unwrap().unwrap(), "lo");
     assert_eq!(http1.read_body().await, Ok(None));
-    assert!(http1.is_complete() && http1.into_stream().is_some());
+    assert!(http1.is_complete() && http1.into_reusable_stream().is_some());
 }
 
 #[tokio::test(start_paused = true)]

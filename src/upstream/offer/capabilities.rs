@@ -3,10 +3,10 @@
 use super::OfferState;
 use crate::config::settings::OfferSettings;
 use penstock_core::{
-    ApiError, Dialect, ImageRequest, ImageSize, InferenceRequest, InferenceTask, RequiredCapabilities,
+    ApiError, Dialect, ImageSize, ImageTask, InferenceRequest, InferenceTask, RequiredCapabilities,
 };
 use penstock_dialect::completions;
-use penstock_media::image::steps_name;
+use penstock_media::image::diffusion_steps_member;
 use std::time::Duration;
 
 impl OfferState {
@@ -14,7 +14,7 @@ impl OfferState {
     pub fn missing_capability(&self, ask: &InferenceRequest) -> Option<ApiError> {
         match &ask.task {
             InferenceTask::Embed(embed)
-                if embed.dimensions.is_some() && !self.offer.abilities.accepts_parameter("dimensions") =>
+                if embed.dimensions.is_some() && !self.offer.capabilities.accepts_parameter("dimensions") =>
             {
                 let sentence = "This model's vectors have one length; leave `dimensions` out.";
                 Some(ApiError::unsupported("dimensions", sentence))
@@ -29,7 +29,7 @@ impl OfferState {
                 Some(ApiError::unsupported("model", sentence))
             }
             InferenceTask::Complete(task) => {
-                let abilities = &self.offer.abilities;
+                let abilities = &self.offer.capabilities;
                 completions::missing_capability(task, ask, abilities)
                     .or_else(|| missing_capability(&self.offer, &ask.required, ask.dialect))
             }
@@ -41,8 +41,10 @@ impl OfferState {
     fn unsupported_steps(&self, ask: &InferenceRequest) -> Option<ApiError> {
         let name =
             ["num_inference_steps", "steps"].into_iter().find(|name| ask.member_value(name).is_some())?;
-        let accepts =
-            self.offer.shape.is_some_and(|shape| steps_name(shape, &self.offer.abilities).is_some());
+        let accepts = self
+            .offer
+            .shape
+            .is_some_and(|shape| diffusion_steps_member(shape, &self.offer.capabilities).is_some());
         (!accepts).then(|| ApiError::unsupported(name, "The number of steps of this model cannot be set."))
     }
 
@@ -51,7 +53,7 @@ impl OfferState {
     pub fn returns_single_choice(&self, ask: &InferenceRequest, now: impl FnOnce() -> Duration) -> bool {
         ask.has_separable_choices()
             && (self.dialect_for(ask.dialect).is_some_and(|dialect| !dialect.spec().has_choices)
-                || !self.offer.abilities.supports_choices(ask.n)
+                || !self.offer.capabilities.supports_choices(ask.n)
                 || self.learned.returns_single_choice(now))
     }
 
@@ -63,16 +65,16 @@ impl OfferState {
         now: impl FnOnce() -> Duration,
     ) -> Option<ApiError> {
         let InferenceTask::Complete(task) = &ask.task else { return None };
-        let answers = task.candidates_per_prompt;
+        let answers = task.generations_per_prompt;
         let refused = answers > 1
-            && (self.offer.abilities.max_n.is_some_and(|most| answers > most)
+            && (self.offer.capabilities.max_n.is_some_and(|most| answers > most)
                 || self.learned.returns_single_choice(now));
         refused.then(|| too_few_choices(ask))
     }
 }
 
 /// Returns the error of an image size that the model does not support.
-fn unsupported_size(sizes: &[ImageSize], draw: &ImageRequest) -> Option<ApiError> {
+fn unsupported_size(sizes: &[ImageSize], draw: &ImageTask) -> Option<ApiError> {
     let size = draw.size.filter(|size| !sizes.is_empty() && !sizes.contains(size))?;
     let known: Vec<String> = sizes.iter().map(ImageSize::to_string).collect();
     let sentence = format!("size: expected one of {} for this model, got {size}.", known.join(", "));
@@ -85,14 +87,14 @@ fn missing_capability(
     needs: &RequiredCapabilities,
     client: Dialect,
 ) -> Option<ApiError> {
-    let accepts = |parameter: &str| offer.abilities.accepts_parameter(parameter);
+    let accepts = |parameter: &str| offer.capabilities.accepts_parameter(parameter);
     let reads = |kind: &str| offer.model.card.input_modalities.iter().any(|modality| modality == kind);
-    let (messages, format) = (client.spec().content_member, client.spec().format_member);
+    let (messages, format) = (client.spec().content_error_path, client.spec().format_error_path);
     let missing = |param: &str, sentence: &'static str| Some(ApiError::unsupported(param, sentence));
     if needs.tools && !accepts("tools") {
         return missing("tools", "This model does not take tools.");
     }
-    if needs.json_schema && !penstock_dialect::accepts_json_schema(&offer.abilities) {
+    if needs.json_schema && !penstock_dialect::accepts_json_schema(&offer.capabilities) {
         return missing(format, "'response_format' of type 'json_schema' is not supported with this model.");
     }
     if needs.json_object && !accepts("response_format") {
@@ -120,7 +122,7 @@ fn missing_capability(
 #[must_use]
 pub fn too_few_choices(ask: &InferenceRequest) -> ApiError {
     match &ask.task {
-        InferenceTask::Complete(task) if task.candidates_per_prompt == 1 => {
+        InferenceTask::Complete(task) if task.generations_per_prompt == 1 => {
             ApiError::unsupported("prompt", "The providers of this model answer one prompt in a request.")
         }
         InferenceTask::Complete(task) if task.choices_per_prompt == 1 => {

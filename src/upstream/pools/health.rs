@@ -14,7 +14,7 @@ use super::discovery::{CheckedProviders, HealthCheckDiscovery};
 use super::update_breaker;
 use crate::config::settings::HealthCheckSettings;
 use crate::telemetry::metrics::MetricsRegistry;
-use crate::time::clock::SteadyClock;
+use crate::time::clock::ProcessClock;
 use crate::upstream::config_snapshot::ConfigSnapshot;
 use crate::upstream::http1::TransportError;
 use crate::upstream::provider_state::ProviderState;
@@ -43,9 +43,9 @@ const REMEDY: &str = "Check the provider's status, its `api_key`, and `health.pa
 #[derive(Clone)]
 pub struct HealthContext {
     /// Configuration snapshot in use.
-    pub live: Arc<ArcSwap<ConfigSnapshot>>,
+    pub current_config: Arc<ArcSwap<ConfigSnapshot>>,
     /// Clock of the process.
-    pub clock: SteadyClock,
+    pub clock: ProcessClock,
     /// Metrics registry.
     pub metrics: Arc<MetricsRegistry>,
 }
@@ -161,13 +161,13 @@ async fn check(context: HealthContext, provider: Arc<ProviderState>, health: Hea
     }
     let (now, passed) = (context.clock.steady_now(), found.is_ok());
     provider.record_check(now, found);
-    let live = context.live.load_full();
+    let live = context.current_config.load_full();
     // After a reload, another provider may have this index.
     let offers = live.offers_of(provider.provider.index);
     for offer in offers.filter(|offer| Arc::ptr_eq(&offer.provider, &provider)) {
         update_breaker(offer, |breaker| breaker.on_check(now, passed));
     }
-    context.metrics.health_check(&provider.provider.id, passed);
+    context.metrics.count_health_check(&provider.provider.id, passed);
 }
 
 /// Classifies the status of an answer.

@@ -93,7 +93,7 @@ impl ModelPool {
             if let Some(entries) = planned_offers(backend) {
                 order.get_or_init(|| entries.clone());
             }
-            ready || self.offer(backend).is_some_and(|offer| is_probed(offer, request.now))
+            ready || self.offer(backend).is_some_and(|offer| is_callable(offer, request.now))
         };
         let accepted = self.group.select_with(selector, &request.encode(), usize::MAX, accept);
         let entries = order.into_inner().map(|entries| entries.to_vec()).unwrap_or_default();
@@ -184,7 +184,7 @@ pub(super) fn update_breaker<T>(offer: &OfferState, change: impl FnOnce(&mut Cir
 
 /// Returns true if a request may be sent to the offer at this time: its breaker is closed, or half open with a free
 /// probe.
-fn is_probed(offer: &OfferState, now: Duration) -> bool {
+fn is_callable(offer: &OfferState, now: Duration) -> bool {
     !matches!(offer.breaker.lock().health(now), OfferHealth::Ejected { .. })
 }
 

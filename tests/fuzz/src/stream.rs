@@ -234,7 +234,7 @@ fn agrees(out: &[u8]) {
 
 /// Returns the translators for providers of this dialect.
 pub fn pairs(provider: Dialect) -> impl Iterator<Item = &'static dyn Translator> {
-    translators().filter(move |pair| pair.provider() == provider)
+    translators().filter(move |pair| pair.provider_dialect() == provider)
 }
 
 /// Translates a stream for every client dialect. Asserts that the result does not depend on the cuts, that it is
@@ -243,7 +243,7 @@ pub fn stream(provider: Dialect, choice: u16, stream: &[u8]) {
     let abilities =
         OfferCapabilities { max_stop: Some(usize::from(choice & 16 == 0)), ..OfferCapabilities::default() };
     for pair in pairs(provider) {
-        let ask = ask(pair.client(), choice);
+        let ask = ask(pair.client_dialect(), choice);
         let target = target(provider, &abilities);
         let run = crate::however_cut(stream, |pieces| {
             let mut reply = pair.translate_stream(&ask, &target);
@@ -256,7 +256,7 @@ pub fn stream(provider: Dialect, choice: u16, stream: &[u8]) {
         }
         // Between equal dialects the bytes pass unchanged: the output is only as well-formed as the input, but each
         // event must still be well-formed.
-        let passed = pair.client() == Dialect::Messages && provider == Dialect::Messages;
+        let passed = pair.client_dialect() == Dialect::Messages && provider == Dialect::Messages;
         if passed && conformance::check_messages_stream(stream).is_err() {
             agrees(&run.out);
         } else {
@@ -264,7 +264,7 @@ pub fn stream(provider: Dialect, choice: u16, stream: &[u8]) {
         }
         let n = ask.n as usize;
         let said = heard(&shaped(&ask, provider, &abilities, stream), n);
-        let got = heard_by(pair.client(), &run.out, n);
+        let got = heard_by(pair.client_dialect(), &run.out, n);
         for (said, got) in said.iter().zip(&got) {
             compare(said, got, ask.dialect, run.fault.is_none());
             if !passed {

@@ -4,7 +4,7 @@ use super::{CHAT, ask, begin, code, enter, line_response};
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::script::{held, plain, silent};
 use crate::harness::{Bench, Provider, until, within};
-use penstock::batch::LineEnding;
+use penstock::batch::LineDisposition;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ async fn the_youngest_line_releases_its_slot_to_a_request_at_once() {
     let answer = running.client.post(CHAT, &running.ask()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let mut gone = within("the younger line", young).await.unwrap();
-    assert!(matches!(gone.ending, LineEnding::Yielded(_)));
+    assert!(matches!(gone.ending, LineDisposition::Yielded(_)));
     provider.until_left(1).await;
     enter(&running, &mut gone, b"yielded").await;
     assert!(!old.is_finished(), "the older one stays");
@@ -48,7 +48,7 @@ async fn the_youngest_line_releases_its_slot_to_a_request_at_once() {
     // The line gets its slot back once it is free.
     assert_eq!(ask(&running, &running.ask()).await.status, 200);
     cancel.cancel();
-    assert_eq!(within("the older line", old).await.unwrap().ending, LineEnding::Cancelled);
+    assert_eq!(within("the older line", old).await.unwrap().ending, LineDisposition::Cancelled);
     until("all slots to be free", || running.gateway.app.config_snapshot().providers[0].in_flight() == 0)
         .await;
 }
@@ -87,7 +87,7 @@ async fn batch_lines_run_in_order_of_arrival() {
         .map(|seen| seen.json()["messages"][0]["content"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(order, ["first", "second", "third", "fourth"]);
-    assert_eq!(provider.most(), 1);
+    assert_eq!(provider.max_in_flight(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -135,7 +135,7 @@ async fn a_provider_without_a_concurrency_limit_gets_a_default_number_of_lines()
         assert_eq!(line.await.unwrap().status, 200);
     }
     assert_eq!(request.await.unwrap().status, 200);
-    assert_eq!((provider.calls(), provider.most()), (6, 3));
+    assert_eq!((provider.calls(), provider.max_in_flight()), (6, 3));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -157,6 +157,6 @@ async fn a_line_without_a_provider_slot_has_not_failed() {
     other.until_calls(1).await;
     let done = ask(&running, &running.ask()).await;
     assert_eq!(code(&done), (503, "INFERENCE_3103".to_owned()));
-    assert!(matches!(done.ending, LineEnding::Yielded(_)));
+    assert!(matches!(done.ending, LineDisposition::Yielded(_)));
     assert_eq!((one.calls(), other.calls()), (1, 1));
 }

@@ -80,7 +80,7 @@ async fn a_rescued_stream_is_paid_once() {
         .await;
     let mut ask = running.ask_stream();
     ask["model"] = json!("m:price");
-    assert_eq!(running.client.post(CHAT, &ask).await.streamed(), "One two");
+    assert_eq!(running.client.post(CHAT, &ask).await.streamed_text(), "One two");
     let charges = of(&running, "settle").await;
     assert_eq!((charges.len(), charges[0]["provider"].as_str()), (1, Some("good")));
     assert_eq!(charges[0]["amount"], (11 + 2) * 5_000);

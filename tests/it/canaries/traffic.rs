@@ -1,8 +1,8 @@
 //! Requests of every kind, successful and not, each with unique words, over both protocols and by all keys.
 
 use super::HEADER;
-use crate::harness::certificates::{Certified, connect};
-use crate::harness::h2_client::H2;
+use crate::harness::certificates::{TestCertificate, connect};
+use crate::harness::h2_client::H2Client;
 use crate::harness::process::SECRET;
 use crate::harness::script::*;
 use crate::harness::{Answer, Client, Provider, batch_jobs};
@@ -42,7 +42,7 @@ pub struct ClientRotation {
     pub clients: Vec<Client>,
     pub next: Cell<usize>,
     pub https: SocketAddr,
-    pub certified: Certified,
+    pub certified: TestCertificate,
 }
 
 impl ClientRotation {
@@ -62,7 +62,7 @@ impl ClientRotation {
     /// Sends a request over its own HTTP/2 connection.
     async fn post2(&self, path: &str, body: &Value) -> Answer {
         let socket = connect(self.https, &self.certified.root, &["h2"]).await;
-        H2::over(socket, &self.next().key).await.post(path, body).await
+        H2Client::over(socket, &self.next().key).await.post(path, body).await
     }
 }
 

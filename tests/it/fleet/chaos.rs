@@ -4,7 +4,7 @@
 use super::charges::{Charges, Outcome, try_ask};
 use super::gateways::Fleet;
 use crate::harness::tcp_proxy::Network;
-use crate::harness::{Client, full, until, until_answered};
+use crate::harness::{Client, is_long_run, until, until_answered};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -251,7 +251,8 @@ impl Chaos {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_answer_is_charged_once_whatever_fails() {
     let seed = std::env::var("PENSTOCK_SEED").map_or(20_261_127, |seed| seed.parse().unwrap());
-    let rounds = std::env::var("PENSTOCK_FAULTS").map_or(if full() { 30 } else { 1 }, |n| n.parse().unwrap());
+    let rounds =
+        std::env::var("PENSTOCK_FAULTS").map_or(if is_long_run() { 30 } else { 1 }, |n| n.parse().unwrap());
     let mut rng = StdRng::seed_from_u64(seed);
     let mut chaos = Chaos::start().await;
     for _ in 0..rounds {

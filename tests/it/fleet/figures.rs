@@ -3,7 +3,7 @@
 
 use super::gateways::{Fleet, ask, served};
 use crate::harness::process::{Home, Process, catalogue, optimised};
-use crate::harness::{Client, full, until};
+use crate::harness::{Client, is_long_run, until};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -95,7 +95,7 @@ async fn processor_time(process: &Process, client: &Client, span: Duration) -> (
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_costs_the_database_and_the_processor_little() {
-    let span = Duration::from_secs(if full() { 30 } else { 4 });
+    let span = Duration::from_secs(if is_long_run() { 30 } else { 4 });
     let fleet = Fleet::start_behind_network(MEMBERS, "").await;
     let (key, _) = fleet.key(0, json!({"requests_per_minute": 100_000_000})).await;
     fleet.until_everywhere(&key, 200).await;
@@ -103,7 +103,7 @@ async fn a_member_costs_the_database_and_the_processor_little() {
     let clients: Vec<Client> = (0..MEMBERS).map(|gateway| fleet.at(gateway, &key)).collect();
 
     // The tasks that run every 30 seconds have more weight in the short form.
-    let (idle_bound, loaded_bound) = if full() { (4.5, 12.0) } else { (6.0, 16.0) };
+    let (idle_bound, loaded_bound) = if is_long_run() { (4.5, 12.0) } else { (6.0, 16.0) };
     let idle = rates_below(idle_bound, &fleet, span).await;
     // A backend of a command that has ended may still be there.
     let statement =
@@ -145,7 +145,7 @@ async fn a_member_costs_the_database_and_the_processor_little() {
     assert!(idle.transactions < idle_bound, "{}", idle.transactions);
     assert!(loaded.transactions < loaded_bound, "{}", loaded.transactions);
     // The bounds assume an idle machine, which only the long form requires.
-    if full() {
+    if is_long_run() {
         assert!(connections <= 3 * MEMBERS, "{connections}");
         assert!(!optimised() || ratio < 1.25, "{ratio}");
     }

@@ -7,7 +7,7 @@ use super::gateways::Fleet;
 use crate::files::{batch as upload_form, content};
 use crate::harness::batch_jobs::{CHAT, ended, line, results};
 use crate::harness::script::plain;
-use crate::harness::{Client, full, until_answered, within};
+use crate::harness::{Client, is_long_run, until_answered, within};
 use crate::seaweedfs::SeaweedServer;
 use penstock_object_storage::Bucket;
 use rand::rngs::StdRng;
@@ -93,7 +93,7 @@ fn contents(number: usize) -> Vec<u8> {
 
 /// Waits between two requests of a client: a fast gateway would fill the bucket.
 async fn pause() {
-    tokio::time::sleep(Duration::from_millis(if full() { 100 } else { 2 })).await;
+    tokio::time::sleep(Duration::from_millis(if is_long_run() { 100 } else { 2 })).await;
 }
 
 fn text_of(value: &Value, name: &str) -> String {
@@ -288,7 +288,7 @@ async fn check_contents(fleet: &Fleet, key: &str, known: &Known) {
 #[tokio::test(flavor = "multi_thread")]
 async fn gateways_killed_during_uploads_leave_no_record_without_object_and_no_orphan() {
     let number = |name: &str, otherwise: u64| std::env::var(name).map_or(otherwise, |n| n.parse().unwrap());
-    let kills = number("PENSTOCK_KILLS", if full() { 200 } else { 6 }) as usize;
+    let kills = number("PENSTOCK_KILLS", if is_long_run() { 200 } else { 6 }) as usize;
     let server = SeaweedServer::start();
     let bucket = Bucket::new(&server.options("it")).unwrap();
     let mut fleet = Fleet::start_with_bucket(&server, GATEWAYS, "claim = \"5s\"\nlease = \"30s\"").await;

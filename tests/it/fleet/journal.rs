@@ -3,7 +3,7 @@
 use super::gateways::{Fleet, served};
 use super::outage::Served;
 use crate::harness::tcp_proxy::Network;
-use crate::harness::{full, until_answered};
+use crate::harness::{is_long_run, until_answered};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -22,7 +22,7 @@ async fn gateways_killed_while_the_database_is_away_lose_and_double_no_charge() 
         fleet.network.as_ref().unwrap().set(network);
         for (gateway, client) in clients.iter().enumerate() {
             told.until_noticed(&fleet, gateway, client).await;
-            for _ in 0..if full() { 1_000 } else { 40 } {
+            for _ in 0..if is_long_run() { 1_000 } else { 40 } {
                 told.ask(client).await;
             }
         }

@@ -2,7 +2,7 @@
 //! each by a key of its own: the fleet admits what one gateway would, and refuses nothing below three quarters.
 
 use super::gateways::{Fleet, ask, served};
-use crate::harness::{Client, full};
+use crate::harness::{Client, is_long_run};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -133,7 +133,7 @@ async fn run_all(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_is_that_of_the_fleet_under_every_skew() {
-    let (limits, span) = if full() { ([300, 3_000], 150) } else { ([60, 300], 20) };
+    let (limits, span) = if is_long_run() { ([300, 3_000], 150) } else { ([60, 300], 20) };
     let span = Duration::from_secs(span);
     let fleet = Fleet::start(GATEWAYS).await;
     fleet.grant(0, "100000").await;
@@ -147,7 +147,7 @@ async fn a_limit_is_that_of_the_fleet_under_every_skew() {
     let results = run_all(&fleet, limits, tokens, span).await;
     fleet.verify().await;
     // Late exchanges, which a busy machine makes, leave a part of the limit unused for a while.
-    let least = if full() { 0.95 } else { 0.75 };
+    let least = if is_long_run() { 0.95 } else { 0.75 };
     for (is_over, unit, skew, tally) in results {
         if !is_over {
             eprintln!(

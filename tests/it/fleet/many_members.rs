@@ -1,6 +1,6 @@
 //! A hundred members on one database: each exchanges its report with all others once a second, as gateways do.
 
-use crate::harness::full;
+use crate::harness::is_long_run;
 use crate::postgres_server::PostgresServer;
 use penstock::config::settings::FleetSettings;
 use penstock::fleet::{FleetMember, KeyUsageReport, MemberReport};
@@ -29,9 +29,9 @@ fn settings() -> FleetSettings {
 fn report(start: usize) -> MemberReport {
     let key = |n: usize| KeyUsageReport { owner: format!("key/{n:016}"), ..KeyUsageReport::default() };
     MemberReport {
-        start: start as u64,
+        process_number: start as u64,
         version: "1.0.0".to_owned(),
-        config: "0123456789abcdef".to_owned(),
+        config_version: "0123456789abcdef".to_owned(),
         keys: (0..REPORTED_KEYS).map(key).collect(),
         ..MemberReport::default()
     }
@@ -81,7 +81,8 @@ fn run_member(
 
 #[test]
 fn a_hundred_members_exchange_their_reports_within_a_second() {
-    let (members, span) = if full() { (100, Duration::from_secs(30)) } else { (12, Duration::from_secs(4)) };
+    let (members, span) =
+        if is_long_run() { (100, Duration::from_secs(30)) } else { (12, Duration::from_secs(4)) };
     let server = PostgresServer::start();
     let folder = tempfile::tempdir().unwrap();
     let options = PostgresOptions { sharing: StoreSharing::Shared, ..server.options() };

@@ -5,7 +5,7 @@ use super::gateways::succeeded;
 use crate::files::content;
 use crate::harness::batch_jobs::{batch, cancel, ended, lines, uploaded};
 use crate::harness::process::{Home, catalogue, optimised};
-use crate::harness::{Client, Provider, full, until_answered};
+use crate::harness::{Client, Provider, is_long_run, until_answered};
 use crate::postgres_server::PostgresServer;
 use penstock::config::ConfigSource;
 use penstock::storage::stores::Stores;
@@ -71,7 +71,7 @@ fn rows(archive: &Path) -> Rows {
     for entry in std::fs::read_dir(archive.join("files")).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        let digest = hex::text(&Sha256::digest(std::fs::read(path).unwrap()));
+        let digest = hex::encode(&Sha256::digest(std::fs::read(path).unwrap()));
         rows.insert(("file".to_owned(), name), json!(digest));
     }
     rows
@@ -140,7 +140,7 @@ async fn view(home: &Home, key: &str) -> Value {
         let id = file["id"].as_str().unwrap();
         let found = content(&client, id, &[]).await;
         assert_eq!(found.status, 200, "{id}: {}", found.text());
-        hashes.insert(id.to_owned(), hex::text(&Sha256::digest(&found.body)));
+        hashes.insert(id.to_owned(), hex::encode(&Sha256::digest(&found.body)));
     }
     let mut keys = admin.get("/admin/keys").await.json();
     for key in keys["data"].as_array_mut().unwrap() {
@@ -245,7 +245,7 @@ async fn a_million_rows_are_moved_within_a_minute() {
     let (before, between, after) =
         (home(&provider, None), home(&provider, Some(&server)), home(&provider, None));
     before.key();
-    fill(&before, if full() { 1_000_000 } else { 5_000 });
+    fill(&before, if is_long_run() { 1_000_000 } else { 5_000 });
     let (archive, saved) = exported(&before, "archive");
     let moved = imported(&between, &archive);
     let (again, saved_again) = exported(&between, "archive");
@@ -254,7 +254,7 @@ async fn a_million_rows_are_moved_within_a_minute() {
     let times =
         [("export", saved), ("import", moved), ("export back", saved_again), ("import back", moved_back)];
     eprintln!("{count} rows: {times:?}");
-    if full() && optimised() {
+    if is_long_run() && optimised() {
         for (what, took) in times {
             assert!(took <= MILLION_WITHIN, "{what}: {took:?}");
         }

@@ -3,7 +3,7 @@
 use super::charges::ChargedAnswer;
 use super::gateways::{Fleet, ask, served};
 use crate::harness::tcp_proxy::Network;
-use crate::harness::{Answer, Client, batch_jobs, full, until, until_answered};
+use crate::harness::{Answer, Client, batch_jobs, is_long_run, until, until_answered};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -95,7 +95,7 @@ async fn lose_and_return(network: Network) {
     while lost.elapsed() < FAIL_FAST {
         told.ask(&clients[0]).await;
     }
-    for _ in 0..if full() { 2_000 } else { 50 } {
+    for _ in 0..if is_long_run() { 2_000 } else { 50 } {
         for client in &clients {
             told.ask(client).await;
         }

@@ -5,7 +5,7 @@ use super::charges::{Outcome, try_ask};
 use super::gateways::{Fleet, served};
 use super::outage::Served;
 use super::rolling_upgrade::{interrupted, open_stream, stream_charge};
-use crate::harness::{full, until_answered, within};
+use crate::harness::{is_long_run, until_answered, within};
 use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -25,7 +25,7 @@ async fn commits_that_a_promoted_standby_lacks_are_written_again_once() {
     fleet.until_funded().await;
     let go = Arc::new(Notify::new());
     fleet.provider.streams(interrupted(&go));
-    for round in 0..if full() { 10 } else { 1 } {
+    for round in 0..if is_long_run() { 10 } else { 1 } {
         fleet.server.copy();
         // Committed by the server that is lost: with `ledger.sync = "answer"` each answer waited for that.
         for _ in 0..20 {

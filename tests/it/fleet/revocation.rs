@@ -1,9 +1,9 @@
 //! Revocation of keys through one gateway: the others refuse the key soon, and end its streams.
 
 use super::gateways::Fleet;
-use crate::harness::client::Open;
+use crate::harness::client::OpenResponse;
 use crate::harness::script::{ScriptStep, role, sse, text};
-use crate::harness::{Client, full, within};
+use crate::harness::{Client, is_long_run, within};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,14 +34,14 @@ async fn a_key_revoked_at_one_gateway_is_refused_by_all_and_its_streams_end() {
     fleet.grant(0, "10").await;
     fleet.provider.streams(vec![sse(), role(), text("Hel"), ScriptStep::Wait(Arc::new(Notify::new()))]);
     let mut keys = Vec::new();
-    for _ in 0..if full() { 1_000 } else { 10 } {
+    for _ in 0..if is_long_run() { 1_000 } else { 10 } {
         keys.push(fleet.key(0, json!({})).await);
     }
     let (first, _) = &keys[0];
     let (last, _) = keys.last().unwrap();
     fleet.until_everywhere(last, 200).await;
     let ask = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "Hi"}]});
-    let mut streams: Vec<Open> = Vec::new();
+    let mut streams: Vec<OpenResponse> = Vec::new();
     for gateway in 0..GATEWAYS {
         streams.push(fleet.at(gateway, first).stream_until("/v1/chat/completions", &ask, "Hel").await);
     }

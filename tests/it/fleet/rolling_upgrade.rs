@@ -3,9 +3,9 @@
 
 use super::gateways::{Fleet, ask, served, succeeded};
 use super::outage::Served;
-use crate::harness::client::Open;
+use crate::harness::client::OpenResponse;
 use crate::harness::script::{Script, ScriptStep, done, finish, role, sse, text, usage};
-use crate::harness::{Answer, Client, full, until_answered};
+use crate::harness::{Answer, Client, is_long_run, until_answered};
 use crate::lifecycle::load_clients::{SpawnedProcess, upgrade};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub fn interrupted(go: &Arc<Notify>) -> Script {
     vec![sse(), role(), text("Hel"), wait, text("lo"), finish("stop"), usage(5, 2), done()]
 }
 
-pub async fn open_stream(client: &Client) -> Open {
+pub async fn open_stream(client: &Client) -> OpenResponse {
     let ask = json!({"model": "m", "stream": true, "messages": [{"role": "user", "content": "Hi"}]});
     client.stream_until(CHAT, &ask, "Hel").await
 }
@@ -109,7 +109,7 @@ impl Load {
     }
 
     /// Lets a stream end, and adds its charge.
-    async fn finish_stream(&mut self, mut stream: Open) {
+    async fn finish_stream(&mut self, mut stream: OpenResponse) {
         self.go.notify_one();
         self.served.add(&stream_charge(stream.finish().await));
     }
@@ -132,7 +132,7 @@ impl Load {
 async fn gateways_that_are_upgraded_in_turn_refuse_nothing_and_charge_each_answer_once() {
     let mut load = Load::start().await;
     let mut processes: Vec<Option<SpawnedProcess>> = (0..GATEWAYS).map(|_| None).collect();
-    for round in 0..if full() { 5 } else { 1 } {
+    for round in 0..if is_long_run() { 5 } else { 1 } {
         for (gateway, process) in processes.iter_mut().enumerate() {
             let stream = open_stream(load.client(gateway)).await;
             let next = upgrade(&load.fleet.homes[gateway]).await;

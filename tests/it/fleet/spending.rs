@@ -2,7 +2,7 @@
 
 use super::gateways::Fleet;
 use crate::harness::script::plain;
-use crate::harness::{Answer, Client, full, until_answered, within};
+use crate::harness::{Answer, Client, is_long_run, until_answered, within};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -78,7 +78,7 @@ async fn spend_at_one(client: &Client, before: i64) -> (i64, Duration) {
 async fn an_account_is_spent_at_one_gateway_although_the_others_had_leased_its_credits() {
     let fleet = Fleet::start(GATEWAYS).await;
     fleet.provider.always(plain(&"word ".repeat(100)));
-    for n in 0..if full() { 20 } else { 2 } {
+    for n in 0..if is_long_run() { 20 } else { 2 } {
         let account = format!("account-{n}");
         let key = create_account(&fleet, &account).await;
         fleet.until_everywhere(&key, 200).await;

@@ -9,6 +9,6 @@ pub mod tcp_proxy;
 
 pub use gateway::Bench;
 pub use penstock_testkit::{
-    Answer, Client, Provider, certificates, client, endless_provider, full, h2_client, h2_provider, provider,
-    script, until, until_answered, within,
+    Answer, Client, Provider, certificates, client, endless_provider, h2_client, h2_provider, is_long_run,
+    provider, script, until, until_answered, within,
 };

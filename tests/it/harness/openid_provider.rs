@@ -1,6 +1,6 @@
 //! Scripted OpenID provider: discovery, keys and tokens over real sockets, signed with its own key.
 
-use super::certificates::Certified;
+use super::certificates::TestCertificate;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use parking_lot::Mutex;
@@ -76,7 +76,7 @@ impl OpenIdServer {
     }
 
     /// Starts the provider with TLS under its own root certificate.
-    pub async fn start_tls(certified: &Certified) -> Self {
+    pub async fn start_tls(certified: &TestCertificate) -> Self {
         Self::serve(TcpListener::bind("127.0.0.1:0").await.unwrap(), Some(certified.acceptor())).await
     }
 
@@ -138,7 +138,7 @@ impl OpenIdServer {
         let (page, query) = location.split_once('?').unwrap();
         assert_eq!(page, format!("{}/authorize", self.issuer));
         let pairs: HashMap<&str, String> = percent::query_parameters(query)
-            .map(|(name, value)| (name, percent::form(value).unwrap().into_owned()))
+            .map(|(name, value)| (name, percent::decode_form(value).unwrap().into_owned()))
             .collect();
         assert_eq!(pairs["response_type"], "code");
         assert_eq!((&*pairs["client_id"], &*pairs["code_challenge_method"]), ("penstock", "S256"));
@@ -232,7 +232,7 @@ impl Script {
             "{head}"
         );
         let form: HashMap<&str, String> = percent::query_parameters(body)
-            .map(|(name, value)| (name, percent::form(value).unwrap().into_owned()))
+            .map(|(name, value)| (name, percent::decode_form(value).unwrap().into_owned()))
             .collect();
         let refused = || (400, json!({"error": "invalid_grant"}).to_string());
         let Some(grant) = self.codes.remove(&form["code"]) else { return refused() };

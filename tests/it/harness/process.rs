@@ -1,6 +1,6 @@
 //! Gateway binary in its own process, ended by its process id.
 
-use super::certificates::Certified;
+use super::certificates::TestCertificate;
 use super::{Client, Provider, until};
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
@@ -62,7 +62,7 @@ impl Home {
     }
 
     /// Adds a TLS listener with these files to the configuration that is written next; returns its address.
-    pub fn secure(&mut self, files: &Certified) -> SocketAddr {
+    pub fn secure(&mut self, files: &TestCertificate) -> SocketAddr {
         let https = address();
         self.tls = files.https_at(https) + "\n";
         https

@@ -74,7 +74,7 @@ async fn the_total_connection_limit_excludes_the_admin_listener() {
     assert!(refused(&metrics, "process") && metrics.contains("penstock_connections_open 4"));
     drop(held);
     // All permits are free again.
-    let open = running.gateway.app.metrics.connections();
+    let open = running.gateway.app.metrics.open_connections_gauge();
     until("the permits to be free", || open.get() == 0).await;
     assert_eq!(running.chat().await.status, 200);
 }

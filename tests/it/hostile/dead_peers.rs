@@ -7,7 +7,7 @@
 
 use super::stalled_readers::let_go;
 use super::{CHAT, full};
-use crate::harness::certificates::{Certified, connect};
+use crate::harness::certificates::{TestCertificate, connect};
 use crate::harness::gateway::Running;
 use crate::harness::script::{ScriptStep, plain, role, sse, text};
 use crate::harness::{Bench, Provider, until, within};
@@ -60,7 +60,7 @@ fn bounded(what: &str, took: Duration) {
     assert!(took < patience() * 2 + Duration::from_secs(10), "{what}: {took:?}");
 }
 
-async fn start(provider: &Provider, certified: &Certified) -> Running {
+async fn start(provider: &Provider, certified: &TestCertificate) -> Running {
     let settings = if full() { "" } else { "[limits]\nclient_write = \"1s\"" };
     let bench = Bench::new().settings(settings).listen(&certified.https());
     bench.provider("a", provider).start().await
@@ -92,7 +92,8 @@ async fn asked(running: &Running, body: &serde_json::Value, marker: &[u8]) -> Tc
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_vanishes_is_let_go_with_its_provider() {
     for pieces in [1, PIECES] {
-        let (provider, certified, go) = (Provider::start().await, Certified::make(), Arc::new(Notify::new()));
+        let (provider, certified, go) =
+            (Provider::start().await, TestCertificate::make(), Arc::new(Notify::new()));
         let mut script = vec![sse(), role(), text("One "), ScriptStep::Wait(go.clone())];
         script.extend(std::iter::repeat_n(text(&"x".repeat(PIECE)), pieces));
         script.push(ScriptStep::Hang);
@@ -104,7 +105,8 @@ async fn a_reader_that_vanishes_is_let_go_with_its_provider() {
         let (took, tokens) = let_go(&provider, &running, Instant::now()).await;
         bounded(&format!("a reader of {pieces} pieces"), took);
         assert!(tokens > 0 && (tokens as usize) < PIECES * PIECE / 2, "{tokens}");
-        until("the permit to be free", || running.gateway.app.metrics.connections().get() == 0).await;
+        until("the permit to be free", || running.gateway.app.metrics.open_connections_gauge().get() == 0)
+            .await;
     }
 }
 
@@ -112,11 +114,11 @@ async fn a_reader_that_vanishes_is_let_go_with_its_provider() {
 /// with HTTP/2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_clients_that_vanish_are_found_by_probes() {
-    let (provider, certified) = (Provider::start().await, Certified::make());
+    let (provider, certified) = (Provider::start().await, TestCertificate::make());
     provider.then(plain("Hello"));
     provider.always(vec![ScriptStep::Hang]);
     let running = start(&provider, &certified).await;
-    let open = running.gateway.app.metrics.connections();
+    let open = running.gateway.app.metrics.open_connections_gauge();
     let secure = connect(running.gateway.https_address.unwrap(), &certified.root, &["h2"]).await;
     let secured = secure.get_ref().0.local_addr().unwrap();
     let below = secure.get_ref().0.as_fd().try_clone_to_owned().unwrap();

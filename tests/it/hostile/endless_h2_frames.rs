@@ -165,7 +165,7 @@ async fn superfluous_frames_end_their_connection_after_the_response() {
             json!({"model": "m:price", "stream": true, "messages": [{"role": "user", "content": "Hi"}]});
         let answer = running.client.post(CHAT, &body).await;
         assert_eq!(
-            (answer.status, answer.streamed().as_str()),
+            (answer.status, answer.streamed_text().as_str()),
             (200, "Hello"),
             "{}: {}",
             flood.name,

@@ -2,7 +2,7 @@
 //! answered.
 
 use super::{CHAT, ask, honest};
-use crate::harness::endless_provider::{Endless, Flood};
+use crate::harness::endless_provider::{EndlessProvider, Flood};
 use crate::harness::script::{ScriptStep, delta, plain};
 use crate::harness::{Bench, Client, Provider, until, within};
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ fn plains() -> Vec<(&'static str, Flood)> {
 }
 
 /// A gateway whose model `m` is the flooding one's and `good` another's.
-async fn start(endless: &Endless, good: &Provider, lines: &str) -> crate::harness::gateway::Running {
+async fn start(endless: &EndlessProvider, good: &Provider, lines: &str) -> crate::harness::gateway::Running {
     let block = format!(
         "[[models]]\nid = \"good\"\nname = \"G\"\nkind = \"chat\"\ncreated = 1\ncontext_length = 1000\n\
          supported_parameters = [\"stream\"]\nprice = {{ input = 1.0, output = 1.0 }}\n\
@@ -110,7 +110,7 @@ async fn beside(client: &Client, over: &AtomicBool) -> usize {
 
 /// Sends a request to the flooding provider, and others in parallel; returns the answer of the first.
 async fn answer(flood: Flood, path: &str, body: &Value, lines: &str) -> crate::harness::Answer {
-    let (endless, good) = (Endless::start(flood).await, Provider::start().await);
+    let (endless, good) = (EndlessProvider::start(flood).await, Provider::start().await);
     let running = start(&endless, &good, lines).await;
     let over = AtomicBool::new(false);
     let asked = async {
@@ -204,7 +204,7 @@ fn lasting() -> Vec<(&'static str, Flood, bool)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_leaves_is_noticed_behind_a_flood() {
     for (name, flood, streamed) in lasting() {
-        let (endless, good) = (Endless::start(flood).await, Provider::start().await);
+        let (endless, good) = (EndlessProvider::start(flood).await, Provider::start().await);
         let running = start(&endless, &good, LONG).await;
         let body = if streamed { running.ask_stream() } else { running.ask() }.to_string();
         let open = running.client.open("POST", CHAT, &[], body.as_bytes()).await;
@@ -219,7 +219,7 @@ async fn a_client_that_leaves_is_noticed_behind_a_flood() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_process_ends_while_providers_flood() {
     for (name, flood, streamed) in lasting() {
-        let (endless, good) = (Endless::start(flood).await, Provider::start().await);
+        let (endless, good) = (EndlessProvider::start(flood).await, Provider::start().await);
         let running = start(&endless, &good, LONG).await;
         let body = if streamed { running.ask_stream() } else { running.ask() }.to_string();
         let mut open = running.client.open("POST", CHAT, &[], body.as_bytes()).await;
@@ -302,7 +302,7 @@ async fn an_upload_in_chunks_of_a_byte_meets_its_clock_and_others_do_not_notice(
 /// Tests that requests of the gateway itself have timeouts too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checks_and_counts_of_an_endless_provider_end() {
-    let endless = Endless::start(flood(&[JSON, &chunk("[")], &chunk(&"1,".repeat(8_000)))).await;
+    let endless = EndlessProvider::start(flood(&[JSON, &chunk("[")], &chunk(&"1,".repeat(8_000)))).await;
     let lines =
         format!("{SHORT}\ntokenize = \"vllm\"\nhealth = {{ interval = \"100ms\", timeout = \"1s\" }}");
     let good = Provider::start().await;

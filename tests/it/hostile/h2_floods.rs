@@ -5,7 +5,7 @@ use super::raw_h2::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, PREFACE, PRIORITY, RST, Raw, SETTINGS,
     WINDOW, field, frame, get, indexed_field, next, pseudo, setting,
 };
-use crate::harness::certificates::Certified;
+use crate::harness::certificates::TestCertificate;
 use crate::harness::process::{Home, catalogue};
 use crate::harness::{Client, Provider};
 use crate::hostile::{CHAT, ask, full, honest, unharmed};
@@ -180,7 +180,7 @@ async fn metric(client: &Client, name: &str) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_flood_ends_its_connection_and_nothing_grows() {
-    let (provider, certified, home) = (Provider::start().await, Certified::make(), Home::new());
+    let (provider, certified, home) = (Provider::start().await, TestCertificate::make(), Home::new());
     let https = crate::harness::process::address();
     home.write(&format!(
         "[limits]\nh2_frames = {}\n{}\n[listen.https]\naddress = \"{https}\"\ncertificate = {:?}\nkey = {:?}\n",
@@ -223,7 +223,7 @@ async fn a_flood_ends_its_connection_and_nothing_grows() {
 /// Tests streams whose window stays closed: their number and memory are limited, and `client_write` ends them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_window_that_stays_shut_holds_little_and_not_for_long() {
-    let (provider, certified) = (Provider::start().await, Certified::make());
+    let (provider, certified) = (Provider::start().await, TestCertificate::make());
     // The connection idles when its streams are gone; the default is longer than a test waits.
     let write = if full() { "30s" } else { "1s" };
     let settings = &format!("[limits]\nclient_write = \"{write}\"\nkeep_alive = \"2s\"");

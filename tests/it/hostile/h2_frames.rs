@@ -9,8 +9,8 @@ use super::raw_h2::{
     END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST, Raw, ReceivedFrame, frame, get, indexed_field,
     pseudo,
 };
-use crate::harness::certificates::{Certified, connect};
-use crate::harness::h2_client::H2;
+use crate::harness::certificates::{TestCertificate, connect};
+use crate::harness::h2_client::H2Client;
 use crate::harness::{Bench, Provider};
 use crate::hostile::CHAT;
 
@@ -69,7 +69,7 @@ fn status_4xx(head: &ReceivedFrame) -> bool {
 type Table = Vec<(String, Vec<u8>, ExpectedEnd)>;
 
 async fn play(table: impl FnOnce(&str) -> Table) -> usize {
-    let (provider, certified) = (Provider::start().await, Certified::make());
+    let (provider, certified) = (Provider::start().await, TestCertificate::make());
     let bench = Bench::new().settings("[limits]\nbody_idle = \"500ms\"").listen(&certified.https());
     let running = bench.provider("a", &provider).start().await;
     let address = running.gateway.https_address.unwrap();
@@ -104,7 +104,10 @@ async fn play(table: impl FnOnce(&str) -> Table) -> usize {
     }
     assert_eq!(provider.calls(), 0, "none of it was asked of a provider");
     let secure = connect(address, &certified.root, &["h2"]).await;
-    assert_eq!(H2::over(secure, &running.client.key).await.post(CHAT, &running.ask()).await.status, 200);
+    assert_eq!(
+        H2Client::over(secure, &running.client.key).await.post(CHAT, &running.ask()).await.status,
+        200
+    );
     eprintln!("{count} cases of HTTP/2 frames");
     count
 }
@@ -127,7 +130,7 @@ async fn heads_that_break_a_rule_are_refused() {
 /// Heads at their limits get the errors of HTTP/2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_header_block_over_its_limits_gets_the_status_of_the_limit() {
-    let (provider, certified) = (Provider::start().await, Certified::make());
+    let (provider, certified) = (Provider::start().await, TestCertificate::make());
     let settings = "[limits]\nhead = \"4KiB\"\nhead_fields = 20\ntarget = \"256B\"";
     let bench = Bench::new().settings(settings).listen(&certified.https());
     let running = bench.provider("a", &provider).start().await;

@@ -3,7 +3,7 @@
 use super::CHAT;
 use super::raw_h2::{END_HEADERS, END_STREAM, HEADERS, Raw, field, frame};
 use crate::harness::Provider;
-use crate::harness::certificates::Certified;
+use crate::harness::certificates::TestCertificate;
 use crate::harness::process::{Home, catalogue};
 use crate::harness::until;
 use serde_json::Value;
@@ -18,7 +18,7 @@ fn lines(said: &str, status: u64) -> Vec<Value> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_rejected_request_has_a_line_with_an_id_of_its_own() {
     let provider = Provider::start().await;
-    let (mut home, certified) = (Home::new(), Certified::make());
+    let (mut home, certified) = (Home::new(), TestCertificate::make());
     let address = home.secure(&certified);
     home.write(&catalogue(&provider, ""));
     let running = home.run().await;

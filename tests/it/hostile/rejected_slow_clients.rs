@@ -69,7 +69,7 @@ async fn a_client_that_sends_on_after_a_rejection_holds_no_permit() {
     let longest = after.iter().max().unwrap();
     eprintln!("{} that dripped on: the last was cut off {longest:.1?} after its refusal", after.len());
     assert!(*longest < SILENCE + LATE, "{longest:?}");
-    let open = running.gateway.app.metrics.connections();
+    let open = running.gateway.app.metrics.open_connections_gauge();
     crate::harness::until("the permits to be free", || open.get() == 0).await;
     assert_eq!(provider.calls(), 0);
 }

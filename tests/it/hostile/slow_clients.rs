@@ -1,8 +1,8 @@
 //! Slow clients: each is disconnected after its configured timeout and delays no other.
 
-use crate::harness::certificates::{Certified, connect};
+use crate::harness::certificates::{TestCertificate, connect};
 use crate::harness::gateway::Running;
-use crate::harness::h2_client::H2;
+use crate::harness::h2_client::H2Client;
 use crate::harness::{Bench, Client, Provider, until, within};
 use crate::hostile::{CHAT, ask, full, honest, rest, stalled_readers, statuses, unharmed};
 use crate::transcriptions;
@@ -17,8 +17,8 @@ use tokio::task::JoinSet;
 /// Allowed delay of a timeout on a busy machine.
 const LATE: Duration = Duration::from_secs(8);
 
-pub(super) async fn start(settings: &str) -> (Provider, Certified, Running) {
-    let (provider, certified) = (Provider::start().await, Certified::make());
+pub(super) async fn start(settings: &str) -> (Provider, TestCertificate, Running) {
+    let (provider, certified) = (Provider::start().await, TestCertificate::make());
     let bench = Bench::new().settings(settings).listen(&certified.https());
     let running = bench.provider("a", &provider).start().await;
     (provider, certified, running)
@@ -178,7 +178,7 @@ async fn under_tls_and_http2_silence_ends_too() {
     }
     // Other clients are served.
     let secure = connect(address, &certified.root, &["h2"]).await;
-    let honest = H2::over(secure, &running.client.key).await;
+    let honest = H2Client::over(secure, &running.client.key).await;
     assert_eq!(honest.post(CHAT, &running.ask()).await.status, 200);
     assert_eq!(provider.calls(), 1);
 }

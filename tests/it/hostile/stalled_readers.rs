@@ -1,7 +1,7 @@
 //! Clients that stop reading: their provider is not read further, they are disconnected after `client_write`, and are
 //! charged for the delivered output.
 
-use crate::harness::certificates::{Certified, connect};
+use crate::harness::certificates::{TestCertificate, connect};
 use crate::harness::gateway::Running;
 use crate::harness::script::{Script, ScriptStep, role, sse, text};
 use crate::harness::{Bench, Client, Provider, until, within};
@@ -56,8 +56,8 @@ fn patience() -> Duration {
     if full() { Duration::from_secs(30) } else { Duration::from_secs(1) }
 }
 
-async fn start() -> (Provider, Certified, Running) {
-    let (provider, certified) = (Provider::start().await, Certified::make());
+async fn start() -> (Provider, TestCertificate, Running) {
+    let (provider, certified) = (Provider::start().await, TestCertificate::make());
     provider.always(endless());
     let settings = if full() { "" } else { "[limits]\nclient_write = \"1s\"" };
     let bench = Bench::new().settings(settings).listen(&certified.https());
@@ -173,7 +173,7 @@ async fn a_connection_that_is_never_read_ends() {
         "POST {CHAT} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    let open = running.gateway.app.metrics.connections();
+    let open = running.gateway.app.metrics.open_connections_gauge();
     let mut calls = 0;
     within("the connection to be closed", async {
         loop {

@@ -3,7 +3,7 @@
 use super::raw_h2::{
     DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST, Raw, SETTINGS, field, frame, get, pseudo,
 };
-use crate::harness::certificates::Certified;
+use crate::harness::certificates::TestCertificate;
 use crate::harness::gateway::Running;
 use crate::harness::script::silent;
 use crate::harness::{Bench, Provider, until};
@@ -13,7 +13,7 @@ const REFUSED_STREAM: u32 = 7;
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-async fn start(provider: &Provider, certified: &Certified, settings: &str) -> Running {
+async fn start(provider: &Provider, certified: &TestCertificate, settings: &str) -> Running {
     let bench = Bench::new().settings(settings).listen(&certified.https());
     bench.provider("a", provider).start().await
 }
@@ -31,7 +31,7 @@ pub fn whole(stream: u32, key: &str) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_has_so_many_streams_at_a_time() {
-    let (provider, certified) = (Provider::start().await, Certified::make());
+    let (provider, certified) = (Provider::start().await, TestCertificate::make());
     provider.always(silent());
     let running = start(&provider, &certified, "[limits]\nh2_streams = 3").await;
     let key = running.client.key.clone();
@@ -61,13 +61,13 @@ async fn a_connection_has_so_many_streams_at_a_time() {
     provider.until_left(1).await;
     raw.send(&whole(9, &key)).await;
     provider.until_calls(4).await;
-    assert_eq!(provider.most(), 3);
+    assert_eq!(provider.max_in_flight(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_may_give_up_so_many_streams() {
     const OWN: u32 = 0x7fff_fff1;
-    let (provider, certified) = (Provider::start().await, Certified::make());
+    let (provider, certified) = (Provider::start().await, TestCertificate::make());
     let running = start(&provider, &certified, "[limits]\nh2_resets = 5").await;
     for (resets, goes_on) in [(4, true), (5, true), (6, false)] {
         let mut raw = Raw::begun(running.gateway.https_address.unwrap(), &certified.root).await;

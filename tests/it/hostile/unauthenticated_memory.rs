@@ -6,7 +6,7 @@ use super::raw_h2::{
     pseudo, setting,
 };
 use crate::files;
-use crate::harness::certificates::Certified;
+use crate::harness::certificates::TestCertificate;
 use crate::harness::process::{Home, catalogue};
 use crate::harness::script::{held, plain};
 use crate::harness::{Bench, Client, Provider, until, within};
@@ -33,7 +33,7 @@ fn check_figure(check: &Output, line: &str) -> u64 {
 
 /// Opens a connection that sends a hundred requests with the largest heads, as many bytes of bodies as it may in small
 /// frames, and accepts no answers.
-async fn greedy(address: std::net::SocketAddr, certified: &Certified) -> Raw {
+async fn greedy(address: std::net::SocketAddr, certified: &TestCertificate) -> Raw {
     let mut raw = Raw::connect(address, &certified.root).await;
     raw.send(&[PREFACE, &frame(SETTINGS, 0, 0, &setting(4, 0))].concat()).await;
     let block = [pseudo("POST", "/v1/nothing"), field("x-greed", &"g".repeat(31 << 10))].concat();
@@ -46,7 +46,7 @@ async fn greedy(address: std::net::SocketAddr, certified: &Certified) -> Raw {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unauthenticated_clients_stay_within_the_memory_of_check() {
-    let (provider, certified, home) = (Provider::start().await, Certified::make(), Home::new());
+    let (provider, certified, home) = (Provider::start().await, TestCertificate::make(), Home::new());
     let https = crate::harness::process::address();
     home.write(&format!(
         "[limits]\nconnections = {}\n[overload]\nrequests = 20\nqueue = 20\n[process]\nthreads = 2\n{}\n[listen.https]\n\
@@ -92,8 +92,9 @@ async fn refused(admin: &Client) -> u64 {
 /// Gateway with a single permit, which a request holds until notified.
 async fn full_gateway(
     settings: &str,
-) -> (crate::harness::gateway::Running, Provider, Certified, Arc<Notify>) {
-    let (provider, certified, go) = (Provider::start().await, Certified::make(), Arc::new(Notify::new()));
+) -> (crate::harness::gateway::Running, Provider, TestCertificate, Arc<Notify>) {
+    let (provider, certified, go) =
+        (Provider::start().await, TestCertificate::make(), Arc::new(Notify::new()));
     provider.always(held(&go, "Hello"));
     let settings = format!("[overload]\nrequests = 1\nwait = \"20s\"\n{settings}");
     let bench = Bench::new().settings(&settings).listen(&certified.https());
@@ -150,7 +151,7 @@ async fn a_body_of_small_frames_may_wait_in_the_queue() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unread_file_counts_towards_the_byte_limit_while_it_is_sent() {
-    let certified = Certified::make();
+    let certified = TestCertificate::make();
     let provider = Provider::start().await;
     let bench = Bench::new().listen(&certified.https());
     let running = bench.provider("a", &provider).start().await;

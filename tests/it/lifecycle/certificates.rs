@@ -1,7 +1,7 @@
 //! Certificates and credentials that change in their files under load.
 
 use super::size;
-use crate::harness::certificates::{Certified, at, connect, try_connect};
+use crate::harness::certificates::{TestCertificate, at, connect, try_connect};
 use crate::harness::gateway::{PATIENT, Running};
 use crate::harness::process::{Home, catalogue, complaint};
 use crate::harness::{Bench, Provider, until, within};
@@ -32,7 +32,12 @@ fn reloads(running: &Home) -> usize {
 }
 
 /// A gateway in a process, with TLS and these files.
-fn secured(home: &mut Home, provider: &Provider, files: &Certified, lines: &str) -> std::net::SocketAddr {
+fn secured(
+    home: &mut Home,
+    provider: &Provider,
+    files: &TestCertificate,
+    lines: &str,
+) -> std::net::SocketAddr {
     let https = home.secure(files);
     home.write(&format!("{WATCH}\n{}", catalogue(provider, lines)));
     https
@@ -41,7 +46,7 @@ fn secured(home: &mut Home, provider: &Provider, files: &Certified, lines: &str)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_changes_in_its_file_and_no_handshake_fails() {
     let swaps = size(200, 6);
-    let (used, provider) = (Certified::make(), Provider::start().await);
+    let (used, provider) = (TestCertificate::make(), Provider::start().await);
     let mut home = Home::new();
     let https = secured(&mut home, &provider, &used, "");
     let running = home.run().await;
@@ -88,7 +93,7 @@ async fn a_certificate_changes_in_its_file_and_no_handshake_fails() {
     let kept = fs::read(&used.key).unwrap();
     let refusals = || running.said().matches("does not belong to the certificate").count();
     let before = refusals();
-    fs::copy(&Certified::make().key, &used.key).unwrap();
+    fs::copy(&TestCertificate::make().key, &used.key).unwrap();
     until("a refusal", || refusals() > before).await;
     assert_eq!(shown(https, &[&used.root]).await, good);
     let checked = home.command(&["check"]);
@@ -104,7 +109,7 @@ async fn a_certificate_changes_in_its_file_and_no_handshake_fails() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_s_credential_and_root_change_in_their_files() {
-    let (one, two) = (Certified::make(), Certified::make());
+    let (one, two) = (TestCertificate::make(), TestCertificate::make());
     let provider = Provider::start().await;
     let home = Home::new();
     let secret = home.path().join("secret");
@@ -144,14 +149,15 @@ async fn a_provider_s_credential_and_root_change_in_their_files() {
     assert_eq!(client.post(CHAT, &ask).await.status, 200);
 }
 
-async fn with_tls(provider: &Provider, certified: &Certified, more: &str) -> Running {
+async fn with_tls(provider: &Provider, certified: &TestCertificate, more: &str) -> Running {
     let https = certified.https().replace(" }", &format!(", {more} }}"));
     Bench::new().listen(&https).provider("a", provider).start().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_show_certificates_where_they_have_to() {
-    let (ours, theirs, strangers) = (Certified::make(), Certified::make(), Certified::make());
+    let (ours, theirs, strangers) =
+        (TestCertificate::make(), TestCertificate::make(), TestCertificate::make());
     let provider = Provider::start().await;
     for (mode, bare) in [("required", false), ("optional", true)] {
         let more = format!("client_ca = {:?}, client_certificate = \"{mode}\"", theirs.root);
@@ -163,7 +169,7 @@ async fn clients_show_certificates_where_they_have_to() {
         let body = running.ask().to_string();
         for (shown, good) in [(Some(&theirs), true), (None, bare), (Some(&strangers), false)] {
             let served = match try_connect(address, &ours.root, &["http/1.1"], shown).await {
-                Ok(socket) => client.tried_over(socket, CHAT, body.as_bytes()).await == Some(200),
+                Ok(socket) => client.try_post_over(socket, CHAT, body.as_bytes()).await == Some(200),
                 Err(_) => false,
             };
             assert_eq!(served, good, "{mode}, {}", shown.is_some());
@@ -173,8 +179,8 @@ async fn clients_show_certificates_where_they_have_to() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_is_shown_our_certificate_where_it_wants_one() {
-    let (server, ours) = (Certified::make(), Certified::make());
-    let asks = crate::harness::certificates::Asking::start(&server, &ours).await;
+    let (server, ours) = (TestCertificate::make(), TestCertificate::make());
+    let asks = crate::harness::certificates::StrictTlsProvider::start(&server, &ours).await;
     let base = format!("https://127.0.0.1:{}/v1", asks.address.port());
     let trust = format!("{PATIENT}\nca = {:?}", server.root);
     for http in ["h1", "auto"] {
@@ -191,15 +197,15 @@ async fn a_provider_is_shown_our_certificate_where_it_wants_one() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_older_than_the_least_version_is_spoken() {
-    let (certified, provider) = (Certified::make(), Provider::start().await);
+    let (certified, provider) = (TestCertificate::make(), Provider::start().await);
     for (least, old) in [("1.2", true), ("1.3", false)] {
         let running = with_tls(&provider, &certified, &format!("min_tls = \"{least}\"")).await;
         let address = running.gateway.https_address.unwrap();
-        let spoken = crate::harness::certificates::old(address, &certified.root).await;
+        let spoken = crate::harness::certificates::accepts_tls12(address, &certified.root).await;
         assert_eq!(spoken, old, "{least} towards clients");
         assert!(try_connect(address, &certified.root, &["h2"], None).await.is_ok());
     }
-    let old = crate::harness::certificates::Asking::old(&certified).await;
+    let old = crate::harness::certificates::StrictTlsProvider::old(&certified).await;
     for (least, status) in [("1.2", 200), ("1.3", 503)] {
         for http in ["h1", "auto"] {
             let base = format!("https://127.0.0.1:{}/v1", old.address.port());
@@ -215,7 +221,7 @@ async fn nothing_older_than_the_least_version_is_spoken() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_of_another_certificate_is_one_sentence_at_the_start() {
-    let (one, two, provider) = (Certified::make(), Certified::make(), Provider::start().await);
+    let (one, two, provider) = (TestCertificate::make(), TestCertificate::make(), Provider::start().await);
     fs::copy(&two.key, &one.key).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let text = Bench::new().listen(&one.https()).provider("a", &provider).toml(folder.path());
@@ -227,7 +233,8 @@ async fn a_key_of_another_certificate_is_one_sentence_at_the_start() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_expired_certificate_is_reported_and_still_used() {
-    let (over, own, provider) = (Certified::make().over(), Certified::make().over(), Provider::start().await);
+    let (over, own, provider) =
+        (TestCertificate::make().expired(), TestCertificate::make().expired(), Provider::start().await);
     let mut home = Home::new();
     let own = format!("client_certificate = {:?}\nclient_key = {:?}", own.chain, own.key);
     secured(&mut home, &provider, &over, &own);

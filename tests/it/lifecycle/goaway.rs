@@ -5,7 +5,7 @@ use super::open_streams::{ask, waits};
 use super::transports::{CHAT, GatewayListeners};
 use super::upgrade::two;
 use crate::harness::batch_jobs::let_go;
-use crate::harness::h2_client::is_unheard;
+use crate::harness::h2_client::is_unprocessed;
 use crate::harness::process::{Home, Process};
 use crate::harness::script::{plain, text};
 use crate::harness::{Client, Provider, until, within};
@@ -217,7 +217,7 @@ async fn a_new_connection_may_make_its_first_request() {
     assert_eq!((answer.status, answer.whole), (200, true), "{}", answer.text());
     // The GOAWAY comes before the first answer.
     let second = h2.begin(CHAT, "application/json", body).await;
-    assert!(second.is_err_and(|why| is_unheard(&why)));
+    assert!(second.is_err_and(|why| is_unprocessed(&why)));
     stage.ends().await;
     assert_eq!(charges(&stage.home), 2);
 }

@@ -1,8 +1,8 @@
 //! Streams that stay open across upgrades and reloads.
 
 use super::transports::{CHAT, GatewayListeners, Transport};
-use crate::harness::client::Open;
-use crate::harness::h2_client::{Exchange, H2};
+use crate::harness::client::OpenResponse;
+use crate::harness::h2_client::{H2Client, H2Response};
 use crate::harness::script::{Script, ScriptStep, done, finish, role, sse, text, usage};
 use crate::harness::{Answer, Client, Provider, within};
 use serde_json::{Value, json};
@@ -35,9 +35,9 @@ pub struct Streams {
 
 /// Stream whose first token was read.
 enum OpenStream {
-    One(Open),
+    One(OpenResponse),
     /// The exchange keeps its connection open.
-    Shared(Exchange, Arc<H2>),
+    Shared(H2Response, Arc<H2Client>),
 }
 
 impl Streams {
@@ -142,6 +142,6 @@ async fn together(doors: &GatewayListeners, client: &Client) -> Vec<OpenStream> 
 
 fn is_good(answer: &Answer) -> bool {
     answer.whole
-        && answer.streamed() == "One two"
-        && penstock_dialect::conformance::chat(&answer.body, false).is_ok()
+        && answer.streamed_text() == "One two"
+        && penstock_dialect::conformance::check_chat_stream(&answer.body, false).is_ok()
 }

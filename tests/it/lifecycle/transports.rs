@@ -1,8 +1,8 @@
 //! Transports into a gateway: plain HTTP, TLS, and HTTP/2 over TLS.
 
-use crate::harness::certificates::{Certified, connector, dial, shake_hands};
+use crate::harness::certificates::{TestCertificate, connector, dial, handshake_over};
 use crate::harness::client::Duplex;
-use crate::harness::h2_client::{H2, is_unheard};
+use crate::harness::h2_client::{H2Client, is_unprocessed};
 use crate::harness::process::Home;
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub const WAYS: [Transport; 3] = [Transport::H2, Transport::Tls, Transport::Plai
 pub struct GatewayListeners {
     http: SocketAddr,
     pub https: SocketAddr,
-    pub files: Arc<Certified>,
+    pub files: Arc<TestCertificate>,
     tls: TlsConnector,
     h2: TlsConnector,
 }
@@ -37,7 +37,7 @@ pub struct GatewayListeners {
 impl GatewayListeners {
     /// Returns the listeners of a home, and adds the TLS listener to the configuration that is written next.
     pub fn of(home: &mut Home) -> Self {
-        let files = Certified::make();
+        let files = TestCertificate::make();
         let tls = connector(&files.root, &["http/1.1"]);
         let h2 = connector(&files.root, &["h2", "http/1.1"]);
         Self { http: home.http, https: home.secure(&files), files: Arc::new(files), tls, h2 }
@@ -53,13 +53,13 @@ impl GatewayListeners {
 
     /// Opens a connection over a socket of the TLS listener.
     pub async fn over(&self, socket: TcpStream) -> std::io::Result<Box<dyn Duplex>> {
-        Ok(Box::new(shake_hands(socket, &self.tls).await?))
+        Ok(Box::new(handshake_over(socket, &self.tls).await?))
     }
 
     /// Opens a connection with HTTP/2.
-    pub async fn h2(&self, key: &str) -> std::io::Result<H2> {
+    pub async fn h2(&self, key: &str) -> std::io::Result<H2Client> {
         let socket = dial(self.https, &self.h2).await?;
-        H2::try_over(socket, key).await.map_err(std::io::Error::other)
+        H2Client::try_over(socket, key).await.map_err(std::io::Error::other)
     }
 }
 
@@ -86,7 +86,7 @@ impl Request {
 /// A connection that may serve a request.
 pub enum Connection {
     One(Box<dyn Duplex>),
-    H2(H2),
+    H2(H2Client),
 }
 
 /// Reason why a request has no response.
@@ -120,7 +120,7 @@ impl Connection {
             }
             Self::H2(h2) => {
                 let begun = h2.begin(CHAT, "application/json", request.body.clone().into_bytes()).await;
-                let answer = begun.map_err(|why| match is_unheard(&why) {
+                let answer = begun.map_err(|why| match is_unprocessed(&why) {
                     true => RequestFailure::Unheard,
                     false => RequestFailure::Wrong(format!("cut: {why}")),
                 });

@@ -112,7 +112,7 @@ async fn a_full_provider_queues_accounts_fairly_and_then_gives_503() {
         .map(|seen| seen.json()["messages"][0]["content"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(order, ["greedy 0", "greedy 1", "modest", "greedy 2"], "accounts in turn");
-    assert_eq!(provider.most(), 1);
+    assert_eq!(provider.max_in_flight(), 1);
     until_empty(&running).await;
 }
 

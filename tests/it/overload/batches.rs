@@ -97,14 +97,14 @@ async fn while_the_gateway_is_almost_full_a_batch_runs_one_line() {
         lines.notify_one();
     }
     other.until_calls(6).await;
-    assert_eq!(other.most(), 1, "lines at work beside seven requests of eight");
+    assert_eq!(other.max_in_flight(), 1, "lines at work beside seven requests of eight");
     let answered = async {
         for request in asked {
             assert_eq!(request.await.unwrap().status, 200);
         }
     };
     batch_jobs::let_go(&requests, answered).await;
-    until("more lines to be at work", || other.most() > 1).await;
+    until("more lines to be at work", || other.max_in_flight() > 1).await;
     let end = batch_jobs::let_go(&lines, batch_jobs::ended(&owner, &batch)).await;
     assert_eq!(end["request_counts"]["completed"], 20, "{end}");
 }

@@ -74,7 +74,7 @@ async fn a_running_stream_ends_with_an_error_where_too_many_bytes_are_buffered()
     }
     let broken = running.client.post(CHAT, &ask()).await;
     let events = broken.events();
-    assert_eq!((broken.status, broken.streamed().as_str(), broken.whole), (200, "Hello", true));
+    assert_eq!((broken.status, broken.streamed_text().as_str(), broken.whole), (200, "Hello", true));
     assert_eq!(events.last().unwrap()["error"]["code"], "SERVER_9002", "{}", broken.text());
     assert!(events.iter().all(|event| event.get("billing_cost").is_none()));
     go.notify_waiters();
@@ -101,6 +101,6 @@ async fn one_stream_keeps_as_much_as_an_unstreamed_answer_may_have() {
     let answer = running.chat_stream().await;
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert_eq!(answer.json()["error"]["details"]["attempts"][0]["reason"], "unavailable");
-    assert_eq!(running.chat_stream().await.streamed(), "Hello");
+    assert_eq!(running.chat_stream().await.streamed_text(), "Hello");
     assert_eq!(provider.calls(), 2);
 }

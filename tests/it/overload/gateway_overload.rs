@@ -186,7 +186,7 @@ async fn rush(crowd: &Arc<ClientLoad>, rate: f64, count: u32) -> (LoadOutcome, f
 async fn app(scale: &LoadSize) -> (Provider, Home, Process, Client) {
     let mut script = vec![ScriptStep::Pause(scale.thinks)];
     script.extend(plain("Hello"));
-    let provider = Provider::picking(Box::new(move |_| script.clone())).await;
+    let provider = Provider::with_selector(Box::new(move |_| script.clone())).await;
     let home = Home::new();
     home.write(&format!(
         "[log]\nlevel = \"error\"\n[limits]\nkeep_alive = \"10m\"\n[overload]\nrequests = {}\nqueue = {QUEUE}\n{}",

@@ -58,7 +58,7 @@ async fn after_the_first_token_only_stream_failover_calls_a_provider() {
     let running = Bench::new().settings(never).model("rescue = false").provider("a", &provider).start().await;
     for request in 1..=form(20, 1_000) {
         let answer = running.chat_stream().await;
-        assert!(answer.text().contains("\"error\"") && answer.streamed() == "One ", "{}", answer.text());
+        assert!(answer.text().contains("\"error\"") && answer.streamed_text() == "One ", "{}", answer.text());
         assert_eq!(provider.calls(), request);
     }
 }

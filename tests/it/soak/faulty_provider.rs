@@ -1,7 +1,7 @@
 //! Providers that fail in every known form and are down at times. They count their responses.
 
 use crate::harness::Provider;
-use crate::harness::provider::Seen;
+use crate::harness::provider::RecordedRequest;
 use crate::harness::script::{
     Script, ScriptStep, cut, done, finish, plain, retry_after, role, sse, status, text, usage,
 };
@@ -33,7 +33,7 @@ impl ResponseCounts {
         self.bad.load(Ordering::Relaxed)
     }
 
-    fn script(&self, seen: &Seen) -> Script {
+    fn script(&self, seen: &RecordedRequest) -> Script {
         if seen.method == "GET" {
             return if self.away.load(Ordering::Relaxed) { cut() } else { plain("ok") };
         }
@@ -87,5 +87,5 @@ fn slow(script: Script) -> Script {
 pub async fn start() -> (Provider, Arc<ResponseCounts>) {
     let tally = Arc::new(ResponseCounts::default());
     let own = tally.clone();
-    (Provider::picking(Box::new(move |seen| own.script(seen))).await, tally)
+    (Provider::with_selector(Box::new(move |seen| own.script(seen))).await, tally)
 }

@@ -9,7 +9,7 @@ mod faulty_provider;
 mod resource_usage;
 
 use crate::harness::process::{Home, Process, complaint};
-use crate::harness::{Client, Provider, full, until};
+use crate::harness::{Client, Provider, is_long_run, until};
 use clients::{Seen, batches, one};
 use faulty_provider::ResponseCounts;
 use resource_usage::ResourceMonitor;
@@ -29,7 +29,7 @@ const GROWTH_KIB: u64 = 24 << 10;
 const GROWTH_SHORT_KIB: u64 = 64 << 10;
 
 fn setting(name: &str, short: u64, long: u64) -> u64 {
-    let otherwise = if full() { long } else { short };
+    let otherwise = if is_long_run() { long } else { short };
     std::env::var(name).map_or(otherwise, |number| number.parse().unwrap())
 }
 

@@ -2,8 +2,8 @@
 //! disconnect.
 
 use super::{PATH, Part, TYPE, error, form, hears, nothing_is_left, parts, send, transcription};
-use crate::harness::certificates::{Certified, connect};
-use crate::harness::h2_client::H2;
+use crate::harness::certificates::{TestCertificate, connect};
+use crate::harness::h2_client::H2Client;
 use crate::harness::script::{cut, json_answer, status};
 use crate::harness::{Provider, until, within};
 use crate::sounds;
@@ -46,7 +46,7 @@ async fn a_large_upload_goes_to_the_next_provider_byte_for_byte() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn uploads_arrive_whole_however_they_are_framed() {
-    let (certified, provider) = (Certified::make(), Provider::start().await);
+    let (certified, provider) = (TestCertificate::make(), Provider::start().await);
     provider.always(transcription());
     let running = hears(&[("a", &provider, "")]).listen(&certified.https()).start().await;
     let wav = sounds::wav(60_000);
@@ -69,7 +69,7 @@ async fn uploads_arrive_whole_however_they_are_framed() {
     let headers = [TYPE, ("expect", "100-continue")];
     assert_eq!(running.client.send("POST", PATH, &headers, &body).await.status, 200);
     let socket = connect(running.gateway.https_address.unwrap(), &certified.root, &["h2"]).await;
-    let h2 = H2::over(socket, &running.client.key).await;
+    let h2 = H2Client::over(socket, &running.client.key).await;
     let answer = h2.send(PATH, TYPE.1, body.clone()).await;
     assert_eq!((answer.status, answer.text().as_str()), (200, "Guten Tag. Ja.\n"));
     assert!(answer.header("x-billing-cost").is_some());

@@ -28,7 +28,7 @@ async fn json_for_a_stream_and_a_stream_for_json_are_read() {
             assert_eq!(answer.status, 200, "{}", answer.text());
             match path {
                 MESSAGES => conformance::check_messages_stream(&answer.body).unwrap(),
-                _ => conformance::chat(&answer.body, false).unwrap(),
+                _ => conformance::check_chat_stream(&answer.body, false).unwrap(),
             }
             assert!(answer.text().contains("\"Hello\""), "{}", answer.text());
             assert!(answer.text().contains("billing_cost"));

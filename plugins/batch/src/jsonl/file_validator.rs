@@ -2,7 +2,7 @@
 //! unique.
 
 use super::validation_error::{FileErrors, LineError};
-use super::{AllowedUrls, BOM, MAX_REPORTED_ERRORS, MAX_REQUESTS, line, strip_line_ending};
+use super::{AllowedUrls, BOM, MAX_REPORTED_ERRORS, MAX_REQUESTS, parse_line, strip_line_ending};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 const LINE_SLACK: usize = 1 + BOM.len();
 /// Maximum number of bytes that are skipped beyond the maximum line length, in search of the end of a line that is too
 /// long: later lines may have errors to report too. A line without an end within this limit ends the validation.
-pub(super) const MAX_SKIPPED: usize = 8 << 20;
+pub(super) const MAX_SKIPPED_BYTES: usize = 8 << 20;
 
 /// Buffer capacity retained from one line to the next, in bytes.
 const RETAINED_CAPACITY: usize = 1 << 20;
@@ -138,7 +138,7 @@ impl FileValidator {
     /// Returns true if the current line is so long that its end is not searched for any more.
     #[must_use]
     pub fn is_line_endless(&self) -> bool {
-        self.skipped.is_some_and(|passed| passed > self.max_line.saturating_add(MAX_SKIPPED))
+        self.skipped.is_some_and(|passed| passed > self.max_line.saturating_add(MAX_SKIPPED_BYTES))
     }
 
     fn report_error(&mut self, number: u64, mistake: LineError) {
@@ -187,7 +187,7 @@ impl FileValidator {
         if !self.count_request() {
             return;
         }
-        match line(bytes, self.urls) {
+        match parse_line(bytes, self.urls) {
             Err(mistake) => self.report_error(number, mistake),
             Ok(input) => self.check_unique(number, input.url, &input.custom_id),
         }

@@ -38,7 +38,7 @@ pub fn strip_line_ending(line: &[u8], first: bool) -> &[u8] {
 ///
 /// # Errors
 /// Returns the first error of the line, without a line number.
-pub fn line(bytes: &[u8], urls: AllowedUrls) -> Result<InputLine<'_>, LineError> {
+pub fn parse_line(bytes: &[u8], urls: AllowedUrls) -> Result<InputLine<'_>, LineError> {
     if simdutf8::basic::from_utf8(bytes).is_err() {
         return Err(LineError::new("invalid_utf8", None, "expected text in UTF-8"));
     }
@@ -67,7 +67,7 @@ fn parse_fields(bytes: &[u8]) -> Result<LineFields<'_>, LineError> {
     let mut found = LineFields::default();
     let mut wrong = None;
     let mut members = json::members(text);
-    while let Some((name, value)) = members.next_pair() {
+    while let Some((name, value)) = members.next_raw() {
         if let Err(mistake) = found.set_field(name, value) {
             wrong.get_or_insert(mistake);
         }
@@ -162,7 +162,7 @@ fn check_body(body: &[u8]) -> Result<(), LineError> {
 
 fn is_streaming(body: &[u8]) -> bool {
     let mut members = json::members(body);
-    while let Some((name, value)) = members.next_pair() {
+    while let Some((name, value)) = members.next_raw() {
         if value == b"true" && json::unescape_lossy(name).is_some_and(|name| name == "stream") {
             return true;
         }

@@ -12,7 +12,7 @@ mod validation_error;
 mod tests;
 
 pub use file_validator::{FileSummary, FileValidator};
-pub use line::{InputLine, line, strip_line_ending};
+pub use line::{InputLine, parse_line, strip_line_ending};
 pub use validation_error::{FileErrors, LineError};
 
 /// Maximum number of requests in a file.

@@ -1,7 +1,7 @@
 //! Tests of the messages of all validation errors, and of their independence from chunk boundaries.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-use super::file_validator::MAX_SKIPPED;
+use super::file_validator::MAX_SKIPPED_BYTES;
 use super::*;
 use proptest::prelude::*;
 
@@ -60,7 +60,7 @@ fn a_sound_file_is_counted_and_its_line_read_without_a_copy() {
     let file = format!("{}\n{}", good("a"), good("b"));
     assert_eq!(check(file.as_bytes()).unwrap(), FileSummary { lines: 2, url: "/v1/chat/completions" });
     let text = with("body", r#" { "messages" : [ ] } "#);
-    let read = line(text.as_bytes(), URLS).unwrap();
+    let read = parse_line(text.as_bytes(), URLS).unwrap();
     assert_eq!((&*read.custom_id, read.url), ("x", "/v1/chat/completions"));
     assert_eq!(read.body, br#"{ "messages" : [ ] }"#);
 }
@@ -221,11 +221,11 @@ fn a_long_line_is_invalid_before_its_end_and_endless_beyond_a_bound() {
     assert!(!lines.has_error(), "it may end now");
     lines.push(&[b'x'; 8]);
     assert!(lines.has_error() && !lines.is_line_endless());
-    lines.push(&vec![b'x'; MAX_SKIPPED - 8]);
+    lines.push(&vec![b'x'; MAX_SKIPPED_BYTES - 8]);
     assert!(!lines.is_line_endless());
     lines.push(b"\nx");
     assert!(lines.has_error() && !lines.is_line_endless(), "the next is another");
-    lines.push(&vec![b'x'; MOST_LINE + MAX_SKIPPED]);
+    lines.push(&vec![b'x'; MOST_LINE + MAX_SKIPPED_BYTES]);
     assert!(lines.is_line_endless());
     let codes: Vec<_> = lines.end().unwrap_err().first.iter().map(|wrong| (wrong.line, wrong.code)).collect();
     assert_eq!(codes, [(1, "line_too_long"), (2, "line_too_long")]);
@@ -270,7 +270,7 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         check(&bytes).ok();
-        line(&bytes, URLS).ok();
+        parse_line(&bytes, URLS).ok();
     }
 
     /// Compares the line parser with serde_json.
@@ -278,7 +278,7 @@ proptest! {
     fn a_line_reads_as_a_parser_would(id in "\\PC{1,20}", body in "\\PC{0,40}") {
         let value = serde_json::json!({"custom_id": id, "method": "POST", "url": "/v1/rerank", "body": {"q": body}});
         let text = value.to_string();
-        let read = line(text.as_bytes(), URLS).unwrap();
+        let read = parse_line(text.as_bytes(), URLS).unwrap();
         prop_assert_eq!(&*read.custom_id, id.as_str());
         let body: serde_json::Value = serde_json::from_slice(read.body).unwrap();
         prop_assert_eq!(body, value["body"].clone());

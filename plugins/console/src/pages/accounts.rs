@@ -1,6 +1,6 @@
 //! Pages of the accounts: balances, limits and keys.
 
-use super::{encode, exact_text, figure, number, quantity_cell, rows, text, text_cell, time_cell};
+use super::{exact_text, figure, number, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Field, Form, Table, Tile};
 use crate::text::Text;
 use serde_json::Value;
@@ -14,7 +14,7 @@ pub fn accounts_blocks(accounts: &Value, balances: &Value) -> Vec<Block> {
         let balance = balance_of(&id).cloned().unwrap_or_default();
         let now = account.get("now").cloned().unwrap_or_default();
         vec![
-            Cell::link(id.clone(), format!("/console/accounts/{}", encode(&id))),
+            Cell::link(id.clone(), format!("/console/accounts/{}", percent_encode(&id))),
             text_cell(account, "name"),
             state_cell(account),
             wallet_cell(&balance, "credits", "credits"),
@@ -37,7 +37,7 @@ pub fn accounts_blocks(accounts: &Value, balances: &Value) -> Vec<Block> {
             "Created",
         ],
         rows: rows(accounts).iter().map(row).collect(),
-        empty: "There are no accounts yet.",
+        empty_text: "There are no accounts yet.",
         next: super::next_page(accounts, "/console/accounts"),
         is_screen_only: false,
     })]
@@ -77,8 +77,8 @@ pub fn account_blocks(account: &Value, balance: &Value, keys: &Value, may_change
                 "Revocation",
             ],
             rows: rows(keys).iter().map(|key| key_row(key, &id, may_change)).collect(),
-            empty: "This account has no keys.",
-            next: super::next_page(keys, &format!("/console/accounts/{}", encode(&id))),
+            empty_text: "This account has no keys.",
+            next: super::next_page(keys, &format!("/console/accounts/{}", percent_encode(&id))),
             is_screen_only: false,
         }),
     ]
@@ -117,9 +117,9 @@ fn key_row(key: &Value, account: &str, may_change: bool) -> Vec<Cell> {
     let is_revoked = key.get("revoked").is_some_and(|revoked| !revoked.is_null());
     let now = key.get("now").cloned().unwrap_or_default();
     let button = |path: &str, submit: &'static str, is_final: bool| {
-        let mut form = Form::new(format!("/console/keys/{}/{path}", encode(&id)), "", submit)
-            .with(Field::hidden("account", account));
-        form.is_final = is_final;
+        let mut form = Form::new(format!("/console/keys/{}/{path}", percent_encode(&id)), "", submit)
+            .with_field(Field::hidden("account", account));
+        form.is_irreversible = is_final;
         Cell::button(form)
     };
     let mut row = vec![

@@ -2,7 +2,7 @@
 
 use super::accounts::account_tiles;
 use super::usage::{UsageView, usage_chart};
-use super::{day, encode, figure, quantity_cell, rows, text, text_cell, time_cell};
+use super::{day, figure, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Field, FieldKind, Form, NoticeKind, Table, Tile};
 use crate::text::Text;
 use serde_json::Value;
@@ -77,7 +77,7 @@ pub fn dashboard_keys_blocks(keys: &Value, root: &str) -> Vec<Block> {
         };
         let now = key.get("now").cloned().unwrap_or_default();
         vec![
-            Cell::link(name, format!("{root}keys/{}", encode(&id))),
+            Cell::link(name, format!("{root}keys/{}", percent_encode(&id))),
             Cell::text(id),
             text_cell(key, "scopes"),
             key_state(key),
@@ -90,7 +90,7 @@ pub fn dashboard_keys_blocks(keys: &Value, root: &str) -> Vec<Block> {
         title: "Keys".into(),
         headings: vec!["Name", "Id", "Scopes", "State", "Created", "Last used", "Spent this month"],
         rows: rows(keys).iter().map(row).collect(),
-        empty: "The account has no keys.",
+        empty_text: "The account has no keys.",
         next: super::next_page(keys, &format!("{root}keys")),
         is_screen_only: false,
     })]
@@ -99,7 +99,7 @@ pub fn dashboard_keys_blocks(keys: &Value, root: &str) -> Vec<Block> {
 /// Figures of a key, and its forms: limits, rotation, revocation.
 #[must_use]
 pub fn dashboard_key_blocks(key: &Value, root: &str) -> Vec<Block> {
-    let path = format!("{root}keys/{}", encode(&text(key, "id")));
+    let path = format!("{root}keys/{}", percent_encode(&text(key, "id")));
     let facts = [
         ("Name", text_cell(key, "name")),
         ("Id", text_cell(key, "id")),
@@ -121,7 +121,7 @@ pub fn dashboard_key_blocks(key: &Value, root: &str) -> Vec<Block> {
         title: "Key".into(),
         headings: vec!["Property", "Value"],
         rows: facts.into_iter().map(|(name, cell)| vec![Cell::text(name), cell]).collect(),
-        empty: "",
+        empty_text: "",
         next: None,
         is_screen_only: false,
     })];
@@ -130,9 +130,11 @@ pub fn dashboard_key_blocks(key: &Value, root: &str) -> Vec<Block> {
         let overlap = Field::new("overlap_seconds", "The previous secret stays valid for")
             .kind(FieldKind::choice(&OVERLAPS))
             .value("86400");
-        blocks.push(Block::Form(Form::new(format!("{path}/rotate"), "New secret", "Rotate").with(overlap)));
+        blocks.push(Block::Form(
+            Form::new(format!("{path}/rotate"), "New secret", "Rotate").with_field(overlap),
+        ));
         let mut revoke = Form::new(format!("{path}/revoke"), "Revoke for ever", "Revoke");
-        revoke.is_final = true;
+        revoke.is_irreversible = true;
         blocks.push(Block::Form(revoke));
     }
     blocks
@@ -146,10 +148,10 @@ pub fn key_limits_form(key: &Value, path: &str) -> Form {
     let field = |name, label| Field::new(name, label).value(value(name).unwrap_or_default());
     let name = key.get("name").and_then(Value::as_str).unwrap_or_default();
     Form::new(format!("{path}/limits"), "Name and limits", "Save")
-        .with(Field::new("name", "Name").required().value(name))
-        .with(field("requests_per_minute", "Requests per minute").help("Empty for no limit."))
-        .with(field("tokens_per_minute", "Tokens per minute"))
-        .with(field("concurrent", "Concurrent requests"))
-        .with(field("budget_per_day", "Credits per day"))
-        .with(field("budget_per_month", "Credits per month"))
+        .with_field(Field::new("name", "Name").required().value(name))
+        .with_field(field("requests_per_minute", "Requests per minute").help("Empty for no limit."))
+        .with_field(field("tokens_per_minute", "Tokens per minute"))
+        .with_field(field("concurrent", "Concurrent requests"))
+        .with_field(field("budget_per_day", "Credits per day"))
+        .with_field(field("budget_per_month", "Credits per month"))
 }

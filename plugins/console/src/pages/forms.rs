@@ -1,14 +1,14 @@
 //! Forms of the console.
 
-use super::encode;
+use super::percent_encode;
 use crate::block::{Field, FieldKind, Form};
 
 /// Form to sign in to the pages below `root`.
 #[must_use]
 pub fn sign_in_form(root: &str) -> Form {
     Form::new(format!("{root}sign-in"), "Sign in", "Sign in")
-        .with(Field::new("name", "Name").required().autocomplete("username"))
-        .with(
+        .with_field(Field::new("name", "Name").required().autocomplete("username"))
+        .with_field(
             Field::new("password", "Password")
                 .kind(FieldKind::Password)
                 .required()
@@ -22,39 +22,39 @@ pub fn invitation_form(root: &str, token: &str) -> Form {
     let field = |name, label| {
         Field::new(name, label).kind(FieldKind::Password).required().autocomplete("new-password")
     };
-    Form::new(format!("{root}invitation/{}", encode(token)), "Choose a password", "Save and sign in")
-        .with(field("password", "Password").help("12 characters or more."))
-        .with(field("again", "The same password again"))
+    Form::new(format!("{root}invitation/{}", percent_encode(token)), "Choose a password", "Save and sign in")
+        .with_field(field("password", "Password").help("12 characters or more."))
+        .with_field(field("again", "The same password again"))
 }
 
 /// Form for a new account.
 #[must_use]
-pub fn account_form() -> Form {
+pub fn new_account_form() -> Form {
     Form::new("/console/accounts", "New account", "Create")
-        .with(
+        .with_field(
             Field::new("id", "Id")
                 .required()
                 .help("1 to 64 letters, digits, `.`, `_` or `-`; it never changes."),
         )
-        .with(Field::new("name", "Name"))
+        .with_field(Field::new("name", "Name"))
 }
 
 /// Form for a new key that is sent to `path`.
 #[must_use]
-pub fn key_form(path: &str) -> Form {
+pub fn new_key_form(path: &str) -> Form {
     Form::new(path, "New key", "Create")
-        .with(Field::new("name", "Name").required().help("Describes where the key is used."))
-        .with(
+        .with_field(Field::new("name", "Name").required().help("Describes where the key is used."))
+        .with_field(
             Field::new("scopes", "Scopes")
                 .value("inference.*")
                 .help("Names with commas between them, such as inference.chat, account.read."),
         )
-        .with(Field::new("models", "Models").help("Ids with commas between them; empty for all."))
-        .with(Field::new("requests_per_minute", "Requests per minute").help("Empty for no limit."))
-        .with(Field::new("tokens_per_minute", "Tokens per minute").help("Empty for no limit."))
-        .with(Field::new("budget_per_day", "Credits per day").help("Empty for no limit."))
-        .with(Field::new("budget_per_month", "Credits per month").help("Empty for no limit."))
-        .with(
+        .with_field(Field::new("models", "Models").help("Ids with commas between them; empty for all."))
+        .with_field(Field::new("requests_per_minute", "Requests per minute").help("Empty for no limit."))
+        .with_field(Field::new("tokens_per_minute", "Tokens per minute").help("Empty for no limit."))
+        .with_field(Field::new("budget_per_day", "Credits per day").help("Empty for no limit."))
+        .with_field(Field::new("budget_per_month", "Credits per month").help("Empty for no limit."))
+        .with_field(
             Field::new("last_day", "Last day, UTC")
                 .kind(FieldKind::Date)
                 .help("Empty if it does not expire."),
@@ -65,15 +65,15 @@ pub fn key_form(path: &str) -> Form {
 /// however often it is sent.
 #[must_use]
 pub fn grant_form(account: &str, id: &str) -> Form {
-    Form::new(format!("/console/accounts/{}/grant", encode(account)), "Grant credits", "Grant")
-        .with(Field::hidden("id", id))
-        .with(Field::new("credits", "Credits").required().help("At most six decimals."))
-        .with(Field::new("note", "Reason").help("Recorded in the ledger."))
+    Form::new(format!("/console/accounts/{}/grant", percent_encode(account)), "Grant credits", "Grant")
+        .with_field(Field::hidden("id", id))
+        .with_field(Field::new("credits", "Credits").required().help("At most six decimals."))
+        .with_field(Field::new("note", "Reason").help("Recorded in the ledger."))
 }
 
 /// Form that invites a user.
 #[must_use]
-pub fn user_form() -> Form {
+pub fn invite_user_form() -> Form {
     let roles = [
         ("viewer", "Viewer: reads what operators see, no money"),
         ("operator", "Operator: providers, configuration, batches, files"),
@@ -82,15 +82,15 @@ pub fn user_form() -> Form {
         ("account", "Account holder: the dashboard of one account"),
     ];
     Form::new("/console/users", "Invite a user", "Invite")
-        .with(Field::new("name", "Name").required().help("Letters, digits, `.`, `_`, `-` or `@`."))
-        .with(Field::new("role", "Role").kind(FieldKind::choice(&roles)).value("viewer"))
-        .with(Field::new("account", "Account").help("Of an account holder; empty for other roles."))
+        .with_field(Field::new("name", "Name").required().help("Letters, digits, `.`, `_`, `-` or `@`."))
+        .with_field(Field::new("role", "Role").kind(FieldKind::choice(&roles)).value("viewer"))
+        .with_field(Field::new("account", "Account").help("Of an account holder; empty for other roles."))
 }
 
 /// Form that validates a pasted configuration.
 #[must_use]
-pub fn check_form() -> Form {
-    Form::new("/console/configuration/check", "Validate a configuration", "Validate").with(
+pub fn check_configuration_form() -> Form {
+    Form::new("/console/configuration/check", "Validate a configuration", "Validate").with_field(
         Field::new("text", "Configuration, TOML")
             .kind(FieldKind::Lines)
             .help("Nothing is changed. Files and variables that it refers to are read as at a start."),

@@ -104,7 +104,7 @@ mod tests {
     use serde_json::json;
 
     fn shown(cell: &Cell, language: Language) -> String {
-        cell.text.to(language).into_owned()
+        cell.text.render(language).into_owned()
     }
 
     #[test]
@@ -125,7 +125,9 @@ mod tests {
         let cell = intensity_cell(&forecast(0));
         assert_eq!((shown(&cell, Language::German), cell.numeric), ("31\u{202f}g/kWh".to_owned(), true));
         let yearly = json!({"source": "yearly", "year": 2025, "attribution": "Electricity Maps"});
-        assert!(intensity_source(&yearly).exact.to(Language::English).ends_with("Source: Electricity Maps."));
+        assert!(
+            intensity_source(&yearly).exact.render(Language::English).ends_with("Source: Electricity Maps.")
+        );
     }
 
     fn zone(name: Option<&str>, requests: [u64; 2]) -> Value {
@@ -141,7 +143,7 @@ mod tests {
     }
 
     fn names(series: &[ChartSeries]) -> Vec<String> {
-        series.iter().map(|series| series.name.to(Language::English).into_owned()).collect()
+        series.iter().map(|series| series.name.render(Language::English).into_owned()).collect()
     }
 
     #[test]
@@ -152,7 +154,7 @@ mod tests {
         assert_eq!(names(&shown.intensity), ["BE", "DE", "FI", "FR", "PL"]);
         assert_eq!(names(&shown.requests), ["BE", "DE", "FI", "FR", "PL", "other places"]);
         assert_eq!(shown.requests[5].values, [1.0, 9.0]);
-        assert_eq!(shown.hours[1].to(Language::English), "14:00");
+        assert_eq!(shown.hours[1].render(Language::English), "14:00");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Invoice of an account: page for the screen and for print.
 
-use super::{day, encode, exact_text, number, text};
+use super::{day, exact_text, number, percent_encode, text};
 use crate::block::{Block, Cell, Field, FieldKind, Form, NoticeKind, Table};
 use crate::text::Text;
 use serde_json::Value;
@@ -8,30 +8,30 @@ use std::collections::BTreeMap;
 
 /// Form that selects the period of the invoice page at `path`.
 #[must_use]
-pub fn invoice_form(path: &str, from: &str, to: &str) -> Form {
+pub fn invoice_period_form(path: &str, from: &str, to: &str) -> Form {
     let mut form = Form::new(path, "Period", "Show")
-        .with(Field::new("from", "First day, UTC").kind(FieldKind::Date).value(from))
-        .with(Field::new("to", "Last day, UTC").kind(FieldKind::Date).value(to));
+        .with_field(Field::new("from", "First day, UTC").kind(FieldKind::Date).value(from))
+        .with_field(Field::new("to", "Last day, UTC").kind(FieldKind::Date).value(to));
     form.is_query = true;
     form
 }
 
 /// Form that issues the invoice of the period shown on the page at `path`.
 #[must_use]
-pub fn issue_form(path: &str, from: &str, to: &str) -> Form {
+pub fn issue_invoice_form(path: &str, from: &str, to: &str) -> Form {
     let mut form = Form::new(path, "Issue this invoice", "Issue with the next number")
-        .with(Field::hidden("from", from))
-        .with(Field::hidden("to", to));
-    form.is_final = true;
+        .with_field(Field::hidden("from", from))
+        .with_field(Field::hidden("to", to));
+    form.is_irreversible = true;
     form
 }
 
 /// Table of issued invoices; each links to its period on the page at `path`.
 #[must_use]
-pub fn issued_table(issued: &Value, path: &str) -> Table {
+pub fn issued_invoices_table(issued: &Value, path: &str) -> Table {
     let row = |record: &Value| {
         let (from, to) = (text(record, "from"), text(record, "to"));
-        let link = format!("{path}?from={}&to={}", encode(&from), encode(&to));
+        let link = format!("{path}?from={}&to={}", percent_encode(&from), percent_encode(&to));
         vec![
             Cell::link(text(record, "number"), link),
             Cell::text(Text::Day(from)),
@@ -44,7 +44,7 @@ pub fn issued_table(issued: &Value, path: &str) -> Table {
         title: "Issued invoices".into(),
         headings: vec!["Number", "First day", "Last day", "Issued", "Total, EUR"],
         rows: array_member(issued, "data").iter().map(row).collect(),
-        empty: "No invoice was issued yet.",
+        empty_text: "No invoice was issued yet.",
         next: None,
         is_screen_only: true,
     }
@@ -63,7 +63,11 @@ pub fn invoice_blocks(invoice: &Value, key_names: &BTreeMap<String, String>, pat
         ("Customer".into(), party(invoice.get("customer"))),
         ("Invoice".into(), facts(invoice)),
     ]));
-    let range = format!("from={}&to={}", encode(&text(invoice, "from")), encode(&text(invoice, "to")));
+    let range = format!(
+        "from={}&to={}",
+        percent_encode(&text(invoice, "from")),
+        percent_encode(&text(invoice, "to"))
+    );
     let link =
         |kind: &str, style: &str, name: &'static str| (format!("{path}.{kind}?{range}{style}"), name.into());
     blocks.push(Block::Links(vec![
@@ -98,7 +102,7 @@ fn notes(invoice: &Value) -> Vec<Text> {
          no residual mix is known; failed attempts count with the grid's. Contracts: {0}.",
     ];
     let items = array_member(invoice, "notes").iter();
-    items.filter_map(Value::as_str).map(|sentence| Text::parse(sentence, SENTENCES)).collect()
+    items.filter_map(Value::as_str).map(|sentence| Text::from_sentence(sentence, SENTENCES)).collect()
 }
 
 pub(super) fn array_member<'v>(value: &'v Value, name: &str) -> &'v [Value] {
@@ -202,7 +206,7 @@ fn lines_table(invoice: &Value) -> Table {
             "EUR",
         ],
         rows: array_member(invoice, "lines").iter().map(row).collect(),
-        empty: "Nothing was charged in this period.",
+        empty_text: "Nothing was charged in this period.",
         next: None,
         is_screen_only: false,
     }
@@ -216,7 +220,7 @@ fn totals_table(invoice: &Value) -> Table {
         title: "Total".into(),
         headings: vec!["Amount", "EUR"],
         rows: vec![row("Net".into(), "net_eur"), row(vat, "vat_eur"), row("Total".into(), "total_eur")],
-        empty: "",
+        empty_text: "",
         next: None,
         is_screen_only: false,
     }
@@ -248,7 +252,7 @@ fn sums_table(invoice: &Value, title: &'static str, member: &str, name: impl Fn(
             "EUR",
         ],
         rows: array_member(invoice, member).iter().map(row).collect(),
-        empty: "There is no usage in this period.",
+        empty_text: "There is no usage in this period.",
         next: None,
         is_screen_only: false,
     }
@@ -297,7 +301,7 @@ fn footprint_table(invoice: &Value) -> Table {
             "Water",
         ],
         rows,
-        empty: "",
+        empty_text: "",
         next: None,
         is_screen_only: false,
     }
@@ -333,9 +337,9 @@ pub(super) mod tests {
             title: "Invoice".into(),
             nav: Vec::new(),
             user: None,
-            live: None,
+            refresh_path: None,
             events: None,
-            opens: None,
+            redirect_path: None,
             blocks,
         };
         let html = page.to_html();

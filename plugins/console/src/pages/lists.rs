@@ -1,6 +1,6 @@
 //! Pages that list batches, files, users and changes.
 
-use super::{encode, exact_text, next_page, quantity_cell, rows, text, text_cell, time_cell};
+use super::{exact_text, next_page, percent_encode, quantity_cell, rows, text, text_cell, time_cell};
 use crate::block::{Block, Cell, CellState, Form, NoticeKind, Table};
 use crate::text::Text;
 use serde_json::Value;
@@ -17,7 +17,7 @@ pub fn batches_blocks(batches: &Value, root: &str, may_change: bool) -> Vec<Bloc
         };
         let counts = batch.get("request_counts").cloned().unwrap_or_default();
         let is_open = matches!(&*status, "validating" | "in_progress");
-        let path = format!("{root}batches/{}/cancel", encode(&text(batch, "id")));
+        let path = format!("{root}batches/{}/cancel", percent_encode(&text(batch, "id")));
         vec![
             text_cell(batch, "id"),
             text_cell(batch, "account"),
@@ -29,7 +29,7 @@ pub fn batches_blocks(batches: &Value, root: &str, may_change: bool) -> Vec<Bloc
             time_cell(batch, "created"),
             time_cell(batch, "ended"),
             if may_change && is_open {
-                Cell::button(Form { is_final: true, ..Form::new(path, "", "Cancel") })
+                Cell::button(Form { is_irreversible: true, ..Form::new(path, "", "Cancel") })
             } else {
                 Cell::default()
             },
@@ -50,7 +50,7 @@ pub fn batches_blocks(batches: &Value, root: &str, may_change: bool) -> Vec<Bloc
             "Action",
         ],
         rows: rows(batches).iter().map(row).collect(),
-        empty: "There are no batches.",
+        empty_text: "There are no batches.",
         next: next_page(batches, &format!("{root}batches")),
         is_screen_only: false,
     })]
@@ -74,8 +74,8 @@ pub fn files_blocks(files: &Value, root: &str, may_change: bool) -> Vec<Block> {
             time_cell(file, "expires"),
         ];
         if may_change {
-            let path = format!("{root}files/{}/delete", encode(&text(file, "id")));
-            cells.push(Cell::button(Form { is_final: true, ..Form::new(path, "", "Delete") }));
+            let path = format!("{root}files/{}/delete", percent_encode(&text(file, "id")));
+            cells.push(Cell::button(Form { is_irreversible: true, ..Form::new(path, "", "Delete") }));
         }
         cells
     };
@@ -86,7 +86,7 @@ pub fn files_blocks(files: &Value, root: &str, may_change: bool) -> Vec<Block> {
         title: "Files".into(),
         headings,
         rows: rows(files).iter().map(row).collect(),
-        empty: "There are no files.",
+        empty_text: "There are no files.",
         next: next_page(files, &format!("{root}files")),
         is_screen_only: false,
     })]
@@ -124,7 +124,7 @@ pub fn audit_blocks(entries: &Value, check: &Value) -> Vec<Block> {
             title: "Changes".into(),
             headings: vec!["Number", "Time", "Author", "Action", "Target", "Change"],
             rows: rows(entries).iter().rev().map(row).collect(),
-            empty: "Nothing has been changed yet.",
+            empty_text: "Nothing has been changed yet.",
             next: None,
             is_screen_only: false,
         }),
@@ -138,8 +138,8 @@ pub fn users_blocks(users: &Value) -> Vec<Block> {
         let (name, state) = (text(user, "name"), text(user, "state"));
         let mark = if state == "active" { CellState::Good } else { CellState::Warning };
         let button = |path: &str, submit: &'static str, is_final: bool| {
-            let form = Form::new(format!("/console/users/{}/{path}", encode(&name)), "", submit);
-            Cell::button(Form { is_final, ..form })
+            let form = Form::new(format!("/console/users/{}/{path}", percent_encode(&name)), "", submit);
+            Cell::button(Form { is_irreversible: is_final, ..form })
         };
         let switch = if state == "disabled" {
             button("enable", "Enable", false)
@@ -170,7 +170,7 @@ pub fn users_blocks(users: &Value) -> Vec<Block> {
             "Access",
         ],
         rows: rows(users).iter().map(row).collect(),
-        empty: "There are no users.",
+        empty_text: "There are no users.",
         next: None,
         is_screen_only: false,
     })]
@@ -186,7 +186,7 @@ pub fn change_table(changes: &Value) -> Table {
         title: "Changes".into(),
         headings: vec!["Key", "Before", "After"],
         rows: list.map(row).collect(),
-        empty: "No value differs.",
+        empty_text: "No value differs.",
         next: None,
         is_screen_only: false,
     }

@@ -18,18 +18,19 @@ pub use dashboard::{
     dashboard_key_blocks, dashboard_keys_blocks, dashboard_overview_blocks, key_limits_form,
 };
 pub use forms::{
-    account_form, check_form, grant_form, invitation_form, key_form, reload_form, sign_in_form, user_form,
+    check_configuration_form, grant_form, invitation_form, invite_user_form, new_account_form, new_key_form,
+    reload_form, sign_in_form,
 };
 pub use grid::grid_blocks;
-pub use invoice::{invoice_blocks, invoice_form, issue_form, issued_table};
+pub use invoice::{invoice_blocks, invoice_period_form, issue_invoice_form, issued_invoices_table};
 pub use invoice_csv::invoice_csv;
 pub use lists::{audit_blocks, batches_blocks, change_table, files_blocks, users_blocks};
-pub use overview::{live_figures, overview_blocks};
+pub use overview::{live_figures_json, overview_blocks};
 pub use playground::{
     PlaygroundChoices, QUOTE_ACTION, playground_answer_blocks, playground_form, quote_blocks,
 };
 pub use providers::provider_blocks;
-pub use statement::{key_names, statement_blocks, statement_csv, statement_form};
+pub use statement::{key_names, statement_blocks, statement_csv, statement_month_form};
 pub use usage::{ACCOUNT_DIMENSIONS, GATEWAY_DIMENSIONS, UsageView, usage_blocks, usage_form};
 
 use crate::block::Cell;
@@ -99,7 +100,7 @@ fn quantity_cell(value: &Value, name: &str, unit: &'static str) -> Cell {
 }
 
 fn time_cell(value: &Value, name: &str) -> Cell {
-    Cell::text(format::time(value.get(name)))
+    Cell::text(format::unix_time_text(value.get(name)))
 }
 
 /// Link to the next page of a list.
@@ -109,10 +110,10 @@ fn next_page(value: &Value, path: &str) -> Option<String> {
         Value::Number(next) => next.to_string(),
         _ => return None,
     };
-    Some(format!("{path}?after={}", encode(&next)))
+    Some(format!("{path}?after={}", percent_encode(&next)))
 }
 
 /// Percent-encodes a segment of a path or a value of a query.
-pub fn encode(text: &str) -> String {
+pub fn percent_encode(text: &str) -> String {
     penstock_core::percent::encode(text, penstock_core::percent::PATH_SEGMENT)
 }

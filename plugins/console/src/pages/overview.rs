@@ -25,13 +25,19 @@ pub fn overview_blocks(status: &Value, hours: &Value, now: u64, with_money: bool
 /// Returns the figures of the page as JSON: `tiles` with value, detail and state in the order of the page, and
 /// `notices`.
 #[must_use]
-pub fn live_figures(status: &Value, hours: &Value, now: u64, with_money: bool, language: Language) -> String {
+pub fn live_figures_json(
+    status: &Value,
+    hours: &Value,
+    now: u64,
+    with_money: bool,
+    language: Language,
+) -> String {
     let day = last_day(hours, now);
     let tiles = state_tiles(status).into_iter().chain(day_tiles(&day, with_money));
     let tiles: Vec<Value> = tiles
-        .map(|tile| json!([tile.value.to(language), tile.detail.to(language), tile.state.class()]))
+        .map(|tile| json!([tile.value.render(language), tile.detail.render(language), tile.state.class()]))
         .collect();
-    let notices: Vec<String> = notices(status).map(|(_, text)| text.to(language).into_owned()).collect();
+    let notices: Vec<String> = notices(status).map(|(_, text)| text.render(language).into_owned()).collect();
     json!({ "tiles": tiles, "notices": notices }).to_string()
 }
 
@@ -205,7 +211,7 @@ mod tests {
     fn the_tile_of_backups_has_their_state_and_the_time_of_the_last_one() {
         let show = |backup: Value, language| {
             let tile = backup_tile(&backup);
-            (tile.value.to(language).into_owned(), tile.detail.to(language).into_owned(), tile.state)
+            (tile.value.render(language).into_owned(), tile.detail.render(language).into_owned(), tile.state)
         };
         let last = "2026-11-27T03:04:05Z";
         for (backup, language, value, detail, state) in [

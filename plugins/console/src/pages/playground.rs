@@ -40,26 +40,26 @@ pub fn playground_form(path: &str, choices: &PlaygroundChoices<'_>) -> Option<Fo
         choices.flavors.iter().map(|flavor| ((*flavor).to_owned(), Text::Data((*flavor).to_owned())));
     let flavors = std::iter::once(default).chain(flavors).collect();
     let form = Form::new(path, "Request", "Send")
-        .with(
+        .with_field(
             Field::new("key", "Key")
                 .kind(FieldKind::Choice(keys))
                 .value(key)
                 .help("Its scopes, limits and budget apply, and it pays."),
         )
-        .with(Field::new("model", "Model").kind(FieldKind::Choice(models.collect())).value(model))
-        .with(Field::new("flavor", "Flavor").kind(FieldKind::Choice(flavors)))
-        .with(
+        .with_field(Field::new("model", "Model").kind(FieldKind::Choice(models.collect())).value(model))
+        .with_field(Field::new("flavor", "Flavor").kind(FieldKind::Choice(flavors)))
+        .with_field(
             Field::new("prompt", "Prompt")
                 .kind(FieldKind::Lines)
                 .required()
                 .help("Prompt and answer are not stored."),
         )
-        .with(
+        .with_field(
             Field::new("max_tokens", "Maximum number of generated tokens")
                 .value(choices.max_tokens.to_string())
                 .required(),
         );
-    Some(form.with_second(QUOTE_ACTION, "Show the quote"))
+    Some(form.with_second_button(QUOTE_ACTION, "Show the quote"))
 }
 
 /// Tiles of a quote. It has the members `expected` (with `environment_impact` and `billing_cost`), `expected_eur`,

@@ -1,6 +1,6 @@
 //! Statement of a month for one account: page, form and CSV.
 
-use super::{encode, exact_text, figure, quantity_cell, rows, text};
+use super::{exact_text, figure, percent_encode, quantity_cell, rows, text};
 use crate::block::{Block, Cell, CellState, Field, Form, Table, Tile};
 use crate::csv::{CsvColumn, CsvStyle, CsvTable};
 use crate::text::Text;
@@ -35,9 +35,9 @@ const COLUMNS: &[CsvColumn] = &[
 
 /// Form that selects the month of the statement page at `path`.
 #[must_use]
-pub fn statement_form(path: &str, month: &str) -> Form {
+pub fn statement_month_form(path: &str, month: &str) -> Form {
     let mut form = Form::new(path, "Month", "Show")
-        .with(Field::new("month", "Month, UTC").value(month).help("Such as 2026-11."));
+        .with_field(Field::new("month", "Month, UTC").value(month).help("Such as 2026-11."));
     form.is_query = true;
     form
 }
@@ -55,7 +55,7 @@ pub fn statement_blocks(statement: &Value, key_names: &BTreeMap<String, String>,
     let account = account_of(statement);
     let month = text(statement, "month");
     let link = |kind: &str, style: &str, name: &'static str| {
-        (format!("{path}.{kind}?month={}{style}", encode(&month)), name.into())
+        (format!("{path}.{kind}?month={}{style}", percent_encode(&month)), name.into())
     };
     let header = [month.clone().into(), text(&account, "account").into()];
     let mut blocks = vec![
@@ -138,7 +138,7 @@ fn sums_table(title: &'static str, list: &[Value], name: impl Fn(&Value) -> Stri
             "EUR",
         ],
         rows: list.iter().map(row).collect(),
-        empty: "Nothing is recorded in this month.",
+        empty_text: "Nothing is recorded in this month.",
         next: None,
         is_screen_only: false,
     }

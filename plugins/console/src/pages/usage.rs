@@ -72,9 +72,9 @@ pub fn usage_form(view: &UsageView) -> Form {
     let dimensions = FieldKind::choice(view.dimensions);
     let by = Field::new("by", "Grouped by").kind(dimensions).value(view.by.clone());
     let mut form = Form::new(view.path.clone(), "Range", "Show")
-        .with(Field::new("from", "First day, UTC").kind(FieldKind::Date).value(view.from.clone()))
-        .with(Field::new("to", "Last day, UTC").kind(FieldKind::Date).value(view.to.clone()))
-        .with(by);
+        .with_field(Field::new("from", "First day, UTC").kind(FieldKind::Date).value(view.from.clone()))
+        .with_field(Field::new("to", "Last day, UTC").kind(FieldKind::Date).value(view.to.clone()))
+        .with_field(by);
     form.is_query = true;
     form
 }
@@ -219,7 +219,7 @@ fn table(usage: &Value, view: &UsageView) -> Table {
         title,
         headings: headings(view.with_money),
         rows: table_rows,
-        empty: "There is no usage in this range.",
+        empty_text: "There is no usage in this range.",
         next: None,
         is_screen_only: false,
     }

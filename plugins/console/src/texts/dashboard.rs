@@ -1,9 +1,9 @@
 //! Texts of the account holders' dashboard and of the sign-in.
 
-use super::TextRow;
+use super::Translation;
 
 #[rustfmt::skip]
-pub(super) const ROWS: &[TextRow] = &[
+pub(super) const ROWS: &[Translation] = &[
     ("Sign in", "Anmelden", "Se connecter"),
     ("Password", "Passwort", "Mot de passe"),
     ("Choose a password", "Passwort wählen", "Choisir un mot de passe"),

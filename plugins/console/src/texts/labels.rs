@@ -1,9 +1,9 @@
 //! Texts that many pages have: navigation, columns, units.
 
-use super::TextRow;
+use super::Translation;
 
 #[rustfmt::skip]
-pub(super) const ROWS: &[TextRow] = &[
+pub(super) const ROWS: &[Translation] = &[
     ("Skip to the content", "Zum Inhalt springen", "Aller au contenu"),
     ("Pages", "Seiten", "Pages"),
     ("Sign out", "Abmelden", "Se déconnecter"),

@@ -14,11 +14,12 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// Row of the table: English, German, French.
-pub(crate) type TextRow = (&'static str, &'static str, &'static str);
+pub(crate) type Translation = (&'static str, &'static str, &'static str);
 
-const TABLES: [&[TextRow]; 5] = [labels::ROWS, usage::ROWS, dashboard::ROWS, operators::ROWS, words::ROWS];
+const TABLES: [&[Translation]; 5] =
+    [labels::ROWS, usage::ROWS, dashboard::ROWS, operators::ROWS, words::ROWS];
 
-static BY_ENGLISH: LazyLock<HashMap<&'static str, &'static TextRow>> =
+static BY_ENGLISH: LazyLock<HashMap<&'static str, &'static Translation>> =
     LazyLock::new(|| TABLES.into_iter().flatten().map(|row| (row.0, row)).collect());
 
 /// Returns a text in a language; the text itself if it is not in the table, such as the name of a unit.

@@ -1,9 +1,9 @@
 //! Texts of the operators' console.
 
-use super::TextRow;
+use super::Translation;
 
 #[rustfmt::skip]
-pub(super) const ROWS: &[TextRow] = &[
+pub(super) const ROWS: &[Translation] = &[
     ("The gateway reports: {0}.", "Das Gateway meldet: {0}.", "La passerelle signale : {0}."),
     ("Gateway", "Gateway", "Passerelle"),
     ("ready", "bereit", "prête"),

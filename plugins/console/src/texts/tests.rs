@@ -2,7 +2,7 @@
 //! placeholders.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
-use super::{BY_ENGLISH, TABLES, TextRow};
+use super::{BY_ENGLISH, TABLES, Translation};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ const EXCEPTIONS: &[&str] = &[
     "separator: expected `,`, `;` or `tab`",
 ];
 
-fn rows() -> impl Iterator<Item = &'static TextRow> {
+fn rows() -> impl Iterator<Item = &'static Translation> {
     TABLES.into_iter().flatten()
 }
 

@@ -1,9 +1,9 @@
 //! Texts about usage, statements and invoices.
 
-use super::TextRow;
+use super::Translation;
 
 #[rustfmt::skip]
-pub(super) const ROWS: &[TextRow] = &[
+pub(super) const ROWS: &[Translation] = &[
     ("Range", "Zeitraum", "Période"),
     ("Grouped by", "Gruppiert nach", "Regrouper par"),
     ("Group", "Gruppe", "Groupe"),

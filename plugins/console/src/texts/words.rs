@@ -1,9 +1,9 @@
 //! Words of the API, and sentences of its refusals.
 
-use super::TextRow;
+use super::Translation;
 
 #[rustfmt::skip]
-pub(super) const ROWS: &[TextRow] = &[
+pub(super) const ROWS: &[Translation] = &[
     ("active", "aktiv", "actif"),
     ("suspended", "gesperrt", "suspendu"),
     ("disabled", "gesperrt", "désactivé"),

@@ -198,7 +198,7 @@ fn generated_user_message(contents: Vec<Cow<'_, [u8]>>) -> RewrittenMessage<'_> 
 fn extract_images<'a>(turn: &mut RewrittenMessage<'a>, moving: &mut Vec<Cow<'a, [u8]>>) {
     let [Cow::Borrowed(list)] = turn.contents.as_slice() else { return };
     let is_text = |part: &&[u8]| {
-        json_cursor::member_value(part, "type").is_some_and(|kind| json::is_string(kind, "text"))
+        json_cursor::member_value(part, "type").is_some_and(|kind| json::is_string_equal(kind, "text"))
     };
     if !json_cursor::is_array(list) || json_cursor::elements(list).all(|part| is_text(&part)) {
         return;

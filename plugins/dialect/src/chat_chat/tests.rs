@@ -69,7 +69,7 @@ fn streams_match_the_golden_case_at_every_split() {
         );
         assert_golden(&case.join("answered.sse"), &[figures.as_bytes(), &run.out].concat());
         if !run.out.is_empty() {
-            let checked = conformance::chat(&run.out, ask.include_usage);
+            let checked = conformance::check_chat_stream(&run.out, ask.include_usage);
             assert_eq!(checked, Ok(()), "{}\n{}", case.display(), String::from_utf8_lossy(&run.out));
         }
     }

@@ -191,7 +191,7 @@ fn response_schema<'a>(
         "json_object" => {
             let own =
                 json_cursor::member_value(format, "schema").filter(|schema| json_cursor::is_object(schema));
-            Ok(Some(Cow::Borrowed(own.unwrap_or(structured_output::ANY_OBJECT))))
+            Ok(Some(Cow::Borrowed(own.unwrap_or(structured_output::ANY_OBJECT_SCHEMA))))
         }
         "json_schema" => {
             let schema = json_cursor::member_value(format, "json_schema")

@@ -97,7 +97,7 @@ impl ErrorSignals {
     }
 
     /// Returns true if the limit is on the input alone, and not on the sum of input and answer.
-    pub(super) fn is_about_input(&self) -> bool {
+    pub(super) fn is_input_limit(&self) -> bool {
         self.contains_any(&[
             "is too large to process",
             "max_input_len",
@@ -122,14 +122,14 @@ impl ErrorSignals {
 
     /// Returns the members added by the gateway that the message or the path in `param` names. A message may also write
     /// a name with blanks instead of underscores.
-    pub(super) fn named_extras(&self) -> ExtraMembers {
+    pub(super) fn named_extra_members(&self) -> ExtraMembers {
         let param = self.param.as_deref().unwrap_or_default();
         let names = |word: &str| contains_word(&self.text, word) || contains_word(param, word);
         ExtraMembers::named_by(|word| names(word) || word.contains('_') && names(&word.replace('_', " ")))
     }
 
     /// Returns the tokens of the context window, as the provider counts.
-    pub(super) fn window(&self) -> Option<u64> {
+    pub(super) fn context_window(&self) -> Option<u64> {
         let after = [
             "max_input_len (",
             "maximum input length (",
@@ -164,7 +164,7 @@ impl ErrorSignals {
     }
 
     /// Returns the tokens of the input, as the provider counts.
-    pub(super) fn input(&self) -> Option<u64> {
+    pub(super) fn input_tokens(&self) -> Option<u64> {
         if self.window_overflow().is_some() {
             return None;
         }
@@ -224,7 +224,7 @@ impl ErrorSignals {
             return Some(input);
         }
         let least = |input: u64| input <= window && self.text.contains(&format!("at least {input}"));
-        self.input().filter(|input| !least(*input))
+        self.input_tokens().filter(|input| !least(*input))
     }
 }
 

@@ -52,7 +52,7 @@ pub fn missing_capability(
         () if task.prompts.len() > 1 => says("prompt", "several prompts in one request"),
         () if task.echo => says("echo", "an echo of the prompt"),
         () if ask.member_value("logprobs").is_some() => says("logprobs", "log probabilities of this format"),
-        () if task.candidates_per_prompt > 1 => {
+        () if task.generations_per_prompt > 1 => {
             says(if task.choices_per_prompt > 1 { "n" } else { "best_of" }, "several answers to a prompt")
         }
         () => None,
@@ -155,7 +155,7 @@ fn should_forward(
     if name == "response_format" {
         let kind = json_cursor::member_value(value, "type").unwrap_or_default();
         return match abilities.accepts_parameter(name) {
-            _ if penstock_json_scan::json::is_string(kind, "text") => Ok(false),
+            _ if penstock_json_scan::json::is_string_equal(kind, "text") => Ok(false),
             true => Ok(true),
             false => Err(ApiError::unsupported(name, "This model does not support `response_format`.")),
         };

@@ -20,7 +20,7 @@ fn request(body: &Value) -> InferenceRequest {
         prompts: prompts.iter().map(|prompt| Bytes::from(prompt.to_string())).collect(),
         echo: body["echo"] == true,
         choices_per_prompt: n,
-        candidates_per_prompt: number("best_of").unwrap_or(n),
+        generations_per_prompt: number("best_of").unwrap_or(n),
     };
     let choices = u32::try_from(task.prompts.len()).unwrap() * n;
     let base = sample_request(Dialect::Chat, text.as_bytes());

@@ -13,7 +13,7 @@ use serde_json::Value;
 ///
 /// # Errors
 /// Returns the first violated rule as text.
-pub fn chat(stream: &[u8], include_usage: bool) -> Result<(), String> {
+pub fn check_chat_stream(stream: &[u8], include_usage: bool) -> Result<(), String> {
     let text = std::str::from_utf8(stream).map_err(|_| "the stream is not UTF-8")?;
     for line in text.split('\n') {
         if !(line.is_empty() || line.starts_with("data: ") || line.starts_with(':')) {

@@ -38,7 +38,7 @@ impl BodyFormat {
 ///
 /// JSON lines are detected by the first byte of their second value: until then the first one may be a whole answer.
 #[derive(Debug, Default)]
-pub(crate) struct FormatDetector {
+pub(crate) struct EventStreamNormalizer {
     format: BodyFormat,
     object: BytesMut,
     /// Number of bytes of the object without the end of its first value or line.
@@ -99,7 +99,7 @@ enum FirstLine {
     Other,
 }
 
-impl FormatDetector {
+impl EventStreamNormalizer {
     /// Pushes bytes and returns the bytes of the event stream that they give; `None` while a JSON object is buffered.
     ///
     /// # Errors
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn an_object_is_buffered_up_to_its_size_limit() {
         for (most, fits) in [(6, false), (7, true), (8, true)] {
-            let mut opening = FormatDetector::default();
+            let mut opening = EventStreamNormalizer::default();
             let pushed: Vec<_> = [" \n", "{\"a\"", ":1}"]
                 .map(|piece| opening.push(Bytes::from_static(piece.as_bytes()), most))
                 .into_iter()

@@ -12,7 +12,7 @@ mod tool_calls;
 
 pub(crate) use tool_calls::generate_call_id;
 
-use super::{FormatDetector, as_truncated};
+use super::{EventStreamNormalizer, as_truncated};
 use crate::event::AnswerEvent;
 use bytes::Bytes;
 use chunk::ChunkReader;
@@ -24,7 +24,7 @@ use tool_calls::begins_object;
 
 /// Decoder of a streamed completion.
 pub struct ChatDecoder {
-    format_detector: FormatDetector,
+    format_detector: EventStreamNormalizer,
     sse: sse::SseDecoder,
     chunks: ChunkReader,
     /// Frame of the last chunk that contained only text, for the fast path.
@@ -39,8 +39,8 @@ impl ChatDecoder {
     #[must_use]
     pub fn new(id: &str) -> Self {
         Self {
-            format_detector: FormatDetector::default(),
-            sse: sse::SseDecoder::new(super::MAX_EVENT),
+            format_detector: EventStreamNormalizer::default(),
+            sse: sse::SseDecoder::new(super::MAX_EVENT_BYTES),
             chunks: ChunkReader::new(id, false),
             frame: None,
             buffered_reasoning: None,
@@ -99,7 +99,7 @@ impl ChatDecoder {
 
 impl super::DialectDecoder for ChatDecoder {
     fn push(&mut self, bytes: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
-        let Some(bytes) = self.format_detector.push(bytes, super::MAX_EVENT)? else { return Ok(()) };
+        let Some(bytes) = self.format_detector.push(bytes, super::MAX_EVENT_BYTES)? else { return Ok(()) };
         self.sse.push(bytes);
         while let Some(event) = self.sse.next() {
             let event =

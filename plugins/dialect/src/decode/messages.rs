@@ -18,7 +18,7 @@ pub(crate) use event_members::EventMembers;
 pub(crate) use stop_reason::parse_stop_reason;
 
 use super::chat::generate_call_id;
-use super::{FormatDetector, as_truncated};
+use super::{EventStreamNormalizer, as_truncated};
 use crate::body_builder::{shared_slice, write_escaped_json};
 use crate::classify;
 use crate::event::{AnswerEvent, EscapedText};
@@ -31,7 +31,7 @@ use usage_counter::UsageCounter;
 
 /// Decoder of a streamed message.
 pub struct MessagesDecoder {
-    format_detector: FormatDetector,
+    format_detector: EventStreamNormalizer,
     sse: sse::SseDecoder,
     started: bool,
     /// Seed of generated tool call ids.
@@ -70,8 +70,8 @@ impl MessagesDecoder {
     #[must_use]
     pub fn new(seed: &str) -> Self {
         Self {
-            format_detector: FormatDetector::default(),
-            sse: sse::SseDecoder::new(super::MAX_EVENT),
+            format_detector: EventStreamNormalizer::default(),
+            sse: sse::SseDecoder::new(super::MAX_EVENT_BYTES),
             started: false,
             seed: seed.to_owned(),
             blocks: Vec::new(),
@@ -82,7 +82,7 @@ impl MessagesDecoder {
     }
 
     /// Returns the bytes of inputs in the start events of open blocks.
-    pub(crate) const fn inputs(&self) -> usize {
+    pub(crate) const fn buffered_input_bytes(&self) -> usize {
         self.buffered_input_bytes
     }
 
@@ -153,7 +153,7 @@ impl MessagesDecoder {
         let block = seen.content_block.ok_or_else(malformed_error)?;
         let index = block_index(seen, self.blocks.len(), self.blocks.iter().any(|block| block.is_open));
         let index =
-            index.filter(|_| self.blocks.len() <= super::MAX_TOOLS * 8).ok_or_else(malformed_error)?;
+            index.filter(|_| self.blocks.len() <= super::MAX_TOOL_CALLS * 8).ok_or_else(malformed_error)?;
         let mut open = DecodedBlock { index, is_open: true, ..DecodedBlock::default() };
         match &*block_type(block)? {
             "text" => {
@@ -170,8 +170,8 @@ impl MessagesDecoder {
             "tool_use" => {
                 let tool = self.tool_count;
                 let (id, name) = tool_id_and_name(data, block, &self.seed, tool)?;
-                if tool as usize >= super::MAX_TOOLS {
-                    return Err(UpstreamError::model_output());
+                if tool as usize >= super::MAX_TOOL_CALLS {
+                    return Err(UpstreamError::invalid_model_output());
                 }
                 self.tool_count += 1;
                 open.kind = DecodedBlockKind::Tool(tool);
@@ -288,7 +288,7 @@ impl MessagesDecoder {
 
 impl super::DialectDecoder for MessagesDecoder {
     fn push(&mut self, bytes: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
-        let Some(bytes) = self.format_detector.push(bytes, super::MAX_EVENT)? else { return Ok(()) };
+        let Some(bytes) = self.format_detector.push(bytes, super::MAX_EVENT_BYTES)? else { return Ok(()) };
         self.sse.push(bytes);
         while let Some(event) = self.sse.next() {
             let event = event.map_err(|sse::EventTooLong| malformed_error())?;
@@ -364,10 +364,10 @@ fn tool_id_and_name(
     let id = event_text(data, json_cursor::member_value(block, "id"))?;
     let id = if id.is_empty() { EscapedText::new(&generate_call_id(seed, 0, tool)) } else { id };
     let name = event_text(data, json_cursor::member_value(block, "name"))?;
-    if name.is_empty() || name.escaped().len() > super::MAX_NAME {
-        return Err(UpstreamError::model_output());
+    if name.is_empty() || name.escaped().len() > super::MAX_TOOL_NAME_BYTES {
+        return Err(UpstreamError::invalid_model_output());
     }
-    if id.escaped().len() > super::MAX_NAME {
+    if id.escaped().len() > super::MAX_TOOL_NAME_BYTES {
         return Err(malformed_error());
     }
     Ok((id, name))

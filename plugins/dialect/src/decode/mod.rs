@@ -6,7 +6,7 @@ pub mod messages;
 pub mod responses;
 mod text_channel;
 
-pub(crate) use body_format::{BodyFormat, FormatDetector, is_event_stream};
+pub(crate) use body_format::{BodyFormat, EventStreamNormalizer, is_event_stream};
 
 use crate::classify;
 use crate::event::AnswerEvent;
@@ -18,11 +18,11 @@ use penstock_http_wire::usage;
 use penstock_json_scan::json;
 
 /// Maximum bytes of a server-sent event from a provider.
-pub const MAX_EVENT: usize = 8 << 20;
+pub const MAX_EVENT_BYTES: usize = 8 << 20;
 /// Maximum number of tool calls of one choice.
-pub const MAX_TOOLS: usize = 128;
+pub const MAX_TOOL_CALLS: usize = 128;
 /// Maximum bytes of a tool name or id.
-pub const MAX_NAME: usize = 1024;
+pub const MAX_TOOL_NAME_BYTES: usize = 1024;
 
 /// Decoder of a streamed answer. The events do not depend on chunk boundaries.
 pub trait DialectDecoder: Send {

@@ -17,7 +17,7 @@ mod tests;
 pub use buffered::decode_response;
 
 use super::text_channel::SplitSurrogate;
-use super::{FormatDetector, as_truncated};
+use super::{EventStreamNormalizer, as_truncated};
 use crate::classify;
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
@@ -34,7 +34,7 @@ const MAX_ITEMS: usize = 1024;
 
 /// Decoder of a streamed response.
 pub struct ResponsesDecoder {
-    format_detector: FormatDetector,
+    format_detector: EventStreamNormalizer,
     sse: sse::SseDecoder,
     started: bool,
     output: DecodedOutput,
@@ -73,8 +73,8 @@ impl ResponsesDecoder {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            format_detector: FormatDetector::default(),
-            sse: sse::SseDecoder::new(super::MAX_EVENT),
+            format_detector: EventStreamNormalizer::default(),
+            sse: sse::SseDecoder::new(super::MAX_EVENT_BYTES),
             started: false,
             output: DecodedOutput::default(),
         }
@@ -168,7 +168,7 @@ impl DecodedOutput {
     ) -> Result<usize, UpstreamError> {
         if self.items.len() >= MAX_ITEMS {
             // The number of items is output of the model.
-            return Err(UpstreamError::model_output());
+            return Err(UpstreamError::invalid_model_output());
         }
         let (items, mut context) = self.parts(data, events);
         items.push(DecodedItem::open(index, items.len(), item, &mut context)?);
@@ -319,7 +319,7 @@ impl DecodedOutput {
 
 impl super::DialectDecoder for ResponsesDecoder {
     fn push(&mut self, bytes: Bytes, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
-        let Some(bytes) = self.format_detector.push(bytes, super::MAX_EVENT)? else { return Ok(()) };
+        let Some(bytes) = self.format_detector.push(bytes, super::MAX_EVENT_BYTES)? else { return Ok(()) };
         self.sse.push(bytes);
         while let Some(event) = self.sse.next() {
             let event = event.map_err(|sse::EventTooLong| malformed_error())?;

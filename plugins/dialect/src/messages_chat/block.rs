@@ -9,12 +9,12 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 
 /// Inside of a JSON string with its original escapes.
-pub(super) type JsonText<'a> = Cow<'a, [u8]>;
+pub(super) type EscapedBytes<'a> = Cow<'a, [u8]>;
 
 /// Text or an image.
 pub(super) enum ContentPart<'a> {
     /// Text that is not empty.
-    Text(JsonText<'a>),
+    Text(EscapedBytes<'a>),
     /// Image given by its bytes.
     InlineImage {
         /// Media type such as `image/png`.
@@ -255,7 +255,7 @@ pub(super) fn append_content_parts<'a>(
 }
 
 /// Adds a text unless it is empty: clients send back the empty blocks of earlier answers.
-pub(super) fn append_text<'a>(out: &mut Vec<ContentPart<'a>>, text: JsonText<'a>) {
+pub(super) fn append_text<'a>(out: &mut Vec<ContentPart<'a>>, text: EscapedBytes<'a>) {
     if !text.is_empty() {
         out.push(ContentPart::Text(text));
     }

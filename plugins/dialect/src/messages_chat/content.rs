@@ -1,6 +1,6 @@
 //! Content of one message: its blocks become the parts of a chat message.
 
-use super::block::{ContentBlock, ContentPart, JsonText, MessageContent, append_content_parts};
+use super::block::{ContentBlock, ContentPart, EscapedBytes, MessageContent, append_content_parts};
 use super::conversation::{AssistantMessage, ToolResultBlock, ToolUse};
 use crate::json_cursor;
 use penstock_core::ApiError;
@@ -15,7 +15,7 @@ const BILLING_HEADER: &[u8] = b"x-anthropic-billing-header";
 pub(super) fn append_system_texts<'a>(
     content: &MessageContent<'a>,
     at: &dyn Fn() -> String,
-    out: &mut Vec<JsonText<'a>>,
+    out: &mut Vec<EscapedBytes<'a>>,
 ) -> Result<(), ApiError> {
     let mut parts = Vec::new();
     append_content_parts(content, at, &mut parts)?;
@@ -94,7 +94,7 @@ pub(super) fn append_assistant_block<'a>(
 }
 
 /// Removes white space at the end of a prefill: providers refuse it, and it confuses models.
-pub(super) fn trim_trailing_space(texts: &mut Vec<JsonText<'_>>) {
+pub(super) fn trim_trailing_space(texts: &mut Vec<EscapedBytes<'_>>) {
     while let Some(last) = texts.last_mut() {
         let length = json_cursor::trim_end(last).len();
         match last {

@@ -9,7 +9,7 @@
 //!   that would change the prompt's prefix on every turn.
 //! - Every tool call needs a result in the next user turn, or the request is refused.
 
-use super::block::{ContentPart, JsonText, MessageContent, append_content_parts, is_vendor_tool_block};
+use super::block::{ContentPart, EscapedBytes, MessageContent, append_content_parts, is_vendor_tool_block};
 use super::content::{append_assistant_block, append_system_texts, parse_tool_result, trim_trailing_space};
 use super::serialize;
 use crate::body_builder::BodyBuilder;
@@ -39,14 +39,14 @@ pub(super) struct UserMessage<'a> {
     pub results: Vec<ToolResultBlock<'a>>,
     pub parts: Vec<ContentPart<'a>>,
     /// System texts between the tool calls and their results.
-    pub system_texts: Vec<JsonText<'a>>,
+    pub system_texts: Vec<EscapedBytes<'a>>,
 }
 
 /// Turn of the assistant.
 #[derive(Default)]
 pub(super) struct AssistantMessage<'a> {
-    pub texts: Vec<JsonText<'a>>,
-    pub reasoning: Vec<JsonText<'a>>,
+    pub texts: Vec<EscapedBytes<'a>>,
+    pub reasoning: Vec<EscapedBytes<'a>>,
     pub calls: Vec<ToolUse<'a>>,
 }
 
@@ -59,7 +59,7 @@ enum OpenMessage<'a> {
 pub(super) struct ConversationWriter<'a> {
     target: AttemptTarget<'a>,
     /// System texts before the first turn; `None` once they are written.
-    leading_system: Option<Vec<JsonText<'a>>>,
+    leading_system: Option<Vec<EscapedBytes<'a>>>,
     open_message: Option<OpenMessage<'a>>,
     /// True if a message is written, so that the next one needs a comma.
     is_started: bool,
@@ -68,7 +68,7 @@ pub(super) struct ConversationWriter<'a> {
     /// Index of the message that contains the pending calls.
     calls_index: usize,
     /// System texts for the next user turn.
-    pending_system: Vec<JsonText<'a>>,
+    pending_system: Vec<EscapedBytes<'a>>,
 }
 
 impl<'a> ConversationWriter<'a> {
@@ -135,7 +135,7 @@ impl<'a> ConversationWriter<'a> {
     /// Returns an error if tool calls have no results, or if there are no turns.
     pub(super) fn finish(
         &mut self,
-        delivered: Option<JsonText<'a>>,
+        delivered: Option<EscapedBytes<'a>>,
         out: &mut BodyBuilder<'_>,
     ) -> Result<bool, ApiError> {
         if !self.pending_system.is_empty()
@@ -374,7 +374,7 @@ fn empty_content_error(content: &MessageContent<'_>, at: String) -> ApiError {
 }
 
 /// Adds system texts to the parts of a user turn, or to its last tool result if it has no parts.
-fn fold_system_texts<'a>(turn: &mut UserMessage<'a>, texts: Vec<JsonText<'a>>) {
+fn fold_system_texts<'a>(turn: &mut UserMessage<'a>, texts: Vec<EscapedBytes<'a>>) {
     let home = match turn.results.last_mut() {
         Some(result) if turn.parts.is_empty() => &mut result.parts,
         _ => &mut turn.parts,

@@ -1,6 +1,6 @@
 //! Serializer of turns of the messages dialect as chat messages.
 
-use super::block::{ContentPart, JsonText};
+use super::block::{ContentPart, EscapedBytes};
 use super::conversation::{AssistantMessage, ToolResultBlock, UserMessage};
 use super::ids;
 use crate::body_builder::BodyBuilder;
@@ -16,7 +16,7 @@ pub(super) fn write_comma(out: &mut BodyBuilder<'_>) {
 }
 
 /// Writes a system message with its texts as paragraphs.
-pub(super) fn write_system(texts: &[JsonText<'_>], out: &mut BodyBuilder<'_>) {
+pub(super) fn write_system(texts: &[EscapedBytes<'_>], out: &mut BodyBuilder<'_>) {
     out.push_str(r#"{"role":"system","content":"#);
     write_joined_texts(texts, br"\n\n", out);
     out.push_byte(b'}');
@@ -107,7 +107,7 @@ fn write_tool_result<'a>(
     if abilities.tool_images && parts.iter().any(|part| !matches!(part, ContentPart::Text(_))) {
         write_content(&parts, out);
     } else {
-        let texts: Vec<JsonText<'_>> = parts
+        let texts: Vec<EscapedBytes<'_>> = parts
             .into_iter()
             .map(|part| match part {
                 ContentPart::Text(text) => text,
@@ -167,7 +167,7 @@ fn write_content(parts: &[ContentPart<'_>], out: &mut BodyBuilder<'_>) {
 }
 
 /// Writes texts as one JSON string.
-fn write_joined_texts(texts: &[JsonText<'_>], separator: &[u8], out: &mut BodyBuilder<'_>) {
+fn write_joined_texts(texts: &[EscapedBytes<'_>], separator: &[u8], out: &mut BodyBuilder<'_>) {
     out.push_byte(b'"');
     for (at, text) in texts.iter().enumerate() {
         if at > 0 {
@@ -179,6 +179,6 @@ fn write_joined_texts(texts: &[JsonText<'_>], separator: &[u8], out: &mut BodyBu
 }
 
 /// Escapes text of the gateway as the inside of a JSON string.
-pub(super) fn escape_text(text: &str) -> JsonText<'static> {
+pub(super) fn escape_text(text: &str) -> EscapedBytes<'static> {
     Cow::Owned(crate::event::EscapedText::new(text).escaped().to_vec())
 }

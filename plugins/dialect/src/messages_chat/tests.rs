@@ -17,9 +17,10 @@ use std::path::{Path, PathBuf};
 /// Returns the translators whose golden cases are run here, and their folders. Those between chat dialects and those of
 /// responses clients have tests of their own.
 fn translated_pairs() -> impl Iterator<Item = (String, &'static dyn Translator)> {
-    let pairs = translators().filter(|pair| pair.client() != Dialect::Responses);
-    let pairs = pairs.filter(|pair| (pair.client(), pair.provider()) != (Dialect::Chat, Dialect::Chat));
-    pairs.map(|pair| (format!("{}_{}", pair.client().name(), pair.provider().name()), pair))
+    let pairs = translators().filter(|pair| pair.client_dialect() != Dialect::Responses);
+    let pairs = pairs
+        .filter(|pair| (pair.client_dialect(), pair.provider_dialect()) != (Dialect::Chat, Dialect::Chat));
+    pairs.map(|pair| (format!("{}_{}", pair.client_dialect().name(), pair.provider_dialect().name()), pair))
 }
 
 fn case_dirs(pair: &str) -> Vec<PathBuf> {

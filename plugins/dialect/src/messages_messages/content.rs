@@ -56,7 +56,7 @@ impl<'a> EditedContent<'a> {
     /// Parses the next value and drops blank text blocks. If `system` is true, also drops the text block with the
     /// billing header of coding agents.
     pub(super) fn parse(cursor: &mut JsonCursor<'a>, system: bool) -> Self {
-        let start = cursor.at();
+        let start = cursor.position();
         let mut content = Self::default();
         if cursor.peek_byte() == Some(b'[') {
             let Ok(()) = cursor.visit_elements::<Infallible>(|_, block| {
@@ -91,7 +91,7 @@ impl<'a> EditedContent<'a> {
     }
 
     fn parse_block(&mut self, cursor: &mut JsonCursor<'a>) {
-        let start = cursor.at();
+        let start = cursor.position();
         let (mut kind, mut text, mut inner) = (Cow::Borrowed(""), None, None);
         let (mut own, mut answered, mut input) = (None, None, None);
         let Ok(()) = cursor.visit_members::<Infallible>(|key, value| {

@@ -146,7 +146,7 @@ impl<'a> RewrittenConversation<'a> {
 
 impl<'a> HistoryMessage<'a> {
     fn parse(message: &mut JsonCursor<'a>) -> Self {
-        let start = message.at();
+        let start = message.position();
         let mut turn = Self::default();
         let Ok(()) = message.visit_members::<Infallible>(|key, value| {
             match key {

@@ -61,7 +61,7 @@ pub(super) fn is_empty_delta(delta: &[u8]) -> bool {
     let mut said = None;
     for (key, value) in json_cursor::members(delta) {
         match &*key {
-            "type" if !KNOWN_DELTAS.iter().any(|known| json::is_string(value, known)) => return false,
+            "type" if !KNOWN_DELTAS.iter().any(|known| json::is_string_equal(value, known)) => return false,
             "text" | "thinking" | "partial_json" | "signature" => said = Some(value),
             _ => {}
         }

@@ -82,7 +82,7 @@ impl StreamPassthrough {
             format: BodyFormat::Unknown,
             initial_usage: manner.start_usage(None),
             observer: StreamTranslator::new(ask, target, Box::new(MessagesStreamWriter::new(manner))),
-            sse_decoder: sse::SseDecoder::new(crate::decode::MAX_EVENT),
+            sse_decoder: sse::SseDecoder::new(crate::decode::MAX_EVENT_BYTES),
             decoder: MessagesDecoder::new(target.id),
             positions: BlockPositions::default(),
             model: target.answer_model.to_owned(),
@@ -267,7 +267,7 @@ impl StreamPassthrough {
             && seen
                 .delta
                 .and_then(|delta| json_cursor::member_value(delta, "type"))
-                .is_some_and(|kind| json::is_string(kind, "signature_delta"))
+                .is_some_and(|kind| json::is_string_equal(kind, "signature_delta"))
         {
             self.unsigned_block = None;
         }

@@ -245,7 +245,7 @@ pub(super) fn repair_block(mends: &mut DocumentPatches<'_>, block: &[u8], seal: 
     let (mut thinks, mut thought, mut signature, mut hollow) = (false, &b""[..], None, false);
     for (key, value) in json_cursor::members(block) {
         match &*key {
-            "type" => thinks = json::is_string(value, "thinking"),
+            "type" => thinks = json::is_string_equal(value, "thinking"),
             "thinking" => thought = json_cursor::string_body(value).unwrap_or_default(),
             "signature" => signature = Some(value),
             "caller" | "citations" | "toolset_name" => hollow |= json_cursor::is_null(value),
@@ -353,7 +353,7 @@ pub(super) fn early_text(opened: &[u8]) -> Option<&[u8]> {
 
 /// Returns true if the block has this `type`.
 fn has_type(block: &[u8], kind: &str) -> bool {
-    json_cursor::member_value(block, "type").is_some_and(|said| json::is_string(said, kind))
+    json_cursor::member_value(block, "type").is_some_and(|said| json::is_string_equal(said, kind))
 }
 
 /// Returns the name of the text member of a text or thinking block.

@@ -46,7 +46,7 @@ impl StreamTranslation for StreamTranslator {
         let mut usage = self
             .reported_usage
             .filter(|_| !self.is_continuation)
-            .map(|stated| stated.clamp_to(&bounds, &counted))?;
+            .map(|stated| stated.to_plausible_usage(&bounds, &counted))?;
         if self.progress >= StreamProgress::Finished {
             choices::correct_usage(&mut usage, &self.choice_bytes);
         }
@@ -63,10 +63,10 @@ impl StreamTranslation for StreamTranslator {
         let usage = self
             .reported_usage
             .filter(|_| !self.is_continuation && self.progress >= StreamProgress::Finished);
-        let usage = usage.map(|stated| stated.clamp_to(&bounds, &counted));
+        let usage = usage.map(|stated| stated.to_plausible_usage(&bounds, &counted));
         let miscounted =
             usage.is_some_and(|mut usage| choices::correct_usage(&mut usage, &self.choice_bytes));
-        OfferObservation { reasoning_name: self.decoder.reasoning_name(), is_miscounted: miscounted }
+        OfferObservation { reasoning_name: self.decoder.reasoning_name(), reports_partial_usage: miscounted }
     }
 
     fn write_start(&mut self, out: &mut OutputBuffer) {
@@ -97,7 +97,8 @@ impl StreamTranslation for StreamTranslator {
             // A provider that continues the answer reads the delivered text as a part of its prompt.
             bounds.input = bounds.input.saturating_add(self.output_bytes as u64);
         }
-        let mut said = self.reported_usage.map_or(counted, |stated| stated.clamp_to(&bounds, &counted));
+        let mut said =
+            self.reported_usage.map_or(counted, |stated| stated.to_plausible_usage(&bounds, &counted));
         if self.progress >= StreamProgress::Finished {
             choices::correct_usage(&mut said, &self.choice_bytes);
         }

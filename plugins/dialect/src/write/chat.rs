@@ -8,7 +8,7 @@
 mod buffered;
 mod common_members;
 
-pub use buffered::{plain, write_completion};
+pub use buffered::{write_buffered, write_completion};
 
 use super::ResponseIdentity;
 use crate::event::{AnswerEvent, EscapedText};

@@ -5,7 +5,7 @@ use super::vectors::{AnswerVectors, VectorReader};
 use super::{input_batches, requested_form, task};
 use crate::answer_usage::AnswerUsage;
 use crate::cursor::AnswerCursor;
-use crate::json_text::{list, quoted};
+use crate::json_text::{quoted, write_json_array};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, EmbeddingTask, ExtraMember, InferenceRequest, ModelKind,
@@ -29,7 +29,7 @@ impl ProviderAdapter for OpenAiEmbeddings {
         "/embeddings"
     }
 
-    fn calls(
+    fn build_requests(
         &self,
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
@@ -44,7 +44,7 @@ impl ProviderAdapter for OpenAiEmbeddings {
                 Some(field) if embed.is_verbatim && inputs.len() == all => {
                     body.push(ask.body.slice(field.value.clone()));
                 }
-                _ => list(inputs, &mut body),
+                _ => write_json_array(inputs, &mut body),
             }
             body.push(Bytes::from(rest(embed, target)));
             UpstreamRequest::json(body)
@@ -91,15 +91,15 @@ fn read(
     let mut said = AnswerUsage::default();
     let (mut array, mut error) = (None, false);
     let mut cursor = AnswerCursor::new(&body);
-    let read = cursor.object(|key, cursor| {
+    let read = cursor.read_object(|key, cursor| {
         match key {
             "data" if array.is_none() => {
-                let start = cursor.at();
-                cursor.array(|cursor| reader.item(cursor))?;
-                array = Some(start..cursor.at());
+                let start = cursor.position();
+                cursor.read_array(|cursor| reader.read_item(cursor))?;
+                array = Some(start..cursor.position());
             }
-            "error" => error |= cursor.bytes()? != b"null",
-            _ => said.read(key, cursor.bytes()?),
+            "error" => error |= cursor.take_bytes()? != b"null",
+            _ => said.read(key, cursor.take_bytes()?),
         }
         Some(())
     });

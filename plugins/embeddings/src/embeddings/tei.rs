@@ -5,7 +5,7 @@ use super::vectors::VectorReader;
 use super::{input_batches, requested_form, task};
 use crate::answer_usage::AnswerUsage;
 use crate::cursor::AnswerCursor;
-use crate::json_text::list;
+use crate::json_text::write_json_array;
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, EmbeddingInputs, InferenceRequest, ModelKind, ProviderAdapter,
@@ -33,7 +33,7 @@ impl ProviderAdapter for TeiEmbeddings {
         &["x-compute-tokens"]
     }
 
-    fn calls(
+    fn build_requests(
         &self,
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
@@ -43,7 +43,7 @@ impl ProviderAdapter for TeiEmbeddings {
             .ok_or_else(|| ApiError::unsupported("input", "input: this model takes texts, not token ids."))?;
         let call = |inputs: &[Bytes]| {
             let mut body = vec![Bytes::from_static(br#"{"inputs":"#)];
-            list(inputs, &mut body);
+            write_json_array(inputs, &mut body);
             if let Some(dimensions) = embed.dimensions {
                 body.push(Bytes::from(format!(r#","dimensions":{dimensions}"#)));
             }
@@ -64,7 +64,7 @@ impl ProviderAdapter for TeiEmbeddings {
         let read = |inputs: &[Bytes], answer: UpstreamAnswer| {
             let mut reader = VectorReader::new(requested_form(embed), inputs.len());
             let mut cursor = AnswerCursor::new(&answer.body);
-            cursor.array(|cursor| reader.vector(cursor)).filter(|()| cursor.is_done())?;
+            cursor.read_array(|cursor| reader.read_bare_vector(cursor)).filter(|()| cursor.is_done())?;
             let said = AnswerUsage { tokens: answer.header_number(0), measured: None };
             Some((reader.finish(answer.body.clone(), 0..0)?, said))
         };

@@ -72,22 +72,22 @@ impl VectorReader {
     }
 
     /// Reads a vector that is not inside an object.
-    pub(super) fn vector(&mut self, cursor: &mut AnswerCursor<'_>) -> Option<()> {
+    pub(super) fn read_bare_vector(&mut self, cursor: &mut AnswerCursor<'_>) -> Option<()> {
         let place = self.read_vector(cursor)?;
         self.items.push(VectorItem { location: place, index: None, complete: false });
         Some(())
     }
 
     /// Reads an object `{"object":"embedding","index":…,"embedding":…}`.
-    pub(super) fn item(&mut self, cursor: &mut AnswerCursor<'_>) -> Option<()> {
+    pub(super) fn read_item(&mut self, cursor: &mut AnswerCursor<'_>) -> Option<()> {
         let (mut place, mut index, mut named) = (None, None, false);
-        cursor.object(|key, cursor| {
+        cursor.read_object(|key, cursor| {
             match key {
                 "embedding" if place.is_none() => place = Some(self.read_vector(cursor)?),
-                "index" => index = Some(json_text::index(cursor.bytes()?)?),
-                "object" => named = json::is_string(cursor.bytes()?, "embedding"),
+                "index" => index = Some(json_text::parse_index(cursor.take_bytes()?)?),
+                "object" => named = json::is_string_equal(cursor.take_bytes()?, "embedding"),
                 _ => {
-                    cursor.value()?;
+                    cursor.take_range()?;
                 }
             }
             Some(())
@@ -99,7 +99,7 @@ impl VectorReader {
 
     /// Reads one vector, and converts it if the client requests the other form.
     fn read_vector(&mut self, cursor: &mut AnswerCursor<'_>) -> Option<VectorLocation> {
-        let at = cursor.at();
+        let at = cursor.position();
         let (taken, count, made) = match (cursor.peek()?, self.form) {
             (b'[', VectorForm::Floats) => {
                 let (taken, count) = floats::measure_array(cursor.rest())?;
@@ -113,7 +113,7 @@ impl VectorReader {
                 let taken = penstock_json_scan::json::string_end(cursor.rest(), 0)?;
                 let inside = cursor.rest().get(1..taken - 1)?;
                 self.scratch.clear();
-                (taken, floats::decode(inside, &mut self.scratch)?, self.form == VectorForm::Floats)
+                (taken, floats::decode_base64(inside, &mut self.scratch)?, self.form == VectorForm::Floats)
             }
             _ => return None,
         };
@@ -127,7 +127,7 @@ impl VectorReader {
         let start = self.converted.len();
         match self.form {
             VectorForm::Floats => floats::write_array(&self.scratch, &mut self.converted)?,
-            VectorForm::Base64 => floats::encode(&self.scratch, &mut self.converted)?,
+            VectorForm::Base64 => floats::encode_base64(&self.scratch, &mut self.converted)?,
         }
         if start == 0 {
             // The other vectors need about as much space as the first. Without a reservation, each growth of the buffer

@@ -48,7 +48,7 @@ fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
     let mut cursor = AnswerCursor::new(body);
     let mut results = |cursor: &mut AnswerCursor<'_>| {
         found = true;
-        cursor.array(|cursor| {
+        cursor.read_array(|cursor| {
             let (index, score) = result(cursor)?;
             let place = raw.get_mut(index)?;
             place.replace(score).is_none().then_some(())
@@ -57,11 +57,11 @@ fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
     let read = if cursor.peek() == Some(b'[') {
         results(&mut cursor)
     } else {
-        cursor.object(|key, cursor| {
+        cursor.read_object(|key, cursor| {
             match key {
                 "results" | "data" if cursor.peek() == Some(b'[') => results(cursor)?,
-                "error" => error |= cursor.bytes()? != b"null",
-                _ => said.read(key, cursor.bytes()?),
+                "error" => error |= cursor.take_bytes()? != b"null",
+                _ => said.read(key, cursor.take_bytes()?),
             }
             Some(())
         })
@@ -77,10 +77,10 @@ fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
 /// Reads `{"index":…,"relevance_score":…}`, or `score`.
 fn result(cursor: &mut AnswerCursor<'_>) -> Option<(usize, f64)> {
     let (mut index, mut score) = (None, None);
-    cursor.object(|key, cursor| {
-        let value = cursor.bytes()?;
+    cursor.read_object(|key, cursor| {
+        let value = cursor.take_bytes()?;
         match key {
-            "index" => index = Some(json_text::index(value)?),
+            "index" => index = Some(json_text::parse_index(value)?),
             "relevance_score" | "score" => score = std::str::from_utf8(value).ok()?.parse::<f64>().ok(),
             _ => {}
         }

@@ -5,7 +5,7 @@
 //! request.
 
 use super::{document_batches, read, task};
-use crate::json_text::{list, quoted};
+use crate::json_text::{quoted, write_json_array};
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, ExtraMember, InferenceRequest, ModelKind, ProviderAdapter,
@@ -46,7 +46,7 @@ impl ProviderAdapter for StandardRerank {
         "/rerank"
     }
 
-    fn calls(
+    fn build_requests(
         &self,
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
@@ -56,7 +56,7 @@ impl ProviderAdapter for StandardRerank {
             let head = [br#"{"model":"#, quoted(target.model).as_slice(), br#","query":"#].concat();
             let mut body = vec![Bytes::from(head), rerank.query.clone()];
             body.push(Bytes::from_static(br#","documents":"#));
-            list(documents, &mut body);
+            write_json_array(documents, &mut body);
             let extra = if target.allows_extra(ExtraMember::ReturnDocuments) { self.extra } else { "" };
             body.push(Bytes::from_static(extra.as_bytes()));
             body.push(Bytes::from_static(b"}"));

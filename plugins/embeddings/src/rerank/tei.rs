@@ -2,7 +2,7 @@
 //! tokens in a header.
 
 use super::{document_batches, read, task};
-use crate::json_text::list;
+use crate::json_text::write_json_array;
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, ExtraMember, InferenceRequest, ModelKind, ProviderAdapter,
@@ -30,7 +30,7 @@ impl ProviderAdapter for TeiRerank {
         &["x-compute-tokens"]
     }
 
-    fn calls(
+    fn build_requests(
         &self,
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
@@ -42,7 +42,7 @@ impl ProviderAdapter for TeiRerank {
         let call = |documents: &[Bytes]| {
             let mut body = vec![Bytes::from_static(br#"{"query":"#), rerank.query.clone()];
             body.push(Bytes::from_static(br#","texts":"#));
-            list(documents, &mut body);
+            write_json_array(documents, &mut body);
             let scores = if target.allows_extra(ExtraMember::RawScores) {
                 format!(r#","raw_scores":{raw}}}"#)
             } else {

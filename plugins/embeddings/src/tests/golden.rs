@@ -55,7 +55,7 @@ fn run(shape: &dyn ProviderAdapter, case: &Path) -> bool {
     let special = json(&case.join("target.json"));
     let abilities = abilities(&special);
     let target = target(&abilities);
-    let calls = match shape.calls(&ask, &target) {
+    let calls = match shape.build_requests(&ask, &target) {
         Ok(calls) => calls,
         Err(refusal) => {
             let said = format!("{:?} {:?}: {}\n", refusal.code, refusal.param, refusal.message);
@@ -91,12 +91,12 @@ fn run(shape: &dyn ProviderAdapter, case: &Path) -> bool {
 #[test]
 fn every_shape_asks_and_answers_as_its_cases_say() {
     let mut answered = 0;
-    for shape in crate::SHAPES {
+    for shape in crate::ADAPTERS {
         let folder = root().join(format!("{}_{}", shape.kind().name(), shape.name()));
         let cases = folders(&folder);
         assert!(!cases.is_empty(), "{} has cases", folder.display());
         answered += cases.iter().filter(|case| run(*shape, case)).count();
     }
     assert!(answered > 25, "the cases are there");
-    assert_eq!(folders(&root()).len(), crate::SHAPES.len(), "no folder without a shape");
+    assert_eq!(folders(&root()).len(), crate::ADAPTERS.len(), "no folder without a shape");
 }

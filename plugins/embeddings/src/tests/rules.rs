@@ -25,7 +25,7 @@ fn openai(ask: &InferenceRequest, body: String) -> Result<BufferedResponse, Upst
 fn base64(vector: &[f32]) -> String {
     let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
     let mut out = Vec::new();
-    floats::encode(&bytes, &mut out).unwrap();
+    floats::encode_base64(&bytes, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -38,7 +38,9 @@ fn vectors(whole: &BufferedResponse) -> Vec<Vec<f32>> {
         let json = item["embedding"].to_string();
         let mut bytes = Vec::new();
         match json.strip_prefix('"') {
-            Some(text) => drop(floats::decode(text.trim_end_matches('"').as_bytes(), &mut bytes).unwrap()),
+            Some(text) => {
+                drop(floats::decode_base64(text.trim_end_matches('"').as_bytes(), &mut bytes).unwrap())
+            }
             None => drop(floats::read_array(json.as_bytes(), &mut bytes).unwrap()),
         }
         bytes.chunks(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()
@@ -73,9 +75,9 @@ proptest! {
             prop_assert!(ours <= digits(&format!("{value:e}")), "{value:e} {}", String::from_utf8_lossy(&one));
         }
         let mut text = Vec::new();
-        floats::encode(&bytes, &mut text).unwrap();
+        floats::encode_base64(&bytes, &mut text).unwrap();
         let mut back = Vec::new();
-        prop_assert_eq!(floats::decode(&text[1..text.len() - 1], &mut back), Some(vector.len()));
+        prop_assert_eq!(floats::decode_base64(&text[1..text.len() - 1], &mut back), Some(vector.len()));
         prop_assert_eq!(back, bytes);
     }
 
@@ -110,7 +112,7 @@ proptest! {
         let cut = cut % good.len();
         prop_assert!(openai(&embed(1, true), good[..cut].to_owned()).is_err());
         let abilities = OfferCapabilities::default();
-        for shape in crate::SHAPES.iter().filter(|shape| shape.kind() == ModelKind::Rerank) {
+        for shape in crate::ADAPTERS.iter().filter(|shape| shape.kind() == ModelKind::Rerank) {
             let ask = ask(ModelKind::Rerank, r#"{"model":"m","query":"q","documents":["a"]}"#);
             let _ = shape.translate(&ask, &target(&abilities), vec![answer(body.clone())]);
         }

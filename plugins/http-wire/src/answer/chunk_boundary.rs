@@ -7,7 +7,7 @@ use crate::http1_request::is_control;
 
 /// Scanner of a chunked body that arrives in pieces.
 #[derive(Debug, Default)]
-pub struct ChunkBoundary {
+pub struct ChunkedBodyScanner {
     state: BoundaryState,
     /// Start of a line whose end has not arrived.
     line: Vec<u8>,
@@ -29,7 +29,7 @@ enum BoundaryState {
     Complete,
 }
 
-impl ChunkBoundary {
+impl ChunkedBodyScanner {
     /// Scans the next bytes and returns how many of them belong to the body: all, unless the body ends among them.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ mod tests {
         let all = [BODY, b"GET / HTTP/1.1\r\n"].concat();
         for first in 0..=all.len() {
             for piece in [1, 3, all.len()] {
-                let mut boundary = ChunkBoundary::default();
+                let mut boundary = ChunkedBodyScanner::default();
                 let mut body = 0;
                 let pieces = [&all[..first]].into_iter().chain(all[first..].chunks(piece));
                 for piece in pieces {
@@ -142,7 +142,7 @@ mod tests {
             &long,
         ] {
             for cut in [1, 2, wrong.len()] {
-                let mut boundary = ChunkBoundary::default();
+                let mut boundary = ChunkedBodyScanner::default();
                 let pushed: Result<Vec<_>, _> = wrong.chunks(cut).map(|piece| boundary.push(piece)).collect();
                 assert!(pushed.is_err(), "{} in pieces of {cut}", wrong.escape_ascii());
             }

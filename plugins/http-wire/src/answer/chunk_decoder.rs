@@ -46,7 +46,7 @@ impl ChunkDecoder {
     ///
     /// # Errors
     /// Returns the violated rule; the bytes after it cannot be interpreted.
-    pub fn take(&mut self, buffer: &mut BytesMut) -> Result<ChunkStep, MalformedResponse> {
+    pub fn decode_next(&mut self, buffer: &mut BytesMut) -> Result<ChunkStep, MalformedResponse> {
         loop {
             match self.state {
                 ChunkState::Size => match take_line(buffer)? {

@@ -9,7 +9,7 @@ mod chunk_decoder;
 #[cfg(test)]
 mod tests;
 
-pub use chunk_boundary::ChunkBoundary;
+pub use chunk_boundary::ChunkedBodyScanner;
 pub use chunk_decoder::{ChunkDecoder, ChunkStep};
 
 /// Maximum bytes of a head.
@@ -42,7 +42,7 @@ pub struct Http1ResponseHead {
     /// Framing of the body.
     pub framing: BodyFraming,
     /// True if the connection cannot be reused.
-    pub last: bool,
+    pub is_last: bool,
 }
 
 impl Http1ResponseHead {
@@ -51,7 +51,7 @@ impl Http1ResponseHead {
     ///
     /// # Errors
     /// Returns the reason if the head is invalid, larger than [`MAX_HEAD_BYTES`] or has more than 128 fields.
-    pub fn read(bytes: &[u8]) -> Result<Option<Self>, MalformedResponse> {
+    pub fn parse(bytes: &[u8]) -> Result<Option<Self>, MalformedResponse> {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut answer = httparse::Response::new(&mut fields);
         let size = match lenient_config().parse_response(&mut answer, bytes) {
@@ -76,7 +76,7 @@ impl Http1ResponseHead {
         let both = told.is_chunked && told.length.is_some();
         let kept = if old { told.keeps_alive && !told.is_chunked } else { !told.closes_connection };
         let last = both || !kept || framing == BodyFraming::Close;
-        Ok(Some(Self { size, status, framing, last }))
+        Ok(Some(Self { size, status, framing, is_last: last }))
     }
 }
 
@@ -92,9 +92,9 @@ pub struct ResponseHeadScan {
 }
 
 impl ResponseHeadScan {
-    /// True if `bytes` should be parsed now by [`Http1ResponseHead::read`]. `bytes` must start with the bytes of the
+    /// True if `bytes` should be parsed now by [`Http1ResponseHead::parse`]. `bytes` must start with the bytes of the
     /// last call.
-    pub fn is_due(&mut self, bytes: &[u8]) -> bool {
+    pub fn should_parse(&mut self, bytes: &[u8]) -> bool {
         // The blank line may have begun in the last two bytes of the previous call.
         let from = self.searched.saturating_sub(2);
         self.searched = bytes.len();

@@ -4,12 +4,12 @@ use super::*;
 use bytes::BytesMut;
 
 fn parse_head(text: &str) -> Result<Option<Http1ResponseHead>, MalformedResponse> {
-    Http1ResponseHead::read(text.as_bytes())
+    Http1ResponseHead::parse(text.as_bytes())
 }
 
 fn framing_of(fields: &str) -> (BodyFraming, bool) {
     let head = parse_head(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n")).unwrap().unwrap();
-    (head.framing, head.last)
+    (head.framing, head.is_last)
 }
 
 #[test]
@@ -34,7 +34,8 @@ fn body_framing_follows_the_standard() {
 
 #[test]
 fn the_old_version_ends_with_its_connection_unless_it_says_otherwise() {
-    let last = |fields: &str| parse_head(&format!("HTTP/1.0 200 OK\r\n{fields}\r\n")).unwrap().unwrap().last;
+    let last =
+        |fields: &str| parse_head(&format!("HTTP/1.0 200 OK\r\n{fields}\r\n")).unwrap().unwrap().is_last;
     assert!(last("Content-Length: 1\r\n"));
     assert!(!last("Content-Length: 1\r\nConnection: keep-alive\r\n"));
     assert!(last("Transfer-Encoding: chunked\r\nConnection: keep-alive\r\n"));
@@ -73,7 +74,7 @@ fn a_head_is_the_same_at_every_split() {
     }
     let whole = parse_head(&format!("{text}ab")).unwrap().unwrap();
     let told =
-        Http1ResponseHead { size: text.len(), status: 429, framing: BodyFraming::Length(2), last: false };
+        Http1ResponseHead { size: text.len(), status: 429, framing: BodyFraming::Length(2), is_last: false };
     assert_eq!(whole, told);
     assert_eq!(header_value(text.as_bytes(), "retry-after").map(<[u8]>::trim_ascii), Some(&b"7"[..]));
     assert_eq!(header_value(text.as_bytes(), "none"), None);
@@ -84,9 +85,9 @@ fn parse_bytewise(text: &[u8]) -> (usize, Option<usize>) {
     let (mut scan, mut reads) = (ResponseHeadScan::default(), 0);
     for end in 0..=text.len() {
         let bytes = text.get(..end).unwrap();
-        if scan.is_due(bytes) {
+        if scan.should_parse(bytes) {
             reads += 1;
-            if Http1ResponseHead::read(bytes).unwrap().is_some() {
+            if Http1ResponseHead::parse(bytes).unwrap().is_some() {
                 return (reads, Some(end));
             }
         }
@@ -108,10 +109,10 @@ fn a_head_received_byte_by_byte_is_parsed_a_few_times() {
     let text = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
     for cut in 0..text.len() {
         let mut scan = ResponseHeadScan::default();
-        scan.is_due(text.get(..cut).unwrap());
-        assert!(scan.is_due(text), "{cut}");
+        scan.should_parse(text.get(..cut).unwrap());
+        assert!(scan.should_parse(text), "{cut}");
     }
-    assert!(!ResponseHeadScan::default().is_due(b""));
+    assert!(!ResponseHeadScan::default().should_parse(b""));
 }
 
 /// Body decoded from the pieces, or the error, and the remaining bytes.
@@ -121,7 +122,7 @@ fn decode_body(pieces: &[&[u8]]) -> Result<(Vec<u8>, bool, usize), MalformedResp
     for piece in pieces {
         buffer.extend_from_slice(piece);
         while !over {
-            match chunks.take(&mut buffer)? {
+            match chunks.decode_next(&mut buffer)? {
                 ChunkStep::Data(data) => body.extend_from_slice(&data),
                 ChunkStep::Incomplete => break,
                 ChunkStep::End => over = true,

@@ -29,7 +29,7 @@ enum FilePartState {
 
 /// Parser of an upload form.
 #[derive(Debug)]
-pub struct UploadForm {
+pub struct UploadFormParser {
     form: MultipartParser,
     /// Noun for the file in error messages.
     noun: &'static str,
@@ -40,7 +40,7 @@ pub struct UploadForm {
     part: Option<(String, Vec<u8>)>,
 }
 
-impl UploadForm {
+impl UploadFormParser {
     /// Returns a parser for this content type; `noun` names the file in error messages.
     ///
     /// # Errors

@@ -221,20 +221,20 @@ impl<'a> MemberIter<'a> {
 
     /// Position after the object's end, once it was reached.
     #[must_use]
-    pub fn end(&self) -> Option<usize> {
+    pub fn end_offset(&self) -> Option<usize> {
         (self.state == IterState::Done).then_some(self.at)
     }
 
     /// Returns the next member as (raw key without quotes, value).
-    pub fn next_pair(&mut self) -> Option<(&'a [u8], &'a [u8])> {
+    pub fn next_raw(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         let member = self.next()?;
         let key = self.json.get(member.key.start + 1..member.key.end - 1)?;
         Some((key, self.json.get(member.value)?))
     }
 
     /// Returns the next member as (unescaped key, value); an invalid key becomes an empty string.
-    pub fn next_named(&mut self) -> Option<(Cow<'a, str>, &'a [u8])> {
-        let (key, value) = self.next_pair()?;
+    pub fn next_unescaped(&mut self) -> Option<(Cow<'a, str>, &'a [u8])> {
+        let (key, value) = self.next_raw()?;
         Some((super::unescape_lossy(key).unwrap_or_default(), value))
     }
 

@@ -72,9 +72,9 @@ fn nesting_is_limited() {
 fn members_are_found_without_reading_what_follows() {
     let json = br#" { "a" : 1 , "b\"" : {"c":[1,2]} , "d": oops"#;
     let mut walk = members(json);
-    assert_eq!(walk.next_pair(), Some((&b"a"[..], &b"1"[..])));
-    assert_eq!(walk.next_pair(), Some((&br#"b\""#[..], &br#"{"c":[1,2]}"#[..])));
-    assert_eq!(walk.next_pair(), None);
+    assert_eq!(walk.next_raw(), Some((&b"a"[..], &b"1"[..])));
+    assert_eq!(walk.next_raw(), Some((&br#"b\""#[..], &br#"{"c":[1,2]}"#[..])));
+    assert_eq!(walk.next_raw(), None);
     assert!(!walk.is_complete());
     assert!(members(b"[]").next().is_none());
     let mut empty = members(b" { } ");
@@ -110,8 +110,8 @@ fn members_are_inserted_before_the_last_brace() {
 
 #[test]
 fn lone_surrogates_are_detected_and_replaced() {
-    assert_eq!(classify_string(b"plain \xc3\xa9"), StringBody::Plain);
-    assert_eq!(classify_string(br"\ud83d\ude00"), StringBody::Escaped);
+    assert_eq!(classify_string(b"plain \xc3\xa9"), StringClass::Plain);
+    assert_eq!(classify_string(br"\ud83d\ude00"), StringClass::Escaped);
     for bad in [
         &br"\ud83d"[..],
         br"\ude00",
@@ -124,7 +124,7 @@ fn lone_surrogates_are_detected_and_replaced() {
         br"\",
         br"\u12",
     ] {
-        assert_eq!(classify_string(bad), StringBody::Invalid, "{}", String::from_utf8_lossy(bad));
+        assert_eq!(classify_string(bad), StringClass::Invalid, "{}", String::from_utf8_lossy(bad));
         assert_eq!(unescape(bad), None);
     }
     assert_eq!(unescape_lossy(br"a\ud83d\ude00b\ud83dc\ude00").unwrap(), "a😀b\u{fffd}c\u{fffd}");
@@ -157,7 +157,7 @@ fn white_space_around_is_trimmed() {
 /// Members of an object as [`visit_objects`] reports them.
 fn push_events<'a>(object: &'a [u8], nested: Option<&[u8]>, events: &mut Vec<ObjectEvent<'a>>) {
     let mut members = members(object);
-    while let Some((key, value)) = members.next_pair() {
+    while let Some((key, value)) = members.next_raw() {
         match nested {
             Some(name) if name == key && value.starts_with(b"[") => elements(value)
                 .filter(|element| value[element.start] == b'{')
@@ -194,7 +194,7 @@ proptest! {
         prop_assert_eq!(string_end(&written, 0), Some(written.len()));
         let between = &written[1..written.len() - 1];
         prop_assert_eq!(unescape(between).unwrap(), text.as_str());
-        prop_assert_ne!(classify_string(between), StringBody::Invalid);
+        prop_assert_ne!(classify_string(between), StringClass::Invalid);
     }
 
     #[test]
@@ -239,7 +239,7 @@ proptest! {
         ]), 0..10),
     ) {
         let bytes = parts.concat();
-        prop_assert_eq!(classify_string(&bytes) != StringBody::Invalid, unescape(&bytes).is_some());
+        prop_assert_eq!(classify_string(&bytes) != StringClass::Invalid, unescape(&bytes).is_some());
         let quoted = [b"\"", &bytes[..], b"\""].concat();
         prop_assert_eq!(unescape(&bytes).map(|text| text.into_owned()), serde_json::from_slice::<String>(&quoted).ok());
     }

@@ -84,7 +84,7 @@ pub fn unescape(escaped: &[u8]) -> Option<Cow<'_, str>> {
 
 /// Class of the text between the quotes of a JSON string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StringBody {
+pub enum StringClass {
     /// Valid without escapes: the bytes are the text.
     Plain,
     /// Valid with escapes.
@@ -96,33 +96,33 @@ pub enum StringBody {
 /// Classifies the text between the quotes of a JSON string without unescaping it; [`unescape`] accepts exactly the
 /// classes other than [`StringBody::Invalid`].
 #[must_use]
-pub fn classify_string(escaped: &[u8]) -> StringBody {
+pub fn classify_string(escaped: &[u8]) -> StringClass {
     let run = plain_run(escaped);
     if std::str::from_utf8(escaped).is_err() {
-        return StringBody::Invalid;
+        return StringClass::Invalid;
     }
     if run == escaped.len() {
-        return StringBody::Plain;
+        return StringClass::Plain;
     }
     let mut at = run;
     while let Some(&byte) = escaped.get(at) {
         let Some(end) = (byte == b'\\').then(|| escape_end(escaped, at)).flatten() else {
-            return StringBody::Invalid;
+            return StringClass::Invalid;
         };
         at = match surrogate_half(escaped.get(at..end).unwrap_or_default()) {
             SurrogateHalf::None => end,
             SurrogateHalf::High => {
                 let second = escaped.get(end..end + 6).unwrap_or_default();
                 if escape_end(escaped, end) != Some(end + 6) || surrogate_half(second) != SurrogateHalf::Low {
-                    return StringBody::Invalid;
+                    return StringClass::Invalid;
                 }
                 end + 6
             }
-            SurrogateHalf::Low => return StringBody::Invalid,
+            SurrogateHalf::Low => return StringClass::Invalid,
         };
         at += plain_run(escaped.get(at..).unwrap_or_default());
     }
-    StringBody::Escaped
+    StringClass::Escaped
 }
 
 /// Half of a surrogate pair in an escape such as `\ud83d`.
@@ -156,7 +156,7 @@ pub fn equals_text(escaped: &[u8], text: &str) -> bool {
 
 /// True if a JSON value is a string that equals `text` when unescaped.
 #[must_use]
-pub fn is_string(value: &[u8], text: &str) -> bool {
+pub fn is_string_equal(value: &[u8], text: &str) -> bool {
     matches!(value, [b'"', escaped @ .., b'"'] if equals_text(escaped, text))
 }
 

@@ -148,7 +148,7 @@ impl<'d> JsonValue<'d> {
 
     /// True if the value is this string.
     #[inline]
-    pub fn is_text(&self, text: &str) -> bool {
+    pub fn equals_text(&self, text: &str) -> bool {
         match self.node.kind {
             ValueKind::String => self.string_bytes() == text.as_bytes(),
             ValueKind::EscapedString => self.text() == text,

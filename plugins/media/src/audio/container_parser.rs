@@ -60,9 +60,9 @@ pub(super) struct MinimumDuration {
 
 impl MinimumDuration {
     /// Maximum rate of uncompressed audio in bytes per second: 32 bits, eight channels at 192 kHz.
-    pub(super) const PLAIN: u64 = 6_144_000;
+    pub(super) const MAX_UNCOMPRESSED_RATE: u64 = 6_144_000;
     /// Maximum rate of lossy audio in bytes per second: 640 kbit/s.
-    pub(super) const LOSSY: u64 = 80_000;
+    pub(super) const MAX_LOSSY_RATE: u64 = 80_000;
 
     /// Creates a minimum for which all bytes of the file count as audio.
     pub(super) const fn by_all_bytes(rate: u64) -> Self {
@@ -107,7 +107,7 @@ impl ExcludedBytes {
 pub(super) trait ContainerParser: Debug + Send {
     /// Returns the minimum duration. Called after the end of the file.
     fn minimum(&self) -> MinimumDuration {
-        MinimumDuration::by_all_bytes(MinimumDuration::PLAIN)
+        MinimumDuration::by_all_bytes(MinimumDuration::MAX_UNCOMPRESSED_RATE)
     }
 
     /// Inspects the available bytes; there is at least one.

@@ -85,7 +85,7 @@ impl FlacParser {
 
 impl ContainerParser for FlacParser {
     fn minimum(&self) -> MinimumDuration {
-        let rate = if self.ticks == 0 { WITHOUT_FRAMES } else { MinimumDuration::PLAIN };
+        let rate = if self.ticks == 0 { WITHOUT_FRAMES } else { MinimumDuration::MAX_UNCOMPRESSED_RATE };
         MinimumDuration::by_all_bytes(rate)
     }
 

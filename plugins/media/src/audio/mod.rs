@@ -97,7 +97,7 @@ pub enum AudioError {
     /// Upload has no bytes.
     Empty,
     /// Format is unknown.
-    Unknown,
+    UnknownFormat,
     /// Format is known, but the file has no audio.
     NoAudio(AudioFormat),
 }
@@ -181,7 +181,7 @@ impl AudioMeter {
         if self.bytes == 0 {
             return Err(AudioError::Empty);
         }
-        let MeterState::Audio(format, track) = self.state else { return Err(AudioError::Unknown) };
+        let MeterState::Audio(format, track) = self.state else { return Err(AudioError::UnknownFormat) };
         let (span, mut floor) = track.end();
         floor.excluded = floor.excluded.saturating_add(self.tags);
         let seconds = match span {
@@ -215,7 +215,7 @@ const fn minimum_byte_rate(format: AudioFormat) -> u64 {
 fn minimum_seconds(floor: MinimumDuration, bytes: u64) -> Decimal {
     let of = |bytes, rate: u64| seconds(bytes, rate.max(1)).unwrap_or_default();
     let sounding = of(bytes.saturating_sub(floor.excluded), floor.rate);
-    sounding.max(of(bytes, MinimumDuration::PLAIN))
+    sounding.max(of(bytes, MinimumDuration::MAX_UNCOMPRESSED_RATE))
 }
 
 /// Returns `ticks / rate` seconds with three decimals, rounded half to even.
@@ -251,7 +251,7 @@ fn parser_for(format: AudioFormat) -> Box<dyn ContainerParser> {
     match format {
         AudioFormat::Wav => Box::new(wav::WavParser::default()),
         AudioFormat::Mp3 => Box::new(mpeg::MpegParser::default()),
-        AudioFormat::Mpeg => Box::new(mpeg_ps::ProgramStream::default()),
+        AudioFormat::Mpeg => Box::new(mpeg_ps::ProgramStreamParser::default()),
         AudioFormat::Mp4 => Box::new(mp4::Mp4Parser::default()),
         AudioFormat::Webm => Box::new(webm::WebmParser::default()),
         AudioFormat::Ogg => Box::new(ogg::OggParser::default()),

@@ -4,7 +4,7 @@
 
 use super::bits::{be32, be64};
 use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserStep};
-use super::mp4_track::{Mp4Codec, Mp4Track, run_entry, sample_count, version_flags};
+use super::mp4_track::{Mp4Codec, Mp4Track, run_entry_layout, sample_count, version_flags};
 
 /// Limit on the number of tracks. With more the duration is unknown.
 const MOST_TRACKS: usize = 64;
@@ -58,9 +58,13 @@ const MAX_DESCRIPTION: u64 = 1024;
 impl ContainerParser for Mp4Parser {
     fn minimum(&self) -> MinimumDuration {
         let mut audio = self.tracks.iter().filter(|track| track.is_audio);
-        let other = audio.any(|track| track.coding.is_plain());
+        let other = audio.any(|track| track.coding.may_be_lossless());
         let pictures = self.tracks.iter().any(|track| track.is_video);
-        let rate = if other || pictures { MinimumDuration::PLAIN } else { MinimumDuration::LOSSY };
+        let rate = if other || pictures {
+            MinimumDuration::MAX_UNCOMPRESSED_RATE
+        } else {
+            MinimumDuration::MAX_LOSSY_RATE
+        };
         MinimumDuration { excluded: self.excluded.sum(), rate }
     }
 
@@ -154,7 +158,7 @@ impl Mp4Parser {
             if let (Some(track), Some(samples), Some(ticks)) =
                 (self.tracks.last_mut(), be32(entry, 0), be32(entry, 4))
             {
-                track.add(samples, ticks);
+                track.add_samples(samples, ticks);
             }
             count += 1;
         }
@@ -237,7 +241,7 @@ impl Mp4Parser {
         let track = self.tracks.last_mut().filter(|_| !self.too_many)?;
         match name {
             b"tkhd" => track.id = be32(content, if long { 20 } else { 12 })?,
-            b"mdhd" => (track.stated, track.rate) = length(content, long)?,
+            b"mdhd" => (track.header_duration, track.rate) = length(content, long)?,
             b"hdlr" => {
                 let kind = content.get(8..12)?;
                 track.is_audio |= kind == b"soun";
@@ -264,7 +268,7 @@ impl Mp4Parser {
             }
             self.fragments.push((id, 0, 0));
         }
-        let (entry, has_duration) = run_entry(flags);
+        let (entry, has_duration) = run_entry_layout(flags);
         if has_duration {
             let at = 8 + 4 * u64::from(flags & 1 != 0) + 4 * u64::from(flags & 4 != 0);
             let left = size.checked_sub(at)?;

@@ -12,7 +12,7 @@ pub(super) struct Mp4Track {
     /// Ticks per second.
     pub rate: u32,
     /// Duration in ticks as the header of the track states it, without fragments.
-    pub stated: u64,
+    pub header_duration: u64,
     /// True if the track has a table of sample durations. If it has several, the one with the longest sum counts.
     pub has_table: bool,
     longest: u64,
@@ -62,7 +62,7 @@ impl Mp4Codec {
     }
 
     /// Returns true for codecs that may be uncompressed or lossless: known ones and unknown ones.
-    pub(super) const fn is_plain(self) -> bool {
+    pub(super) const fn may_be_lossless(self) -> bool {
         matches!(self, Self::Other | Self::Plain(_))
     }
 
@@ -134,7 +134,7 @@ impl Mp4Track {
     }
 
     /// Adds samples of the current table; each sample lasts `ticks`.
-    pub(super) fn add(&mut self, count: u32, ticks: u32) {
+    pub(super) fn add_samples(&mut self, count: u32, ticks: u32) {
         self.current = self.current.saturating_add(u64::from(count) * u64::from(ticks));
     }
 
@@ -142,7 +142,7 @@ impl Mp4Track {
     pub(super) fn duration(&self, fragments: (u64, u64), movie: AudioDuration) -> AudioDuration {
         let (ticks, samples) = (fragments.0, self.samples.saturating_add(fragments.1));
         let summed = self.longest.max(self.current);
-        let own = if self.has_table && (summed > 0 || ticks > 0) { summed } else { self.stated };
+        let own = if self.has_table && (summed > 0 || ticks > 0) { summed } else { self.header_duration };
         let told = AudioDuration::from_ticks(own.saturating_add(ticks), u64::from(self.rate)).or(movie);
         if told.nanoseconds() >= self.coding.minimum(samples).nanoseconds() {
             told
@@ -158,7 +158,7 @@ pub(super) fn sample_count(content: &[u8]) -> Option<u64> {
 }
 
 /// Returns the number of bytes of an entry in a run of samples, and true if each entry begins with a duration.
-pub(super) const fn run_entry(flags: u32) -> (usize, bool) {
+pub(super) const fn run_entry_layout(flags: u32) -> (usize, bool) {
     (4 * (flags >> 8 & 0xf).count_ones() as usize, flags & 0x100 != 0)
 }
 

@@ -217,7 +217,7 @@ fn is_info_frame(ahead: &[u8], length: usize) -> bool {
 impl ContainerParser for MpegParser {
     fn minimum(&self) -> MinimumDuration {
         let excluded = if self.tags.have_audio() { 0 } else { self.tags.complete };
-        MinimumDuration { excluded, rate: MinimumDuration::LOSSY }
+        MinimumDuration { excluded, rate: MinimumDuration::MAX_LOSSY_RATE }
     }
 
     fn step(&mut self, ahead: &[u8]) -> ParserStep {

@@ -14,13 +14,13 @@ const PACK: u8 = 0xba;
 const WITHOUT_AUDIO: [u8; 3] = [0xbc, 0xbe, 0xbf];
 
 #[derive(Debug, Default)]
-pub(super) struct ProgramStream {
+pub(super) struct ProgramStreamParser {
     /// Parser of the MPEG audio frames of each audio stream, by stream id.
     streams: BTreeMap<u8, ParserDriver>,
     excluded: ExcludedBytes,
 }
 
-impl ProgramStream {
+impl ProgramStreamParser {
     /// Skips a packet that has no audio.
     fn exclude(&mut self, bytes: usize) -> ParserStep {
         self.excluded.begin(bytes as u64);
@@ -28,9 +28,9 @@ impl ProgramStream {
     }
 }
 
-impl ContainerParser for ProgramStream {
+impl ContainerParser for ProgramStreamParser {
     fn minimum(&self) -> MinimumDuration {
-        MinimumDuration { excluded: self.excluded.sum(), rate: MinimumDuration::LOSSY }
+        MinimumDuration { excluded: self.excluded.sum(), rate: MinimumDuration::MAX_LOSSY_RATE }
     }
 
     fn step(&mut self, ahead: &[u8]) -> ParserStep {

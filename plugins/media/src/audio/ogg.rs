@@ -82,7 +82,11 @@ impl OggParser {
 
 impl ContainerParser for OggParser {
     fn minimum(&self) -> MinimumDuration {
-        let rate = if self.has_flac { MinimumDuration::PLAIN } else { MinimumDuration::LOSSY };
+        let rate = if self.has_flac {
+            MinimumDuration::MAX_UNCOMPRESSED_RATE
+        } else {
+            MinimumDuration::MAX_LOSSY_RATE
+        };
         MinimumDuration { excluded: self.excluded, rate }
     }
 

@@ -57,7 +57,7 @@ impl OggStream {
             skip = u64::from(le16(packet, 10)?);
             (OggCodec::Opus, opus::RATE)
         } else if packet.starts_with(b"\x01vorbis") {
-            vorbis = VorbisHeaders::identification(packet);
+            vorbis = VorbisHeaders::from_identification(packet);
             (OggCodec::Vorbis, u64::from(vorbis.as_ref()?.rate))
         } else if packet.starts_with(b"Speex   ") {
             let frame = 160u64 << le32(packet, 40)?.min(2);
@@ -137,7 +137,7 @@ impl OggStream {
             OggCodec::NoAudio => return 0,
             OggCodec::Opus => return opus::reconcile_duration(told, self.packets),
             OggCodec::Flac => 0,
-            OggCodec::Vorbis => self.vorbis.as_ref().map_or(0, VorbisHeaders::trimmed),
+            OggCodec::Vorbis => self.vorbis.as_ref().map_or(0, VorbisHeaders::max_trimmed_samples),
             OggCodec::Speex { packet } => 2 * packet,
         };
         if told.saturating_add(trimmed) >= self.packets { told } else { self.packets }

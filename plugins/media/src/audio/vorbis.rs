@@ -25,7 +25,7 @@ pub(super) struct VorbisHeaders {
 
 impl VorbisHeaders {
     /// Parses the identification header.
-    pub(super) fn identification(packet: &[u8]) -> Option<Self> {
+    pub(super) fn from_identification(packet: &[u8]) -> Option<Self> {
         let rate = le32(packet, 12).filter(|_| packet.starts_with(b"\x01vorbis"))?;
         let sizes = *packet.get(28)?;
         let blocks = [sizes & 15, sizes >> 4].map(|exponent| 1 << exponent.clamp(6, 13));
@@ -43,7 +43,7 @@ impl VorbisHeaders {
             Some(full * 255 + last)
         };
         let (first, second) = (length()?, length()?);
-        let mut headers = Self::identification(rest.get(..first)?)?;
+        let mut headers = Self::from_identification(rest.get(..first)?)?;
         headers.push_setup(rest.get(first + second..)?);
         headers.end_setup();
         Some(headers)
@@ -74,7 +74,7 @@ impl VorbisHeaders {
     }
 
     /// Returns the number of samples by which timestamps may be lower than the packets, at both ends together.
-    pub(super) fn trimmed(&self) -> u64 {
+    pub(super) fn max_trimmed_samples(&self) -> u64 {
         u64::from(self.blocks.into_iter().max().unwrap_or_default()) * 2
     }
 }

@@ -166,8 +166,10 @@ fn skip_chunk(size: u32) -> ParserStep {
 impl ContainerParser for WavParser {
     fn minimum(&self) -> MinimumDuration {
         MinimumDuration::by_all_bytes(match self.coding {
-            WavEncoding::Other | WavEncoding::Mpeg => MinimumDuration::LOSSY,
-            WavEncoding::Plain | WavEncoding::Nibbles | WavEncoding::Gsm => MinimumDuration::PLAIN,
+            WavEncoding::Other | WavEncoding::Mpeg => MinimumDuration::MAX_LOSSY_RATE,
+            WavEncoding::Plain | WavEncoding::Nibbles | WavEncoding::Gsm => {
+                MinimumDuration::MAX_UNCOMPRESSED_RATE
+            }
         })
     }
 

@@ -109,8 +109,9 @@ struct Lost;
 impl ContainerParser for WebmParser {
     fn minimum(&self) -> MinimumDuration {
         let mut audio = self.tracks.iter().filter(|track| track.kind == TrackKind::Audio);
-        let plain = audio.any(|track| track.codec.is_plain());
-        let rate = if plain { MinimumDuration::PLAIN } else { MinimumDuration::LOSSY };
+        let plain = audio.any(|track| track.codec.is_lossless());
+        let rate =
+            if plain { MinimumDuration::MAX_UNCOMPRESSED_RATE } else { MinimumDuration::MAX_LOSSY_RATE };
         MinimumDuration { excluded: self.excluded.sum(), rate }
     }
 
@@ -232,7 +233,7 @@ impl WebmParser {
                     TRACK_NUMBER => track.number = number,
                     TRACK_TYPE if number == AUDIO_TRACK => track.kind = TrackKind::Audio,
                     TRACK_TYPE => track.kind = TrackKind::NoAudio,
-                    CODEC => track.codec = WebmCodec::of(content),
+                    CODEC => track.codec = WebmCodec::from_name(content),
                     CODEC_PRIVATE => track.set_private(content),
                     SAMPLE_RATE => track.sample_rate = float(content).map_or(0, |rate| rate as u64),
                     CHANNELS => track.channels = number,
@@ -260,7 +261,7 @@ impl WebmParser {
     fn is_laced(&mut self, content: &[u8]) -> bool {
         self.track_of(content).is_some_and(|(track, rest)| {
             track.kind == TrackKind::Audio
-                && track.codec.reads_packets()
+                && track.codec.needs_packet_content()
                 && rest.get(2).is_some_and(|flags| flags & 6 != 0)
         })
     }

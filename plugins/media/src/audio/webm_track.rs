@@ -42,14 +42,14 @@ pub(super) enum WebmCodec {
     /// Uncompressed samples.
     Pcm,
     /// Other lossless codecs.
-    Plain,
+    OtherLossless,
     /// Other lossy compression.
     #[default]
     Lossy,
 }
 
 impl WebmCodec {
-    pub(super) fn of(name: &[u8]) -> Self {
+    pub(super) fn from_name(name: &[u8]) -> Self {
         let codecs: [(&[u8], Self); 9] = [
             (b"A_OPUS", Self::Opus),
             (b"A_VORBIS", Self::Vorbis),
@@ -57,20 +57,20 @@ impl WebmCodec {
             (b"A_MPEG/", Self::Mpeg),
             (b"A_FLAC", Self::Flac),
             (b"A_PCM", Self::Pcm),
-            (b"A_ALAC", Self::Plain),
-            (b"A_WAVPACK4", Self::Plain),
-            (b"A_TTA1", Self::Plain),
+            (b"A_ALAC", Self::OtherLossless),
+            (b"A_WAVPACK4", Self::OtherLossless),
+            (b"A_TTA1", Self::OtherLossless),
         ];
         codecs.into_iter().find(|(start, _)| name.starts_with(start)).map_or(Self::Lossy, |(_, codec)| codec)
     }
 
     /// Returns true for lossless codecs.
-    pub(super) const fn is_plain(self) -> bool {
-        matches!(self, Self::Plain | Self::Pcm | Self::Flac)
+    pub(super) const fn is_lossless(self) -> bool {
+        matches!(self, Self::OtherLossless | Self::Pcm | Self::Flac)
     }
 
     /// Returns true if the content of packets is needed to count them.
-    pub(super) const fn reads_packets(self) -> bool {
+    pub(super) const fn needs_packet_content(self) -> bool {
         matches!(self, Self::Opus | Self::Vorbis | Self::Mpeg | Self::Flac)
     }
 }
@@ -94,7 +94,7 @@ impl WebmTrack {
             return self.count(content.get(1..).unwrap_or_default());
         }
         let count = content.get(1).map_or(0, |count| usize::from(*count) + 1);
-        match packet_lengths(content).filter(|_| self.codec.reads_packets()) {
+        match packet_lengths(content).filter(|_| self.codec.needs_packet_content()) {
             Some((mut at, lengths)) => {
                 for length in lengths {
                     self.count(content.get(at..at + length).unwrap_or_default());
@@ -127,7 +127,7 @@ impl WebmTrack {
                 Some((_, samples, rate)) => (u64::from(samples), u64::from(rate)),
                 None => return,
             },
-            WebmCodec::Pcm | WebmCodec::Plain | WebmCodec::Lossy => return,
+            WebmCodec::Pcm | WebmCodec::OtherLossless | WebmCodec::Lossy => return,
         };
         self.add(samples, rate);
     }

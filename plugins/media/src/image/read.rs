@@ -3,7 +3,7 @@
 use super::{base64, format};
 use bytes::Bytes;
 use penstock_core::{GeneratedImage, ImageSource, UpstreamError, UpstreamErrorKind};
-use penstock_json_scan::json::{self, StringBody};
+use penstock_json_scan::json::{self, StringClass};
 
 /// Maximum length of a URL that is fetched, in bytes.
 const MOST_URL: usize = 8 << 10;
@@ -16,7 +16,7 @@ pub(super) fn read_images(body: &Bytes) -> Result<Vec<GeneratedImage>, UpstreamE
     let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
     let mut list = None;
     let mut members = json::members(body);
-    while let Some((key, value)) = members.next_named() {
+    while let Some((key, value)) = members.next_unescaped() {
         match &*key {
             "error" if !matches!(value, b"null" | b"\"\"") => {
                 return Err(UpstreamError::new(UpstreamErrorKind::InBandError));
@@ -45,7 +45,7 @@ fn read_image(body: &Bytes, element: &[u8]) -> Option<GeneratedImage> {
     }
     let (mut found, mut revised_prompt) = (None, None);
     let mut members = json::members(element);
-    while let Some((key, value)) = members.next_named() {
+    while let Some((key, value)) = members.next_unescaped() {
         if value.first() != Some(&b'"') {
             continue;
         }
@@ -58,7 +58,7 @@ fn read_image(body: &Bytes, element: &[u8]) -> Option<GeneratedImage> {
                 }
             }
             "revised_prompt" => {
-                let sound = json::classify_string(value.get(1..value.len() - 1)?) != StringBody::Invalid;
+                let sound = json::classify_string(value.get(1..value.len() - 1)?) != StringClass::Invalid;
                 revised_prompt = sound.then(|| body.slice_ref(value));
             }
             _ => {}
@@ -71,9 +71,9 @@ fn read_image(body: &Bytes, element: &[u8]) -> Option<GeneratedImage> {
 fn string_content(body: &Bytes, string: &[u8]) -> Option<Bytes> {
     let inner = string.get(1..string.len().checked_sub(1)?)?;
     match json::classify_string(inner) {
-        StringBody::Plain => Some(body.slice_ref(inner)),
-        StringBody::Escaped => Some(Bytes::from(json::unescape(inner)?.into_owned())),
-        StringBody::Invalid => None,
+        StringClass::Plain => Some(body.slice_ref(inner)),
+        StringClass::Escaped => Some(Bytes::from(json::unescape(inner)?.into_owned())),
+        StringClass::Invalid => None,
     }
 }
 

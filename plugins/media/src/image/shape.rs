@@ -5,14 +5,14 @@ use super::read;
 use crate::measured_energy::sum_energy;
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, BufferedResponse, ExtraMember, FinishReason, ImageRequest, ImageSize,
+    ApiError, AttemptTarget, BufferedResponse, ExtraMember, FinishReason, ImageSize, ImageTask,
     InferenceRequest, InferenceTask, ModelKind, OfferCapabilities, OfferObservation, ProviderAdapter,
     UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest, WorkDone,
 };
 use penstock_json_scan::json;
 
 /// Adapters of all image providers; the first one is the default.
-pub const SHAPES: &[&dyn ProviderAdapter] = &[
+pub const ADAPTERS: &[&dyn ProviderAdapter] = &[
     &ImageShape { name: "openai-images", path: "/images/generations", voice: ImageDialect::Size('x', true) },
     &ImageShape {
         name: "openai-images-bare",
@@ -59,7 +59,7 @@ impl ProviderAdapter for ImageShape {
         self.path
     }
 
-    fn calls(
+    fn build_requests(
         &self,
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
@@ -106,14 +106,17 @@ impl ProviderAdapter for ImageShape {
 /// Returns the name of the request member for the number of diffusion steps; `None` if the provider accepts none. The
 /// API `automatic1111` always accepts it, the others if the catalogue lists one of its names.
 #[must_use]
-pub fn steps_name(shape: &dyn ProviderAdapter, abilities: &OfferCapabilities) -> Option<&'static str> {
+pub fn diffusion_steps_member(
+    shape: &dyn ProviderAdapter,
+    abilities: &OfferCapabilities,
+) -> Option<&'static str> {
     if shape.name() == "automatic1111" {
         return Some("steps");
     }
     ["num_inference_steps", "steps"].into_iter().find(|name| abilities.accepts_parameter(name))
 }
 
-fn image_task(ask: &InferenceRequest) -> Option<&ImageRequest> {
+fn image_task(ask: &InferenceRequest) -> Option<&ImageTask> {
     match &ask.task {
         InferenceTask::GenerateImages(task) => Some(task),
         _ => None,
@@ -123,7 +126,7 @@ fn image_task(ask: &InferenceRequest) -> Option<&ImageRequest> {
 impl ImageShape {
     fn build_call(
         &self,
-        task: &ImageRequest,
+        task: &ImageTask,
         steps: Option<u32>,
         target: &AttemptTarget<'_>,
         n: u32,
@@ -148,7 +151,7 @@ impl ImageShape {
                 }
             };
         }
-        if let (Some(name), Some(steps)) = (steps_name(self, target.capabilities), steps) {
+        if let (Some(name), Some(steps)) = (diffusion_steps_member(self, target.capabilities), steps) {
             tail += &format!(",\"{name}\":{steps}");
         }
         let asks = matches!(self.voice, ImageDialect::Sides | ImageDialect::Size(_, true));

@@ -1,13 +1,13 @@
 //! Fields of a transcription form, each validated separately.
 
 use super::language;
-use penstock_core::{ApiError, AudioInput, TranscriptFormat, TranscriptionRequest};
+use penstock_core::{ApiError, AudioInput, TranscriptFormat, TranscriptionTask};
 use penstock_http_wire::form::upload::part_error;
 
 /// Limit on the bytes of a model name.
 const MOST_MODEL: usize = 256;
 /// Limit on the bytes of a prompt.
-pub(super) const MOST_PROMPT: usize = 64 << 10;
+pub(super) const MAX_PROMPT_BYTES: usize = 64 << 10;
 
 /// Fields of a form, without the audio. An empty value counts as absent, because forms have no null.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl TranscriptionFields {
     ///
     /// # Errors
     /// Returns an error that names the field. Values of fields are never repeated in an error.
-    pub(super) fn take(&mut self, name: &str, value: &[u8]) -> Result<(), ApiError> {
+    pub(super) fn read_field(&mut self, name: &str, value: &[u8]) -> Result<(), ApiError> {
         let text = std::str::from_utf8(value).map_err(|_| part_error(name, "expected text in UTF-8"))?;
         if !LISTS.contains(&name) {
             if self.seen.iter().any(|seen| seen == name) {
@@ -51,7 +51,7 @@ impl TranscriptionFields {
             "prompt" => self.prompt = Some(text.into()),
             "language" => {
                 self.language = Some(
-                    language::code(text)
+                    language::canonical_code(text)
                         .ok_or_else(|| {
                             part_error(name, "expected an ISO 639-1 code of two letters, such as \"en\"")
                         })?
@@ -89,7 +89,7 @@ impl TranscriptionFields {
     ///
     /// # Errors
     /// Returns an error that names a missing or conflicting field.
-    pub(super) fn finish(self, sound: AudioInput) -> Result<(Box<str>, TranscriptionRequest), ApiError> {
+    pub(super) fn finish(self, sound: AudioInput) -> Result<(Box<str>, TranscriptionTask), ApiError> {
         let model = self
             .model
             .ok_or_else(|| part_error("model", "expected the name of a model, but it is missing"))?;
@@ -103,11 +103,11 @@ impl TranscriptionFields {
         let Self { language, prompt, temperature, words, .. } = self;
         Ok((
             model,
-            TranscriptionRequest {
+            TranscriptionTask {
                 language,
                 prompt,
                 temperature,
-                script,
+                format: script,
                 word_timestamps: words,
                 audio: sound,
             },

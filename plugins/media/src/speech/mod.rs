@@ -10,6 +10,6 @@ mod transcript;
 mod upload;
 mod write;
 
-pub use shape::SHAPES;
+pub use shape::ADAPTERS;
 pub use upload::TranscriptionUpload;
 pub use write::content_type;

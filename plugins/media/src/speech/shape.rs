@@ -7,14 +7,14 @@ use crate::measured_energy::read_energy;
 use bytes::Bytes;
 use penstock_core::{
     ApiError, AttemptTarget, BufferedResponse, ExtraMember, FinishReason, InferenceRequest, InferenceTask,
-    ModelKind, OfferObservation, ProviderAdapter, TranscriptFormat, TranscriptionRequest, UpstreamAnswer,
+    ModelKind, OfferObservation, ProviderAdapter, TranscriptFormat, TranscriptionTask, UpstreamAnswer,
     UpstreamError, UpstreamErrorKind, UpstreamRequest, WorkDone,
 };
 use rust_decimal::Decimal;
 use rust_decimal::prelude::FromPrimitive;
 
 /// Adapters of all transcription providers; the first one is the default.
-pub const SHAPES: &[&dyn ProviderAdapter] = &[
+pub const ADAPTERS: &[&dyn ProviderAdapter] = &[
     &TranscriptionShape {
         name: "openai-transcription",
         path: "/audio/transcriptions",
@@ -65,7 +65,7 @@ impl ProviderAdapter for TranscriptionShape {
         self.path
     }
 
-    fn calls(
+    fn build_requests(
         &self,
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
@@ -85,7 +85,7 @@ impl ProviderAdapter for TranscriptionShape {
                 }
             }
             FormDialect::Verbose | FormDialect::Text => {
-                if task.script == TranscriptFormat::Verbose || (plain && task.script.has_timestamps()) {
+                if task.format == TranscriptFormat::Verbose || (plain && task.format.has_timestamps()) {
                     return Err(unsupported_field("response_format", "this provider returns no segments"));
                 }
                 parts.common_fields(task);
@@ -111,7 +111,7 @@ impl ProviderAdapter for TranscriptionShape {
         let said = Transcript::read(&answer.body)?;
         let seconds = audio_seconds(task, &said);
         Ok(BufferedResponse {
-            body: vec![write::body(&said, task, Some(seconds))],
+            body: vec![write::write_transcript(&said, task, Some(seconds))],
             work: Some(WorkDone::Audio { seconds }),
             measured_energy: read_energy(&answer.body),
             finish_reason: FinishReason::Stop,
@@ -122,7 +122,7 @@ impl ProviderAdapter for TranscriptionShape {
     }
 }
 
-fn transcription_task(ask: &InferenceRequest) -> Option<&TranscriptionRequest> {
+fn transcription_task(ask: &InferenceRequest) -> Option<&TranscriptionTask> {
     match &ask.task {
         InferenceTask::Transcribe(task) => Some(task),
         _ => None,
@@ -135,7 +135,7 @@ fn unsupported_field(name: &str, sentence: &str) -> ApiError {
 
 /// Adds the fields of Mistral. Its API accepts either timestamps or a language: timestamps take precedence if the
 /// client's format needs segments.
-fn mistral(task: &TranscriptionRequest, plain: bool, parts: &mut FormBuilder) -> Result<(), ApiError> {
+fn mistral(task: &TranscriptionTask, plain: bool, parts: &mut FormBuilder) -> Result<(), ApiError> {
     if task.prompt.is_some() {
         return Err(unsupported_field("prompt", "this provider takes none"));
     }
@@ -145,7 +145,7 @@ fn mistral(task: &TranscriptionRequest, plain: bool, parts: &mut FormBuilder) ->
     if let Some(temperature) = &task.temperature {
         parts.field("temperature", temperature);
     }
-    match (&task.language, task.script) {
+    match (&task.language, task.format) {
         (Some(language), TranscriptFormat::Json | TranscriptFormat::Text) => {
             parts.field("language", language)
         }
@@ -157,7 +157,7 @@ fn mistral(task: &TranscriptionRequest, plain: bool, parts: &mut FormBuilder) ->
 
 /// Returns the seconds of audio to charge: the duration measured in the file, or if the file contains none, the
 /// duration that the provider reports, within the limits that the size of the file sets.
-fn audio_seconds(task: &TranscriptionRequest, said: &Transcript) -> Decimal {
+fn audio_seconds(task: &TranscriptionTask, said: &Transcript) -> Decimal {
     let last = || said.segments.last().map(|segment| segment.end as f64 / 1000.0);
     let told = said.seconds.filter(|seconds| *seconds > 0.0).or_else(last).filter(|end| *end > 0.0);
     let credible = told.map(|seconds| seconds.min(MAX_SECONDS as f64)).and_then(Decimal::from_f64);
@@ -195,7 +195,7 @@ impl FormBuilder {
     }
 
     /// Adds the fields that every engine accepts.
-    fn common_fields(&mut self, task: &TranscriptionRequest) {
+    fn common_fields(&mut self, task: &TranscriptionTask) {
         for (name, value) in
             [("language", &task.language), ("prompt", &task.prompt), ("temperature", &task.temperature)]
         {
@@ -206,7 +206,7 @@ impl FormBuilder {
     }
 
     /// Adds the audio as the last part, because engines read the fields before it.
-    fn finish(mut self, task: &TranscriptionRequest) -> UpstreamRequest {
+    fn finish(mut self, task: &TranscriptionTask) -> UpstreamRequest {
         let sound = &task.audio;
         let more =
             ["; filename=\"audio.", sound.extension, "\"\r\nContent-Type: ", sound.content_type].concat();

@@ -7,8 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use penstock_core::{
     ApiError, AttemptTarget, Dialect, FinishReason, InferenceRequest, InferenceTask, MeasuredEnergy,
-    MeteredDelivery, OutputBuffer, RescueMode, StreamProgress, StreamTranslation, TokenUsage, UpstreamError,
-    UpstreamErrorKind, WorkDone,
+    OutputBuffer, PassthroughDelivery, RescueMode, StreamProgress, StreamTranslation, TokenUsage,
+    UpstreamError, UpstreamErrorKind, WorkDone,
 };
 use penstock_http_wire::error::error_envelope;
 use penstock_http_wire::sse::data_event;
@@ -24,7 +24,7 @@ const EXTRA_BYTES: u64 = 1 << 20;
 /// Translation of one streamed answer.
 pub(super) struct SpeechStream {
     meter: SpeechMeter,
-    delivery: MeteredDelivery,
+    delivery: PassthroughDelivery,
     /// Content type of the requested format.
     content_type: Option<&'static str>,
     progress: StreamProgress,
@@ -39,7 +39,7 @@ pub(super) struct SpeechStream {
 impl SpeechStream {
     /// Returns the translation of an answer; `None` if the request is not for speech.
     pub(super) fn new(ask: &InferenceRequest) -> Option<Self> {
-        let InferenceTask::Metered(task) = &ask.task else { return None };
+        let InferenceTask::Passthrough(task) = &ask.task else { return None };
         let seconds = match task.max_work {
             WorkDone::Audio { seconds } => seconds.ceil().to_u64().unwrap_or(u64::MAX),
             _ => 0,
@@ -65,8 +65,8 @@ impl SpeechStream {
         self.meter.push(&audio);
         self.progress = self.progress.max(StreamProgress::Committed);
         out.0.push(match self.delivery {
-            MeteredDelivery::Complete | MeteredDelivery::Bytes => audio,
-            MeteredDelivery::Events => {
+            PassthroughDelivery::Complete | PassthroughDelivery::Bytes => audio,
+            PassthroughDelivery::Events => {
                 let mut event = br#"{"type":"speech.audio.delta","audio":""#.to_vec();
                 event.extend_from_slice(STANDARD.encode(&audio).as_bytes());
                 event.extend_from_slice(br#""}"#);
@@ -133,7 +133,7 @@ impl StreamTranslation for SpeechStream {
 
     fn work(&mut self) -> Option<WorkDone> {
         let is_complete = self.progress == StreamProgress::Ended;
-        Some(WorkDone::Audio { seconds: self.meter.seconds(is_complete) })
+        Some(WorkDone::Audio { seconds: self.meter.take_seconds(is_complete) })
     }
 
     fn buffered_bytes(&self) -> usize {
@@ -159,7 +159,7 @@ impl StreamTranslation for SpeechStream {
 
     /// Writes the last event. Its usage has only the tokens of the input text, because speech is not counted in tokens.
     fn write_end(&mut self, _: &TokenUsage, objects: &[u8], out: &mut OutputBuffer) {
-        if self.delivery != MeteredDelivery::Events {
+        if self.delivery != PassthroughDelivery::Events {
             return;
         }
         let mut event = format!(
@@ -176,7 +176,7 @@ impl StreamTranslation for SpeechStream {
     }
 
     fn write_error(&mut self, refusal: &ApiError, request_id: &str, out: &mut OutputBuffer) {
-        if self.delivery == MeteredDelivery::Events {
+        if self.delivery == PassthroughDelivery::Events {
             out.0.push(data_event(&error_envelope(Dialect::Chat, refusal, request_id)));
         }
     }

@@ -2,13 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 use super::*;
-use penstock_core::{BodyMembers, ErrorCode, MeteredTask, ModelKind};
+use penstock_core::{BodyMembers, ErrorCode, ModelKind, PassthroughTask};
 use rust_decimal::Decimal;
 use serde_json::Value;
 
 /// Request for a text of 30 characters, at most 20 seconds.
-fn ask(content_type: &'static str, delivery: MeteredDelivery) -> InferenceRequest {
-    let task = MeteredTask {
+fn ask(content_type: &'static str, delivery: PassthroughDelivery) -> InferenceRequest {
+    let task = PassthroughTask {
         texts: vec![Bytes::from_static(b"\"x\"")],
         max_work: WorkDone::Audio { seconds: Decimal::from(20) },
         content_type: Some(content_type),
@@ -17,12 +17,12 @@ fn ask(content_type: &'static str, delivery: MeteredDelivery) -> InferenceReques
     InferenceRequest {
         stream: true,
         prompt_bytes: 30,
-        ..InferenceRequest::buffered(
+        ..InferenceRequest::for_task(
             ModelKind::Speech,
             Bytes::new(),
             BodyMembers::default(),
             "m".into(),
-            InferenceTask::Metered(task),
+            InferenceTask::Passthrough(task),
         )
     }
 }
@@ -69,7 +69,7 @@ fn wav(milliseconds: u32) -> Vec<u8> {
 
 #[test]
 fn bytes_pass_as_they_come_however_they_are_cut() {
-    let (ask, audio) = (ask("audio/wav", MeteredDelivery::Bytes), wav(50));
+    let (ask, audio) = (ask("audio/wav", PassthroughDelivery::Bytes), wav(50));
     for size in 1..=audio.len() {
         let (out, result, seconds) = run(&ask, audio.chunks(size));
         assert_eq!((out == audio, result, seconds), (true, Ok(()), Decimal::new(50, 3)), "{size}");
@@ -78,7 +78,7 @@ fn bytes_pass_as_they_come_however_they_are_cut() {
 
 #[test]
 fn events_carry_the_same_bytes_and_end_with_the_objects() {
-    let (ask, audio) = (ask("audio/pcm", MeteredDelivery::Events), vec![200_u8; 480]);
+    let (ask, audio) = (ask("audio/pcm", PassthroughDelivery::Events), vec![200_u8; 480]);
     for size in 1..=audio.len() {
         let (out, result, seconds) = run(&ask, audio.chunks(size));
         assert_eq!((result, seconds), (Ok(()), Decimal::new(10, 3)));
@@ -100,7 +100,7 @@ fn events_carry_the_same_bytes_and_end_with_the_objects() {
 
 #[test]
 fn an_error_text_and_silence_pass_nothing() {
-    let ask = ask("audio/pcm", MeteredDelivery::Bytes);
+    let ask = ask("audio/pcm", PassthroughDelivery::Bytes);
     let error = br#" {"error": {"message": "no voice"}}"#;
     for size in 1..=error.len() {
         let (out, result, _) = run(&ask, error.chunks(size));
@@ -116,25 +116,28 @@ fn an_error_text_and_silence_pass_nothing() {
 #[test]
 fn a_part_is_charged_by_its_bytes_and_nothing_beyond_the_reserve() {
     // The header states the length of the complete audio.
-    let (request, audio) = (ask("audio/wav", MeteredDelivery::Bytes), wav(10_000));
+    let (request, audio) = (ask("audio/wav", PassthroughDelivery::Bytes), wav(10_000));
     let (mut stream, mut out) = (SpeechStream::new(&request).unwrap(), OutputBuffer::default());
     stream.push(Bytes::copy_from_slice(&audio[..1_600]), &mut out).unwrap();
     let Some(WorkDone::Audio { seconds }) = stream.work() else { panic!("no audio") };
     assert!(seconds > Decimal::ZERO && seconds <= Decimal::new(2_134, 3), "{seconds}");
     // The duration cannot be measured in this format; it is two seconds by the length of the text.
     let aac = [&[0xff, 0xf1][..], &[0xff; 900]].concat();
-    assert_eq!(run(&ask("audio/aac", MeteredDelivery::Bytes), aac.chunks(7)).2, Decimal::from(2));
+    assert_eq!(run(&ask("audio/aac", PassthroughDelivery::Bytes), aac.chunks(7)).2, Decimal::from(2));
     let long = vec![0_u8; 48_000 * 60];
-    assert_eq!(run(&ask("audio/pcm", MeteredDelivery::Bytes), long.chunks(4_096)).2, Decimal::from(20));
+    assert_eq!(run(&ask("audio/pcm", PassthroughDelivery::Bytes), long.chunks(4_096)).2, Decimal::from(20));
     let endless = vec![0_u8; 1 << 20];
     let pieces = std::iter::repeat_n(&*endless, 17);
-    assert_eq!(run(&ask("audio/pcm", MeteredDelivery::Bytes), pieces).1, Err(UpstreamErrorKind::Malformed));
+    assert_eq!(
+        run(&ask("audio/pcm", PassthroughDelivery::Bytes), pieces).1,
+        Err(UpstreamErrorKind::Malformed)
+    );
 }
 
 #[test]
 fn a_broken_stream_of_events_ends_with_an_error() {
     let refusal = ApiError::new(ErrorCode::Unavailable);
-    for (delivery, count) in [(MeteredDelivery::Events, 1), (MeteredDelivery::Bytes, 0)] {
+    for (delivery, count) in [(PassthroughDelivery::Events, 1), (PassthroughDelivery::Bytes, 0)] {
         let (mut stream, mut out) =
             (SpeechStream::new(&ask("audio/pcm", delivery)).unwrap(), OutputBuffer::default());
         stream.write_error(&refusal, "req_1", &mut out);

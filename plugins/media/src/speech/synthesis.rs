@@ -5,8 +5,8 @@ use super::stream::SpeechStream;
 use crate::audio::{AudioFormat, AudioMeter, detect_audio_format};
 use bytes::Bytes;
 use penstock_core::{
-    ApiError, AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, InferenceTask, MeteredTask,
-    ModelKind, OfferObservation, ProviderAdapter, StreamTranslation, UpstreamAnswer, UpstreamError,
+    ApiError, AttemptTarget, BufferedResponse, FinishReason, InferenceRequest, InferenceTask, ModelKind,
+    OfferObservation, PassthroughTask, ProviderAdapter, StreamTranslation, UpstreamAnswer, UpstreamError,
     UpstreamErrorKind, UpstreamRequest, WorkDone,
 };
 use penstock_json_scan::json;
@@ -47,7 +47,7 @@ impl ProviderAdapter for SpeechShape {
         &["content-type"]
     }
 
-    fn calls(
+    fn build_requests(
         &self,
         ask: &InferenceRequest,
         target: &AttemptTarget<'_>,
@@ -72,7 +72,7 @@ impl ProviderAdapter for SpeechShape {
         mut answers: Vec<UpstreamAnswer>,
     ) -> Result<BufferedResponse, UpstreamError> {
         let malformed = || UpstreamError::new(UpstreamErrorKind::Malformed);
-        let InferenceTask::Metered(task) = &ask.task else { return Err(malformed()) };
+        let InferenceTask::Passthrough(task) = &ask.task else { return Err(malformed()) };
         let answer = answers.pop().unwrap_or_default();
         let content_type = answer.headers.first().and_then(Option::as_deref);
         let audio = answer.body;
@@ -82,7 +82,7 @@ impl ProviderAdapter for SpeechShape {
         }
         let mut meter = SpeechMeter::new(ask, task);
         meter.push(&audio);
-        let seconds = meter.seconds(true);
+        let seconds = meter.take_seconds(true);
         Ok(BufferedResponse {
             output_bytes: audio.len(),
             body: vec![audio],
@@ -167,7 +167,7 @@ pub(super) struct SpeechMeter {
 }
 
 impl SpeechMeter {
-    pub(super) fn new(ask: &InferenceRequest, task: &MeteredTask) -> Self {
+    pub(super) fn new(ask: &InferenceRequest, task: &PassthroughTask) -> Self {
         let most = match task.max_work {
             WorkDone::Audio { seconds } => seconds,
             _ => Decimal::ZERO,
@@ -194,7 +194,7 @@ impl SpeechMeter {
     /// length of the text if the format does not allow a measurement, and is at most the reserved duration. Unless the
     /// audio `is_complete`, its bytes also limit the duration, because a header may state the duration of the complete
     /// audio.
-    pub(super) fn seconds(&mut self, is_complete: bool) -> Decimal {
+    pub(super) fn take_seconds(&mut self, is_complete: bool) -> Decimal {
         let bytes = Decimal::from(std::mem::take(&mut self.bytes));
         let audio = std::mem::take(&mut self.audio);
         let measured = match self.is_raw {

@@ -1,16 +1,16 @@
 //! Streaming parser of a transcription request: a form whose parts come in any order. Only the small parts are
 //! buffered; the audio passes through as it arrives.
 
-use super::fields::{MOST_PROMPT, TranscriptionFields};
+use super::fields::{MAX_PROMPT_BYTES, TranscriptionFields};
 use crate::audio::{AudioError, AudioFormat, AudioMeter};
 use bytes::Bytes;
-use penstock_core::{ApiError, AudioInput, TranscriptionRequest};
+use penstock_core::{ApiError, AudioInput, TranscriptionTask};
 use penstock_http_wire::form::upload::{self, FILE_PART, UploadPiece, part_error};
 
 /// Parser of a transcription form.
 #[derive(Debug)]
 pub struct TranscriptionUpload {
-    form: upload::UploadForm,
+    form: upload::UploadFormParser,
     fields: TranscriptionFields,
     meter: AudioMeter,
     bytes: u64,
@@ -22,7 +22,7 @@ impl TranscriptionUpload {
     /// # Errors
     /// Returns an error if the content type is not that of a form, or has no boundary.
     pub fn new(content_type: &str) -> Result<Self, ApiError> {
-        let form = upload::UploadForm::new(content_type, "audio", MOST_PROMPT)?;
+        let form = upload::UploadFormParser::new(content_type, "audio", MAX_PROMPT_BYTES)?;
         Ok(Self { form, fields: TranscriptionFields::default(), meter: AudioMeter::default(), bytes: 0 })
     }
 
@@ -39,7 +39,7 @@ impl TranscriptionUpload {
                     self.bytes += content.len() as u64;
                     sound.push(content);
                 }
-                UploadPiece::Field(name, value) => self.fields.take(&name, &value)?,
+                UploadPiece::Field(name, value) => self.fields.read_field(&name, &value)?,
             }
             Ok(())
         })
@@ -49,7 +49,7 @@ impl TranscriptionUpload {
     ///
     /// # Errors
     /// Returns a refusal that names the missing, truncated or unrecognised part.
-    pub fn end(self) -> Result<(Box<str>, TranscriptionRequest), ApiError> {
+    pub fn end(self) -> Result<(Box<str>, TranscriptionTask), ApiError> {
         self.form.end("an audio file")?;
         let sound = self.meter.end().map_err(|none| part_error(FILE_PART, audio_error(none)))?;
         let heard = AudioInput {
@@ -66,7 +66,7 @@ fn audio_error(none: AudioError) -> String {
     const FORMATS: &str = "MP3, MP4, MPEG, MPGA, M4A, WAV, WEBM, OGG or FLAC";
     match none {
         AudioError::Empty => "expected audio, got a file of 0 bytes".to_owned(),
-        AudioError::Unknown => format!("expected audio in {FORMATS}, got something else"),
+        AudioError::UnknownFormat => format!("expected audio in {FORMATS}, got something else"),
         AudioError::NoAudio(format) => format!("expected audio, got {} without audio", format_label(format)),
     }
 }

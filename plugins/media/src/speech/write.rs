@@ -3,7 +3,7 @@
 
 use super::transcript::{Transcript, TranscriptSegment};
 use bytes::Bytes;
-use penstock_core::{TranscriptFormat, TranscriptionRequest};
+use penstock_core::{TranscriptFormat, TranscriptionTask};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 use serde_json::{Map, Value, json};
@@ -23,9 +23,13 @@ pub const fn content_type(script: TranscriptFormat) -> Option<&'static str> {
 }
 
 /// Writes the transcript in the requested format. JSON ends with a brace, other formats with a line end.
-pub(super) fn body(said: &Transcript, task: &TranscriptionRequest, seconds: Option<Decimal>) -> Bytes {
+pub(super) fn write_transcript(
+    said: &Transcript,
+    task: &TranscriptionTask,
+    seconds: Option<Decimal>,
+) -> Bytes {
     let millis = seconds.and_then(|seconds| seconds.checked_mul(Decimal::ONE_THOUSAND)?.to_u64());
-    Bytes::from(match task.script {
+    Bytes::from(match task.format {
         TranscriptFormat::Json => plain(said, task, seconds),
         TranscriptFormat::Verbose => verbose(said, task, seconds, millis),
         TranscriptFormat::Text => format!("{}\n", said.text),
@@ -49,7 +53,7 @@ fn object(members: Vec<(&str, Value)>, seconds: Option<Decimal>) -> String {
 }
 
 /// Writes the text, with language and duration if known.
-fn plain(said: &Transcript, task: &TranscriptionRequest, seconds: Option<Decimal>) -> String {
+fn plain(said: &Transcript, task: &TranscriptionTask, seconds: Option<Decimal>) -> String {
     let mut members = vec![("text", json!(said.text))];
     members.extend(language(said, task).map(|language| ("language", json!(language))));
     members.extend(seconds.map(|seconds| ("duration", json_number(seconds))));
@@ -57,13 +61,13 @@ fn plain(said: &Transcript, task: &TranscriptionRequest, seconds: Option<Decimal
 }
 
 /// Returns the language that the provider detected, or else the requested one.
-fn language(said: &Transcript, task: &TranscriptionRequest) -> Option<String> {
+fn language(said: &Transcript, task: &TranscriptionTask) -> Option<String> {
     said.language.clone().or_else(|| task.language.as_deref().map(str::to_owned))
 }
 
 fn verbose(
     said: &Transcript,
-    task: &TranscriptionRequest,
+    task: &TranscriptionTask,
     seconds: Option<Decimal>,
     millis: Option<u64>,
 ) -> String {

@@ -78,7 +78,8 @@ impl Bucket {
             max_backoff: Duration::from_secs(1),
             base: 2.0,
         };
-        let retry = RetryConfig { backoff, max_retries: MAX_RETRIES, retry_timeout: options.timeouts.retry };
+        let retry =
+            RetryConfig { backoff, max_retries: MAX_RETRIES, retry_timeout: options.timeouts.retry_period };
         let store = with_credentials(AmazonS3Builder::new(), &options.credentials)
             .with_endpoint(options.base_url())
             .with_virtual_hosted_style_request(options.style == BucketStyle::VirtualHost)

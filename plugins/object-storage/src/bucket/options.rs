@@ -76,7 +76,7 @@ pub struct BucketTimeouts {
     /// Timeout of a request that sends contents of at most 8 MiB.
     pub upload: Duration,
     /// Time from the first attempt of a request after which it is not sent again.
-    pub retry: Duration,
+    pub retry_period: Duration,
 }
 
 impl Default for BucketTimeouts {
@@ -85,7 +85,7 @@ impl Default for BucketTimeouts {
             connect: Duration::from_secs(3),
             request: Duration::from_secs(10),
             upload: Duration::from_secs(30),
-            retry: Duration::from_secs(10),
+            retry_period: Duration::from_secs(10),
         }
     }
 }

@@ -28,7 +28,7 @@ impl Bucket {
     /// # Errors
     /// Returns a sentence for the operator.
     pub fn probe(&self) -> Result<(), ProbeError> {
-        let name = format!("{PROBE_FOLDER}/{}", hex::text(&rand::random::<[u8; 8]>()));
+        let name = format!("{PROBE_FOLDER}/{}", hex::encode(&rand::random::<[u8; 8]>()));
         let probed = self.probe_object(&name);
         // If the store did not answer, there is nothing to delete, or the deletion would fail too.
         if !matches!(probed, Err(ProbeError::Unreachable(_))) {

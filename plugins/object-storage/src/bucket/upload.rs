@@ -134,7 +134,7 @@ struct UploadMark(String);
 
 impl UploadMark {
     fn new() -> Self {
-        Self(penstock_core::hex::text(&rand::random::<[u8; 8]>()))
+        Self(penstock_core::hex::encode(&rand::random::<[u8; 8]>()))
     }
 
     fn key() -> Attribute {

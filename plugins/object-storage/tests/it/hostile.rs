@@ -16,7 +16,8 @@ use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned, crypto};
 const LIMIT: Duration = Duration::from_millis(300);
 
 fn quick_options(port: u16) -> BucketOptions {
-    let timeouts = BucketTimeouts { connect: LIMIT, request: LIMIT, upload: LIMIT, retry: Duration::ZERO };
+    let timeouts =
+        BucketTimeouts { connect: LIMIT, request: LIMIT, upload: LIMIT, retry_period: Duration::ZERO };
     BucketOptions { timeouts, ..options(&format!("http://127.0.0.1:{port}"), "") }
 }
 
@@ -74,7 +75,7 @@ fn a_failing_store_is_unreachable_and_a_refusing_one_says_why() {
 fn a_failed_read_is_sent_again_and_a_closed_port_is_unreachable() {
     let server = BadServer::start(Behaviour::Fails(500));
     let mut again = quick_options(server.port);
-    again.timeouts.retry = Duration::from_secs(30);
+    again.timeouts.retry_period = Duration::from_secs(30);
     assert!(Bucket::new(&again).unwrap().open("a").is_err());
     assert_eq!(server.requests.load(Ordering::SeqCst), 4, "three times more");
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

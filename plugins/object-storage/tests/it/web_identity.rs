@@ -136,7 +136,7 @@ fn a_failing_exchange_is_named_without_its_text() {
     // A service that is not there is a matter of time.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut options = identity_options(port, port, &token);
-    options.timeouts.retry = std::time::Duration::ZERO;
+    options.timeouts.retry_period = std::time::Duration::ZERO;
     let error = Bucket::new(&options).unwrap().open("a/object").unwrap_err();
     assert!(BucketError::cause_of(&error).unwrap().is_unreachable(), "{error}");
 }

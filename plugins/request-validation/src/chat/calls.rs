@@ -41,7 +41,7 @@ impl<'d> ToolCalls<'d> {
         let [id, kind, function] = read::object(call, at, ["id", "type", "function"])?;
         let id = read::required_text(id, &at.key("id"))?;
         match kind {
-            Some(kind) if read::string(kind, &at.key("type"))?.is_text("function") => {}
+            Some(kind) if read::string(kind, &at.key("type"))?.equals_text("function") => {}
             Some(kind) => {
                 let name = quotable_name(&kind).unwrap_or_default();
                 return Err(at.key("type").unsupported(format_args!(
@@ -54,9 +54,11 @@ impl<'d> ToolCalls<'d> {
         let function = read::required(function, &path, "an object")?;
         self::read_function(function, &path, found)?;
         found.edits.retain_members(call, |key, member| {
-            !member.is_null() && ["id", "type", "function"].iter().any(|name| key.is_text(name))
+            !member.is_null() && ["id", "type", "function"].iter().any(|name| key.equals_text(name))
         });
-        found.edits.retain_members(function, |key, _| key.is_text("name") || key.is_text("arguments"));
+        found
+            .edits
+            .retain_members(function, |key, _| key.equals_text("name") || key.equals_text("arguments"));
         self.ids.insert(id.text());
         Ok(())
     }
@@ -88,7 +90,7 @@ impl<'d> ToolCalls<'d> {
         }
         let before = format!(r#"[{{"id":"{}","type":"function","function":"#, legacy_id(self.count));
         found.edits.wrap(call, before, "}]");
-        found.edits.retain_members(call, |key, _| key.is_text("name") || key.is_text("arguments"));
+        found.edits.retain_members(call, |key, _| key.equals_text("name") || key.equals_text("arguments"));
         self.count += 1;
         Ok(())
     }
@@ -129,7 +131,7 @@ fn read_function<'d>(
             found.edits.replace(arguments.range(), EMPTY_ARGUMENTS);
         }
         Some(_) => {}
-        None => match function.members().find(|(key, _)| key.is_text("arguments")) {
+        None => match function.members().find(|(key, _)| key.equals_text("arguments")) {
             Some((_, null)) => found.edits.replace(null.range(), EMPTY_ARGUMENTS),
             None => found.edits.prepend(function, format!("\"arguments\":{EMPTY_ARGUMENTS},")),
         },

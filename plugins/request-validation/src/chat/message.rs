@@ -75,7 +75,7 @@ fn validate_message<'d>(
             message.validate_content(at, AllowedParts::Text, found)?;
         }
         "system" => message.validate_content(at, AllowedParts::Text, found)?,
-        "user" => message.validate_content(at, AllowedParts::Media, found)?,
+        "user" => message.validate_content(at, AllowedParts::TextAndMedia, found)?,
         "assistant" => return message.validate_assistant(at, calls, found),
         "tool" => {
             calls.check_result_id(message.tool_call_id, &at.key("tool_call_id"))?;
@@ -231,12 +231,12 @@ impl<'d> ChatMessage<'d> {
 
     /// Key of a member, which may be `null`.
     fn key(&self, name: &str) -> Option<JsonValue<'d>> {
-        self.value.members().find(|(key, _)| key.is_text(name)).map(|(key, _)| key)
+        self.value.members().find(|(key, _)| key.equals_text(name)).map(|(key, _)| key)
     }
 
     /// Sets the content of a message that has none.
     fn set_content(&self, json: &str, found: &mut ChatFindings) {
-        match self.value.members().find(|(key, _)| key.is_text("content")) {
+        match self.value.members().find(|(key, _)| key.equals_text("content")) {
             Some((_, value)) if value.raw() == json => {}
             Some((_, value)) => found.edits.replace(value.range(), json.to_owned()),
             None => found.edits.prepend(self.value, format!(r#""content":{json},"#)),

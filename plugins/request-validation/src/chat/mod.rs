@@ -43,7 +43,7 @@ const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", 
 ///
 /// # Errors
 /// Returns `InvalidRequest`, `Unsupported` or `TooLarge`, with the field's path in `param`.
-pub fn chat(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
+pub fn validate_chat_request(body: Bytes, limits: &RequestLimits) -> Result<InferenceRequest, ApiError> {
     let mut ask = validate_request(&body, limits)?;
     ask.body = body;
     Ok(ask)
@@ -130,7 +130,7 @@ fn check_modalities(top: &RootObject<'_>) -> Result<(), ApiError> {
     let Some(modalities) = top.get("modalities") else { return Ok(()) };
     for (index, item) in read::array(modalities, &path)?.items().enumerate() {
         let path = path.index(index);
-        if !read::string(item, &path)?.is_text("text") {
+        if !read::string(item, &path)?.equals_text("text") {
             return Err(path.unsupported("only answers in text are supported"));
         }
     }

@@ -17,7 +17,7 @@ pub(super) enum AllowedParts {
     /// Text and images, in tool results.
     TextAndImages,
     /// All parts, in user messages.
-    Media,
+    TextAndMedia,
 }
 
 impl AllowedParts {
@@ -26,7 +26,7 @@ impl AllowedParts {
             Self::Text => &["text"],
             Self::TextOrRefusal => &["text", "refusal"],
             Self::TextAndImages => &["text", "image_url"],
-            Self::Media => &["text", "image_url", "input_audio", "file"],
+            Self::TextAndMedia => &["text", "image_url", "input_audio", "file"],
         }
     }
 }
@@ -60,7 +60,7 @@ fn validate_part(
         read::object(part, at, ["type", "text", "refusal", "image_url", "input_audio", "file"])?;
     let path = at.key("type");
     let kind = read::required(kind, &path, read::QuotedAlternatives(allowed.type_names()))?;
-    if kind.is_text("video_url") {
+    if kind.equals_text("video_url") {
         return Err(path.unsupported("video is not supported"));
     }
     let word = read::one_of(kind, &path, allowed.type_names())?;
@@ -71,16 +71,16 @@ fn validate_part(
             read::string(read::required(refusal, &path, "a string")?, &path)?;
             // For a model, a refusal is normal text.
             found.edits.replace(kind.range(), r#""text""#);
-            let key = part.members().find(|(key, _)| key.is_text("refusal")).map(|(key, _)| key);
+            let key = part.members().find(|(key, _)| key.equals_text("refusal")).map(|(key, _)| key);
             key.map(|key| found.edits.replace(key.range(), r#""text""#)).unwrap_or_default();
         }
         "image_url" => validate_image(read::required(image_url, &path, "an object")?, &path, found)?,
         "input_audio" => validate_audio(read::required(input_audio, &path, "an object")?, &path, found)?,
         _ => self::validate_file(read::required(file, &path, "an object")?, &path, found)?,
     }
-    found
-        .edits
-        .retain_members(part, |key, value| !value.is_null() && (key.is_text("type") || key.is_text(word)));
+    found.edits.retain_members(part, |key, value| {
+        !value.is_null() && (key.equals_text("type") || key.equals_text(word))
+    });
     Ok(())
 }
 
@@ -102,7 +102,7 @@ fn validate_image(
             }
         }
         found.edits.retain_members(image, |key, value| {
-            !value.is_null() && (key.is_text("url") || key.is_text("detail"))
+            !value.is_null() && (key.equals_text("url") || key.equals_text("detail"))
         });
         let path = at.key("url");
         media::validate_image_url(read::required(url, &path, "a URL")?, &path)?

@@ -16,7 +16,7 @@ pub(super) fn validate_tools(
     limits: &RequestLimits,
     found: &mut ChatFindings,
 ) -> Result<BodyMembers, ApiError> {
-    let mut fields = top.fields();
+    let mut fields = top.to_body_members();
     let declared = top.get("tools").map(|tools| read::array(tools, &top.path("tools"))).transpose()?;
     let declared = declared.filter(|tools| !tools.has_no_entries());
     let functions = top.get("functions").map(|list| read::array(list, &top.path("functions"))).transpose()?;
@@ -95,13 +95,13 @@ fn validate_tool(tool: JsonValue<'_>, at: &FieldPath<'_>, found: &mut ChatFindin
     let path = at.key("function");
     self::validate_function(read::required(function, &path, "an object")?, &path, found)?;
     found.edits.retain_members(tool, |key, member| {
-        !member.is_null() && (key.is_text("type") || key.is_text("function"))
+        !member.is_null() && (key.equals_text("type") || key.equals_text("function"))
     });
     Ok(())
 }
 
 fn check_function_type(kind: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError> {
-    if read::string(kind, at)?.is_text("function") {
+    if read::string(kind, at)?.equals_text("function") {
         return Ok(());
     }
     Err(match quotable_name(&kind) {
@@ -129,7 +129,7 @@ fn validate_function(
     read::optional_bool(strict, &at.key("strict"))?;
     let known = ["name", "description", "parameters", "strict"];
     found.edits.retain_members(function, |key, member| {
-        !member.is_null() && known.iter().any(|name| key.is_text(name))
+        !member.is_null() && known.iter().any(|name| key.equals_text(name))
     });
     Ok(())
 }
@@ -158,7 +158,7 @@ fn validate_tool_choice<'d>(
     let [kind, function, allowed] = read::object(choice, at, ["type", "function", "allowed_tools"])?;
     let kind_path = at.key("type");
     let kind = read::required(kind, &kind_path, "\"function\"")?;
-    if read::string(kind, &kind_path)?.is_text("allowed_tools") {
+    if read::string(kind, &kind_path)?.equals_text("allowed_tools") {
         let path = at.key("allowed_tools");
         return apply_allowed_tools(
             choice,
@@ -204,7 +204,7 @@ fn name_of<'d>(tool: JsonValue<'d>) -> Option<JsonValue<'d>> {
     let member = |object: JsonValue<'d>, name| {
         object
             .members()
-            .find(|(key, _): &(JsonValue<'d>, JsonValue<'d>)| key.is_text(name))
+            .find(|(key, _): &(JsonValue<'d>, JsonValue<'d>)| key.equals_text(name))
             .map(|(_, value)| value)
     };
     member(member(tool, "function").unwrap_or(tool), "name")
@@ -217,7 +217,7 @@ fn check_declared(
 ) -> Result<(), ApiError> {
     let text = name.text();
     let is_declared =
-        tools.is_some_and(|tools| tools.items().filter_map(name_of).any(|tool| tool.is_text(&text)));
+        tools.is_some_and(|tools| tools.items().filter_map(name_of).any(|tool| tool.equals_text(&text)));
     if is_declared { Ok(()) } else { Err(at.invalid("expected the name of one of the declared tools")) }
 }
 

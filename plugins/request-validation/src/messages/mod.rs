@@ -52,7 +52,7 @@ pub fn validate_messages_request(
 ///
 /// # Errors
 /// Same as [`validate_messages_request`].
-pub fn count(
+pub fn validate_count_tokens_request(
     body: Bytes,
     limits: &RequestLimits,
     default: Option<&str>,
@@ -106,7 +106,7 @@ fn validate_request(
         kind: ModelKind::Chat,
         task: InferenceTask::Chat,
         body: Bytes::new(),
-        members: top.fields(),
+        members: top.to_body_members(),
         edits: Vec::new(),
         model,
         stream: scalars::bool_or_false(&top, "stream")?,

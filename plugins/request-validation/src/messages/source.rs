@@ -31,7 +31,7 @@ fn read_source<'d>(
         read::object(source, &at, ["type", "media_type", "data", "url", "content"])?;
     let path = at.key("type");
     let kind = read::required(kind, &path, read::QuotedAlternatives(kinds))?;
-    if kind.is_text("file") {
+    if kind.equals_text("file") {
         return Err(path.unsupported("files by id are not supported"));
     }
     Ok(BlockSource { kind: read::one_of(kind, &path, kinds)?, media_type, data, url, content })

@@ -36,7 +36,7 @@ fn validate_tool(tool: JsonValue<'_>, at: &FieldPath<'_>) -> Result<(), ApiError
         read::object(tool, at, ["type", "name", "description", "input_schema", "strict"])?;
     if let Some(kind) = kind {
         let path = at.key("type");
-        if !read::string(kind, &path)?.is_text("custom") {
+        if !read::string(kind, &path)?.equals_text("custom") {
             let name = quotable_name(&kind).unwrap_or_default();
             return Err(path.unsupported(format_args!(
                 "the vendor's server tool \"{name}\" is not supported, only tools of your own"
@@ -77,5 +77,5 @@ fn validate_tool_choice(
 }
 
 fn is_named(tool: JsonValue<'_>, text: &str) -> bool {
-    tool.members().any(|(key, value)| key.is_text("name") && value.is_text(text))
+    tool.members().any(|(key, value)| key.equals_text("name") && value.equals_text(text))
 }

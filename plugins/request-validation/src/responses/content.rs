@@ -16,7 +16,7 @@ pub(super) enum AllowedParts {
     /// Text and images, in tool outputs.
     TextAndImages,
     /// Text, images and audio, in messages of the role `user`.
-    Media,
+    TextAndMedia,
 }
 
 impl AllowedParts {
@@ -25,7 +25,7 @@ impl AllowedParts {
             Self::Text => &["input_text", "output_text"],
             Self::TextOrRefusal => &["output_text", "input_text", "refusal"],
             Self::TextAndImages => &["input_text", "input_image", "output_text"],
-            Self::Media => &["input_text", "input_image", "input_audio", "output_text"],
+            Self::TextAndMedia => &["input_text", "input_image", "input_audio", "output_text"],
         }
     }
 }
@@ -65,7 +65,7 @@ fn read_part<'d>(
     let [kind, text, refusal, audio] = read::object(part, at, ["type", "text", "refusal", "input_audio"])?;
     let path = at.key("type");
     let kind = read::required(kind, &path, read::QuotedAlternatives(allowed.type_names()))?;
-    if kind.is_text("input_file") {
+    if kind.equals_text("input_file") {
         return Err(path.unsupported("files are not read here; send their text"));
     }
     match read::one_of(kind, &path, allowed.type_names())? {

@@ -2,7 +2,7 @@
 
 use super::chat_body::ChatBody;
 use super::content::{ContentPart, write_parts};
-use penstock_core::ClientTool;
+use penstock_core::MappedTool;
 use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -163,7 +163,7 @@ fn write_call(call: &EarlierCall<'_>, out: &mut ChatBody) {
         CallArguments::Object(object) => out.write_string(object.raw()),
         CallArguments::Input(input) => {
             out.json(r#""{\""#);
-            out.json(ClientTool::INPUT);
+            out.json(MappedTool::INPUT_MEMBER);
             out.json(r#"\":"#);
             out.write_escaped(input.raw());
             out.json(r#"}""#);

@@ -137,7 +137,7 @@ impl<'d> InputItem<'d, '_> {
         let path = self.path.key("content");
         let content = read::required(self.content, &path, "a string or an array of content parts")?;
         let allowed = match role {
-            "user" => AllowedParts::Media,
+            "user" => AllowedParts::TextAndMedia,
             "assistant" => AllowedParts::TextOrRefusal,
             _ => AllowedParts::Text,
         };

@@ -44,14 +44,14 @@ pub fn validate_responses_request(
     limits: &RequestLimits,
     purpose: ResponsesPurpose<'_>,
 ) -> Result<InferenceRequest, ApiError> {
-    validate_stored_response(body, limits, purpose, &ResponseStorage::default())
+    validate_responses_request_with_storage(body, limits, purpose, &ResponseStorage::default())
 }
 
 /// Validates a request like [`validate_responses_request`], with the access to stored responses that `storage` grants.
 ///
 /// # Errors
 /// Same as [`validate_responses_request`], and a refusal of a `previous_response_id` that is not stored.
-pub fn validate_stored_response(
+pub fn validate_responses_request_with_storage(
     body: Bytes,
     limits: &RequestLimits,
     purpose: ResponsesPurpose<'_>,
@@ -59,7 +59,7 @@ pub fn validate_stored_response(
 ) -> Result<InferenceRequest, ApiError> {
     let converted = convert(&body, limits, purpose, storage)?;
     drop(body);
-    let mut ask = crate::chat(Bytes::from(converted.body), &chat_limits(limits))?;
+    let mut ask = crate::validate_chat_request(Bytes::from(converted.body), &chat_limits(limits))?;
     ask.dialect = Dialect::Responses;
     ask.responses = Some(Box::new(converted.details));
     Ok(ask)

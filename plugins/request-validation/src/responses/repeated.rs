@@ -56,7 +56,8 @@ pub(super) fn members(
         if at > 0 {
             out.push(',');
         }
-        let is_function = tool.members().any(|(key, kind)| key.is_text("type") && kind.is_text("function"));
+        let is_function =
+            tool.members().any(|(key, kind)| key.equals_text("type") && kind.equals_text("function"));
         let required: &[_] = if is_function { &[("parameters", "null"), ("strict", "null")] } else { &[] };
         push_completed(&mut out, Some(tool), required);
     }
@@ -79,7 +80,7 @@ fn push_completed(out: &mut String, object: Option<JsonValue<'_>>, required: &[(
     out.push('{');
     let start = out.len();
     for (key, value) in &members {
-        let required = required.iter().find(|(name, _)| key.is_text(name));
+        let required = required.iter().find(|(name, _)| key.equals_text(name));
         let value = match (required, value.kind()) {
             (Some((_, absent)), ValueKind::Null) => absent,
             _ => value.raw(),
@@ -90,7 +91,7 @@ fn push_completed(out: &mut String, object: Option<JsonValue<'_>>, required: &[(
         out.push_str(value);
     }
     for (name, value) in required {
-        if !members.iter().any(|(key, _)| key.is_text(name)) {
+        if !members.iter().any(|(key, _)| key.equals_text(name)) {
             push_comma(out, start);
             out.push_str(&format!("\"{name}\":{value}"));
         }

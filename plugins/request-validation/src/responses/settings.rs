@@ -123,8 +123,8 @@ fn read_include<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>) -
     let path = top.path("include");
     for (index, item) in read::array(include, &path)?.items().enumerate() {
         let item = read::string(item, &path.index(index))?;
-        settings.wants_logprobs |= item.is_text(LOGPROBS);
-        settings.seals_reasoning |= item.is_text(ENCRYPTED_REASONING);
+        settings.wants_logprobs |= item.equals_text(LOGPROBS);
+        settings.seals_reasoning |= item.equals_text(ENCRYPTED_REASONING);
     }
     Ok(())
 }

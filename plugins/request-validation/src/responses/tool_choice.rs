@@ -43,7 +43,7 @@ pub(super) fn read_tool_choice<'d>(
         return Err(path.unexpected_type(expected, choice.kind()));
     }
     let [kind, mode, allowed] = read::object(choice, &path, ["type", "mode", "tools"])?;
-    if !kind.is_some_and(|kind| kind.is_text("allowed_tools")) {
+    if !kind.is_some_and(|kind| kind.equals_text("allowed_tools")) {
         return read_named_tool(choice, &path, tools).map(ToolChoice::Tool);
     }
     let (mode_path, modes) = (path.key("mode"), &["auto", "required"]);
@@ -71,8 +71,8 @@ fn read_named_tool<'d>(
     let [kind, namespace, name] = read::object(value, at, ["type", "namespace", "name"])?;
     let path = at.key("type");
     let kind = read::string(read::required(kind, &path, "\"function\" or \"custom\"")?, &path)?;
-    let is_custom = kind.is_text("custom");
-    if !is_custom && !kind.is_text("function") {
+    let is_custom = kind.equals_text("custom");
+    if !is_custom && !kind.equals_text("function") {
         return Err(match quotable_name(&kind) {
             Some(name) => path.unsupported(format_args!("the tool \"{name}\" is not offered")),
             None => path.unsupported("expected \"function\", \"custom\" or \"allowed_tools\""),

@@ -6,7 +6,7 @@ use crate::body::RootObject;
 use crate::field_path::{FieldPath, quotable_name};
 use crate::limits::RequestLimits;
 use crate::read;
-use penstock_core::{ApiError, ClientTool};
+use penstock_core::{ApiError, MappedTool};
 use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -71,8 +71,8 @@ impl<'d> DeclaredTools<'d> {
         let [kind, name, description, parameters, strict, format, tools] = read::object(tool, at, names)?;
         let path = at.key("type");
         let kind = read::string(read::required(kind, &path, "\"function\" or \"custom\"")?, &path)?;
-        let is_namespace = kind.is_text("namespace") && namespace.is_none();
-        if !is_namespace && !kind.is_text("function") && !kind.is_text("custom") {
+        let is_namespace = kind.equals_text("namespace") && namespace.is_none();
+        if !is_namespace && !kind.equals_text("function") && !kind.equals_text("custom") {
             return Err(unsupported_type(&kind, &path));
         }
         let path = at.key("name");
@@ -89,7 +89,7 @@ impl<'d> DeclaredTools<'d> {
             }
             return Ok(());
         }
-        let kind = if kind.is_text("custom") {
+        let kind = if kind.equals_text("custom") {
             ToolKind::Custom { grammar: read_grammar(format, &at.key("format"))? }
         } else {
             parameters.map(|schema| read::check_object(schema, &at.key("parameters"))).transpose()?;
@@ -128,9 +128,9 @@ impl<'d> DeclaredTools<'d> {
     }
 
     /// Returns the tools whose calls must be converted back for the client: custom tools, and tools in a namespace.
-    pub(super) fn client_tools(&self) -> Vec<ClientTool> {
+    pub(super) fn client_tools(&self) -> Vec<MappedTool> {
         let special = |tool: &&DeclaredTool<'d>| tool.namespace.is_some() || tool.is_custom();
-        let convert = |tool: &DeclaredTool<'d>| ClientTool {
+        let convert = |tool: &DeclaredTool<'d>| MappedTool {
             function_name: tool.function_name().into(),
             name: tool.name.text().into(),
             namespace: tool.namespace.map(|namespace| namespace.text().into()),
@@ -229,7 +229,7 @@ impl<'d> DeclaredTool<'d> {
             out.json(r"\n\n");
         }
         out.json("The member `");
-        out.json(ClientTool::INPUT);
+        out.json(MappedTool::INPUT_MEMBER);
         out.json("` holds the whole input of this tool as plain text.");
         if let Some((syntax, definition)) = grammar {
             out.json(r"\nThe text must match this grammar (");
@@ -238,9 +238,9 @@ impl<'d> DeclaredTool<'d> {
             out.json(definition.raw_inner_text());
         }
         out.json(r#"","parameters":{"type":"object","properties":{""#);
-        out.json(ClientTool::INPUT);
+        out.json(MappedTool::INPUT_MEMBER);
         out.json(r#"":{"type":"string"}},"required":[""#);
-        out.json(ClientTool::INPUT);
+        out.json(MappedTool::INPUT_MEMBER);
         out.json(r#""],"additionalProperties":false}"#);
     }
 }

@@ -52,7 +52,7 @@ pub fn validate_embeddings(body: Bytes, limits: &RequestLimits) -> Result<Infere
         Ok(u32::try_from(dimensions).unwrap_or(u32::MAX))
     });
     let dimensions = dimensions.transpose()?;
-    let fields = top.fields();
+    let fields = top.to_body_members();
     let slices = |ranges: Vec<Range<usize>>| ranges.into_iter().map(|range| body.slice(range)).collect();
     let (inputs, prompt_bytes) = match found {
         FoundInputs::Texts(texts) => {
@@ -71,7 +71,7 @@ pub fn validate_embeddings(body: Bytes, limits: &RequestLimits) -> Result<Infere
     Ok(InferenceRequest {
         prompt_bytes,
         filters,
-        ..InferenceRequest::buffered(ModelKind::Embedding, body.clone(), fields, model, task)
+        ..InferenceRequest::for_task(ModelKind::Embedding, body.clone(), fields, model, task)
     })
 }
 

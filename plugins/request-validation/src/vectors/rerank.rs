@@ -36,7 +36,7 @@ pub fn validate_rerank(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     let top_k = read_result_limit(&top, "top_k")?;
     check_rank_fields(&top)?;
     let return_documents = scalars::bool_or_false(&top, "return_documents")?;
-    let fields = top.fields();
+    let fields = top.to_body_members();
     // A cross-encoder reads the query again with each document.
     let again = query.len().saturating_mul(documents.len());
     let prompt_bytes = documents.iter().map(Range::len).sum::<usize>().saturating_add(again);
@@ -49,7 +49,7 @@ pub fn validate_rerank(body: Bytes, limits: &RequestLimits) -> Result<InferenceR
     Ok(InferenceRequest {
         prompt_bytes,
         filters,
-        ..InferenceRequest::buffered(ModelKind::Rerank, body.clone(), fields, model, task)
+        ..InferenceRequest::for_task(ModelKind::Rerank, body.clone(), fields, model, task)
     })
 }
 
@@ -85,7 +85,7 @@ fn check_rank_fields(top: &RootObject<'_>) -> Result<(), ApiError> {
     let Some(fields) = top.get("rank_fields") else { return Ok(()) };
     for (index, field) in read::array(fields, &path)?.items().enumerate() {
         let path = path.index(index);
-        if !read::string(field, &path)?.is_text("text") {
+        if !read::string(field, &path)?.equals_text("text") {
             return Err(path.unsupported("documents are ranked by `text` only"));
         }
     }

@@ -136,9 +136,9 @@ fn tools_become_functions() {
     assert!(tools[2]["function"]["description"].as_str().unwrap().ends_with("(regex):\n\\d+\n"));
     assert_eq!(tools[3], json!({"type": "function", "function": {"name": "ns__f"}}));
     let details = ask.responses.unwrap();
-    assert!(details.tool("f").is_none());
-    assert!(details.tool("g").unwrap().is_custom);
-    let in_namespace = details.tool("ns__f").unwrap();
+    assert!(details.mapped_tool("f").is_none());
+    assert!(details.mapped_tool("g").unwrap().is_custom);
+    let in_namespace = details.mapped_tool("ns__f").unwrap();
     assert_eq!((in_namespace.namespace.as_deref(), &*in_namespace.name), (Some("ns"), "f"));
 }
 

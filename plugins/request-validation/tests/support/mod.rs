@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use penstock_core::{ApiError, InferenceRequest};
 use penstock_request_validation::{
-    MessagesPurpose, RequestLimits, ResponsesPurpose, chat, validate_messages_request,
+    MessagesPurpose, RequestLimits, ResponsesPurpose, validate_chat_request, validate_messages_request,
     validate_responses_request,
 };
 
@@ -12,7 +12,7 @@ use penstock_request_validation::{
 pub const DEEP: usize = 10_000;
 
 pub fn ask_chat(body: &str) -> Result<InferenceRequest, ApiError> {
-    chat(Bytes::from(body.to_owned()), &RequestLimits::default())
+    validate_chat_request(Bytes::from(body.to_owned()), &RequestLimits::default())
 }
 
 pub fn ask_messages(body: &str) -> Result<InferenceRequest, ApiError> {

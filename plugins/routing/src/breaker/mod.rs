@@ -177,7 +177,7 @@ impl CircuitBreaker {
 
     /// Requests permission for an attempt. Always granted if closed. If half open, takes a probe permit, which
     /// [`CircuitBreaker::on_result`] releases. Returns false if open or if all permits are taken.
-    pub fn try_probe(&mut self, now: Duration) -> bool {
+    pub fn try_acquire(&mut self, now: Duration) -> bool {
         let taken = self.probes_in_flight(now);
         match self.phase {
             BreakerPhase::Closed => true,
@@ -212,8 +212,8 @@ impl CircuitBreaker {
         match outcome {
             AttemptOutcome::Neutral => {}
             AttemptOutcome::Success => self.on_success(now, client),
-            AttemptOutcome::RateLimited { rest } => self.on_limited(now, rest),
-            AttemptOutcome::Failure { rest } => {
+            AttemptOutcome::RateLimited { retry_after: rest } => self.on_limited(now, rest),
+            AttemptOutcome::Failure { retry_after: rest } => {
                 if let Some(rest) = rest {
                     self.extend_cooldown(now, rest);
                 }

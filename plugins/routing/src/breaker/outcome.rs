@@ -11,12 +11,12 @@ pub enum AttemptOutcome {
     /// Failure of the offer.
     Failure {
         /// Value of `Retry-After`.
-        rest: Option<Duration>,
+        retry_after: Option<Duration>,
     },
     /// Status 429: the offer works but is at its limit.
     RateLimited {
         /// Value of `Retry-After`.
-        rest: Option<Duration>,
+        retry_after: Option<Duration>,
     },
     /// No evidence about the offer: an error of the caller or in the model's output, a disconnected client, the
     /// request's own deadline, a rescue whose text differs from the text already sent, or no free file descriptor in
@@ -26,14 +26,14 @@ pub enum AttemptOutcome {
 
 impl From<&UpstreamError> for AttemptOutcome {
     fn from(fault: &UpstreamError) -> Self {
-        let rest = fault.retry_after;
+        let retry_after = fault.retry_after;
         match fault.kind {
             UpstreamErrorKind::Caller
             | UpstreamErrorKind::DeadlineExceeded
             | UpstreamErrorKind::Diverged
             | UpstreamErrorKind::NoDescriptors
             | UpstreamErrorKind::ModelOutput => Self::Neutral,
-            UpstreamErrorKind::Status(429) => Self::RateLimited { rest },
+            UpstreamErrorKind::Status(429) => Self::RateLimited { retry_after },
             UpstreamErrorKind::Connect
             | UpstreamErrorKind::Tls
             | UpstreamErrorKind::Reset
@@ -44,7 +44,7 @@ impl From<&UpstreamError> for AttemptOutcome {
             | UpstreamErrorKind::Credentials(_)
             | UpstreamErrorKind::Malformed
             | UpstreamErrorKind::InBandError
-            | UpstreamErrorKind::Truncated => Self::Failure { rest },
+            | UpstreamErrorKind::Truncated => Self::Failure { retry_after },
         }
     }
 }

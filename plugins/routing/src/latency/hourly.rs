@@ -10,13 +10,13 @@ const SLICE_SECONDS: u64 = 300;
 /// Statistics of a model's last hour over all its offers, in slices of five minutes. Serialised as plain numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct HourlyStats {
+pub struct LastHourStats {
     slices: [HourlySlice; SLICES],
 }
 
 /// Rates of a model by which clients can sort the catalogue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct HourlyRates {
+pub struct LastHourRates {
     /// Generated tokens per second of generation.
     pub throughput: Option<f64>,
     /// Mean seconds to the first token (to the complete answer if it is not streamed).
@@ -38,7 +38,7 @@ struct HourlySlice {
     generating: f64,
 }
 
-impl HourlyStats {
+impl LastHourStats {
     /// Returns empty statistics.
     #[must_use]
     pub fn new() -> Self {
@@ -72,7 +72,7 @@ impl HourlyStats {
 
     /// Returns a number that changes with each answer, so that the caller can detect statistics that it has to store.
     #[must_use]
-    pub fn version(&self) -> u64 {
+    pub fn revision(&self) -> u64 {
         self.slices.iter().fold(0, |sum, slice| sum.wrapping_add(slice.answers).wrapping_add(slice.number))
     }
 
@@ -95,7 +95,7 @@ impl HourlyStats {
 
     /// Returns the rates of the last hour, with a resolution of five minutes; each is `None` without answers.
     #[must_use]
-    pub fn rates(&self, now: Duration) -> HourlyRates {
+    pub fn rates(&self, now: Duration) -> LastHourRates {
         let number = now.as_secs() / SLICE_SECONDS;
         let young = self.slices.iter().filter(|slice| number.saturating_sub(slice.number) < SLICES as u64);
         let sum = young.fold(HourlySlice::default(), |sum, slice| HourlySlice {
@@ -106,11 +106,11 @@ impl HourlyStats {
             generating: sum.generating + slice.generating,
         });
         if sum.answers == 0 {
-            return HourlyRates::default();
+            return LastHourRates::default();
         }
         let answers = sum.answers as f64;
         let generated = sum.tokens > 0 && sum.generating > 0.0;
-        HourlyRates {
+        LastHourRates {
             throughput: generated.then(|| sum.tokens as f64 / sum.generating),
             latency: Some(sum.waiting / answers),
             popularity: Some(answers),

@@ -7,7 +7,7 @@
 mod ewma;
 mod hourly;
 
-pub use hourly::{HourlyRates, HourlyStats};
+pub use hourly::{LastHourRates, LastHourStats};
 
 use ewma::{Ewma, millis, rebase_millis};
 use serde::{Deserialize, Serialize};
@@ -81,7 +81,7 @@ impl LatencyStats {
     /// Returns a number that changes with each observation, so that the caller can detect statistics that it has to
     /// store.
     #[must_use]
-    pub const fn version(&self) -> u64 {
+    pub const fn revision(&self) -> u64 {
         self.observed
     }
 
@@ -107,7 +107,7 @@ impl LatencyStats {
     pub fn observe(&mut self, now: Duration, sample: LatencySample) {
         self.observed = self.observed.max(millis(now));
         let total = sample.total.as_secs_f64();
-        let known = self.first_token(now, sample.prompt_tokens);
+        let known = self.seconds_to_first_token(now, sample.prompt_tokens);
         let first = match sample.first_token {
             Some(first) => Some(first.as_secs_f64().min(total)),
             None => (sample.output_tokens == 0).then_some(total),
@@ -136,7 +136,7 @@ impl LatencyStats {
     /// output_tokens / (tokens per second)`. `None` for an offer without measurements.
     #[must_use]
     pub fn predict_seconds(&self, now: Duration, prompt_tokens: u64, output_tokens: u64) -> Option<f64> {
-        let first = self.first_token(now, prompt_tokens);
+        let first = self.seconds_to_first_token(now, prompt_tokens);
         let per_token = self.per_token.mean(now);
         if first.is_none() && per_token.is_none() {
             return None;
@@ -147,7 +147,7 @@ impl LatencyStats {
     /// Returns the seconds to the first token for a prompt of this size. If its size class has no observations, the
     /// nearest class is used, the smaller one of two.
     #[must_use]
-    pub fn first_token(&self, now: Duration, prompt_tokens: u64) -> Option<f64> {
+    pub fn seconds_to_first_token(&self, now: Duration, prompt_tokens: u64) -> Option<f64> {
         let own = prompt_class(prompt_tokens);
         if let Some(seconds) = self.first_token.get(own).and_then(|class| class.mean(now)) {
             return Some(seconds);

@@ -17,9 +17,9 @@ pub struct FailedAttempt {
 }
 
 impl FailedAttempt {
-    /// JSON object `{"provider","reason","ms"}`, with a reason for customers ([`UpstreamErrorKind::reason`]).
+    /// JSON object `{"provider","reason","ms"}`, with a reason for customers ([`UpstreamErrorKind::public_reason`]).
     #[must_use]
     pub fn to_json(&self, provider: &str) -> Value {
-        json!({ "provider": provider, "reason": self.kind.reason(), "ms": self.millis })
+        json!({ "provider": provider, "reason": self.kind.public_reason(), "ms": self.millis })
     }
 }

@@ -132,7 +132,7 @@ impl RetryPlanner {
 
     /// Returns the step after the provider of the selected offer was found to be at its concurrency limit. Other offers
     /// come first; if there are none, the caller waits for a permit.
-    pub fn on_full(&mut self, now: Duration) -> PlannerStep {
+    pub fn on_provider_full(&mut self, now: Duration) -> PlannerStep {
         self.undo_attempt(true);
         self.choose_next(now)
     }
@@ -276,7 +276,7 @@ impl RetryPlanner {
 
     /// Returns the number of attempts started, including the running or successful one (`x-penstock-attempts`).
     #[must_use]
-    pub const fn asked(&self) -> u32 {
+    pub const fn attempts_started(&self) -> u32 {
         self.asked
     }
 

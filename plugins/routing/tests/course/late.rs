@@ -35,12 +35,12 @@ fn an_empty_budget_stops_retries_but_not_first_attempts() {
 #[test]
 fn every_retry_costs_one_of_the_budget() {
     let (mut course, mut budget) = course(3, AttemptPolicy::default());
-    let full = budget.left(NOW);
+    let full = budget.remaining(NOW);
     course.start(NOW);
     course.on_failure(&fault(UpstreamErrorKind::Reset), NOW, &mut budget);
     course.resume(NOW);
     course.on_failure(&fault(UpstreamErrorKind::Reset), NOW, &mut budget);
-    assert_eq!(budget.left(NOW), full - 2);
+    assert_eq!(budget.remaining(NOW), full - 2);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn passing_over_an_offer_is_no_attempt() {
     let (mut course, mut budget) = course(2, AttemptPolicy { max_attempts: 1, ..AttemptPolicy::default() });
     assert_eq!(course.start(NOW), PlannerStep::Attempt(0));
     assert_eq!(course.on_skipped(NOW), PlannerStep::Attempt(1));
-    assert_eq!(course.asked(), 1);
+    assert_eq!(course.attempts_started(), 1);
     assert!(is_give_up(course.on_failure(&fault(UpstreamErrorKind::Connect), NOW, &mut budget)));
     assert_eq!(course.failed_attempts().len(), 1);
 }
@@ -63,15 +63,15 @@ fn a_failure_without_an_attempt_gives_up() {
 fn full_providers_are_waited_for_when_no_other_is_left() {
     let (mut course, mut budget) = course(3, AttemptPolicy::default());
     assert_eq!(course.start(NOW), PlannerStep::Attempt(0));
-    assert_eq!(course.on_full(NOW), PlannerStep::Attempt(1));
+    assert_eq!(course.on_provider_full(NOW), PlannerStep::Attempt(1));
     assert_eq!(
         course.on_failure(&fault(UpstreamErrorKind::Status(503)), at(10), &mut budget),
         PlannerStep::Attempt(2)
     );
-    assert_eq!(course.on_full(at(10)), PlannerStep::WaitForPermit);
+    assert_eq!(course.on_provider_full(at(10)), PlannerStep::WaitForPermit);
     assert_eq!(course.full_offers(at(10)).collect::<Vec<_>>(), [0, 2]);
     assert_eq!(course.on_permit(2, at(500)), PlannerStep::Attempt(2));
-    assert_eq!(course.asked(), 2, "a provider that was full was not asked");
+    assert_eq!(course.attempts_started(), 2, "a provider that was full was not asked");
     assert_eq!(
         course.on_failure(&fault(UpstreamErrorKind::Status(503)), at(510), &mut budget),
         PlannerStep::WaitForPermit
@@ -85,14 +85,14 @@ fn a_cooldown_learned_by_other_requests_costs_no_attempt() {
     let (mut course, _) = course(2, AttemptPolicy::default());
     assert_eq!(course.start(NOW), PlannerStep::Attempt(0));
     assert_eq!(course.on_cooldown(at(30_000), NOW), PlannerStep::Attempt(1));
-    assert_eq!(course.on_full(NOW), PlannerStep::WaitForPermit);
+    assert_eq!(course.on_provider_full(NOW), PlannerStep::WaitForPermit);
     assert_eq!(course.on_permit(1, at(10)), PlannerStep::Attempt(1));
     assert_eq!(course.on_cooldown(at(20_000), at(10)), PlannerStep::WaitUntil(at(20_000)));
-    assert_eq!(course.asked(), 0);
+    assert_eq!(course.attempts_started(), 0);
     assert_eq!(course.resume(at(20_000)), PlannerStep::Attempt(1));
     assert_eq!(course.on_cooldown(at(40_000), at(20_000)), PlannerStep::WaitUntil(at(30_000)));
     assert_eq!(course.resume(at(30_000)), PlannerStep::Attempt(0));
-    assert_eq!(course.asked(), 1);
+    assert_eq!(course.attempts_started(), 1);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_provider_with_the_same_refusal_is_not_waited_for() {
     let plan = [PlannedOffer::new(0, 0), PlannedOffer::new(1, 1), resting];
     let mut course = RetryPlanner::new(plan, AttemptPolicy::default(), 1);
     assert_eq!(course.start(NOW), PlannerStep::Attempt(0));
-    assert_eq!(course.on_full(NOW), PlannerStep::Attempt(1));
+    assert_eq!(course.on_provider_full(NOW), PlannerStep::Attempt(1));
     assert!(course.has_alternatives());
     course.exclude(|offer| offer != 1);
     assert!(is_give_up(course.on_skipped(NOW)));
@@ -119,10 +119,10 @@ fn a_rest_beyond_the_deadline_is_not_waited_for() {
 fn an_unsuccessful_wait_sends_no_request() {
     let (mut course, _) = course(2, AttemptPolicy::default());
     course.start(NOW);
-    course.on_full(NOW);
-    assert_eq!(course.on_full(NOW), PlannerStep::WaitForPermit);
+    course.on_provider_full(NOW);
+    assert_eq!(course.on_provider_full(NOW), PlannerStep::WaitForPermit);
     assert!(is_give_up(course.on_permit_timeout(at(2_000))));
-    assert!(course.was_permit_limited() && course.asked() == 0);
+    assert!(course.was_permit_limited() && course.attempts_started() == 0);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_full_provider_that_was_silent_elsewhere_is_waited_for_and_one_without_a_con
     let (mut course, mut budget) =
         (RetryPlanner::new(entries, AttemptPolicy::default(), 1), RetryBudget::new());
     course.start(NOW);
-    assert_eq!(course.on_full(NOW), PlannerStep::Attempt(1));
+    assert_eq!(course.on_provider_full(NOW), PlannerStep::Attempt(1));
     assert_eq!(
         course.on_failure(&fault(UpstreamErrorKind::FirstByteTimeout), at(10), &mut budget),
         PlannerStep::WaitForPermit
@@ -139,6 +139,6 @@ fn a_full_provider_that_was_silent_elsewhere_is_waited_for_and_one_without_a_con
     assert_eq!(course.on_permit(0, at(20)), PlannerStep::Attempt(0));
     let mut course = RetryPlanner::new(entries, AttemptPolicy::default(), 1);
     course.start(NOW);
-    assert_eq!(course.on_full(NOW), PlannerStep::Attempt(1));
+    assert_eq!(course.on_provider_full(NOW), PlannerStep::Attempt(1));
     assert!(is_give_up(course.on_failure(&fault(UpstreamErrorKind::Connect), at(10), &mut budget)));
 }

@@ -132,7 +132,7 @@ pub struct BatchCoordination {
 
 /// Result of an insertion in a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FleetInsertion {
+pub enum FleetInsertOutcome {
     /// Batch that was inserted.
     Inserted,
     /// Refused insertion: the account already has the maximum number of unfinished batches.
@@ -151,7 +151,7 @@ impl BatchStore {
         loop {
             let (table, limit) = (StoreTable::Batches, crate::MAX_PAGE_ROWS);
             let page = self.store.scan(table, OPEN_PREFIX, after.as_deref(), limit)?;
-            ids.extend(BatchStore::unfinished_ids_of(&page));
+            ids.extend(BatchStore::parse_unfinished_ids(&page));
             match page.rows.into_iter().next_back() {
                 Some(row) if page.more => after = Some(row.key),
                 _ => return Ok(ids),
@@ -166,7 +166,7 @@ impl BatchStore {
     }
 
     /// Returns the ids of a page of the unfinished batches.
-    pub fn unfinished_ids_of(page: &RowPage) -> impl Iterator<Item = String> {
+    pub fn parse_unfinished_ids(page: &RowPage) -> impl Iterator<Item = String> {
         let keys = page.rows.iter().filter_map(|row| row.key.get(OPEN_PREFIX.len()..));
         keys.map(|id| String::from_utf8_lossy(id).into_owned())
     }
@@ -275,7 +275,7 @@ impl BatchStore {
         record: &BatchRecord,
         with: &Transaction,
         most: usize,
-    ) -> Result<FleetInsertion, StoreError> {
+    ) -> Result<FleetInsertOutcome, StoreError> {
         let created = [CREATED_PREFIX, record.account.as_bytes()].concat();
         let mut last_error = StoreError::Guard { step: 0 };
         for _ in 0..MAX_ATTEMPTS {
@@ -285,7 +285,7 @@ impl BatchStore {
                 other.account == record.account && other.background.is_some() == record.background.is_some()
             };
             if open.iter().filter(is_rival).count() >= most {
-                return Ok(FleetInsertion::TooManyOpen);
+                return Ok(FleetInsertOutcome::TooManyOpen);
             }
             let number = parse_counter(row.as_deref())?.wrapping_add(1);
             let first = match row {
@@ -297,10 +297,10 @@ impl BatchStore {
                 .append(self.insert_operations(record)?)
                 .append(with.clone());
             match self.store.apply(batch) {
-                Ok(()) => return Ok(FleetInsertion::Inserted),
+                Ok(()) => return Ok(FleetInsertOutcome::Inserted),
                 // Another batch of the account was added after the unfinished batches were counted.
                 Err(error @ StoreError::Guard { step: 0 }) => last_error = error,
-                Err(StoreError::Guard { .. }) => return Ok(FleetInsertion::Refused),
+                Err(StoreError::Guard { .. }) => return Ok(FleetInsertOutcome::Refused),
                 Err(error) => return Err(error),
             }
         }

@@ -22,13 +22,13 @@ pub struct UsedBytes {
 
 /// Result of an addition within limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CountedInsertion {
+pub enum CountedInsertOutcome {
     /// File that was added.
     Added,
     /// Limit of all files that would be exceeded.
-    AllExceeded,
+    TotalLimitExceeded,
     /// Limit of the key that would be exceeded.
-    KeyExceeded,
+    KeyLimitExceeded,
 }
 
 impl FileStore {
@@ -51,7 +51,11 @@ impl FileStore {
     ///
     /// # Errors
     /// Same as [`FileStore::add`].
-    pub fn add_counted(&self, file: &FileRecord, limits: UsedBytes) -> Result<CountedInsertion, StoreError> {
+    pub fn add_counted(
+        &self,
+        file: &FileRecord,
+        limits: UsedBytes,
+    ) -> Result<CountedInsertOutcome, StoreError> {
         let insertion = Self::insert_operations(file)?;
         let (step, by) = (insertion.operations().len(), signed(file.bytes));
         let batch = insertion.add(StoreTable::Files, usage_key(""), by, None, Some(signed(limits.all))).add(
@@ -62,9 +66,13 @@ impl FileStore {
             Some(signed(limits.key)),
         );
         match self.store.apply(batch) {
-            Ok(()) => Ok(CountedInsertion::Added),
-            Err(StoreError::Guard { step: failed }) if failed == step => Ok(CountedInsertion::AllExceeded),
-            Err(StoreError::Guard { step: failed }) if failed > step => Ok(CountedInsertion::KeyExceeded),
+            Ok(()) => Ok(CountedInsertOutcome::Added),
+            Err(StoreError::Guard { step: failed }) if failed == step => {
+                Ok(CountedInsertOutcome::TotalLimitExceeded)
+            }
+            Err(StoreError::Guard { step: failed }) if failed > step => {
+                Ok(CountedInsertOutcome::KeyLimitExceeded)
+            }
             Err(error) => Err(error),
         }
     }
@@ -103,7 +111,7 @@ impl FileStore {
         let (mut all, mut keys) = (0_i64, BTreeMap::<Vec<u8>, i64>::new());
         let mut after: Option<String> = None;
         loop {
-            let page = self.all(after.as_deref(), MAX_PAGE_ROWS)?;
+            let page = self.list_all(after.as_deref(), MAX_PAGE_ROWS)?;
             for file in &page.files {
                 all = all.saturating_add(signed(file.bytes));
                 let key = keys.entry(usage_key(&file.key)).or_default();
@@ -159,7 +167,7 @@ impl FileStore {
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
-    pub fn forget_usage(&self) -> Result<(), StoreError> {
+    pub fn invalidate_usage(&self) -> Result<(), StoreError> {
         match self.store.get(StoreTable::Files, &usage_key(""))? {
             Some(_) => self.store.apply(Transaction::new().delete(StoreTable::Files, usage_key(""))),
             None => Ok(()),

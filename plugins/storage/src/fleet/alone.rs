@@ -4,14 +4,14 @@ use super::{Fleet, FleetError, PeerStrand, PoolAmount, PoolRequest, Strand, Stra
 
 /// Fleet without peers: every wanted amount is granted, and nothing is stored.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Alone;
+pub struct SoloFleet;
 
-impl Fleet for Alone {
+impl Fleet for SoloFleet {
     fn join(&self, _name: &str) -> Result<Strand, FleetError> {
         Ok(Strand { id: 0, beat: 0 })
     }
 
-    fn turn(&self, strand: Strand, _turn: &StrandReport) -> Result<Strand, FleetError> {
+    fn heartbeat(&self, strand: Strand, _turn: &StrandReport) -> Result<Strand, FleetError> {
         Ok(Strand { beat: strand.beat.saturating_add(1), ..strand })
     }
 

@@ -125,7 +125,7 @@ impl SharedFleet {
     /// Returns the operations that move written spending out of a strand's part of a budget.
     pub(crate) fn spend_budget(strand: u32, pool: &BudgetPool, amount: i64) -> Transaction {
         let spent = PoolAmount { pool: pool.name(), amount };
-        SharedFleet::charge(strand, &spent).append(SharedFleet::credit(&spent))
+        SharedFleet::charge_operations(strand, &spent).append(SharedFleet::credit_operations(&spent))
     }
 }
 
@@ -207,7 +207,7 @@ mod tests {
         let returned = vec![PoolAmount { pool: pool(BudgetPeriod::Day).name(), amount: 35 }];
         members
             .fleet
-            .turn(members.strands[0], &StrandReport { returned, ..StrandReport::default() })
+            .heartbeat(members.strands[0], &StrandReport { returned, ..StrandReport::default() })
             .unwrap();
         assert_eq!(members.draw(1, &of_day(100, 50, NOON)), 35);
         // A higher budget has more, a lower one nothing.

@@ -25,15 +25,15 @@ mod watch;
 
 use crate::{StoreError, Transaction};
 
-pub use alone::Alone;
+pub use alone::SoloFleet;
 pub use budgets::{BudgetDraw, BudgetPool, BudgetRequest};
 pub use pools::{PoolState, credit_pool_name, energy_pool_name};
 pub(crate) use shared::require_alive;
-pub use shared::{ObservedFleet, SharedFleet, StoredReport};
+pub use shared::{ObservedFleet, PeerReport, SharedFleet};
 pub use watch::{LeaseTerm, PeerWatch};
 
 /// Maximum number of pools in one heartbeat.
-pub const MAX_TURN_POOLS: usize = 1_000;
+pub const MAX_HEARTBEAT_POOLS: usize = 1_000;
 
 /// Number of attempts against concurrent changes.
 const MAX_ATTEMPTS: usize = 32;
@@ -115,16 +115,16 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
     /// heartbeat of the same strand may be repeated: it is applied once.
     ///
     /// # Errors
-    /// Returns `Buried` if the strand is not alive any more, `TooLarge` above [`MAX_TURN_POOLS`], and the errors of
+    /// Returns `Buried` if the strand is not alive any more, `TooLarge` above [`MAX_HEARTBEAT_POOLS`], and the errors of
     /// [`crate::Store::apply`]; `Guard` names a failed guard of [`StrandReport::with`].
-    fn turn(&self, strand: Strand, turn: &StrandReport) -> Result<Strand, FleetError>;
+    fn heartbeat(&self, strand: Strand, turn: &StrandReport) -> Result<Strand, FleetError>;
 
     /// Draws a part of a pool: the wanted amount if the pool has four times as much, else a quarter of the pool or the
     /// least amount. Returns the drawn amount, 0 if the pool is empty. After an error the part has to be read again
     /// with [`Fleet::parts`].
     ///
     /// # Errors
-    /// Same as [`Fleet::turn`].
+    /// Same as [`Fleet::heartbeat`].
     fn draw(&self, strand: Strand, request: &PoolRequest) -> Result<i64, FleetError>;
 
     /// Returns the parts of a strand, with the amounts spent since its last heartbeat still included.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::rows::{self, LAST_KEY, LIVE_PREFIX, REPORT_PREFIX, STRAND_PREFIX};
 use super::{
-    Fleet, FleetError, MAX_ATTEMPTS, MAX_TURN_POOLS, PeerStrand, PoolAmount, PoolRequest, Strand,
+    Fleet, FleetError, MAX_ATTEMPTS, MAX_HEARTBEAT_POOLS, PeerStrand, PoolAmount, PoolRequest, Strand,
     StrandReport, drawn_amount,
 };
 use crate::{
-    MAX_PAGE_ROWS, RowPage, RowScan, RowSum, Store, StoreError, StoreTable, StoredRow, Transaction,
+    MAX_PAGE_ROWS, RowAddition, RowPage, RowScan, Store, StoreError, StoreTable, StoredRow, Transaction,
     counter_row, parse_counter,
 };
 
@@ -24,7 +24,7 @@ const BURIED_PARTS: usize = 500;
 
 /// Report of a strand to its peers, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredReport {
+pub struct PeerReport {
     /// Strand that wrote the report.
     pub strand: u32,
     /// Rows in order. Rows beyond the end of the latest report may remain from an earlier, longer one.
@@ -37,7 +37,7 @@ pub struct ObservedFleet {
     /// All strands, the reader's own included.
     pub peers: Vec<PeerStrand>,
     /// Rows of the latest report of each strand that has one.
-    pub reports: Vec<StoredReport>,
+    pub reports: Vec<PeerReport>,
     /// Pages of the further scans, in their order.
     pub further_pages: Vec<RowPage>,
 }
@@ -58,8 +58,12 @@ impl SharedFleet {
     /// Returns the operations that add an amount to a pool: a grant or a correction. They never fail: a sum beyond 64
     /// bits stays at the limit.
     #[must_use]
-    pub fn credit(change: &PoolAmount) -> Transaction {
-        Transaction::new().sum(META, rows::pool_key(&change.pool), RowSum::Counter(change.amount))
+    pub fn credit_operations(change: &PoolAmount) -> Transaction {
+        Transaction::new().add_amounts(
+            META,
+            rows::pool_key(&change.pool),
+            RowAddition::Counter(change.amount),
+        )
     }
 
     /// Returns the rest of a pool.
@@ -71,11 +75,11 @@ impl SharedFleet {
     }
 
     /// Returns the operations that charge a strand's part of a pool, which may become negative. Like those of
-    /// [`SharedFleet::credit`], they never fail.
+    /// [`SharedFleet::credit_operations`], they never fail.
     #[must_use]
-    pub fn charge(strand: u32, change: &PoolAmount) -> Transaction {
+    pub fn charge_operations(strand: u32, change: &PoolAmount) -> Transaction {
         let key = rows::part_key(strand, &change.pool);
-        Transaction::new().sum(META, key, RowSum::Counter(change.amount.saturating_neg()))
+        Transaction::new().add_amounts(META, key, RowAddition::Counter(change.amount.saturating_neg()))
     }
 
     /// Returns the table and the key of the row that exists while a strand, one start of a member, counts as alive. The
@@ -120,7 +124,7 @@ impl SharedFleet {
     /// Returns the operations that replace the first rows of a strand's report to its peers. If an earlier report was
     /// longer, its remaining rows stay.
     #[must_use]
-    pub fn report(strand: u32, report: Vec<Vec<u8>>) -> Transaction {
+    pub fn peer_report_operations(strand: u32, report: Vec<Vec<u8>>) -> Transaction {
         let rows = (0_u16..).zip(report);
         rows.fold(Transaction::new(), |batch, (n, row)| batch.put(META, rows::report_key(strand, n), row))
     }
@@ -200,7 +204,7 @@ impl SharedFleet {
         for row in page.rows {
             let (pool, amount) = (rows::pool_of(id, &row.key)?, parse_counter(Some(&row.value))?);
             batch = batch.require_value(META, row.key.as_slice(), row.value).delete(META, row.key);
-            batch = batch.append(SharedFleet::credit(&PoolAmount { pool, amount }));
+            batch = batch.append(SharedFleet::credit_operations(&PoolAmount { pool, amount }));
         }
         match self.store.apply(batch) {
             // Another process returned them.
@@ -226,13 +230,13 @@ fn parse_peers(strands: Vec<StoredRow>, live: Vec<StoredRow>) -> Result<Vec<Peer
 }
 
 /// Groups the rows of reports, in the order of their keys, by strand.
-fn parse_reports(rows: Vec<StoredRow>) -> Result<Vec<StoredReport>, StoreError> {
-    let mut reports: Vec<StoredReport> = Vec::new();
+fn parse_reports(rows: Vec<StoredRow>) -> Result<Vec<PeerReport>, StoreError> {
+    let mut reports: Vec<PeerReport> = Vec::new();
     for row in rows {
         let strand = rows::strand_of_report(&row.key)?;
         match reports.last_mut() {
             Some(last) if last.strand == strand => last.rows.push(row.value),
-            _ => reports.push(StoredReport { strand, rows: vec![row.value] }),
+            _ => reports.push(PeerReport { strand, rows: vec![row.value] }),
         }
     }
     Ok(reports)
@@ -270,10 +274,10 @@ impl Fleet for SharedFleet {
         Err(last_error.into())
     }
 
-    fn turn(&self, strand: Strand, turn: &StrandReport) -> Result<Strand, FleetError> {
+    fn heartbeat(&self, strand: Strand, turn: &StrandReport) -> Result<Strand, FleetError> {
         let pools = turn.spent.len() + turn.returned.len();
-        if pools > MAX_TURN_POOLS {
-            let (what, cap) = ("a turn of pools", MAX_TURN_POOLS);
+        if pools > MAX_HEARTBEAT_POOLS {
+            let (what, cap) = ("a turn of pools", MAX_HEARTBEAT_POOLS);
             return Err(StoreError::TooLarge { what, bytes: pools, cap }.into());
         }
         let Strand { id, beat } = strand;

@@ -56,11 +56,11 @@ fn a_lease_ends_before_others_may_bury_the_strand() {
 
 #[test]
 fn alone_everything_is_granted() {
-    let strand = Alone.join("a").unwrap();
+    let strand = SoloFleet.join("a").unwrap();
     let request = PoolRequest { pool: "acme".to_owned(), wanted: 7, least: 1 };
-    assert_eq!(Alone.draw(strand, &request), Ok(7));
-    assert_eq!(Alone.turn(strand, &StrandReport::default()).map(|next| next.beat), Ok(1));
-    assert_eq!((Alone.peers(), Alone.parts(strand)), (Ok(vec![]), Ok(vec![])));
+    assert_eq!(SoloFleet.draw(strand, &request), Ok(7));
+    assert_eq!(SoloFleet.heartbeat(strand, &StrandReport::default()).map(|next| next.beat), Ok(1));
+    assert_eq!((SoloFleet.peers(), SoloFleet.parts(strand)), (Ok(vec![]), Ok(vec![])));
 }
 
 #[test]
@@ -68,23 +68,23 @@ fn a_buried_strand_draws_and_reports_nothing_more() {
     let store = open_in_memory();
     let fleet = SharedFleet::new(store.clone());
     let amount = |amount| PoolAmount { pool: "acme".to_owned(), amount };
-    store.apply(SharedFleet::credit(&amount(1_000))).unwrap();
+    store.apply(SharedFleet::credit_operations(&amount(1_000))).unwrap();
     let (one, other) = (fleet.join("one").unwrap(), fleet.join("other").unwrap());
     assert_ne!(one.id, other.id);
     let request = PoolRequest { pool: "acme".to_owned(), wanted: 100, least: 1 };
     assert_eq!(fleet.draw(one, &request), Ok(100));
     let report =
         StrandReport { spent: vec![amount(30)], returned: vec![amount(20)], ..StrandReport::default() };
-    let next = fleet.turn(one, &report).unwrap();
-    assert_eq!(fleet.turn(one, &report), Ok(next), "a repetition is applied once");
+    let next = fleet.heartbeat(one, &report).unwrap();
+    assert_eq!(fleet.heartbeat(one, &report), Ok(next), "a repetition is applied once");
     assert_eq!((fleet.parts(next), fleet.available("acme")), (Ok(vec![amount(50)]), Ok(920)));
     let seen = fleet.peers().unwrap().into_iter().find(|peer| peer.id == one.id).unwrap();
-    let next = fleet.turn(next, &StrandReport::default()).unwrap();
+    let next = fleet.heartbeat(next, &StrandReport::default()).unwrap();
     assert_eq!(fleet.bury(&seen), Ok(false), "it has beaten since");
     let seen = fleet.peers().unwrap().into_iter().find(|peer| peer.id == one.id).unwrap();
     assert_eq!((fleet.bury(&seen), fleet.bury(&seen)), (Ok(true), Ok(false)));
     assert_eq!(fleet.available("acme"), Ok(970));
-    assert_eq!(fleet.turn(next, &report), Err(FleetError::Buried));
+    assert_eq!(fleet.heartbeat(next, &report), Err(FleetError::Buried));
     assert_eq!(fleet.draw(next, &request), Err(FleetError::Buried));
     assert_eq!(fleet.peers().unwrap().len(), 1);
     let third = fleet.join("third").unwrap();
@@ -95,14 +95,14 @@ fn a_buried_strand_draws_and_reports_nothing_more() {
 fn a_turn_over_its_limits_is_refused_and_changes_nothing() {
     let fleet = SharedFleet::new(open_in_memory());
     let strand = fleet.join("a").unwrap();
-    let pools = (0..=MAX_TURN_POOLS).map(|n| PoolAmount { pool: n.to_string(), amount: 1 });
+    let pools = (0..=MAX_HEARTBEAT_POOLS).map(|n| PoolAmount { pool: n.to_string(), amount: 1 });
     let large = StrandReport { spent: pools.collect(), ..StrandReport::default() };
-    assert!(matches!(fleet.turn(strand, &large), Err(FleetError::Store(StoreError::TooLarge { .. }))));
+    assert!(matches!(fleet.heartbeat(strand, &large), Err(FleetError::Store(StoreError::TooLarge { .. }))));
     let more = StrandReport {
         returned: vec![PoolAmount { pool: "a".to_owned(), amount: 1 }],
         ..StrandReport::default()
     };
-    assert!(matches!(fleet.turn(strand, &more), Err(FleetError::Store(StoreError::Guard { .. }))));
+    assert!(matches!(fleet.heartbeat(strand, &more), Err(FleetError::Store(StoreError::Guard { .. }))));
     assert_eq!((fleet.parts(strand), fleet.available("a")), (Ok(vec![]), Ok(0)));
 }
 
@@ -112,8 +112,8 @@ fn an_observation_has_all_strands_their_reports_and_the_further_pages() {
     let fleet = SharedFleet::new(store.clone());
     // More than one page of strands.
     let strands: Vec<Strand> = (0..=MAX_PAGE_ROWS).map(|n| fleet.join(&format!("m{n}")).unwrap()).collect();
-    let with = SharedFleet::report(strands[1].id, vec![b"one".to_vec(), b"two".to_vec()]);
-    fleet.turn(strands[1], &StrandReport { with, ..StrandReport::default() }).unwrap();
+    let with = SharedFleet::peer_report_operations(strands[1].id, vec![b"one".to_vec(), b"two".to_vec()]);
+    fleet.heartbeat(strands[1], &StrandReport { with, ..StrandReport::default() }).unwrap();
     let further = RowScan::of_prefix(StoreTable::Batches, b"o/");
     store.apply(Transaction::new().put(StoreTable::Batches, b"o/a", b"")).unwrap();
     let observed = fleet.observe(std::slice::from_ref(&further)).unwrap();
@@ -121,7 +121,7 @@ fn an_observation_has_all_strands_their_reports_and_the_further_pages() {
     assert!(observed.peers.iter().zip(&strands).all(|(peer, strand)| peer.id == strand.id));
     let names = observed.peers.iter().map(|peer| peer.name.clone().unwrap());
     assert!(names.eq((0..strands.len()).map(|n| format!("m{n}"))));
-    let report = StoredReport { strand: strands[1].id, rows: vec![b"one".to_vec(), b"two".to_vec()] };
+    let report = PeerReport { strand: strands[1].id, rows: vec![b"one".to_vec(), b"two".to_vec()] };
     assert_eq!(observed.reports, [report]);
     assert_eq!(observed.further_pages, [store.scan(further.table, b"o/", None, 10).unwrap()]);
 }
@@ -134,7 +134,7 @@ fn an_adopted_strand_is_not_buried_for_the_silence_of_the_earlier_process() {
     assert_eq!(fleet.adopt(strand.id, &["another's".to_owned()], "later"), Ok(None));
     let adopted = fleet.adopt(strand.id, &[], "later").unwrap().unwrap();
     assert_eq!(fleet.bury(&silent), Ok(false), "a peer that saw only the earlier beat");
-    assert!(fleet.turn(adopted, &StrandReport::default()).is_ok());
+    assert!(fleet.heartbeat(adopted, &StrandReport::default()).is_ok());
     assert_eq!(fleet.peers().unwrap()[0].name.as_deref(), Some("later"));
     let seen = fleet.peers().unwrap().remove(0);
     assert_eq!(fleet.bury(&seen), Ok(true));

@@ -39,7 +39,7 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Same as [`Store::get`](crate::Store::get).
-    pub fn entry_number(&self, name: &str) -> Result<Option<u64>, StoreError> {
+    pub fn entry_number_by_name(&self, name: &str) -> Result<Option<u64>, StoreError> {
         self.store.get(StoreTable::Idempotency, &name_key(name))?.map(|row| parse_number(&row)).transpose()
     }
 }

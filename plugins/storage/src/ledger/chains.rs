@@ -48,7 +48,7 @@ impl LedgerStore {
     /// # Errors
     /// Same as [`LedgerStore::chains`].
     pub fn has_complete_rollups(&self) -> Result<bool, StoreError> {
-        Ok(self.chains()?.iter().all(|(_, tip)| tip.rollups))
+        Ok(self.chains()?.iter().all(|(_, tip)| tip.are_rollups_complete))
     }
 
     /// Removes the ledger from the store, so that it can be rebuilt from its replica, which is not changed. A crash

@@ -143,7 +143,7 @@ impl ChainClaim {
     }
 
     /// Adds the guards that every commit under this claim needs: the strand is alive and still holds the chain.
-    pub(super) fn require(&self, transaction: Transaction) -> Transaction {
+    pub(super) fn add_guards(&self, transaction: Transaction) -> Transaction {
         let held = counter_row(i64::from(self.strand));
         transaction.require_present(StoreTable::Meta, live_key(self.strand)).require_value(
             StoreTable::Meta,

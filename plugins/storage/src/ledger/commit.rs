@@ -5,7 +5,7 @@ use super::{
     BalanceRecord, CounterChange, JournalPosition, LedgerStore, LedgerTip, MonthLength, compression,
 };
 use crate::fleet::{PoolAmount, SharedFleet};
-use crate::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RowSum, StoreError, StoreTable, Transaction};
+use crate::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RowAddition, StoreError, StoreTable, Transaction};
 
 /// Block of entries that are added together, all in one month.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub struct LedgerCommit {
     /// Amounts to add to balances, by account; empty if the commit has no blocks. Blocks change the tip, and the check
     /// of the previous tip ensures that a repeated commit does not add the amounts twice.
     pub balance_changes: Vec<(String, BalanceRecord)>,
-    /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number`]. A name that is in
+    /// Names used by the entries, with the number of each entry, see [`LedgerStore::entry_number_by_name`]. A name that is in
     /// use already fails the commit.
     pub names: Vec<(String, u64)>,
     /// Keys and new values of the changed usage rollups. Only for a process that writes alone.
@@ -94,7 +94,7 @@ pub struct LedgerCommit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendOutcome {
     /// True if the replica has the commit too. Otherwise the next commit or the next opening adds it to the replica.
-    pub copied: bool,
+    pub replicated: bool,
 }
 
 /// Reason for which the store refused a commit.
@@ -104,11 +104,11 @@ pub enum CommitConflict {
     /// commit again.
     Fenced,
     /// Names of the commit that entries of other commits use, with the numbers of those entries.
-    Names(Vec<(String, u64)>),
+    NamesInUse(Vec<(String, u64)>),
     /// Rows that do not have the required state, by their indexes in [`LedgerCommit::fences`].
-    Fences(Vec<usize>),
+    FencesViolated(Vec<usize>),
     /// The cause of the refusal does not exist any more: the commit may be tried again.
-    Passed,
+    Resolved,
 }
 
 impl LedgerStore {
@@ -124,12 +124,12 @@ impl LedgerStore {
         }
         let mut used = Vec::new();
         for (name, _) in &commit.names {
-            if let Some(number) = self.entry_number(name)? {
+            if let Some(number) = self.entry_number_by_name(name)? {
                 used.push((name.clone(), number));
             }
         }
         if !used.is_empty() {
-            return Ok(CommitConflict::Names(used));
+            return Ok(CommitConflict::NamesInUse(used));
         }
         let mut fallen = Vec::new();
         for (index, fence) in commit.fences.iter().enumerate() {
@@ -137,11 +137,11 @@ impl LedgerStore {
                 fallen.push(index);
             }
         }
-        Ok(if fallen.is_empty() { CommitConflict::Passed } else { CommitConflict::Fences(fallen) })
+        Ok(if fallen.is_empty() { CommitConflict::Resolved } else { CommitConflict::FencesViolated(fallen) })
     }
 
     /// Returns the new length of each month that the blocks belong to, in the order of the blocks.
-    pub(super) fn next_lengths(&self, blocks: &[EntryBlock]) -> Result<Vec<MonthLength>, StoreError> {
+    pub(super) fn month_lengths_after(&self, blocks: &[EntryBlock]) -> Result<Vec<MonthLength>, StoreError> {
         let mut lengths: Vec<MonthLength> = Vec::new();
         for block in blocks {
             let bytes = block.text.len() as u64;
@@ -173,7 +173,7 @@ impl LedgerStore {
             }
         };
         if let Some(claim) = &self.claim {
-            batch = claim.require(batch);
+            batch = claim.add_guards(batch);
         }
         if !group.blocks.is_empty() {
             batch = batch.put(StoreTable::Meta, tip_key(self.chain), group.new_tip.to_row()?);
@@ -189,7 +189,8 @@ impl LedgerStore {
         }
         batch = self.add_blocks(batch, &group.blocks, lengths)?;
         for (account, change) in &group.balance_changes {
-            batch = batch.sum(StoreTable::Balances, account.as_bytes(), RowSum::Balance(*change));
+            batch =
+                batch.add_amounts(StoreTable::Balances, account.as_bytes(), RowAddition::Balance(*change));
         }
         batch = self.add_pools(batch, group);
         for (name, number) in &group.names {
@@ -204,7 +205,7 @@ impl LedgerStore {
             batch = batch.put(StoreTable::Usage, key.as_slice(), value.as_slice());
         }
         for (key, change) in &group.rollup_changes {
-            batch = batch.sum(StoreTable::Usage, key.as_slice(), RowSum::Usage(change.clone()));
+            batch = batch.add_amounts(StoreTable::Usage, key.as_slice(), RowAddition::Usage(change.clone()));
         }
         add_rows(batch, group)
     }
@@ -228,10 +229,10 @@ impl LedgerStore {
     fn add_pools(&self, mut batch: Transaction, group: &LedgerCommit) -> Transaction {
         let Some(claim) = &self.claim else { return batch };
         for spent in &group.spent {
-            batch = batch.append(SharedFleet::charge(claim.strand(), spent));
+            batch = batch.append(SharedFleet::charge_operations(claim.strand(), spent));
         }
         for credit in &group.credited {
-            batch = batch.append(SharedFleet::credit(credit));
+            batch = batch.append(SharedFleet::credit_operations(credit));
         }
         batch
     }

@@ -135,7 +135,7 @@ impl LedgerJournal {
     ///
     /// # Errors
     /// Returns `Io` if they cannot be moved.
-    pub fn set_apart(folder: &Path, generation: u64) -> Result<PathBuf, StoreError> {
+    pub fn quarantine(folder: &Path, generation: u64) -> Result<PathBuf, StoreError> {
         let apart = folder.with_extension(format!("{generation:016x}.unwritten"));
         fs::rename(folder, &apart).map_err(|error| failed(&error))?;
         Ok(apart)
@@ -163,7 +163,7 @@ impl LedgerJournal {
     /// must be readable without those of the other file. `committed` is the number of the last record that the store
     /// has.
     #[must_use]
-    pub fn begins_file(&self, committed: u64) -> bool {
+    pub fn starts_new_file(&self, committed: u64) -> bool {
         self.active.last == 0 || (self.active.bytes >= JOURNAL_FILE_BYTES && self.other.last <= committed)
     }
 
@@ -174,7 +174,7 @@ impl LedgerJournal {
     /// # Errors
     /// Returns `Full` or `Io`; then nothing was appended.
     pub fn append(&mut self, frames: &[u8], last: u64, committed: u64, limit: u64) -> Result<(), StoreError> {
-        if self.active.last > 0 && self.begins_file(committed) {
+        if self.active.last > 0 && self.starts_new_file(committed) {
             self.other.clear(self.id)?;
             std::mem::swap(&mut self.active, &mut self.other);
         }
@@ -375,7 +375,7 @@ mod tests {
         let folder = dir.path().join("journal");
         let mut journal = LedgerJournal::open(&folder, ID).unwrap();
         append(&mut journal, 1..=2, 20, 0);
-        let apart = LedgerJournal::set_apart(&folder, ID.generation).unwrap();
+        let apart = LedgerJournal::quarantine(&folder, ID.generation).unwrap();
         assert_eq!(numbers(&apart), [1, 2]);
         assert_eq!(LedgerJournal::read(&folder).unwrap(), None);
         drop(LedgerJournal::open(&folder, JournalId { generation: 8, ..ID }).unwrap());

@@ -51,7 +51,7 @@ impl LedgerStore {
     /// Same as [`Store::apply`](crate::Store::apply); `Guard` if the claim of the chain is lost.
     pub fn begin_journal(&self, position: JournalPosition) -> Result<(), StoreError> {
         let batch =
-            self.claim.as_ref().map_or_else(Transaction::new, |claim| claim.require(Transaction::new()));
+            self.claim.as_ref().map_or_else(Transaction::new, |claim| claim.add_guards(Transaction::new()));
         self.store.apply(batch.put(StoreTable::Meta, journal_key(self.chain), position.to_row()))
     }
 }

@@ -102,7 +102,7 @@ impl LedgerStore {
         chains.sort_unstable();
         chains.dedup();
         for chain in chains.into_iter().filter(|chain| *chain != 0) {
-            let other = ledger.chain_without_writer(chain)?;
+            let other = ledger.open_unwritten_chain(chain)?;
             if let Some(replica) = &ledger.replica {
                 replica.lock().add_repairs(other.take_repairs());
             }
@@ -127,13 +127,13 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Same as [`LedgerStore::open`].
-    pub fn chain_without_writer(&self, chain: u32) -> Result<LedgerStore, StoreError> {
+    pub fn open_unwritten_chain(&self, chain: u32) -> Result<LedgerStore, StoreError> {
         LedgerStore::open_with(self.store.clone(), chain, None, self.replica_dir.as_deref())
     }
 
     /// Opens the ledger to write the chain of another claim of this process, without a replica.
     #[must_use]
-    pub fn abandoned_chain(&self, claim: ChainClaim) -> LedgerStore {
+    pub fn open_claimed_chain(&self, claim: ChainClaim) -> LedgerStore {
         LedgerStore {
             chain: claim.chain(),
             claim: Some(claim),
@@ -176,7 +176,7 @@ impl LedgerStore {
     /// Opens the ledger in `store` for reading and for a comparison with the replica in the directory `copies`. Writes
     /// neither to the store nor to the replica.
     #[must_use]
-    pub fn open_with_replica(store: Arc<dyn Store>, copies: &Path) -> LedgerStore {
+    pub fn open_for_comparison(store: Arc<dyn Store>, copies: &Path) -> LedgerStore {
         LedgerStore { replica_dir: Some(copies.to_owned()), ..LedgerStore::open_read_only(store) }
     }
 
@@ -220,7 +220,7 @@ impl LedgerStore {
     /// Returns `Guard` if the ledger has another tip, a name is in use, a fence does not hold or the claim is lost, see
     /// [`LedgerStore::conflict_of`]; `TooLarge`, and the errors of [`Store::apply`].
     pub fn append(&self, group: &LedgerCommit) -> Result<AppendOutcome, StoreError> {
-        let mut lengths = self.next_lengths(&group.blocks)?;
+        let mut lengths = self.month_lengths_after(&group.blocks)?;
         let batch = self.to_transaction(group, &lengths)?;
         let known = self.last_length.lock().take();
         match self.store.apply(batch) {
@@ -230,7 +230,7 @@ impl LedgerStore {
             Err(error) => return Err(error),
         }
         let copied = self.replica.as_ref().is_none_or(|copies| copies.lock().append(self, group));
-        Ok(AppendOutcome { copied })
+        Ok(AppendOutcome { replicated: copied })
     }
 
     /// Returns the time until [`LedgerStore::sync_replica`] is due; `None` if the replica is synced. While there are
@@ -248,7 +248,7 @@ impl LedgerStore {
     /// Returns the error because of which the replica lags behind the store; `None` if it does not.
     #[must_use]
     pub fn replica_error(&self) -> Option<StoreError> {
-        self.replica.as_ref().and_then(|copies| copies.lock().behind())
+        self.replica.as_ref().and_then(|copies| copies.lock().error())
     }
 
     /// Compares the replica with the store byte by byte; returns a sentence for each month that differs, and none

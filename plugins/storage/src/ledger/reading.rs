@@ -69,7 +69,7 @@ impl LedgerStore {
     ///
     /// # Errors
     /// Same as [`LedgerStore::month_blocks`].
-    pub fn first_block(&self, month: &str, after: u64) -> Result<Option<EntryBlock>, StoreError> {
+    pub fn next_block(&self, month: &str, after: u64) -> Result<Option<EntryBlock>, StoreError> {
         self.first_row(month, after)?.map(parse_block).transpose()
     }
 
@@ -84,14 +84,14 @@ impl LedgerStore {
         month: &str,
         after: u64,
     ) -> Result<(impl Iterator<Item = Result<EntryBlock, StoreError>> + use<>, bool), StoreError> {
-        self.month_blocks_of(month, after, crate::MAX_PAGE_ROWS)
+        self.month_blocks_limited(month, after, crate::MAX_PAGE_ROWS)
     }
 
     /// Returns a page like [`LedgerStore::month_blocks`], of at most `limit` blocks.
     ///
     /// # Errors
     /// Same as [`LedgerStore::month_blocks`].
-    pub fn month_blocks_of(
+    pub fn month_blocks_limited(
         &self,
         month: &str,
         after: u64,

@@ -19,7 +19,7 @@ pub struct LedgerTip {
     /// Number of an entry before which every reserve has ended: after a crash, open reserves are searched from it on.
     pub first_open: u64,
     /// True if the usage rollups contain every entry. Versions without rollups write false.
-    pub rollups: bool,
+    pub are_rollups_complete: bool,
 }
 
 /// Sum of the entries of an account, or a change of it; open reserves are not subtracted.
@@ -51,7 +51,7 @@ struct BalanceRow {
 
 impl LedgerTip {
     pub(crate) fn to_row(self) -> Result<Vec<u8>, StoreError> {
-        let LedgerTip { seq, hash, at, first_open: low, rollups } = self;
+        let LedgerTip { seq, hash, at, first_open: low, are_rollups_complete: rollups } = self;
         encode(&TipRow { v: VERSION, seq, hash: hex(&hash), at, low, rollups })
     }
 
@@ -60,7 +60,13 @@ impl LedgerTip {
         check_version(tip.v)?;
         let hash = unhex(&tip.hash).and_then(|hash| hash.try_into().ok());
         let hash = hash.ok_or_else(|| StoreError::corrupt("the tip of the ledger has no hash"))?;
-        Ok(LedgerTip { seq: tip.seq, hash, at: tip.at, first_open: tip.low, rollups: tip.rollups })
+        Ok(LedgerTip {
+            seq: tip.seq,
+            hash,
+            at: tip.at,
+            first_open: tip.low,
+            are_rollups_complete: tip.rollups,
+        })
     }
 }
 

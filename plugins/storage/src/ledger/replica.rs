@@ -88,7 +88,7 @@ impl LedgerReplica {
     }
 
     /// Returns the error that keeps the files behind the store; `None` if they are up to date.
-    pub(super) fn behind(&self) -> Option<StoreError> {
+    pub(super) fn error(&self) -> Option<StoreError> {
         self.behind.clone()
     }
 

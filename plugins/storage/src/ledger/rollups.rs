@@ -79,7 +79,7 @@ impl LedgerStore {
         let mut batch = Transaction::new();
         let mut marked = Vec::with_capacity(tips.len());
         for (chain, tip) in tips {
-            let (key, after) = (tip_key(*chain), LedgerTip { rollups: are_complete, ..*tip });
+            let (key, after) = (tip_key(*chain), LedgerTip { are_rollups_complete: are_complete, ..*tip });
             marked.push((*chain, after));
             if *tip != after {
                 batch = batch.require_value(StoreTable::Meta, key.as_slice(), tip.to_row()?).put(

@@ -198,7 +198,7 @@ impl Store for PostgresStore {
         }
     }
 
-    fn copy(
+    fn copy_rows(
         &self,
         sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {

@@ -9,7 +9,7 @@ use tokio_postgres::Client;
 
 use super::PostgresStore;
 use super::connection::{DatabaseError, connect};
-use super::options::{ConnectSettings, PostgresOptions, refused};
+use super::options::{ConnectSettings, PostgresOptions, option_error};
 use super::reader::Reader;
 use super::schema::{self, ImportState, TableNames};
 use super::status::DatabaseStatus;
@@ -64,7 +64,7 @@ pub fn begin_import(options: &PostgresOptions) -> Result<Arc<dyn Store>, StoreEr
             ImportState::Unfinished => schema::clear(&*client, &names).await,
             ImportState::Complete => {
                 for table in StoreTable::ALL {
-                    let statement = format!("select from {} limit 1", names.rows(table));
+                    let statement = format!("select from {} limit 1", names.row_table(table));
                     if client.query_typed_opt(&statement, &[]).await?.is_some() {
                         let what = "an import needs an empty store".to_owned();
                         return Err(DatabaseError::Permanent(StoreError::Format { what }));
@@ -112,22 +112,22 @@ pub fn check_postgres(options: &PostgresOptions) -> Result<DatabaseReport, Store
         let has_tables = schema::inspect(&client, &names).await?.is_some();
         let mut warnings: Vec<String> = warning.into_iter().collect();
         for (name, safe) in [("fsync", "on"), ("full_page_writes", "on")] {
-            if schema::setting(&client, name).await? != safe {
+            if schema::server_setting(&client, name).await? != safe {
                 warnings.push(format!("{name} is off on the server: a power cut may damage the database"));
             }
         }
-        if schema::setting(&client, "synchronous_commit").await? == "off" {
+        if schema::server_setting(&client, "synchronous_commit").await? == "off" {
             warnings.push("synchronous_commit is off: a power cut may lose acknowledged writes".to_owned());
         }
         if !has_tables {
             let may = "select has_database_privilege(current_database(), 'CREATE')";
             if !client.query_typed_one(may, &[]).await?.try_get::<_, bool>(0)? {
-                return Err(DatabaseError::Permanent(refused(
+                return Err(DatabaseError::Permanent(option_error(
                     "its user may not create the tables: run `GRANT CREATE ON DATABASE …` for it",
                 )));
             }
         }
-        let server = schema::setting(&client, "server_version").await?;
+        let server = schema::server_setting(&client, "server_version").await?;
         let clock = "select floor(extract(epoch from clock_timestamp()))::bigint";
         let unix_seconds = client.query_typed_one(clock, &[]).await?.try_get(0)?;
         Ok(DatabaseReport { server, has_tables, unix_seconds, warnings })

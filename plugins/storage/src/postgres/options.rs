@@ -116,26 +116,28 @@ impl ConnectSettings {
     /// Returns `Database` with a description that does not repeat the URL.
     pub(super) fn new(options: &PostgresOptions) -> Result<ConnectSettings, StoreError> {
         if !(options.url.starts_with("postgresql://") || options.url.starts_with("postgres://")) {
-            return Err(refused("its URL has to start with postgresql://"));
+            return Err(option_error("its URL has to start with postgresql://"));
         }
         let schema = options.schema.as_bytes();
         let is_name = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
         if schema.is_empty() || schema.len() > 40 || !schema.iter().all(is_name) {
-            return Err(refused("its schema has to be of lower-case letters, digits and _"));
+            return Err(option_error("its schema has to be of lower-case letters, digits and _"));
         }
         let (url, tls) = split_tls_parameters(&options.url);
         let mut config: Config = url.parse().map_err(|_| {
-            refused("its URL is not of the form postgresql://user@host:5432/database?sslmode=verify-full")
+            option_error(
+                "its URL is not of the form postgresql://user@host:5432/database?sslmode=verify-full",
+            )
         })?;
         if config.get_dbname().is_none_or(str::is_empty) {
-            return Err(refused("its URL has no name of a database"));
+            return Err(option_error("its URL has no name of a database"));
         }
         let is_local = config.get_hosts().iter().all(is_local_host);
         let tls = match tls.mode.as_deref() {
             None if is_local => None,
             Some("disable") => None,
             None | Some("verify-full") => Some(Arc::new(tls_config(&tls)?)),
-            Some(_) => return Err(refused("sslmode has to be verify-full, or disable")),
+            Some(_) => return Err(option_error("sslmode has to be verify-full, or disable")),
         };
         config
             .ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable })
@@ -157,8 +159,9 @@ impl ConnectSettings {
             PasswordSource::Url => {}
             PasswordSource::Text(password) => drop(config.password(password)),
             PasswordSource::File(path) => {
-                let text = fs::read_to_string(path)
-                    .map_err(|error| refused(&format!("the file of its password cannot be read: {error}")))?;
+                let text = fs::read_to_string(path).map_err(|error| {
+                    option_error(&format!("the file of its password cannot be read: {error}"))
+                })?;
                 config.password(text.trim_end_matches(['\r', '\n']));
             }
         }
@@ -166,7 +169,7 @@ impl ConnectSettings {
     }
 }
 
-pub(super) fn refused(what: &str) -> StoreError {
+pub(super) fn option_error(what: &str) -> StoreError {
     StoreError::Database { what: what.to_owned() }
 }
 
@@ -202,16 +205,17 @@ fn tls_config(tls: &TlsParameters) -> Result<ClientConfig, StoreError> {
     let mut roots = RootCertStore::empty();
     let certificates = match &tls.root {
         Some(path) => read_certificates(path)?,
-        None => rustls_native_certs::load_native_certs()
-            .map_err(|error| refused(&format!("the system's root certificates cannot be read: {error}")))?,
+        None => rustls_native_certs::load_native_certs().map_err(|error| {
+            option_error(&format!("the system's root certificates cannot be read: {error}"))
+        })?,
     };
     roots.add_parsable_certificates(certificates);
     if roots.is_empty() {
-        return Err(refused("there is no root certificate to verify its certificate with"));
+        return Err(option_error("there is no root certificate to verify its certificate with"));
     }
     let builder = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| refused(&format!("TLS cannot be set up: {error}")))?
+        .map_err(|error| option_error(&format!("TLS cannot be set up: {error}")))?
         .with_root_certificates(roots);
     match (&tls.certificate, &tls.key) {
         (None, None) => Ok(builder.with_no_client_auth()),
@@ -219,9 +223,9 @@ fn tls_config(tls: &TlsParameters) -> Result<ClientConfig, StoreError> {
             let private = PrivateKeyDer::from_pem_file(key).map_err(|_| unreadable(key))?;
             builder
                 .with_client_auth_cert(read_certificates(certificate)?, private)
-                .map_err(|error| refused(&format!("its client certificate cannot be used: {error}")))
+                .map_err(|error| option_error(&format!("its client certificate cannot be used: {error}")))
         }
-        _ => Err(refused("sslcert and sslkey have to be given together")),
+        _ => Err(option_error("sslcert and sslkey have to be given together")),
     }
 }
 
@@ -233,7 +237,7 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, StoreE
 }
 
 fn unreadable(path: &Path) -> StoreError {
-    refused(&format!("the file {} cannot be read as PEM", path.display()))
+    option_error(&format!("the file {} cannot be read as PEM", path.display()))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ pub(super) enum ScanFrom {
 }
 
 /// Returns the checksum of a row, as stored in the column `sum`.
-pub(super) fn row_sum(table: StoreTable, key: &[u8], value: &[u8]) -> i32 {
+pub(super) fn row_checksum(table: StoreTable, key: &[u8], value: &[u8]) -> i32 {
     row::checksum(&row::disk_key(table, key), value).cast_signed()
 }
 
@@ -25,7 +25,7 @@ pub(super) fn unpack_row(table: StoreTable, found: &Row) -> Result<(&[u8], &[u8]
     let parts =
         (|| Some((found.try_get(0).ok()?, found.try_get(1).ok()?, found.try_get::<_, i32>(2).ok()?)))();
     match parts {
-        Some((key, value, sum)) if row_sum(table, key, value) == sum => Ok((key, value)),
+        Some((key, value, sum)) if row_checksum(table, key, value) == sum => Ok((key, value)),
         _ => Err(StoreError::corrupt(format!("a row of {} does not match its checksum", table.name()))),
     }
 }
@@ -36,7 +36,7 @@ pub(super) async fn get(
     table: StoreTable,
     key: &[u8],
 ) -> Result<Option<Vec<u8>>, DatabaseError> {
-    let statement = format!("select key, value, sum from {} where key = $1", names.rows(table));
+    let statement = format!("select key, value, sum from {} where key = $1", names.row_table(table));
     let found = client.query_typed_opt(&statement, &[(&key, Type::BYTEA)]).await?;
     let Some(found) = found else { return Ok(None) };
     let (_, value) = unpack_row(table, &found).map_err(DatabaseError::Permanent)?;
@@ -49,7 +49,7 @@ pub(super) async fn get_many(
     table: StoreTable,
     keys: &[Vec<u8>],
 ) -> Result<Vec<Option<Vec<u8>>>, DatabaseError> {
-    let statement = format!("select key, value, sum from {} where key = any($1)", names.rows(table));
+    let statement = format!("select key, value, sum from {} where key = any($1)", names.row_table(table));
     let found = client.query_typed(&statement, &[(&keys, Type::BYTEA_ARRAY)]).await?;
     let mut rows = std::collections::HashMap::with_capacity(found.len());
     for found in &found {
@@ -159,7 +159,7 @@ impl<'a> Selection<'a> {
             }
         }
         let limit = parameter(&self.limit, Type::INT8);
-        let (rows, order) = (names.rows(table), self.order);
+        let (rows, order) = (names.row_table(table), self.order);
         format!("select key, value, sum from {rows} where {condition} order by key {order} limit ${limit}")
     }
 }

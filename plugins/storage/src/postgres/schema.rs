@@ -5,7 +5,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient};
 
 use super::connection::DatabaseError;
-use super::options::refused;
+use super::options::option_error;
 use crate::{StoreError, StoreTable};
 
 /// Version of the tables that this program writes.
@@ -36,16 +36,16 @@ impl TableNames {
     }
 
     /// Returns the qualified name of a table of rows.
-    pub(super) fn rows(&self, table: StoreTable) -> String {
+    pub(super) fn row_table(&self, table: StoreTable) -> String {
         format!("{}.{}", self.schema, table.name())
     }
 
     /// Returns the qualified name of the table of strands, the process starts.
-    pub(super) fn strands(&self) -> String {
+    pub(super) fn strand_table(&self) -> String {
         format!("{}.strands", self.schema)
     }
 
-    fn version(&self) -> String {
+    fn version_table(&self) -> String {
         format!("{}.schema_version", self.schema)
     }
 
@@ -60,13 +60,13 @@ impl TableNames {
                  beat bigint not null, live bool not null, seq bigint not null, version text not null);
              alter table {strands} add column if not exists shared bool not null default false;",
             schema = self.schema,
-            version = self.version(),
-            strands = self.strands(),
+            version = self.version_table(),
+            strands = self.strand_table(),
         );
         for table in StoreTable::ALL {
             statements += &format!(
                 "create table if not exists {} (key bytea primary key, value bytea not null, sum int not null);",
-                self.rows(table)
+                self.row_table(table)
             );
         }
         statements
@@ -97,7 +97,7 @@ async fn ensure_tables(client: &mut Client, names: &TableNames) -> Result<Import
     let fill = format!(
         "lock table {0} in share row exclusive mode;
          insert into {0} (version, min_reader) select {VERSION}, {VERSION} where not exists (select from {0})",
-        names.version()
+        names.version_table()
     );
     transaction.batch_execute(&fill).await?;
     transaction.commit().await?;
@@ -122,10 +122,10 @@ fn creation_error(error: tokio_postgres::Error) -> DatabaseError {
 /// Returns true if a table or column that this program uses does not exist: an older version may have created the
 /// tables.
 async fn is_table_missing(client: &Client, names: &TableNames) -> Result<bool, DatabaseError> {
-    let tables: Vec<String> = StoreTable::ALL.iter().map(|table| names.rows(*table)).collect();
+    let tables: Vec<String> = StoreTable::ALL.iter().map(|table| names.row_table(*table)).collect();
     let missing = "select exists(select from unnest($1::text[]) as name where to_regclass(name) is null)
          or not exists(select from pg_attribute where attrelid = to_regclass($2) and attname = 'shared')";
-    let names: (&Vec<String>, String) = (&tables, names.strands());
+    let names: (&Vec<String>, String) = (&tables, names.strand_table());
     let row = client.query_typed_one(missing, &[(names.0, Type::TEXT_ARRAY), (&names.1, Type::TEXT)]).await?;
     Ok(row.try_get(0)?)
 }
@@ -141,22 +141,22 @@ pub(super) async fn inspect(
 }
 
 async fn check_server(client: &Client) -> Result<(), DatabaseError> {
-    let number = setting(client, "server_version_num").await?.parse().unwrap_or(0);
+    let number = server_setting(client, "server_version_num").await?.parse().unwrap_or(0);
     if number >= MIN_SERVER {
         return Ok(());
     }
     let what = format!("PostgreSQL {} is too old, 15 or newer is needed", number / 10_000);
-    Err(DatabaseError::Permanent(refused(&what)))
+    Err(DatabaseError::Permanent(option_error(&what)))
 }
 
 /// Returns a setting of the server.
-pub(super) async fn setting(client: &Client, name: &str) -> Result<String, DatabaseError> {
+pub(super) async fn server_setting(client: &Client, name: &str) -> Result<String, DatabaseError> {
     let row = client.query_typed_one("select current_setting($1)", &[(&name, Type::TEXT)]).await?;
     Ok(row.try_get(0)?)
 }
 
 async fn read_version(client: &Client, names: &TableNames) -> Result<Option<ImportState>, DatabaseError> {
-    let table = names.version();
+    let table = names.version_table();
     let there = client
         .query_typed_one("select to_regclass($1) is not null", &[(&table, Type::TEXT)])
         .await?
@@ -183,12 +183,12 @@ pub(super) async fn set_import_state(
     state: ImportState,
 ) -> Result<(), DatabaseError> {
     let unfinished = state == ImportState::Unfinished;
-    let statement = format!("update {} set import_unfinished = {unfinished}", names.version());
+    let statement = format!("update {} set import_unfinished = {unfinished}", names.version_table());
     Ok(client.batch_execute(&statement).await?)
 }
 
 /// Deletes all rows.
 pub(super) async fn clear(client: &impl GenericClient, names: &TableNames) -> Result<(), DatabaseError> {
-    let tables: Vec<String> = StoreTable::ALL.iter().map(|table| names.rows(*table)).collect();
+    let tables: Vec<String> = StoreTable::ALL.iter().map(|table| names.row_table(*table)).collect();
     Ok(client.batch_execute(&format!("truncate {}", tables.join(", "))).await?)
 }

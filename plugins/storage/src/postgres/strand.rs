@@ -133,7 +133,7 @@ async fn try_join(
     sharing: StoreSharing,
     dead: &[(i32, i64)],
 ) -> Result<JoinAttempt, DatabaseError> {
-    let table = names.strands();
+    let table = names.strand_table();
     let transaction = client.transaction().await?;
     // Two processes that start at the same time join one after the other.
     let lock = format!(
@@ -196,7 +196,7 @@ impl Strand {
         names: &TableNames,
     ) -> Result<Option<i64>, DatabaseError> {
         let statement =
-            format!("select seq, live from {} where token = $1 for no key update", names.strands());
+            format!("select seq, live from {} where token = $1 for no key update", names.strand_table());
         let row = client.query_typed_opt(&statement, &[(&self.token, Type::TEXT)]).await?;
         let Some(row) = row else { return Ok(None) };
         Ok(if row.try_get(1)? { Some(row.try_get(0)?) } else { None })
@@ -209,8 +209,10 @@ impl Strand {
         names: &TableNames,
         last_commit: i64,
     ) -> Result<bool, DatabaseError> {
-        let statement =
-            format!("update {} set beat = beat + 1 where token = $1 and live and seq = $2", names.strands());
+        let statement = format!(
+            "update {} set beat = beat + 1 where token = $1 and live and seq = $2",
+            names.strand_table()
+        );
         let values: [(&(dyn ToSql + Sync), Type); 2] =
             [(&self.token, Type::TEXT), (&last_commit, Type::INT8)];
         Ok(client.execute_typed(&statement, &values).await? == 1)
@@ -218,14 +220,18 @@ impl Strand {
 
     /// Ends the strand, so that the next process joins at once.
     pub(super) async fn leave(&self, client: &Client, names: &TableNames) -> Result<(), DatabaseError> {
-        let statement = format!("update {} set live = false where token = $1", names.strands());
+        let statement = format!("update {} set live = false where token = $1", names.strand_table());
         client.execute_typed(&statement, &[(&self.token, Type::TEXT)]).await?;
         Ok(())
     }
 
     /// Returns the process name of the live strand; it is another process if this strand is dead.
-    pub(super) async fn holder(client: &Client, names: &TableNames) -> Result<String, DatabaseError> {
-        let statement = format!("select name from {} where live order by id desc limit 1", names.strands());
+    pub(super) async fn live_process_name(
+        client: &Client,
+        names: &TableNames,
+    ) -> Result<String, DatabaseError> {
+        let statement =
+            format!("select name from {} where live order by id desc limit 1", names.strand_table());
         let row = client.query_typed_opt(&statement, &[]).await?;
         Ok(row.map_or_else(|| Ok("a process that ended since".to_owned()), |row| row.try_get(0))?)
     }

@@ -14,8 +14,8 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use super::connection::{DatabaseError, connect};
-use super::options::{ConnectSettings, refused};
-use super::rows::{row_sum, unpack_row};
+use super::options::{ConnectSettings, option_error};
+use super::rows::{row_checksum, unpack_row};
 use super::schema::TableNames;
 use super::status::{DatabaseStatus, WriterState};
 use super::strand::{IdentityFile, Strand};
@@ -187,7 +187,7 @@ impl GroupWriter {
     /// Records that another process has taken over; returns the error of all further writes.
     async fn fence(&mut self) -> DatabaseError {
         let holder = match &self.client {
-            Some(client) => Strand::holder(client, &self.names).await.ok(),
+            Some(client) => Strand::live_process_name(client, &self.names).await.ok(),
             None => None,
         };
         self.status.end_writes(WriterState::Fenced);
@@ -211,7 +211,7 @@ impl GroupWriter {
             .await?;
         let claim = format!(
             "update {} set seq = seq + 1, beat = beat + 1 where token = $1 and live and seq = $2",
-            self.names.strands()
+            self.names.strand_table()
         );
         let claimed = client
             .execute_typed(&claim, &[(&self.strand.token, Type::TEXT), (&self.seq, Type::INT8)])
@@ -277,7 +277,7 @@ async fn read_rows(
         let keys: Vec<&[u8]> = keys.into_iter().collect();
         let statement = format!(
             "select key, value, sum from {} where key = any($1) order by key for update",
-            names.rows(table)
+            names.row_table(table)
         );
         for found in client.query_typed(&statement, &[(&keys, Type::BYTEA_ARRAY)]).await? {
             let key = row::disk_key(table, found.try_get(0)?);
@@ -309,7 +309,7 @@ async fn write_rows(
         let split =
             disk_key.split_first().and_then(|(tag, key)| Some((StoreTable::from_tag(*tag)?, key.to_vec())));
         let Some((table, key)) = split else {
-            return Err(DatabaseError::Permanent(refused("a row is of an unknown table")));
+            return Err(DatabaseError::Permanent(option_error("a row is of an unknown table")));
         };
         let table = tables.entry(table).or_default();
         match value {
@@ -323,7 +323,7 @@ async fn write_rows(
     for (table, writes) in tables {
         if !writes.deletes.is_empty() {
             let keys: Vec<Vec<u8>> = writes.deletes.into_iter().collect();
-            let statement = format!("delete from {} where key = any($1)", names.rows(table));
+            let statement = format!("delete from {} where key = any($1)", names.row_table(table));
             client.execute_typed(&statement, &[(&keys, Type::BYTEA_ARRAY)]).await?;
         }
         put_rows(client, names, table, writes.inserts, "").await?;
@@ -343,11 +343,11 @@ async fn put_rows(
     if rows.is_empty() {
         return Ok(());
     }
-    let sums: Vec<i32> = rows.iter().map(|(key, value)| row_sum(table, key, value)).collect();
+    let sums: Vec<i32> = rows.iter().map(|(key, value)| row_checksum(table, key, value)).collect();
     let (keys, values): (Vec<Vec<u8>>, Vec<Vec<u8>>) = rows.into_iter().unzip();
     let statement = format!(
         "insert into {} (key, value, sum) select * from unnest($1::bytea[], $2::bytea[], $3::int[]) {on_conflict}",
-        names.rows(table)
+        names.row_table(table)
     );
     client
         .execute_typed(

@@ -200,7 +200,7 @@ impl Store for SledStore {
         }
     }
 
-    fn copy(
+    fn copy_rows(
         &self,
         sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {

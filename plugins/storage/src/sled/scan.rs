@@ -17,7 +17,7 @@ const MAX_ROUNDS: usize = 16;
 /// Maximum number of findings retained.
 const MAX_FINDINGS: usize = 100;
 
-/// Implements [`crate::Store::copy`]: reads every row while the keys of concurrent writes are recorded, then reads the
+/// Implements [`crate::Store::copy_rows`]: reads every row while the keys of concurrent writes are recorded, then reads the
 /// recorded rows again; the last few of them while writes are paused.
 pub(crate) fn copy(
     engine: &SledEngine,

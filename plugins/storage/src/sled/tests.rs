@@ -78,7 +78,7 @@ fn compaction_retains_every_row_and_frees_disk_space() {
     let rows = |store: &dyn Store| {
         let mut rows = Vec::new();
         store
-            .copy(&mut |row| {
+            .copy_rows(&mut |row| {
                 rows.push((row.table, row.key.to_vec(), row.value.map(<[u8]>::to_vec)));
                 Ok(())
             })
@@ -165,7 +165,7 @@ fn a_writer_that_is_held_up_shows_in_the_health() {
         });
         let (mut rows, mut early) = (0, 0);
         store
-            .copy(&mut |row| {
+            .copy_rows(&mut |row| {
                 rows += 1;
                 if rows == 3 {
                     // Written during the scan, which reads it; it is copied again while writes are paused.

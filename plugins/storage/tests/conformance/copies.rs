@@ -38,7 +38,7 @@ fn a_copy_made_while_others_write_is_the_store_at_one_instant() {
             while !mover.is_finished() {
                 let mut copy = BTreeMap::new();
                 store
-                    .copy(&mut |row| {
+                    .copy_rows(&mut |row| {
                         let value = i64::from_be_bytes(row.value.unwrap().try_into().unwrap());
                         copy.insert(row.key.to_vec(), value);
                         Ok(())
@@ -98,7 +98,7 @@ fn a_failing_sink_ends_a_copy_with_its_error_and_the_store_goes_on() {
         store
             .apply(Transaction::new().put(StoreTable::Keys, b"a", b"").put(StoreTable::Keys, b"b", b""))
             .unwrap();
-        assert_eq!(store.copy(&mut |_| Err(StoreError::Full)), Err(StoreError::Full));
+        assert_eq!(store.copy_rows(&mut |_| Err(StoreError::Full)), Err(StoreError::Full));
         store.apply(Transaction::new().put(StoreTable::Keys, b"c", b"")).unwrap();
         assert_eq!(export(&**store, &mut Vec::new()).unwrap(), 3);
     });

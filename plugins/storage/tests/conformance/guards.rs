@@ -3,7 +3,7 @@
 use crate::{each_engine, keys};
 use penstock_storage::ledger::{BalanceRecord, LedgerStore};
 use penstock_storage::{
-    MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, RowSum, Store, StoreError,
+    MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, RowAddition, Store, StoreError,
     StoreTable, Transaction, counter_row, parse_counter,
 };
 use std::sync::Arc;
@@ -207,12 +207,12 @@ fn many_rows_are_read_in_the_order_of_their_keys() {
 fn sums_of_many_threads_lose_nothing_and_other_rows_are_refused() {
     each_engine(|store| {
         let at = StoreTable::Balances;
-        let change = RowSum::Balance(BalanceRecord { credits: 3, energy: -1 });
+        let change = RowAddition::Balance(BalanceRecord { credits: 3, energy: -1 });
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..25 {
-                        store.apply(Transaction::new().sum(at, b"acme", change.clone())).unwrap();
+                        store.apply(Transaction::new().add_amounts(at, b"acme", change.clone())).unwrap();
                     }
                 });
             }
@@ -220,11 +220,14 @@ fn sums_of_many_threads_lose_nothing_and_other_rows_are_refused() {
         let ledger = LedgerStore::open_read_only(store.clone());
         let balance = |account: &str| ledger.balance(account).unwrap();
         assert_eq!(balance("acme"), Some(BalanceRecord { credits: 300, energy: -100 }));
-        let most = RowSum::Balance(BalanceRecord { credits: i64::MAX, energy: i64::MIN });
-        store.apply(Transaction::new().sum(at, b"acme", most).sum(at, b"acme", change.clone())).unwrap();
+        let most = RowAddition::Balance(BalanceRecord { credits: i64::MAX, energy: i64::MIN });
+        store
+            .apply(Transaction::new().add_amounts(at, b"acme", most).add_amounts(at, b"acme", change.clone()))
+            .unwrap();
         assert_eq!(balance("acme"), Some(BalanceRecord { credits: i64::MAX, energy: i64::MIN }));
         store.apply(Transaction::new().put(at, b"other", b"no balance")).unwrap();
-        let refused = store.apply(Transaction::new().put(at, b"beside", b"1").sum(at, b"other", change));
+        let refused =
+            store.apply(Transaction::new().put(at, b"beside", b"1").add_amounts(at, b"other", change));
         assert!(matches!(refused, Err(StoreError::Corrupt { .. })), "{refused:?}");
         assert_eq!(store.get(at, b"beside").unwrap(), None);
     });
@@ -234,7 +237,7 @@ fn sums_of_many_threads_lose_nothing_and_other_rows_are_refused() {
 fn sums_of_counters_never_fail_and_those_of_rollups_are_added() {
     each_engine(|store| {
         let (at, key) = (StoreTable::Meta, b"n");
-        let add = |by: i64| store.apply(Transaction::new().sum(at, key, RowSum::Counter(by)));
+        let add = |by: i64| store.apply(Transaction::new().add_amounts(at, key, RowAddition::Counter(by)));
         for by in [i64::MAX, 1, 7] {
             add(by).unwrap();
         }
@@ -244,7 +247,8 @@ fn sums_of_counters_never_fail_and_those_of_rollups_are_added() {
         let row =
             |requests: u64| format!(r#"{{"v":1,"outcome":"charged","requests":{requests}}}"#).into_bytes();
         let at = StoreTable::Usage;
-        let count = |by: u64| store.apply(Transaction::new().sum(at, key, RowSum::Usage(row(by))));
+        let count =
+            |by: u64| store.apply(Transaction::new().add_amounts(at, key, RowAddition::Usage(row(by))));
         count(2).unwrap();
         count(40).unwrap();
         assert_eq!(store.get(at, key).unwrap(), Some(row(42)));

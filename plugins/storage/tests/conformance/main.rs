@@ -139,7 +139,7 @@ fn random_write_batches_match_a_plain_map() {
         assert!(!model.is_empty());
         let mut rows = BTreeMap::new();
         store
-            .copy(&mut |row| {
+            .copy_rows(&mut |row| {
                 rows.insert((row.table, row.key.to_vec()), row.value.unwrap().to_vec());
                 Ok(())
             })

@@ -35,7 +35,13 @@ fn commit(ledger: &LedgerStore, tip: Option<LedgerTip>, granted: Option<(&str, i
     let amount = granted.map_or(0, |(_, amount)| amount);
     LedgerCommit {
         previous_tip: tip,
-        new_tip: LedgerTip { seq: last, hash: [7; 32], at: 1, first_open: last + 1, rollups: true },
+        new_tip: LedgerTip {
+            seq: last,
+            hash: [7; 32],
+            at: 1,
+            first_open: last + 1,
+            are_rollups_complete: true,
+        },
         blocks: vec![EntryBlock {
             month: "2026-11".to_owned(),
             last,
@@ -103,7 +109,7 @@ fn commits_of_three_processes_add_up_and_a_name_is_used_once() {
                     let with_grant = commit(ledger, tip, Some((&name, 100)));
                     match append(ledger, &with_grant) {
                         None => drop(granted.fetch_add(1, Ordering::Relaxed)),
-                        Some(CommitConflict::Names(used)) => {
+                        Some(CommitConflict::NamesInUse(used)) => {
                             assert_eq!(used[0].0, name);
                             assert_ne!(chain_of(used[0].1), ledger.chain());
                             assert_eq!(append(ledger, &commit(ledger, tip, None)), None);

@@ -56,7 +56,7 @@ fn an_outage_is_reported_and_ends_by_itself() {
     let transaction = || Transaction::new().put(StoreTable::Keys, b"k", b"v");
     assert!(matches!(store.apply(transaction()), Err(StoreError::Unreachable { .. })));
     assert!(matches!(store.get(StoreTable::Keys, b"k"), Err(StoreError::Unreachable { .. })));
-    assert!(matches!(store.copy(&mut |_| Ok(())), Err(StoreError::Unreachable { .. })));
+    assert!(matches!(store.copy_rows(&mut |_| Ok(())), Err(StoreError::Unreachable { .. })));
     server.restart();
     wait_for(&*store, |health| health == StoreHealth::Ready);
     store.apply(transaction()).unwrap();

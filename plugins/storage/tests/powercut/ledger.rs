@@ -11,7 +11,13 @@ use penstock_storage::{Store, StoreError, StoreTable};
 const PER_MONTH: u64 = 40;
 
 fn tip(n: u64) -> LedgerTip {
-    LedgerTip { seq: n * 2, hash: [u8::try_from(n % 251).unwrap(); 32], at: n, first_open: 0, rollups: false }
+    LedgerTip {
+        seq: n * 2,
+        hash: [u8::try_from(n % 251).unwrap(); 32],
+        at: n,
+        first_open: 0,
+        are_rollups_complete: false,
+    }
 }
 
 fn month(n: u64) -> String {
@@ -62,7 +68,7 @@ pub fn work(ledger: &LedgerStore, count: u64, mut acknowledge: impl FnMut(u64)) 
     let first = head(ledger)? + 1;
     for n in first..first.saturating_add(count) {
         let appended = ledger.append(&group(n))?;
-        assert!(appended.copied, "commit {n} has no second copy");
+        assert!(appended.replicated, "commit {n} has no second copy");
         acknowledge(n);
     }
     Ok(())
@@ -91,7 +97,7 @@ pub fn check(store: &Arc<dyn Store>, copies: &Path, acknowledged: u64) -> Result
     if u64::try_from(balance.credits) != Ok(head) {
         return Err(format!("the balance is {balance:?} at {head}"));
     }
-    if ledger.entry_number(&format!("name {head}")).map_err(wrong)?.unwrap_or(0) != head {
+    if ledger.entry_number_by_name(&format!("name {head}")).map_err(wrong)?.unwrap_or(0) != head {
         return Err(format!("the name of {head} is not there"));
     }
     let (row, far) = work_done(&**store).map_err(wrong)?;

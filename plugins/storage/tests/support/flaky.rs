@@ -59,11 +59,11 @@ impl Store for FlakyStore {
         if failure == Failure::None { Ok(()) } else { Err(StoreError::Stuck) }
     }
 
-    fn copy(
+    fn copy_rows(
         &self,
         sink: &mut dyn FnMut(SnapshotRow<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        self.store.copy(sink)
+        self.store.copy_rows(sink)
     }
 
     fn verify_with(&self, read: &mut dyn FnMut(u64)) -> Result<VerifyOutcome, StoreError> {

@@ -95,7 +95,7 @@ impl World {
         };
         for number in 0..POOLS {
             let grant = PoolAmount { pool: format!("acct{number}"), amount: granted };
-            stores[0].apply(SharedFleet::credit(&grant)).unwrap();
+            stores[0].apply(SharedFleet::credit_operations(&grant)).unwrap();
         }
         World {
             store: stores[0].clone(),
@@ -257,7 +257,7 @@ impl Replica {
     fn report(&mut self, now: Duration) {
         let Some(strand) = self.strand(now) else { return };
         let (turn, count) = self.in_flight.take().unwrap_or_else(|| self.new_turn(strand));
-        match self.fleet.turn(strand, &turn) {
+        match self.fleet.heartbeat(strand, &turn) {
             Ok(next) => {
                 self.strand = Some(next);
                 self.term.renew(now);

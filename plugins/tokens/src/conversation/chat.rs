@@ -1,13 +1,13 @@
 //! Parser of the prompt of a chat completions body.
 
-use super::read::{ReadError, body, kind, object, string_bytes, take, take_list, take_text};
+use super::read::{PromptParseError, body, kind, object, string_bytes, take, take_list, take_text};
 use super::{
-    FunctionCall, FunctionTool, Part, PromptEffort, PromptMessage, SpeakerRole, TokenizedConversation,
+    FunctionCall, FunctionTool, PromptConversation, PromptEffort, PromptMessage, PromptPart, SpeakerRole,
 };
 use crate::image::PromptImage;
 use serde_json::{Map, Value};
 
-pub(super) fn read(bytes: &[u8]) -> Result<TokenizedConversation, ReadError> {
+pub(super) fn read(bytes: &[u8]) -> Result<PromptConversation, PromptParseError> {
     let mut body = body(bytes)?;
     let mut turns = Vec::new();
     for (at, message) in take_list(&mut body, "messages", "")?.into_iter().enumerate() {
@@ -33,10 +33,17 @@ pub(super) fn read(bytes: &[u8]) -> Result<TokenizedConversation, ReadError> {
     };
     let continues = take(&mut body, "continue_final_message") == Some(Value::Bool(true))
         && turns.last().is_some_and(|turn: &PromptMessage| turn.role == SpeakerRole::Assistant);
-    Ok(TokenizedConversation { messages: turns, tools, effort, arguments, continues, unix_seconds: 0 })
+    Ok(PromptConversation {
+        messages: turns,
+        tools,
+        effort,
+        template_arguments: arguments,
+        continues,
+        unix_seconds: 0,
+    })
 }
 
-fn read_message(message: Value, path: &str) -> Result<PromptMessage, ReadError> {
+fn read_message(message: Value, path: &str) -> Result<PromptMessage, PromptParseError> {
     let mut map = object(message, path)?;
     let role = match take_text(&mut map, "role", path)?.as_deref() {
         Some("system" | "developer") => SpeakerRole::System,
@@ -44,7 +51,7 @@ fn read_message(message: Value, path: &str) -> Result<PromptMessage, ReadError> 
         Some("assistant") => SpeakerRole::Assistant,
         Some("tool" | "function") => SpeakerRole::Tool,
         _ => {
-            return Err(ReadError::new(
+            return Err(PromptParseError::new(
                 format!("{path}.role"),
                 "must be system, developer, user, assistant or tool",
             ));
@@ -52,7 +59,7 @@ fn read_message(message: Value, path: &str) -> Result<PromptMessage, ReadError> 
     };
     let (mut parts, listed) = content(take(&mut map, "content"), &format!("{path}.content"))?;
     if let Some(refusal) = take_text(&mut map, "refusal", path)?.filter(|text| !text.is_empty()) {
-        parts.push(Part::Text(refusal));
+        parts.push(PromptPart::Text(refusal));
     }
     let mut calls = Vec::new();
     for (at, call) in take_list(&mut map, "tool_calls", path)?.into_iter().enumerate() {
@@ -70,10 +77,10 @@ fn read_message(message: Value, path: &str) -> Result<PromptMessage, ReadError> 
     };
     let answers = take_text(&mut map, "tool_call_id", path)?;
     let name = take_text(&mut map, "name", path)?;
-    Ok(PromptMessage { role, parts, listed, reasoning, calls, call_id: answers, name })
+    Ok(PromptMessage { role, parts, has_part_list: listed, reasoning, calls, call_id: answers, name })
 }
 
-fn read_call(value: Value, id: String, path: &str) -> Result<FunctionCall, ReadError> {
+fn read_call(value: Value, id: String, path: &str) -> Result<FunctionCall, PromptParseError> {
     let path = format!("{path}.function");
     let mut map = object(value, &path)?;
     let name = take_text(&mut map, "name", &path)?.unwrap_or_default();
@@ -85,49 +92,50 @@ fn read_call(value: Value, id: String, path: &str) -> Result<FunctionCall, ReadE
     Ok(FunctionCall { id, name, arguments })
 }
 
-fn read_function(value: Value, path: &str) -> Result<FunctionTool, ReadError> {
+fn read_function(value: Value, path: &str) -> Result<FunctionTool, PromptParseError> {
     let mut map = object(value, path)?;
     let name = take_text(&mut map, "name", path)?
-        .ok_or_else(|| ReadError::new(format!("{path}.name"), "is missing"))?;
+        .ok_or_else(|| PromptParseError::new(format!("{path}.name"), "is missing"))?;
     let description = take_text(&mut map, "description", path)?;
     let parameters = take(&mut map, "parameters");
     let strict = take(&mut map, "strict").and_then(|value| value.as_bool());
     Ok(FunctionTool { name, description, parameters, strict })
 }
 
-fn content(value: Option<Value>, path: &str) -> Result<(Vec<Part>, bool), ReadError> {
+fn content(value: Option<Value>, path: &str) -> Result<(Vec<PromptPart>, bool), PromptParseError> {
     match value {
         None => Ok((Vec::new(), false)),
-        Some(Value::String(text)) => Ok((vec![Part::Text(text)], false)),
+        Some(Value::String(text)) => Ok((vec![PromptPart::Text(text)], false)),
         Some(Value::Array(list)) => {
             let parts =
                 list.into_iter().enumerate().map(|(at, value)| read_part(value, &format!("{path}[{at}]")));
             Ok((parts.collect::<Result<_, _>>()?, true))
         }
-        Some(_) => Err(ReadError::new(path, "must be a string or a list of parts")),
+        Some(_) => Err(PromptParseError::new(path, "must be a string or a list of parts")),
     }
 }
 
-fn read_part(value: Value, path: &str) -> Result<Part, ReadError> {
+fn read_part(value: Value, path: &str) -> Result<PromptPart, PromptParseError> {
     if let Value::String(text) = value {
-        return Ok(Part::Text(text));
+        return Ok(PromptPart::Text(text));
     }
     let mut map = object(value, path)?;
     let kind = kind(&mut map, path)?;
     match kind.as_str() {
         "text" | "input_text" | "output_text" => {
-            Ok(Part::Text(take_text(&mut map, "text", path)?.unwrap_or_default()))
+            Ok(PromptPart::Text(take_text(&mut map, "text", path)?.unwrap_or_default()))
         }
-        "refusal" => Ok(Part::Text(take_text(&mut map, "refusal", path)?.unwrap_or_default())),
+        "refusal" => Ok(PromptPart::Text(take_text(&mut map, "refusal", path)?.unwrap_or_default())),
         "image_url" => {
             let url = match take(&mut map, "image_url") {
                 Some(Value::String(url)) => Some(url),
                 Some(Value::Object(mut inner)) => take_text(&mut inner, "url", path)?,
                 _ => None,
             };
-            let url = url.ok_or_else(|| ReadError::new(format!("{path}.image_url.url"), "is missing"))?;
-            Ok(Part::Image(PromptImage::from_url(&url)))
+            let url =
+                url.ok_or_else(|| PromptParseError::new(format!("{path}.image_url.url"), "is missing"))?;
+            Ok(PromptPart::Image(PromptImage::from_url(&url)))
         }
-        _ => Ok(Part::Opaque { bytes: string_bytes(&Value::Object(map)), kind }),
+        _ => Ok(PromptPart::Opaque { bytes: string_bytes(&Value::Object(map)), kind }),
     }
 }

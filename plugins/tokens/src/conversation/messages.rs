@@ -1,8 +1,8 @@
 //! Parser of the prompt of a messages body, in the form that a chat template gets.
 
-use super::read::{ReadError, body, kind, object, string_bytes, take, take_list, take_text};
+use super::read::{PromptParseError, body, kind, object, string_bytes, take, take_list, take_text};
 use super::{
-    FunctionCall, FunctionTool, Part, PromptEffort, PromptMessage, SpeakerRole, TokenizedConversation,
+    FunctionCall, FunctionTool, PromptConversation, PromptEffort, PromptMessage, PromptPart, SpeakerRole,
 };
 use crate::image::PromptImage;
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 /// Prefix of a block that coding agents send with every request and that models do not receive.
 const BILLING_HEADER: &str = "x-anthropic-billing-header";
 
-pub(super) fn read(bytes: &[u8]) -> Result<TokenizedConversation, ReadError> {
+pub(super) fn read(bytes: &[u8]) -> Result<PromptConversation, PromptParseError> {
     let mut body = body(bytes)?;
     let mut turns = Vec::new();
     if let Some(system) = system(take(&mut body, "system"), "system")? {
@@ -27,7 +27,14 @@ pub(super) fn read(bytes: &[u8]) -> Result<TokenizedConversation, ReadError> {
         turns.last().is_some_and(|turn| turn.role == SpeakerRole::Assistant && turn.calls.is_empty());
     let mut arguments = Map::new();
     let effort = reasoning_effort(&mut body, &mut arguments);
-    Ok(TokenizedConversation { messages: turns, tools, effort, arguments, continues, unix_seconds: 0 })
+    Ok(PromptConversation {
+        messages: turns,
+        tools,
+        effort,
+        template_arguments: arguments,
+        continues,
+        unix_seconds: 0,
+    })
 }
 
 /// Returns the effort of `output_config.effort`, or else one that fits the thinking budget. If thinking is disabled,
@@ -51,7 +58,7 @@ fn reasoning_effort(
     })
 }
 
-fn system(value: Option<Value>, path: &str) -> Result<Option<String>, ReadError> {
+fn system(value: Option<Value>, path: &str) -> Result<Option<String>, PromptParseError> {
     let texts = match value {
         None => return Ok(None),
         Some(Value::String(text)) => vec![text],
@@ -64,17 +71,17 @@ fn system(value: Option<Value>, path: &str) -> Result<Option<String>, ReadError>
             }
             texts
         }
-        Some(_) => return Err(ReadError::new(path, "must be a string or a list of text blocks")),
+        Some(_) => return Err(PromptParseError::new(path, "must be a string or a list of text blocks")),
     };
     let kept: Vec<_> =
         texts.into_iter().filter(|text| !text.is_empty() && !text.starts_with(BILLING_HEADER)).collect();
     Ok((!kept.is_empty()).then(|| kept.join("\n\n")))
 }
 
-fn function(value: Value, path: &str) -> Result<FunctionTool, ReadError> {
+fn function(value: Value, path: &str) -> Result<FunctionTool, PromptParseError> {
     let mut map = object(value, path)?;
     let name = take_text(&mut map, "name", path)?
-        .ok_or_else(|| ReadError::new(format!("{path}.name"), "is missing"))?;
+        .ok_or_else(|| PromptParseError::new(format!("{path}.name"), "is missing"))?;
     let description = take_text(&mut map, "description", path)?;
     let parameters = take(&mut map, "input_schema");
     let strict = take(&mut map, "strict").and_then(|value| value.as_bool());
@@ -82,13 +89,13 @@ fn function(value: Value, path: &str) -> Result<FunctionTool, ReadError> {
 }
 
 /// Adds the tool results of a message, and then a message with its other content.
-fn push_messages(message: Value, path: &str, turns: &mut Vec<PromptMessage>) -> Result<(), ReadError> {
+fn push_messages(message: Value, path: &str, turns: &mut Vec<PromptMessage>) -> Result<(), PromptParseError> {
     let mut map = object(message, path)?;
     let role = match take_text(&mut map, "role", path)?.as_deref() {
         Some("user") => SpeakerRole::User,
         Some("assistant") => SpeakerRole::Assistant,
         Some("system") => SpeakerRole::System,
-        _ => return Err(ReadError::new(format!("{path}.role"), "must be user, assistant or system")),
+        _ => return Err(PromptParseError::new(format!("{path}.role"), "must be user, assistant or system")),
     };
     let path = format!("{path}.content");
     let content = take(&mut map, "content");
@@ -99,15 +106,16 @@ fn push_messages(message: Value, path: &str, turns: &mut Vec<PromptMessage>) -> 
     let mut rest = PromptMessage { role, ..PromptMessage::default() };
     match content {
         None => {}
-        Some(Value::String(text)) => rest.parts.push(Part::Text(text)),
+        Some(Value::String(text)) => rest.parts.push(PromptPart::Text(text)),
         Some(Value::Array(list)) => {
             for (at, block) in list.into_iter().enumerate() {
                 read_block(block, &format!("{path}[{at}]"), &mut rest, turns)?;
             }
         }
-        Some(_) => return Err(ReadError::new(path, "must be a string or a list of blocks")),
+        Some(_) => return Err(PromptParseError::new(path, "must be a string or a list of blocks")),
     }
-    rest.listed = rest.parts.len() > 1 || rest.parts.iter().any(|part| !matches!(part, Part::Text(_)));
+    rest.has_part_list =
+        rest.parts.len() > 1 || rest.parts.iter().any(|part| !matches!(part, PromptPart::Text(_)));
     if rest.parts.is_empty() && rest.calls.is_empty() && rest.reasoning.is_none() {
         return Ok(());
     }
@@ -121,7 +129,7 @@ fn merge_message(turns: &mut Vec<PromptMessage>, turn: PromptMessage) {
         Some(last) if last.role == turn.role => {
             last.parts.extend(turn.parts);
             last.calls.extend(turn.calls);
-            last.listed = last.listed || turn.listed || last.parts.len() > 1;
+            last.has_part_list = last.has_part_list || turn.has_part_list || last.parts.len() > 1;
             last.reasoning = last.reasoning.take().or(turn.reasoning);
         }
         _ => turns.push(turn),
@@ -133,7 +141,7 @@ fn read_block(
     path: &str,
     rest: &mut PromptMessage,
     turns: &mut Vec<PromptMessage>,
-) -> Result<(), ReadError> {
+) -> Result<(), PromptParseError> {
     let mut map = object(block, path)?;
     let kind = kind(&mut map, path)?;
     match kind.as_str() {
@@ -156,11 +164,11 @@ fn read_block(
     Ok(())
 }
 
-fn tool_result(mut map: Map<String, Value>, path: &str) -> Result<PromptMessage, ReadError> {
+fn tool_result(mut map: Map<String, Value>, path: &str) -> Result<PromptMessage, PromptParseError> {
     let mut parts = Vec::new();
     match take(&mut map, "content") {
         None => {}
-        Some(Value::String(text)) => parts.push(Part::Text(text)),
+        Some(Value::String(text)) => parts.push(PromptPart::Text(text)),
         Some(Value::Array(list)) => {
             for (at, block) in list.into_iter().enumerate() {
                 let path = format!("{path}.content[{at}]");
@@ -170,23 +178,30 @@ fn tool_result(mut map: Map<String, Value>, path: &str) -> Result<PromptMessage,
             }
         }
         Some(_) => {
-            return Err(ReadError::new(format!("{path}.content"), "must be a string or a list of blocks"));
+            return Err(PromptParseError::new(
+                format!("{path}.content"),
+                "must be a string or a list of blocks",
+            ));
         }
     }
     let failed = take(&mut map, "is_error") == Some(Value::Bool(true));
-    let says_so = |part: &Part| matches!(part, Part::Text(text) if text.starts_with("Error"));
+    let says_so = |part: &PromptPart| matches!(part, PromptPart::Text(text) if text.starts_with("Error"));
     if failed && !parts.first().is_some_and(says_so) {
         match parts.first_mut() {
-            Some(Part::Text(text)) => text.insert_str(0, "Error: "),
-            _ => parts.insert(0, Part::Text("Error: ".to_owned())),
+            Some(PromptPart::Text(text)) => text.insert_str(0, "Error: "),
+            _ => parts.insert(0, PromptPart::Text("Error: ".to_owned())),
         }
     }
     // Texts become one text, joined by line ends.
-    let only_text = parts.iter().all(|part| matches!(part, Part::Text(_)));
-    let mut turn =
-        PromptMessage { role: SpeakerRole::Tool, parts, listed: !only_text, ..PromptMessage::default() };
+    let only_text = parts.iter().all(|part| matches!(part, PromptPart::Text(_)));
+    let mut turn = PromptMessage {
+        role: SpeakerRole::Tool,
+        parts,
+        has_part_list: !only_text,
+        ..PromptMessage::default()
+    };
     if only_text {
-        turn.parts = vec![Part::Text(turn.join_texts("\n"))];
+        turn.parts = vec![PromptPart::Text(turn.join_texts("\n"))];
     }
     turn.call_id = take_text(&mut map, "tool_use_id", path)?;
     Ok(turn)
@@ -197,12 +212,12 @@ fn block_parts(
     kind: String,
     mut map: Map<String, Value>,
     path: &str,
-    parts: &mut Vec<Part>,
-) -> Result<(), ReadError> {
+    parts: &mut Vec<PromptPart>,
+) -> Result<(), PromptParseError> {
     let text = match kind.as_str() {
         "text" => take_text(&mut map, "text", path)?.unwrap_or_default(),
         "image" => {
-            parts.push(Part::Image(source_image(take(&mut map, "source"), path)?));
+            parts.push(PromptPart::Image(source_image(take(&mut map, "source"), path)?));
             return Ok(());
         }
         "search_result" => {
@@ -216,22 +231,22 @@ fn block_parts(
         "document" => match document(&mut map, path)? {
             Some(text) => text,
             None => {
-                parts.push(Part::Opaque { kind, bytes: string_bytes(&Value::Object(map)) });
+                parts.push(PromptPart::Opaque { kind, bytes: string_bytes(&Value::Object(map)) });
                 return Ok(());
             }
         },
         _ => {
-            parts.push(Part::Opaque { kind, bytes: string_bytes(&Value::Object(map)) });
+            parts.push(PromptPart::Opaque { kind, bytes: string_bytes(&Value::Object(map)) });
             return Ok(());
         }
     };
     if !text.is_empty() {
-        parts.push(Part::Text(text));
+        parts.push(PromptPart::Text(text));
     }
     Ok(())
 }
 
-fn source_image(source: Option<Value>, path: &str) -> Result<PromptImage, ReadError> {
+fn source_image(source: Option<Value>, path: &str) -> Result<PromptImage, PromptParseError> {
     let mut map = object(source.unwrap_or_default(), &format!("{path}.source"))?;
     Ok(match (take_text(&mut map, "data", path)?, take_text(&mut map, "url", path)?) {
         (Some(data), _) => PromptImage::from_base64(&data),
@@ -241,7 +256,7 @@ fn source_image(source: Option<Value>, path: &str) -> Result<PromptImage, ReadEr
 }
 
 /// Returns a document's text with its title and context line; `None` if it is not text.
-fn document(map: &mut Map<String, Value>, path: &str) -> Result<Option<String>, ReadError> {
+fn document(map: &mut Map<String, Value>, path: &str) -> Result<Option<String>, PromptParseError> {
     let Some(Value::Object(source)) = map.get("source") else { return Ok(None) };
     let text = match source.get("type").and_then(Value::as_str) {
         Some("text") => source.get("data").and_then(Value::as_str).map(str::to_owned),

@@ -5,14 +5,14 @@ use serde_json::{Map, Value};
 /// Error of a body that could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {expected}")]
-pub struct ReadError {
+pub struct PromptParseError {
     /// Path of the field, such as `messages[2].content`; `body` for the entire body.
     pub field: String,
     /// Expected type, as a sentence without content.
     pub expected: &'static str,
 }
 
-impl ReadError {
+impl PromptParseError {
     pub(super) fn new(field: impl Into<String>, expected: &'static str) -> Self {
         Self { field: field.into(), expected }
     }
@@ -52,11 +52,11 @@ pub(super) fn is_readable(body: &[u8]) -> bool {
 }
 
 /// Parses the body as an object.
-pub(super) fn body(body: &[u8]) -> Result<Map<String, Value>, ReadError> {
+pub(super) fn body(body: &[u8]) -> Result<Map<String, Value>, PromptParseError> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(map)) => Ok(map),
-        Ok(_) => Err(ReadError::new("body", "must be a JSON object")),
-        Err(_) => Err(ReadError::new("body", "is not valid JSON")),
+        Ok(_) => Err(PromptParseError::new("body", "must be a JSON object")),
+        Err(_) => Err(PromptParseError::new("body", "is not valid JSON")),
     }
 }
 
@@ -70,11 +70,11 @@ pub(super) fn take_text(
     map: &mut Map<String, Value>,
     name: &str,
     path: &str,
-) -> Result<Option<String>, ReadError> {
+) -> Result<Option<String>, PromptParseError> {
     match take(map, name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(ReadError::new(format!("{path}.{name}"), "must be a string")),
+        Some(_) => Err(PromptParseError::new(format!("{path}.{name}"), "must be a string")),
     }
 }
 
@@ -83,25 +83,25 @@ pub(super) fn take_list(
     map: &mut Map<String, Value>,
     name: &str,
     path: &str,
-) -> Result<Vec<Value>, ReadError> {
+) -> Result<Vec<Value>, PromptParseError> {
     match take(map, name) {
         None => Ok(Vec::new()),
         Some(Value::Array(list)) => Ok(list),
-        Some(_) => Err(ReadError::new(join(path, name), "must be a list")),
+        Some(_) => Err(PromptParseError::new(join(path, name), "must be a list")),
     }
 }
 
 /// Returns the value as an object, or an error with its path if it is none.
-pub(super) fn object(value: Value, path: &str) -> Result<Map<String, Value>, ReadError> {
+pub(super) fn object(value: Value, path: &str) -> Result<Map<String, Value>, PromptParseError> {
     match value {
         Value::Object(map) => Ok(map),
-        _ => Err(ReadError::new(path, "must be an object")),
+        _ => Err(PromptParseError::new(path, "must be an object")),
     }
 }
 
 /// Removes and returns the type of a block or part.
-pub(super) fn kind(map: &mut Map<String, Value>, path: &str) -> Result<String, ReadError> {
-    take_text(map, "type", path)?.ok_or_else(|| ReadError::new(format!("{path}.type"), "is missing"))
+pub(super) fn kind(map: &mut Map<String, Value>, path: &str) -> Result<String, PromptParseError> {
+    take_text(map, "type", path)?.ok_or_else(|| PromptParseError::new(format!("{path}.type"), "is missing"))
 }
 
 fn join(path: &str, name: &str) -> String {

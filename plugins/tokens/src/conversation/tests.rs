@@ -4,12 +4,12 @@
 use super::*;
 use serde_json::json;
 
-fn chat(body: &Value) -> Result<TokenizedConversation, ReadError> {
-    TokenizedConversation::from_chat(body.to_string().as_bytes())
+fn chat(body: &Value) -> Result<PromptConversation, PromptParseError> {
+    PromptConversation::from_chat(body.to_string().as_bytes())
 }
 
-fn messages(body: &Value) -> Result<TokenizedConversation, ReadError> {
-    TokenizedConversation::from_messages(body.to_string().as_bytes())
+fn messages(body: &Value) -> Result<PromptConversation, PromptParseError> {
+    PromptConversation::from_messages(body.to_string().as_bytes())
 }
 
 #[test]
@@ -66,17 +66,16 @@ fn images_documents_and_unknown_blocks_keep_their_kind() {
     ]}]}))
     .unwrap();
     let parts = &read.messages[0].parts;
-    assert!(parts[0] == Part::Image(PromptImage { size: Some((10, 276)) }));
-    assert!(parts[1] == Part::Text("Title\nBody".to_owned()));
-    assert!(matches!(&parts[2], Part::Opaque { kind, bytes } if kind == "document" && *bytes >= 4));
-    assert!(parts[3] == Part::Text("t\ns\nc".to_owned()));
+    assert!(parts[0] == PromptPart::Image(PromptImage { size: Some((10, 276)) }));
+    assert!(parts[1] == PromptPart::Text("Title\nBody".to_owned()));
+    assert!(matches!(&parts[2], PromptPart::Opaque { kind, bytes } if kind == "document" && *bytes >= 4));
+    assert!(parts[3] == PromptPart::Text("t\ns\nc".to_owned()));
     assert_eq!(read.first_opaque_part(), Some("document"));
 }
 
 #[test]
 fn effort_comes_from_either_dialect() {
-    let effort =
-        |body: Value| TokenizedConversation::from_messages(body.to_string().as_bytes()).unwrap().effort;
+    let effort = |body: Value| PromptConversation::from_messages(body.to_string().as_bytes()).unwrap().effort;
     assert_eq!(
         effort(json!({"messages": [], "output_config": {"effort": "xhigh"}})),
         Some(PromptEffort::High)
@@ -94,7 +93,7 @@ fn effort_comes_from_either_dialect() {
 
 #[test]
 fn an_error_names_the_field_and_not_the_content() {
-    let error = |body: &str| TokenizedConversation::from_chat(body.as_bytes()).unwrap_err().to_string();
+    let error = |body: &str| PromptConversation::from_chat(body.as_bytes()).unwrap_err().to_string();
     assert_eq!(error("{"), "body: is not valid JSON");
     assert_eq!(error("[]"), "body: must be a JSON object");
     assert_eq!(error(r#"{"messages":"secret"}"#), "messages: must be a list");
@@ -119,11 +118,11 @@ fn printing_a_conversation_shows_no_content() {
 fn bodies_with_millions_of_values_are_not_read() {
     let list = |count: usize| format!("{{\"tools\":[{}0]}}", "0,".repeat(count));
     // One object at depth one, a list at depth two, and its values.
-    assert!(TokenizedConversation::is_readable(list(524_286).as_bytes()));
-    assert!(!TokenizedConversation::is_readable(list(524_287).as_bytes()));
+    assert!(PromptConversation::fits_parser_limit(list(524_286).as_bytes()));
+    assert!(!PromptConversation::fits_parser_limit(list(524_287).as_bytes()));
     let text =
         format!("{{\"messages\":[{{\"role\":\"user\",\"content\":\"{}\"}}]}}", ",[\\\"{".repeat(1 << 20));
-    assert!(TokenizedConversation::is_readable(text.as_bytes()), "what stands in a text is text");
-    assert!(!TokenizedConversation::is_readable("[".repeat(2_000).as_bytes()));
-    assert!(TokenizedConversation::is_readable(b"]]]}}\"\\"), "nothing is too odd");
+    assert!(PromptConversation::fits_parser_limit(text.as_bytes()), "what stands in a text is text");
+    assert!(!PromptConversation::fits_parser_limit("[".repeat(2_000).as_bytes()));
+    assert!(PromptConversation::fits_parser_limit(b"]]]}}\"\\"), "nothing is too odd");
 }

@@ -42,7 +42,7 @@ impl Family {
         let (cases, mut equal) = (cases(), 0);
         for (name, reference) in expected["chats"].as_object().unwrap() {
             let chat =
-                TokenizedConversation::from_chat(cases[name].to_string().as_bytes()).unwrap().at_time(NOW);
+                PromptConversation::from_chat(cases[name].to_string().as_bytes()).unwrap().at_time(NOW);
             match (reference.get("tokens"), counter.count(&chat)) {
                 (Some(tokens), Ok(count)) => {
                     assert_eq!(
@@ -99,24 +99,24 @@ fn both_dialects_count_the_same() {
     let chat = br#"{"messages":[{"role":"system","content":"S"},{"role":"user","content":"U"}]}"#;
     let messages = br#"{"system":"S","messages":[{"role":"user","content":"U"}]}"#;
     for counter in [TokenCounter::o200k_harmony(), family!("qwen").counter()] {
-        let chat = counter.count(&TokenizedConversation::from_chat(chat).unwrap()).unwrap();
-        assert_eq!(Ok(chat), counter.count(&TokenizedConversation::from_messages(messages).unwrap()));
+        let chat = counter.count(&PromptConversation::from_chat(chat).unwrap()).unwrap();
+        assert_eq!(Ok(chat), counter.count(&PromptConversation::from_messages(messages).unwrap()));
     }
 }
 
 #[test]
 fn an_inexact_count_is_an_error() {
-    let image = TokenizedConversation::from_chat(cases()["image"].to_string().as_bytes()).unwrap();
+    let image = PromptConversation::from_chat(cases()["image"].to_string().as_bytes()).unwrap();
     assert_eq!(TokenCounter::o200k_harmony().count(&image), Err(CountError::NoImageRule));
     let sound =
         br#"{"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AA"}}]}]}"#;
-    let sound = TokenizedConversation::from_chat(sound).unwrap();
+    let sound = PromptConversation::from_chat(sound).unwrap();
     assert_eq!(
         TokenCounter::o200k_harmony().count(&sound),
         Err(CountError::Opaque("input_audio".to_owned()))
     );
     let bare = TokenCounter::from_files(family!("qwen").tokenizer, None, None).unwrap();
-    assert_eq!(bare.count(&TokenizedConversation::default()), Err(CountError::NoTemplate));
+    assert_eq!(bare.count(&PromptConversation::default()), Err(CountError::NoTemplate));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn the_template_may_stand_in_the_configuration() {
     let named = br#"{"chat_template":[{"name":"tool_use","template":"aaaa"},{"name":"default","template":"{{ bos_token }}a"}],"bos_token":"<|begin_of_text|>"}"#;
     for config in [one.as_slice(), named] {
         let counter = TokenCounter::from_files(tokenizer, None, Some(config)).unwrap();
-        assert_eq!(counter.count(&TokenizedConversation::default()).unwrap().tokens, 2);
+        assert_eq!(counter.count(&PromptConversation::default()).unwrap().tokens, 2);
     }
 }
 
@@ -157,7 +157,7 @@ fn a_mark_written_by_a_user_is_text() {
     let counter = family.counter().with_images(images);
     let said = |text: &str| {
         let body = serde_json::json!({"messages": [{"role": "user", "content": text}]}).to_string();
-        counter.count(&TokenizedConversation::from_chat(body.as_bytes()).unwrap()).unwrap().tokens
+        counter.count(&PromptConversation::from_chat(body.as_bytes()).unwrap()).unwrap().tokens
     };
     assert_eq!(said("<|image_pad|>"), said("x"));
 }
@@ -166,9 +166,9 @@ fn a_mark_written_by_a_user_is_text() {
 fn a_count_ends_one_beyond_its_budget_however_long_the_text_is() {
     let stop = std::sync::atomic::AtomicBool::new(false);
     let letters = |count: usize| ('a'..='z').cycle().step_by(7).take(count).collect::<String>();
-    let chat = |text: String| TokenizedConversation {
+    let chat = |text: String| PromptConversation {
         messages: vec![PromptMessage::text(SpeakerRole::User, text)],
-        ..TokenizedConversation::default()
+        ..PromptConversation::default()
     };
     for counter in [TokenCounter::o200k_harmony(), family!("llama3").counter(), family!("mistral").counter()]
     {
@@ -195,9 +195,9 @@ fn a_count_ends_one_beyond_its_budget_however_long_the_text_is() {
 fn a_token_count_ends_when_its_client_disconnects() {
     let stop = std::sync::atomic::AtomicBool::new(true);
     let budget = CountBudget { max_tokens: u64::MAX, stop: &stop };
-    let chat = TokenizedConversation {
+    let chat = PromptConversation {
         messages: vec![PromptMessage::text(SpeakerRole::User, "Hello")],
-        ..TokenizedConversation::default()
+        ..PromptConversation::default()
     };
     for counter in [TokenCounter::o200k_harmony(), family!("qwen").counter(), family!("gemma").counter()] {
         assert_eq!(counter.count_within(&chat, &budget), Err(CountError::Stopped));
@@ -208,9 +208,9 @@ fn a_token_count_ends_when_its_client_disconnects() {
 
 #[test]
 fn quadratic_templates_are_not_run_on_many_messages() {
-    let turns = |role: SpeakerRole, count: usize, bytes: usize| TokenizedConversation {
+    let turns = |role: SpeakerRole, count: usize, bytes: usize| PromptConversation {
         messages: vec![PromptMessage::text(role, "x".repeat(bytes)); count],
-        ..TokenizedConversation::default()
+        ..PromptConversation::default()
     };
     let counter = family!("llama3").counter();
     assert_eq!(

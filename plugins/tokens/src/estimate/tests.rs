@@ -64,11 +64,11 @@ fn whole_conversations_are_never_below_the_exact_count() {
     let cases: serde_json::Value = serde_json::from_str(include_str!("../../testdata/cases.json")).unwrap();
     for (name, body) in cases.as_object().unwrap() {
         let body = body.to_string();
-        let chat = TokenizedConversation::from_chat(body.as_bytes()).unwrap();
+        let chat = PromptConversation::from_chat(body.as_bytes()).unwrap();
         let estimate = estimate(&chat, None).tokens;
         if let Ok(exact) = TokenCounter::o200k_harmony().count(&chat) {
             assert!(estimate >= exact.tokens, "{name}");
-            assert!(upper_bound(body.len(), 0, 0) >= exact.tokens, "{name}");
+            assert!(max_prompt_tokens(body.len(), 0, 0) >= exact.tokens, "{name}");
         }
     }
 }
@@ -78,10 +78,13 @@ fn an_unknown_size_has_a_high_cost() {
     let body =
         br#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://a/b"}},
         {"type":"file","file":{"file_id":"f"}},{"type":"input_audio","input_audio":{"data":"AAAA"}}]}]}"#;
-    let chat = TokenizedConversation::from_chat(body).unwrap();
+    let chat = PromptConversation::from_chat(body).unwrap();
     assert!(estimate(&chat, None).tokens >= 2 * UNKNOWN_TOKENS);
-    assert_eq!(upper_bound(100, 2, UNKNOWN_TOKENS), 100 + 2 * UNKNOWN_TOKENS + FRAME_TOKENS + TOOLS_TOKENS);
-    assert_eq!(upper_bound(usize::MAX, u32::MAX, u64::MAX), u64::MAX);
+    assert_eq!(
+        max_prompt_tokens(100, 2, UNKNOWN_TOKENS),
+        100 + 2 * UNKNOWN_TOKENS + FRAME_TOKENS + TOOLS_TOKENS
+    );
+    assert_eq!(max_prompt_tokens(usize::MAX, u32::MAX, u64::MAX), u64::MAX);
 }
 
 /// Number of cases of each property; a larger `PROPTEST_CASES` with another `PROPTEST_RNG_SEED` searches further.

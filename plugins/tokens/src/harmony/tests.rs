@@ -21,13 +21,13 @@ impl PromptSink for Writing {
 /// 22 November 2026.
 const NOW: i64 = 1_795_305_600;
 
-fn prompt(conversation: &TokenizedConversation) -> String {
+fn prompt(conversation: &PromptConversation) -> String {
     let mut sink = Writing(String::new());
     render(conversation, &mut sink).unwrap();
     sink.0
 }
 
-fn tokens(conversation: &TokenizedConversation) -> u64 {
+fn tokens(conversation: &PromptConversation) -> u64 {
     count(O200kTokenizer::shared(), conversation, TokenMeter::new(0, crate::CountBudget::unlimited()))
         .unwrap()
 }
@@ -39,7 +39,7 @@ fn every_prompt_and_count_is_that_of_the_reference() {
     assert!(expected.as_object().unwrap().len() >= 13);
     for (name, reference) in expected.as_object().unwrap() {
         let body = cases[name].to_string();
-        let conversation = TokenizedConversation::from_chat(body.as_bytes()).unwrap().at_time(NOW);
+        let conversation = PromptConversation::from_chat(body.as_bytes()).unwrap().at_time(NOW);
         assert_eq!(prompt(&conversation), reference["prompt"].as_str().unwrap(), "{name}");
         let counted = tokens(&conversation);
         assert_eq!(counted, reference["tokens"].as_u64().unwrap(), "{name}");
@@ -49,7 +49,7 @@ fn every_prompt_and_count_is_that_of_the_reference() {
 #[test]
 fn the_date_does_not_change_the_count() {
     let conversation =
-        TokenizedConversation::from_chat(br#"{"messages":[{"role":"user","content":"Hi"}]}"#).unwrap();
+        PromptConversation::from_chat(br#"{"messages":[{"role":"user","content":"Hi"}]}"#).unwrap();
     let at = |seconds| tokens(&conversation.clone().at_time(seconds));
     assert_eq!(at(0), at(NOW));
     assert_eq!(at(951_782_400), at(NOW));
@@ -58,6 +58,6 @@ fn the_date_does_not_change_the_count() {
 #[test]
 fn a_message_to_be_continued_stays_open_and_adds_no_other() {
     let body = br#"{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Well"}]}"#;
-    let conversation = TokenizedConversation::from_messages(body).unwrap();
+    let conversation = PromptConversation::from_messages(body).unwrap();
     assert!(prompt(&conversation).ends_with("<|start|>assistant<|channel|>final<|message|>Well"));
 }

@@ -38,7 +38,7 @@ fn long_runs_count_as_the_reference_counts_them() {
 /// Returns a text without spaces, longer than several windows: windows do not change the tokens.
 #[test]
 fn text_of_several_windows_counts_as_a_whole() {
-    use crate::windows::WINDOW;
+    use crate::windows::WINDOW_BYTES;
     let whole = |text: &str| {
         let mut symbols = Vec::new();
         O200kTokenizer::shared().encode(text.as_bytes(), &mut symbols);
@@ -50,11 +50,11 @@ fn text_of_several_windows_counts_as_a_whole() {
         char::from(b'a' + ((seed >> 33) % of) as u8)
     };
     for of in [26, 4, 2] {
-        let random: String = (0..3 * WINDOW + 77).map(|_| letter(of)).collect();
+        let random: String = (0..3 * WINDOW_BYTES + 77).map(|_| letter(of)).collect();
         assert_eq!(O200kTokenizer::shared().count(&random), whole(&random), "{of} letters");
     }
     for run in ["a", "qz", "internationalization", "thequickbrownfox", "и", "漢字", "ab\u{301}"] {
-        let text = run.repeat(3 * WINDOW / run.len() + 5);
+        let text = run.repeat(3 * WINDOW_BYTES / run.len() + 5);
         let mut pieces = 0;
         O200kTokenizer::shared()
             .pattern
@@ -68,7 +68,7 @@ fn text_of_several_windows_counts_as_a_whole() {
         }
     }
     for run in [" ", "-", "=", "_*"] {
-        let text = run.repeat(3 * WINDOW / run.len());
+        let text = run.repeat(3 * WINDOW_BYTES / run.len());
         assert_eq!(O200kTokenizer::shared().count(&text), whole(&text), "{run}");
     }
 }

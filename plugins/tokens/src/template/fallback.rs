@@ -1,6 +1,6 @@
 //! Fallback forms of a conversation, for templates that refuse the original.
 
-use crate::conversation::{Part, PromptMessage, SpeakerRole};
+use crate::conversation::{PromptMessage, PromptPart, SpeakerRole};
 use std::borrow::Cow;
 
 /// Change that is made to a conversation which a template has refused.
@@ -42,16 +42,18 @@ pub(super) fn apply_fallback(
 fn join(last: &mut PromptMessage, turn: PromptMessage) {
     if !last.parts.is_empty() && !turn.parts.is_empty() {
         match last.parts.last_mut() {
-            Some(Part::Text(text)) => text.push_str("\n\n"),
-            _ => last.parts.push(Part::Text("\n\n".to_owned())),
+            Some(PromptPart::Text(text)) => text.push_str("\n\n"),
+            _ => last.parts.push(PromptPart::Text("\n\n".to_owned())),
         }
     }
-    last.listed |= turn.listed;
+    last.has_part_list |= turn.has_part_list;
     last.calls.extend(turn.calls);
     last.reasoning = last.reasoning.take().or(turn.reasoning);
     for part in turn.parts {
         match (last.parts.last_mut(), part) {
-            (Some(Part::Text(text)), Part::Text(more)) if !last.listed => text.push_str(&more),
+            (Some(PromptPart::Text(text)), PromptPart::Text(more)) if !last.has_part_list => {
+                text.push_str(&more)
+            }
             (_, part) => last.parts.push(part),
         }
     }

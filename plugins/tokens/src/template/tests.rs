@@ -15,8 +15,8 @@ fn template(source: &str) -> ChatTemplate {
     ChatTemplate::new(source, tokens.as_object().unwrap().clone()).unwrap()
 }
 
-fn conversation(body: &Json) -> TokenizedConversation {
-    TokenizedConversation::from_chat(body.to_string().as_bytes()).unwrap().at_time(NOW_SECONDS)
+fn conversation(body: &Json) -> PromptConversation {
+    PromptConversation::from_chat(body.to_string().as_bytes()).unwrap().at_time(NOW_SECONDS)
 }
 
 fn equal(source: &str, config: &str, expected: &str) {
@@ -118,7 +118,7 @@ fn an_error_in_a_template_shows_no_content() {
 #[test]
 fn a_message_to_be_continued_ends_the_prompt() {
     let body = br#"{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Well "}]}"#;
-    let chat = TokenizedConversation::from_messages(body).unwrap();
+    let chat = PromptConversation::from_messages(body).unwrap();
     let source = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}<end>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
     assert_eq!(template(source).render(&chat, None).unwrap(), "<user>Hi<end><assistant>Well");
 }
@@ -133,5 +133,5 @@ fn templates_that_take_only_text_get_marks_for_images() {
 #[test]
 fn python_words_and_generation_tags_render_as_in_python() {
     let source = "{{ true }} {{ none }} {{ 1 }} {%- generation -%} x {%- endgeneration %}{{ bos_token }}";
-    assert_eq!(template(source).render(&TokenizedConversation::default(), None).unwrap(), "True None 1x<s>");
+    assert_eq!(template(source).render(&PromptConversation::default(), None).unwrap(), "True None 1x<s>");
 }

@@ -4,7 +4,7 @@ use super::alphabet;
 use crate::budget::{CountHalt, TokenMeter};
 use crate::merge::{MergeRules, MergeSymbol, merge_pairs};
 use crate::vocabulary::Vocabulary;
-use crate::windows::{self, PieceEncoder, WINDOW};
+use crate::windows::{self, PieceEncoder, WINDOW_BYTES};
 use ahash::{HashMap, HashMapExt};
 
 /// Mark of a space in SentencePiece tokenizers.
@@ -106,7 +106,7 @@ impl BpeModel {
         {
             return meter.add(1);
         }
-        if word.len() > WINDOW {
+        if word.len() > WINDOW_BYTES {
             return self.count_long(word, symbols, meter);
         }
         self.encode(word.as_bytes(), symbols);
@@ -178,10 +178,10 @@ impl BpeModel {
 
     /// Returns the bytes of the longest token; `None` if a run of unknown characters of any length is one token or
     /// none.
-    pub(super) fn longest(&self) -> Option<usize> {
+    pub(super) fn max_token_bytes(&self) -> Option<usize> {
         let all = if self.byte_level { self.bytes.iter().all(Option::is_some) } else { self.fallback };
         let each = self.unknown.is_some() && !self.fuse_unknown;
-        (all || each).then(|| self.vocabulary.longest().max(char::MAX.len_utf8()))
+        (all || each).then(|| self.vocabulary.max_token_bytes().max(char::MAX.len_utf8()))
     }
 
     fn split_bytes(&self, word: &[u8], symbols: &mut Vec<MergeSymbol>) {

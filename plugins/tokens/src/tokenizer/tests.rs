@@ -27,7 +27,7 @@ fn equal((file, expected): (&[u8], &str)) {
         .map(|at| format!("{:?}: {} instead of {}", texts[at], ours[at], counts[at]))
         .collect();
     assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), texts.len(), wrong.join("\n"));
-    assert_eq!(tokenizer.around(), expected["special"].as_u64().unwrap());
+    assert_eq!(tokenizer.special_tokens_around(), expected["special"].as_u64().unwrap());
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_file_that_cannot_be_used_says_why_in_one_sentence() {
 /// Words of several windows, with and without characters that the vocabulary lacks.
 #[test]
 fn a_long_word_is_counted_as_a_whole() {
-    use crate::windows::{PieceEncoder, WINDOW};
+    use crate::windows::{PieceEncoder, WINDOW_BYTES};
     let parts = |unknown: bool, fused: bool, fallback: bool| {
         let tokens = ["a", "b", "ab", "ba", "aba", "<unk>"].map(str::to_owned).into_iter();
         let bytes = (0..256).filter(|_| fallback).map(|byte| format!("<0x{byte:02X}>"));
@@ -123,7 +123,7 @@ fn a_long_word_is_counted_as_a_whole() {
         let (unknown, fused, fallback) = (case & 1 > 0, case & 2 > 0, case & 4 > 0);
         let bpe = BpeModel::new(parts(unknown, fused, fallback)).unwrap();
         for text in ["abbabaab", "abxyab€a", "x", "a🙂🙂🙂b", "ba"] {
-            let text = text.repeat(3 * WINDOW / text.len() + 1) + &"y".repeat(WINDOW + 5) + "ab";
+            let text = text.repeat(3 * WINDOW_BYTES / text.len() + 1) + &"y".repeat(WINDOW_BYTES + 5) + "ab";
             let (mut symbols, mut meter) = (Vec::new(), TokenMeter::new(0, crate::CountBudget::unlimited()));
             bpe.count(&text, &mut symbols, &mut meter).unwrap();
             bpe.encode(text.as_bytes(), &mut symbols);

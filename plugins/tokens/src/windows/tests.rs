@@ -67,7 +67,16 @@ fn merges(seed: u64) -> Merges {
 #[test]
 fn a_piece_of_one_window_or_one_byte_more_counts_as_a_whole() {
     let merges = merges(7);
-    for length in [0, 1, WINDOW - 1, WINDOW, WINDOW + 1, 2 * WINDOW - OVERLAP, 2 * WINDOW, 5 * WINDOW + 3] {
+    for length in [
+        0,
+        1,
+        WINDOW_BYTES - 1,
+        WINDOW_BYTES,
+        WINDOW_BYTES + 1,
+        2 * WINDOW_BYTES - OVERLAP_BYTES,
+        2 * WINDOW_BYTES,
+        5 * WINDOW_BYTES + 3,
+    ] {
         for run in ["a", "ab", "aab", "abbabaab"] {
             let text: String = run.chars().cycle().take(length).collect();
             assert_eq!(windowed(&merges, &text), whole(&merges, &text), "{run} {length}");
@@ -79,7 +88,7 @@ fn a_piece_of_one_window_or_one_byte_more_counts_as_a_whole() {
 fn characters_are_never_cut() {
     let merges = Merges::new(&[(u32::from('é'), u32::from('€')), (u32::from('🙂'), u32::from('é'))]);
     for before in 0..8 {
-        let text = "a".repeat(before) + &"é€🙂é".repeat(WINDOW / 4);
+        let text = "a".repeat(before) + &"é€🙂é".repeat(WINDOW_BYTES / 4);
         assert_eq!(windowed(&merges, &text), whole(&merges, &text), "{before}");
     }
 }
@@ -93,13 +102,13 @@ fn windows_without_a_common_token_never_count_less() {
     let run: String = letters.iter().map(|letter| char::from_u32(*letter).unwrap()).collect();
     let text = run.repeat(30);
     let (ours, theirs) = (windowed(&merges, &text), whole(&merges, &text));
-    let joins = (text.len() / (WINDOW - OVERLAP) + 1) as u64;
-    assert!(ours >= theirs && ours <= theirs + joins * 2 * OVERLAP as u64, "{ours} and {theirs}");
+    let joins = (text.len() / (WINDOW_BYTES - OVERLAP_BYTES) + 1) as u64;
+    assert!(ours >= theirs && ours <= theirs + joins * 2 * OVERLAP_BYTES as u64, "{ours} and {theirs}");
 }
 
 #[test]
 fn a_count_ends_with_its_budget_and_with_its_signal() {
-    let (merges, text) = (merges(3), "ab".repeat(WINDOW * 4));
+    let (merges, text) = (merges(3), "ab".repeat(WINDOW_BYTES * 4));
     let all = whole(&merges, &text);
     let stop = AtomicBool::new(false);
     let counted = |most: u64| {

@@ -57,7 +57,7 @@ impl Endpoint for CreateBatch {
                     |refusal| if refusal.code == ErrorCode::NotFound { input_not_found() } else { refusal },
                 )?;
             check_input(&file, &asked)?;
-            let record = BatchManager::create(&x.app.batch, &x.principal, asked).await?;
+            let record = BatchManager::create(&x.app.batch_context, &x.principal, asked).await?;
             Ok(respond(x, &api_object::batch_object(&record)).await)
         })
     }

@@ -104,7 +104,7 @@ fn etag(file: &FileRecord) -> String {
 async fn open_file(x: &Exchange<'_>, file: FileRecord) -> Result<OpenedFile, FileError> {
     let files = x.app.files.clone();
     let opened = tokio::task::spawn_blocking(move || {
-        let contents = files.contents(&file).map_err(FileError::Disk)?;
+        let contents = files.open_contents(&file).map_err(FileError::Disk)?;
         Ok(Arc::new((file, contents)))
     });
     opened.await.unwrap_or(Err(FileError::ThreadEnded))

@@ -11,7 +11,7 @@ use crate::storage::files::quota::QuotaLimits;
 use crate::storage::files::{FileError, FileManager, FileOwner, FileUpload};
 use http::{Method, header};
 use penstock_auth::KeyScope;
-use penstock_batch::upload_form::{UploadParser, Uploaded};
+use penstock_batch::upload_form::{UploadFields, UploadParser};
 use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::files::FileRecord;
 use std::sync::Arc;
@@ -84,11 +84,18 @@ async fn receive_form(
     x: &mut Exchange<'_>,
     mut form: UploadParser,
     cap: usize,
-) -> Result<(UploadWriter, Uploaded), ApiError> {
+) -> Result<(UploadWriter, UploadFields), ApiError> {
     let files = &x.config.settings.files;
     let line = x.config.settings.batches.line;
-    let (largest, bounds) =
-        (files.upload, QuotaLimits { all: files.disk, key: files.per_key, free: files.keep_free, line });
+    let (largest, bounds) = (
+        files.upload,
+        QuotaLimits {
+            max_total_bytes: files.disk,
+            max_key_bytes: files.per_key,
+            min_free_bytes: files.keep_free,
+            max_line_bytes: line,
+        },
+    );
     let mut writer = UploadWriter::open(&x.app.files, &x.principal.public_id, bounds);
     let mut contents = Vec::new();
     // Memory that is counted for a long line; a line up to this size is included in `UPLOAD_MEMORY`.
@@ -123,7 +130,7 @@ async fn drain_form(x: &mut Exchange<'_>, cap: usize) {
 async fn store_file(
     x: &Exchange<'_>,
     mut writer: UploadWriter,
-    said: Uploaded,
+    said: UploadFields,
 ) -> Result<FileRecord, ApiError> {
     writer.flush().await?;
     let incoming = writer.finish_write().await?;

@@ -85,7 +85,7 @@ fn admitted(schema: &str, name: &str, value: &Value) -> bool {
     let body = Bytes::from(body.to_string());
     let limits = RequestLimits::default();
     match schema {
-        "ChatRequest" => penstock_request_validation::chat(body, &limits),
+        "ChatRequest" => penstock_request_validation::validate_chat_request(body, &limits),
         "MessagesRequest" => {
             penstock_request_validation::validate_messages_request(body, &limits, MessagesPurpose::Generate)
         }

@@ -8,15 +8,15 @@ use crate::proxy::filters::model_for_request;
 use crate::storage::responses::RESPONSE_ID_PREFIX;
 use bytes::Bytes;
 use memchr::memmem;
-use penstock_core::{AnswerModel, ApiError, ErrorCode};
+use penstock_core::{AnswerModelName, ApiError, ErrorCode};
 use penstock_dialect::background_response::{
-    ResponseFailure, UnansweredState, build_pending_document, in_state, is_background, is_pending,
-    queued_response, request_without_stream,
+    ResponseFailure, UnansweredState, build_pending_document, is_background, is_pending, queued_response,
+    request_without_stream, with_state,
 };
 use penstock_dialect::stored_response::StoredResponse;
 use penstock_dialect::write::ResponseIdentity;
 use penstock_json_scan::json;
-use penstock_request_validation::{ResponsesPurpose, validate_stored_response};
+use penstock_request_validation::{ResponsesPurpose, validate_responses_request_with_storage};
 use penstock_routing::split_flavor;
 use penstock_storage::batches::BatchState;
 
@@ -29,7 +29,7 @@ pub(super) fn asks_for_background(body: &[u8]) -> bool {
         return false;
     }
     let mut members = json::members(body);
-    while let Some((name, value)) = members.next_pair() {
+    while let Some((name, value)) = members.next_raw() {
         if name == MEMBER.as_bytes() {
             return value == b"true";
         }
@@ -44,15 +44,20 @@ pub(super) fn asks_for_background(body: &[u8]) -> bool {
 pub(super) async fn create(x: &mut Exchange<'_>, body: Bytes) -> Result<WriteOutcome, ApiError> {
     let resolved = references::resolve_references(x, body.clone()).await?;
     let storage = previous::response_storage(x, &resolved).await?;
-    let ask = validate_stored_response(resolved, &x.config.admission, ResponsesPurpose::Generate, &storage)?;
+    let ask = validate_responses_request_with_storage(
+        resolved,
+        &x.config.admission,
+        ResponsesPurpose::Generate,
+        &storage,
+    )?;
     let name = split_flavor(&ask.model).0;
     model_for_request(x, &ask, name)?;
     let details = ask.responses.as_deref().filter(|details| details.in_background);
     let input = details.and_then(|details| details.stored_input.as_ref());
     let input = input.ok_or(ApiError::new(ErrorCode::Internal))?;
     let model = match ask.dialect.spec().answer_model {
-        AnswerModel::WithoutFlavor => name,
-        AnswerModel::AsSent => &ask.model,
+        AnswerModelName::WithoutFlavor => name,
+        AnswerModelName::AsSent => &ask.model,
     };
     let (created, unique) = (x.app.clock.calendar_now(), x.id.random_part().to_owned());
     let identity =
@@ -63,7 +68,7 @@ pub(super) async fn create(x: &mut Exchange<'_>, body: Bytes) -> Result<WriteOut
     let document = build_pending_document(input, &response, &unique, &request_without_stream(&body));
     let id = format!("{RESPONSE_ID_PREFIX}{unique}");
     let new = NewResponse { id: id.clone(), document, created };
-    BatchManager::create_response(&x.app.batch, &x.principal, new).await?;
+    BatchManager::create_response(&x.app.batch_context, &x.principal, new).await?;
     if ask.stream {
         drop((ask, body, response));
         x.release_admission();
@@ -90,7 +95,7 @@ pub(super) async fn current_response(
             BatchState::InProgress => UnansweredState::InProgress,
             _ => UnansweredState::Queued,
         };
-        return Ok(in_state(response, &state));
+        return Ok(with_state(response, &state));
     }
     if !is_pending(response) {
         return Ok(response.to_vec());
@@ -99,7 +104,7 @@ pub(super) async fn current_response(
     let document = load_response(x, id).await?.ok_or_else(response_not_found)?;
     let response = response_of(&document)?;
     Ok(match is_pending(response) {
-        true => in_state(response, &UnansweredState::Failed(ResponseFailure::of_server(LOST))),
+        true => with_state(response, &UnansweredState::Failed(ResponseFailure::server_error(LOST))),
         false => response.to_vec(),
     })
 }

@@ -22,7 +22,9 @@ use crate::upstream::config_snapshot::ConfigSnapshot;
 use http::Method;
 use penstock_auth::KeyScope;
 use penstock_core::ResponseStorage;
-use penstock_request_validation::{ResponsesPurpose, validate_responses_request, validate_stored_response};
+use penstock_request_validation::{
+    ResponsesPurpose, validate_responses_request, validate_responses_request_with_storage,
+};
 
 /// Endpoint of responses.
 pub struct CreateResponse;
@@ -118,7 +120,7 @@ impl Endpoint for CountInputTokens {
             }
             let default = x.config.settings.default_models.count_tokens.as_deref();
             let purpose = ResponsesPurpose::Count(default);
-            let ask = validate_stored_response(body, &x.config.admission, purpose, &storage)?;
+            let ask = validate_responses_request_with_storage(body, &x.config.admission, purpose, &storage)?;
             let Some(count) = count_prompt(x, &ask).await? else { return Ok(WriteOutcome::Disconnected) };
             let body = format!("{{\"object\":\"response.input_tokens\",\"input_tokens\":{}}}", count.tokens);
             Ok(write_count(x, &count, body).await)

@@ -45,7 +45,7 @@ pub(super) async fn response_storage(x: &mut Exchange<'_>, body: &[u8]) -> Resul
 fn previous_response_id(body: &[u8]) -> Option<Cow<'_, str>> {
     memmem::find(body, MEMBER.as_bytes())?;
     let mut members = json::members(body);
-    while let Some((name, value)) = members.next_pair() {
+    while let Some((name, value)) = members.next_raw() {
         if name == MEMBER.as_bytes() {
             return json::unescape(value.strip_prefix(b"\"")?.strip_suffix(b"\"")?);
         }

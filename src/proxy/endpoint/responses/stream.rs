@@ -8,7 +8,7 @@ use super::background::current_response;
 use super::stored::find_response;
 use crate::batch::ResponseChanges;
 use crate::proxy::endpoint::query_parameters;
-use crate::proxy::exchange::{Exchange, WriteOutcome, ended};
+use crate::proxy::exchange::{Exchange, WriteOutcome, write_outcome};
 use crate::proxy::failover::wait::{ClientWatch, WaitOutcome};
 use bytes::Bytes;
 use penstock_core::{ApiError, ErrorCode};
@@ -59,7 +59,7 @@ pub(super) async fn stream_response(
     after: Option<u64>,
 ) -> Result<WriteOutcome, ApiError> {
     let permit = STREAMS.try_acquire();
-    let _permit = permit.map_err(|_| ApiError::new(ErrorCode::Overloaded).retry_after(RETRY_SECONDS))?;
+    let _permit = permit.map_err(|_| ApiError::new(ErrorCode::Overloaded).with_retry_after(RETRY_SECONDS))?;
     let mut watch = StreamWatch {
         client: ClientWatch::new(x.principal.clone(), Some(x.config.settings.limits.heartbeat)),
         changes: x.app.batches.response_changes(id),
@@ -72,7 +72,7 @@ pub(super) async fn stream_response(
     }
     x.record.status = 200;
     let head = x.response_head(200);
-    if head.stream(&mut x.caller).await.is_err() {
+    if head.start_event_stream(&mut x.caller).await.is_err() {
         return Ok(WriteOutcome::Disconnected);
     }
     loop {
@@ -81,7 +81,7 @@ pub(super) async fn stream_response(
         }
         watch.client.record_write(Instant::now());
         if !is_pending(&response) {
-            return Ok(ended(x.caller.write_response_body(Bytes::new(), true).await));
+            return Ok(write_outcome(x.caller.write_response_body(Bytes::new(), true).await));
         }
         match watch.next_response(x, id, response).await {
             Some(next) => response = next,
@@ -111,7 +111,7 @@ async fn write_events(x: &mut Exchange<'_>, replay: &mut ResponseReplay, respons
         }
     }
     // A stream without events so far has its head.
-    ended(x.caller.flush().await)
+    write_outcome(x.caller.flush().await)
 }
 
 /// Watch over the client, the response and the process.

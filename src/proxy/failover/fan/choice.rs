@@ -8,7 +8,7 @@ use super::{ChoiceFuture, ChoiceUsage, StopReason};
 use crate::auth::key_cache::Principal;
 use crate::proxy::downstream::{Downstream, LineDownstream};
 use crate::proxy::exchange::{Exchange, ExchangeState, WriteOutcome};
-use crate::proxy::{LineSession, RequestOrigin};
+use crate::proxy::{InProcessSession, RequestOrigin};
 use crate::state::AppState;
 use crate::telemetry::AccessRecord;
 use crate::telemetry::request_id::RequestId;
@@ -61,7 +61,7 @@ pub(super) struct ChoiceOutcome {
     pub(super) finish: Option<FinishReason>,
     /// Body of the choice, if it is not a stream.
     pub(super) body: Bytes,
-    spent: settle::FailedAttemptUsage,
+    spent: settle::FailedAttemptEnergy,
     record: AccessRecord,
 }
 
@@ -155,7 +155,7 @@ pub(super) fn request_choice<'s>(
             seed.first_provider.clone(),
             seed.reclaim_signal.clone(),
         );
-        let mut session = LineSession::of_choice(line.clone());
+        let mut session = InProcessSession::of_choice(line.clone());
         let mut state = ExchangeState::new(seed.app);
         let caller = Downstream::new(&mut session, Some(RequestOrigin::Line(line.clone())));
         let mut x = Exchange { app: seed.app, caller, state: &mut state };
@@ -175,7 +175,7 @@ pub(super) fn request_choice<'s>(
             attempt_started: None,
             progress: seed.progress,
             memory: ResponseMemory::new(),
-            failed_usage: settle::FailedAttemptUsage::default(),
+            failed_usage: settle::FailedAttemptEnergy::default(),
             hold: None,
             received_at: seed.at,
             ledger_ticket: None,
@@ -195,7 +195,7 @@ pub(super) fn request_choice<'s>(
         drop(x);
         let mut body = BytesMut::new();
         line.take_response().iter().for_each(|piece| body.extend_from_slice(piece));
-        let (part, finish) = line.take_part();
+        let (part, finish) = line.take_choice_usage();
         let body = body.freeze();
         ChoiceOutcome { index, ended, is_provider_full, part, finish, body, spent, record }
     })

@@ -28,7 +28,7 @@ impl ResponseContext for JoinedResponse<'_, '_, '_> {
     }
 
     // Each choice records its own progress.
-    fn note(&mut self, _bytes: usize) {}
+    fn record_progress(&mut self, _bytes: usize) {}
 
     fn total_usage(&self) -> Option<TokenUsage> {
         Some(self.total)
@@ -47,7 +47,7 @@ impl ResponseContext for JoinedResponse<'_, '_, '_> {
         })
     }
 
-    fn counted(&self, output_bytes: usize) -> TokenUsage {
+    fn estimate_usage(&self, output_bytes: usize) -> TokenUsage {
         self.run.request.estimate_usage(output_bytes)
     }
 

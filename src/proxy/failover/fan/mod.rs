@@ -79,8 +79,12 @@ pub(super) async fn request_choices(
 ) -> Result<WriteOutcome, ApiError> {
     let failed = |offer: usize| course.failed_attempts().iter().any(|attempt| attempt.offer == offer);
     let seed = ChoiceContext::from_run(run, failed);
-    let mut parts: Vec<ChoiceUsage> =
-        run.translation.as_deref().and_then(|reply| ChoiceUsage::start(run, reply)).into_iter().collect();
+    let mut parts: Vec<ChoiceUsage> = run
+        .translation
+        .as_deref()
+        .and_then(|reply| ChoiceUsage::of_partial_stream(run, reply))
+        .into_iter()
+        .collect();
     if !run.progress.has_content() {
         (run.translation, run.attempt_started) =
             (streaming::error_translation(run).filter(|_| run.request.stream), None);
@@ -249,7 +253,7 @@ async fn finish_choices(
         return Ok(finish_stream(run, &primary, ends, parts, total).await);
     }
     let bodies: Vec<Bytes> = ends.iter().map(|end| end.body.clone()).collect();
-    let joined = penstock_dialect::join(&bodies, &total).ok_or_else(broken)?;
+    let joined = penstock_dialect::join_completions(&bodies, &total).ok_or_else(broken)?;
     let body = {
         let mut response = JoinedResponse { run: &mut *run, total, parts, joined };
         ResponseBodyFilters::buffered(&mut response, Vec::new()).await.map_err(|_| broken())?

@@ -23,7 +23,10 @@ pub(crate) struct ChoiceUsage {
 
 impl ChoiceUsage {
     /// Returns the usage of a stream that ended before all choices were complete.
-    pub(super) fn start(run: &FailoverRun<'_, '_>, reply: &dyn StreamTranslation) -> Option<Self> {
+    pub(super) fn of_partial_stream(
+        run: &FailoverRun<'_, '_>,
+        reply: &dyn StreamTranslation,
+    ) -> Option<Self> {
         let offer = run.current_offer.clone().filter(|_| run.progress.has_content())?;
         let own = reply.attempt_usage();
         let done = reply.usage().unwrap_or_else(|| run.request.estimate_usage(reply.output_bytes()));

@@ -12,7 +12,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(1);
 const LATE_USAGE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Deadlines and progress of one attempt.
-pub(super) struct StreamTimes {
+pub(super) struct StreamDeadlines {
     pub(super) started: Instant,
     /// Deadline of the first content token.
     first_token_deadline: Instant,
@@ -29,7 +29,7 @@ pub(super) struct StreamTimes {
     pub(super) client_delay: Duration,
 }
 
-impl StreamTimes {
+impl StreamDeadlines {
     /// Creates the times of a stream whose head has arrived.
     pub(super) fn new(
         started: Instant,

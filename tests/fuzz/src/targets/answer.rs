@@ -13,8 +13,8 @@ pub fn check(bytes: &[u8]) {
     let abilities =
         OfferCapabilities { max_stop: Some(usize::from(choice & 16 == 0)), ..OfferCapabilities::default() };
     for pair in translators() {
-        let ask = ask(pair.client(), choice);
-        let target = target(pair.provider(), &abilities);
+        let ask = ask(pair.client_dialect(), choice);
+        let target = target(pair.provider_dialect(), &abilities);
         let Ok(whole) = pair.translate_buffered(&ask, &target, body.clone()) else { continue };
         let value = json(&whole.body);
         assert_eq!(value["model"], "org/model");
@@ -27,19 +27,23 @@ pub fn check(bytes: &[u8]) {
         assert_eq!(annotated["billing_cost"]["credits"].as_f64(), Some(0.034));
         let answer =
             DecodedAnswer::decode(&ask, &target, body.clone()).expect("what is translated can be read");
-        let got = if pair.client() == Dialect::Responses {
+        let got = if pair.client_dialect() == Dialect::Responses {
             assert_eq!(conformance::check_response(&value), Ok(()));
             vec![heard_in_response(&value)]
         } else {
             let mut events = Vec::new();
-            let read =
-                decode::decode_buffered(pair.client(), Bytes::from(whole.body.concat()), "4b8e", &mut events);
+            let read = decode::decode_buffered(
+                pair.client_dialect(),
+                Bytes::from(whole.body.concat()),
+                "4b8e",
+                &mut events,
+            );
             assert!(read.is_ok(), "{value}");
             heard(&events, ask.n as usize)
         };
         for (candidate, got) in answer.choices.iter().zip(&got) {
             let text: String = candidate.text.iter().map(|text| text.decoded().into_owned()).collect();
-            if pair.client() != Dialect::Messages || candidate.refusal.is_empty() {
+            if pair.client_dialect() != Dialect::Messages || candidate.refusal.is_empty() {
                 assert_eq!(got.text, text, "{value}");
             }
             let names: Vec<String> =

@@ -25,14 +25,14 @@ fn read(parts: &[&[u8]]) -> Result<Answer, MalformedResponse> {
     for part in parts {
         buffer.extend_from_slice(part);
         while answer.heads.last().is_none_or(|head| head.status < 200) {
-            let Some(head) = Http1ResponseHead::read(&buffer)? else { break };
+            let Some(head) = Http1ResponseHead::parse(&buffer)? else { break };
             assert!(head.size <= buffer.len() && (100..=999).contains(&head.status));
             answer.head = buffer.split_to(head.size).to_vec();
             answer.heads.push(head);
         }
         match answer.heads.last().filter(|head| head.status >= 200).map(|head| head.framing) {
             Some(BodyFraming::Chunked) if answer.over.is_none() => loop {
-                match chunks.take(&mut buffer)? {
+                match chunks.decode_next(&mut buffer)? {
                     ChunkStep::Data(data) => {
                         assert!(!data.is_empty());
                         answer.body.extend_from_slice(&data);
@@ -73,12 +73,12 @@ pub fn check(bytes: &[u8]) {
     match head.framing {
         BodyFraming::Chunked => {
             assert!(told("transfer-encoding"));
-            assert!(!told("content-length") || head.last, "two ends, and the connection goes on");
+            assert!(!told("content-length") || head.is_last, "two ends, and the connection goes on");
         }
         BodyFraming::Length(_) => {
             assert!(told("content-length") || matches!(head.status, 100..=199 | 204 | 304))
         }
-        BodyFraming::Close => assert!(head.last && !told("content-length")),
+        BodyFraming::Close => assert!(head.is_last && !told("content-length")),
     }
     again(&answer.body);
 }
@@ -89,7 +89,7 @@ fn unchunked(parts: &[&[u8]]) -> Result<(Vec<u8>, bool), MalformedResponse> {
     for part in parts {
         buffer.extend_from_slice(part);
         loop {
-            match chunks.take(&mut buffer)? {
+            match chunks.decode_next(&mut buffer)? {
                 ChunkStep::Data(data) => body.extend_from_slice(&data),
                 ChunkStep::Incomplete => break,
                 ChunkStep::End => return Ok((body, true)),

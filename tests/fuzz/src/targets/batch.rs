@@ -20,22 +20,29 @@ pub fn check(bytes: &[u8]) {
     }
     let done = CompletionBitmap::from_bytes(bytes);
     let lines = bytes.len() as u32 * 8;
-    assert_eq!((0..lines).filter(|line| done.has_result(*line)).count(), done.count() as usize);
+    assert_eq!((0..lines).filter(|line| done.has_result(*line)).count(), done.finished_count() as usize);
     let mut more = CompletionBitmap::from_bytes(bytes);
     for line in [0, lines / 2, lines, u32::MAX / 64] {
         let had = more.has_result(line);
-        let before = more.count();
+        let before = more.finished_count();
         if more.mark_finished(line) {
-            assert!(!had && more.has_result(line) && more.count() == before + 1);
+            assert!(!had && more.has_result(line) && more.finished_count() == before + 1);
         } else {
-            assert_eq!(more.count(), before);
+            assert_eq!(more.finished_count(), before);
         }
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
         let _ = completion_window::parse_window(text);
         let mut out = Vec::new();
         let body = serde_json::from_slice::<Value>(bytes).is_ok().then_some(bytes);
-        result_line::write(&mut out, result_line::ResultFormat::Flat, "batch_req_1", text, 200, body);
+        result_line::write_result_line(
+            &mut out,
+            result_line::ResultFormat::Flat,
+            "batch_req_1",
+            text,
+            200,
+            body,
+        );
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1, "a line is a line");
         let value: Value = serde_json::from_slice(&out).expect("a result is JSON");
         assert_eq!(value["custom_id"].as_str(), Some(text));

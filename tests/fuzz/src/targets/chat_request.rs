@@ -2,12 +2,12 @@
 //! refused.
 
 use bytes::Bytes;
-use penstock_request_validation::{RequestLimits, chat};
+use penstock_request_validation::{RequestLimits, validate_chat_request};
 use serde_json::Value;
 
 pub fn check(bytes: &[u8]) {
     let limits = RequestLimits { max_body: 1 << 20, max_values: 1 << 14, ..RequestLimits::default() };
-    let ask = match chat(Bytes::copy_from_slice(bytes), &limits) {
+    let ask = match validate_chat_request(Bytes::copy_from_slice(bytes), &limits) {
         Ok(ask) => ask,
         Err(refusal) => return assert!(!refusal.message.is_empty() && refusal.message.len() < 4_096),
     };
@@ -30,7 +30,10 @@ pub fn check(bytes: &[u8]) {
     }
     edited.extend_from_slice(&bytes[at..]);
     let edited = Bytes::from(edited);
-    let again = chat(edited.clone(), &RequestLimits { max_body: 2 << 20, max_values: 1 << 16, ..limits });
+    let again = validate_chat_request(
+        edited.clone(),
+        &RequestLimits { max_body: 2 << 20, max_values: 1 << 16, ..limits },
+    );
     match again {
         Ok(again) => assert_eq!((again.model, again.stream, again.n), (ask.model, ask.stream, ask.n)),
         Err(refusal) => panic!("{}: {}", refusal.message, String::from_utf8_lossy(&edited)),
@@ -38,5 +41,5 @@ pub fn check(bytes: &[u8]) {
     // A truncated request is refused.
     let trimmed = bytes.trim_ascii_end();
     let cut = trimmed.len() / 2;
-    assert!(chat(Bytes::copy_from_slice(&trimmed[..cut]), &limits).is_err());
+    assert!(validate_chat_request(Bytes::copy_from_slice(&trimmed[..cut]), &limits).is_err());
 }

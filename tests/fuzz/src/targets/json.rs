@@ -1,6 +1,6 @@
 //! JSON scanned in place: the scanner accepts what a complete parser accepts, and strings survive a round trip.
 
-use penstock_json_scan::json::{self, StringBody};
+use penstock_json_scan::json::{self, StringClass};
 use serde_json::Value;
 
 pub fn check(bytes: &[u8]) {
@@ -17,7 +17,7 @@ pub fn check(bytes: &[u8]) {
         if let Value::Object(object) = value {
             let mut members = json::members(text);
             let mut names = Vec::new();
-            while let Some((name, value)) = members.next_pair() {
+            while let Some((name, value)) = members.next_raw() {
                 assert!(serde_json::from_slice::<Value>(value).is_ok());
                 names.extend(json::unescape(name).map(|name| name.into_owned()));
             }
@@ -29,7 +29,7 @@ pub fn check(bytes: &[u8]) {
         }
         if let Value::String(string) = value {
             let inside = &text[1..text.len() - 1];
-            assert_ne!(json::classify_string(inside), StringBody::Invalid);
+            assert_ne!(json::classify_string(inside), StringClass::Invalid);
             assert_eq!(json::unescape(inside).as_deref(), Some(string.as_str()));
         }
     }
@@ -38,7 +38,7 @@ pub fn check(bytes: &[u8]) {
         json::write_str(&mut written, text);
         assert_eq!(serde_json::from_slice::<String>(&written).ok().as_deref(), Some(text));
     }
-    let sound = json::classify_string(bytes) != StringBody::Invalid;
+    let sound = json::classify_string(bytes) != StringClass::Invalid;
     let quoted = [b"\"", bytes, b"\""].concat();
     // A bare quote ends the string, which the caller checks.
     if sound && json::string_end(&quoted, 0) == Some(quoted.len()) {

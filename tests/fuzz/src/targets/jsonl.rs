@@ -2,7 +2,7 @@
 
 use super::batch::URLS;
 use crate::{however_cut, parse};
-use penstock_batch::jsonl::{FileValidator, line, strip_line_ending};
+use penstock_batch::jsonl::{FileValidator, parse_line, strip_line_ending};
 use std::collections::HashSet;
 
 pub fn check(bytes: &[u8]) {
@@ -18,7 +18,7 @@ pub fn check(bytes: &[u8]) {
         if text.trim_ascii().is_empty() {
             continue;
         }
-        let input = line(text, URLS).expect("a line of a sound file is sound");
+        let input = parse_line(text, URLS).expect("a line of a sound file is sound");
         assert_eq!(input.url, checked.url);
         let body = parse(input.body).expect("a body is JSON");
         assert!(body.is_object() && body["stream"] != true);

@@ -1,9 +1,9 @@
 //! Lines of the ledger: they survive a round trip, a change breaks the chain, and balances never panic.
 
-use penstock_ledger::{BalanceFold, HashChain, lines};
+use penstock_ledger::{ChainBalances, HashChain, lines};
 
 pub fn check(bytes: &[u8]) {
-    let mut books = BalanceFold::default();
+    let mut books = ChainBalances::default();
     for line in lines(bytes) {
         let Ok((entry, after)) = HashChain::parse_unverified(line) else { continue };
         let _ = books.apply(&entry);

@@ -3,15 +3,15 @@
 use crate::{bit, choice, json, target};
 use bytes::Bytes;
 use penstock_core::{
-    AudioInput, BodyMembers, Dialect, ImageRequest, InferenceRequest, InferenceTask, ModelKind,
-    OfferCapabilities, RerankScoreTransform, TranscriptFormat, TranscriptionRequest, UpstreamAnswer,
+    AudioInput, BodyMembers, Dialect, ImageTask, InferenceRequest, InferenceTask, ModelKind,
+    OfferCapabilities, RerankScoreTransform, TranscriptFormat, TranscriptionTask, UpstreamAnswer,
 };
 use penstock_request_validation::{RequestLimits, validate_embeddings, validate_rerank};
 
 fn ask(kind: ModelKind, choice: u16) -> InferenceRequest {
     let limits = RequestLimits::default();
     let plain =
-        |task| InferenceRequest::buffered(kind, Bytes::new(), BodyMembers::default(), "m".into(), task);
+        |task| InferenceRequest::for_task(kind, Bytes::new(), BodyMembers::default(), "m".into(), task);
     match kind {
         ModelKind::Embedding => {
             let format = if bit(choice, 0) { "base64" } else { "float" };
@@ -28,11 +28,11 @@ fn ask(kind: ModelKind, choice: u16) -> InferenceRequest {
             );
             validate_rerank(Bytes::from(body), &limits).expect("a sound request")
         }
-        ModelKind::Transcription => plain(InferenceTask::Transcribe(TranscriptionRequest {
+        ModelKind::Transcription => plain(InferenceTask::Transcribe(TranscriptionTask {
             language: None,
             prompt: None,
             temperature: None,
-            script: [
+            format: [
                 TranscriptFormat::Json,
                 TranscriptFormat::Verbose,
                 TranscriptFormat::Text,
@@ -47,7 +47,7 @@ fn ask(kind: ModelKind, choice: u16) -> InferenceRequest {
                 bytes: 6,
             },
         })),
-        _ => plain(InferenceTask::GenerateImages(ImageRequest {
+        _ => plain(InferenceTask::GenerateImages(ImageTask {
             prompt: Bytes::from_static(b"\"p\""),
             n: 2,
             size: bit(choice, 0).then(|| "64x32".parse().expect("a size")),
@@ -65,14 +65,14 @@ pub fn check(bytes: &[u8]) {
         max_inputs: bit(choice, 3).then_some(1),
         ..OfferCapabilities::default()
     };
-    let shapes = penstock_embeddings::SHAPES
+    let shapes = penstock_embeddings::ADAPTERS
         .iter()
-        .chain(penstock_media::image::SHAPES)
-        .chain(penstock_media::speech::SHAPES);
+        .chain(penstock_media::image::ADAPTERS)
+        .chain(penstock_media::speech::ADAPTERS);
     for shape in shapes {
         let ask = ask(shape.kind(), choice);
         let target = target(Dialect::Chat, &abilities);
-        let Ok(calls) = shape.calls(&ask, &target) else { continue };
+        let Ok(calls) = shape.build_requests(&ask, &target) else { continue };
         let answers =
             || calls.iter().map(|_| UpstreamAnswer { body: body.clone(), headers: vec![None; 8] }).collect();
         let Ok(whole) = shape.translate(&ask, &target, answers()) else { continue };
@@ -96,7 +96,7 @@ pub fn check(bytes: &[u8]) {
             }
             InferenceTask::GenerateImages(_) => assert!(!whole.images.is_empty() && whole.images.len() <= 2),
             InferenceTask::Transcribe(asked)
-                if matches!(asked.script, TranscriptFormat::Json | TranscriptFormat::Verbose) =>
+                if matches!(asked.format, TranscriptFormat::Json | TranscriptFormat::Verbose) =>
             {
                 assert!(json(&whole.body)["text"].is_string());
             }

@@ -22,14 +22,18 @@ pub fn check(bytes: &[u8]) {
     let abilities = abilities(choice);
     for ask in asks.into_iter().flatten() {
         let target = target(Dialect::Chat, &abilities);
-        let all = penstock_embeddings::SHAPES.iter().chain(penstock_media::image::SHAPES);
-        for shape in all.chain(penstock_media::speech::SHAPES) {
+        let all = penstock_embeddings::ADAPTERS.iter().chain(penstock_media::image::ADAPTERS);
+        for shape in all.chain(penstock_media::speech::ADAPTERS) {
             if shape.kind() != ask.kind {
                 continue;
             }
-            let Ok(calls) = shape.calls(&ask, &target) else { continue };
+            let Ok(calls) = shape.build_requests(&ask, &target) else { continue };
             assert!(!calls.is_empty());
-            assert_eq!(shape.calls(&ask, &target).ok(), Some(calls.clone()), "the same calls each time");
+            assert_eq!(
+                shape.build_requests(&ask, &target).ok(),
+                Some(calls.clone()),
+                "the same calls each time"
+            );
             for call in calls {
                 assert!(json(&call.body).is_object());
             }

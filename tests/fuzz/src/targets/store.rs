@@ -29,7 +29,7 @@ pub fn check(bytes: &[u8]) {
         again.apply(Transaction::new().put(StoreTable::Files, *b"k", row)).expect("a row");
         assert_eq!(FileStore::new(again).get("k").ok().flatten(), Some(file));
     }
-    let _ = FileStore::new(store.clone()).all(None, 10);
+    let _ = FileStore::new(store.clone()).list_all(None, 10);
     let _ = BatchStore::new(store.clone()).get("k");
     let _ = KeyStore::new(store.clone()).get("k");
     let _ = AccountStore::new(store).get("k");

@@ -16,7 +16,10 @@ pub fn check(bytes: &[u8]) {
                 let place = GridZone { typical: None, forecast: hours };
                 let latest = now.saturating_add(86_400);
                 if let Some(plan) = plan_start(&[&place], now, latest, 7_200, 50) {
-                    assert!((now..=latest).contains(&plan.start) && plan.grams.0 <= plan.grams.1);
+                    assert!(
+                        (now..=latest).contains(&plan.start)
+                            && plan.milligrams_per_kwh.0 <= plan.milligrams_per_kwh.1
+                    );
                 }
             }
         }

@@ -3,8 +3,8 @@
 use crate::bit;
 use penstock_tokens::engine::{self, CountInput, TokenizeApi};
 use penstock_tokens::{
-    ImageTokenSettings, TokenCounter, TokenizedConversation, estimate, estimate_text, render_prompt,
-    upper_bound,
+    ImageTokenSettings, PromptConversation, TokenCounter, estimate, estimate_text, max_prompt_tokens,
+    render_prompt,
 };
 use std::sync::LazyLock;
 
@@ -18,14 +18,13 @@ pub fn check(bytes: &[u8]) {
     let exact = COUNTER.count_text(&text);
     assert!(exact <= text.len() as u64, "no token is less than a byte");
     assert!(estimate_text(&text) >= exact, "the estimate is below the count");
-    for conversation in [TokenizedConversation::from_chat(bytes), TokenizedConversation::from_messages(bytes)]
-        .into_iter()
-        .flatten()
+    for conversation in
+        [PromptConversation::from_chat(bytes), PromptConversation::from_messages(bytes)].into_iter().flatten()
     {
         let guess = estimate(&conversation, None::<&ImageTokenSettings>);
         if let Ok(count) = COUNTER.count(&conversation) {
             assert!(guess.tokens >= count.tokens, "the estimate is below the count");
-            assert!(upper_bound(bytes.len(), 0, 0) >= count.tokens, "the bound is below the count");
+            assert!(max_prompt_tokens(bytes.len(), 0, 0) >= count.tokens, "the bound is below the count");
         }
         if let Ok(prompt) = render_prompt(TEMPLATE, None, &conversation) {
             assert!(prompt.len() <= 64 * (bytes.len() + 64));
@@ -35,7 +34,7 @@ pub fn check(bytes: &[u8]) {
         [TokenizeApi::Vllm, TokenizeApi::LlamaCpp, TokenizeApi::Sglang, TokenizeApi::Tgi, TokenizeApi::Tei];
     let first = u16::from(bytes.first().copied().unwrap_or_default());
     for shape in shapes {
-        let _ = engine::parse(shape, if bit(first, 0) { 200 } else { 503 }, bytes);
+        let _ = engine::parse_answer(shape, if bit(first, 0) { 200 } else { 503 }, bytes);
         let inputs = [
             CountInput::Chat(bytes),
             CountInput::Messages(bytes),

@@ -20,13 +20,13 @@ pub fn check(bytes: &[u8]) {
     let Some((choice, body)) = choice(bytes) else { return };
     let abilities = abilities(choice);
     for translator in translators() {
-        let Ok(ask) = admit(translator.client(), Bytes::copy_from_slice(body)) else { continue };
+        let Ok(ask) = admit(translator.client_dialect(), Bytes::copy_from_slice(body)) else { continue };
         if ask.max_tokens == Some(0) {
             // The gateway answers such a request without a provider.
             empty(&ask);
             continue;
         }
-        let target = target(translator.provider(), &abilities);
+        let target = target(translator.provider_dialect(), &abilities);
         let Ok(sent) = translator.build_request(&ask, &target) else { continue };
         assert_eq!(
             translator.build_request(&ask, &target).map(|sent| sent.concat()).ok(),
@@ -35,10 +35,10 @@ pub fn check(bytes: &[u8]) {
         let value = json(&sent);
         assert_eq!(value["model"], "engine/model");
         assert_eq!(value["stream"] == true, ask.stream);
-        says_the_same(&ask, &sent.concat(), translator.provider());
+        says_the_same(&ask, &sent.concat(), translator.provider_dialect());
         // A chat client may send files, but the responses dialect of this gateway's own clients does not accept them.
-        let has_files = translator.provider() == Dialect::Responses && ask.required.files;
-        if !has_files && let Err(refusal) = admit(translator.provider(), Bytes::from(sent.concat())) {
+        let has_files = translator.provider_dialect() == Dialect::Responses && ask.required.files;
+        if !has_files && let Err(refusal) = admit(translator.provider_dialect(), Bytes::from(sent.concat())) {
             panic!("{}: {value}", refusal.message);
         }
         if let Ok(sent) = translator.build_continuation(&ask, &target, "so \"far\"\n") {

@@ -8,7 +8,7 @@ use penstock_media::speech;
 
 const TYPE: &str = "multipart/form-data; boundary=XyZ";
 
-fn file(pieces: &[&[u8]]) -> Result<(upload_form::Uploaded, Vec<u8>), ApiError> {
+fn file(pieces: &[&[u8]]) -> Result<(upload_form::UploadFields, Vec<u8>), ApiError> {
     let mut upload = upload_form::UploadParser::new(TYPE)?;
     let mut contents = Vec::new();
     for piece in pieces {
@@ -34,7 +34,9 @@ pub fn check(bytes: &[u8]) {
             let name = &uploaded.filename;
             assert!(!name.is_empty() && name.len() <= 255 && !name.contains(['/', '\\', '\0', '\n']));
             assert!(
-                uploaded.expires_after.is_none_or(|seconds| upload_form::LIFETIME_SECONDS.contains(&seconds))
+                uploaded
+                    .expires_after
+                    .is_none_or(|seconds| upload_form::ALLOWED_LIFETIME_SECONDS.contains(&seconds))
             );
         }
         Err(refusal) => assert!(refusal.param.is_some() && refusal.message.len() < 1_024),

@@ -87,7 +87,7 @@ proptest! {
         let text: String = parts.iter().map(|(text, _)| text.as_str()).collect();
         prop_assert_eq!(content_of(&whole.out), text.as_str());
         prop_assert_eq!(whole.output_bytes, text.len());
-        prop_assert_eq!(crate::conformance::chat(&whole.out, false), Ok(()));
+        prop_assert_eq!(crate::conformance::check_chat_stream(&whole.out, false), Ok(()));
     }
 
     #[test]
@@ -116,7 +116,7 @@ proptest! {
         let cut = test_support::run_stream(&mut *TRANSLATOR.translate_stream(&ask, &target), stream.chunks(size));
         prop_assert_eq!(&cut, &whole);
         if !whole.out.is_empty() {
-            prop_assert_eq!(crate::conformance::chat(&whole.out, false), Ok(()));
+            prop_assert_eq!(crate::conformance::check_chat_stream(&whole.out, false), Ok(()));
         }
         let _ = TRANSLATOR.translate_buffered(&ask, &target, stream.into());
     }

@@ -37,7 +37,12 @@ fn run_rescue(body: &str, first: &str, how: RescueMode, second: &str) -> (test_s
     let run = test_support::run_stream(&mut *reply, second.as_bytes().chunks(5));
     let all = [before, run.out.clone()].concat();
     if run.fault.is_none() || !all.is_empty() {
-        assert_eq!(crate::conformance::chat(&all, false), Ok(()), "{}", String::from_utf8_lossy(&all));
+        assert_eq!(
+            crate::conformance::check_chat_stream(&all, false),
+            Ok(()),
+            "{}",
+            String::from_utf8_lossy(&all)
+        );
     }
     (run, all)
 }

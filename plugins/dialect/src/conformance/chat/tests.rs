@@ -1,7 +1,7 @@
 //! The checker accepts a valid stream and rejects each violation.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-use super::chat;
+use super::check_chat_stream;
 
 const FACE: &str = r#""id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m""#;
 
@@ -40,21 +40,21 @@ const START: &str =
     r#"{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"f","arguments":""}}]}"#;
 
 fn rule(parts: &[&str], include_usage: bool) -> String {
-    chat(parts.concat().as_bytes(), include_usage).expect_err("this stream breaks a rule")
+    check_chat_stream(parts.concat().as_bytes(), include_usage).expect_err("this stream breaks a rule")
 }
 
 #[test]
 fn good_streams_are_taken() {
     let text = [role(), delta(r#"{"content":"a"}"#), last("stop"), DONE.to_owned()].concat();
-    assert_eq!(chat(text.as_bytes(), false), Ok(()));
+    assert_eq!(check_chat_stream(text.as_bytes(), false), Ok(()));
     let tools = [&role(), &delta(START), ": keep-alive\n\n", &finish("tool_calls"), &usage(), DONE].concat();
-    assert_eq!(chat(tools.as_bytes(), true), Ok(()));
+    assert_eq!(check_chat_stream(tools.as_bytes(), true), Ok(()));
     let failed = [
         &role(),
         "data: {\"error\":{\"message\":\"m\",\"type\":\"t\",\"code\":\"c\",\"param\":null}}\n\n",
         DONE,
     ];
-    assert_eq!(chat(failed.concat().as_bytes(), true), Ok(()));
+    assert_eq!(check_chat_stream(failed.concat().as_bytes(), true), Ok(()));
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl ChunkReader {
         let mut cursor = JsonCursor::new(chunk);
         let Ok(()) = cursor.visit_members::<Infallible>(|key, value| {
             match key {
-                "choices" if finish_reason::is_no_list(value) => choices.clear(),
+                "choices" if finish_reason::replaces_empty_list(value) => choices.clear(),
                 "choices" => {
                     choices.clear();
                     return value.visit_elements(|_, choice| {
@@ -98,7 +98,7 @@ impl ChunkReader {
                     });
                 }
                 "error" => failed |= value.take_value() != b"null",
-                "object" => failed |= json::is_string(value.take_value(), "error"),
+                "object" => failed |= json::is_string_equal(value.take_value(), "error"),
                 "usage" => usage = usage::parse_usage(value.take_value()).or(usage),
                 "x_groq" => usage = usage.or_else(|| finish_reason::parse_groq_usage(value.take_value())),
                 "energy" => measured = usage::parse_energy(value.take_value()).or(measured),

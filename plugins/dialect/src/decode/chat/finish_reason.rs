@@ -42,7 +42,7 @@ pub(super) fn choice_finish_reason(
 /// Parses the usage in Groq's member `x_groq.usage`.
 pub(super) fn parse_groq_usage(object: &[u8]) -> Option<ReportedUsage> {
     let mut members = json::members(object);
-    while let Some((key, value)) = members.next_named() {
+    while let Some((key, value)) = members.next_unescaped() {
         if key == "usage" {
             return usage::parse_usage(value);
         }
@@ -52,7 +52,7 @@ pub(super) fn parse_groq_usage(object: &[u8]) -> Option<ReportedUsage> {
 
 /// Returns true if the next value is `null`, an empty string or an empty object, which some engines write instead of an
 /// empty list.
-pub(super) fn is_no_list(value: &JsonCursor<'_>) -> bool {
+pub(super) fn replaces_empty_list(value: &JsonCursor<'_>) -> bool {
     if value.peek_byte() == Some(b'[') {
         return false;
     }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use super::ChatDecoder;
-use crate::decode::{DialectDecoder as _, MAX_NAME, MAX_TOOLS};
+use crate::decode::{DialectDecoder as _, MAX_TOOL_CALLS, MAX_TOOL_NAME_BYTES};
 use crate::event::{AnswerEvent, EscapedText};
 use bytes::Bytes;
 use penstock_core::UpstreamErrorKind;
@@ -81,15 +81,17 @@ fn more_candidates_are_malformed_and_more_tools_or_longer_names_the_models_words
         let call = json!({"index": index, "id": format!("c{index}"), "function": {"name": "f"}});
         format!("data: {}\n\n", json!({"choices":[{"index":0,"delta":{"tool_calls":[call]}}]}))
     };
-    let stream: String = (0..=MAX_TOOLS).map(call).collect();
+    let stream: String = (0..=MAX_TOOL_CALLS).map(call).collect();
     assert_eq!(decode(&stream).1, Some(UpstreamErrorKind::ModelOutput));
-    let stream: String = (0..MAX_TOOLS).map(call).collect();
+    let stream: String = (0..MAX_TOOL_CALLS).map(call).collect();
     assert_eq!(decode(&stream).1, None);
     assert_eq!(
         decode("data: {\"choices\":[{\"index\":1024,\"delta\":{}}]}\n\n").1,
         Some(UpstreamErrorKind::Malformed)
     );
-    for (length, fault) in [(MAX_NAME, None), (MAX_NAME + 1, Some(UpstreamErrorKind::ModelOutput))] {
+    for (length, fault) in
+        [(MAX_TOOL_NAME_BYTES, None), (MAX_TOOL_NAME_BYTES + 1, Some(UpstreamErrorKind::ModelOutput))]
+    {
         let call = json!({"index": 0, "id": "c", "function": {"name": "n".repeat(length)}});
         let stream = format!("data: {}\n\n", json!({"choices":[{"index":0,"delta":{"tool_calls":[call]}}]}));
         assert_eq!(decode(&stream).1, fault, "{length}");

@@ -15,7 +15,7 @@ mod tracked_call;
 pub(super) use tracked_call::begins_object;
 
 use crate::decode::text_channel::{SplitSurrogate, TextChannel};
-use crate::decode::{MAX_NAME, MAX_TOOLS};
+use crate::decode::{MAX_TOOL_CALLS, MAX_TOOL_NAME_BYTES};
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
 use crate::partial_json::JsonState;
@@ -59,7 +59,7 @@ impl<'a> ToolCallFragment<'a> {
     pub(super) fn parse(element: &'a [u8]) -> Option<Self> {
         let mut fragment = Self::default();
         let mut members = json::members(element);
-        while let Some((key, value)) = members.next_named() {
+        while let Some((key, value)) = members.next_unescaped() {
             match &*key {
                 _ if value == b"null" => {}
                 "index" => fragment.index = Some(json_cursor::parse_index(value)?),
@@ -84,7 +84,7 @@ impl<'a> ToolCallFragment<'a> {
     /// type: engines pass on what the model wrote.
     pub(super) fn parse_function(&mut self, object: &'a [u8]) -> Option<()> {
         let mut members = json::members(object);
-        while let Some((key, value)) = members.next_named() {
+        while let Some((key, value)) = members.next_unescaped() {
             match &*key {
                 "name" if value != b"null" => {
                     self.name = string_body(value)?;
@@ -140,7 +140,7 @@ impl ToolCallTracker {
             Some(at) => at,
             None => {
                 self.flush(place)?;
-                self.add_call(fragment.index).ok_or_else(UpstreamError::model_output)?
+                self.add_call(fragment.index).ok_or_else(UpstreamError::invalid_model_output)?
             }
         };
         self.last_call = at;
@@ -159,7 +159,7 @@ impl ToolCallTracker {
                 None => std::str::from_utf8(arguments).ok().map(EscapedText::new),
             }
             .ok_or_else(malformed)?;
-            call.accept_arguments(&fresh)?;
+            call.prepare_for_arguments(&fresh)?;
             self.buffered_bytes += call.buffer_arguments(&fresh);
         } else if fragment.name.is_some() && fragment.id.is_none() && place.may_hold {
             call.count_repeated_name();
@@ -170,8 +170,8 @@ impl ToolCallTracker {
                 let is_full = call.arguments.len() > MAX_BUFFERED_BYTES;
                 return if is_full { Err(call.nameless_error()) } else { Ok(()) };
             };
-            if name.len() > MAX_NAME {
-                return Err(UpstreamError::model_output());
+            if name.len() > MAX_TOOL_NAME_BYTES {
+                return Err(UpstreamError::invalid_model_output());
             }
             let name = bounded_text(place.source, name).ok_or_else(malformed)?;
             call.start(name, number, place);
@@ -193,7 +193,7 @@ impl ToolCallTracker {
             let Some(name) = call.name.clone().filter(|_| count > 0) else { continue };
             for _ in 0..count {
                 let number = self.started_calls;
-                let at = self.add_call(index).ok_or_else(UpstreamError::model_output)?;
+                let at = self.add_call(index).ok_or_else(UpstreamError::invalid_model_output)?;
                 self.last_call = at;
                 self.started_calls += 1;
                 if let Some(call) = self.calls.get_mut(at) {
@@ -240,7 +240,7 @@ impl ToolCallTracker {
 
     /// Adds a call and returns its position; `None` if there are too many calls.
     fn add_call(&mut self, index: Option<u64>) -> Option<usize> {
-        if self.calls.len() >= MAX_TOOLS {
+        if self.calls.len() >= MAX_TOOL_CALLS {
             return None;
         }
         self.calls.push(TrackedCall::new(index));
@@ -279,7 +279,7 @@ fn equals_text(known: Option<&EscapedText>, inside: &[u8]) -> bool {
 
 /// Returns a name or an id, if it is valid and of limited length.
 fn bounded_text(source: &Bytes, inside: &[u8]) -> Option<EscapedText> {
-    if inside.len() > MAX_NAME {
+    if inside.len() > MAX_TOOL_NAME_BYTES {
         return None;
     }
     EscapedText::from_json(source.slice_ref(inside))

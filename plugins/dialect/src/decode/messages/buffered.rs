@@ -5,7 +5,7 @@ use super::{
     block_type, event_text, finish_event, input_as_text, malformed_error, push_text, tool_id_and_name,
 };
 use crate::classify;
-use crate::decode::MAX_TOOLS;
+use crate::decode::MAX_TOOL_CALLS;
 use crate::event::AnswerEvent;
 use crate::json_cursor;
 use bytes::Bytes;
@@ -73,8 +73,8 @@ fn push_block(
         }
         "tool_use" => {
             let (id, name) = tool_id_and_name(body, block, seed, *tool)?;
-            if *tool as usize >= MAX_TOOLS {
-                return Err(UpstreamError::model_output());
+            if *tool as usize >= MAX_TOOL_CALLS {
+                return Err(UpstreamError::invalid_model_output());
             }
             events.push(AnswerEvent::ToolCallStart { choice: 0, tool: *tool, id, name });
             let input = json_cursor::member_value(block, "input")

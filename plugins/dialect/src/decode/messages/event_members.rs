@@ -27,7 +27,7 @@ impl<'a> EventMembers<'a> {
     pub(crate) fn parse(data: &'a [u8]) -> Self {
         let mut seen = Self::default();
         let mut members = json::members(data);
-        while let Some((key, value)) = members.next_pair() {
+        while let Some((key, value)) = members.next_raw() {
             let Some(key) = json::unescape(key) else { break };
             match &*key {
                 "type" => seen.event_type = json_cursor::parse_string(value).unwrap_or_default(),

@@ -47,7 +47,7 @@ impl<'a> EventMembers<'a> {
     pub(super) fn parse(data: &'a [u8]) -> Self {
         let mut seen = Self::default();
         let mut members = json::members(data);
-        while let Some((key, value)) = members.next_pair() {
+        while let Some((key, value)) = members.next_raw() {
             let Some(key) = json::unescape(key) else { break };
             let present = Some(value).filter(|value| !json_cursor::is_null(value));
             match &*key {

@@ -1,9 +1,9 @@
 //! Output item of a response: the part of it that has been decoded.
 
-use super::part::{AnnouncedText, DecodedPart, PartKey, PartKind, WholeText};
+use super::part::{AnnouncedText, DecodedPart, FinalTextComparison, PartKey, PartKind};
 use super::{OutputContext, event_text, malformed_error};
 use crate::decode::text_channel::TextChannel;
-use crate::decode::{MAX_NAME, MAX_TOOLS};
+use crate::decode::{MAX_TOOL_CALLS, MAX_TOOL_NAME_BYTES};
 use crate::event::{AnswerEvent, EscapedText};
 use crate::json_cursor;
 use bytes::Bytes;
@@ -145,7 +145,7 @@ impl DecodedItem {
     ) -> Result<(), UpstreamError> {
         let at = match self.parts.iter().position(|part| part.key == key) {
             Some(at) => at,
-            None if self.parts.len() >= MAX_PARTS => return Err(UpstreamError::model_output()),
+            None if self.parts.len() >= MAX_PARTS => return Err(UpstreamError::invalid_model_output()),
             None => {
                 if self.kind == ItemKind::Reasoning && !self.parts.is_empty() {
                     let text = EscapedText::new(PARAGRAPH);
@@ -196,9 +196,9 @@ impl DecodedItem {
         };
         let whole = json::unescape_lossy(inside).ok_or_else(malformed_error)?;
         let rest = match part.compare(&whole) {
-            WholeText::Emitted => return Ok(()),
-            WholeText::Continues(rest) => EscapedText::new(rest),
-            WholeText::Contradicts => return Err(malformed_error()),
+            FinalTextComparison::Emitted => return Ok(()),
+            FinalTextComparison::Continues(rest) => EscapedText::new(rest),
+            FinalTextComparison::Contradicts => return Err(malformed_error()),
         };
         let channel = self.channel(key.0);
         if !context.texts.is_last(channel, (self.number, key)) {
@@ -257,7 +257,7 @@ impl DecodedItem {
             return Ok(());
         }
         if self.announced.len() >= MAX_PARTS {
-            return Err(UpstreamError::model_output());
+            return Err(UpstreamError::invalid_model_output());
         }
         *context.stored_bytes += text.len();
         self.announced.push(AnnouncedText { key, text: text.into_owned() });
@@ -271,8 +271,8 @@ impl DecodedItem {
             let part = self.parts.iter().find(|part| part.key == key);
             let rest = match part.map(|part| part.compare(&announced.text)) {
                 None => announced.text.as_str(),
-                Some(WholeText::Continues(rest)) => rest,
-                Some(WholeText::Emitted | WholeText::Contradicts) => continue,
+                Some(FinalTextComparison::Continues(rest)) => rest,
+                Some(FinalTextComparison::Emitted | FinalTextComparison::Contradicts) => continue,
             };
             let is_last = part.is_none() || context.texts.is_last(self.channel(key.0), (self.number, key));
             match is_last {
@@ -355,7 +355,7 @@ impl DecodedItem {
 /// Returns the kind and the text of a part object; `None` for unknown types.
 fn part_text(part: &[u8]) -> Option<(PartKind, Option<&[u8]>)> {
     let name = json_cursor::member_value(part, "type").and_then(json_cursor::parse_string)?;
-    let (kind, member) = PartKind::of_part(&name)?;
+    let (kind, member) = PartKind::from_type(&name)?;
     Some((kind, json_cursor::member_value(part, member)))
 }
 
@@ -365,11 +365,11 @@ fn start_call(item: &[u8], context: &mut OutputContext<'_>) -> Result<u32, Upstr
     let id = text("call_id").or_else(|| text("id")).ok_or_else(malformed_error)??;
     let name = text("name").ok_or_else(malformed_error)??;
     let tool = *context.tool_count;
-    let is_named = (1..=MAX_NAME).contains(&name.escaped().len());
-    if !is_named || usize::try_from(tool).is_ok_and(|tool| tool >= MAX_TOOLS) {
-        return Err(UpstreamError::model_output());
+    let is_named = (1..=MAX_TOOL_NAME_BYTES).contains(&name.escaped().len());
+    if !is_named || usize::try_from(tool).is_ok_and(|tool| tool >= MAX_TOOL_CALLS) {
+        return Err(UpstreamError::invalid_model_output());
     }
-    if id.is_empty() || id.escaped().len() > MAX_NAME {
+    if id.is_empty() || id.escaped().len() > MAX_TOOL_NAME_BYTES {
         return Err(malformed_error());
     }
     *context.tool_count += 1;

@@ -65,7 +65,7 @@ impl PartEvent {
 
 impl PartKind {
     /// Returns the kind of a part by its `type`, and the member with its text.
-    pub(super) fn of_part(name: &str) -> Option<(Self, &'static str)> {
+    pub(super) fn from_type(name: &str) -> Option<(Self, &'static str)> {
         match name {
             "output_text" => Some((Self::Text, "text")),
             "refusal" => Some((Self::Refusal, "refusal")),
@@ -93,7 +93,7 @@ pub(super) struct DecodedPart {
 
 /// Result of comparing the complete text of a part with the text that was emitted for it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum WholeText<'a> {
+pub(super) enum FinalTextComparison<'a> {
     /// Equal: all of the text was emitted.
     Emitted,
     /// The emitted text is a prefix; this is the rest.
@@ -128,15 +128,19 @@ impl DecodedPart {
 
     /// Compares the complete text of the part with the emitted text. Differences in white space, and in the notation of
     /// JSON arguments, are ignored, because some engines write the text of the end event anew.
-    pub(super) fn compare<'a>(&self, whole: &'a str) -> WholeText<'a> {
+    pub(super) fn compare<'a>(&self, whole: &'a str) -> FinalTextComparison<'a> {
         if whole.get(..self.len).is_some_and(|start| Fingerprint::of(start.bytes()) == self.exact) {
             let rest = whole.get(self.len..).unwrap_or_default();
-            return if rest.is_empty() { WholeText::Emitted } else { WholeText::Continues(rest) };
+            return if rest.is_empty() {
+                FinalTextComparison::Emitted
+            } else {
+                FinalTextComparison::Continues(rest)
+            };
         }
         if Fingerprint::of(letters(whole)) == self.letters || self.is_same_object(whole) {
-            WholeText::Emitted
+            FinalTextComparison::Emitted
         } else {
-            WholeText::Contradicts
+            FinalTextComparison::Contradicts
         }
     }
 

@@ -200,10 +200,10 @@ fn too_many_items_calls_and_parts_are_output_of_the_model() {
     };
     let done = |item: Value| move |index| json!({"type": "response.output_item.done", "output_index": index, "item": item});
     let items = many(MAX_ITEMS + 1, &done(message()));
-    let calls = many(crate::decode::MAX_TOOLS + 1, &done(call()));
+    let calls = many(crate::decode::MAX_TOOL_CALLS + 1, &done(call()));
     assert_eq!((items, calls), (UpstreamErrorKind::ModelOutput, UpstreamErrorKind::ModelOutput));
     let mut long = call();
-    long["name"] = json!("f".repeat(crate::decode::MAX_NAME + 1));
+    long["name"] = json!("f".repeat(crate::decode::MAX_TOOL_NAME_BYTES + 1));
     assert_eq!(many(1, &done(long)), UpstreamErrorKind::ModelOutput);
     let mut empty = call();
     empty["name"] = json!("");

@@ -38,7 +38,7 @@ impl GoldenCase {
 #[test]
 fn requests_match_the_golden_case_each_time() {
     for (pair, translator) in translated_pairs() {
-        let (client, provider) = (translator.client(), translator.provider());
+        let (client, provider) = (translator.client_dialect(), translator.provider_dialect());
         for folder in case_dirs(&pair) {
             let case = GoldenCase::load(&folder, client, provider);
             let speak = || match translator.build_request(&case.ask, &case.target()) {
@@ -63,7 +63,7 @@ fn requests_match_the_golden_case_each_time() {
 #[test]
 fn streams_follow_the_grammar_at_every_split() {
     for (pair, translator) in translated_pairs() {
-        let (client, provider) = (translator.client(), translator.provider());
+        let (client, provider) = (translator.client_dialect(), translator.provider_dialect());
         let mut count = 0;
         for folder in case_dirs(&pair) {
             let Ok(got) = std::fs::read(folder.join("got.sse")) else { continue };
@@ -93,7 +93,7 @@ fn streams_follow_the_grammar_at_every_split() {
 #[test]
 fn buffered_answers_match_the_golden_case() {
     for (pair, translator) in translated_pairs() {
-        let (client, provider) = (translator.client(), translator.provider());
+        let (client, provider) = (translator.client_dialect(), translator.provider_dialect());
         let mut count = 0;
         for folder in case_dirs(&pair) {
             let Ok(got) = std::fs::read(folder.join("got.json")) else { continue };

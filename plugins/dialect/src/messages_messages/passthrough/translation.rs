@@ -81,7 +81,7 @@ impl StreamTranslation for StreamPassthrough {
         held + early
             + ends
             + self.sse_decoder.buffered_bytes()
-            + self.decoder.inputs()
+            + self.decoder.buffered_input_bytes()
             + self.observer.buffered_bytes()
     }
 

@@ -17,8 +17,8 @@ struct GoldenCase {
 
 impl GoldenCase {
     fn all() -> Vec<Self> {
-        let pairs = translators().filter(|pair| pair.client() == Dialect::Responses);
-        pairs.flat_map(|pair| Self::load(pair.provider())).collect()
+        let pairs = translators().filter(|pair| pair.client_dialect() == Dialect::Responses);
+        pairs.flat_map(|pair| Self::load(pair.provider_dialect())).collect()
     }
 
     fn load(provider: Dialect) -> Vec<Self> {

@@ -2,11 +2,11 @@
 //! continued after every event, and are read alike however their bytes are cut.
 
 use super::{admitted_request, event_types, events};
-use crate::background_response::{ResponseFailure, ResponseReplay, UnansweredState, in_state};
+use crate::background_response::{ResponseFailure, ResponseReplay, UnansweredState, with_state};
 use crate::{conformance, find_translator, test_support};
 use bytes::Bytes;
 use penstock_core::*;
-use penstock_request_validation::{RequestLimits, ResponsesPurpose, validate_stored_response};
+use penstock_request_validation::{RequestLimits, ResponsesPurpose, validate_responses_request_with_storage};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -15,8 +15,13 @@ fn background_request(more: &Value) -> InferenceRequest {
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let storage = ResponseStorage { access: StoreAccess::Allowed, ..ResponseStorage::default() };
     let body = Bytes::from(body.to_string());
-    let ask = validate_stored_response(body, &RequestLimits::default(), ResponsesPurpose::Generate, &storage)
-        .unwrap();
+    let ask = validate_responses_request_with_storage(
+        body,
+        &RequestLimits::default(),
+        ResponsesPurpose::Generate,
+        &storage,
+    )
+    .unwrap();
     assert!(ask.stream && ask.responses.as_ref().unwrap().in_background);
     ask
 }
@@ -139,7 +144,7 @@ fn a_response_without_an_answer_ends_after_its_start() {
     let ask = background_request(&json!({}));
     let answer = chat_answer(json!({"role": "assistant", "content": "Hi"}), "stop");
     let response = response_of(&ask, Dialect::Chat, &answer).unwrap();
-    let failure = ResponseFailure::of_server("It broke.");
+    let failure = ResponseFailure::server_error("It broke.");
     for (state, expected) in [
         (UnansweredState::Queued, &["response.created", "response.queued"][..]),
         (UnansweredState::InProgress, &["response.created", "response.queued", "response.in_progress"]),
@@ -153,7 +158,7 @@ fn a_response_without_an_answer_ends_after_its_start() {
         ),
     ] {
         let is_ended = expected.len() == 4;
-        let object = in_state(&response, &state);
+        let object = with_state(&response, &state);
         let shown = if is_ended { checked(&object) } else { events(&replay(&object, None)) };
         assert_eq!(event_types(&shown), expected);
         if state == UnansweredState::Cancelled {
@@ -169,8 +174,8 @@ fn a_replay_goes_on_when_the_state_changes() {
     let ended = response_of(&ask, Dialect::Chat, &answer).unwrap();
     let (mut replay_in_steps, mut out) = (ResponseReplay::new(None), Vec::new());
     for response in [
-        in_state(&ended, &UnansweredState::Queued),
-        in_state(&ended, &UnansweredState::InProgress),
+        with_state(&ended, &UnansweredState::Queued),
+        with_state(&ended, &UnansweredState::InProgress),
         ended.clone(),
     ] {
         while replay_in_steps.write_next(&response, &mut out) {}

@@ -48,7 +48,11 @@ pub fn write_completion(
 
 /// Returns the completion with the metadata that the gateway needs.
 #[must_use]
-pub fn plain(answer: &DecodedAnswer, face: &ResponseIdentity, choices: ChoiceSelection) -> BufferedResponse {
+pub fn write_buffered(
+    answer: &DecodedAnswer,
+    face: &ResponseIdentity,
+    choices: ChoiceSelection,
+) -> BufferedResponse {
     BufferedResponse {
         body: write_completion(answer, face, choices),
         work: answer.usage.map(WorkDone::Tokens),

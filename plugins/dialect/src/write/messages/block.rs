@@ -23,7 +23,7 @@ pub(super) enum BlockKind {
 pub(super) struct BlockWriter {
     pub kind: BlockKind,
     /// Texts that arrived before the block was opened.
-    pub kept: Vec<EscapedText>,
+    pub buffered_texts: Vec<EscapedText>,
     pub arguments: PartialJson,
     pub signature: Option<EscapedText>,
     tool: Option<(EscapedText, EscapedText)>,
@@ -38,7 +38,7 @@ impl BlockWriter {
     pub(super) fn new(kind: BlockKind) -> Self {
         Self {
             kind,
-            kept: Vec::new(),
+            buffered_texts: Vec::new(),
             arguments: PartialJson::new(),
             signature: None,
             tool: None,
@@ -67,7 +67,7 @@ impl BlockWriter {
         if !self.record_text(text) {
             return 0;
         }
-        self.kept.push(text.clone());
+        self.buffered_texts.push(text.clone());
         text.escaped().len()
     }
 

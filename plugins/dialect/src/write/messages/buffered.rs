@@ -32,7 +32,7 @@ pub(crate) fn translate_buffered(
     let finish = candidate.finish_reason.unwrap_or(FinishReason::Stop);
     let mut out = Vec::with_capacity(512 + answer.output_bytes());
     out.push(b'{');
-    manner.face(&mut out);
+    manner.write_identity(&mut out);
     out.extend_from_slice(br#","content":["#);
     write_content(&manner, candidate, finish, &mut out);
     out.extend_from_slice(b"],");

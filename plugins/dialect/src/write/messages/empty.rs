@@ -33,7 +33,7 @@ fn write_events(manner: WriterOptions, objects: &[u8]) -> Vec<u8> {
 fn write_body(manner: &WriterOptions, objects: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     out.push(b'{');
-    manner.face(&mut out);
+    manner.write_identity(&mut out);
     // Example code of clients reads `content[0].text` without a check.
     out.extend_from_slice(br#","content":[{"type":"text","text":""}],"#);
     options::write_stop_members(FinishReason::Length, None, false, &mut out);

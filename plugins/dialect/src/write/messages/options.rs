@@ -42,7 +42,7 @@ impl WriterOptions {
     }
 
     /// Writes `"id":…,"type":…,"role":…,"model":…`.
-    pub(super) fn face(&self, out: &mut Vec<u8>) {
+    pub(super) fn write_identity(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#""id":"msg_"#);
         json::write_escaped(out, &self.identity.id);
         out.extend_from_slice(br#"","type":"message","role":"assistant","model":"#);
@@ -60,7 +60,7 @@ impl WriterOptions {
     pub(super) fn write_message_start(&self, known: Option<&ReportedUsage>, out: &mut Vec<u8>) {
         let opening = self.start_usage(known);
         out.extend_from_slice(b"event: message_start\ndata: {\"type\":\"message_start\",\"message\":{");
-        self.face(out);
+        self.write_identity(out);
         out.extend_from_slice(br#","content":[],"stop_reason":null,"stop_sequence":null,"usage":"#);
         write_usage(&opening, out);
         out.extend_from_slice(b"}}\n\n");

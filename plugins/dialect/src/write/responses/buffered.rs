@@ -72,7 +72,7 @@ fn output_items(
         items.push(item);
     }
     for (number, call) in (0_u32..).zip(&choice.tool_calls) {
-        let tool = details.tool(&call.name.decoded());
+        let tool = details.mapped_tool(&call.name.decoded());
         let body = ItemBody::Call(CallState::new(number, call.id.clone(), &call.name, tool));
         let mut item = OutputItem::new(id, items.len(), body);
         call.arguments.iter().for_each(|fragment| item.push_arguments(fragment, &mut events, &mut unused));

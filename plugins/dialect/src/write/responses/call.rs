@@ -1,10 +1,10 @@
 //! Tool call of a response, with its arguments or with the input text of a custom tool.
 
-use super::custom_input::CustomInput;
+use super::custom_input::CustomInputReader;
 use super::item::ItemStatus;
 use crate::event::EscapedText;
 use crate::partial_json::{JsonState, PartialJson};
-use penstock_core::ClientTool;
+use penstock_core::MappedTool;
 use std::io::Write as _;
 
 /// Call of a tool.
@@ -17,7 +17,7 @@ pub(super) struct CallState {
     pub(super) name: Vec<u8>,
     namespace: Option<Vec<u8>>,
     /// Reader of the input, for a custom tool.
-    pub(super) custom: Option<CustomInput>,
+    pub(super) custom: Option<CustomInputReader>,
     pub(super) json: PartialJson,
     /// Arguments, or the input of a custom tool, as the body of a JSON string.
     pub(super) text: Vec<u8>,
@@ -29,7 +29,7 @@ impl CallState {
         number: u32,
         call_id: EscapedText,
         name: &EscapedText,
-        tool: Option<&ClientTool>,
+        tool: Option<&MappedTool>,
     ) -> Self {
         let escaped = |text: &str| EscapedText::new(text).escaped().to_vec();
         Self {
@@ -37,7 +37,7 @@ impl CallState {
             call_id,
             name: tool.map_or_else(|| name.escaped().to_vec(), |tool| escaped(&tool.name)),
             namespace: tool.and_then(|tool| tool.namespace.as_deref()).map(escaped),
-            custom: tool.filter(|tool| tool.is_custom).map(|_| CustomInput::new()),
+            custom: tool.filter(|tool| tool.is_custom).map(|_| CustomInputReader::new()),
             json: PartialJson::new(),
             text: Vec::new(),
         }

@@ -23,13 +23,13 @@ enum InputState {
 
 /// Incremental reader of arguments.
 #[derive(Debug)]
-pub(super) struct CustomInput {
+pub(super) struct CustomInputReader {
     state: InputState,
     /// Text that cannot be interpreted yet: the start of the arguments, or an incomplete escape.
     pending: String,
 }
 
-impl CustomInput {
+impl CustomInputReader {
     pub(super) const fn new() -> Self {
         Self { state: InputState::Start, pending: String::new() }
     }
@@ -185,7 +185,7 @@ fn escape_length(text: &str) -> Option<usize> {
 /// backslash.
 fn write_escape(escape: &str, out: &mut Vec<u8>) {
     match json::unescape(escape.as_bytes()) {
-        Some(_) if json::classify_string(escape.as_bytes()) != json::StringBody::Invalid => {
+        Some(_) if json::classify_string(escape.as_bytes()) != json::StringClass::Invalid => {
             out.extend_from_slice(escape.as_bytes());
         }
         _ if escape.len() == 6 => out.extend_from_slice("\u{FFFD}".as_bytes()),
@@ -200,7 +200,7 @@ mod tests {
     /// Returns the input of complete arguments, and asserts that each split gives the same result.
     fn input_of(arguments: &str) -> String {
         let read = |pieces: &[&str]| {
-            let (mut input, mut out) = (CustomInput::new(), Vec::new());
+            let (mut input, mut out) = (CustomInputReader::new(), Vec::new());
             for piece in pieces {
                 input.push(piece, &mut out);
             }
@@ -215,7 +215,7 @@ mod tests {
         let letters: Vec<String> = arguments.chars().map(String::from).collect();
         let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
         assert_eq!(read(&letters), whole, "letter by letter: {arguments}");
-        assert_ne!(json::classify_string(whole.as_bytes()), json::StringBody::Invalid, "{whole}");
+        assert_ne!(json::classify_string(whole.as_bytes()), json::StringClass::Invalid, "{whole}");
         whole
     }
 

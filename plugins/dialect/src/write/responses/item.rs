@@ -1,7 +1,7 @@
 //! Output item of a response while it is written: writes its events and the complete item.
 
 use super::call::CallState;
-use super::custom_input::CustomInput;
+use super::custom_input::CustomInputReader;
 use super::frame::{EVENT_END, EventSequence};
 use super::part::MessagePart;
 use crate::event::EscapedText;
@@ -76,7 +76,7 @@ impl OutputItem {
             ItemBody::Message(parts) => parts.iter().map(|part| part.text.len() + part.logprobs.len()).sum(),
             ItemBody::Reasoning { text, .. } => text.len(),
             ItemBody::Call(call) => {
-                call.text.len() + call.custom.as_ref().map_or(0, CustomInput::pending_bytes)
+                call.text.len() + call.custom.as_ref().map_or(0, CustomInputReader::pending_bytes)
             }
         }
     }

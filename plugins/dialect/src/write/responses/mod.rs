@@ -120,7 +120,7 @@ impl ResponsesStreamWriter {
     }
 
     fn start_call(&mut self, number: u32, id: &EscapedText, name: &EscapedText, out: &mut Vec<u8>) {
-        let tool = self.details.tool(&name.decoded());
+        let tool = self.details.mapped_tool(&name.decoded());
         let call = CallState::new(number, id.clone(), name, tool);
         self.open_item(ItemBody::Call(call), out);
     }

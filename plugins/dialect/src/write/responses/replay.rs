@@ -6,7 +6,7 @@
 //! ```
 
 use super::frame::{EVENT_END, EventSequence};
-use crate::background_response::{UnansweredState, has_answer, in_state, is_pending, is_queued};
+use crate::background_response::{UnansweredState, has_answer, is_pending, is_queued, with_state};
 use crate::json_cursor::{elements, member_value, members, parse_string, string_body};
 use penstock_json_scan::json;
 use std::io::Write as _;
@@ -42,7 +42,7 @@ impl ResponseReplay {
             _ => None,
         };
         if let Some((kind, state)) = kind {
-            self.write_event(kind, out, |out| write_response(&in_state(response, &state), out));
+            self.write_event(kind, out, |out| write_response(&with_state(response, &state), out));
             self.pieces += 1;
             return true;
         }

@@ -40,7 +40,7 @@ impl TextEmitter<'_> {
             return Err(malformed_error());
         }
         let mut members = json::members(part);
-        while let Some((key, value)) = members.next_named() {
+        while let Some((key, value)) = members.next_unescaped() {
             match &*key {
                 "text" => self.emit_string(voice, Some(value), None)?,
                 "thinking" if value.first() == Some(&b'[') => {

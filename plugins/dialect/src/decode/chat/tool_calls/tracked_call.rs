@@ -50,7 +50,7 @@ impl TrackedCall {
     /// missing one.
     pub(super) fn nameless_error(&self) -> UpstreamError {
         if self.has_empty_name {
-            UpstreamError::model_output()
+            UpstreamError::invalid_model_output()
         } else {
             UpstreamError::new(UpstreamErrorKind::Malformed)
         }
@@ -71,7 +71,7 @@ impl TrackedCall {
 
     /// Prepares for more arguments. If complete arguments have arrived, an object can only replace them if they mean
     /// "none".
-    pub(super) fn accept_arguments(&mut self, fresh: &EscapedText) -> Result<(), UpstreamError> {
+    pub(super) fn prepare_for_arguments(&mut self, fresh: &EscapedText) -> Result<(), UpstreamError> {
         self.repeated_names = 0;
         if self.arguments_state() != JsonState::Complete || !begins_object(fresh) {
             return Ok(());
