@@ -1,5 +1,5 @@
 //! Pages for persons who sign in: the operators' console on the admin listener, and the account holders' dashboard on
-//! its own listener. Each of them is a [`ConsoleSite`]. Every page and every form uses the admin API
+//! its own listener. Each of them is a [`SiteDefinition`]. Every page and every form uses the admin API
 //! ([`ConsoleBackend`]), so that validation, audit and errors are the same; the person is the author in the audit log.
 //! Requests of an account holder pass through [`dashboard::scope`], which admits only objects of the account.
 //!
@@ -8,7 +8,7 @@
 //! ```
 //! - Sessions are on the server: the cookie holds a random id, the store its SHA-256 ([`session`]).
 //! - A form is accepted only from the site's own pages: this is checked by `Sec-Fetch-Site`, or by `Origin` if the
-//! browser does not send it, and by the token of the session ([`request`]).
+//!   browser does not send it, and by the token of the session ([`request`]).
 //! - The content security policy allows files of this listener and nothing inline ([`answer`]).
 
 mod actions;

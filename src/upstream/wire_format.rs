@@ -70,7 +70,7 @@ impl WireFormat {
 
     /// Returns the refusal of a request with a constraint that the dialect of the offer or its `supported_parameters`
     /// cannot express. The request is built to find this out, so this is called only for requests with
-    /// [`penstock_dialect::parameters::has_constraint`].
+    /// [`penstock_dialect::parameters::has_engine_constraint`].
     #[must_use]
     pub fn unsupported_constraint(offer: &OfferState, ask: &InferenceRequest) -> Option<ApiError> {
         let wire_format = Self::for_request(offer, ask)?;

@@ -85,7 +85,7 @@ impl TestCertificate {
         self.https_at(SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
-    /// Same as [`Certified::https`], with a given address.
+    /// Same as [`TestCertificate::https`], with a given address.
     pub fn https_at(&self, address: SocketAddr) -> String {
         let (chain, key) = (&self.chain, &self.key);
         format!("https = {{ address = \"{address}\", certificate = {chain:?}, key = {key:?} }}")

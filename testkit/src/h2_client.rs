@@ -31,7 +31,7 @@ impl H2Client {
         Self::try_over(socket, key).await.unwrap()
     }
 
-    /// Same as [`H2::over`]; returns the error if it fails.
+    /// Same as [`H2Client::over`]; returns the error if it fails.
     pub async fn try_over(socket: impl Duplex + 'static, key: &str) -> Result<Self, h2::Error> {
         let (send, connection) = h2::client::handshake(socket).await?;
         let driver = tokio::spawn(async move { drop(connection.await) });

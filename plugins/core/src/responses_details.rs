@@ -23,7 +23,7 @@ pub struct MappedTool {
     pub name: Box<str>,
     /// Namespace of the tool, if it has one.
     pub namespace: Option<Box<str>>,
-    /// True for a custom tool: its input is text, which the provider writes as the member [`ClientTool::INPUT_MEMBER`].
+    /// True for a custom tool: its input is text, which the provider writes as the member [`MappedTool::INPUT_MEMBER`].
     pub is_custom: bool,
 }
 

@@ -4,7 +4,7 @@
 //! - [`split_flavor`] and [`FLAVORS`]: flavor suffix of a model name and its weights;
 //! - [`plan`]: ranks candidates, best first;
 //! - [`choose_exploration()`]: directs a small share of the requests to offers without recent measurements;
-//! - [`affinity`] and [`session_key()`]: conversations that stay where their prefix is cached;
+//! - [`affinity`] and [`request_session()`]: conversations that stay where their prefix is cached;
 //! - [`latency`]: recent latency of an offer, and statistics of a model's last hour;
 //! - [`breaker`]: ejection, cooldown and probing of offers;
 //! - [`budget`]: retry budget of the gateway;

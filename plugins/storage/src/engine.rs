@@ -9,6 +9,9 @@ use crate::{RepairOutcome, Store, StoreError, StoreOptions, sled};
 pub type RepairStore =
     fn(&Path, &Path, StoreOptions, &mut dyn FnMut(u64)) -> Result<RepairOutcome, StoreError>;
 
+/// Function that opens the store in a folder, created if missing. A folder with a store of another engine is refused.
+pub type OpenStore = fn(&Path, StoreOptions) -> Result<Arc<dyn Store>, StoreError>;
+
 /// Engine that keeps a store in a folder.
 #[derive(Clone, Copy)]
 pub struct FolderEngine {
@@ -16,8 +19,8 @@ pub struct FolderEngine {
     pub name: &'static str,
     /// Description of one line, for the schema of the configuration.
     pub summary: &'static str,
-    /// Opens the store in a folder, created if missing. A folder with a store of another engine is refused.
-    pub open: fn(&Path, StoreOptions) -> Result<Arc<dyn Store>, StoreError>,
+    /// Opens the store in a folder.
+    pub open: OpenStore,
     /// Repairs a store; `None`: damaged stores are restored from an archive.
     pub repair: Option<RepairStore>,
 }

@@ -106,7 +106,7 @@ impl Database {
 
     /// Changes the budget as gateways learn it.
     fn change(&self, gateways: &[&Gateway], limits: &KeyLimits) {
-        let record = KeyRecord { limits: limits.clone(), ..self.record.clone() };
+        let record = KeyRecord { limits: *limits, ..self.record.clone() };
         gateways.iter().for_each(|gateway| gateway.cache.set_key(&record));
     }
 

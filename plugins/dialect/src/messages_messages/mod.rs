@@ -6,6 +6,7 @@
 
 mod content;
 mod conversation;
+mod document_patches;
 mod hidden_thinking;
 mod passthrough;
 mod repair;

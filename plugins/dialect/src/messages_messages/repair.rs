@@ -1,5 +1,6 @@
 //! Repair of members in a native answer on which client libraries fail; all other bytes stay unchanged.
 
+use super::document_patches::DocumentPatches;
 use super::hidden_thinking::is_thinking_block;
 use crate::answer::{AnswerChoice, DecodedAnswer};
 use crate::body_builder::{shared_slice, write_escaped_json};
@@ -12,8 +13,6 @@ use crate::write::messages;
 use bytes::Bytes;
 use penstock_core::{AttemptTarget, FinishReason, ThinkingDisplay, TokenUsage, UsageSource};
 use penstock_json_scan::json;
-use std::borrow::Cow;
-use std::ops::Range;
 
 /// Stop reasons that clients know.
 const STOP_REASONS: [&str; 7] = [
@@ -26,93 +25,6 @@ const STOP_REASONS: [&str; 7] = [
     "model_context_window_exceeded",
 ];
 
-/// Edits of a JSON document, which are applied together at the end.
-pub(super) struct DocumentPatches<'a> {
-    document: &'a Bytes,
-    edits: Vec<(Range<usize>, Cow<'static, [u8]>)>,
-}
-
-impl<'a> DocumentPatches<'a> {
-    pub(super) const fn new(document: &'a Bytes) -> Self {
-        Self { document, edits: Vec::new() }
-    }
-
-    /// Returns the offset of `part` in the document.
-    fn offset_of(&self, part: &[u8]) -> usize {
-        (part.as_ptr() as usize).saturating_sub(self.document.as_ptr() as usize)
-    }
-
-    pub(super) fn replace(&mut self, part: &[u8], with: impl Into<Cow<'static, [u8]>>) {
-        let start = self.offset_of(part);
-        self.edits.push((start..start + part.len(), with.into()));
-    }
-
-    /// Sets member `name` of `object`, which must have other members; `said` is the current value of the member, if it
-    /// exists.
-    pub(super) fn set_member(&mut self, object: &[u8], name: &str, said: Option<&[u8]>, value: Vec<u8>) {
-        if let Some(said) = said {
-            return self.replace(said, value);
-        }
-        let end = self.offset_of(object) + object.len().saturating_sub(1);
-        let member = [br#",""#, name.as_bytes(), br#"":"#, &value].concat();
-        self.edits.push((end..end, member.into()));
-    }
-
-    /// Removes the items of a list whose flag is true, each with the following comma; at the end of the list, with the
-    /// preceding comma.
-    fn remove_items(&mut self, items: impl Iterator<Item = (Range<usize>, bool)>) {
-        let (mut kept, mut run, mut end) = (None, None, 0);
-        for (item, gone) in items {
-            if gone {
-                run.get_or_insert(item.start);
-                end = item.end;
-            } else {
-                self.edits.extend(run.take().map(|start| (start..item.start, Cow::default())));
-                kept = Some(item.end);
-            }
-        }
-        if let Some(start) = run {
-            self.edits.push((kept.unwrap_or(start)..end, Cow::default()));
-        }
-    }
-
-    /// Removes the members of `object` for which `gone` returns true.
-    fn remove_members(&mut self, object: &[u8], gone: impl Fn(&[u8], &[u8]) -> bool) {
-        let at = self.offset_of(object);
-        self.remove_items(json::members(object).map(|member| {
-            let key = object.get(member.key.clone()).and_then(json_cursor::string_body).unwrap_or_default();
-            let gone = gone(key, object.get(member.value.clone()).unwrap_or_default());
-            (at + member.key.start..at + member.value.end, gone)
-        }));
-    }
-
-    /// Removes the elements of `array` for which `gone` returns true.
-    fn remove_elements(&mut self, array: &[u8], gone: impl Fn(&[u8]) -> bool) {
-        let at = self.offset_of(array);
-        self.remove_items(json::elements(array).map(|element| {
-            let gone = gone(array.get(element.clone()).unwrap_or_default());
-            (at + element.start..at + element.end, gone)
-        }));
-    }
-
-    /// Returns the edited document as a list of slices.
-    pub(super) fn finish(mut self) -> Vec<Bytes> {
-        self.edits.sort_by_key(|(range, _)| range.start);
-        let mut slices = Vec::with_capacity(1 + 2 * self.edits.len());
-        let mut at = 0;
-        for (range, with) in self.edits {
-            if range.start < at || range.end > self.document.len() {
-                continue;
-            }
-            slices.extend([self.document.slice(at..range.start), Bytes::from(with.into_owned())]);
-            at = range.end;
-        }
-        slices.push(self.document.slice(at..));
-        slices.retain(|slice| !slice.is_empty());
-        slices
-    }
-}
-
 fn json_string(text: &str) -> Vec<u8> {
     [b"\"", EscapedText::new(text).escaped(), b"\""].concat()
 }
@@ -124,13 +36,13 @@ pub(super) fn repair_message(
     target: &AttemptTarget<'_>,
     thinking: ThinkingDisplay,
 ) -> Option<Vec<Bytes>> {
-    let mut mends = DocumentPatches::new(body);
+    let mut patches = DocumentPatches::new(body);
     let (mut content, mut usage, mut reason, mut stop, mut named) = (None, None, None, None, false);
     for (key, value) in json_cursor::members(body) {
         match &*key {
             "model" => {
                 named = true;
-                mends.replace(value, json_string(target.answer_model));
+                patches.replace(value, json_string(target.answer_model));
             }
             "content" => content = Some(value),
             "usage" => usage = Some(value),
@@ -139,47 +51,48 @@ pub(super) fn repair_message(
             _ => {}
         }
     }
-    repair_blocks(&mut mends, content.unwrap_or_default(), thinking, target.id);
+    repair_blocks(&mut patches, content.unwrap_or_default(), thinking, target.id);
     if let Some(candidate) = answer.choices.first()
         && let Some(name) = replacement_stop_reason(reason, candidate)
     {
-        mends.set_member(body, "stop_reason", reason, json_string(name));
+        patches.set_member(body, "stop_reason", reason, json_string(name));
         if name != "stop_sequence" {
-            mends.set_member(body, "stop_sequence", stop, b"null".to_vec());
+            patches.set_member(body, "stop_sequence", stop, b"null".to_vec());
         }
     }
-    repair_usage(&mut mends, body, usage, &answer.usage.unwrap_or_default());
-    named.then(|| mends.finish())
+    repair_usage(&mut patches, body, usage, &answer.usage.unwrap_or_default());
+    named.then(|| patches.finish())
 }
 
 /// Repairs the blocks of a buffered message; writes an empty text block if none would remain.
-fn repair_blocks(mends: &mut DocumentPatches<'_>, content: &[u8], thinking: ThinkingDisplay, seed: &str) {
+fn repair_blocks(patches: &mut DocumentPatches<'_>, content: &[u8], thinking: ThinkingDisplay, seed: &str) {
     let hidden = |part: &[u8]| thinking == ThinkingDisplay::Off && is_thinking_block(part);
     if json_cursor::elements(content).all(hidden) {
-        return mends.replace(content, &br#"[{"type":"text","text":""}]"#[..]);
+        return patches.replace(content, &br#"[{"type":"text","text":""}]"#[..]);
     }
-    mends.remove_elements(content, hidden);
+    patches.remove_elements(content, hidden);
     let mut ids = ToolCallIds::default();
     for part in json_cursor::elements(content).filter(|part| !hidden(part)) {
-        repair_block(mends, part, |thought| {
+        repair_block(patches, part, |thought| {
             messages::signature_or_default(None, fnv1a_update(FNV_OFFSET_BASIS, thought))
                 .decoded()
                 .into_owned()
         });
         if thinking == ThinkingDisplay::Omitted {
-            clear_thinking(mends, part);
+            clear_thinking(patches, part);
         }
-        ensure_unique_id(mends, part, &mut ids, seed);
+        ensure_unique_id(patches, part, &mut ids, seed);
     }
 }
 
 /// Replaces the id of a tool call if it is absent or empty, or another call has the same id.
-fn ensure_unique_id(mends: &mut DocumentPatches<'_>, block: &[u8], ids: &mut ToolCallIds, seed: &str) {
+fn ensure_unique_id(patches: &mut DocumentPatches<'_>, block: &[u8], ids: &mut ToolCallIds, seed: &str) {
     if !has_type(block, "tool_use") {
         return;
     }
-    let said = json_cursor::members(block).filter(|(key, _)| key == "id").last().map(|(_, said)| said);
-    let id = said
+    let reported =
+        json_cursor::members(block).filter(|(key, _)| key == "id").last().map(|(_, reported)| reported);
+    let id = reported
         .and_then(json_cursor::string_body)
         .and_then(|id| EscapedText::from_json(Bytes::copy_from_slice(id)))
         .filter(|id| !id.is_empty());
@@ -188,15 +101,15 @@ fn ensure_unique_id(mends: &mut DocumentPatches<'_>, block: &[u8], ids: &mut Too
         None => ids.generated_id(seed, 0),
     };
     if id.as_ref() != Some(&own) {
-        mends.set_member(block, "id", said, json_string(&own.decoded()));
+        patches.set_member(block, "id", reported, json_string(&own.decoded()));
     }
 }
 
 /// Removes the text of a thinking block and retains its signature.
-fn clear_thinking(mends: &mut DocumentPatches<'_>, block: &[u8]) {
+fn clear_thinking(patches: &mut DocumentPatches<'_>, block: &[u8]) {
     if is_thinking_block(block) {
         for (_, words) in json_cursor::members(block).filter(|(key, _)| key == "thinking") {
-            mends.replace(words, &br#""""#[..]);
+            patches.replace(words, &br#""""#[..]);
         }
     }
 }
@@ -209,39 +122,44 @@ pub(super) fn repair_message_start(
     known: &TokenUsage,
 ) -> Option<Vec<u8>> {
     let message = shared_slice(data, message)?;
-    let mut mends = DocumentPatches::new(&message);
+    let mut patches = DocumentPatches::new(&message);
     let (mut usage, mut named) = (None, false);
     for (key, value) in json_cursor::members(&message) {
         match &*key {
             "model" => {
                 named = true;
-                mends.replace(value, json_string(model));
+                patches.replace(value, json_string(model));
             }
             "usage" => usage = Some(value),
             _ => {}
         }
     }
-    repair_usage(&mut mends, &message, usage, known);
-    named.then(|| mends.finish().concat())
+    repair_usage(&mut patches, &message, usage, known);
+    named.then(|| patches.finish().concat())
 }
 
 /// Replaces the usage if one of the two numbers that every client reads is missing or too high.
-fn repair_usage(mends: &mut DocumentPatches<'_>, message: &[u8], said: Option<&[u8]>, known: &TokenUsage) {
+fn repair_usage(
+    patches: &mut DocumentPatches<'_>,
+    message: &[u8],
+    reported: Option<&[u8]>,
+    known: &TokenUsage,
+) {
     let numbers = ["input_tokens", "output_tokens"];
     let counts = |usage: &[u8]| {
         numbers
             .iter()
             .all(|name| json_cursor::member_value(usage, name).and_then(json_cursor::parse_integer).is_some())
     };
-    if known.source == UsageSource::Overstated || !said.is_some_and(counts) {
+    if known.source == UsageSource::Overstated || !reported.is_some_and(counts) {
         let mut usage = Vec::with_capacity(128);
         messages::write_usage(known, &mut usage);
-        mends.set_member(message, "usage", said, usage);
+        patches.set_member(message, "usage", reported, usage);
     }
 }
 
 /// Repairs a block: removes members that are null and adds a missing signature to a thinking block.
-pub(super) fn repair_block(mends: &mut DocumentPatches<'_>, block: &[u8], seal: impl Fn(&[u8]) -> String) {
+pub(super) fn repair_block(patches: &mut DocumentPatches<'_>, block: &[u8], seal: impl Fn(&[u8]) -> String) {
     let (mut thinks, mut thought, mut signature, mut hollow) = (false, &b""[..], None, false);
     for (key, value) in json_cursor::members(block) {
         match &*key {
@@ -253,26 +171,25 @@ pub(super) fn repair_block(mends: &mut DocumentPatches<'_>, block: &[u8], seal: 
         }
     }
     if hollow {
-        mends.remove_members(block, |key, value| {
+        patches.remove_members(block, |key, value| {
             matches!(key, b"caller" | b"citations" | b"toolset_name") && json_cursor::is_null(value)
         });
     }
     if thinks && signature.and_then(json_cursor::string_body).is_none() {
-        mends.set_member(block, "signature", signature, json_string(&seal(thought)));
+        patches.set_member(block, "signature", signature, json_string(&seal(thought)));
     }
 }
 
-/// Returns the correct stop reason if the provider's is unknown to clients, or does not match the actual end of the
-/// answer; `None` otherwise.
-fn replacement_stop_reason(said: Option<&[u8]>, candidate: &AnswerChoice) -> Option<&'static str> {
+/// Returns the correct stop reason if the provider's is unknown to clients or does not match the answer's end.
+fn replacement_stop_reason(reported: Option<&[u8]>, candidate: &AnswerChoice) -> Option<&'static str> {
     let finish = candidate.finish_reason?;
-    (!is_matching_stop_reason(said, finish))
+    (!is_matching_stop_reason(reported, finish))
         .then(|| messages::stop_reason(finish, candidate.stop_sequence.as_ref(), false))
 }
 
-fn is_matching_stop_reason(said: Option<&[u8]>, finish: FinishReason) -> bool {
-    let said = said.and_then(json_cursor::parse_string).unwrap_or_default();
-    STOP_REASONS.contains(&&*said) && parse_stop_reason(&said).is_ok_and(|meant| meant == finish)
+fn is_matching_stop_reason(reported: Option<&[u8]>, finish: FinishReason) -> bool {
+    let reported = reported.and_then(json_cursor::parse_string).unwrap_or_default();
+    STOP_REASONS.contains(&&*reported) && parse_stop_reason(&reported).is_ok_and(|meant| meant == finish)
 }
 
 /// Writes the `delta` of the last event; `asked` are the client's stop sequences.
@@ -300,8 +217,7 @@ pub(super) struct RepairedStart {
     pub(super) data: Bytes,
     /// Tool input that the original event contained. It is removed, because clients would append the deltas to it.
     pub(super) early_input: Option<Bytes>,
-    /// Text that the original event contained, with the name of its member. It is removed, because clients read text
-    /// only in deltas.
+    /// Text that the original event contained, with its member's name; removed, since clients read text in deltas only.
     pub(super) early_text: Option<(&'static str, Bytes)>,
 }
 
@@ -313,22 +229,22 @@ pub(super) fn repair_block_start(
     (ids, seed): (&mut ToolCallIds, &str),
 ) -> RepairedStart {
     let opened = seen.content_block.unwrap_or_default();
-    let mut mends = DocumentPatches::new(data);
-    repair_block(&mut mends, opened, |_| String::new());
+    let mut patches = DocumentPatches::new(data);
+    repair_block(&mut patches, opened, |_| String::new());
     let mut words = None;
     if let Some(name) = text_member(opened) {
         // If a member is repeated, the first one is used, as in the shadow translator, and all of them are emptied.
-        for said in json_cursor::members(opened)
+        for reported in json_cursor::members(opened)
             .filter(|(key, _)| key == name)
-            .filter_map(|(_, said)| nonempty_string(said))
+            .filter_map(|(_, reported)| nonempty_string(reported))
         {
-            mends.replace(said, &br#""""#[..]);
+            patches.replace(reported, &br#""""#[..]);
         }
         let shown = name == "text" || thinking == ThinkingDisplay::Shown;
-        let said = early_text(opened).filter(|_| shown).and_then(json_cursor::string_body);
-        words = said.and_then(|said| Some((name, shared_slice(data, said)?)));
+        let reported = early_text(opened).filter(|_| shown).and_then(json_cursor::string_body);
+        words = reported.and_then(|reported| Some((name, shared_slice(data, reported)?)));
     }
-    ensure_unique_id(&mut mends, opened, ids, seed);
+    ensure_unique_id(&mut patches, opened, ids, seed);
     let mut early: Option<Bytes> = None;
     if has_type(opened, "tool_use") {
         let input =
@@ -336,13 +252,13 @@ pub(super) fn repair_block_start(
         let is_empty =
             |input: &[u8]| json_cursor::is_object(input) && json_cursor::members(input).next().is_none();
         if !input.is_some_and(is_empty) {
-            mends.set_member(opened, "input", input, b"{}".to_vec());
+            patches.set_member(opened, "input", input, b"{}".to_vec());
             early = input
                 .filter(|input| json_cursor::is_object(input))
                 .and_then(|input| shared_slice(data, input));
         }
     }
-    let data = if mends.edits.is_empty() { data.clone() } else { Bytes::from(mends.finish().concat()) };
+    let data = if patches.is_empty() { data.clone() } else { Bytes::from(patches.finish().concat()) };
     RepairedStart { data, early_input: early, early_text: words }
 }
 
@@ -353,7 +269,7 @@ pub(super) fn early_text(opened: &[u8]) -> Option<&[u8]> {
 
 /// Returns true if the block has this `type`.
 fn has_type(block: &[u8], kind: &str) -> bool {
-    json_cursor::member_value(block, "type").is_some_and(|said| json::is_string_equal(said, kind))
+    json_cursor::member_value(block, "type").is_some_and(|reported| json::is_string_equal(reported, kind))
 }
 
 /// Returns the name of the text member of a text or thinking block.
@@ -363,16 +279,16 @@ fn text_member(opened: &[u8]) -> Option<&'static str> {
 
 /// Returns the value if it is a string that is not empty.
 fn nonempty_string(value: &[u8]) -> Option<&[u8]> {
-    json_cursor::string_body(value).is_some_and(|said| !said.is_empty()).then_some(value)
+    json_cursor::string_body(value).is_some_and(|reported| !reported.is_empty()).then_some(value)
 }
 
 /// Returns the data of a block event with another index.
 pub(super) fn with_index(data: &Bytes, index: usize) -> Vec<u8> {
-    let mut mends = DocumentPatches::new(data);
+    let mut patches = DocumentPatches::new(data);
     for (_, value) in json_cursor::members(data).filter(|(key, _)| key == "index") {
-        mends.replace(value, index.to_string().into_bytes());
+        patches.replace(value, index.to_string().into_bytes());
     }
-    mends.finish().concat()
+    patches.finish().concat()
 }
 
 /// Builds a delta with the tool input that a start event contained.

@@ -39,7 +39,7 @@ fn vectors(whole: &BufferedResponse) -> Vec<Vec<f32>> {
         let mut bytes = Vec::new();
         match json.strip_prefix('"') {
             Some(text) => {
-                drop(floats::decode_base64(text.trim_end_matches('"').as_bytes(), &mut bytes).unwrap())
+                floats::decode_base64(text.trim_end_matches('"').as_bytes(), &mut bytes).unwrap();
             }
             None => drop(floats::read_array(json.as_bytes(), &mut bytes).unwrap()),
         }

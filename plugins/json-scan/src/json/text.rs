@@ -94,7 +94,7 @@ pub enum StringClass {
 }
 
 /// Classifies the text between the quotes of a JSON string without unescaping it; [`unescape`] accepts exactly the
-/// classes other than [`StringBody::Invalid`].
+/// classes other than [`StringClass::Invalid`].
 #[must_use]
 pub fn classify_string(escaped: &[u8]) -> StringClass {
     let run = plain_run(escaped);

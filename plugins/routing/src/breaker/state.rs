@@ -33,7 +33,7 @@ impl BreakerState {
 pub enum OfferHealth {
     /// Available.
     Healthy,
-    /// Half open with a free probe permit: available if [`CircuitBreaker::try_acquire`](super::CircuitBreaker::try_probe)
+    /// Half open with a free probe permit: available if [`CircuitBreaker::try_acquire`](super::CircuitBreaker::try_acquire)
     /// succeeds.
     HalfOpen,
     /// In cooldown, as the provider requested.

@@ -13,7 +13,7 @@
 //! the same, and returns its parts to their pools. Every transaction of a strand requires that the strand is alive, so
 //! a buried strand can neither draw nor report. The clocks of two machines are never compared.
 //!
-//! The rows are those of any [`Store`](crate::Store); [`Alone`] is the fleet of a process that shares nothing and
+//! The rows are those of any [`Store`](crate::Store); [`SoloFleet`] is the fleet of a process that shares nothing and
 //! grants everything.
 
 mod alone;
@@ -103,7 +103,7 @@ pub enum FleetError {
     Store(#[from] StoreError),
 }
 
-/// Processes that share a store. Every call blocks, except those of [`Alone`].
+/// Processes that share a store. Every call blocks, except those of [`SoloFleet`].
 pub trait Fleet: Send + Sync + std::fmt::Debug {
     /// Adds a strand for this process; `name` is for operators.
     ///

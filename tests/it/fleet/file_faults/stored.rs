@@ -19,7 +19,7 @@ pub async fn records(client: &Client) -> BTreeSet<String> {
     loop {
         let page = client.get(&format!("/v1/files?limit=100{after}")).await.json();
         let files = page["data"].as_array().unwrap_or_else(|| panic!("{page}"));
-        ids.extend(files.iter().map(|file| id_of(file)));
+        ids.extend(files.iter().map(id_of));
         match files.last() {
             Some(last) if page["has_more"] == true => after = format!("&after={}", id_of(last)),
             _ => return ids,
