@@ -87,9 +87,7 @@ impl SettingsResolver<'_> {
             if !provider.dialects.contains(dialect) {
                 self.report_mistake(
                     &spot.child("dialects"),
-                    format!("The provider does not support {dialect:?}.")
-                        .to_ascii_lowercase()
-                        .replacen("the", "The", 1),
+                    format!("The provider does not support {}.", dialect.0.name()),
                     "Add it to the provider's `dialects`, or take it out here.",
                 );
             }
