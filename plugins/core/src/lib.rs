@@ -43,7 +43,7 @@ pub use inference_task::{
 pub use media::{
     AudioInput, GeneratedImage, ImageSize, ImageSource, ImageTask, TranscriptFormat, TranscriptionTask,
 };
-pub use model_kind::{FootprintModel, MODEL_KINDS, ModelKind, ModelKindSpec, WorkUnit};
+pub use model_kind::{FootprintModel, KindSpec, MODEL_KINDS, ModelKind, WorkUnit};
 pub use offer_filters::{OfferFacts, OfferFilter, OfferFilters};
 pub use quantity::{MicroCredits, NanoKwh};
 pub use request_adjustment::{

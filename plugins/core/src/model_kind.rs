@@ -50,7 +50,7 @@ pub enum FootprintModel {
 
 /// Everything that distinguishes one kind of model from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ModelKindSpec {
+pub struct KindSpec {
     /// Kind of the row.
     pub kind: ModelKind,
     /// Name in the configuration, logs and metrics.
@@ -96,8 +96,8 @@ const CHAT_PARAMETERS: &[&str] = &[
 ];
 
 /// All kinds, in the order of [`ModelKind`].
-pub const MODEL_KINDS: &[ModelKindSpec] = &[
-    ModelKindSpec {
+pub const MODEL_KINDS: &[KindSpec] = &[
+    KindSpec {
         kind: ModelKind::Chat,
         name: "chat",
         catalog_type: "chat",
@@ -110,7 +110,7 @@ pub const MODEL_KINDS: &[ModelKindSpec] = &[
         footprint: FootprintModel::Generator,
         flavor: "balanced",
     },
-    ModelKindSpec {
+    KindSpec {
         kind: ModelKind::Embedding,
         name: "embedding",
         catalog_type: "embeddings",
@@ -123,7 +123,7 @@ pub const MODEL_KINDS: &[ModelKindSpec] = &[
         footprint: FootprintModel::Encoder,
         flavor: "price",
     },
-    ModelKindSpec {
+    KindSpec {
         kind: ModelKind::Rerank,
         name: "rerank",
         catalog_type: "rerank",
@@ -136,7 +136,7 @@ pub const MODEL_KINDS: &[ModelKindSpec] = &[
         footprint: FootprintModel::Encoder,
         flavor: "balanced",
     },
-    ModelKindSpec {
+    KindSpec {
         kind: ModelKind::Image,
         name: "image",
         catalog_type: "image",
@@ -149,7 +149,7 @@ pub const MODEL_KINDS: &[ModelKindSpec] = &[
         footprint: FootprintModel::Images,
         flavor: "balanced",
     },
-    ModelKindSpec {
+    KindSpec {
         kind: ModelKind::Transcription,
         name: "transcription",
         catalog_type: "audio",
@@ -162,7 +162,7 @@ pub const MODEL_KINDS: &[ModelKindSpec] = &[
         footprint: FootprintModel::Audio,
         flavor: "balanced",
     },
-    ModelKindSpec {
+    KindSpec {
         kind: ModelKind::Speech,
         name: "speech",
         catalog_type: "speech",
@@ -175,7 +175,7 @@ pub const MODEL_KINDS: &[ModelKindSpec] = &[
         footprint: FootprintModel::Audio,
         flavor: "balanced",
     },
-    ModelKindSpec {
+    KindSpec {
         kind: ModelKind::Moderation,
         name: "moderation",
         catalog_type: "moderation",
@@ -207,7 +207,7 @@ impl ModelKind {
 
     /// Row of the kind.
     #[must_use]
-    pub const fn spec(self) -> &'static ModelKindSpec {
+    pub const fn spec(self) -> &'static KindSpec {
         // Unreachable: the test `rows_have_the_order_of_the_kinds` compares the table with the enum.
         #[allow(clippy::indexing_slicing, reason = "the table has a row for each variant")]
         &MODEL_KINDS[self as usize]
