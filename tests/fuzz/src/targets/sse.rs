@@ -24,6 +24,7 @@ pub fn check(bytes: &[u8]) {
             !event.data.is_empty()
                 || event.comment.is_some()
                 || event.error.is_some()
+                || event.event.as_deref() == Some(b"error".as_slice())
                 || bytes.windows(4).any(|four| four == b"data")
         );
         if event.data.contains(&b'\n') || event.data.contains(&b'\r') {
