@@ -22,7 +22,7 @@ pub(super) enum HeadAction {
     Nothing,
     /// The connection is closed instead.
     Cut,
-    /// Nothing is sent until the fault is released.
+    /// The head is delayed until the fault is released.
     Hold,
 }
 

@@ -309,16 +309,16 @@ pub trait StreamTranslation: Send {
     /// Finish reason, once known.
     fn finish_reason(&self) -> Option<FinishReason>;
 
-    /// Properties of the offer observed in the stream.
-    fn observation(&self) -> OfferObservation {
-        OfferObservation::default()
-    }
-
     /// Writes the output before the content of all choices, for choices that are requested separately.
     fn write_start(&mut self, _out: &mut OutputBuffer) {}
 
     /// Records the finish reason of a choice that another request answered; [`StreamTranslation::write_end`] writes it.
     fn record_choice_finish(&mut self, _choice: u32, _finish: FinishReason) {}
+
+    /// Properties of the offer observed in the stream.
+    fn observation(&self) -> OfferObservation {
+        OfferObservation::default()
+    }
 
     /// Returns the text that the client has received, if the answer can be continued: one candidate, text only,
     /// completely recorded.

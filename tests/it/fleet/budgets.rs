@@ -173,7 +173,7 @@ async fn the_parts_of_a_killed_gateway_return_and_the_budget_holds() {
     let limits = json!({"budget_per_day": credits(BUDGET)});
     let mut budgeted = Budgeted::start("claim = \"5s\"\nlease = \"8s\"", limits).await;
     budgeted.spend(BUDGET / 4).await;
-    // What a process has not written when it is killed is not counted.
+    // A budget does not count spending that a killed process had not written.
     budgeted.until_written(0).await;
     let leased = budgeted.leased();
     let mut killed = budgeted.fleet.gateways.pop().unwrap();

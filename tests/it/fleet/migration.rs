@@ -131,7 +131,7 @@ fn admin(home: &Home) -> Client {
     Client { address: home.admin, key: token.trim().to_owned() }
 }
 
-/// What a gateway shows: keys, balances, files with their hashes, and batches.
+/// Returns the data that a gateway shows: keys, balances, files with their hashes, and batches.
 async fn view(home: &Home, key: &str) -> Value {
     let (client, admin) = (client(home, key), admin(home));
     let files = client.get("/v1/files?limit=100").await.json();

@@ -27,7 +27,7 @@ pub async fn records(client: &Client) -> BTreeSet<String> {
     }
 }
 
-/// What is in the bucket and in the folders of temporary files.
+/// Objects of the bucket and files in the folders of temporary files.
 #[derive(Clone, Debug, Default)]
 pub struct Stored {
     /// IDs of complete objects, once for each.
