@@ -272,7 +272,7 @@ impl KeyCache {
     }
 
     /// Marks a key as used, so that the fleet of `member` shares its limits.
-    pub fn mark_active(&self, principal: &Arc<Principal>, member: &FleetMember) {
+    pub fn start_limit_sharing(&self, principal: &Arc<Principal>, member: &FleetMember) {
         if !principal.key_state.active.load(Ordering::Relaxed)
             && !principal.key_state.active.swap(true, Ordering::AcqRel)
         {

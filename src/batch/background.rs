@@ -30,7 +30,7 @@ const RESPONSES_PATH: &str = "/v1/responses";
 const MAX_ID_BYTES: usize = 64;
 
 /// Changes of the record of a response that this process runs.
-pub type ResponseChanges = watch::Receiver<Arc<BatchRecord>>;
+pub type ResponseWatcher = watch::Receiver<Arc<BatchRecord>>;
 
 /// Response to create.
 pub struct NewResponse {
@@ -115,7 +115,7 @@ impl BatchManager {
     }
 
     /// Returns the changes of a response that this process runs.
-    pub fn response_changes(&self, id: &str) -> Option<ResponseChanges> {
+    pub fn response_changes(&self, id: &str) -> Option<ResponseWatcher> {
         self.running.lock().get(id).map(|running| running.published.clone())
     }
 

@@ -82,7 +82,7 @@ impl BatchRunner {
     }
 
     /// Returns true if the former holder of the batch may still write to its output file.
-    pub(super) fn is_output_shared(&self) -> bool {
+    pub(super) fn may_have_stale_writer(&self) -> bool {
         self.claim.is_some_and(|held| held.takeover == Takeover::Forced)
     }
 

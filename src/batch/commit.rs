@@ -91,7 +91,7 @@ impl BatchRunner {
             results: self.files.output_record.clone(),
             output_id: self.record.output.clone(),
             damaged: self.shutdown.reason == Some(EndReason::OutputDamaged),
-            is_shared: self.is_output_shared(),
+            is_shared: self.may_have_stale_writer(),
             key: self.record.key.clone(),
             account: self.record.account.clone(),
             name: format!("{}_output.jsonl", self.record.id),

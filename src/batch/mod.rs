@@ -38,7 +38,7 @@ mod runner_state;
 mod scheduler;
 mod stats;
 
-pub use background::{NewResponse, ResponseChanges};
+pub use background::{NewResponse, ResponseWatcher};
 pub use context::{
     AnswerIdentity, BatchContext, LineClass, LineDisposition, LineExecutor, LineRequest, LineResponse,
 };

@@ -27,7 +27,7 @@ pub(super) struct OpenedBatch {
 pub(super) fn open_batch(
     context: &BatchContext,
     record: &BatchRecord,
-    is_output_shared: bool,
+    may_have_stale_writer: bool,
 ) -> Result<OpenedBatch> {
     let files = &context.files;
     let file =
@@ -49,7 +49,7 @@ pub(super) fn open_batch(
     let output = match &record.output {
         None => None,
         // The file is copied when the first results are written.
-        Some(_) if is_output_shared => None,
+        Some(_) if may_have_stale_writer => None,
         Some(id) => {
             let results = files.record_store().get(id).map_err(io_error)?.ok_or(()).map_err(lost)?;
             let output = files.open_output(&results).map_err(|error| match error.kind() {

@@ -18,9 +18,9 @@ impl BatchRunner {
         if self.files.input.is_none() && !self.disk.reading {
             self.disk.reading = true;
             let (context, record, tell) = (self.app.clone(), self.record.clone(), self.events.clone());
-            let is_output_shared = self.is_output_shared();
+            let may_have_stale_writer = self.may_have_stale_writer();
             tokio::task::spawn_blocking(move || {
-                let opened = open_files::open_batch(&context, &record, is_output_shared);
+                let opened = open_files::open_batch(&context, &record, may_have_stale_writer);
                 // Dropped before the event is sent, so that no task of the batch holds the shared state after the batch
                 // has ended.
                 drop(context);

@@ -4,7 +4,7 @@
 
 pub use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::upstream::count_queue::INLINE_COUNT_BYTES;
-pub use crate::upstream::count_queue::TokenCountQueue;
+pub use crate::upstream::count_queue::TokenCountContext;
 
 use crate::upstream::config_snapshot::ModelState;
 use crate::upstream::offer::OfferState;
@@ -54,7 +54,7 @@ pub enum WindowFit {
 /// # Errors
 /// Returns a refusal if the input alone fits no window, if too many other counts are waiting, or on an internal error.
 pub async fn check_window(
-    counting: &TokenCountQueue,
+    counting: &TokenCountContext,
     model: &Arc<ModelState>,
     ask: &InferenceRequest,
 ) -> Result<Option<TokenCount>, ApiError> {
@@ -74,7 +74,7 @@ pub async fn check_window(
 
 /// Checks each text against the window. Without a tokenizer the provider decides.
 async fn check_texts(
-    counting: &TokenCountQueue,
+    counting: &TokenCountContext,
     model: &Arc<ModelState>,
     ask: &InferenceRequest,
 ) -> Result<(), ApiError> {
@@ -155,7 +155,7 @@ fn longest_token_count(counter: &TokenCounter, task: &InferenceTask, window: u64
 
 /// Checks a conversation; its prompt and its answer share the window.
 async fn check_conversation(
-    counting: &TokenCountQueue,
+    counting: &TokenCountContext,
     model: &Arc<ModelState>,
     ask: &InferenceRequest,
 ) -> Result<Option<TokenCount>, ApiError> {
@@ -243,7 +243,7 @@ pub fn remaining_tokens(window: u64, count: &TokenCount, wanted: u64) -> Option<
 /// Returns a refusal if the body is not a conversation, if the prompt is so far beyond the window that counting was
 /// stopped, if too many other counts are waiting, or on an internal error.
 pub async fn count_prompt_tokens(
-    counting: &TokenCountQueue,
+    counting: &TokenCountContext,
     model: &Arc<ModelState>,
     ask: &InferenceRequest,
 ) -> Result<TokenCount, ApiError> {
@@ -264,7 +264,7 @@ pub async fn count_prompt_tokens(
 
 /// Counts by the tokenizer or an engine.
 async fn count_exactly(
-    counting: &TokenCountQueue,
+    counting: &TokenCountContext,
     model: &Arc<ModelState>,
     ask: &InferenceRequest,
     wide: u64,
@@ -286,7 +286,7 @@ const fn estimate_limit(wide: u64) -> u64 {
 
 /// Estimates the tokens; the result is not too low.
 async fn estimate_tokens(
-    counting: &TokenCountQueue,
+    counting: &TokenCountContext,
     ask: &InferenceRequest,
     wide: u64,
 ) -> Result<TokenCount, ApiError> {
@@ -302,7 +302,7 @@ async fn estimate_tokens(
 
 /// Counts exactly, unless the conversation has parts that cannot be counted.
 async fn count_locally(
-    counting: &TokenCountQueue,
+    counting: &TokenCountContext,
     model: &Arc<ModelState>,
     ask: &InferenceRequest,
     wide: u64,
@@ -318,7 +318,7 @@ async fn count_locally(
 /// Reads the conversation and counts its tokens, on a blocking thread if it is long. Returns `None` if the conversation
 /// cannot be read within memory of a few times its size.
 async fn count_conversation(
-    counting: &TokenCountQueue,
+    counting: &TokenCountContext,
     ask: &InferenceRequest,
     count: impl FnOnce(PromptConversation, &AtomicBool) -> Option<TokenCount> + Send + 'static,
 ) -> Result<Option<TokenCount>, ApiError> {

@@ -268,7 +268,7 @@ impl ResponseContext for RequestContext {
         Err(UpstreamError::new(UpstreamErrorKind::Malformed))
     }
 
-    fn estimate_usage(&self, _output_bytes: usize) -> TokenUsage {
+    fn estimate_unreported_usage(&self, _output_bytes: usize) -> TokenUsage {
         TokenUsage::default()
     }
 

@@ -76,7 +76,7 @@ fn price(
     let offer = first.ok_or_else(|| chosen.unavailable_error())?;
     let settings = &x.config.settings;
     let output_tokens = chosen.expected_output(&x.config, ask, x.app.clock.steady_now());
-    let usage = TokenUsage { output: output_tokens, ..ask.estimate_usage(0) };
+    let usage = TokenUsage { output: output_tokens, ..ask.estimate_unreported_usage(0) };
     let is_by_energy = offer.pricing.is_priced_by_energy(at);
     let terms = ChargeTerms {
         eur_per_credit: settings.billing.eur_per_credit,

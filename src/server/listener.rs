@@ -255,7 +255,7 @@ impl AcceptLoop {
         let Ok(socket) = BufferedSocket::new(socket, self.tls, patience) else { return };
         let stream: Stream = if self.tls {
             // The handshake gets the same time as a request head.
-            let (within, Some(tls)) = (self.server.limit_settings().request_head, self.state.tls_config())
+            let (within, Some(tls)) = (self.server.limit_settings().request_head, self.state.public_tls())
             else {
                 return;
             };

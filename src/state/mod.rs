@@ -217,7 +217,7 @@ impl AppState {
     }
 
     /// Returns the TLS configuration of the public listener in use.
-    pub fn tls_config(&self) -> Option<Arc<TlsConfig>> {
+    pub fn public_tls(&self) -> Option<Arc<TlsConfig>> {
         self.tls.load().public.clone()
     }
 

@@ -23,7 +23,7 @@ impl AppState {
             providers: providers().map(|known| (&*known.provider.id, known.in_flight())).collect(),
             exchanges: self.in_flight_exchanges(),
             retries_left: self.retry_budget.lock().remaining(now),
-            certificate_expires: self.tls_config().map(|tls| tls.expires),
+            certificate_expires: self.public_tls().map(|tls| tls.expires),
             ledger: self.ledger.durability_snapshot(),
             last_export: self.backup_schedule.last_backup_time(),
             admission: self.admission.load_status(),

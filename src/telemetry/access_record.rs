@@ -197,7 +197,7 @@ impl AccessRecord {
         self.outcome = ExchangeOutcome::Broken;
     }
 
-    /// Records the end of the exchange.
+    /// Records the end of the exchange; `left` is true if the client disconnected before it.
     pub fn record_end(&mut self, left: bool, bytes_out: usize) {
         self.bytes_out = bytes_out;
         if left && self.outcome == ExchangeOutcome::Ok {

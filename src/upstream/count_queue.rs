@@ -14,7 +14,7 @@ use std::time::Duration;
 pub const INLINE_COUNT_BYTES: usize = 16 * 1024;
 
 /// Permits and handles that a count needs, for one request or one line of a batch.
-pub struct TokenCountQueue {
+pub struct TokenCountContext {
     /// Permits of the process.
     pub permits: Arc<TokenizerPermits>,
     /// Admission control, which counts refusals.
@@ -29,7 +29,7 @@ pub struct TokenCountQueue {
     pub wait: Option<Duration>,
 }
 
-impl TokenCountQueue {
+impl TokenCountContext {
     /// Runs work on a blocking thread. The work gets a flag that is set when its result is no longer needed. The work
     /// holds its permit until it ends.
     ///

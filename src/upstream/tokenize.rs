@@ -2,7 +2,7 @@
 //! is generated. If an engine cannot count, this does not count as a failure of the offer. After a timeout or a
 //! failure, an engine is not called for 30 seconds, so that no request waits for it.
 
-use super::count_queue::{INLINE_COUNT_BYTES, TokenCountQueue};
+use super::count_queue::{INLINE_COUNT_BYTES, TokenCountContext};
 use super::offer::OfferState;
 use super::request_head;
 use crate::time::clock;
@@ -63,7 +63,7 @@ struct TokenizeFailure;
 
 /// Returns the token count of the first engine that supports counting this prompt.
 pub async fn count_at_provider(
-    counting: &TokenCountQueue,
+    counting: &TokenCountContext,
     model: &ModelState,
     ask: &InferenceRequest,
 ) -> Option<u64> {
@@ -105,7 +105,7 @@ pub async fn count_at_provider(
 /// Builds the first call to the engine, if its API can count this request. A long body is parsed on a blocking thread;
 /// a body whose parsed form would take too much memory is not counted.
 async fn first_call(
-    counting: &TokenCountQueue,
+    counting: &TokenCountContext,
     offer: &OfferState,
     shape: TokenizeApi,
     ask: &InferenceRequest,

@@ -315,7 +315,7 @@ impl Field {
         self
     }
 
-    /// Sets the explanation.
+    /// Sets the help text of the field.
     #[must_use]
     pub const fn help(mut self, help: &'static str) -> Self {
         self.help = help;

@@ -192,7 +192,7 @@ impl InferenceRequest {
     /// Returns an estimate of the usage from the bytes of the prompt and of the generated text, for a provider that
     /// reported no usage. It is marked as the gateway's count.
     #[must_use]
-    pub fn estimate_usage(&self, output_bytes: usize) -> TokenUsage {
+    pub fn estimate_unreported_usage(&self, output_bytes: usize) -> TokenUsage {
         TokenUsage::estimate(self.prompt_bytes, output_bytes)
     }
 

@@ -101,7 +101,7 @@ impl DecodedAnswer {
         let mut answer = Self::from_events(shaped, ask.n);
         // Clients read the usage of a buffered answer without checking that it exists, so it is estimated if it is
         // missing.
-        let counted = ask.estimate_usage(answer.output_bytes());
+        let counted = ask.estimate_unreported_usage(answer.output_bytes());
         let bounds = sent.usage_bounds(&ask.usage_bounds(target), answer.choices.len());
         let usage = answer.reported_usage.map(|stated| stated.to_plausible_usage(&bounds, &counted));
         answer.usage = Some(usage.unwrap_or_else(|| counted.clamp_to(&bounds)));

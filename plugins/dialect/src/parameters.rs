@@ -268,9 +268,10 @@ pub fn has_engine_constraint(ask: &InferenceRequest) -> bool {
     })
 }
 
-/// Returns true if an error of a request builder is about an engine constraint.
+/// Returns true if the error of a request builder names `response_format` or an engine parameter that constrains the
+/// answer (`ParameterEffect::Constraint`, such as `bad_words`).
 #[must_use]
-pub fn names_engine_constraint(error: &ApiError) -> bool {
+pub fn names_constraining_parameter(error: &ApiError) -> bool {
     let path = error.param.as_deref().unwrap_or_default();
     let name = path.split(['.', '[']).next().unwrap_or_default();
     name == "response_format"

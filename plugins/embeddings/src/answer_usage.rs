@@ -46,7 +46,7 @@ impl AnswerUsage {
     /// count.
     pub(crate) fn to_usage(&self, ask: &InferenceRequest, target: &AttemptTarget<'_>) -> TokenUsage {
         let stated = ReportedUsage { input: self.tokens, output: Some(0), ..ReportedUsage::default() };
-        stated.to_plausible_usage(&ask.usage_bounds(target), &ask.estimate_usage(0))
+        stated.to_plausible_usage(&ask.usage_bounds(target), &ask.estimate_unreported_usage(0))
     }
 }
 

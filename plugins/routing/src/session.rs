@@ -48,7 +48,7 @@ mod source {
     pub(super) const HEADER: u64 = 3;
     pub(super) const METADATA: u64 = 4;
     pub(super) const USER: u64 = 5;
-    pub(super) const BEGINNING: u64 = 6;
+    pub(super) const CONVERSATION_START: u64 = 6;
 }
 
 /// Session that a request belongs to.
@@ -102,7 +102,7 @@ pub fn request_session<'h>(
     let beginning = beginning.to_le_bytes();
     let session = match user {
         Some(user) => RequestSession { key: SessionKey(stable_hash(user.key.0, &beginning)), ..user },
-        None => named(source::BEGINNING, &beginning)?,
+        None => named(source::CONVERSATION_START, &beginning)?,
     };
     Some(RequestSession { is_first_turn, ..session })
 }

@@ -119,11 +119,11 @@ impl Database {
 
 impl Gateway {
     async fn reserve(&self, most: i64) -> Result<KeyLimitReservation, ApiError> {
-        self.cache.mark_active(&self.principal, &self.member);
+        self.cache.start_limit_sharing(&self.principal, &self.member);
         let entered = acquire_provisional(&self.principal, WorkClass::Request, self.clock);
         let (entry, _) = entered.map_err(|(_, refusal)| refusal)?;
         let cost = CostEstimate { input: 1, output: 1, money: MicroCredits(most) };
-        self.ledger.reserve_budgeted(entry, &cost).await.map_err(|(_, refusal)| refusal)
+        self.ledger.reserve_limits_with_draw(entry, &cost).await.map_err(|(_, refusal)| refusal)
     }
 
     fn settle(&self, mut reserved: KeyLimitReservation, charged: i64) {

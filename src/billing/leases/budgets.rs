@@ -33,7 +33,7 @@ impl Ledger {
     /// # Errors
     /// Returns the refusal of a limit, and which it is; 503 if this member may not spend its leases any more, or if the
     /// database does not answer in time.
-    pub async fn reserve_budgeted(
+    pub async fn reserve_limits_with_draw(
         self: &Arc<Self>,
         mut entry: ProvisionalPermit,
         cost: &CostEstimate,

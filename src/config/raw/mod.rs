@@ -39,9 +39,9 @@ pub use money::{BillingConfig, CreditPolicy, LedgerConfig, LedgerSync};
 pub use overload::OverloadConfig;
 pub use process::{LogConfig, LogFormat, LogLevel, ProcessConfig};
 pub use providers::{
-    ContinuationConfig, ContractEvidence, DialectConfig, EngineConfig, HealthCheckConfig, HttpVersion,
-    MeterBoundaryConfig, OfferConfig, PrefillConfig, Provider, ReasoningNameConfig, RenewableContractConfig,
-    SimulatorConfig, TimeoutsConfig,
+    ContinuationConfig, DialectConfig, EngineConfig, HealthCheckConfig, HttpVersion, MeterBoundaryConfig,
+    OfferConfig, PowerContractEvidence, PrefillConfig, Provider, ReasoningNameConfig,
+    RenewableContractConfig, SimulatorConfig, TimeoutsConfig,
 };
 pub use routing::{CircuitBreakerConfig, RoutingConfig};
 pub use scalars::{

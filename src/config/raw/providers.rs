@@ -139,7 +139,7 @@ pub struct RenewableContractConfig {
     #[schemars(range(min = 0, max = 1), example = 1.0)]
     pub share: ExactDecimal,
     /// Evidence for the contract.
-    pub evidence: ContractEvidence,
+    pub evidence: PowerContractEvidence,
 }
 
 /// Evidence for a renewable power contract, the strongest first: power generated on the site; a power purchase in the
@@ -148,7 +148,7 @@ pub struct RenewableContractConfig {
 #[serde(rename_all = "kebab-case")]
 #[schemars(inline)]
 #[allow(missing_docs)]
-pub enum ContractEvidence {
+pub enum PowerContractEvidence {
     OnSite,
     HourlyPpa,
     AnnualPpa,

@@ -27,8 +27,8 @@ pub use storage::{
 };
 // Types that need no conversion.
 pub use super::raw::{
-    BatchResultFormat, ClientCertificatePolicy, ContractEvidence, CostFormat, HttpVersion, ImageFormat,
-    LogFormat, LogLevel, TlsVersion,
+    BatchResultFormat, ClientCertificatePolicy, CostFormat, HttpVersion, ImageFormat, LogFormat, LogLevel,
+    PowerContractEvidence, TlsVersion,
 };
 
 use super::changes::ConfigDocument;

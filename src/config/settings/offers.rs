@@ -1,7 +1,7 @@
 //! Models, providers, and offers that connect them.
 
 use super::super::secret::SecretText;
-use super::{ContractEvidence, HttpVersion, TlsVersion};
+use super::{HttpVersion, PowerContractEvidence, TlsVersion};
 use penstock_catalog::CatalogModel as Card;
 use penstock_core::{
     Dialect, ImageSize, ModelKind, OfferCapabilities, ProviderAdapter, RerankScoreTransform,
@@ -150,9 +150,9 @@ impl ProviderLocation {
         let grid = self.grid.renewable_percent / Decimal::ONE_HUNDRED;
         let contract = self.contractual.as_ref().map_or(Decimal::ZERO, |contract| {
             let worth = match contract.evidence {
-                ContractEvidence::OnSite | ContractEvidence::HourlyPpa => Decimal::ONE,
-                ContractEvidence::AnnualPpa => Decimal::new(5, 1),
-                ContractEvidence::Unbundled => Decimal::ZERO,
+                PowerContractEvidence::OnSite | PowerContractEvidence::HourlyPpa => Decimal::ONE,
+                PowerContractEvidence::AnnualPpa => Decimal::new(5, 1),
+                PowerContractEvidence::Unbundled => Decimal::ZERO,
             };
             contract.share * worth
         });
@@ -166,7 +166,7 @@ pub struct RenewableContract {
     /// Share, 0 to 1.
     pub share: Decimal,
     /// Evidence for the contract.
-    pub evidence: ContractEvidence,
+    pub evidence: PowerContractEvidence,
 }
 
 /// Parsed base URL.

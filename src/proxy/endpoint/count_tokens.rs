@@ -70,7 +70,7 @@ pub(super) async fn count_prompt(
     let (name, _) = penstock_routing::split_flavor(&ask.model);
     let model = model_for_request(x, ask, name)?;
     x.reserve_limits(entry, &CostEstimate::default())?;
-    let counting = x.token_count_queue();
+    let counting = x.token_count_context();
     tokio::select! {
         biased;
         count = context_window::count_prompt_tokens(&counting, &model, ask) => count.map(Some),

@@ -17,7 +17,7 @@ use crate::state::AppState;
 use crate::telemetry::request_id::RequestId;
 use crate::telemetry::{AccessRecord, TraceContext};
 use crate::upstream::config_snapshot::ConfigSnapshot;
-use crate::upstream::count_queue::TokenCountQueue;
+use crate::upstream::count_queue::TokenCountContext;
 use bytes::Bytes;
 use http::header;
 use penstock_core::{ApiError, Dialect};
@@ -233,12 +233,12 @@ impl Exchange<'_> {
     ///
     /// # Errors
     /// Same as for [`Exchange::reserve_limits`]; a 503 if the database of a fleet does not answer.
-    pub async fn reserve_budgeted(
+    pub async fn reserve_limits_with_draw(
         &mut self,
         entry: ProvisionalPermit,
         cost: &CostEstimate,
     ) -> Result<(), ApiError> {
-        let pass = self.app.ledger.reserve_budgeted(entry, cost).await;
+        let pass = self.app.ledger.reserve_limits_with_draw(entry, cost).await;
         let refuse = |(hit, refusal): (Option<_>, _)| match hit {
             Some(hit) => self.limit_refusal((hit, refusal)),
             None => refusal,
@@ -255,7 +255,7 @@ impl Exchange<'_> {
     pub fn acquire_provisional(&self) -> Result<(ProvisionalPermit, UsageProfile), ApiError> {
         let member = &self.app.stores.fleet;
         if member.is_shared() {
-            self.app.key_cache.mark_active(&self.principal, member);
+            self.app.key_cache.start_limit_sharing(&self.principal, member);
         }
         rate_limit::acquire_provisional(&self.principal, self.work, self.app.clock)
             .map_err(|hit| self.limit_refusal(hit))
@@ -276,12 +276,12 @@ impl Exchange<'_> {
     }
 
     /// Returns the permits and handles that counting tokens for this exchange needs.
-    pub(crate) fn token_count_queue(&self) -> TokenCountQueue {
+    pub(crate) fn token_count_context(&self) -> TokenCountContext {
         let wait = match self.work {
             WorkClass::Request => Some(self.config.settings.overload.wait),
             WorkClass::BatchLine => None,
         };
-        TokenCountQueue {
+        TokenCountContext {
             permits: self.app.tokenizer_permits.clone(),
             admission: self.app.admission.clone(),
             blocking: self.app.blocking.clone(),

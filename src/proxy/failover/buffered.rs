@@ -136,8 +136,8 @@ impl ResponseContext for BufferedDelivery<'_, '_, '_> {
         Ok(whole)
     }
 
-    fn estimate_usage(&self, output_bytes: usize) -> TokenUsage {
-        self.run.request.estimate_usage(output_bytes)
+    fn estimate_unreported_usage(&self, output_bytes: usize) -> TokenUsage {
+        self.run.request.estimate_unreported_usage(output_bytes)
     }
 
     fn settle(&mut self, metered: ResponseUsage) -> Vec<u8> {

@@ -75,7 +75,8 @@ impl FailedAttemptEnergy {
             | InferenceTask::Passthrough(_)
             | InferenceTask::Embed(_)
             | InferenceTask::Rerank(_) => {
-                let usage = reply.map_or_else(|| ask.estimate_usage(0), StreamTranslation::attempt_usage);
+                let usage =
+                    reply.map_or_else(|| ask.estimate_unreported_usage(0), StreamTranslation::attempt_usage);
                 offer.pricing.failed_energy(usage, took)
             }
         };

@@ -45,7 +45,7 @@ pub async fn attempt_stream(
     let mut target = attempt::translation_target(run, offer, dialect, created);
     if let Some(text) = &delivered {
         // The text that was delivered counts towards the client's cap on tokens.
-        let delivered_tokens = run.request.estimate_usage(text.len()).output;
+        let delivered_tokens = run.request.estimate_unreported_usage(text.len()).output;
         let cap = target.max_tokens.or(run.request.max_tokens);
         target.max_tokens = cap.map(|cap| cap.saturating_sub(delivered_tokens).max(1));
     }
@@ -349,8 +349,8 @@ impl ResponseContext for StreamResponse<'_, '_, '_> {
         Err(UpstreamError::new(UpstreamErrorKind::Malformed).into())
     }
 
-    fn estimate_usage(&self, output_bytes: usize) -> TokenUsage {
-        self.run.request.estimate_usage(output_bytes)
+    fn estimate_unreported_usage(&self, output_bytes: usize) -> TokenUsage {
+        self.run.request.estimate_unreported_usage(output_bytes)
     }
 
     fn settle(&mut self, metered: ResponseUsage) -> Vec<u8> {

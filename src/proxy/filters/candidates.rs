@@ -50,7 +50,7 @@ pub(super) async fn select(
     x: &mut Exchange<'_>,
     ask: &InferenceRequest,
 ) -> Result<Option<CandidateSet>, ApiError> {
-    let counting = x.token_count_queue();
+    let counting = x.token_count_context();
     let live = &counting.config;
     let (name, flavor) = split_flavor(&ask.model);
     let model = model_for_request(x, ask, name)?;

@@ -25,7 +25,7 @@ impl RequestFilter for ReserveLimits {
         let taken = (request.provisional_permit.take(), &request.candidates, &request.ask);
         if let (Some((entry, habits)), Some(candidates), Some(ask)) = taken {
             let cost = max_cost(request.exchange, candidates, ask, habits, request.received_at);
-            request.exchange.reserve_budgeted(entry, &cost).await?;
+            request.exchange.reserve_limits_with_draw(entry, &cost).await?;
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -71,7 +71,7 @@ fn max_output(offer: &OfferState, chosen: &CandidateSet, ask: &InferenceRequest,
 
 /// Returns the maximum tokens of input and output. Work that is not counted in tokens uses none.
 fn max_tokens(ask: &InferenceRequest, usual: u64) -> (u64, u64) {
-    let input = ask.estimate_usage(0).input.max(1);
+    let input = ask.estimate_unreported_usage(0).input.max(1);
     match ask.kind.spec().unit {
         WorkUnit::GeneratedTokens => {
             let images = u64::from(ask.images).saturating_mul(IMAGE_TOKENS);

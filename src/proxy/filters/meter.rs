@@ -38,7 +38,9 @@ impl ResponseBodyFilter for Meter {
 
     async fn buffered<C: ResponseContext>(context: &mut C, body: &mut BufferedBody) -> Result<(), C::Error> {
         let Some(whole) = body.translated.take() else { return Ok(()) };
-        let done = whole.work.unwrap_or_else(|| WorkDone::Tokens(context.estimate_usage(whole.output_bytes)));
+        let done = whole
+            .work
+            .unwrap_or_else(|| WorkDone::Tokens(context.estimate_unreported_usage(whole.output_bytes)));
         body.settled = context.settle(ResponseUsage {
             charged_work: done,
             provider_work: done,

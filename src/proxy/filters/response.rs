@@ -121,7 +121,7 @@ pub trait ResponseContext: Send {
     ) -> impl Future<Output = Result<BufferedResponse, Self::Error>> + Send;
 
     /// Estimates the tokens of a response by the bytes of its text, for a provider that reports no usage.
-    fn estimate_usage(&self, output_bytes: usize) -> TokenUsage;
+    fn estimate_unreported_usage(&self, output_bytes: usize) -> TokenUsage;
 
     /// Charges a response; returns the members `environment_impact` and `billing_cost`.
     fn settle(&mut self, metered: ResponseUsage) -> Vec<u8>;

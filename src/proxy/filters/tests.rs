@@ -100,7 +100,7 @@ impl ResponseContext for TestResponse {
         })
     }
 
-    fn estimate_usage(&self, output_bytes: usize) -> TokenUsage {
+    fn estimate_unreported_usage(&self, output_bytes: usize) -> TokenUsage {
         TokenUsage { output: u64::try_from(output_bytes / 4).unwrap(), ..TokenUsage::default() }
     }
 

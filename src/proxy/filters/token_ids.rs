@@ -51,7 +51,7 @@ async fn replace_token_ids(
         TokenIdPolicy::Text(encoding) => {
             // The text of a token id can be longer than its digits, up to 128 bytes. Therefore each account decodes one
             // request at a time, and the decoded text counts as memory like a body.
-            let ask = x.token_count_queue().run_queued(move |_| decode_token_ids(ask, encoding)).await??;
+            let ask = x.token_count_context().run_queued(move |_| decode_token_ids(ask, encoding)).await??;
             x.reserve_memory(ask.prompt_bytes)?;
             Ok(ask)
         }

@@ -100,7 +100,7 @@ impl ResponseHead {
 
     /// Adds `x-should-retry: false` if a retry does not help, or if the wait before it is longer than the minute for
     /// which client libraries wait at most.
-    pub(super) fn with_retry_advice(self, after: Option<u32>) -> Self {
+    pub(super) fn with_should_retry(self, after: Option<u32>) -> Self {
         if after.is_some_and(|seconds| seconds <= MAX_RETRY_AFTER) {
             return self;
         }

@@ -146,7 +146,7 @@ pub async fn send_refusal(
         let reset = after.map(|seconds| ceil_seconds(now).saturating_add(u64::from(seconds)));
         head = head.with_rate_limits(dialect, &standing, now, reset);
         if is_limit {
-            head = head.with_retry_advice(refusal.retry_after);
+            head = head.with_should_retry(refusal.retry_after);
         }
     }
     if let Some(allow) = refusal.details.get("allow").and_then(|value| value.as_str()) {

@@ -293,7 +293,7 @@ fn contents_in_the_folder_are_read_from_there() {
     let whole = output.seal(&growing, NOW).unwrap();
     assert_eq!(read(&files, &whole).unwrap(), b"x\n");
     assert!(shared.names("files").is_empty() && shared.names("parts").is_empty());
-    assert!(files.delete_record(&record).unwrap() && !files.path(&record.id).exists());
+    assert!(files.delete_with_contents(&record).unwrap() && !files.path(&record.id).exists());
 }
 
 /// Store that cannot be reached.
@@ -353,7 +353,7 @@ fn a_bucket_that_is_away_is_503_and_damages_nothing() {
     }
     assert!(upload(&away, &lines(3)).is_err());
     assert_eq!(files_in(&away.upload_folder), 0);
-    assert!(away.delete_record(&record).unwrap() && away.finish_deletions().is_err());
+    assert!(away.delete_with_contents(&record).unwrap() && away.finish_deletions().is_err());
     assert_eq!((shared.names("files").len(), sound.finish_deletions().unwrap()), (1, 1));
     assert!(shared.names("files").is_empty());
 }

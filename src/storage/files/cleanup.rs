@@ -88,11 +88,11 @@ impl FileManager {
 
     fn delete_if_expired(&self, file: &FileRecord, at: ExpiryCheck) -> Result<u64, StoreError> {
         let needed = || self.users.get().is_some_and(|runs| runs.is_in_use(&file.id));
-        Ok(u64::from(at.is_expired(file) && !needed() && self.delete_record(file)?))
+        Ok(u64::from(at.is_expired(file) && !needed() && self.delete_with_contents(file)?))
     }
 
     /// Deletes a record and then its contents; returns false if the record was already deleted.
-    pub(super) fn delete_record(&self, file: &FileRecord) -> Result<bool, StoreError> {
+    pub(super) fn delete_with_contents(&self, file: &FileRecord) -> Result<bool, StoreError> {
         let gone = match &self.shared {
             None => self.store.delete(file)?,
             Some(_) => self.store.delete_counted(file)?,

@@ -314,7 +314,7 @@ impl FileManager {
             runs.end_users(id).await?;
         }
         let files = self.clone();
-        let gone = run_blocking(move || Ok(files.delete_record(&record)?)).await?;
+        let gone = run_blocking(move || Ok(files.delete_with_contents(&record)?)).await?;
         if let Some(users) = self.users.get() {
             users.end_late_users(id).await;
         }

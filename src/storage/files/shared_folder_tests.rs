@@ -67,7 +67,7 @@ fn uploads_at_the_same_time_exceed_no_limit_together() {
     assert_eq!((one.used_bytes(), other.used_bytes()), (record.bytes, record.bytes));
     let contents = || fs::read_dir(directory.folder.path()).unwrap().count();
     let before = contents();
-    assert!(other.delete_record(&record).unwrap() && !one.delete_record(&record).unwrap());
+    assert!(other.delete_with_contents(&record).unwrap() && !one.delete_with_contents(&record).unwrap());
     assert_eq!((one.used_bytes(), contents()), (0, before - 1));
     stored(&one, upload(&one, 100).unwrap()).unwrap();
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Marker of a final assistant message that the provider must continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ContinuationMark {
-    /// No message to continue.
+    /// No marker is written, because the request does not end with an assistant message to continue.
     NotContinued,
     /// No marker is needed, because the provider continues such a message by itself.
     Implicit,

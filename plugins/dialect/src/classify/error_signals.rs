@@ -1,8 +1,8 @@
 //! Signals in an error body: its codes, and known phrases and numbers in its message.
 
 use super::phrases::{
-    CALL_PHRASES, CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, HISTORY_PHRASES, MAX_OUTPUT_PREFIXES,
-    OUT_OF_MEMORY_PHRASES, OUTPUT_CAP_NAMES, OVERFLOW_PREFIXES, RATE_PHRASES, WINDOW_PHRASES,
+    CALL_PHRASES, CLIENT_FIELDS, CONTENT_PHRASES, EXCESS_PHRASES, HISTORY_PHRASES, OUT_OF_MEMORY_PHRASES,
+    OUTPUT_CAP_NAMES, OUTPUT_LIMIT_NUMBER_PREFIXES, OVERFLOW_PREFIXES, RATE_PHRASES, WINDOW_PHRASES,
 };
 use penstock_core::ExtraMembers;
 use serde_json::Value;
@@ -80,7 +80,7 @@ impl ErrorSignals {
         }
         let param = self.param.as_deref().unwrap_or_default();
         let of_cap = OUTPUT_CAP_NAMES.iter().any(|name| contains_word(&self.text, name) || *name == param);
-        let most = || MAX_OUTPUT_PREFIXES.iter().find_map(|phrase| number_after(&self.text, phrase));
+        let most = || OUTPUT_LIMIT_NUMBER_PREFIXES.iter().find_map(|phrase| number_after(&self.text, phrase));
         of_cap.then(most).flatten().filter(|most| *most > 0)
     }
 

@@ -191,7 +191,7 @@ pub(super) const OUTPUT_CAP_NAMES: &[&str] = &[
     "completion tokens",
 ];
 /// Phrases that precede the largest output limit that a model accepts.
-pub(super) const MAX_OUTPUT_PREFIXES: &[&str] = &[
+pub(super) const OUTPUT_LIMIT_NUMBER_PREFIXES: &[&str] = &[
     " > ",
     "range of max_tokens is [1, ",
     "range of max_tokens should be [1, ",

@@ -52,7 +52,7 @@ impl SpeechStream {
             start: BytesMut::new(),
             passed: 0,
             max_bytes: seconds.saturating_mul(MAX_BYTES_PER_SECOND).saturating_add(EXTRA_BYTES),
-            input: ask.estimate_usage(0),
+            input: ask.estimate_unreported_usage(0),
         })
     }
 

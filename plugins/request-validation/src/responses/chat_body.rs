@@ -114,7 +114,7 @@ impl ChatBody {
 /// themselves.
 pub(super) fn copy_other_members(top: &RootObject<'_>, settings: &ResponseSettings<'_>, out: &mut ChatBody) {
     for (name, value) in top.present_members() {
-        if !CONVERTED.contains(&name) && !settings.replaces(name) {
+        if !CONVERTED.contains(&name) && !settings.writes_member(name) {
             out.member(name, value.raw());
         }
     }

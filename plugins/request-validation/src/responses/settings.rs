@@ -131,7 +131,7 @@ fn read_include<'d>(top: &RootObject<'d>, settings: &mut ResponseSettings<'d>) -
 
 impl ResponseSettings<'_> {
     /// Returns true if the settings write this member of the chat form.
-    pub(super) fn replaces(&self, name: &str) -> bool {
+    pub(super) fn writes_member(&self, name: &str) -> bool {
         match name {
             "response_format" => self.format.is_some(),
             "verbosity" => self.verbosity.is_some(),

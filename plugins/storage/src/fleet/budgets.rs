@@ -110,7 +110,7 @@ impl SharedFleet {
             let batch = require_alive(strand.id)
                 .append(unchanged)
                 .add(META, rows::pool_key(&name), change.saturating_neg(), bound, None)
-                .add(META, rows::part_key(strand.id, &name), change, None, None);
+                .add(META, rows::pool_part_key(strand.id, &name), change, None, None);
             match self.store().apply(batch) {
                 Ok(()) => return Ok(BudgetDraw { drawn, unspent }),
                 Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Buried),

@@ -4,9 +4,9 @@
 //! fleet/last                          →  counter: number of the last strand
 //! fleet/strand/ id (4 bytes BE)       →  counter: beat of the strand
 //! fleet/live/   id (4 bytes BE)       →  name of the process; missing once the strand is buried
-//! fleet/part/   id (4 bytes BE) pool  →  counter: part of the strand
+//! fleet/part/   id (4 bytes BE) pool  →  counter: part of the pool that the strand holds
 //! fleet/pool/   pool                  →  counter: rest of the pool
-//! fleet/report/ id (4 bytes BE) row (2 bytes BE)  →  part of the strand's report to its peers
+//! fleet/report/ id (4 bytes BE) row (2 bytes BE)  →  piece of the strand's report to its peers
 //! fleet/pools                         →  present while the pools agree with the balances
 //! fleet/opening                       →  id of the strand that fills the pools
 //! ```
@@ -53,7 +53,7 @@ pub(super) fn strand_of_report(key: &[u8]) -> Result<u32, StoreError> {
     strand_of(REPORT_PREFIX, strand)
 }
 
-pub(super) fn part_key(id: u32, pool: &str) -> Vec<u8> {
+pub(super) fn pool_part_key(id: u32, pool: &str) -> Vec<u8> {
     [&parts_prefix(id), pool.as_bytes()].concat()
 }
 

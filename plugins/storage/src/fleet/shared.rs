@@ -78,7 +78,7 @@ impl SharedFleet {
     /// [`SharedFleet::credit_operations`], they never fail.
     #[must_use]
     pub fn charge_operations(strand: u32, change: &PoolAmount) -> Transaction {
-        let key = rows::part_key(strand, &change.pool);
+        let key = rows::pool_part_key(strand, &change.pool);
         Transaction::new().add_amounts(META, key, RowAddition::Counter(change.amount.saturating_neg()))
     }
 
@@ -289,11 +289,11 @@ impl Fleet for SharedFleet {
             counter_row(next.beat),
         );
         for PoolAmount { pool, amount } in &turn.spent {
-            batch = batch.add(META, rows::part_key(id, pool), amount.saturating_neg(), None, None);
+            batch = batch.add(META, rows::pool_part_key(id, pool), amount.saturating_neg(), None, None);
         }
         for PoolAmount { pool, amount } in &turn.returned {
             // The transaction fails if the part would become negative.
-            batch = batch.add(META, rows::part_key(id, pool), amount.saturating_neg(), Some(0), None);
+            batch = batch.add(META, rows::pool_part_key(id, pool), amount.saturating_neg(), Some(0), None);
             batch = batch.add(META, rows::pool_key(pool), *amount, None, None);
         }
         match self.store.apply(batch) {
@@ -315,7 +315,7 @@ impl Fleet for SharedFleet {
             }
             let batch = require_alive(strand.id).add(META, rows::pool_key(pool), -amount, Some(0), None).add(
                 META,
-                rows::part_key(strand.id, pool),
+                rows::pool_part_key(strand.id, pool),
                 amount,
                 None,
                 None,

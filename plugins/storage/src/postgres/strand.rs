@@ -83,7 +83,7 @@ pub(super) struct Strand {
 /// Outcome of one attempt to join.
 enum JoinAttempt {
     Joined,
-    /// Beats and process names, by strand id, of the live strands with which this strand may not share the database.
+    /// Heartbeat counters and process names, by strand id, of the live strands that prevent this one from joining.
     Occupied(HashMap<i32, (i64, String)>),
 }
 

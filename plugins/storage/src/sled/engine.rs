@@ -67,7 +67,7 @@ impl SledEngine {
         &self,
         use_it: impl FnOnce(&SledHandle) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        if self.writer_health.is_closed() {
+        if self.writer_health.is_database_closed() {
             self.reopen_if_due()?;
         }
         match self.sled.read().as_ref() {
@@ -240,7 +240,7 @@ impl WriterHealth {
         self.busy_since.store(0, Ordering::Release);
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
+    pub(crate) fn is_database_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
@@ -263,7 +263,7 @@ impl WriterHealth {
             WriteMode::Failed => StoreHealth::Failed,
             _ if u128::from(milliseconds) > stuck_after.as_millis() => StoreHealth::Stuck { milliseconds },
             WriteMode::Full => StoreHealth::Full,
-            WriteMode::Ready if self.is_closed() => StoreHealth::Failed,
+            WriteMode::Ready if self.is_database_closed() => StoreHealth::Failed,
             WriteMode::Ready => StoreHealth::Ready,
         }
     }

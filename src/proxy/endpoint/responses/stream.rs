@@ -6,7 +6,7 @@
 
 use super::background::current_response;
 use super::stored::find_response;
-use crate::batch::ResponseChanges;
+use crate::batch::ResponseWatcher;
 use crate::proxy::endpoint::query_parameters;
 use crate::proxy::exchange::{Exchange, WriteOutcome, write_outcome};
 use crate::proxy::failover::wait::{ClientWatch, WaitOutcome};
@@ -118,7 +118,7 @@ async fn write_events(x: &mut Exchange<'_>, replay: &mut ResponseReplay, respons
 struct StreamWatch {
     client: ClientWatch,
     /// Changes of a response that this process runs.
-    changes: Option<ResponseChanges>,
+    changes: Option<ResponseWatcher>,
     /// End of the stream while the process drains.
     drain_end: Option<Instant>,
 }

@@ -24,7 +24,7 @@ use tokio::sync::mpsc::Sender;
 use tokio_util::sync::CancellationToken;
 
 /// State that the choices of one request share.
-pub(super) struct ChoiceContext<'a> {
+pub(super) struct SharedChoiceState<'a> {
     app: &'a Arc<AppState>,
     live: Arc<ConfigSnapshot>,
     principal: Arc<Principal>,
@@ -65,7 +65,7 @@ pub(super) struct ChoiceOutcome {
     record: AccessRecord,
 }
 
-impl<'a> ChoiceContext<'a> {
+impl<'a> SharedChoiceState<'a> {
     /// Creates the state that the choices of a request share; offers that have failed are left out.
     pub(super) fn from_run(run: &FailoverRun<'_, 'a>, failed: impl Fn(usize) -> bool) -> Self {
         let mut chosen = run.candidates.clone();
@@ -143,7 +143,7 @@ impl ChoiceOutcome {
 
 /// Requests one choice. The future is boxed, since a request for several choices contains requests for one choice.
 pub(super) fn request_choice<'s>(
-    seed: &'s ChoiceContext<'_>,
+    seed: &'s SharedChoiceState<'_>,
     index: u32,
     pieces: Sender<Bytes>,
 ) -> ChoiceFuture<'s> {

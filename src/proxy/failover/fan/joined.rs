@@ -47,8 +47,8 @@ impl ResponseContext for JoinedResponse<'_, '_, '_> {
         })
     }
 
-    fn estimate_usage(&self, output_bytes: usize) -> TokenUsage {
-        self.run.request.estimate_usage(output_bytes)
+    fn estimate_unreported_usage(&self, output_bytes: usize) -> TokenUsage {
+        self.run.request.estimate_unreported_usage(output_bytes)
     }
 
     /// Settles the usage of all choices, each with the footprint factors of its own offer.

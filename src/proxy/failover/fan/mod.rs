@@ -17,7 +17,7 @@ use crate::proxy::exchange::WriteOutcome;
 use crate::proxy::filters::{ResponseBodyFilterChain, ResponseBodyFilters};
 use crate::upstream::offer::OfferState;
 use bytes::Bytes;
-use choice::{ChoiceContext, ChoiceOutcome};
+use choice::{ChoiceOutcome, SharedChoiceState};
 use joined::JoinedResponse;
 use penstock_core::{ApiError, ErrorCode, ExtraMember, ExtraMembers, MicroCredits, OutputBuffer, TokenUsage};
 use penstock_limits::ActualCost;
@@ -78,7 +78,7 @@ pub(super) async fn request_choices(
     course: &RetryPlanner,
 ) -> Result<WriteOutcome, ApiError> {
     let failed = |offer: usize| course.failed_attempts().iter().any(|attempt| attempt.offer == offer);
-    let seed = ChoiceContext::from_run(run, failed);
+    let seed = SharedChoiceState::from_run(run, failed);
     let mut parts: Vec<ChoiceUsage> = run
         .translation
         .as_deref()
@@ -119,7 +119,7 @@ pub(super) async fn request_choices(
 /// ended. With `first_alone`, the other choices are requested only after the first has begun to answer.
 async fn run_choices(
     run: &mut FailoverRun<'_, '_>,
-    seed: &ChoiceContext<'_>,
+    seed: &SharedChoiceState<'_>,
     mut waiting: VecDeque<u32>,
     mut first_alone: bool,
 ) -> (Vec<ChoiceOutcome>, Option<StopReason>) {
@@ -195,7 +195,7 @@ async fn next_end(active: &mut Vec<ChoiceFuture<'_>>) -> ChoiceOutcome {
 /// Sends the pieces that are ready: a choice may have sent its last pieces just before its end.
 async fn write_ready_pieces(
     run: &mut FailoverRun<'_, '_>,
-    seed: &ChoiceContext<'_>,
+    seed: &SharedChoiceState<'_>,
     pieces: &mut mpsc::Receiver<Bytes>,
 ) -> Result<(), AttemptError> {
     while let Ok(piece) = pieces.try_recv() {
@@ -207,7 +207,7 @@ async fn write_ready_pieces(
 /// Sends a piece of a choice, and the head of the stream before the first one.
 async fn write_choice_piece(
     run: &mut FailoverRun<'_, '_>,
-    seed: &ChoiceContext<'_>,
+    seed: &SharedChoiceState<'_>,
     piece: Bytes,
 ) -> Result<(), AttemptError> {
     if piece.is_empty() {
@@ -242,7 +242,7 @@ async fn write_choice_piece(
 /// Ends a request whose choices are all complete.
 async fn finish_choices(
     run: &mut FailoverRun<'_, '_>,
-    seed: &ChoiceContext<'_>,
+    seed: &SharedChoiceState<'_>,
     ends: Vec<ChoiceOutcome>,
     parts: Vec<ChoiceUsage>,
 ) -> Result<WriteOutcome, ApiError> {

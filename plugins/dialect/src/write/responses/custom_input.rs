@@ -85,7 +85,8 @@ impl CustomInputReader {
         self.pending.len()
     }
 
-    /// Appends the body of the string up to its end, or up to an escape that is cut.
+    /// Appends the contents of the JSON string up to its closing quote, or up to an escape that is incomplete at the end
+    /// of `text`.
     fn push_inside(&mut self, text: &str, out: &mut Vec<u8>) {
         let mut rest = text;
         while let Some(special) = rest.find(|letter: char| matches!(letter, '"' | '\\') || letter < ' ') {
