@@ -218,7 +218,9 @@ pub fn main() -> ExitCode {
     // mode itself.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     crate::telemetry::log::install();
-    match run_cli(Cli::parse()) {
+    let result = run_cli(Cli::parse());
+    crate::telemetry::log::flush();
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output::print_stderr(&format!("{}\n", failure.why.trim_end()));

@@ -21,7 +21,7 @@ const MAX_QUEUED_LINES: usize = 8 << 10;
 /// Time during which lines are collected.
 const BATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// Time that the end of the process waits for the last lines.
-const FLUSH_TIMEOUT: Duration = Duration::from_millis(250);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Name of the thread.
 const THREAD_NAME: &str = "log";
 

@@ -1,7 +1,7 @@
 //! A member whose clock is an hour ahead: both members report it, and limits, balances and leases are right nevertheless.
 
 use super::gateways::{Fleet, ask, served};
-use crate::harness::{Client, until_answered};
+use crate::harness::{Client, until, until_answered};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -93,7 +93,9 @@ async fn a_member_with_another_clock_is_reported_and_shares_limits_and_balances(
     for gateway in 0..2 {
         assert_eq!(metric(&fleet, gateway, "penstock_fleet_members ").await, Some(2.0));
         assert_eq!(metric(&fleet, gateway, "penstock_fleet_burials_total ").await, Some(0.0));
-        let warnings = warnings(&fleet.gateways[gateway].said());
+        let log = || fleet.gateways[gateway].said();
+        until("a warning", || !warnings(&log()).is_empty()).await;
+        let warnings = warnings(&log());
         assert!(warnings.len() == 1 && warnings[0].abs_diff(AHEAD) < 30, "{warnings:?}");
     }
     fleet.verify().await;
