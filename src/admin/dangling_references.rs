@@ -35,8 +35,8 @@ pub fn key_warnings(
     let mut warnings = Vec::new();
     let scopes = KeyScopes::parse_lenient(key.scopes.iter().map(String::as_str));
     let limited: Vec<&str> = set_limits(&key.limits).map(|(name, _)| name).collect();
-    let inference = KeyScope::ALL.into_iter().any(|scope| scope != KeyScope::Models && scopes.allows(scope));
-    if !limited.is_empty() && !inference {
+    // Every scope of inference includes that of batches.
+    if !limited.is_empty() && !scopes.allows(KeyScope::Batches) {
         warnings.push(format!(
             "{} match nothing: no scope of this key allows requests to a model.",
             limited.join(", ")

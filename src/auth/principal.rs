@@ -142,6 +142,12 @@ impl Principal {
         self.scopes.contains(scope)
     }
 
+    /// Returns true if the key may send requests to models of any kind.
+    #[must_use]
+    pub const fn may_infer(&self) -> bool {
+        self.scopes.allow_inference()
+    }
+
     /// Returns true if the key has a scope.
     #[must_use]
     pub fn has_scope(&self, scope: KeyScope) -> bool {

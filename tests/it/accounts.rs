@@ -308,10 +308,18 @@ async fn limits_that_match_nothing_are_reported() {
     let wanted = json!({"account": "acme", "models": ["m", "gone"], "limits": {"requests_per_minute": 9}});
     let made = admin.post("/admin/keys", &wanted).await.json();
     assert_eq!(made["warnings"].as_array().map(Vec::len), Some(2), "{made}");
-    let wanted =
-        json!({"account": "acme", "scopes": ["inference.models"], "limits": {"tokens_per_minute": 9}});
-    let lists = admin.post("/admin/keys", &wanted).await.json();
-    assert!(lists["warnings"][0].as_str().unwrap().starts_with("tokens_per_minute match nothing"), "{lists}");
+    let without_inference = async |scope: &str| {
+        let wanted = json!({"account": "acme", "scopes": [scope], "limits": {"tokens_per_minute": 9}});
+        admin.post("/admin/keys", &wanted).await.json()
+    };
+    let lists = without_inference("inference.models").await;
+    let reads = without_inference("account.read").await;
+    for made in [&lists, &reads] {
+        assert!(
+            made["warnings"][0].as_str().unwrap().starts_with("tokens_per_minute match nothing"),
+            "{made}"
+        );
+    }
     let (key, _) = client(&running, &made);
     assert_eq!(key.post(CHAT, &running.ask()).await.status, 200);
     let found = admin.get("/admin/unmatched").await.json();

@@ -25,6 +25,32 @@ pub enum KeyScope {
     AccountRead,
 }
 
+/// Group of a scope: decides by which wildcards and other scopes it is included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ScopeGroup {
+    /// Requests to models of a kind. Included by `inference.*` and `*`.
+    Inference,
+    /// Files and batches. Also included by every scope of the group `Inference`: a key that may send inference requests
+    /// may also send them in a file.
+    Batches,
+    /// The catalogue. Included by `inference.*` and `*`.
+    Catalogue,
+    /// The account. Included by `*`: a key for inference may not read usage and balance.
+    Account,
+}
+
+/// Bits of the scopes of the group `Inference`.
+const INFERENCE_BITS: u16 = {
+    let (mut bits, mut scopes) = (0, KeyScope::ALL.as_slice());
+    while let [scope, rest @ ..] = scopes {
+        if matches!(scope.row().1, ScopeGroup::Inference) {
+            bits |= scope.bit();
+        }
+        scopes = rest;
+    }
+    bits
+};
+
 impl KeyScope {
     /// All scopes.
     pub const ALL: [Self; 8] = [
@@ -38,19 +64,24 @@ impl KeyScope {
         Self::AccountRead,
     ];
 
+    /// Returns name and group of the scope.
+    const fn row(self) -> (&'static str, ScopeGroup) {
+        match self {
+            Self::Chat => ("inference.chat", ScopeGroup::Inference),
+            Self::Embeddings => ("inference.embeddings", ScopeGroup::Inference),
+            Self::Rerank => ("inference.rerank", ScopeGroup::Inference),
+            Self::Images => ("inference.images", ScopeGroup::Inference),
+            Self::Audio => ("inference.audio", ScopeGroup::Inference),
+            Self::Models => ("inference.models", ScopeGroup::Catalogue),
+            Self::Batches => ("inference.batches", ScopeGroup::Batches),
+            Self::AccountRead => ("account.read", ScopeGroup::Account),
+        }
+    }
+
     /// Returns the name of the scope in keys and error responses.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Chat => "inference.chat",
-            Self::Embeddings => "inference.embeddings",
-            Self::Rerank => "inference.rerank",
-            Self::Images => "inference.images",
-            Self::Audio => "inference.audio",
-            Self::Models => "inference.models",
-            Self::Batches => "inference.batches",
-            Self::AccountRead => "account.read",
-        }
+        self.row().0
     }
 
     /// Returns the scope with this name.
@@ -65,39 +96,17 @@ impl KeyScope {
 
     /// Returns the bits of the scopes that include this one.
     const fn allowed_by(self) -> u16 {
-        match self {
-            // A key that may send inference requests may also send them in a file. The scope to read the catalogue is
-            // not an inference scope.
-            Self::Batches => {
-                self.bit()
-                    | Self::Chat.bit()
-                    | Self::Embeddings.bit()
-                    | Self::Rerank.bit()
-                    | Self::Images.bit()
-                    | Self::Audio.bit()
-            }
-            Self::Chat
-            | Self::Embeddings
-            | Self::Rerank
-            | Self::Images
-            | Self::Audio
-            | Self::Models
-            | Self::AccountRead => self.bit(),
+        match self.row().1 {
+            ScopeGroup::Batches => self.bit() | INFERENCE_BITS,
+            ScopeGroup::Inference | ScopeGroup::Catalogue | ScopeGroup::Account => self.bit(),
         }
     }
 
     /// Returns the bits of the wildcards that include this scope.
     const fn wildcards(self) -> u16 {
-        match self {
-            // A key for inference may not read usage and balance of the account.
-            Self::AccountRead => EVERYTHING.1,
-            Self::Chat
-            | Self::Embeddings
-            | Self::Rerank
-            | Self::Images
-            | Self::Audio
-            | Self::Models
-            | Self::Batches => INFERENCE.1 | EVERYTHING.1,
+        match self.row().1 {
+            ScopeGroup::Account => EVERYTHING.1,
+            ScopeGroup::Inference | ScopeGroup::Batches | ScopeGroup::Catalogue => INFERENCE.1 | EVERYTHING.1,
         }
     }
 }
@@ -157,6 +166,12 @@ impl KeyScopes {
     #[must_use]
     pub const fn allows(self, scope: KeyScope) -> bool {
         self.0 & (scope.allowed_by() | scope.wildcards()) != 0
+    }
+
+    /// Returns true if the set allows requests to models of any kind.
+    #[must_use]
+    pub const fn allow_inference(self) -> bool {
+        self.0 & (INFERENCE_BITS | INFERENCE.1 | EVERYTHING.1) != 0
     }
 
     /// Returns true if the set contains the scope by its own name or by a wildcard.

@@ -15,13 +15,9 @@ use penstock_core::ErrorCode;
 /// models that its model list allows.
 fn may_list(principal: &Principal, model: &CatalogModel) -> bool {
     let scope = KeyScope::from_name(model.kind.spec().scope);
-    let reader = || !INFERENCE_SCOPES.iter().any(|scope| principal.has_scope(*scope));
-    principal.may_use_model(&model.id) && (scope.is_some_and(|scope| principal.has_scope(scope)) || reader())
+    let may_list = scope.is_some_and(|scope| principal.has_scope(scope)) || !principal.may_infer();
+    principal.may_use_model(&model.id) && may_list
 }
-
-/// Scopes that allow inference.
-const INFERENCE_SCOPES: [KeyScope; 5] =
-    [KeyScope::Chat, KeyScope::Embeddings, KeyScope::Rerank, KeyScope::Images, KeyScope::Audio];
 
 /// Endpoint of the model list.
 pub struct ListModels;
