@@ -41,7 +41,7 @@ impl BodyFormat {
 pub(crate) struct EventStreamNormalizer {
     format: BodyFormat,
     object: BytesMut,
-    /// Number of bytes of the object without the end of its first value or line.
+    /// Number of bytes of the object that are white space or belong to its first value or line, without the end of it.
     scanned_bytes: usize,
     first_line: FirstLine,
     scanner: ValueScanner,
@@ -93,7 +93,7 @@ enum FirstLine {
     /// Line whose end has not arrived.
     #[default]
     Open,
-    /// Complete JSON value that ends before this position.
+    /// Complete JSON value; it and the white space behind it end before this position.
     Value(usize),
     /// Line of an object with several lines, or of a body that is not JSON.
     Other,
@@ -131,7 +131,10 @@ impl EventStreamNormalizer {
     /// Returns true if the object so far is a JSON value in one line, and another object or list begins after it.
     fn begins_json_lines(&mut self) -> bool {
         if self.first_line == FirstLine::Open {
-            let start = self.scanned_bytes.max(start_of(&self.object));
+            let start = match self.scanned_bytes {
+                0 => start_of(&self.object),
+                scanned => scanned,
+            };
             self.scanned_bytes = self.object.len();
             let rest = self.object.get(start..).unwrap_or_default();
             match first_value_end(&mut self.scanner, rest) {
@@ -145,8 +148,14 @@ impl EventStreamNormalizer {
             }
         }
         let FirstLine::Value(end) = self.first_line else { return false };
-        match self.object.get(end..).unwrap_or_default().iter().find(|byte| !is_space(**byte)) {
-            None => false,
+        let rest = self.object.get(end..).unwrap_or_default();
+        let next = start_of(rest);
+        match rest.get(next) {
+            None => {
+                // The next call continues behind this white space, so that none is scanned twice.
+                self.first_line = FirstLine::Value(end + next);
+                false
+            }
             Some(b'{' | b'[') => true,
             Some(_) => {
                 self.first_line = FirstLine::Other;
@@ -257,6 +266,26 @@ mod tests {
                 assert_eq!(opening.take_object().as_deref(), Some(&b"{\"a\":1}"[..]));
             }
         }
+    }
+
+    #[test]
+    fn white_space_behind_an_object_is_scanned_once() {
+        let mut opening = EventStreamNormalizer::default();
+        for (piece, scanned) in [(" {\"a\"", None), (":1} ", Some(9)), ("\n  ", Some(12)), ("\r\n", Some(14))]
+        {
+            assert_eq!(opening.push(Bytes::from_static(piece.as_bytes()), 100).unwrap(), None);
+            match scanned {
+                None => assert_eq!((opening.first_line, opening.scanned_bytes), (FirstLine::Open, 5)),
+                Some(end) => assert_eq!(opening.first_line, FirstLine::Value(end), "{piece:?}"),
+            }
+        }
+        let events = opening.push(Bytes::from_static(b"{\"b\":2}"), 100).unwrap().unwrap();
+        let text = String::from_utf8_lossy(&events).into_owned();
+        assert_eq!(
+            text.matches("data: {").count(),
+            2,
+            "a second value shows that they are JSON lines: {text:?}"
+        );
     }
 
     #[test]
