@@ -1,5 +1,7 @@
-//! Limits on requests: rate limits and budgets of a key, admission control of the process, permits to count tokens.
+//! Limits on requests: rate limits and budgets of a key, admission control of the process, permits to count tokens and
+//! of open streams.
 
 pub mod admission_control;
 pub mod rate_limit;
+pub mod stream_permits;
 pub mod tokenizer_permits;

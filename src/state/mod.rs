@@ -18,6 +18,7 @@ use crate::config::{ConfigChange, diff_settings};
 use crate::http::buffer_pool::BufferPool;
 use crate::http::tls::{self, ListenerTls, TlsConfig};
 use crate::limits::admission_control::AdmissionControl;
+use crate::limits::stream_permits::StreamPermits;
 use crate::limits::tokenizer_permits::TokenizerPermits;
 use crate::net::lifecycle::{InFlightGuard, Lifecycle};
 use crate::storage::files::{ExpiryCheck, FileManager};
@@ -72,6 +73,8 @@ pub struct AppState {
     pub admission: Arc<AdmissionControl>,
     /// Permits to count tokens of long prompts.
     pub tokenizer_permits: Arc<TokenizerPermits>,
+    /// Permits of open streams of background responses.
+    pub stream_permits: Arc<StreamPermits>,
     /// Retry budget of the process.
     pub retry_budget: Mutex<RetryBudget>,
     /// Metrics for Prometheus.
@@ -180,6 +183,7 @@ impl AppState {
             health_checks: HealthChecks::default(),
             admission: overload,
             tokenizer_permits: counting,
+            stream_permits: Arc::default(),
             retry_budget: Mutex::new(RetryBudget::new()),
             spools,
             buffer_pool: Arc::default(),

@@ -11,33 +11,33 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-const RESPONSES: &str = "/v1/responses";
+pub const RESPONSES: &str = "/v1/responses";
 
-fn ask(stream: bool) -> Value {
+pub fn ask(stream: bool) -> Value {
     json!({"model": "m", "background": true, "stream": stream, "input": "Hi"})
 }
 
-async fn storing(running: &Running) -> Client {
+pub async fn storing(running: &Running) -> Client {
     running.key(&json!({"name": "storing", "store_responses": true})).await
 }
 
 /// Opens a stream, without reading it.
-async fn open(client: &Client, path: &str) -> OpenResponse {
+pub async fn open(client: &Client, path: &str) -> OpenResponse {
     client.open("GET", path, &[], b"").await
 }
 
-async fn create_stream(client: &Client) -> OpenResponse {
+pub async fn create_stream(client: &Client) -> OpenResponse {
     let headers = [("content-type", "application/json")];
     client.open("POST", RESPONSES, &headers, ask(true).to_string().as_bytes()).await
 }
 
 /// Waits for an event of this type.
-async fn until_event(stream: &mut OpenResponse, kind: &str) {
+pub async fn until_event(stream: &mut OpenResponse, kind: &str) {
     within(kind, stream.until(&format!("event: {kind}\n"))).await;
     within("its end", stream.until("\n\n")).await;
 }
 
-fn events(text: &str) -> Vec<Value> {
+pub fn events(text: &str) -> Vec<Value> {
     let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
     data.map(|data| serde_json::from_str(data).unwrap()).collect()
 }
@@ -47,13 +47,13 @@ fn types(text: &str) -> Vec<String> {
 }
 
 /// Id of the response in the first event that has arrived.
-fn id_of(stream: &OpenResponse) -> String {
+pub fn id_of(stream: &OpenResponse) -> String {
     let text = String::from_utf8_lossy(&stream.bytes).into_owned();
     let start = text.find("resp_").unwrap();
     text[start..].split('"').next().unwrap().to_owned()
 }
 
-async fn whole(client: &Client, id: &str, query: &str) -> String {
+pub async fn whole(client: &Client, id: &str, query: &str) -> String {
     let answer = within("the stream", client.get(&format!("{RESPONSES}/{id}?stream=true{query}"))).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert!(answer.header("content-type").unwrap().starts_with("text/event-stream"));

@@ -31,6 +31,7 @@ mod admin_jobs;
 mod affinity;
 mod auxiliary_requests;
 mod background_responses;
+mod background_stream_bounds;
 mod background_streams;
 mod batch_crash_recovery;
 mod batch_funds;

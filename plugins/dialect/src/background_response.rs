@@ -10,7 +10,7 @@ use penstock_core::StoredInput;
 use std::borrow::Cow;
 use std::io::Write as _;
 
-pub use crate::write::responses::{ResponseReplay, queued_response};
+pub use crate::write::responses::{ReplayPieces, ResponseReplay, queued_response};
 
 /// State of a background response without an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

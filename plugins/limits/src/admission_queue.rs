@@ -8,8 +8,8 @@
 //! - A request is queued only if it does not fit when it arrives; a new request that fits does not overtake a queued
 //!   request that would fit too.
 
+use crate::account_counts::AccountCounts;
 use crate::fair_queue::{EnqueueOutcome, FairQueue};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Size above which a body is large, in bytes.
@@ -30,10 +30,9 @@ pub struct AdmissionCapacity {
 #[derive(Debug)]
 pub struct AdmissionQueue<W> {
     capacity: AdmissionCapacity,
-    requests: usize,
+    /// Requests in flight.
+    requests: AccountCounts,
     bytes: usize,
-    /// Number of requests in flight by account.
-    requests_by_account: HashMap<Arc<str>, usize>,
     queue: FairQueue<(usize, W)>,
 }
 
@@ -51,13 +50,7 @@ impl<W> AdmissionQueue<W> {
     /// Returns an empty state with this capacity.
     #[must_use]
     pub fn new(capacity: AdmissionCapacity) -> Self {
-        Self {
-            capacity,
-            requests: 0,
-            bytes: 0,
-            requests_by_account: HashMap::new(),
-            queue: FairQueue::default(),
-        }
+        Self { capacity, requests: AccountCounts::default(), bytes: 0, queue: FairQueue::default() }
     }
 
     /// Sets another capacity; requests in flight are not affected.
@@ -68,7 +61,7 @@ impl<W> AdmissionQueue<W> {
     /// Returns the number of requests in flight.
     #[must_use]
     pub const fn in_flight(&self) -> usize {
-        self.requests
+        self.requests.total()
     }
 
     /// Returns the number of bytes in memory for all requests in flight.
@@ -89,7 +82,7 @@ impl<W> AdmissionQueue<W> {
     pub fn is_under_pressure(&self) -> bool {
         let is_near_limit = |taken: usize, most: usize| taken >= most - most / 8;
         !self.queue.is_empty()
-            || is_near_limit(self.requests, self.capacity.requests)
+            || is_near_limit(self.requests.total(), self.capacity.requests)
             || is_near_limit(self.bytes, self.capacity.bytes)
     }
 
@@ -120,10 +113,10 @@ impl<W> AdmissionQueue<W> {
     /// Admits the next queued request that fits. Callers repeat this until it returns `None`.
     pub fn admit_next(&mut self) -> Option<(Arc<str>, usize, W)> {
         let mut found = None;
-        let (ceiling, requests, held, own) =
-            (self.capacity, self.requests, self.bytes, &self.requests_by_account);
+        let (ceiling, requests, held) = (self.capacity, &self.requests, self.bytes);
         let (bytes, waiter) = self.queue.pop_if(|account, (bytes, _)| {
-            let fits = has_capacity(ceiling, requests, held, own.get(account).copied().unwrap_or(0), *bytes);
+            let own = requests.of_account(account);
+            let fits = has_capacity(ceiling, requests.total(), held, own, *bytes);
             if fits {
                 found = Some(account.clone());
             }
@@ -150,28 +143,18 @@ impl<W> AdmissionQueue<W> {
 
     /// Releases an admitted request with all its bytes.
     pub fn release(&mut self, account: &Arc<str>, bytes: usize) {
-        self.requests = self.requests.saturating_sub(1);
+        self.requests.remove(account);
         self.shrink(bytes);
-        if let Some(own) = self.requests_by_account.get_mut(account) {
-            *own = own.saturating_sub(1);
-            if *own == 0 {
-                self.requests_by_account.remove(account);
-            }
-        }
     }
 
     fn fits(&self, account: &Arc<str>, bytes: usize) -> bool {
-        let own = self.requests_by_account.get(account).copied().unwrap_or(0);
-        has_capacity(self.capacity, self.requests, self.bytes, own, bytes)
+        let own = self.requests.of_account(account);
+        has_capacity(self.capacity, self.requests.total(), self.bytes, own, bytes)
     }
 
     fn record_admission(&mut self, account: &Arc<str>, bytes: usize) {
-        self.requests += 1;
+        self.requests.add(account);
         self.bytes = self.bytes.saturating_add(bytes);
-        match self.requests_by_account.get_mut(account) {
-            Some(own) => *own += 1,
-            None => drop(self.requests_by_account.insert(account.clone(), 1)),
-        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! - [`SpendTotals`]: money spent in the current day and month;
 //! - [`OutputLengthStats`]: the 90th percentile of a key's answer lengths, for requests without a cap;
 //! - [`AdmissionQueue`]: in-flight requests and bytes of the gateway, with a queue for admission;
+//! - [`AccountCounts`]: permits in use, in total and by account;
 //! - [`FairQueue`]: a queue that serves accounts round-robin.
 //!
 //! **Reserve, then settle.** Before a request is sent, a meter reserves the maximum that the request may use.
@@ -15,6 +16,7 @@
 //!
 //! **Time.** Every `now` is a `Duration` since 1970, UTC. If `now` goes back, no time has passed.
 
+mod account_counts;
 mod admission_queue;
 mod budget_lease;
 mod fair_queue;
@@ -26,6 +28,7 @@ mod reserve;
 mod spend;
 mod token_bucket;
 
+pub use account_counts::AccountCounts;
 pub use admission_queue::{AdmissionCapacity, AdmissionQueue, LARGE_BODY, QueueOutcome};
 pub use budget_lease::WrittenLeases;
 pub use fair_queue::{EnqueueOutcome, FairQueue};

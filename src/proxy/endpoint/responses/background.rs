@@ -3,6 +3,7 @@
 use super::stored::{find_response, load_response, response_not_found};
 use super::{previous, references, stream};
 use crate::batch::{BatchManager, NewResponse};
+use crate::limits::stream_permits::StreamPermit;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
 use crate::proxy::filters::model_for_request;
 use crate::storage::responses::RESPONSE_ID_PREFIX;
@@ -37,11 +38,31 @@ pub(super) fn asks_for_background(body: &[u8]) -> bool {
     false
 }
 
+/// Background response that was created.
+struct CreatedResponse {
+    id: String,
+    /// The response object.
+    queued: Vec<u8>,
+    /// Permit of the stream, if the client asks for one.
+    stream_permit: Option<StreamPermit>,
+}
+
 /// Validates a request, stores it and answers with the queued response, or with the stream of its events.
 ///
 /// # Errors
-/// Returns the refusal of an invalid request, of an unknown model, or of the store.
+/// Returns the refusal of an invalid request, of an unknown model, of one stream too many, or of the store. Then no
+/// response was created.
 pub(super) async fn create(x: &mut Exchange<'_>, body: Bytes) -> Result<WriteOutcome, ApiError> {
+    // The conversation is freed here, because the stream is open for as long as the response runs.
+    let CreatedResponse { id, queued, stream_permit } = create_response(x, body).await?;
+    Ok(match stream_permit {
+        Some(permit) => stream::stream_created_response(x, &id, permit, queued).await,
+        None => x.send_json(200, queued).await,
+    })
+}
+
+/// Validates a request and stores it with the queued response, which starts its run.
+async fn create_response(x: &mut Exchange<'_>, body: Bytes) -> Result<CreatedResponse, ApiError> {
     let resolved = references::resolve_references(x, body.clone()).await?;
     let storage = previous::response_storage(x, &resolved).await?;
     let ask = validate_responses_request_with_storage(
@@ -62,19 +83,16 @@ pub(super) async fn create(x: &mut Exchange<'_>, body: Bytes) -> Result<WriteOut
     let (created, unique) = (x.app.clock.calendar_now(), x.id.random_part().to_owned());
     let identity =
         ResponseIdentity { id: unique.clone(), model: model.to_owned(), created: created.as_secs() };
-    let response = queued_response(&ask, identity);
+    let queued = queued_response(&ask, identity);
+    let stream_permit =
+        ask.stream.then(|| x.app.stream_permits.acquire(&x.principal.account.id)).transpose()?;
     // The memory is reserved for the document and for its encrypted form.
-    x.reserve_memory((input.previous_items.len() + body.len() * 2 + response.len()).saturating_mul(2))?;
-    let document = build_pending_document(input, &response, &unique, &request_without_stream(&body));
+    x.reserve_memory((input.previous_items.len() + body.len() * 2 + queued.len()).saturating_mul(2))?;
+    let document = build_pending_document(input, &queued, &unique, &request_without_stream(&body));
     let id = format!("{RESPONSE_ID_PREFIX}{unique}");
     let new = NewResponse { id: id.clone(), document, created };
     BatchManager::create_response(&x.app.batch_context, &x.principal, new).await?;
-    if ask.stream {
-        drop((ask, body, response));
-        x.release_admission();
-        return stream::stream_response(x, &id, None).await;
-    }
-    Ok(x.send_json(200, response).await)
+    Ok(CreatedResponse { id, queued, stream_permit })
 }
 
 /// Returns the response of a document as its client sees it now.

@@ -8,6 +8,7 @@ mod previous;
 mod references;
 mod stored;
 mod stream;
+mod stream_watch;
 
 pub use input_items::ListInputItems;
 pub use stored::{CancelResponse, DeleteResponse, GetResponse};

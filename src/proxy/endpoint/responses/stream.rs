@@ -1,35 +1,18 @@
 //! Streams of background responses: the events of a response as it is now, and those that follow until its end. They come
 //! from the stored object, so any gateway of a fleet can send them, and continue a stream that broke off.
 //!
-//! While the response has no end, the stream holds a connection and no memory; the client gets heartbeats. A stream that
-//! cannot be completed breaks off: the client continues it with `starting_after`.
+//! While the response has no end, the stream holds a connection, its permit and no memory; the client gets heartbeats.
+//! A stream that cannot be completed breaks off, or ends with an error event: the client continues it with
+//! `starting_after`.
 
-use super::background::current_response;
-use super::stored::find_response;
-use crate::batch::ResponseWatcher;
+use super::stream_watch::{StreamInterruption, StreamWatch, load_shown_response};
+use crate::limits::stream_permits::StreamPermit;
 use crate::proxy::endpoint::query_parameters;
 use crate::proxy::exchange::{Exchange, WriteOutcome, write_outcome};
-use crate::proxy::failover::wait::{ClientWatch, WaitOutcome};
 use bytes::Bytes;
-use penstock_core::{ApiError, ErrorCode};
-use penstock_dialect::background_response::{ResponseReplay, is_background, is_pending, is_queued};
-use penstock_storage::batches::{BatchRecord, BatchState};
-use std::future::pending;
-use std::pin::pin;
-use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
-
-/// Permits of the streams of this process.
-static STREAMS: Semaphore = Semaphore::const_new(1_024);
-/// Seconds after which a client may ask again when no permit is free.
-const RETRY_SECONDS: u32 = 5;
-/// Interval of checks of a response that another gateway runs.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Time that a stream gets when the process drains: a response in progress gets three seconds.
-const DRAIN_GRACE: Duration = Duration::from_secs(4);
-/// Memory of a piece of the stream, for each byte of the response: its largest part is a whole item, whose text is in
-/// four events.
-const PIECE_FACTOR: usize = 4;
+use penstock_core::ApiError;
+use penstock_dialect::background_response::{ReplayPieces, ResponseReplay, is_background, is_pending};
+use tokio::task::yield_now;
 
 const NOT_BACKGROUND: &str =
     "stream: only background responses are streamed after their creation; leave it out.";
@@ -52,61 +35,66 @@ pub(super) fn requested_stream(query: &str) -> Result<Option<Option<u64>>, ApiEr
 /// Streams the background response of this id, without the events up to `after`.
 ///
 /// # Errors
-/// Returns the refusal of a response that is not there or has no stream, before the stream begins.
+/// Returns the refusal of a response that is not there or has no stream, or of one stream too many, before the stream
+/// begins.
 pub(super) async fn stream_response(
     x: &mut Exchange<'_>,
     id: &str,
     after: Option<u64>,
 ) -> Result<WriteOutcome, ApiError> {
-    let permit = STREAMS.try_acquire();
-    let _permit = permit.map_err(|_| ApiError::new(ErrorCode::Overloaded).with_retry_after(RETRY_SECONDS))?;
-    let mut watch = StreamWatch {
-        client: ClientWatch::new(x.principal.clone(), Some(x.config.settings.limits.heartbeat)),
-        changes: x.app.batches.response_changes(id),
-        drain_end: None,
-    };
-    let mut replay = ResponseReplay::new(after);
-    let mut response = load_response(x, id).await?;
+    let permit = x.app.stream_permits.acquire(&x.principal.account.id)?;
+    let watch = StreamWatch::new(x, id, permit);
+    let response = load_shown_response(x, id).await?;
     if !is_background(&response) {
         return Err(ApiError::unsupported("stream", NOT_BACKGROUND));
     }
+    Ok(send_events(x, id, watch, (ResponseReplay::new(after), response)).await)
+}
+
+/// Streams a response that was created just now; `queued` is its object. The memory that was reserved for the request
+/// covers the first events.
+pub(super) async fn stream_created_response(
+    x: &mut Exchange<'_>,
+    id: &str,
+    permit: StreamPermit,
+    queued: Vec<u8>,
+) -> WriteOutcome {
+    let watch = StreamWatch::new(x, id, permit);
+    send_events(x, id, watch, (ResponseReplay::new(None), queued)).await
+}
+
+/// Sends the head and the events of a response, from its first state on, until its end.
+async fn send_events(
+    x: &mut Exchange<'_>,
+    id: &str,
+    mut watch: StreamWatch,
+    (mut replay, mut response): (ResponseReplay, Vec<u8>),
+) -> WriteOutcome {
     x.record.status = 200;
     let head = x.response_head(200);
     if head.start_event_stream(&mut x.caller).await.is_err() {
-        return Ok(WriteOutcome::Disconnected);
+        return WriteOutcome::Disconnected;
     }
     loop {
         if write_events(x, &mut replay, &response).await == WriteOutcome::Disconnected {
-            return Ok(WriteOutcome::Disconnected);
+            return WriteOutcome::Disconnected;
         }
-        watch.client.record_write(Instant::now());
+        watch.record_write();
         if !is_pending(&response) {
-            return Ok(write_outcome(x.caller.write_response_body(Bytes::new(), true).await));
+            return write_outcome(x.caller.write_response_body(Bytes::new(), true).await);
         }
         match watch.next_response(x, id, response).await {
-            Some(next) => response = next,
-            None => return Ok(WriteOutcome::Disconnected),
+            Ok(next) => response = next,
+            Err(why) => return end_early(x, id, &replay, why).await,
         }
     }
-}
-
-/// Reads the response as it is now, with memory for its stream.
-async fn load_response(x: &mut Exchange<'_>, id: &str) -> Result<Vec<u8>, ApiError> {
-    let document = find_response(x, id).await?;
-    let response = current_response(x, id, &document).await?;
-    x.reserve_memory(response.len().saturating_mul(PIECE_FACTOR))?;
-    Ok(response)
 }
 
 /// Sends all events that the state of the response has.
 async fn write_events(x: &mut Exchange<'_>, replay: &mut ResponseReplay, response: &[u8]) -> WriteOutcome {
-    let mut piece = Vec::new();
-    while replay.write_next(response, &mut piece) {
-        if piece.is_empty() {
-            continue;
-        }
-        let bytes = Bytes::from(std::mem::take(&mut piece));
-        if x.caller.write_response_body(bytes, false).await.is_err() {
+    let mut pieces = replay.pieces(response);
+    while let Some(piece) = next_piece(&mut pieces).await {
+        if x.caller.write_response_body(piece, false).await.is_err() {
             return WriteOutcome::Disconnected;
         }
     }
@@ -114,61 +102,41 @@ async fn write_events(x: &mut Exchange<'_>, replay: &mut ResponseReplay, respons
     write_outcome(x.caller.flush().await)
 }
 
-/// Watch over the client, the response and the process.
-struct StreamWatch {
-    client: ClientWatch,
-    /// Changes of a response that this process runs.
-    changes: Option<ResponseWatcher>,
-    /// End of the stream while the process drains.
-    drain_end: Option<Instant>,
+/// Returns the next piece with events that the client lacks; `None` if there is none in this state of the response.
+/// Other tasks run between the pieces that are skipped, which may be many.
+async fn next_piece(pieces: &mut ReplayPieces<'_>) -> Option<Bytes> {
+    let mut piece = Vec::new();
+    while pieces.write_next(&mut piece) {
+        if !piece.is_empty() {
+            // Memory is reserved for the length of a piece, so its spare capacity is freed before the client reads it.
+            return Some(piece.into_boxed_slice().into());
+        }
+        yield_now().await;
+    }
+    None
 }
 
-impl StreamWatch {
-    /// Waits until the response has another state than in `shown`, and returns it. `None` if the stream breaks off: the
-    /// client left, its key was revoked, the process stops, or the response was deleted or cannot be read.
-    async fn next_response(&mut self, x: &mut Exchange<'_>, id: &str, shown: Vec<u8>) -> Option<Vec<u8>> {
-        let is_shown_running = !is_queued(&shown);
-        drop(shown);
-        loop {
-            x.release_admission();
-            let unfinished = x.app.batches.unfinished_response(&x.principal.public_id, id).await.ok()?;
-            let is_running = |record: &BatchRecord| record.state == BatchState::InProgress;
-            if unfinished.is_none_or(|record| is_running(&record) != is_shown_running) {
-                match load_response(x, id).await {
-                    Ok(response) => return Some(response),
-                    // There is no memory for it at the moment.
-                    Err(refusal) if refusal.code == ErrorCode::Overloaded => {}
-                    Err(_) => return None,
-                }
-            }
-            self.wait(x).await?;
+/// Ends a stream before its response, and records why.
+async fn end_early(
+    x: &mut Exchange<'_>,
+    id: &str,
+    replay: &ResponseReplay,
+    why: StreamInterruption,
+) -> WriteOutcome {
+    match why {
+        StreamInterruption::Disconnected => WriteOutcome::Disconnected,
+        StreamInterruption::BrokenOff(code) => {
+            x.record.set_broken(&ApiError::new(code));
+            WriteOutcome::Disconnected
         }
-    }
-
-    /// Waits for a change in this process, at most until the next check. `None` if the stream breaks off.
-    async fn wait(&mut self, x: &mut Exchange<'_>) -> Option<()> {
-        let next_check = Instant::now() + CHECK_INTERVAL;
-        let waited = {
-            let changes = &mut self.changes;
-            let changed = async {
-                match changes {
-                    Some(receiver) => receiver.changed().await.is_ok(),
-                    None => pending().await,
-                }
-            };
-            self.client.wait_for(&mut x.caller, pin!(changed), next_check).await
-        };
-        match waited {
-            WaitOutcome::Ready(true) | WaitOutcome::Deadline => {}
-            // The run has left this process.
-            WaitOutcome::Ready(false) => self.changes = None,
-            WaitOutcome::Disconnected | WaitOutcome::Revoked => return None,
+        StreamInterruption::Unreadable(refusal) => {
+            let why = refusal.spec().code;
+            tracing::warn!(name: "response_stream_broken", id = x.id.as_str(), response = id, why);
+            x.record.set_broken(&refusal);
+            let mut event = Vec::new();
+            replay.write_error(&refusal, &mut event);
+            write_outcome(x.caller.write_response_body(event.into(), true).await)
         }
-        if !x.app.is_draining() {
-            return Some(());
-        }
-        let end = *self.drain_end.get_or_insert_with(|| Instant::now() + DRAIN_GRACE);
-        (Instant::now() < end).then_some(())
     }
 }
 
@@ -176,6 +144,16 @@ impl StreamWatch {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use serde_json::json;
+
+    /// Ended background response with this number of calls.
+    fn ended_response(calls: usize) -> Vec<u8> {
+        let call = json!({"type": "function_call", "id": "fc_1", "name": "look", "arguments": "{}"});
+        let output = vec![call; calls];
+        json!({"id": "resp_1", "background": true, "status": "completed", "output": output})
+            .to_string()
+            .into_bytes()
+    }
 
     #[test]
     fn a_stream_starts_after_the_event_of_the_query() {
@@ -192,5 +170,29 @@ mod tests {
             let refusal = requested_stream(&format!("stream=true&starting_after={after}")).unwrap_err();
             assert_eq!(refusal.param.as_deref(), Some("starting_after"), "{after}");
         }
+    }
+    #[tokio::test]
+    async fn a_piece_takes_no_more_memory_than_its_length() {
+        let (response, mut replay, mut count) = (ended_response(2), ResponseReplay::new(None), 0);
+        let mut pieces = replay.pieces(&response);
+        while let Some(piece) = next_piece(&mut pieces).await {
+            let length = piece.len();
+            assert_eq!(piece.try_into_mut().unwrap().capacity(), length);
+            count += 1;
+        }
+        assert_eq!(count, 3 + 2 + 1, "the start, the items, the end");
+    }
+
+    #[tokio::test]
+    async fn other_tasks_run_while_pieces_are_skipped() {
+        let response = ended_response(100);
+        let other = tokio::spawn(async {
+            for _ in 0..50 {
+                yield_now().await;
+            }
+        });
+        let mut replay = ResponseReplay::new(Some(u64::MAX));
+        assert_eq!(next_piece(&mut replay.pieces(&response)).await, None);
+        assert!(other.is_finished());
     }
 }

@@ -38,9 +38,16 @@ fn response_of(ask: &InferenceRequest, provider: Dialect, answer: &[u8]) -> Opti
     Some(response)
 }
 
+/// Writes all pieces that a response has now.
+fn write_all(replay: &mut ResponseReplay, response: &[u8], out: &mut Vec<u8>) {
+    let mut pieces = replay.pieces(response);
+    while pieces.write_next(out) {}
+    assert!(!pieces.write_next(out), "it has ended");
+}
+
 fn replay(response: &[u8], after: Option<u64>) -> String {
     let (mut replay, mut out) = (ResponseReplay::new(after), Vec::new());
-    while replay.write_next(response, &mut out) {}
+    write_all(&mut replay, response, &mut out);
     String::from_utf8(out).unwrap()
 }
 
@@ -178,10 +185,32 @@ fn a_replay_goes_on_when_the_state_changes() {
         with_state(&ended, &UnansweredState::InProgress),
         ended.clone(),
     ] {
-        while replay_in_steps.write_next(&response, &mut out) {}
-        assert!(!replay_in_steps.write_next(&response, &mut out));
+        write_all(&mut replay_in_steps, &response, &mut out);
     }
     assert_eq!(String::from_utf8(out).unwrap(), replay(&ended, None));
+    let (mut replay_by_piece, mut out) = (ResponseReplay::new(None), Vec::new());
+    while replay_by_piece.pieces(&ended).write_next(&mut out) {}
+    assert_eq!(String::from_utf8(out).unwrap(), replay(&ended, None));
+}
+
+#[test]
+fn an_error_has_the_number_of_the_last_event_that_the_client_has() {
+    let ask = background_request(&json!({}));
+    let answer = chat_answer(json!({"role": "assistant", "content": "Hi"}), "stop");
+    let ended = response_of(&ask, Dialect::Chat, &answer).unwrap();
+    let pending = with_state(&ended, &UnansweredState::InProgress);
+    for (after, number) in [(None, 2), (Some(1), 2), (Some(7), 7)] {
+        let (mut replay, mut out) = (ResponseReplay::new(after), Vec::new());
+        write_all(&mut replay, &pending, &mut out);
+        out.clear();
+        replay.write_error(&ApiError::new(ErrorCode::Internal), &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.starts_with("event: error\ndata: ") && text.ends_with("}\n\n"), "{text}");
+        let message = ErrorCode::Internal.spec().message;
+        let expected = json!({"type": "error", "sequence_number": number, "code": "server_error",
+            "message": message, "param": null});
+        assert_eq!(events(&text), [expected]);
+    }
 }
 
 #[test]

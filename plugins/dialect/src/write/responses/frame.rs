@@ -2,7 +2,7 @@
 
 use crate::write::ResponseIdentity;
 use bytes::Bytes;
-use penstock_core::{AttemptTarget, ErrorCode, InferenceRequest, TokenUsage};
+use penstock_core::{ApiError, AttemptTarget, ErrorCode, InferenceRequest, TokenUsage};
 use penstock_json_scan::json;
 use std::io::Write as _;
 
@@ -121,6 +121,17 @@ pub(super) const fn failure_code(code: ErrorCode) -> &'static str {
     }
 }
 
+/// Writes the event `error` with a refusal.
+pub(super) fn write_error_event(events: &mut EventSequence, refusal: &ApiError, out: &mut Vec<u8>) {
+    events.start("error", out);
+    out.extend_from_slice(br#","code":""#);
+    out.extend_from_slice(failure_code(refusal.code).as_bytes());
+    out.extend_from_slice(br#"","message":"#);
+    json::write_str(out, &refusal.message);
+    out.extend_from_slice(br#","param":null"#);
+    out.extend_from_slice(EVENT_END);
+}
+
 /// Writes the usage object; its input includes cached tokens.
 pub(super) fn write_usage(usage: &TokenUsage, out: &mut Vec<u8>) {
     let _ = write!(
@@ -141,9 +152,19 @@ pub(super) struct EventSequence {
 }
 
 impl EventSequence {
+    /// Creates a sequence whose next event has this number.
+    pub(super) const fn with_next(number: u64) -> Self {
+        Self { next: number }
+    }
+
     /// Returns the number of the next event.
     pub(super) const fn next_number(&self) -> u64 {
         self.next
+    }
+
+    /// Counts an event that is not written.
+    pub(super) const fn skip(&mut self) {
+        self.next += 1;
     }
 
     /// Writes the start of an event: its type and its number.

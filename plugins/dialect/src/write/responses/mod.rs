@@ -12,7 +12,7 @@ mod part;
 mod replay;
 
 pub(crate) use buffered::translate_buffered;
-pub use replay::ResponseReplay;
+pub use replay::{ReplayPieces, ResponseReplay};
 
 use crate::event::{AnswerEvent, EscapedText};
 use crate::write::ResponseIdentity;
@@ -20,7 +20,6 @@ use call::CallState;
 use frame::{EVENT_END, EventSequence, ResponseFrame, ResponseStatus};
 use item::{ItemBody, ItemStatus, OutputItem};
 use penstock_core::{ApiError, AttemptTarget, FinishReason, InferenceRequest, ResponsesDetails, TokenUsage};
-use penstock_json_scan::json;
 
 /// Returns the object of a background response that waits for its start.
 #[must_use]
@@ -256,19 +255,13 @@ impl super::DialectWriter for ResponsesStreamWriter {
 
     /// Ends a response that has started as failed. If it has not started, writes the event `error` with the reason.
     fn write_error(&mut self, refusal: &ApiError, _request_id: &str, out: &mut Vec<u8>) {
-        let code = frame::failure_code(refusal.code);
         if self.has_started {
+            let code = frame::failure_code(refusal.code);
             for item in self.items.iter_mut().filter(|item| item.status == ItemStatus::Open) {
                 item.status = ItemStatus::Incomplete;
             }
             return self.write_response(ResponseStatus::Failed(code, &refusal.message), None, b"", out);
         }
-        self.events.start("error", out);
-        out.extend_from_slice(br#","code":""#);
-        out.extend_from_slice(code.as_bytes());
-        out.extend_from_slice(br#"","message":"#);
-        json::write_str(out, &refusal.message);
-        out.extend_from_slice(br#","param":null"#);
-        out.extend_from_slice(EVENT_END);
+        frame::write_error_event(&mut self.events, refusal, out);
     }
 }

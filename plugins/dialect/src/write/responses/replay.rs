@@ -5,23 +5,111 @@
 //! 0 response.created   1 response.queued   2 response.in_progress   3… events of the items   last event
 //! ```
 
-use super::frame::{EVENT_END, EventSequence};
+use super::frame::{EVENT_END, EventSequence, write_error_event};
 use crate::background_response::{UnansweredState, has_answer, is_pending, is_queued, with_state};
 use crate::json_cursor::{elements, member_value, members, parse_string, string_body};
+use penstock_core::ApiError;
 use penstock_json_scan::json;
 use std::io::Write as _;
 
-/// Number of events before those of the items.
-const START_EVENTS: usize = 3;
-
-/// Events of one response, in pieces: a piece has the events of the start, of one item, or the last one.
+/// Events of one response, in pieces: a piece has an event of the start, the events of one item, or the last event.
 #[derive(Debug, Default)]
 pub struct ResponseReplay {
     events: EventSequence,
     /// Number of the last event that the client has.
     after: Option<u64>,
-    /// Pieces written so far.
-    pieces: usize,
+    position: ReplayPosition,
+}
+
+/// Next piece of a replay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ReplayPosition {
+    #[default]
+    Created,
+    Queued,
+    InProgress,
+    /// Item with this index, or the last event behind the last item.
+    Item(usize),
+    Ended,
+}
+
+/// Pieces of a response in one state.
+#[derive(Debug)]
+pub struct ReplayPieces<'a> {
+    replay: &'a mut ResponseReplay,
+    response: &'a [u8],
+    /// Items that were not written yet; `None` until the first of them is.
+    items: Option<OutputItems<'a>>,
+}
+
+/// Reader of the items in the output of a response. It reads the output once.
+#[derive(Debug)]
+struct OutputItems<'a> {
+    output: &'a [u8],
+    ranges: json::ElementIter<'a>,
+}
+
+impl<'a> OutputItems<'a> {
+    /// Creates a reader behind the first `skipped` items. A response without an answer has no items.
+    fn new(response: &'a [u8], skipped: usize) -> Self {
+        let output =
+            if has_answer(response) { member_value(response, "output").unwrap_or_default() } else { b"" };
+        let mut ranges = json::elements(output);
+        ranges.by_ref().take(skipped).for_each(drop);
+        Self { output, ranges }
+    }
+}
+
+impl<'a> Iterator for OutputItems<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let range = self.ranges.next()?;
+        self.output.get(range)
+    }
+}
+
+impl ReplayPieces<'_> {
+    /// Writes the next piece, without the events that the client has; false if there is none before the state of the
+    /// response changes, or at all.
+    pub fn write_next(&mut self, out: &mut Vec<u8>) -> bool {
+        let (kind, state, next) = match self.replay.position {
+            ReplayPosition::Created => ("response.created", UnansweredState::Queued, ReplayPosition::Queued),
+            ReplayPosition::Queued => {
+                ("response.queued", UnansweredState::Queued, ReplayPosition::InProgress)
+            }
+            ReplayPosition::InProgress if is_queued(self.response) => return false,
+            ReplayPosition::InProgress => {
+                ("response.in_progress", UnansweredState::InProgress, ReplayPosition::Item(0))
+            }
+            ReplayPosition::Item(_) if is_pending(self.response) => return false,
+            ReplayPosition::Item(index) => {
+                self.write_output(index, out);
+                return true;
+            }
+            ReplayPosition::Ended => return false,
+        };
+        let response = self.response;
+        self.replay.write_event(kind, out, |out| write_response(&with_state(response, &state), out));
+        self.replay.position = next;
+        true
+    }
+
+    /// Writes the item with this index, or the last event behind the last item.
+    fn write_output(&mut self, index: usize, out: &mut Vec<u8>) {
+        let response = self.response;
+        let item = self.items.get_or_insert_with(|| OutputItems::new(response, index)).next();
+        self.replay.position = match item {
+            Some(item) => {
+                self.replay.write_item(index, item, out);
+                ReplayPosition::Item(index + 1)
+            }
+            None => {
+                self.replay.write_last(response, out);
+                ReplayPosition::Ended
+            }
+        };
+    }
 }
 
 impl ResponseReplay {
@@ -31,43 +119,28 @@ impl ResponseReplay {
         Self { after, ..Self::default() }
     }
 
-    /// Writes the next events of a response as it is now; false if there are none before its state changes, or at all.
-    pub fn write_next(&mut self, response: &[u8], out: &mut Vec<u8>) -> bool {
-        let kind = match self.pieces {
-            0 => Some(("response.created", UnansweredState::Queued)),
-            1 => Some(("response.queued", UnansweredState::Queued)),
-            2 if is_queued(response) => return false,
-            2 => Some(("response.in_progress", UnansweredState::InProgress)),
-            _ if is_pending(response) => return false,
-            _ => None,
-        };
-        if let Some((kind, state)) = kind {
-            self.write_event(kind, out, |out| write_response(&with_state(response, &state), out));
-            self.pieces += 1;
-            return true;
-        }
-        let output =
-            if has_answer(response) { member_value(response, "output").unwrap_or_default() } else { b"" };
-        let index = self.pieces - START_EVENTS;
-        let mut items = elements(output).skip(index);
-        match items.next() {
-            Some(item) => self.write_item(index, item, out),
-            None if elements(output).count() == index => self.write_last(response, out),
-            None => return false,
-        }
-        self.pieces += 1;
-        true
+    /// Returns the pieces that follow those written so far, for a response as it is now.
+    #[must_use]
+    pub const fn pieces<'a>(&'a mut self, response: &'a [u8]) -> ReplayPieces<'a> {
+        ReplayPieces { replay: self, response, items: None }
+    }
+
+    /// Writes the event `error`, with which a stream ends before its response. It has the number of the last event that
+    /// the client has, so that a client that continues after it misses no event.
+    pub fn write_error(&self, refusal: &ApiError, out: &mut Vec<u8>) {
+        let written = self.events.next_number().saturating_sub(1);
+        let number = self.after.map_or(written, |after| written.max(after));
+        write_error_event(&mut EventSequence::with_next(number), refusal, out);
     }
 
     /// Writes an event, unless the client has it.
     fn write_event(&mut self, kind: &str, out: &mut Vec<u8>, members: impl FnOnce(&mut Vec<u8>)) {
-        let (start, number) = (out.len(), self.events.next_number());
+        if self.after.is_some_and(|after| self.events.next_number() <= after) {
+            return self.events.skip();
+        }
         self.events.start(kind, out);
         members(out);
         out.extend_from_slice(EVENT_END);
-        if self.after.is_some_and(|after| number <= after) {
-            out.truncate(start);
-        }
     }
 
     /// Writes the last event. A response that was cancelled has no event of its own in the dialect.
