@@ -13,6 +13,7 @@
 
 mod actions;
 mod answer;
+mod batches;
 pub mod dashboard;
 mod invoice;
 pub mod live;

@@ -2,6 +2,7 @@
 
 use super::{HOLDERS, playground};
 use crate::console::answer::{ConsoleAnswer, refusal_notice};
+use crate::console::batches::batches_page;
 use crate::console::invoice::{self, csv_style, key_names};
 use crate::console::pages::{DownloadDefinition, PageContext, PageDefinition};
 use crate::console::usage::usage_page;
@@ -25,7 +26,9 @@ pub const PAGES: &[PageDefinition] = &[
     PageDefinition::new("/dashboard/invoice", "Invoice", HOLDERS, |page| {
         Box::pin(invoice::invoice_page(page, account(page), "/dashboard/invoice"))
     }),
-    PageDefinition::new("/dashboard/batches", "Batches", HOLDERS, |page| Box::pin(batches(page))),
+    PageDefinition::new("/dashboard/batches", "Batches", HOLDERS, |page| {
+        Box::pin(batches_page(page, "/dashboard/", true))
+    }),
     PageDefinition::new("/dashboard/files", "Files", HOLDERS, |page| Box::pin(files(page))),
 ];
 
@@ -89,12 +92,6 @@ async fn usage(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
         ..UsageView::default()
     };
     usage_page(page, view, &[]).await
-}
-
-async fn batches(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let mut shown = blocks::grid_blocks(&page.get("/admin/grid", &[]).await?);
-    shown.extend(blocks::batches_blocks(&page.read_list("/admin/batches").await?, "/dashboard/", true));
-    Ok(shown)
 }
 
 async fn files(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {

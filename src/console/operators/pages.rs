@@ -1,5 +1,6 @@
 //! Pages of the operators' console: one row for each page, with the roles that may see it.
 
+use crate::console::batches::batches_page;
 use crate::console::invoice;
 use crate::console::pages::{DownloadDefinition, PAGE_ROWS, PageContext, PageDefinition};
 use crate::console::usage::usage_page;
@@ -121,10 +122,7 @@ async fn account(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
 }
 
 async fn batches(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
-    let may_cancel = page.has_role(&[Admin, Operator]);
-    let mut shown = blocks::grid_blocks(&page.get("/admin/grid", &[]).await?);
-    shown.extend(blocks::batches_blocks(&page.read_list("/admin/batches").await?, "/console/", may_cancel));
-    Ok(shown)
+    batches_page(page, "/console/", page.has_role(&[Admin, Operator])).await
 }
 
 async fn files(page: &PageContext<'_>) -> Result<Vec<Block>, ApiError> {
