@@ -5,6 +5,7 @@ use super::backups;
 use crate::http::buffer_pool;
 use crate::state::AppState;
 use crate::state::latency_records::{self, FlushExtent};
+use crate::storage::files::DeletionOutcome;
 use crate::storage::responses::SweepRole;
 use crate::time::clock::{self, ClockAdjustment, ProcessClock};
 use crate::upstream::provider_state::resolve_all;
@@ -70,9 +71,15 @@ fn start_sweeps(app: &Arc<AppState>, stop: &watch::Receiver<bool>) -> Vec<JoinHa
                 }
             }
         }),
-        spawn_periodic(DELETION_INTERVAL, stop, app, |app| async move {
-            if app.stores.fleet.is_leader() && !app.is_store_handed_over() {
-                finish_deletions(&app).await;
+        spawn_periodic(DELETION_INTERVAL, stop, app, {
+            let is_logged = Arc::new(AtomicBool::new(false));
+            move |app| {
+                let is_logged = is_logged.clone();
+                async move {
+                    if app.stores.fleet.is_leader() && !app.is_store_handed_over() {
+                        finish_deletions(&app, &is_logged).await;
+                    }
+                }
             }
         }),
         spawn_periodic(LEFTOVER_INTERVAL.min(leftovers), stop, app, |app| async move {
@@ -212,16 +219,23 @@ async fn delete_expired_files(app: &AppState) {
     }
 }
 
-/// Deletes the contents of deleted files that remained.
-async fn finish_deletions(app: &AppState) {
+/// Deletes the contents of deleted files that remained. Failures are logged once, until a pass has none.
+async fn finish_deletions(app: &AppState, is_logged: &AtomicBool) {
     let files = app.files.clone();
-    match tokio::task::spawn_blocking(move || files.finish_deletions()).await {
-        Ok(Ok(0)) | Err(_) => {}
-        Ok(Ok(finished)) => {
-            tracing::info!(name: "deletions_finished", files = finished);
-        }
-        // The next call continues: the bucket or the database is away, which a metric shows.
-        Ok(Err(_)) => {}
+    let Ok(passed) = tokio::task::spawn_blocking(move || files.finish_deletions()).await else { return };
+    let outcome = match passed {
+        Ok(outcome) => outcome,
+        Err(error) => DeletionOutcome { first_error: Some(error.into()), ..DeletionOutcome::default() },
+    };
+    if outcome.finished > 0 {
+        tracing::info!(name: "deletions_finished", files = %outcome.finished);
+    }
+    if outcome.first_error.is_none() && outcome.unreadable == 0 {
+        is_logged.store(false, Ordering::Relaxed);
+    } else if !is_logged.swap(true, Ordering::Relaxed) {
+        let why = outcome.first_error.map(|error| error.to_string());
+        let (files, unreadable) = (outcome.failed, outcome.unreadable);
+        tracing::warn!(name: "deletions_not_finished", %files, %unreadable, why);
     }
 }
 
@@ -239,8 +253,8 @@ async fn sweep_bucket(app: &Arc<AppState>) {
     match swept.await {
         Ok(Ok(0)) | Err(_) => {}
         Ok(Ok(swept)) => tracing::info!(name: "bucket_swept", leftovers = %swept),
-        // The outage of a bucket is reported by a metric, and the next sweep continues.
-        Ok(Err(_)) => tracing::event!(name: "bucket_not_swept", Level::WARN, {}),
+        // The next sweep continues.
+        Ok(Err(error)) => tracing::warn!(name: "bucket_not_swept", why = %error),
     }
 }
 

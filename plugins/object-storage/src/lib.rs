@@ -57,6 +57,14 @@ pub trait ContentStore: Debug + Send + Sync {
     /// Returns any I/O error.
     fn delete(&self, name: &str) -> Result<()>;
 
+    /// Deletes objects; missing ones are no error. All are tried, although one fails.
+    ///
+    /// # Errors
+    /// Returns the first I/O error.
+    fn delete_all(&self, names: &[String]) -> Result<()> {
+        delete_each(self, names)
+    }
+
     /// Lists objects below a folder, in the order of their names, after the object `after`.
     ///
     /// # Errors
@@ -79,6 +87,11 @@ pub trait ContentStore: Debug + Send + Sync {
             }
         }
     }
+}
+
+/// Deletes objects one by one, also after one has failed; returns the first error.
+fn delete_each(store: &(impl ContentStore + ?Sized), names: &[String]) -> Result<()> {
+    names.iter().map(|name| store.delete(name)).fold(Ok(()), Result::and)
 }
 
 /// Contents of one open object.
@@ -113,7 +126,8 @@ pub struct ObjectInfo {
     pub name: String,
     /// Length in bytes.
     pub length: u64,
-    /// Time since the object was created, by the clock of this machine.
+    /// Time since the object was created, by the clock of this machine for a folder, and by the clock of the store for a
+    /// bucket. Zero if it is unknown.
     pub age: Duration,
 }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::{MAX_PAGE_ROWS, Store, StoreError, StoreTable, Transaction, versioned_json};
 
+pub use removal::DeletedPage;
 pub use usage::{CountedInsertOutcome, UsedBytes};
 
 const WHAT: &str = "a file";

@@ -61,6 +61,27 @@ fn a_file_is_there_from_its_insertion_to_its_deletion() {
 }
 
 #[test]
+fn removed_files_are_listed_in_pages_until_their_contents_are_deleted() {
+    each_engine(|files| {
+        for id in ["a", "b", "c"] {
+            let one = file("k1", id, FilePurpose::Batch);
+            files.add(&one).unwrap();
+            files.delete(&one).unwrap();
+        }
+        files.add(&file("k1", "d", FilePurpose::Batch)).unwrap();
+        let list = |after: Option<&[u8]>| {
+            let page = files.deleted(after, 2).unwrap();
+            assert_eq!(page.unreadable, 0);
+            (ids(&FilePage { files: page.files, more: false }), page.next)
+        };
+        let (first, next) = list(None);
+        assert_eq!((first.as_str(), list(next.as_deref())), ("a b", ("c".to_owned(), None)));
+        files.forget_deleted("file-b").unwrap();
+        assert_eq!(list(None), ("a c".to_owned(), None));
+    });
+}
+
+#[test]
 fn lists_contain_only_the_keys_own_objects_in_both_orders() {
     each_engine(|files| {
         for (id, purpose) in [

@@ -66,23 +66,7 @@ impl SettingsResolver<'_> {
         endpoint: Option<&str>,
         spot: &KeyPath<'_>,
     ) -> Option<BucketCredentialSettings> {
-        let service = match &raw.endpoint {
-            None => endpoint.map(str::to_owned),
-            Some(written) => {
-                let at = spot.child("endpoint");
-                let url = self.check_url(written, "https://sts.example.eu", &at)?;
-                // The client of a store with TLS makes no other connections.
-                if !url.tls && endpoint.is_some_and(|store| store.starts_with("https://")) {
-                    self.report_mistake(
-                        &at,
-                        "The token would travel without encryption.",
-                        "Write `https://`.",
-                    );
-                    return None;
-                }
-                Some(origin(&url))
-            }
-        };
+        let service = self.check_token_service(raw.endpoint.as_deref(), endpoint, spot);
         let token_file = spot.child("token_file").resolve_file_path(&raw.token_file);
         if raw.role.is_empty()
             || raw.role.len() > MAX_ROLE
@@ -99,6 +83,25 @@ impl SettingsResolver<'_> {
         }
         let role = raw.role.as_str().into();
         Some(BucketCredentialSettings::WebIdentity { token_file, role, endpoint: service?.into() })
+    }
+
+    /// Checks the endpoint of the token service, by default that of the store; returns it as scheme, host and port.
+    fn check_token_service(
+        &mut self,
+        written: Option<&str>,
+        store: Option<&str>,
+        spot: &KeyPath<'_>,
+    ) -> Option<String> {
+        let at = spot.child("endpoint");
+        let url = match written {
+            Some(written) => self.check_url(written, "https://sts.example.eu", &at)?,
+            None => parse_base_url(store?).ok()?,
+        };
+        if !url.tls && !is_local(&url.host) {
+            self.report_mistake(&at, "The token would travel without encryption.", "Write `https://`.");
+            return None;
+        }
+        Some(origin(&url))
     }
 
     /// Returns a URL that has no path.

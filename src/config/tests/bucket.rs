@@ -85,6 +85,15 @@ fn a_web_identity_replaces_the_access_key() {
     let found = load(&identity("https://s3.example.eu", &members)).unwrap().settings.files.store.unwrap();
     let BucketCredentialSettings::WebIdentity { endpoint, .. } = found.credentials else { panic!() };
     assert_eq!(&*endpoint, "https://sts.example.eu");
+    let members = "token_file = \"t\", role = \"r\"";
+    for (store, service) in [
+        ("https://s3.example.eu", ", endpoint = \"http://localhost:9000\""),
+        ("https://s3.example.eu", ", endpoint = \"http://[::1]:9000\""),
+        ("http://127.0.0.1:8333", ""),
+        ("http://127.0.0.1:8333", ", endpoint = \"https://sts.example.eu\""),
+    ] {
+        assert!(load(&identity(store, &format!("{members}{service}"))).is_ok(), "{store}{service}");
+    }
 }
 
 #[test]
@@ -112,6 +121,15 @@ fn credentials_that_cannot_be_used_are_refused_by_name() {
         let text = identity("https://s3.example.eu", &members);
         tells(&text, &format!("files.store.{key}"), why, "");
         assert!(!format!("{:?}", mistakes(&text)).contains("hush"));
+    }
+    let tokens_in_the_clear = "The token would travel without encryption.";
+    for (store, service) in [
+        ("http://127.0.0.1:8333", ", endpoint = \"http://sts.example.eu\""),
+        ("http://s3.example.eu", ""),
+        ("https://s3.example.eu", ", endpoint = \"http://192.0.2.1:9000\""),
+    ] {
+        let text = identity(store, &format!("{token}, role = \"r\"{service}"));
+        tells(&text, "files.store.web_identity.endpoint", tokens_in_the_clear, "https://");
     }
     let role = "web_identity = { token_file = \"t\", role = \"r\" }";
     tells(&store(role), "files.store", "credentials of the store", "or `web_identity`");

@@ -1,25 +1,26 @@
 //! Contents of files in a bucket. Complete files are objects named `files/<id>-<start of the SHA-256>`, so that
 //! different contents never have the same name. The results of running batches are stored as segments. All calls block.
 
+use super::FILE_ID_PREFIX;
 use super::bucket_sweep::SweepSchedule;
 use super::contents::FileContents;
+use super::incomplete_uploads::SeenUploads;
 use super::output::OutputFile;
 use super::segments::{SegmentWriter, copy_object, fetch_committed, segment_folder, store_committed};
 use crate::config::settings::{BucketCredentialSettings, BucketSettings};
+use crate::storage::object_id;
 use parking_lot::Mutex;
 use penstock_core::hex;
 use penstock_object_storage::{
     Bucket, BucketCredentials, BucketError, BucketOptions, BucketStyle, BucketTimeouts, ContentStore,
-    IncompleteUpload, ProbeError, RequestCount, WebIdentity,
+    ProbeError, RequestCount, WebIdentity,
 };
 use penstock_storage::files::{FilePurpose, FileRecord, FileStatus, FileStore};
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::{ErrorKind, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::{NamedTempFile, TempPath};
-use tracing::Level;
 
 /// Folder of complete files.
 pub const OBJECT_FOLDER: &str = "files";
@@ -38,15 +39,15 @@ pub struct FileBucket {
     pub(super) upload_folder: PathBuf,
     check: Mutex<BucketCheck>,
     pub(super) schedule: Mutex<SweepSchedule>,
-    /// Incomplete uploads of the last sweep, which the next one ends.
-    pub(super) incomplete: Mutex<HashSet<IncompleteUpload>>,
+    /// Incomplete uploads of the last sweep.
+    pub(super) uploads: Mutex<SeenUploads>,
 }
 
 /// State of the check that a bucket can be used and belongs to the store.
 #[derive(Clone, Debug)]
 enum BucketCheck {
-    /// The check has to be made before the next use, because the bucket could not be reached.
-    Pending,
+    /// The check has to be made before the next use, because the bucket could not be reached; contains the reason.
+    Pending(String),
     Passed,
     /// The check failed; contains the sentence for the operator.
     Failed(String),
@@ -56,6 +57,15 @@ enum BucketCheck {
 pub fn object_name(record: &FileRecord) -> Option<String> {
     let digest = record.sha256.as_deref()?.get(..DIGEST_CHARS)?;
     (record.status == FileStatus::Processed).then(|| format!("{OBJECT_FOLDER}/{}-{digest}", record.id))
+}
+
+/// Returns true if an object is a complete file, by its name.
+pub(super) fn is_file_object(name: &str) -> bool {
+    let name = name.strip_prefix(OBJECT_FOLDER).and_then(|name| name.strip_prefix('/'));
+    let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    name.and_then(|name| name.rsplit_once('-')).is_some_and(|(id, digest)| {
+        object_id::is_valid(FILE_ID_PREFIX, id) && digest.len() == DIGEST_CHARS && digest.bytes().all(is_hex)
+    })
 }
 
 /// Returns the client options of a configured bucket.
@@ -113,8 +123,8 @@ impl FileBucket {
         let opened = Self::new(Arc::new(bucket.clone()), Some(bucket), store, upload_folder);
         match opened.run_check() {
             BucketCheck::Failed(why) => Err(why),
-            BucketCheck::Pending => {
-                tracing::event!(name: "bucket_unreachable", Level::WARN, {});
+            BucketCheck::Pending(why) => {
+                tracing::warn!(name: "bucket_unreachable", why);
                 Ok(opened)
             }
             BucketCheck::Passed => Ok(opened),
@@ -127,7 +137,7 @@ impl FileBucket {
         store: FileStore,
         upload_folder: PathBuf,
     ) -> Self {
-        let check = Mutex::new(BucketCheck::Pending);
+        let check = Mutex::new(BucketCheck::Pending(String::new()));
         Self {
             contents,
             bucket,
@@ -135,7 +145,7 @@ impl FileBucket {
             upload_folder,
             check,
             schedule: Mutex::default(),
-            incomplete: Mutex::default(),
+            uploads: Mutex::default(),
         }
     }
 
@@ -145,7 +155,7 @@ impl FileBucket {
     /// Returns the error of the bucket as the cause of an I/O error.
     pub fn contents(&self) -> Result<&Arc<dyn ContentStore>> {
         let mut check = self.check.lock().clone();
-        if matches!(check, BucketCheck::Pending) {
+        if matches!(check, BucketCheck::Pending(_)) {
             check = self.run_check();
             if let BucketCheck::Failed(why) = &check {
                 tracing::error!(name: "bucket_unusable", why);
@@ -153,7 +163,7 @@ impl FileBucket {
         }
         match check {
             BucketCheck::Passed => Ok(&self.contents),
-            BucketCheck::Pending => {
+            BucketCheck::Pending(_) => {
                 Err(BucketError::Unreachable("it has not answered yet".to_owned()).into())
             }
             BucketCheck::Failed(why) => Err(BucketError::Refused(why).into()),
@@ -164,7 +174,7 @@ impl FileBucket {
         let probed = self.bucket.as_ref().map_or(Ok(()), Bucket::probe);
         let checked = match probed.and_then(|()| self.check_store_id()) {
             Ok(()) => BucketCheck::Passed,
-            Err(ProbeError::Unreachable(_)) => BucketCheck::Pending,
+            Err(ProbeError::Unreachable(why)) => BucketCheck::Pending(why),
             Err(ProbeError::Unfit(why)) => BucketCheck::Failed(why),
         };
         *self.check.lock() = checked.clone();
@@ -303,7 +313,12 @@ impl FileBucket {
             contents.delete(&name)?;
         }
         if record.purpose == FilePurpose::BatchOutput {
-            contents.for_each(&segment_folder(&record.id), &mut |segment| contents.delete(&segment.name))?;
+            let mut segments = Vec::new();
+            contents.for_each(&segment_folder(&record.id), &mut |segment| {
+                segments.push(segment.name);
+                Ok(())
+            })?;
+            contents.delete_all(&segments)?;
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Sweep of a bucket: objects without a record, segments of files that no longer grow, and incomplete uploads.
+//! Sweep of a bucket: objects without a record, and segments of files that no longer grow; incomplete uploads are swept by
+//! [`super::incomplete_uploads`].
 
 use super::bucket::{FileBucket, OBJECT_FOLDER, object_name};
 use super::segments::SEGMENT_FOLDER;
@@ -7,12 +8,8 @@ use crate::storage::object_id;
 use penstock_object_storage::ObjectInfo;
 use penstock_storage::StoreError;
 use penstock_storage::files::{FileRecord, FileStatus, FileStore};
-use std::collections::HashSet;
-use std::io::ErrorKind;
 use std::time::Duration;
 
-/// Folders whose objects may be uploaded in parts.
-const UPLOAD_FOLDERS: [&str; 4] = [OBJECT_FOLDER, SEGMENT_FOLDER, "responses", "images"];
 /// Time after an outage of the store in which records of old objects may still be written.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(600);
 
@@ -46,32 +43,14 @@ impl FileBucket {
     }
 
     /// Deletes leftovers of uploads and batches that are older than `age`, since the records of younger ones may still be
-    /// written. Returns their number.
+    /// written. The age is by the clock of the store. Returns their number.
     ///
     /// # Errors
     /// Returns the first error of the bucket or of the store; the next call continues.
     pub fn sweep(&self, records: &FileStore, age: Duration) -> Result<u64, FileError> {
         let objects = self.sweep_folder(OBJECT_FOLDER, age, |object| is_stale_object(records, object))?;
         let segments = self.sweep_folder(SEGMENT_FOLDER, age, |object| is_stale_segment(records, object))?;
-        Ok(objects + segments + self.end_incomplete_uploads()?)
-    }
-
-    /// Ends the uploads in parts that were incomplete in the last sweep too, so that none is of a running process. A
-    /// store that does not list them needs a rule of its own.
-    fn end_incomplete_uploads(&self) -> Result<u64, FileError> {
-        let Some(bucket) = &self.bucket else { return Ok(0) };
-        let mut incomplete = HashSet::new();
-        for folder in UPLOAD_FOLDERS {
-            match bucket.incomplete_uploads(folder) {
-                Ok(uploads) => incomplete.extend(uploads),
-                Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(0),
-                Err(error) => return Err(FileError::Disk(error)),
-            }
-        }
-        let before = std::mem::replace(&mut *self.incomplete.lock(), incomplete.clone());
-        let stale = incomplete.intersection(&before);
-        stale.clone().try_for_each(|upload| bucket.abort_upload(upload)).map_err(FileError::Disk)?;
-        Ok(stale.count() as u64)
+        Ok(objects + segments + self.end_incomplete_uploads(age)?)
     }
 
     fn sweep_folder(
@@ -84,12 +63,14 @@ impl FileBucket {
         let (mut swept, mut after) = (0, None::<String>);
         loop {
             let page = contents.list(folder, after.as_deref()).map_err(FileError::Disk)?;
+            let mut stale = Vec::new();
             for object in page.objects.iter().filter(|object| object.age >= age) {
                 if is_stale(object)? {
-                    contents.delete(&object.name).map_err(FileError::Disk)?;
-                    swept += 1;
+                    stale.push(object.name.clone());
                 }
             }
+            contents.delete_all(&stale).map_err(FileError::Disk)?;
+            swept += stale.len() as u64;
             after = page.objects.last().map(|object| object.name.clone());
             if !page.more || after.is_none() {
                 return Ok(swept);

@@ -9,6 +9,19 @@ use std::fs;
 /// Records per page.
 const PAGE_SIZE: usize = 500;
 
+/// Outcome of a pass over the files whose deletion was interrupted.
+#[derive(Debug, Default)]
+pub struct DeletionOutcome {
+    /// Number of files whose contents were removed.
+    pub finished: u64,
+    /// Number of files whose contents could not be removed.
+    pub failed: u64,
+    /// First error of those.
+    pub first_error: Option<FileError>,
+    /// Number of rows that cannot be decoded.
+    pub unreadable: u64,
+}
+
 impl FileManager {
     /// Deletes incomplete uploads and contents without a record, unless another process uses them (`in_hand`), and
     /// counts the bytes of existing files.
@@ -122,15 +135,32 @@ impl FileManager {
         Ok(self.store.forget_deleted(&file.id)?)
     }
 
-    /// Removes the contents of files whose deletion was interrupted: their process ended, or the bucket was away.
-    /// Returns their number. Called by one gateway of a fleet.
+    /// Removes the contents of files whose deletion was interrupted: their process ended, or the bucket was away. All files
+    /// are tried, although the contents of one cannot be removed; the next call tries those again. Called by one gateway
+    /// of a fleet.
     ///
     /// # Errors
-    /// Returns the first error; the next call continues.
-    pub fn finish_deletions(&self) -> Result<u64, FileError> {
-        let deleted = self.store.deleted(PAGE_SIZE)?;
-        deleted.iter().try_for_each(|file| self.try_remove_contents(file))?;
-        Ok(deleted.len() as u64)
+    /// Returns the store's error; the next call continues.
+    pub fn finish_deletions(&self) -> Result<DeletionOutcome, StoreError> {
+        let (mut outcome, mut after) = (DeletionOutcome::default(), None::<Vec<u8>>);
+        loop {
+            let page = self.store.deleted(after.as_deref(), PAGE_SIZE)?;
+            outcome.unreadable += page.unreadable;
+            for file in &page.files {
+                match self.try_remove_contents(file) {
+                    Ok(()) => outcome.finished += 1,
+                    Err(FileError::Store(error)) => return Err(error),
+                    Err(error) => {
+                        outcome.failed += 1;
+                        outcome.first_error.get_or_insert(error);
+                    }
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(outcome);
+            }
+        }
     }
 
     fn delete_from_archives(&self, id: &str) {

@@ -5,7 +5,7 @@ use penstock_batch::jsonl::FileErrors;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_object_storage::BucketError;
 use penstock_storage::StoreError;
-use std::io;
+use std::{fmt, io};
 
 /// Error of a file operation.
 #[derive(Debug)]
@@ -20,6 +20,18 @@ pub enum FileError {
     Store(StoreError),
     /// Panic of the worker thread.
     ThreadEnded,
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quota(_) => f.write_str("there is not enough space"),
+            Self::InvalidLines(_) => f.write_str("the file has invalid lines"),
+            Self::Disk(error) => write!(f, "{error}"),
+            Self::Store(error) => write!(f, "{error}"),
+            Self::ThreadEnded => f.write_str("the thread ended"),
+        }
+    }
 }
 
 impl FileError {

@@ -13,8 +13,11 @@ mod bucket_sweep;
 mod bucket_tests;
 mod cleanup;
 mod contents;
+#[cfg(test)]
+mod deletion_tests;
 mod error;
 mod expiry;
+mod incomplete_uploads;
 mod output;
 pub mod quota;
 mod segments;
@@ -28,6 +31,7 @@ mod tests;
 mod upload;
 
 pub use bucket::{FileBucket, check_bucket};
+pub use cleanup::DeletionOutcome;
 pub use contents::{FileContents, FileLine, LineReader, NextLine};
 pub use error::{FileError, disk_error};
 pub use expiry::ExpiryCheck;

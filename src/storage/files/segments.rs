@@ -3,8 +3,10 @@
 //! committed bytes are found backwards: each segment ends where the next one starts, with the same checksum. Segments
 //! of a writer that did not commit are not part of this chain. All calls block.
 
+use super::FILE_ID_PREFIX;
 use super::block_checksums::damaged_error;
 use super::bucket::object_name;
+use crate::storage::object_id;
 use penstock_object_storage::{ContentStore, ObjectReader, PART_SIZE};
 use penstock_storage::files::{FileRecord, FileStatus};
 use std::collections::HashMap;
@@ -143,6 +145,12 @@ fn ignore_existing(created: Result<()>) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         created => created,
     }
+}
+
+/// Returns true if an object is a segment of a file, by its name.
+pub fn is_segment_object(name: &str) -> bool {
+    let id = name.split('/').nth(1).unwrap_or_default();
+    object_id::is_valid(FILE_ID_PREFIX, id) && Segment::parse(id, name).is_some()
 }
 
 /// Folder of the segments of a file.

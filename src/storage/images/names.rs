@@ -37,13 +37,23 @@ impl ImageNames {
 
     /// Returns true if a gateway with this pepper has made the name.
     pub(super) fn is_valid(&self, name: &str) -> bool {
-        let decoded: Option<[u8; RANDOM_BYTES + CODE_BYTES]> = hex::decode(name.as_bytes());
+        let decoded = decode(name);
         let Some((random, code)) = decoded.as_ref().map(|bytes| bytes.split_at(RANDOM_BYTES)) else {
             return false;
         };
         let expected = hmac::sign(&self.0, random);
         expected.as_ref().get(..CODE_BYTES) == Some(code)
     }
+}
+
+/// Returns true if a name has the form of the names of images, whatever its authentication code is.
+pub(super) fn has_name_form(name: &str) -> bool {
+    decode(name).is_some()
+}
+
+/// Returns the random bytes and the authentication code of a name.
+fn decode(name: &str) -> Option<[u8; RANDOM_BYTES + CODE_BYTES]> {
+    hex::decode(name.as_bytes())
 }
 
 #[cfg(test)]

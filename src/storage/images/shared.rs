@@ -5,12 +5,13 @@
 //! "PIM1" | expiry, Unix seconds, 8 bytes, big-endian | image
 //! ```
 
+use super::names;
 use crate::storage::shared_contents::SharedContents;
 use std::io::{Error, ErrorKind, Result};
 use std::time::Duration;
 
 /// Folder of the objects.
-const FOLDER: &str = "images";
+pub const IMAGES_FOLDER: &str = "images";
 const MAGIC: &[u8; 4] = b"PIM1";
 const HEAD_BYTES: usize = 12;
 /// Time for which an object is retained after its expiry, because the clocks of gateways and store may differ.
@@ -68,11 +69,8 @@ impl SharedImages {
 
     /// Deletes images. Errors are ignored, because the sweep deletes the images that remain.
     pub fn delete(&self, names: &[String]) {
-        if let Ok(store) = self.0.store() {
-            for name in names {
-                store.delete(&object_name(name)).ok();
-            }
-        }
+        let names: Vec<String> = names.iter().map(|name| object_name(name)).collect();
+        self.0.store().and_then(|store| store.delete_all(&names)).ok();
     }
 
     /// Deletes images that are older than their lifetime; returns their number. Called by one gateway of a fleet.
@@ -80,20 +78,27 @@ impl SharedImages {
     /// # Errors
     /// Returns any I/O error.
     pub fn sweep(&self, lifetime: Duration) -> Result<u64> {
-        let (store, mut deleted) = (self.0.store()?, 0);
-        store.for_each(FOLDER, &mut |object| {
+        let (store, mut expired) = (self.0.store()?, Vec::new());
+        store.for_each(IMAGES_FOLDER, &mut |object| {
             if object.age >= lifetime.saturating_add(GRACE) {
-                store.delete(&object.name)?;
-                deleted += 1;
+                expired.push(object.name);
             }
             Ok(())
         })?;
-        Ok(deleted)
+        store.delete_all(&expired)?;
+        Ok(expired.len() as u64)
     }
 }
 
+/// Returns true if an object is a generated image, by its name.
+#[must_use]
+pub fn is_image_object(name: &str) -> bool {
+    let name = name.strip_prefix(IMAGES_FOLDER).and_then(|name| name.strip_prefix('/'));
+    name.is_some_and(names::has_name_form)
+}
+
 fn object_name(name: &str) -> String {
-    format!("{FOLDER}/{name}")
+    format!("{IMAGES_FOLDER}/{name}")
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use response_files::{ResponseFile, ResponseFiles, ResponseName};
 use sealed_document::DocumentCipher;
 use shared_files::SharedFiles;
+pub use shared_files::is_response_object;
 use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::time::Duration;

@@ -33,10 +33,8 @@ impl ResponseFiles for SharedFiles {
     }
 
     fn remove(&self, key: &str, files: Vec<ResponseFile>) -> Result<Vec<ResponseFile>> {
-        let store = self.0.store()?;
-        for file in &files {
-            store.delete(&object_name(ResponseName { key, id: &file.id }))?;
-        }
+        let name = |file: &ResponseFile| object_name(ResponseName { key, id: &file.id });
+        self.0.store()?.delete_all(&files.iter().map(name).collect::<Vec<_>>())?;
         Ok(files)
     }
 
@@ -75,10 +73,21 @@ impl ResponseFiles for SharedFiles {
     }
 }
 
+/// Returns true if an object is a stored response, by its name.
+#[must_use]
+pub fn is_response_object(name: &str) -> bool {
+    response_name(name).is_some()
+}
+
+/// Returns the name of the response in an object; `None` if the object is not a stored response.
+fn response_name(object: &str) -> Option<ResponseName<'_>> {
+    let (key, id) = object.strip_prefix(RESPONSES_FOLDER)?.strip_prefix('/')?.split_once('/')?;
+    ResponseName::new(key, id)
+}
+
 /// Returns the key and the file of an object; `None` if the object is not a stored response.
 fn response_file(object: &ObjectInfo, now: u64) -> Option<(&str, ResponseFile)> {
-    let (key, id) = object.name.strip_prefix(RESPONSES_FOLDER)?.strip_prefix('/')?.split_once('/')?;
-    let name = ResponseName::new(key, id)?;
+    let name = response_name(&object.name)?;
     let created = now.saturating_sub(object.age.as_secs());
     Some((name.key, ResponseFile { id: name.id.to_owned(), bytes: object.length, created }))
 }

@@ -3,6 +3,7 @@
 
 use super::options::{BucketOptions, BucketTimeouts};
 use super::request_counts::RequestCounters;
+use super::store_clock::StoreClock;
 use async_trait::async_trait;
 use http::{Method, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
@@ -18,7 +19,7 @@ use object_store::client::{
 use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Maximum bytes of a response: a part of an object, or a page of a list.
 const MAX_ANSWER: usize = 8 << 20;
@@ -32,6 +33,7 @@ pub struct BucketConnector {
     client: Client<HttpsConnector<HttpConnector>, HttpRequestBody>,
     timeouts: BucketTimeouts,
     counters: Arc<RequestCounters>,
+    clock: Arc<StoreClock>,
 }
 
 impl BucketConnector {
@@ -39,19 +41,23 @@ impl BucketConnector {
     ///
     /// # Errors
     /// Returns a description if TLS cannot be set up.
-    pub fn new(options: &BucketOptions, counters: Arc<RequestCounters>) -> io::Result<Self> {
+    pub fn new(
+        options: &BucketOptions,
+        counters: Arc<RequestCounters>,
+        clock: Arc<StoreClock>,
+    ) -> io::Result<Self> {
         let mut tcp = HttpConnector::new();
         tcp.set_connect_timeout(Some(options.timeouts.connect));
         tcp.set_nodelay(true);
         tcp.enforce_http(false);
         let https = HttpsConnectorBuilder::new().with_tls_config(options.tls_config()?);
-        let https = if options.uses_tls() { https.https_only() } else { https.https_or_http() };
+        let https = if options.requires_tls() { https.https_only() } else { https.https_or_http() };
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .build(https.enable_http1().wrap_connector(tcp));
-        Ok(Self { client, timeouts: options.timeouts, counters })
+        Ok(Self { client, timeouts: options.timeouts, counters, clock })
     }
 
     async fn exchange(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
@@ -83,6 +89,12 @@ impl HttpService for BucketConnector {
         });
         let status: Option<StatusCode> = answer.as_ref().ok().map(Response::status);
         self.counters.record(&method, status);
+        // The token service gets only POST requests, so this is an answer of the store.
+        if let Ok(answer) = &answer
+            && method == Method::GET
+        {
+            self.clock.record(answer.headers(), Instant::now());
+        }
         answer
     }
 }

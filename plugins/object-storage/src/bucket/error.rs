@@ -8,6 +8,17 @@ use thiserror::Error;
 const MAX_CODE: usize = 40;
 /// Maximum length of the description of a transport error in a message, in bytes.
 const MAX_CAUSE: usize = 120;
+/// Error codes after which a later try may succeed, whatever the status is. A response with status 200 can have the first
+/// two in its body. The others say that credentials have expired, which the issuer of the token renews, or that the token
+/// service could not ask that issuer.
+const TEMPORARY_CODES: [&str; 6] = [
+    "InternalError",
+    "SlowDown",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "TokenRefreshRequired",
+    "IDPCommunicationError",
+];
 
 /// Error of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -21,7 +32,8 @@ pub enum BucketError {
     /// Object that differs from the one that was opened.
     #[error("the object was replaced")]
     Replaced,
-    /// Store that cannot be reached, does not answer in time, or fails; a later try may succeed.
+    /// Store that cannot be reached, does not answer in time, or fails, or a token that has expired or cannot be read;
+    /// a later try may succeed.
     #[error("the store of files cannot be reached: {0}")]
     Unreachable(String),
     /// Request that the store refuses; a retry without a change would not help.
@@ -61,11 +73,13 @@ impl From<object_store::Error> for BucketError {
         let text = full_text(&error);
         let code = error_code(&text);
         let status = status_code(&text);
+        let is_token_unreadable =
+            status.is_none() && code.is_none() && text.contains("Failed to read token file");
         let described = || match (status, code) {
             (Some(status), Some(code)) => format!("status {status}, {code}"),
             (Some(status), None) => format!("status {status}"),
             (None, Some(code)) => code.to_owned(),
-            (None, None) if text.contains("Failed to read token file") => {
+            (None, None) if is_token_unreadable => {
                 "the file of the web identity's token cannot be read".to_owned()
             }
             (None, None) if text.contains("Invalid AssumeRoleWithWebIdentity response") => {
@@ -79,17 +93,20 @@ impl From<object_store::Error> for BucketError {
             object_store::Error::Precondition { .. } => Self::Replaced,
             _ => match (transport_cause(&error), status) {
                 (Some(cause), _) => Self::Unreachable(cause),
-                (None, Some(status)) if status >= 500 || status == 429 || status == 408 => {
-                    Self::Unreachable(described())
-                }
-                // A response with status 200 can have such an error in its body.
-                (None, _) if matches!(code, Some("InternalError" | "SlowDown")) => {
+                (None, Some(status)) if is_temporary_status(status) => Self::Unreachable(described()),
+                (None, _) if is_token_unreadable => Self::Unreachable(described()),
+                (None, _) if code.is_some_and(|code| TEMPORARY_CODES.contains(&code)) => {
                     Self::Unreachable(described())
                 }
                 (None, _) => Self::Refused(described()),
             },
         }
     }
+}
+
+/// Returns true if a later try of a request with this answer may succeed. A store that answers 501 lacks the feature.
+pub(super) const fn is_temporary_status(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500 | 502..)
 }
 
 /// Returns the text of the error and all its causes. Not for messages, since it contains URLs and bodies.

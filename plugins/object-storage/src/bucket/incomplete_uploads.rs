@@ -3,7 +3,7 @@
 
 use super::Bucket;
 use super::connector::BucketConnector;
-use super::error::BucketError;
+use super::error::{BucketError, is_temporary_status};
 use super::options::{BucketOptions, BucketStyle};
 use http::{Method, Request};
 use object_store::aws::{AmazonS3, AwsAuthorizer};
@@ -17,7 +17,7 @@ pub struct IncompleteUpload {
     /// Name of the object.
     pub name: String,
     /// ID of the upload, as the store calls it.
-    id: String,
+    pub id: String,
 }
 
 /// Source of the lists, which the S3 client cannot make.
@@ -56,7 +56,7 @@ impl UploadLister {
             self.connector.call(request).await.map_err(|_| failed("the connection failed"))?.into_parts();
         match parts.status.as_u16() {
             200 => {}
-            status @ (500.. | 429) => return Err(failed(&format!("status {status}"))),
+            status if is_temporary_status(status) => return Err(failed(&format!("status {status}"))),
             status => return Err(BucketError::Refused(format!("status {status}"))),
         }
         let bytes = body.bytes().await.map_err(|_| failed("the answer broke off"))?;

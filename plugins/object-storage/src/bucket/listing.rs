@@ -6,7 +6,7 @@ use crate::{ObjectInfo, ObjectPage, PAGE_SIZE};
 use futures_util::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 impl Bucket {
     /// Lists a page of the objects below a folder, after the object `after`.
@@ -38,9 +38,11 @@ impl Bucket {
             "" => path,
             prefix => path.strip_prefix(prefix)?.strip_prefix('/')?,
         };
-        let created = u64::try_from(object.last_modified.timestamp()).unwrap_or(0);
-        let created = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(created));
-        let age = created.and_then(|at| SystemTime::now().duration_since(at).ok()).unwrap_or_default();
+        let created = u64::try_from(object.last_modified.timestamp()).ok();
+        let created = created.and_then(|at| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(at)));
+        let now = self.0.clock.time_at(Instant::now());
+        let age = created.zip(now).and_then(|(created, now)| now.duration_since(created).ok());
+        let age = age.unwrap_or_default();
         Some(ObjectInfo { name: name.to_owned(), length: object.size, age })
     }
 }

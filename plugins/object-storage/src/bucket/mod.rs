@@ -2,6 +2,7 @@
 
 mod availability;
 mod connector;
+mod deletion;
 pub mod error;
 pub mod incomplete_uploads;
 mod listing;
@@ -10,6 +11,7 @@ pub mod probe;
 mod reader;
 pub mod request_counts;
 mod runtime;
+mod store_clock;
 mod upload;
 
 use crate::name::check_name;
@@ -30,7 +32,9 @@ use std::fmt;
 use std::future::Future;
 use std::io::{Error, Result};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use store_clock::StoreClock;
 use tempfile::TempPath;
 use upload::UploadMode;
 
@@ -47,10 +51,15 @@ pub struct Bucket(Arc<BucketInner>);
 
 struct BucketInner {
     store: Arc<AmazonS3>,
+    /// The same store, with a client that deletes many objects with one request.
+    bulk_store: Arc<AmazonS3>,
+    /// True until the store refuses to delete many objects with one request.
+    has_bulk_deletion: AtomicBool,
     prefix: String,
     runtime: BucketRuntime,
     gate: CallGate,
     counters: Arc<RequestCounters>,
+    clock: Arc<StoreClock>,
     uploads: UploadLister,
     part_size: u64,
 }
@@ -70,32 +79,23 @@ impl Bucket {
         if !options.prefix.is_empty() {
             check_name(&options.prefix)?;
         }
-        let counters = Arc::new(RequestCounters::default());
-        let connector = BucketConnector::new(options, counters.clone())?;
+        let (counters, clock) = (Arc::new(RequestCounters::default()), Arc::new(StoreClock::default()));
+        let connector = BucketConnector::new(options, counters.clone(), clock.clone())?;
         let uploads = UploadLister::new(options, connector.clone());
-        let backoff = BackoffConfig {
-            init_backoff: Duration::from_millis(100),
-            max_backoff: Duration::from_secs(1),
-            base: 2.0,
-        };
-        let retry =
-            RetryConfig { backoff, max_retries: MAX_RETRIES, retry_timeout: options.timeouts.retry_period };
-        let store = with_credentials(AmazonS3Builder::new(), &options.credentials)
-            .with_endpoint(options.base_url())
-            .with_virtual_hosted_style_request(options.style == BucketStyle::VirtualHost)
-            .with_bucket_name(&options.bucket)
-            .with_region(&options.region)
-            .with_allow_http(!options.uses_tls())
-            .with_retry(retry)
-            .with_http_connector(connector)
-            .build()
-            .map_err(|_| Error::other("its address or credentials cannot be used"))?;
+        let unusable = |_| Error::other("its address or credentials cannot be used");
+        let builder = store_builder(options, connector);
+        let store = builder.clone().with_disable_bulk_delete(true).build().map_err(unusable)?;
+        // Both clients share the temporary access keys.
+        let bulk_store = builder.with_credentials(store.credentials().clone()).build().map_err(unusable)?;
         Ok(Self(Arc::new(BucketInner {
             store: Arc::new(store),
+            bulk_store: Arc::new(bulk_store),
+            has_bulk_deletion: AtomicBool::new(true),
             prefix: options.prefix.clone(),
             runtime: BucketRuntime::new()?,
             gate: CallGate::default(),
             counters,
+            clock,
             uploads,
             part_size: PART_SIZE,
         })))
@@ -151,6 +151,25 @@ impl Bucket {
     }
 }
 
+/// Returns the builder of clients of a store.
+fn store_builder(options: &BucketOptions, connector: BucketConnector) -> AmazonS3Builder {
+    let backoff = BackoffConfig {
+        init_backoff: Duration::from_millis(100),
+        max_backoff: Duration::from_secs(1),
+        base: 2.0,
+    };
+    let retry =
+        RetryConfig { backoff, max_retries: MAX_RETRIES, retry_timeout: options.timeouts.retry_period };
+    with_credentials(AmazonS3Builder::new(), &options.credentials)
+        .with_endpoint(options.base_url())
+        .with_virtual_hosted_style_request(options.style == BucketStyle::VirtualHost)
+        .with_bucket_name(&options.bucket)
+        .with_region(&options.region)
+        .with_allow_http(!options.requires_tls())
+        .with_retry(retry)
+        .with_http_connector(connector)
+}
+
 /// Temporary access keys are exchanged again before they expire.
 fn with_credentials(builder: AmazonS3Builder, credentials: &BucketCredentials) -> AmazonS3Builder {
     match credentials {
@@ -190,6 +209,10 @@ impl ContentStore for Bucket {
             Ok(()) | Err(BucketError::NotFound) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn delete_all(&self, names: &[String]) -> Result<()> {
+        self.delete_many(names)
     }
 
     fn list(&self, folder: &str, after: Option<&str>) -> Result<ObjectPage> {

@@ -101,9 +101,23 @@ impl fmt::Debug for BucketOptions {
 }
 
 impl BucketOptions {
-    /// Returns true if connections use TLS.
+    /// Returns true if connections to the store or to the token service use TLS.
     pub(super) fn uses_tls(&self) -> bool {
-        self.endpoint.starts_with("https://")
+        self.addresses().any(is_https)
+    }
+
+    /// Returns true if all connections use TLS.
+    pub(super) fn requires_tls(&self) -> bool {
+        self.addresses().all(is_https)
+    }
+
+    /// Returns the URLs of the store and of the token service.
+    fn addresses(&self) -> impl Iterator<Item = &str> {
+        let token_service = match &self.credentials {
+            BucketCredentials::AccessKey { .. } => None,
+            BucketCredentials::WebIdentity(identity) => Some(identity.endpoint.as_str()),
+        };
+        std::iter::once(self.endpoint.as_str()).chain(token_service)
     }
 
     /// Returns the URL of the store, with the bucket in the host name if the style requires that.
@@ -115,8 +129,8 @@ impl BucketOptions {
         }
     }
 
-    /// Returns the TLS configuration: the certificate of the store must be valid for its host name, by the given root
-    /// certificates or those of the system.
+    /// Returns the TLS configuration: the certificates of the store and of the token service must be valid for their host
+    /// names, by the given root certificates or those of the system.
     ///
     /// # Errors
     /// Returns a description if there is no usable root certificate.
@@ -137,6 +151,10 @@ impl BucketOptions {
             .map_err(Error::other)?;
         Ok(config.with_root_certificates(roots).with_no_client_auth())
     }
+}
+
+fn is_https(url: &str) -> bool {
+    url.starts_with("https://")
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
@@ -169,6 +187,27 @@ mod tests {
     fn the_bucket_is_in_the_host_name_only_if_the_style_wants_it() {
         assert_eq!(options(BucketStyle::Path).base_url(), "https://s3.example.eu:8443");
         assert_eq!(options(BucketStyle::VirtualHost).base_url(), "https://penstock.s3.example.eu:8443");
+    }
+
+    #[test]
+    fn tls_is_used_for_either_address_and_required_for_both() {
+        let with = |store: &str, service: &str| {
+            let identity = WebIdentity {
+                token_file: PathBuf::from("token"),
+                role: "role".to_owned(),
+                endpoint: format!("{service}://localhost:9000"),
+            };
+            let credentials = BucketCredentials::WebIdentity(identity);
+            let endpoint = format!("{store}://localhost:8333");
+            let options = BucketOptions { endpoint, credentials, ..options(BucketStyle::Path) };
+            (options.uses_tls(), options.requires_tls())
+        };
+        assert_eq!(with("http", "http"), (false, false));
+        assert_eq!(with("http", "https"), (true, false));
+        assert_eq!(with("https", "http"), (true, false));
+        assert_eq!(with("https", "https"), (true, true));
+        let by_key = options(BucketStyle::Path);
+        assert!(by_key.uses_tls() && by_key.requires_tls());
     }
 
     #[test]

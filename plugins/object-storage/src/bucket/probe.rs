@@ -6,6 +6,7 @@ use crate::ContentStore;
 use bytes::Bytes;
 use penstock_core::hex;
 use std::io;
+use std::time::Instant;
 use thiserror::Error;
 
 /// Folder of the probe's objects.
@@ -59,6 +60,9 @@ impl Bucket {
         let listed = self.list(PROBE_FOLDER, None).map_err(|error| sentence(&error))?;
         if !listed.more && !listed.objects.iter().any(|object| object.name == name) {
             return Err(unfit("does not list an object that was created"));
+        }
+        if self.0.clock.time_at(Instant::now()).is_none() {
+            return Err(unfit("does not send its time (`Date`), from which the age of objects is computed"));
         }
         self.delete(name).map_err(|error| sentence(&error))?;
         match self.open(name) {

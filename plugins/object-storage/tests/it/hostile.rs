@@ -5,7 +5,7 @@ use crate::server::{ACCEPTED, BadServer, Behaviour, read_request};
 use crate::{contents, read, temporary_file};
 use bytes::Bytes;
 use penstock_object_storage::{Bucket, BucketError, BucketOptions, BucketTimeouts, ContentStore, ProbeError};
-use std::io::{BufReader, Write};
+use std::io::{BufReader, ErrorKind, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -57,6 +57,7 @@ fn a_failing_store_is_unreachable_and_a_refusing_one_says_why() {
         (Behaviour::Fails(403), false),
         (Behaviour::Fails(401), false),
         (Behaviour::Fails(301), false),
+        (Behaviour::Fails(501), false),
         (Behaviour::LacksBucket, false),
     ];
     for (behaviour, is_unreachable) in cases {
@@ -82,6 +83,45 @@ fn a_failed_read_is_sent_again_and_a_closed_port_is_unreachable() {
     let refused = Bucket::new(&quick_options(port)).unwrap().probe().unwrap_err();
     assert!(matches!(refused, ProbeError::Unreachable(_)), "{refused}");
     assert!(!refused.to_string().contains(&port.to_string()), "{refused}");
+}
+
+#[test]
+fn a_store_that_does_not_list_uploads_refuses_and_one_that_fails_is_unreachable() {
+    for (status, is_unreachable) in [(501, false), (405, false), (403, false), (500, true), (503, true)] {
+        let server = BadServer::start(Behaviour::Fails(status));
+        let bucket = Bucket::new(&quick_options(server.port)).unwrap();
+        let error = bucket.incomplete_uploads("files").unwrap_err();
+        assert_eq!(BucketError::cause_of(&error).unwrap().is_unreachable(), is_unreachable, "{status}");
+        assert_eq!(error.kind() == ErrorKind::PermissionDenied, !is_unreachable, "{status}: {error}");
+    }
+}
+
+#[test]
+fn the_age_of_an_object_is_by_the_clock_of_the_store() {
+    let age = |has_date| {
+        let server = BadServer::start(Behaviour::Lists { has_date });
+        let page = Bucket::new(&quick_options(server.port)).unwrap().list("files", None).unwrap();
+        assert_eq!((page.objects.len(), page.objects[0].length), (1, 7));
+        page.objects[0].age
+    };
+    let dated = age(true);
+    assert!(dated >= Duration::from_secs(600) && dated < Duration::from_secs(660), "{dated:?}");
+    assert_eq!(age(false), Duration::ZERO, "nothing is old if the store does not tell its time");
+}
+
+#[test]
+fn a_store_without_bulk_deletion_is_asked_once_and_then_for_each_object() {
+    let server = BadServer::start(Behaviour::LacksBulkDeletion);
+    let bucket = Bucket::new(&quick_options(server.port)).unwrap();
+    let names = |numbers: std::ops::Range<usize>| numbers.map(|n| format!("files/{n}")).collect::<Vec<_>>();
+    bucket.delete_all(&names(0..3)).unwrap();
+    bucket.delete_all(&names(3..5)).unwrap();
+    let lines = server.lines.lock().unwrap().clone();
+    let count = |method: &str| lines.iter().filter(|line| line.starts_with(method)).count();
+    assert_eq!((count("POST "), count("DELETE ")), (1, 5), "{lines:?}");
+    let unnamed = bucket.delete_all(&["../a".to_owned(), "files/5".to_owned()]).unwrap_err();
+    assert_eq!(unnamed.kind(), ErrorKind::InvalidInput);
+    assert!(server.lines.lock().unwrap().last().unwrap().contains("files/5"), "the others are deleted");
 }
 
 #[test]
@@ -112,7 +152,7 @@ fn trusted_answers(options: &BucketOptions) {
 }
 
 /// Starts a server with a certificate for `localhost`; returns its port and root certificate.
-fn tls_server() -> (u16, String) {
+pub fn tls_server() -> (u16, String) {
     let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     let authority_key = rcgen::KeyPair::generate().unwrap();
@@ -134,7 +174,7 @@ fn tls_server() -> (u16, String) {
             let connection = ServerConnection::new(config.clone()).unwrap();
             std::thread::spawn(move || {
                 let mut stream = BufReader::new(StreamOwned::new(connection, stream));
-                while read_request(&mut stream) {
+                while read_request(&mut stream).is_some() {
                     if stream.get_mut().write_all(ACCEPTED).is_err() {
                         return;
                     }

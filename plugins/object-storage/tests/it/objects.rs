@@ -93,6 +93,10 @@ fn gets(bucket: &Bucket) -> u64 {
     bucket.request_counts().iter().filter(|count| count.method == "GET").map(|count| count.count).sum()
 }
 
+fn posts(bucket: &Bucket) -> u64 {
+    bucket.request_counts().iter().filter(|count| count.method == "POST").map(|count| count.count).sum()
+}
+
 fn lists(bucket: &Bucket) {
     assert!(bucket.list("many", None).unwrap().objects.is_empty());
     let names: Vec<String> = (0..PAGE_SIZE + 3).map(|number| format!("many/{number:05}")).collect();
@@ -112,6 +116,12 @@ fn lists(bucket: &Bucket) {
     assert!(first.objects.iter().all(|object| object.length == 2 && object.age.as_secs() < 3_600));
     let rest = bucket.list("many", Some(&first.objects[PAGE_SIZE - 1].name)).unwrap();
     assert!(!rest.more && rest.objects.iter().map(|object| &object.name).eq(&names[PAGE_SIZE..]));
+    let posts = posts(bucket);
+    bucket.delete_all(&names).unwrap();
+    bucket.delete_all(&names[..2]).unwrap();
+    assert!(bucket.list("many", None).unwrap().objects.is_empty(), "missing objects are no error");
+    assert_eq!(self::posts(bucket) - posts, 3, "a request deletes a page of objects");
+    assert!(bucket.open("many-others/1").is_ok());
 }
 
 fn other_prefix(bucket: &Bucket, other: &Bucket) {

@@ -2,8 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Behaviour of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +24,18 @@ pub enum Behaviour {
     Fails(u16),
     /// Answers that there is no such bucket.
     LacksBucket,
+    /// Lists one object that was created ten minutes before the date of the answer; with the date or without it.
+    Lists { has_date: bool },
+    /// Deletes objects, but refuses to delete several with one request.
+    LacksBulkDeletion,
 }
 
 /// Running server.
 pub struct BadServer {
     pub port: u16,
     pub requests: Arc<AtomicUsize>,
+    /// First lines of the requests.
+    pub lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl BadServer {
@@ -38,41 +44,45 @@ impl BadServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests = Arc::new(AtomicUsize::new(0));
-        let counter = requests.clone();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let server = BadServer { port, requests: requests.clone(), lines: lines.clone() };
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let counter = counter.clone();
-                std::thread::spawn(move || serve(&stream, behaviour, &counter));
+                let (requests, lines) = (requests.clone(), lines.clone());
+                std::thread::spawn(move || serve(&stream, behaviour, &requests, &lines));
             }
         });
-        BadServer { port, requests }
+        server
     }
 }
 
-fn serve(stream: &TcpStream, behaviour: Behaviour, requests: &AtomicUsize) {
+fn serve(stream: &TcpStream, behaviour: Behaviour, requests: &AtomicUsize, lines: &Mutex<Vec<String>>) {
     let mut reader = BufReader::new(stream);
-    while read_request(&mut reader) {
+    while let Some(first) = read_request(&mut reader) {
         requests.fetch_add(1, Ordering::SeqCst);
-        if answer(stream, behaviour).is_none() {
+        lines.lock().unwrap().push(first.clone());
+        if answer(stream, behaviour, &first).is_none() {
             return;
         }
     }
 }
 
-/// Reads a request; returns false at the end of the connection.
-pub fn read_request(reader: &mut impl BufRead) -> bool {
-    let (mut line, mut length) = (String::new(), 0);
+/// Reads a request and returns its first line; `None` at the end of the connection.
+pub fn read_request(reader: &mut impl BufRead) -> Option<String> {
+    let (mut first, mut line, mut length) = (None, String::new(), 0);
     loop {
         line.clear();
         if reader.read_line(&mut line).unwrap_or(0) == 0 {
-            return false;
+            return None;
         }
         if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
             length = value.trim().parse().unwrap();
         }
         if line.trim().is_empty() {
-            return std::io::copy(&mut reader.take(length), &mut std::io::sink()).is_ok();
+            std::io::copy(&mut reader.take(length), &mut std::io::sink()).ok()?;
+            return first;
         }
+        first.get_or_insert_with(|| line.trim().to_owned());
     }
 }
 
@@ -80,7 +90,7 @@ pub fn read_request(reader: &mut impl BufRead) -> bool {
 pub const ACCEPTED: &[u8] = b"HTTP/1.1 200 OK\r\netag: \"1\"\r\ncontent-length: 0\r\n\r\n";
 
 /// Answers a request; returns `None` if the connection ends.
-fn answer(mut stream: &TcpStream, behaviour: Behaviour) -> Option<()> {
+fn answer(mut stream: &TcpStream, behaviour: Behaviour, request: &str) -> Option<()> {
     let head = |length: usize| {
         format!(
             "HTTP/1.1 206 Partial Content\r\netag: \"1\"\r\nlast-modified: Thu, 01 Jan 2026 00:00:00 GMT\r\ncontent-range: \
@@ -114,7 +124,21 @@ fn answer(mut stream: &TcpStream, behaviour: Behaviour) -> Option<()> {
         }
         Behaviour::Fails(status) => refuse(stream, status, "SomeCode"),
         Behaviour::LacksBucket => refuse(stream, 404, "NoSuchBucket"),
+        Behaviour::Lists { has_date } => list(stream, has_date),
+        Behaviour::LacksBulkDeletion if request.starts_with("DELETE ") => {
+            stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").ok()
+        }
+        Behaviour::LacksBulkDeletion => refuse(stream, 501, "NotImplemented"),
     }
+}
+
+fn list(mut stream: &TcpStream, has_date: bool) -> Option<()> {
+    let date = if has_date { "date: Thu, 01 Jan 2026 00:10:00 GMT\r\n" } else { "" };
+    let body = "<ListBucketResult><Name>penstock</Name><KeyCount>1</KeyCount><IsTruncated>false</IsTruncated><Contents>\
+                <Key>files/a</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>\"1\"</ETag>\
+                <Size>7</Size></Contents></ListBucketResult>";
+    let head = format!("HTTP/1.1 200 OK\r\n{date}content-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(head.as_bytes()).ok()
 }
 
 fn refuse(mut stream: &TcpStream, status: u16, code: &str) -> Option<()> {

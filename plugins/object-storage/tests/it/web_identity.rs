@@ -1,5 +1,6 @@
 //! Temporary access keys of a security token service, for a token in a file.
 
+use crate::hostile::tls_server;
 use crate::seaweedfs::{ACCESS_KEY, SeaweedServer, options};
 use crate::{contents, one_server, read_all, temporary_file};
 use penstock_object_storage::{
@@ -19,6 +20,8 @@ enum Answer {
     Key { lifetime: i64 },
     /// Refusal with status 403.
     Refusal,
+    /// Refusal of a token that has expired, with this error code.
+    Expired(&'static str),
     /// Answer with status 200 that has no key.
     Nonsense,
 }
@@ -52,6 +55,7 @@ fn serve(mut stream: TcpStream, answer: Answer, received: &Mutex<Vec<String>>) {
         Answer::Refusal => {
             (403, "<Error><Code>AccessDenied</Code><Message>hush</Message></Error>".to_owned())
         }
+        Answer::Expired(code) => (400, format!("<Error><Code>{code}</Code><Message>hush</Message></Error>")),
         Answer::Nonsense => (200, "<html>hush</html>".to_owned()),
     };
     let head =
@@ -120,16 +124,21 @@ fn a_failing_exchange_is_named_without_its_text() {
     let token = folder.path().join("token");
     std::fs::write(&token, "hush-token").unwrap();
     let missing = folder.path().join("missing");
+    // A token that something else renews is a matter of time, too.
     let cases = [
-        (Answer::Refusal, &token, "status 403, AccessDenied"),
-        (Answer::Nonsense, &token, "not of a security token service"),
-        (Answer::Refusal, &missing, "token cannot be read"),
+        (Answer::Refusal, &token, "status 403, AccessDenied", false),
+        (Answer::Nonsense, &token, "not of a security token service", false),
+        (Answer::Refusal, &missing, "token cannot be read", true),
+        (Answer::Expired("ExpiredToken"), &token, "status 400, ExpiredToken", true),
+        (Answer::Expired("ExpiredTokenException"), &token, "status 400, ExpiredTokenException", true),
     ];
-    for (answer, file, expected) in cases {
+    for (answer, file, expected, is_unreachable) in cases {
         let (service, _) = token_service(answer);
         let bucket = Bucket::new(&identity_options(service, service, file)).unwrap();
         let error = bucket.open("a/object").unwrap_err();
-        let cause = BucketError::cause_of(&error).unwrap().to_string();
+        let cause = BucketError::cause_of(&error).unwrap();
+        assert_eq!(cause.is_unreachable(), is_unreachable, "{cause}");
+        let cause = cause.to_string();
         assert!(cause.contains(expected), "{cause}");
         assert!(!cause.contains("hush") && !cause.contains("127.0.0.1"), "{cause}");
     }
@@ -139,4 +148,32 @@ fn a_failing_exchange_is_named_without_its_text() {
     options.timeouts.retry_period = std::time::Duration::ZERO;
     let error = Bucket::new(&options).unwrap().open("a/object").unwrap_err();
     assert!(BucketError::cause_of(&error).unwrap().is_unreachable(), "{error}");
+}
+
+#[test]
+fn a_token_service_with_tls_is_verified_although_the_store_has_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let (token, ca_file) = (folder.path().join("token"), folder.path().join("ca.pem"));
+    std::fs::write(&token, "a token").unwrap();
+    let (port, root) = tls_server();
+    std::fs::write(&ca_file, root).unwrap();
+    let identity = WebIdentity {
+        token_file: token,
+        role: ROLE.to_owned(),
+        endpoint: format!("https://localhost:{port}"),
+    };
+    let options = BucketOptions {
+        credentials: BucketCredentials::WebIdentity(identity),
+        ca_file: Some(ca_file.clone()),
+        ..options("http://127.0.0.1:1", "identity")
+    };
+    // The server answers through TLS, but has no keys.
+    let error = Bucket::new(&options).unwrap().open("a/object").unwrap_err();
+    assert!(error.to_string().contains("not of a security token service"), "{error}");
+    let (_, other_root) = tls_server();
+    std::fs::write(&ca_file, other_root).unwrap();
+    let mut untrusting = options.clone();
+    untrusting.timeouts.retry_period = std::time::Duration::ZERO;
+    let error = Bucket::new(&untrusting).unwrap().open("a/object").unwrap_err();
+    assert!(error.to_string().contains("certificate"), "{error}");
 }

@@ -6,6 +6,17 @@ use crate::{StoreError, StoreTable, Transaction, versioned_json};
 
 const DELETED_PREFIX: &[u8] = b"d/";
 
+/// Page of removed files whose contents may still exist.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeletedPage {
+    /// Former records of the files.
+    pub files: Vec<FileRecord>,
+    /// Number of rows that cannot be decoded, such as those of a newer version.
+    pub unreadable: u64,
+    /// Position of the next page; `None` for the last page.
+    pub next: Option<Vec<u8>>,
+}
+
 impl FileStore {
     /// Returns the operations that remove a file, for a transaction of the caller. Their guard fails if the file does
     /// not exist. They record the deletion until [`FileStore::forget_deleted`].
@@ -26,13 +37,18 @@ impl FileStore {
         }
     }
 
-    /// Returns the former records of removed files whose contents may still exist.
+    /// Returns a page of the former records of removed files whose contents may still exist. `after` is the `next` of the
+    /// page before.
     ///
     /// # Errors
     /// Same as [`crate::Store::scan`].
-    pub fn deleted(&self, limit: usize) -> Result<Vec<FileRecord>, StoreError> {
-        let page = self.store.scan(StoreTable::Files, DELETED_PREFIX, None, limit)?;
-        page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value)).collect()
+    pub fn deleted(&self, after: Option<&[u8]>, limit: usize) -> Result<DeletedPage, StoreError> {
+        let page = self.store.scan(StoreTable::Files, DELETED_PREFIX, after, limit)?;
+        let decoded = page.rows.iter().map(|row| versioned_json::decode(WHAT, &row.value).ok());
+        let files: Vec<FileRecord> = decoded.flatten().collect();
+        let unreadable = (page.rows.len() - files.len()) as u64;
+        let last = page.rows.into_iter().next_back();
+        Ok(DeletedPage { files, unreadable, next: last.filter(|_| page.more).map(|row| row.key) })
     }
 
     /// Records that the contents of a removed file are deleted.

@@ -1,0 +1,46 @@
+//! Deletion of many objects: with one request for each page of them, or one by one if the store refuses such requests.
+
+use super::Bucket;
+use super::error::BucketError;
+use crate::{PAGE_SIZE, delete_each};
+use futures_util::StreamExt;
+use futures_util::stream;
+use object_store::ObjectStore;
+use object_store::path::Path;
+use std::io::Result;
+use std::sync::atomic::Ordering;
+
+impl Bucket {
+    /// Deletes objects; missing ones are no error. All are tried, although one fails.
+    pub(super) fn delete_many(&self, names: &[String]) -> Result<()> {
+        names.chunks(PAGE_SIZE).map(|page| self.delete_page(page)).fold(Ok(()), Result::and)
+    }
+
+    fn delete_page(&self, names: &[String]) -> Result<()> {
+        if names.len() < 2 || !self.0.has_bulk_deletion.load(Ordering::Relaxed) {
+            return delete_each(self, names);
+        }
+        let paths = names.iter().map(|name| self.path(name)).collect::<Result<Vec<_>>>()?;
+        match self.delete_in_bulk(paths) {
+            Ok(()) => Ok(()),
+            Err(error @ BucketError::Unreachable(_)) => Err(error.into()),
+            // Not every store has such requests. A refusal may also be of one object, which its own request shows then.
+            Err(error) => {
+                if matches!(error, BucketError::Refused(_)) {
+                    self.0.has_bulk_deletion.store(false, Ordering::Relaxed);
+                }
+                delete_each(self, names)
+            }
+        }
+    }
+
+    /// Deletes at most a page of objects with one request.
+    fn delete_in_bulk(&self, paths: Vec<Path>) -> std::result::Result<(), BucketError> {
+        let store = self.0.bulk_store.clone();
+        self.call(move |_| async move {
+            let locations = stream::iter(paths.into_iter().map(Ok)).boxed();
+            let deleted: Vec<object_store::Result<Path>> = store.delete_stream(locations).collect().await;
+            deleted.into_iter().try_for_each(|outcome| outcome.map(drop))
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! Tests of deletions that were interrupted, with contents in a bucket.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use super::bucket::object_name;
+use super::bucket_tests::{SharedBucket, lines, upload};
+use super::*;
+use penstock_object_storage::{ObjectPage, ObjectReader};
+use penstock_storage::{StoreTable, Transaction};
+use std::io::ErrorKind;
+use tempfile::TempPath;
+
+/// Folder with an object that cannot be deleted.
+#[derive(Debug)]
+struct UndeletableObject {
+    folder: Folder,
+    name: String,
+}
+
+impl ContentStore for UndeletableObject {
+    fn create(&self, name: &str, source: TempPath) -> std::io::Result<()> {
+        self.folder.create(name, source)
+    }
+
+    fn create_from_bytes(&self, name: &str, bytes: bytes::Bytes) -> std::io::Result<()> {
+        self.folder.create_from_bytes(name, bytes)
+    }
+
+    fn replace(&self, name: &str, source: TempPath) -> std::io::Result<()> {
+        self.folder.replace(name, source)
+    }
+
+    fn open(&self, name: &str) -> std::io::Result<Box<dyn ObjectReader>> {
+        self.folder.open(name)
+    }
+
+    fn delete(&self, name: &str) -> std::io::Result<()> {
+        if name == self.name { Err(ErrorKind::PermissionDenied.into()) } else { self.folder.delete(name) }
+    }
+
+    fn list(&self, folder: &str, after: Option<&str>) -> std::io::Result<ObjectPage> {
+        self.folder.list(folder, after)
+    }
+}
+
+#[test]
+fn deletions_are_finished_although_one_fails_and_a_row_cannot_be_read() {
+    let shared = SharedBucket::new();
+    let files = shared.gateway("one");
+    let mut records: Vec<FileRecord> = (1..=3).map(|count| upload(&files, &lines(count)).unwrap()).collect();
+    records.sort_by(|one, other| one.id.cmp(&other.id));
+    // The process ends before it deletes the contents.
+    records.iter().for_each(|record| assert!(files.record_store().delete(record).unwrap()));
+    // Rows are read in the order of their keys, so both failures come first.
+    let newer = Transaction::new().put(StoreTable::Files, b"d/file-".to_vec(), b"{\"v\":2}".to_vec());
+    shared.store.apply(newer).unwrap();
+    let folder = Folder::new(shared.bucket_path());
+    let contents = UndeletableObject { folder, name: object_name(&records[0]).unwrap() };
+    let passed = shared.gateway_with("two", Arc::new(contents)).finish_deletions().unwrap();
+    assert_eq!((passed.finished, passed.failed, passed.unreadable), (2, 1, 1));
+    assert!(matches!(passed.first_error, Some(FileError::Disk(_))), "{:?}", passed.first_error);
+    assert_eq!(shared.names("files"), [object_name(&records[0]).unwrap()]);
+    let passed = files.finish_deletions().unwrap();
+    assert_eq!((passed.finished, passed.failed, passed.unreadable), (1, 0, 1));
+    assert!(shared.names("files").is_empty());
+}
