@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use tracing::Level;
 
 /// Reports to the previous process that this process is ready, and from then on answers its store requests.
@@ -34,13 +35,15 @@ pub fn serve_predecessor(
             tracing::error!(name: "predecessor_lost", open = %holds.len());
         }
         holds.void();
+        app.ledger.note_predecessor_ended();
         app.remove_predecessor(&predecessor);
     };
     std::thread::Builder::new().name("handover".to_owned()).spawn(serve).map_err(failed)?;
     Ok(())
 }
 
-/// Serves the previous process until it ends; returns the reserves that it left open.
+/// Serves the previous process until it ends and its calls of the store are executed; returns the reserves that it left
+/// open.
 fn serve(
     line: &mut UnixStream,
     out: &Arc<Mutex<UnixStream>>,
@@ -48,6 +51,7 @@ fn serve(
     runtime: &Handle,
     mut holds: InheritedHolds,
 ) -> InheritedHolds {
+    let mut calls = JoinSet::new();
     loop {
         match messages::read_message(line) {
             Ok(OldToNew::Acts { number, acts }) => {
@@ -66,17 +70,21 @@ fn serve(
             }
             Ok(OldToNew::Call { number, call }) => {
                 let (app, out, handle) = (app.clone(), out.clone(), runtime.clone());
-                runtime.spawn_blocking(move || {
+                while calls.try_join_next().is_some() {}
+                let execute = move || {
                     let of_batches = call.writes_batches();
                     let answer = call.execute(&*app.stores.store);
                     messages::write_message(&mut *out.lock(), &NewToOld::Answer(number, answer)).ok();
                     if of_batches && handle.block_on(BatchManager::resume(&app.batch_context)).is_err() {
                         tracing::event!(name: "batches_not_resumed", Level::ERROR, {});
                     }
-                });
+                };
+                calls.spawn_blocking_on(execute, runtime);
             }
             Ok(OldToNew::Sockets(_) | OldToNew::Yours) => {}
-            Ok(OldToNew::Bye) | Err(_) => return holds,
+            Ok(OldToNew::Bye) | Err(_) => break,
         }
     }
+    runtime.block_on(async { while calls.join_next().await.is_some() {} });
+    holds
 }

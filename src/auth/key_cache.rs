@@ -273,13 +273,16 @@ impl KeyCache {
 
     /// Marks a key as used, so that the fleet of `member` shares its limits.
     pub fn start_limit_sharing(&self, principal: &Arc<Principal>, member: &FleetMember) {
-        if !principal.key_state.active.load(Ordering::Relaxed)
-            && !principal.key_state.active.swap(true, Ordering::AcqRel)
-        {
-            let members = u32::try_from(member.live_members().len()).unwrap_or(u32::MAX);
-            let now = self.clock.calendar_now();
-            principal.limiter().divide_limits(members, now);
-            principal.account.limiter.divide_limits(members, now);
+        let active = &principal.key_state.active;
+        if active.load(Ordering::Acquire) {
+            return;
+        }
+        let members = u32::try_from(member.live_members().len()).unwrap_or(u32::MAX);
+        let now = self.clock.calendar_now();
+        // The limits are shared before the mark says so: a request that sees the mark may reserve.
+        principal.limiter().divide_limits(members, now);
+        principal.account.limiter.divide_limits(members, now);
+        if !active.swap(true, Ordering::AcqRel) {
             self.active_principals.lock().push(principal.clone());
         }
     }

@@ -8,6 +8,7 @@ use penstock_storage::fleet::BudgetPool;
 use penstock_storage::spend::SpendOwner;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 /// Key or account with limits.
@@ -102,6 +103,13 @@ impl LeasedBudget {
         Some(Self { owner, period: pool.period })
     }
 
+    /// Returns the budget in micro-credits; 0 if there is none any more.
+    #[must_use]
+    pub fn limit(&self) -> i64 {
+        let limit = self.with(|state, period| state.limits.budget(period).map_or(0, NonZeroU64::get));
+        i64::try_from(limit).unwrap_or(i64::MAX)
+    }
+
     /// Returns the pool of the budget.
     #[must_use]
     pub fn pool(&self) -> BudgetPool {
@@ -136,6 +144,11 @@ impl LeasedBudget {
     #[must_use]
     pub fn is_recalled(&self) -> bool {
         self.with(|state, period| state.meter.is_lease_recalled(&state.limits, period))
+    }
+
+    /// Recalls the part: it has to be drawn again before it is spent.
+    pub fn recall(&self) {
+        self.with(|state, period| state.meter.recall_lease(period));
     }
 
     /// Adds an amount to the part.

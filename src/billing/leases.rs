@@ -14,12 +14,15 @@
 
 mod budgets;
 mod draws;
+mod late_draws;
 mod pool;
+mod refill;
 mod returns;
 mod state;
 mod uncertain;
 
 use super::Ledger;
+use crate::auth::limited_owner::LeasedBudget;
 use crate::fleet::FleetMember;
 use crate::time::clock::ProcessClock;
 use parking_lot::Mutex;
@@ -28,11 +31,12 @@ use penstock_storage::StoreError;
 use penstock_storage::fleet::{BudgetPool, BudgetRequest, FleetError, PoolAmount, PoolRequest};
 use penstock_storage::ledger::BalanceRecord;
 use pool::{LeasedBalance, LeasedPool};
+use refill::{MAX_DRAW_TIME, NeededDraw};
 use returns::PendingReturns;
-use state::{LeaseChange, LeaseState, contended_lease_change, lease_change};
+use state::{DrawnPart, LeaseChange, LeaseState, contended_lease_change, lease_change};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 
@@ -50,6 +54,8 @@ pub struct Leases {
     pools: Mutex<HashMap<LeasedPool, LeaseState>>,
     /// Parts of budgets that the previous process of this member had, until they are restored.
     previous_budgets: Mutex<Vec<(BudgetPool, i64)>>,
+    /// True if an earlier process has ended that may have drawn parts which are not in memory.
+    has_late_draws: AtomicBool,
     returning: Mutex<PendingReturns>,
     /// Names of the pools that other members want.
     wanted_by_peers: Mutex<HashSet<String>>,
@@ -70,6 +76,7 @@ impl Leases {
             clock,
             pools: Mutex::default(),
             previous_budgets: Mutex::default(),
+            has_late_draws: AtomicBool::new(false),
             returning: Mutex::default(),
             wanted_by_peers: Mutex::default(),
             dry_draws: AtomicU64::new(0),
@@ -97,7 +104,7 @@ impl Leases {
     }
 
     fn restore(&self, pool: LeasedPool, amount: i64) {
-        self.pools.lock().insert(pool, LeaseState { drawn: amount, ..LeaseState::default() });
+        self.pools.lock().insert(pool, LeaseState::of_lease(amount));
     }
 
     /// Returns the folder of the ledger's journal.
@@ -105,43 +112,44 @@ impl Leases {
         self.member.journal_folder()
     }
 
-    /// Records a charge of the previous process, so that it does not count as spending of this second.
-    pub(super) fn exclude_replayed_charge(&self, account: &Arc<str>, wallet: Wallet, amount: i64) {
-        self.with_state(&LeasedPool::Wallet(account.clone(), wallet), |state| {
-            state.spent = state.spent.saturating_add(amount);
-        });
-    }
-
-    fn with_state<T>(&self, pool: &LeasedPool, work: impl FnOnce(&mut LeaseState) -> T) -> T {
-        let mut pools = self.pools.lock();
-        match pools.get_mut(pool) {
-            Some(state) => work(state),
-            None => work(pools.entry(pool.clone()).or_default()),
-        }
+    /// Passes the state of a lease to `work`; a lease without a state gets one.
+    fn with_state<T>(&self, balance: &LeasedBalance, work: impl FnOnce(&mut LeaseState) -> T) -> T {
+        let (pool, mut pools) = (balance.pool(), self.pools.lock());
+        work(pools.entry(pool).or_insert_with(|| LeaseState::of_lease(balance.total())))
     }
 
     /// Draws and adds the amount to the balance in memory; returns true if the pool had enough for the lease to cover
     /// `covered`. Blocks.
     fn draw(&self, balance: &LeasedBalance, wanted: i64, covered: i64) -> Result<bool, FleetError> {
-        let pool = balance.pool();
-        let missing = || covered.saturating_sub(balance.available()).max(1);
         let budget = match balance {
             LeasedBalance::Wallet(..) => {
-                let least = missing();
-                let request = PoolRequest { pool: pool.name(), wanted: wanted.max(least), least };
+                let least = balance.missing(covered);
+                let request = PoolRequest { pool: balance.pool().name(), wanted: wanted.max(least), least };
                 let drawn = self.member.draw_from_pool(&request);
-                return self.note_draw(&pool, least, drawn, |drawn| balance.credit(drawn));
+                // A draw that gets less than it needs takes all that the pool has.
+                let part = drawn.map(|amount| DrawnPart { amount, rest: 0 });
+                return self.note_draw(balance, least, part, |drawn| balance.credit(drawn));
             }
             LeasedBalance::Budget(budget) => budget,
         };
-        let terms = self.with_state(&pool, |state| {
+        self.draw_budget(balance, budget, wanted, covered)
+    }
+
+    fn draw_budget(
+        &self,
+        balance: &LeasedBalance,
+        budget: &LeasedBudget,
+        wanted: i64,
+        covered: i64,
+    ) -> Result<bool, FleetError> {
+        let terms = self.with_state(balance, |state| {
             let terms = budget.begin_draw();
             state.drawn = state.drawn.saturating_sub(terms.map_or(0, |terms| terms.returned));
             terms
         });
         // The budget was removed.
         let Some(terms) = terms else { return Ok(true) };
-        let least = missing();
+        let least = balance.missing(covered);
         let request = BudgetRequest {
             pool: budget.pool(),
             limit: i64::try_from(terms.limit).unwrap_or(i64::MAX),
@@ -151,56 +159,64 @@ impl Leases {
             at: self.clock.calendar_now().as_secs(),
         };
         let draw = self.member.draw_from_budget(&request);
-        if let Ok(draw) = &draw {
-            let unwritten = budget.stored().saturating_sub(budget.left());
-            self.note_total(&pool, draw.unspent.saturating_sub(unwritten));
+        match &draw {
+            Ok(draw) => {
+                let unwritten = budget.stored().saturating_sub(budget.left());
+                self.note_total(balance, draw.unspent.saturating_sub(unwritten));
+            }
+            // The recalled part did not go back.
+            Err(error) if error.is_unapplied() => self.with_state(balance, |state| {
+                state.drawn = state.drawn.saturating_add(terms.returned);
+                budget.add(terms.returned);
+            }),
+            Err(_) => {}
         }
-        self.note_draw(&pool, least, draw.map(|draw| draw.drawn), |drawn| budget.end_draw(terms, drawn))
+        let part = draw.map(|draw| DrawnPart { amount: draw.drawn, rest: draw.rest });
+        self.note_draw(balance, least, part, |drawn| budget.end_draw(terms, drawn))
     }
 
     fn note_draw(
         &self,
-        pool: &LeasedPool,
+        balance: &LeasedBalance,
         least: i64,
-        drawn: Result<i64, FleetError>,
+        part: Result<DrawnPart, FleetError>,
         add: impl FnOnce(i64),
     ) -> Result<bool, FleetError> {
-        self.with_state(pool, |state| {
-            state.uncertain |= drawn.is_err();
-            let drawn = drawn?;
-            state.drawn = state.drawn.saturating_add(drawn);
-            state.empty_at = (drawn < least).then(Instant::now);
-            state.is_fresh = true;
-            add(drawn);
-            Ok(drawn >= least)
+        self.with_state(balance, |state| {
+            state.uncertain |= part.as_ref().is_err_and(|error| !error.is_unapplied());
+            let part = part?;
+            state.note_draw(least, part, Instant::now());
+            add(part.amount);
+            Ok(part.amount >= least)
         })
     }
 
     /// Records the balance of an account, or the rest of a budget, whose pool is empty.
-    fn note_total(&self, pool: &LeasedPool, total: i64) {
-        self.with_state(pool, |state| state.total = total);
+    fn note_total(&self, balance: &LeasedBalance, total: i64) {
+        self.with_state(balance, |state| state.total = total);
     }
 
     /// Returns the recorded total of the time when the pool was found empty.
-    fn noted_total(&self, pool: &LeasedPool) -> i64 {
-        self.pools.lock().get(pool).map_or(0, |state| state.total)
+    fn noted_total(&self, balance: &LeasedBalance) -> i64 {
+        self.pools.lock().get(&balance.pool()).map_or(0, |state| state.total)
     }
 
-    fn is_known_empty(&self, pool: &LeasedPool) -> bool {
-        self.pools.lock().get(pool).is_some_and(|state| state.is_known_empty(Instant::now()))
+    /// Returns true if the pool is known to have too little for a request of this price.
+    fn is_known_empty(&self, balance: &LeasedBalance, price: i64) -> bool {
+        let (pool, missing) = (balance.pool(), balance.missing(price));
+        self.pools.lock().get(&pool).is_some_and(|state| state.is_known_empty(missing, Instant::now()))
     }
 
-    fn drawing(&self, pool: &LeasedPool) -> Arc<AsyncMutex<()>> {
-        self.with_state(pool, |state| state.drawing.clone())
+    fn drawing(&self, balance: &LeasedBalance) -> Arc<AsyncMutex<()>> {
+        self.with_state(balance, |state| state.drawing.clone())
     }
 
     /// Records the refusal of a request of this price if the other members hold enough for it: what requests in flight
     /// hold here does not help.
     fn note_refused(&self, balance: &LeasedBalance, price: i64) {
-        let pool = balance.pool();
         let held_here = balance.total().saturating_sub(balance.available());
-        if self.noted_total(&pool).saturating_sub(held_here) >= price {
-            self.with_state(&pool, |state| {
+        if self.noted_total(balance).saturating_sub(held_here) >= price {
+            self.with_state(balance, |state| {
                 (state.refused_at, state.refused) = (Some(Instant::now()), price);
             });
         }
@@ -239,54 +255,70 @@ impl Ledger {
         }
     }
 
+    /// Excludes what was charged until now from the spending to which leases are sized: charges of the previous process
+    /// that are replayed at the start are not the spending of a second.
+    pub(super) fn exclude_past_spending(&self) {
+        let Some(leases) = &self.leases else { return };
+        for (pool, state) in leases.pools.lock().iter_mut() {
+            state.exclude_spending(self.leased_balance(pool).total());
+        }
+    }
+
     /// Fills the leases that are used, and returns unused amounts; called once a second. `has_written_spends` is true
     /// if the spending of all budgets is written, but for that since then. Blocks.
     pub fn adjust_leases(&self, has_written_spends: bool) {
+        let mut begun = None;
+        let has_time = || begun.get_or_insert_with(Instant::now).elapsed() < MAX_DRAW_TIME;
+        self.adjust_leases_while(has_written_spends, has_time);
+    }
+
+    /// Adjusts the leases as [`Ledger::adjust_leases`] does, and draws while `has_time` returns true.
+    fn adjust_leases_while(&self, has_written_spends: bool, has_time: impl FnMut() -> bool) {
         let Some(leases) = &self.leases else { return };
-        if self.resolve_uncertain(leases, has_written_spends).is_err() {
-            return;
+        if self.resolve_uncertain(leases, has_written_spends).is_ok() {
+            leases.refill(self.take_unused(leases), has_time);
         }
+    }
+
+    /// Takes the amounts that return with the next heartbeat out of their leases, and returns the draws for the leases
+    /// that run short.
+    fn take_unused(&self, leases: &Leases) -> Vec<NeededDraw> {
         let mut draws = Vec::new();
-        {
-            let mut pools = leases.pools.lock();
-            let mut returning = leases.returning.lock();
-            let contended = leases.wanted_by_peers.lock();
-            pools.retain(|pool, state| {
-                let balance = self.leased_balance(pool);
-                state.observe_second(balance.total());
-                let is_fresh = std::mem::take(&mut state.is_fresh);
-                let is_contended = !contended.is_empty() && contended.contains(&pool.name());
-                let available = balance.available();
-                let change = if balance.is_recalled() {
-                    lease_change(available.max(0), 0)
-                } else if is_contended {
-                    contended_lease_change(available, state.second)
-                } else {
-                    lease_change(available, state.wanted(leases.advance_seconds).max(state.refused_amount()))
-                };
-                match change {
-                    LeaseChange::Draw(amount) if !state.is_known_empty(Instant::now()) => {
-                        draws.push((balance.clone(), amount));
-                    }
-                    LeaseChange::Return(amount)
-                        if !is_fresh
-                            && !returning.is_sent
-                            && returning.amounts.len() < MAX_RETURNS
-                            && balance.take_available(amount) =>
-                    {
-                        state.drawn = state.drawn.saturating_sub(amount);
-                        returning.amounts.push((pool.clone(), amount));
-                    }
-                    _ => {}
+        let mut pools = leases.pools.lock();
+        let mut returning = leases.returning.lock();
+        let contended = leases.wanted_by_peers.lock();
+        pools.retain(|pool, state| {
+            let balance = self.leased_balance(pool);
+            state.observe_second(balance.total());
+            let is_fresh = std::mem::take(&mut state.is_fresh);
+            let is_contended = !contended.is_empty() && contended.contains(&pool.name());
+            let available = balance.available();
+            let change = if balance.is_recalled() {
+                lease_change(available.max(0), 0)
+            } else if is_contended {
+                contended_lease_change(available, state.second)
+            } else {
+                lease_change(available, state.wanted(leases.advance_seconds).max(state.refused_amount()))
+            };
+            match change {
+                LeaseChange::Draw(amount) if state.may_refill(Instant::now()) => {
+                    let (balance, skipped) = (balance.clone(), state.skipped_draws);
+                    draws.push(NeededDraw { balance, amount, skipped });
                 }
-                state.rate > 0 || state.uncertain || state.is_wanted() || balance.total() != 0
-            });
-        }
-        for (balance, amount) in draws {
-            if leases.draw(&balance, amount, i64::MIN).is_err() {
-                return;
+                LeaseChange::Return(amount)
+                    if !is_fresh
+                        && !returning.is_sent
+                        && returning.amounts.len() < MAX_RETURNS
+                        && balance.take_available(amount) =>
+                {
+                    state.drawn = state.drawn.saturating_sub(amount);
+                    returning.amounts.push((pool.clone(), amount));
+                }
+                _ => {}
             }
-        }
+            state.rate > 0 || state.uncertain || state.is_wanted() || balance.total() != 0
+        });
+        draws
     }
 
     /// Adds amounts back to the balances that should return to their pools, but that the store refuses.

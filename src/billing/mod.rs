@@ -194,9 +194,14 @@ impl Ledger {
         self.queue.unwritten_bytes() == 0
     }
 
-    /// Takes the charges that were replayed at the start, for the counters of budgets.
-    #[must_use]
-    pub fn take_replayed_charges(&self) -> Vec<ChargeEvent> {
+    /// Passes the charges that were replayed at the start to the counters of budgets. They do not count as spending of
+    /// this process.
+    pub fn apply_replayed_charges(&self, apply: impl FnMut(&ChargeEvent)) {
+        self.take_replayed_charges().iter().for_each(apply);
+        self.exclude_past_spending();
+    }
+
+    fn take_replayed_charges(&self) -> Vec<ChargeEvent> {
         std::mem::take(&mut *self.replayed_charges.lock())
     }
 
@@ -204,10 +209,8 @@ impl Ledger {
     fn charge_replayed(&self, charges: Vec<(Arc<str>, ChargeEvent)>) {
         for (account, charge) in &charges {
             self.account_balance(account).release(charge.wallet, 0, charge.amount);
-            if let Some(leases) = &self.leases {
-                leases.exclude_replayed_charge(account, charge.wallet, charge.amount);
-            }
         }
+        self.exclude_past_spending();
         self.replayed_charges.lock().extend(charges.into_iter().map(|(_, charge)| charge));
     }
 

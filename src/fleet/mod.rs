@@ -18,8 +18,8 @@ use crate::config::settings::FleetSettings;
 use join::IdentityFile;
 use parking_lot::Mutex;
 use penstock_storage::fleet::{
-    BudgetDraw, BudgetRequest, Fleet, FleetError, LeaseTerm, ObservedFleet, PeerStrand, PeerWatch,
-    PoolAmount, PoolRequest, SharedFleet, Strand, StrandReport,
+    BudgetDraw, BudgetPool, BudgetRequest, Fleet, FleetError, LeaseTerm, ObservedFleet, PeerStrand,
+    PeerWatch, PoolAmount, PoolRequest, SharedFleet, Strand, StrandReport,
 };
 use penstock_storage::ledger::RowFence;
 use penstock_storage::{RowScan, StoreError, Transaction};
@@ -283,9 +283,20 @@ impl FleetMember {
     /// Same as [`FleetMember::write_heartbeat`].
     pub fn draw_from_budget(&self, request: &BudgetRequest) -> Result<BudgetDraw, FleetError> {
         let Some(member) = &self.0 else {
-            return Ok(BudgetDraw { drawn: request.wanted.max(0), unspent: request.limit });
+            let (drawn, rest) = (request.wanted.max(0), request.limit);
+            return Ok(BudgetDraw { drawn, unspent: request.limit, rest });
         };
         member.note_burial(member.fleet.draw_budget(member.strand(), request))
+    }
+
+    /// Returns for each budget, in the same order, true if the parts of all members exceed what is not spent of it at
+    /// `at` (Unix seconds). Blocks.
+    ///
+    /// # Errors
+    /// Returns the errors of the store.
+    pub fn has_excess_parts(&self, budgets: &[(BudgetPool, i64)], at: u64) -> Result<Vec<bool>, StoreError> {
+        let Some(member) = &self.0 else { return Ok(vec![false; budgets.len()]) };
+        member.fleet.has_excess_parts(budgets, at)
     }
 
     /// Returns the amounts that this member has leased. Blocks.

@@ -141,6 +141,7 @@ impl AppState {
                 return;
             }
         }
+        self.ledger.find_late_draws(&self.key_cache);
         self.ledger.adjust_leases(has_written_spends);
     }
 

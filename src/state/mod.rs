@@ -200,7 +200,7 @@ impl AppState {
             predecessors: Mutex::default(),
             admin_in_flight: AtomicUsize::new(0),
         });
-        app.ledger.take_replayed_charges().iter().for_each(|charge| app.apply_remote_charge(charge));
+        app.ledger.apply_replayed_charges(|charge| app.apply_remote_charge(charge));
         Ok((app, holds))
     }
 

@@ -21,7 +21,7 @@ pub(crate) struct BudgetLease {
     pub(crate) left: i64,
     /// Spent since the spending was last written.
     unwritten: i64,
-    /// True if the budget was lowered after the part was drawn: it has to be drawn again.
+    /// True if the budget was lowered after the part was drawn: it has to be drawn again before it is spent.
     is_recalled: bool,
 }
 
@@ -112,7 +112,8 @@ impl BudgetLeases {
         }
     }
 
-    /// Adds a drawn amount; the part is valid if the budget is still at least `drawn_for`.
+    /// Adds a drawn amount; with it, the part is valid if the budget is still at least `drawn_for`. A draw that was
+    /// granted nothing leaves a recalled part recalled.
     pub(crate) fn add_drawn(
         &mut self,
         limits: &UsageLimits,
@@ -122,7 +123,9 @@ impl BudgetLeases {
     ) {
         let lease = self.of_mut(period);
         lease.left = lease.left.saturating_add(amount);
-        lease.is_recalled = limits.budget(period).is_none_or(|limit| limit.get() < drawn_for);
+        // Only a granted draw shows that the parts of all gateways together are within the budget.
+        let was_recalled = lease.is_recalled && amount == 0;
+        lease.is_recalled = was_recalled || limits.budget(period).is_none_or(|limit| limit.get() < drawn_for);
     }
 
     /// Takes a recalled part out as far as no request has reserved it; 0 if it is not recalled.
@@ -207,6 +210,11 @@ impl UsageMeter {
     pub fn take_recalled_lease(&mut self, period: BudgetPeriod) -> i64 {
         let reserved = self.reserved;
         self.leases.as_mut().map_or(0, |leases| leases.take_recalled(period, reserved))
+    }
+
+    /// Recalls the leased part of a budget: it has to be drawn again before it is spent.
+    pub fn recall_lease(&mut self, period: BudgetPeriod) {
+        self.leases.get_or_insert_default().of_mut(period).is_recalled = true;
     }
 
     /// Recalls the leased parts of budgets that a change of the limits lowers.

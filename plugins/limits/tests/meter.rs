@@ -360,7 +360,13 @@ fn a_part_of_a_lowered_budget_is_drawn_again_before_it_is_spent() {
     key.recall_lowered_leases(&before, &lowered);
     assert!(!key.is_covered(&lowered, day, 1) && key.is_lease_recalled(&lowered, day));
     assert_eq!((key.take_recalled_lease(day), key.lease_left(day)), (40, 10), "a request has reserved 10");
+    key.add_drawn(&lowered, day, 0, 60);
+    assert!(
+        key.is_lease_recalled(&lowered, day),
+        "nothing was granted, so other parts may exceed the budget"
+    );
     key.add_drawn(&lowered, day, 20, 60);
+    assert!(!key.is_lease_recalled(&lowered, day));
     assert!(key.is_covered(&lowered, day, 20) && !key.is_covered(&lowered, day, 21));
     key.add_drawn(&of_day(50), day, 20, 60);
     assert!(!key.is_covered(&of_day(50), day, 1), "it was lowered again meanwhile");
@@ -369,6 +375,11 @@ fn a_part_of_a_lowered_budget_is_drawn_again_before_it_is_spent() {
             && key.is_lease_recalled(&UsageLimits::default(), day)
     );
     key.void(open.key, &lowered, NOON);
+    let mut restored = UsageMeter::default();
+    restored.add_lease(day, 30);
+    restored.recall_lease(day);
+    assert!(!restored.is_covered(&lowered, day, 1) && restored.is_lease_recalled(&lowered, day));
+    assert_eq!(restored.take_recalled_lease(day), 30);
 }
 
 #[test]

@@ -229,6 +229,6 @@ fn a_draw_that_another_one_overtakes_stays_within_the_budget() {
         };
         let overtaken =
             SharedFleet::new(Arc::new(FlakyStore { store, next_failure: Box::new(next_failure) }));
-        assert_eq!(overtaken.draw_budget(one, &request), Ok(BudgetDraw { drawn: 3, unspent: 10 }));
+        assert_eq!(overtaken.draw_budget(one, &request), Ok(BudgetDraw { drawn: 3, unspent: 10, rest: 0 }));
     });
 }

@@ -20,6 +20,10 @@ use penstock_storage::{Store, open_in_memory};
 use serde_json::json;
 use std::time::Duration;
 
+mod contention;
+mod heartbeats;
+mod restarts;
+
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Stores of one key, and of the fleet.
@@ -119,11 +123,14 @@ impl Database {
 
 impl Gateway {
     async fn reserve(&self, most: i64) -> Result<KeyLimitReservation, ApiError> {
+        self.reserve_cost(&CostEstimate { input: 1, output: 1, money: MicroCredits(most) }).await
+    }
+
+    async fn reserve_cost(&self, cost: &CostEstimate) -> Result<KeyLimitReservation, ApiError> {
         self.cache.start_limit_sharing(&self.principal, &self.member);
         let entered = acquire_provisional(&self.principal, WorkClass::Request, self.clock);
         let (entry, _) = entered.map_err(|(_, refusal)| refusal)?;
-        let cost = CostEstimate { input: 1, output: 1, money: MicroCredits(most) };
-        self.ledger.reserve_limits_with_draw(entry, &cost).await.map_err(|(_, refusal)| refusal)
+        self.ledger.reserve_limits_with_draw(entry, cost).await.map_err(|(_, refusal)| refusal)
     }
 
     fn settle(&self, mut reserved: KeyLimitReservation, charged: i64) {
@@ -153,7 +160,13 @@ impl Gateway {
         self.member.write_heartbeat(&MemberReport::default(), returning, Instant::now()).unwrap();
         leases.on_returned();
         leases.set_wanted_by_peers(wanted.iter().cloned());
+        self.ledger.find_late_draws(&self.cache);
         self.ledger.adjust_leases(is_written);
+    }
+
+    /// Returns the number of requests that had to draw.
+    fn waiting_draws(&self) -> u64 {
+        self.ledger.leases().unwrap().waiting_draws()
     }
 
     fn available(&self) -> i64 {
@@ -181,7 +194,7 @@ async fn spend_all(gateways: &[Gateway], most: i64, charged: i64) -> i64 {
         for gateway in gateways.iter().filter(|_| is_idle) {
             // For a moment the pool counts as empty.
             let mut pools = gateway.ledger.leases().unwrap().pools.lock();
-            pools.values_mut().for_each(|state| state.empty_at = None);
+            pools.values_mut().for_each(LeaseState::forget_empty_pool);
         }
     }
     served
@@ -227,6 +240,35 @@ async fn spending_of_gateways_without_leases_counts_in_the_next_draw() {
         served += 1;
     }
     assert_eq!(served, 6);
+}
+
+#[tokio::test]
+async fn a_request_that_exceeds_the_rest_of_a_budget_draws_nothing() {
+    let database = Database::new(limits(100));
+    let owner = SpendOwner::Key(database.record.id.clone());
+    let spent = SpendRecord { day: 95, month: 95, at: ProcessClock::start().unix_seconds() };
+    let spent = SpendAddition::from((owner, spent));
+    SpendStore::new(database.store.clone()).add(std::slice::from_ref(&spent)).unwrap();
+    let [large, small] = ["1", "2"].map(|name| database.open(name));
+    assert!(!large.serve(10, 10).await && !large.serve(101, 101).await);
+    assert_eq!(database.leased(), 0, "5 are left, at whichever member");
+    assert!(small.serve(1, 1).await && large.serve(1, 1).await);
+    // A member that knows of the spending does not ask the store.
+    database.stores.spends.add(std::slice::from_ref(&spent)).unwrap();
+    let informed = database.open("3");
+    assert!(!informed.serve(10, 10).await);
+    assert_eq!(informed.waiting_draws(), 0);
+}
+
+#[tokio::test]
+async fn a_request_that_another_limit_refuses_draws_nothing() {
+    let database = Database::new(KeyLimits { tokens_per_minute: Some(1_000), ..limits(100) });
+    let gateway = database.open("1");
+    let cost = CostEstimate { input: 1_001, output: 1, money: MicroCredits(10) };
+    assert_eq!(gateway.reserve_cost(&cost).await.unwrap_err().code, ErrorCode::RateLimited);
+    assert_eq!((gateway.waiting_draws(), database.leased()), (0, 0));
+    assert!(gateway.serve(10, 10).await);
+    assert_eq!(gateway.waiting_draws(), 1);
 }
 
 #[tokio::test]
@@ -286,7 +328,7 @@ async fn a_process_continues_with_the_parts_of_the_one_before_also_on_the_next_d
     first.ledger.close();
     let leased = database.leased();
     let second = database.open("1");
-    assert_eq!((second.available(), second.ledger.leases().unwrap().waiting_draws()), (leased, 0));
+    assert_eq!((second.available(), second.waiting_draws()), (leased, 0));
     assert!(second.serve(10, 10).await);
     second.beat(&[]);
     second.ledger.close();

@@ -1,7 +1,7 @@
 //! Leases of budgets: a member admits a request of a key or an account with a budget only against its part.
 
 use super::super::Ledger;
-use super::super::current_balance::database_unavailable;
+use super::Leases;
 use super::draws::{DRAW_TIMEOUT, MAX_RESERVATIONS};
 use super::pool::{LeasedBalance, LeasedPool};
 use crate::auth::key_cache::KeyCache;
@@ -10,25 +10,41 @@ use crate::limits::rate_limit::{KeyLimitReservation, LimitViolation, Provisional
 use penstock_core::ApiError;
 use penstock_limits::CostEstimate;
 use std::sync::Arc;
-use std::time::Instant;
 use tokio::time;
+
+impl Leases {
+    /// Returns for each budget true if its parts exceed it, so that this member has to draw its part again. If the
+    /// store fails, that is so for all. Blocks.
+    fn has_excess_parts(&self, budgets: &[(LeasedBudget, i64)]) -> Vec<bool> {
+        let limits: Vec<_> = budgets.iter().map(|(budget, _)| (budget.pool(), budget.limit())).collect();
+        let now = self.clock.calendar_now().as_secs();
+        self.member.has_excess_parts(&limits, now).unwrap_or_else(|_| vec![true; budgets.len()])
+    }
+}
 
 impl Ledger {
     /// Gives the parts of budgets that the previous process of this member had to the keys and accounts. Those of
-    /// unknown ones return to their pools when the membership ends.
+    /// unknown ones return to their pools when the membership ends. A part of a budget that was lowered meanwhile is
+    /// recalled. Blocks.
     pub fn restore_budgets(&self, cache: &KeyCache) {
         let Some(leases) = &self.leases else { return };
-        for (pool, amount) in std::mem::take(&mut *leases.previous_budgets.lock()) {
-            if let Some(budget) = LeasedBudget::find(cache, &pool) {
-                budget.add(amount);
-                leases.restore(LeasedPool::Budget(budget), amount);
+        let previous = std::mem::take(&mut *leases.previous_budgets.lock()).into_iter();
+        let known = previous.filter_map(|(pool, amount)| Some((LeasedBudget::find(cache, &pool)?, amount)));
+        let known: Vec<(LeasedBudget, i64)> = known.collect();
+        let recalled = leases.has_excess_parts(&known);
+        for ((budget, amount), is_recalled) in known.into_iter().zip(recalled) {
+            budget.add(amount);
+            if is_recalled {
+                budget.recall();
             }
+            leases.restore(LeasedPool::Budget(budget), amount);
         }
     }
 
     /// Reserves the possible cost of a request from its key and account as
-    /// [`crate::limits::rate_limit::reserve_limits`] does; a member of a fleet draws for it if its parts of their
-    /// budgets do not cover it.
+    /// [`crate::limits::rate_limit::reserve_limits`] does. If only this member's parts of their budgets do not cover
+    /// the request, a member of a fleet draws for it. So a request that another limit refuses, or that exceeds what is
+    /// known to be left of a budget, draws nothing.
     ///
     /// # Errors
     /// Returns the refusal of a limit, and which it is; 503 if this member may not spend its leases any more, or if the
@@ -39,40 +55,39 @@ impl Ledger {
         cost: &CostEstimate,
     ) -> Result<KeyLimitReservation, (Option<LimitViolation>, ApiError)> {
         let refuse = |(hit, refusal)| (Some(hit), refusal);
-        if self.leases.is_none() {
+        let Some(leases) = self.leases.as_ref().filter(|_| cost.money.0 > 0) else {
             return reserve_limits(&mut entry, cost).map_err(refuse);
-        }
+        };
+        leases.check_membership().map_err(|refusal| (None, refusal))?;
         let deadline = time::Instant::now() + DRAW_TIMEOUT;
         for _ in 1..MAX_RESERVATIONS {
-            let is_covered = self.ensure_budgets(&entry, cost, deadline).await;
-            let is_covered = is_covered.map_err(|refusal| (None, refusal))?;
-            match reserve_limits(&mut entry, cost) {
-                // Another request has reserved the amount meanwhile.
-                Err((hit, _)) if is_covered && hit.is_lease => {}
+            let (hit, refusal) = match reserve_limits(&mut entry, cost) {
+                Err(refused) if refused.0.is_lease => refused,
                 reserved => return reserved.map_err(refuse),
+            };
+            let is_covered = self.draw_for_budgets(leases, &entry, cost.money.0, deadline).await;
+            if !is_covered.map_err(|refusal| (None, refusal))? {
+                return Err((Some(hit), refusal));
             }
+            // Another request may reserve the drawn amount first.
         }
         reserve_limits(&mut entry, cost).map_err(refuse)
     }
 
-    /// Draws until the deadline for the budgets whose parts do not cover a request. Returns false if a pool has too
-    /// little.
-    async fn ensure_budgets(
+    /// Draws until the deadline for the budgets whose parts do not cover a request of this price. Returns false if a
+    /// pool has too little.
+    async fn draw_for_budgets(
         self: &Arc<Self>,
+        leases: &Leases,
         entry: &ProvisionalPermit,
-        cost: &CostEstimate,
+        price: i64,
         deadline: time::Instant,
     ) -> Result<bool, ApiError> {
-        let (Some(leases), Ok(price @ 1..)) = (&self.leases, u64::try_from(cost.money.0)) else {
-            return Ok(true);
-        };
-        if !leases.member.may_spend_leases(Instant::now()) {
-            return Err(database_unavailable());
-        }
-        for budget in LeasedBudget::lacking(entry.principal(), price) {
+        let cost = u64::try_from(price).unwrap_or(0);
+        for budget in LeasedBudget::lacking(entry.principal(), cost) {
             let balance = LeasedBalance::Budget(budget);
-            if !self.ensure_covered(leases, &balance, cost.money.0, deadline).await? {
-                leases.note_refused(&balance, cost.money.0);
+            if !self.ensure_covered(leases, &balance, price, deadline).await? {
+                leases.note_refused(&balance, price);
                 return Ok(false);
             }
         }

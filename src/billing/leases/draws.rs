@@ -7,6 +7,8 @@ use super::Leases;
 use super::pool::LeasedBalance;
 use penstock_core::{ApiError, ErrorCode};
 use penstock_ledger::Wallet;
+use penstock_storage::StoreError;
+use penstock_storage::fleet::FleetError;
 use penstock_storage::ledger::BalanceRecord;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,6 +30,18 @@ enum DrawOutcome {
     Drawn,
     /// Drew less than was missing.
     PoolEmpty,
+    /// Drew nothing, because other members changed the pool at the same time.
+    Contended,
+}
+
+impl Leases {
+    /// Refuses a request if this member may not spend its leases any more.
+    pub(super) fn check_membership(&self) -> Result<(), ApiError> {
+        match self.member.may_spend_leases(Instant::now()) {
+            true => Ok(()),
+            false => Err(database_unavailable()),
+        }
+    }
 }
 
 impl Ledger {
@@ -67,9 +81,7 @@ impl Ledger {
         deadline: time::Instant,
     ) -> Result<(), ApiError> {
         let Some(leases) = &self.leases else { return Ok(()) };
-        if !leases.member.may_spend_leases(Instant::now()) {
-            return Err(database_unavailable());
-        }
+        leases.check_membership()?;
         let account = self.account_balance(account);
         let credits = LeasedBalance::Wallet(account.clone(), Wallet::Credits);
         let energy = LeasedBalance::Wallet(account, Wallet::Energy);
@@ -84,8 +96,7 @@ impl Ledger {
         if let Some(price) = needed_energy {
             leases.note_refused(&energy, price);
         }
-        let credits = leases.noted_total(&credits.pool());
-        let energy = leases.noted_total(&energy.pool());
+        let (credits, energy) = (leases.noted_total(&credits), leases.noted_total(&energy));
         let held_energy = needed_energy.is_some_and(|need| energy >= need);
         let is_held = credits >= need.credits || held_energy;
         Err(insufficient_credits(need, BalanceRecord { credits, energy }, is_held))
@@ -109,13 +120,13 @@ impl Ledger {
             if leases.cancel_pending_return(balance) {
                 continue;
             }
-            if leases.is_known_empty(&balance.pool()) {
+            if leases.is_known_empty(balance, amount) {
                 return Ok(false);
             }
             let drawing = self.draw_for_request(leases, balance, amount);
             match time::timeout_at(deadline, drawing).await.ok().flatten() {
                 // Other requests may reserve the drawn amount first, so the pool is asked again.
-                Some(DrawOutcome::Drawn) => {}
+                Some(DrawOutcome::Drawn | DrawOutcome::Contended) => {}
                 // Another request may have ended meanwhile, and released what it had reserved.
                 Some(DrawOutcome::PoolEmpty) => return Ok(balance.covers(amount)),
                 None => return Err(database_unavailable()),
@@ -131,12 +142,11 @@ impl Ledger {
         balance: &LeasedBalance,
         amount: i64,
     ) -> Option<DrawOutcome> {
-        let pool = balance.pool();
-        let guard = leases.drawing(&pool).lock_owned().await;
+        let guard = leases.drawing(balance).lock_owned().await;
         if balance.covers(amount) {
             return Some(DrawOutcome::Drawn);
         }
-        if leases.is_known_empty(&pool) {
+        if leases.is_known_empty(balance, amount) {
             return Some(DrawOutcome::PoolEmpty);
         }
         let permit = leases.draw_permits.clone().acquire_owned().await.ok()?;
@@ -154,13 +164,16 @@ impl Ledger {
     fn draw_now(&self, balance: &LeasedBalance, amount: i64) -> Option<DrawOutcome> {
         let leases = self.leases.as_ref()?;
         leases.dry_draws.fetch_add(1, Ordering::Relaxed);
-        if leases.draw(balance, amount.saturating_mul(DRAW_REQUESTS), amount).ok()? {
-            return Some(DrawOutcome::Drawn);
+        match leases.draw(balance, amount.saturating_mul(DRAW_REQUESTS), amount) {
+            Ok(true) => return Some(DrawOutcome::Drawn),
+            Ok(false) => {}
+            Err(FleetError::Store(StoreError::Guard { .. })) => return Some(DrawOutcome::Contended),
+            Err(_) => return None,
         }
         if let LeasedBalance::Wallet(account, wallet) = balance {
             let total = self.store.balance(&account.name).ok()?.unwrap_or_default();
             let total = if *wallet == Wallet::Credits { total.credits } else { total.energy };
-            leases.note_total(&balance.pool(), total);
+            leases.note_total(balance, total);
         }
         Some(DrawOutcome::PoolEmpty)
     }

@@ -1,9 +1,10 @@
 //! Pools of which a member leases parts, and the balances in memory that the leases fill.
 
 use super::super::balance::AccountBalance;
+use crate::auth::key_cache::KeyCache;
 use crate::auth::limited_owner::LeasedBudget;
 use penstock_ledger::Wallet;
-use penstock_storage::fleet::{credit_pool_name, energy_pool_name};
+use penstock_storage::fleet::{BudgetPool, credit_pool_name, energy_pool_name};
 use std::sync::Arc;
 
 /// Pool of which a member leases parts.
@@ -25,6 +26,15 @@ pub(super) enum LeasedBalance {
 }
 
 impl LeasedPool {
+    /// Returns the pool with a name; `None` if it is a budget of a key or account that is not known here.
+    pub(super) fn find(cache: &KeyCache, name: &str) -> Option<Self> {
+        if let Some(budget) = BudgetPool::parse(name) {
+            return LeasedBudget::find(cache, &budget).map(Self::Budget);
+        }
+        let (wallet, account) = split_wallet_name(name)?;
+        Some(Self::Wallet(account.into(), wallet))
+    }
+
     /// Returns the name in the store and in reports.
     pub(super) fn name(&self) -> String {
         match self {
@@ -65,6 +75,14 @@ impl LeasedBalance {
             Self::Wallet(balance, wallet) => balance.available(*wallet) >= price,
             Self::Budget(budget) => budget.covers(u64::try_from(price).unwrap_or(0)),
         }
+    }
+
+    /// Returns the amount that a draw has to add for a request of this price, at least 1. A recalled part does not count,
+    /// because it goes back with the draw.
+    pub(super) fn missing(&self, price: i64) -> i64 {
+        let available = self.available();
+        let usable = if self.is_recalled() { available.min(0) } else { available };
+        price.saturating_sub(usable).max(1)
     }
 
     /// Returns true if the lease may not be spent any more and has to return.

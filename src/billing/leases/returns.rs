@@ -2,6 +2,7 @@
 
 use super::Leases;
 use super::pool::{LeasedBalance, LeasedPool};
+use super::state::LeaseState;
 use penstock_storage::fleet::PoolAmount;
 
 /// Amounts that return to the pools.
@@ -50,7 +51,7 @@ impl Leases {
         let index = returning.amounts.iter().position(|(returned, _)| *returned == pool);
         let Some(index) = index.filter(|_| !returning.is_sent) else { return false };
         let (_, amount) = returning.amounts.swap_remove(index);
-        let state = pools.entry(pool).or_default();
+        let state = pools.entry(pool).or_insert_with(|| LeaseState::of_lease(balance.total()));
         state.drawn = state.drawn.saturating_add(amount);
         state.is_fresh = true;
         balance.credit(amount);

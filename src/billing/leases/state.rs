@@ -6,15 +6,38 @@ use tokio::sync::Mutex as AsyncMutex;
 
 /// Time after a refusal for which the other members are asked to return what they do not need at once.
 const WANTED_TIME: Duration = Duration::from_secs(3);
-/// Time for which a pool that was found empty counts as empty.
+/// Time after a draw that got too little for which other requests do not read the pool.
 pub(super) const EMPTY_POOL_MEMORY: Duration = Duration::from_millis(250);
+/// Time after which a heartbeat reads an empty pool again. It doubles with each draw in a row that finds the pool empty.
+const EMPTY_POOL_PAUSE: Duration = Duration::from_secs(1);
+/// Number of times that this time doubles at most: to 16 s.
+const MAX_DOUBLINGS: u32 = 4;
 /// Part of the spending rate that a second's spending replaces: 1 / 8.
 const RATE_SHIFT: u32 = 3;
+
+/// Part of a pool that a draw got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DrawnPart {
+    pub(super) amount: i64,
+    /// Amount that the pool still has.
+    pub(super) rest: i64,
+}
+
+/// State of a pool from which a draw got too little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct EmptyPool {
+    /// Time of the last such draw.
+    found_at: Instant,
+    /// Amount that the pool still had.
+    rest: i64,
+    /// Number of draws in a row that left nothing in the pool.
+    draws: u32,
+}
 
 /// Lease of one wallet or budget.
 #[derive(Debug, Default)]
 pub(super) struct LeaseState {
-    /// Amount drawn since the start, minus the returned amount.
+    /// Lease at the time when this state was created, plus the amount drawn since then, minus the returned amount.
     pub(super) drawn: i64,
     /// Part of the drawn amount that was spent at the last check.
     pub(super) spent: i64,
@@ -22,8 +45,8 @@ pub(super) struct LeaseState {
     pub(super) second: i64,
     /// Smoothed spending per second, in eighths of the unit.
     pub(super) rate: i64,
-    /// Time at which the pool was last found empty.
-    pub(super) empty_at: Option<Instant>,
+    /// Result of the last draw if it got too little.
+    empty: Option<EmptyPool>,
     /// Balance of the account or rest of the budget at that time, leases of all members included.
     pub(super) total: i64,
     /// Time of the last refusal of a request although the other members hold enough for it.
@@ -32,6 +55,8 @@ pub(super) struct LeaseState {
     pub(super) refused: i64,
     /// True if an amount was drawn since the last check: the request that needs it may not have reserved it yet.
     pub(super) is_fresh: bool,
+    /// Number of heartbeats in a row that had no time to draw for this lease.
+    pub(super) skipped_draws: u32,
     /// True if the outcome of a draw is unknown.
     pub(super) uncertain: bool,
     /// Held by the request that draws; the others wait for its result.
@@ -39,6 +64,27 @@ pub(super) struct LeaseState {
 }
 
 impl LeaseState {
+    /// Creates the state of a lease, of which nothing counts as spent.
+    pub(super) fn of_lease(amount: i64) -> Self {
+        Self { drawn: amount, ..Self::default() }
+    }
+
+    /// Records the part that a draw got which needed `least`.
+    pub(super) fn note_draw(&mut self, least: i64, part: DrawnPart, now: Instant) {
+        self.drawn = self.drawn.saturating_add(part.amount);
+        self.is_fresh |= part.amount > 0;
+        let before = self.empty.map_or(0, |empty| empty.draws);
+        let draws = if part.rest > 0 { 0 } else { before.saturating_add(1) };
+        let empty = EmptyPool { found_at: now, rest: part.rest, draws };
+        self.empty = (part.amount < least).then_some(empty);
+    }
+
+    /// Excludes what was spent of the lease until now from its spending per second; `balance` is the rest of the lease
+    /// without regard to holds.
+    pub(super) fn exclude_spending(&mut self, balance: i64) {
+        self.spent = self.drawn.saturating_sub(balance);
+    }
+
     /// Records the spending of a second; `balance` is the rest of the lease without regard to holds.
     pub(super) fn observe_second(&mut self, balance: i64) {
         let spent = self.drawn.saturating_sub(balance);
@@ -63,8 +109,33 @@ impl LeaseState {
         if self.is_wanted() { self.refused.saturating_mul(2) } else { 0 }
     }
 
-    pub(super) fn is_known_empty(&self, now: Instant) -> bool {
-        self.empty_at.is_some_and(|at| now.saturating_duration_since(at) < EMPTY_POOL_MEMORY)
+    /// Returns true if a draw of a moment ago showed that the pool has less than `missing`.
+    pub(super) fn is_known_empty(&self, missing: i64, now: Instant) -> bool {
+        self.empty.is_some_and(|empty| missing > empty.rest && empty.age(now) < EMPTY_POOL_MEMORY)
+    }
+
+    /// Returns true if a heartbeat may draw: an empty pool is read less and less often, unless other members return
+    /// their leases for a request that was refused.
+    pub(super) fn may_refill(&self, now: Instant) -> bool {
+        let Some(empty) = self.empty.filter(|empty| empty.rest <= 0) else { return true };
+        empty.age(now) >= if self.is_wanted() { EMPTY_POOL_MEMORY } else { empty.pause() }
+    }
+
+    /// Forgets that the pool was found empty.
+    #[cfg(test)]
+    pub(super) fn forget_empty_pool(&mut self) {
+        self.empty = None;
+    }
+}
+
+impl EmptyPool {
+    fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.found_at)
+    }
+
+    /// Returns the time after which a heartbeat reads the pool again.
+    fn pause(&self) -> Duration {
+        EMPTY_POOL_PAUSE.saturating_mul(1 << self.draws.min(MAX_DOUBLINGS))
     }
 }
 

@@ -287,3 +287,47 @@ fn a_lease_changes_at_half_and_at_twice_of_what_is_wanted() {
         assert_eq!(lease_change(available, wanted), expected, "{available} {wanted}");
     }
 }
+
+#[test]
+fn a_draw_that_was_granted_nothing_leaves_a_fresh_lease_fresh() {
+    let gateways = Gateways::new();
+    let (_member, ledger) = gateways.open("1");
+    let leases = ledger.leases().unwrap();
+    let balance = LeasedBalance::Wallet(ledger.account_balance("acme"), Wallet::Credits);
+    let is_fresh_after = |amount| {
+        let drawn = leases.note_draw(&balance, 10, Ok(DrawnPart { amount, rest: 0 }), |_| {});
+        assert_eq!(drawn, Ok(amount == 10));
+        leases.with_state(&balance, |state| state.is_fresh)
+    };
+    assert_eq!([0, 10, 0].map(is_fresh_after), [false, true, true]);
+}
+
+#[test]
+fn only_a_draw_without_an_answer_makes_a_lease_uncertain() {
+    for (error, expected) in [(StoreError::Guard { step: 2 }, false), (StoreError::Stuck, true)] {
+        let gateways = Gateways::new();
+        let (_member, ledger) = gateways.open("1");
+        let leases = ledger.leases().unwrap();
+        let balance = LeasedBalance::Wallet(ledger.account_balance("acme"), Wallet::Credits);
+        let draw = leases.note_draw(&balance, 10, Err(FleetError::Store(error.clone())), |_| {});
+        assert_eq!(draw, Err(FleetError::Store(error)));
+        assert_eq!(leases.with_state(&balance, |state| state.uncertain), expected);
+    }
+}
+
+#[test]
+fn an_empty_pool_is_read_less_and_less_often() {
+    let (mut state, found_at) = (LeaseState::default(), Instant::now());
+    for pause in [2, 4, 8, 16, 16].map(Duration::from_secs) {
+        state.note_draw(1, DrawnPart { amount: 0, rest: 0 }, found_at);
+        assert!(!state.may_refill(found_at + pause - Duration::from_millis(1)), "{pause:?}");
+        assert!(state.may_refill(found_at + pause), "{pause:?}");
+        assert!(state.is_known_empty(1, found_at), "a request waits only for a moment");
+        assert!(!state.is_known_empty(1, found_at + EMPTY_POOL_MEMORY));
+    }
+    state.note_draw(1, DrawnPart { amount: 5, rest: 0 }, found_at);
+    assert!(state.may_refill(found_at) && !state.is_known_empty(1, found_at));
+    state.note_draw(10, DrawnPart { amount: 0, rest: 5 }, found_at);
+    assert!(state.may_refill(found_at) && state.is_known_empty(6, found_at));
+    assert!(!state.is_known_empty(5, found_at), "the pool has enough for a smaller request");
+}

@@ -146,13 +146,27 @@ impl Budgeted {
 
     /// Returns the sum of the parts that the gateways have of the budget.
     fn leased(&self) -> i64 {
-        let statement = format!(
-            "select encode(value, 'hex') from penstock.meta where key = 'fleet/pool/budget/day/key/{}'::bytea",
-            self.id
-        );
+        -self.amount(&format!("'fleet/pool/budget/day/key/{}'::bytea", self.id)).unwrap_or(0)
+    }
+
+    /// Returns the part of the budget that a member has; `None` without one.
+    fn part(&self, member: u64) -> Option<i64> {
+        let (prefix, pool) = ("'fleet/part/'::bytea", format!("'budget/day/key/{}'::bytea", self.id));
+        self.amount(&format!("{prefix} || int4send({member}) || {pool}"))
+    }
+
+    /// Returns the amount in a row of the database.
+    fn amount(&self, key: &str) -> Option<i64> {
+        let statement = format!("select encode(value, 'hex') from penstock.meta where key = {key}");
         let row = self.fleet.server.query(&statement);
         let amount = |row: &str| i64::from_be_bytes(u64::from_str_radix(row, 16).unwrap().to_le_bytes());
-        -row.lines().next().map_or(0, amount)
+        row.lines().next().map(amount)
+    }
+
+    /// Returns the number of the member that a gateway is.
+    async fn member(&self, gateway: usize) -> u64 {
+        let status = self.fleet.admin(gateway).get("/status").await.json();
+        status["fleet"]["member"].as_u64().unwrap_or_else(|| panic!("{status}"))
     }
 }
 
@@ -175,14 +189,22 @@ async fn the_parts_of_a_killed_gateway_return_and_the_budget_holds() {
     budgeted.spend(BUDGET / 4).await;
     // A budget does not count spending that a killed process had not written.
     budgeted.until_written(0).await;
-    let leased = budgeted.leased();
+    let member = budgeted.member(GATEWAYS - 1).await;
+    // Without this part, less than 99 percent of the budget could be spent.
+    let has_part = || async { budgeted.part(member).is_some_and(|part| part > BUDGET / 50) };
+    until_answered("the part of the gateway", has_part).await;
     let mut killed = budgeted.fleet.gateways.pop().unwrap();
     killed.signal("KILL");
     killed.until_ended().await;
     budgeted.fleet.homes.pop();
-    eprintln!("{leased} micro-credits leased at a kill, {} charged", budgeted.charged());
-    assert!(leased > BUDGET / 50, "{leased}");
+    let part = budgeted.part(member);
+    eprintln!("{part:?} micro-credits leased at a kill, {} charged", budgeted.charged());
+    assert!(
+        part.is_some_and(|part| part > BUDGET / 50),
+        "a process that was killed returns nothing: {part:?}"
+    );
     budgeted.spend_all(BUDGET).await;
+    assert_eq!(budgeted.part(member), None, "the part has returned");
     budgeted.check_spent(BUDGET).await;
     budgeted.fleet.verify().await;
 }

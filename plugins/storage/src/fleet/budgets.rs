@@ -9,12 +9,15 @@
 //! A draw compares it with the limit as the drawing process knows it, in one commit with the row of the spending. What
 //! is spent of a part moves from the part to that row, also in one commit, see [`SpendStore`](crate::spend::SpendStore).
 //! When a day or month begins, its spending is 0, and the parts are those of the new budget.
+//!
+//! A draw gets nothing if the process could not have its least amount even with all parts of the others: the request
+//! that draws is refused in any case, and others can use the rest.
 
 use super::rows;
 use super::shared::{META, SharedFleet, require_alive};
 use super::{FleetError, MAX_ATTEMPTS, PoolAmount, Strand, drawn_amount};
 use crate::spend::{SpendOwner, SpendRecord, spend_key};
-use crate::{StoreError, StoreTable, Transaction};
+use crate::{StoreError, StoreTable, Transaction, parse_counter};
 use penstock_core::calendar::BudgetPeriod;
 
 const PREFIX: &str = "budget/";
@@ -77,6 +80,16 @@ pub struct BudgetDraw {
     pub drawn: i64,
     /// Budget without the written spending, the parts of all processes included.
     pub unspent: i64,
+    /// Amount that can still be drawn; more than 0 after a draw of 0 if the least amount exceeds the whole budget.
+    pub rest: i64,
+}
+
+/// Amounts of a pool, in micro-credits.
+struct StoredParts {
+    /// Sum of all parts, as a negative number.
+    pool: i64,
+    /// Part of the strand.
+    own: i64,
 }
 
 impl SharedFleet {
@@ -94,14 +107,18 @@ impl SharedFleet {
             let record = spend.as_deref().map(SpendRecord::from_row).transpose()?.unwrap_or_default();
             let spent = i64::try_from(record.spent_in(pool.period, *at)).unwrap_or(i64::MAX);
             let unspent = limit.saturating_sub(spent);
-            let rest = unspent.saturating_add(self.available(&name)?).saturating_add(*returned);
-            let drawn = drawn_amount(rest, *wanted, *least);
+            let parts = self.stored_parts(strand, &name)?;
+            let rest = unspent.saturating_add(parts.pool).saturating_add(*returned);
+            // If the others return all of their parts.
+            let reachable = unspent.saturating_sub(parts.own).saturating_add(*returned);
+            let drawn = if *least > reachable { 0 } else { drawn_amount(rest, *wanted, *least) };
+            let draw = BudgetDraw { drawn, unspent, rest: rest.saturating_sub(drawn) };
             let change = drawn.saturating_sub(*returned);
             // All parts together are within the budget, unless this draw only returns an amount.
             let bound = (drawn > 0).then_some(unspent.saturating_neg());
             if drawn == 0 && change == 0 {
                 let is_alive = self.is_alive(strand.id)?;
-                return if is_alive { Ok(BudgetDraw { drawn, unspent }) } else { Err(FleetError::Buried) };
+                return if is_alive { Ok(draw) } else { Err(FleetError::Buried) };
             }
             let unchanged = match spend {
                 Some(row) => Transaction::new().require_value(StoreTable::Spend, spend_key.as_slice(), row),
@@ -112,7 +129,7 @@ impl SharedFleet {
                 .add(META, rows::pool_key(&name), change.saturating_neg(), bound, None)
                 .add(META, rows::pool_part_key(strand.id, &name), change, None, None);
             match self.store().apply(batch) {
-                Ok(()) => return Ok(BudgetDraw { drawn, unspent }),
+                Ok(()) => return Ok(draw),
                 Err(StoreError::Guard { step: 0 }) => return Err(FleetError::Buried),
                 // Other strands drew from the pool or spent in the meantime.
                 Err(error @ StoreError::Guard { .. }) => last_error = error,
@@ -120,6 +137,42 @@ impl SharedFleet {
             }
         }
         Err(last_error.into())
+    }
+
+    fn stored_parts(&self, strand: Strand, pool: &str) -> Result<StoredParts, StoreError> {
+        let keys = [rows::pool_key(pool), rows::pool_part_key(strand.id, pool)];
+        let rows = self.store().get_many(META, &keys.each_ref().map(Vec::as_slice))?;
+        let mut amounts = rows.iter().map(|row| parse_counter(row.as_deref()));
+        let mut next_amount = || amounts.next().unwrap_or(Ok(0));
+        Ok(StoredParts { pool: next_amount()?, own: next_amount()? })
+    }
+
+    /// Returns for each budget, in the same order, true if all parts together exceed what is not spent of it at `at`
+    /// (Unix seconds): the budget was lowered after they were drawn.
+    ///
+    /// # Errors
+    /// Same as [`Store::get`](crate::Store::get).
+    pub fn has_excess_parts(&self, budgets: &[(BudgetPool, i64)], at: u64) -> Result<Vec<bool>, StoreError> {
+        if budgets.is_empty() {
+            return Ok(Vec::new());
+        }
+        let read = |table, keys: Vec<Vec<u8>>| {
+            let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            self.store().get_many(table, &keys)
+        };
+        // The parts are read first, so that an amount that moves from a part to the spending meanwhile counts at least
+        // once.
+        let pools = read(META, budgets.iter().map(|(pool, _)| rows::pool_key(&pool.name())).collect())?;
+        let spends =
+            read(StoreTable::Spend, budgets.iter().map(|(pool, _)| spend_key(&pool.owner)).collect())?;
+        let rows = budgets.iter().zip(pools.into_iter().zip(spends));
+        rows.map(|((pool, limit), (parts, spend))| {
+            let record = spend.as_deref().map(SpendRecord::from_row).transpose()?.unwrap_or_default();
+            let spent = i64::try_from(record.spent_in(pool.period, at)).unwrap_or(i64::MAX);
+            let rest = limit.saturating_sub(spent).saturating_add(parse_counter(parts.as_deref())?);
+            Ok(rest < 0)
+        })
+        .collect()
     }
 
     /// Returns the operations that move written spending out of a strand's part of a budget.
@@ -209,7 +262,7 @@ mod tests {
             .fleet
             .heartbeat(members.strands[0], &StrandReport { returned, ..StrandReport::default() })
             .unwrap();
-        assert_eq!(members.draw(1, &of_day(100, 50, NOON)), 35);
+        assert_eq!(members.draw(1, &of_day(100, 35, NOON)), 35);
         // A higher budget has more, a lower one nothing.
         assert_eq!(members.draw(0, &of_day(110, 50, NOON)), 10);
         assert_eq!(members.draw(0, &of_day(50, 1, NOON)), 0);
@@ -223,7 +276,7 @@ mod tests {
             let strand = fleet.join(&name).unwrap();
             let (spends, mut spent) = (SpendStore::for_member(store.clone(), strand.id), 0);
             loop {
-                match fleet.draw_budget(strand, &of_day(2_000, 3, NOON)) {
+                match fleet.draw_budget(strand, &BudgetRequest { least: 1, ..of_day(2_000, 3, NOON) }) {
                     Ok(BudgetDraw { drawn: 0, .. }) => return spent,
                     Ok(BudgetDraw { drawn, .. }) => {
                         let amount = u64::try_from(drawn).unwrap();
@@ -249,10 +302,51 @@ mod tests {
         // A version before leases, or a gateway that was alone, has written it.
         SpendStore::new(members.store.clone()).add(&[spend(30, NOON, (0, 0))]).unwrap();
         members.spends(1).add(&[spend(10, NOON, (0, 0))]).unwrap();
-        assert_eq!(members.draw(0, &of_day(100, 100, NOON)), 60);
+        assert_eq!(members.draw(0, &of_day(100, 60, NOON)), 60);
         members.spends(1).add(&[spend(5, NOON, (0, 0))]).unwrap();
         assert_eq!(members.draw(0, &of_day(100, 1, NOON)), 0);
-        assert_eq!(members.draw(0, &of_day(106, 9, NOON)), 1);
+        assert_eq!(members.draw(0, &of_day(106, 1, NOON)), 1);
+    }
+
+    #[test]
+    fn a_draw_that_the_parts_of_all_members_do_not_cover_gets_nothing() {
+        let members = Members::new();
+        let fleet = &members.fleet;
+        let draw = |strand: usize, least| {
+            let draw = fleet.draw_budget(members.strands[strand], &of_day(100, least, NOON)).unwrap();
+            (draw.drawn, draw.rest)
+        };
+        members.spends(0).add(&[spend(30, NOON, (0, 0))]).unwrap();
+        assert_eq!(draw(0, 71), (0, 70));
+        assert_eq!((draw(0, 50), draw(1, 70)), ((50, 20), (20, 0)), "the other one can return 50");
+        assert_eq!(draw(0, 21), (0, 0));
+        let returned = BudgetRequest { returned: 50, ..of_day(100, 71, NOON) };
+        let draw = fleet.draw_budget(members.strands[0], &returned).unwrap();
+        assert_eq!(draw, BudgetDraw { drawn: 0, unspent: 70, rest: 50 }, "what goes back goes back");
+    }
+
+    #[test]
+    fn parts_in_excess_of_a_lowered_budget_are_found() {
+        let members = Members::new();
+        assert_eq!(
+            (members.draw(0, &of_day(100, 40, NOON)), members.draw(1, &of_day(100, 20, NOON))),
+            (40, 20)
+        );
+        members.spends(0).add(&[spend(25, NOON, (10, 0))]).unwrap();
+        let day = |limit| (pool(BudgetPeriod::Day), limit);
+        let (unknown, month) = (
+            BudgetPool { owner: SpendOwner::Key("unknown".to_owned()), period: BudgetPeriod::Day },
+            pool(BudgetPeriod::Month),
+        );
+        let budgets = [day(75), day(74), (unknown, 0), (month, 24), (pool(BudgetPeriod::Month), 25)];
+        let found = members.fleet.has_excess_parts(&budgets, NOON).unwrap();
+        assert_eq!(found, [false, true, false, true, false]);
+        assert_eq!(
+            members.fleet.has_excess_parts(&[day(50)], NOON + DAY),
+            Ok(vec![false]),
+            "nothing is spent"
+        );
+        assert_eq!(members.fleet.has_excess_parts(&[], NOON), Ok(Vec::new()));
     }
 
     #[test]
@@ -260,15 +354,15 @@ mod tests {
         let members = Members::new();
         assert_eq!(members.draw(0, &of_day(100, 80, NOON)), 80);
         members.spends(0).add(&[spend(70, NOON, (70, 0))]).unwrap();
-        assert_eq!(members.draw(1, &of_day(100, 100, NOON)), 20);
+        assert_eq!(members.draw(1, &of_day(100, 20, NOON)), 20);
         members.spends(1).add(&[spend(20, NOON, (20, 0))]).unwrap();
         assert_eq!(members.draw(1, &of_day(100, 1, NOON + DAY / 2 - 1)), 0);
         assert_eq!(members.draw(1, &of_day(100, 100, NOON + DAY / 2)), 90, "10 are leased");
         // The month has counted all.
-        let of_month = BudgetRequest { pool: pool(BudgetPeriod::Month), ..of_day(100, 100, NOON + DAY) };
-        assert_eq!(members.draw(0, &of_month), 10);
-        let december = BudgetRequest { at: NOON + 2 * DAY, ..of_month };
-        assert_eq!(members.draw(1, &december), 90);
+        let of_month =
+            |amount, at| BudgetRequest { pool: pool(BudgetPeriod::Month), ..of_day(100, amount, at) };
+        assert_eq!(members.draw(0, &of_month(10, NOON + DAY)), 10);
+        assert_eq!(members.draw(1, &of_month(100, NOON + 2 * DAY)), 90, "of December");
     }
 
     #[test]

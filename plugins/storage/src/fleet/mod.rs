@@ -103,6 +103,20 @@ pub enum FleetError {
     Store(#[from] StoreError),
 }
 
+impl FleetError {
+    /// Returns true if nothing of the call was applied for certain. After any other error its outcome is unknown.
+    #[must_use]
+    pub const fn is_unapplied(&self) -> bool {
+        matches!(
+            self,
+            Self::Buried
+                | Self::Store(
+                    StoreError::Guard { .. } | StoreError::TooLarge { .. } | StoreError::Unreachable { .. }
+                )
+        )
+    }
+}
+
 /// Processes that share a store. Every call blocks, except those of [`SoloFleet`].
 pub trait Fleet: Send + Sync + std::fmt::Debug {
     /// Adds a strand for this process; `name` is for operators.

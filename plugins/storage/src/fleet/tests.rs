@@ -140,3 +140,15 @@ fn an_adopted_strand_is_not_buried_for_the_silence_of_the_earlier_process() {
     assert_eq!(fleet.bury(&seen), Ok(true));
     assert_eq!(fleet.adopt(strand.id, &["later".to_owned()], "last"), Ok(None), "it was buried");
 }
+
+#[test]
+fn a_draw_that_lost_to_others_was_not_applied_and_one_without_an_answer_may_have_been() {
+    let unreachable = StoreError::Unreachable { what: "test".to_owned() };
+    for error in [StoreError::Guard { step: 2 }, unreachable] {
+        assert!(FleetError::Store(error).is_unapplied());
+    }
+    for error in [StoreError::Stuck, StoreError::Full] {
+        assert!(!FleetError::Store(error).is_unapplied());
+    }
+    assert!(FleetError::Buried.is_unapplied());
+}

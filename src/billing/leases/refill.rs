@@ -1,0 +1,42 @@
+//! Draws of the heartbeats for leases that run short.
+
+use super::Leases;
+use super::pool::LeasedBalance;
+use penstock_storage::StoreError;
+use penstock_storage::fleet::FleetError;
+use std::cmp::Reverse;
+use std::time::Duration;
+
+/// Time of a heartbeat after which it begins no further draw: the next beat must not be late because many pools are in
+/// need.
+pub(super) const MAX_DRAW_TIME: Duration = Duration::from_millis(300);
+
+/// Draw for a lease that runs short.
+pub(super) struct NeededDraw {
+    pub(super) balance: LeasedBalance,
+    pub(super) amount: i64,
+    /// Number of heartbeats in a row that had no time for it.
+    pub(super) skipped: u32,
+}
+
+impl Leases {
+    /// Draws while `has_time` returns true. The leases that earlier heartbeats had no time for come first, and those
+    /// that remain wait for the next heartbeat. Blocks.
+    pub(super) fn refill(&self, mut draws: Vec<NeededDraw>, mut has_time: impl FnMut() -> bool) {
+        draws.sort_by_key(|draw| Reverse(draw.skipped));
+        let mut is_open = true;
+        for NeededDraw { balance, amount, skipped } in draws {
+            is_open = is_open && has_time();
+            let skipped = if is_open { 0 } else { skipped.saturating_add(1) };
+            self.with_state(&balance, |state| state.skipped_draws = skipped);
+            if !is_open {
+                continue;
+            }
+            match self.draw(&balance, amount, i64::MIN) {
+                // After a conflict with other members, the next heartbeat draws again.
+                Ok(_) | Err(FleetError::Store(StoreError::Guard { .. })) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
