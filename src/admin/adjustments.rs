@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Request members of a grant.
 pub const GRANT_MEMBERS: [&str; 5] = ["account", "credits", "kwh", "id", "note"];
 /// Request members of a correction.
-pub const CORRECT_MEMBERS: [&str; 5] = ["entry", "credits", "kwh", "id", "note"];
+pub const CORRECTION_MEMBERS: [&str; 5] = ["entry", "credits", "kwh", "id", "note"];
 
 /// Routes that write to the ledger.
 pub const ROUTES: &[AdminRoute] = &[
@@ -35,7 +35,7 @@ pub const ROUTES: &[AdminRoute] = &[
         "Replaces the amount of a charge or a grant",
         RouteHandler::Ledger(|_, ledger, asked| Box::pin(handle_correct(ledger, asked))),
     )
-    .with_body(&CORRECT_MEMBERS, &["entry"])
+    .with_body(&CORRECTION_MEMBERS, &["entry"])
     .with_response(201, || schema_ref("Granted")),
 ];
 
@@ -91,7 +91,7 @@ impl CorrectionRequest {
     /// # Errors
     /// Returns 400 with the invalid field.
     fn read(body: &Value) -> Result<Self, ApiError> {
-        let fields = RequestFields::parse(body, &CORRECT_MEMBERS)?;
+        let fields = RequestFields::parse(body, &CORRECTION_MEMBERS)?;
         let entry = body.get("entry").and_then(Value::as_u64);
         let entry = entry.ok_or_else(|| {
             ApiError::invalid("entry", "entry has to be the number of a charge or a grant.")

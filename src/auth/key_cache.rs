@@ -287,7 +287,7 @@ impl KeyCache {
         }
     }
 
-    /// Takes the keys that were used since the last call.
+    /// Removes and returns the keys that were used since the last call.
     pub(super) fn take_active(&self) -> Vec<Arc<Principal>> {
         let active = std::mem::take(&mut *self.active_principals.lock());
         active.iter().for_each(|principal| principal.key_state.active.store(false, Ordering::Release));
@@ -299,7 +299,7 @@ impl KeyCache {
         self.write_spends(self.take_spends(), spends)
     }
 
-    /// Takes the spends since the last call, which have to be written.
+    /// Removes and returns the spends since the last call, which have to be written.
     #[must_use]
     pub fn take_spends(&self) -> SpendDelta {
         let due = std::mem::take(&mut *self.budgeted_principals.lock());

@@ -61,7 +61,7 @@ impl UsageLimiter {
         SpendRecord { day: within(BudgetPeriod::Day), month: within(BudgetPeriod::Month), at: now.as_secs() }
     }
 
-    /// Takes the micro-credits spent since the last call, which have to be written.
+    /// Removes and returns the micro-credits spent since the last call, which have to be written.
     #[must_use]
     pub fn take_spend(&self, now: Duration) -> TakenSpend {
         let mut inner = self.0.lock();

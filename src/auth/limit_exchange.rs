@@ -119,7 +119,9 @@ impl LimitSharing {
             reported.owner.usage().apply_peer_usage(&complete(peers), now);
         }
         for (name, peers) in sums {
-            if let Some(owner) = LimitedOwner::find(cache, name).filter(|owner| owner.usage().is_limited()) {
+            if let Some(owner) =
+                LimitedOwner::find_by_name(cache, name).filter(|owner| owner.usage().is_limited())
+            {
                 owner.usage().apply_peer_usage(&complete(peers), now);
             }
         }

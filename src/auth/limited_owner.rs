@@ -59,7 +59,7 @@ impl LimitedOwner {
     }
 
     /// Returns the owner with a name; `None` if it is not known here.
-    pub(super) fn find(cache: &KeyCache, name: &str) -> Option<Self> {
+    pub(super) fn find_by_name(cache: &KeyCache, name: &str) -> Option<Self> {
         match name.split_once('/')? {
             ("key", id) => cache.find_principal(id).map(Self::Key),
             ("account", id) => cache.account(id).map(Self::Account),

@@ -59,7 +59,7 @@ pub const fn lifecycle_state(state: BatchState) -> LifecycleState {
     }
 }
 
-/// Returns the API object.
+/// Returns the batch as an object of the API.
 pub fn batch_object(record: &BatchRecord) -> Value {
     let expired = record.errors.iter().any(|error| error.code == "batch_expired");
     let metadata: Map<String, Value> =

@@ -118,7 +118,7 @@ impl BatchRunner {
         self.in_flight.bytes = self.in_flight.bytes.saturating_sub(asked.body.len());
         let ends = self.shutdown.reason.is_some() || self.shutdown.is_stopping();
         let Some(mut done) = done else {
-            // The task was aborted or has panicked; the drop of the task has voided the reservation.
+            // The task was aborted or has panicked. Its reservation was voided when it was dropped.
             self.funds.on_ended(1);
             if !ends {
                 asked.attempts += 1;

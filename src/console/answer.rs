@@ -1,7 +1,7 @@
 //! Responses of the console, and the headers that all of them have.
 
 use super::live::LiveStream;
-use super::site::SiteDefinition;
+use super::site::ConsoleSite;
 use penstock_console::{Block, Language, NoticeKind, Page, Text};
 use penstock_core::{ApiError, ErrorCode};
 
@@ -87,7 +87,7 @@ pub fn stream_answer(stream: LiveStream) -> ConsoleAnswer {
 }
 
 /// Creates a page that opens the first page of the site automatically, with a link for browsers that do not do so.
-pub fn self_redirecting_page(site: &SiteDefinition, language: Language, provider: &str) -> ConsoleAnswer {
+pub fn self_redirecting_page(site: &ConsoleSite, language: Language, provider: &str) -> ConsoleAnswer {
     let link = (site.root.to_owned(), "Continue".into());
     let text = Text::with("You signed in with {0}.", [provider.to_owned().into()]);
     let blocks = vec![Block::Notice(NoticeKind::Done, text), Block::Links(vec![link])];
@@ -96,7 +96,7 @@ pub fn self_redirecting_page(site: &SiteDefinition, language: Language, provider
 }
 
 /// Creates the page after a sign-out, with the link to sign out at the OpenID provider too.
-pub fn signed_out_page(site: &SiteDefinition, language: Language, link: (String, Text)) -> ConsoleAnswer {
+pub fn signed_out_page(site: &ConsoleSite, language: Language, link: (String, Text)) -> ConsoleAnswer {
     let notice = Block::Notice(NoticeKind::Done, "You are signed out here.".into());
     let sign_in = site.path("sign-in");
     let blocks = vec![notice, Block::Links(vec![link, (sign_in.clone(), "Sign in again".into())])];
@@ -119,7 +119,7 @@ pub fn asset_answer(name: &str) -> Result<ConsoleAnswer, ApiError> {
 }
 
 /// Creates a page with a refusal, for persons who are not signed in.
-pub fn refusal_page(site: &SiteDefinition, language: Language, refusal: &ApiError) -> ConsoleAnswer {
+pub fn refusal_page(site: &ConsoleSite, language: Language, refusal: &ApiError) -> ConsoleAnswer {
     let title = match refusal.code {
         ErrorCode::NotFound => "Not found",
         _ => "Refused",

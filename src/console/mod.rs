@@ -1,5 +1,5 @@
 //! Pages for persons who sign in: the operators' console on the admin listener, and the account holders' dashboard on
-//! its own listener. Each of them is a [`SiteDefinition`]. Every page and every form uses the admin API
+//! its own listener. Each of them is a [`ConsoleSite`]. Every page and every form uses the admin API
 //! ([`ConsoleBackend`]), so that validation, audit and errors are the same; the person is the author in the audit log.
 //! Requests of an account holder pass through [`dashboard::scope`], which admits only objects of the account.
 //!
@@ -45,7 +45,7 @@ use pingora_core::protocols::http::ServerSession;
 use request::{ConsoleRequest, LANGUAGE_COOKIE};
 use serde_json::Value;
 use session::ActiveSession;
-use site::SiteDefinition;
+use site::ConsoleSite;
 use std::sync::Arc;
 use throttle::SignInThrottle;
 use tokio::sync::Semaphore;
@@ -85,7 +85,7 @@ pub struct BackendRequest<'a> {
 /// State of one site.
 pub struct Console {
     app: Arc<AppState>,
-    site: &'static SiteDefinition,
+    site: &'static ConsoleSite,
     throttle: SignInThrottle,
     hashes: Semaphore,
     openid: OpenIdState,
@@ -100,7 +100,7 @@ impl Console {
     #[must_use]
     pub fn new(
         app: Arc<AppState>,
-        site: &'static SiteDefinition,
+        site: &'static ConsoleSite,
         executor: Option<PageRequestExecutor>,
     ) -> Self {
         let throttle = SignInThrottle::new(site.attempts_per_minute);

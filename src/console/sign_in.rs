@@ -5,7 +5,7 @@ use super::answer::{self, ConsoleAnswer};
 use super::openid::START_PATH;
 use super::request::ConsoleRequest;
 use super::session::{self, ActiveSession, run_blocking};
-use super::site::SiteDefinition;
+use super::site::ConsoleSite;
 use crate::auth::password;
 use crate::storage::stores::Stores;
 use http::Method;
@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 
 /// Returns the cookie of a session. Browsers send it to this path and this site only, and scripts cannot read it.
-fn cookie(site: &SiteDefinition, is_secure: bool, id: &str, seconds: u64) -> String {
+fn cookie(site: &ConsoleSite, is_secure: bool, id: &str, seconds: u64) -> String {
     let (name, path) = (site.cookie, site.root.trim_end_matches('/'));
     let secure = if is_secure { "; Secure" } else { "" };
     format!("{name}={id}; Path={path}; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}")

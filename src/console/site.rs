@@ -7,7 +7,7 @@ use penstock_storage::users::UserRole;
 use std::num::NonZeroU64;
 
 /// Definition of a site: pages and forms of one group of persons.
-pub struct SiteDefinition {
+pub struct ConsoleSite {
     /// Path below which its pages are, with a slash at both ends; also the path of its cookie.
     pub root: &'static str,
     /// Title of the pages without a session.
@@ -28,7 +28,7 @@ pub struct SiteDefinition {
     pub attempts_per_minute: NonZeroU64,
 }
 
-impl SiteDefinition {
+impl ConsoleSite {
     /// Returns true if a path belongs to the site.
     #[must_use]
     pub fn has_path(&self, path: &str) -> bool {

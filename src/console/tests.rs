@@ -6,7 +6,7 @@ use super::operators::OPERATORS;
 use super::pages::match_path;
 use super::request::ConsoleRequest;
 use super::session::{IDLE_SECONDS, MAX_AGE_SECONDS, MAX_USER_SESSIONS, is_over, is_removable_for};
-use super::site::SiteDefinition;
+use super::site::ConsoleSite;
 use super::throttle::SignInThrottle;
 use penstock_core::ErrorCode;
 use penstock_storage::sessions::SessionRecord;
@@ -112,7 +112,7 @@ fn failed_attempts_are_limited_by_name_and_for_all() {
 }
 
 /// Checks that paths are distinct and below the root; returns the roles of every row.
-fn roles_of(site: &SiteDefinition) -> Vec<(&'static str, &'static [UserRole])> {
+fn roles_of(site: &ConsoleSite) -> Vec<(&'static str, &'static [UserRole])> {
     let pages = site.pages.iter().map(|page| (page.path, page.roles));
     let downloads = site.downloads.iter().map(|download| (download.path, download.roles));
     let forms: Vec<_> = site.actions.iter().map(|action| (action.path, action.roles)).collect();

@@ -225,7 +225,7 @@ impl FleetMember {
     ///
     /// # Errors
     /// Returns the errors of the store.
-    pub fn read_rows(&self, further: &[RowScan]) -> Result<ObservedFleet, StoreError> {
+    pub fn observe_members(&self, further: &[RowScan]) -> Result<ObservedFleet, StoreError> {
         let Some(member) = &self.0 else { return Ok(ObservedFleet::default()) };
         let observed = member.fleet.observe(further);
         if observed.is_err() {
@@ -234,13 +234,13 @@ impl FleetMember {
         observed
     }
 
-    /// Reads and records the heartbeats of the members at `now`, see [`FleetMember::read_rows`] and
+    /// Reads and records the heartbeats of the members at `now`, see [`FleetMember::observe_members`] and
     /// [`FleetMember::process_heartbeats`]. Blocks.
     ///
     /// # Errors
     /// Returns the errors of the store.
     pub fn read_heartbeats(&self, now: Instant) -> Result<Vec<(u32, MemberReport)>, StoreError> {
-        self.process_heartbeats(self.read_rows(&[])?, now)
+        self.process_heartbeats(self.observe_members(&[])?, now)
     }
 
     /// Records the beats that were read at `now`, buries the members that are dead, and returns the reports of the

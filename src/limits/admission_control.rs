@@ -131,7 +131,7 @@ impl AdmissionControl {
         self.queue.lock().is_under_pressure()
     }
 
-    /// Returns the present use.
+    /// Returns the requests in flight, their bytes, and the number of waiting requests.
     #[must_use]
     pub fn load_status(&self) -> AdmissionSnapshot {
         let crowd = self.queue.lock();

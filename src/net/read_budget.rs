@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use tokio::task::coop::{consume_budget, has_budget_remaining};
 
-/// Bytes per unit: a poll reads about 32 KiB.
+/// Bytes that use one unit of the budget of a task; with the 128 units of tokio, a poll reads about 32 KiB.
 const BYTES_PER_UNIT: usize = 256;
 
 /// Takes one unit of the budget; yields if none is left.

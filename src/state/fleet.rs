@@ -110,7 +110,7 @@ impl AppState {
         let mut feed = work.feed.lock();
         let (read_at, steady) = (Instant::now(), self.clock.steady_now());
         let further = [feed.next_scan(), BatchStore::unfinished_scan()];
-        let mut observed = self.stores.fleet.read_rows(&further)?;
+        let mut observed = self.stores.fleet.observe_members(&further)?;
         let mut pages = std::mem::take(&mut observed.further_pages).into_iter();
         let (changes, unfinished) = (pages.next().unwrap_or_default(), pages.next().unwrap_or_default());
         let notify = |change: ChangedRecord<'_>| self.notify_changed(change);

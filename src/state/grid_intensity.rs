@@ -81,7 +81,7 @@ impl GridRecords {
         self.0.lock().get(zone)?.history.at(hour)
     }
 
-    /// Takes the rows that changed since the last call.
+    /// Removes and returns the rows that changed since the last call.
     fn take_changed(&self) -> Vec<(String, IntensityHistory)> {
         let mut records = self.0.lock();
         let take = |(zone, record): (&String, &mut ZoneRecord)| {

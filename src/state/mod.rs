@@ -145,16 +145,15 @@ impl AppState {
     fn build_state(settings: Settings, taken_over: bool) -> Result<(Arc<Self>, InheritedHolds), String> {
         let clock = ProcessClock::start();
         let tls = load_tls(&settings, clock)?;
-        let spool = &settings.spool;
-        let spools = SpoolFactory::new(spool.path.clone(), spool.memory, spool.disk);
+        let spools = SpoolFactory::from_settings(&settings.spool);
         let stores = Stores::open(&settings.storage)?;
         let fleet_work = FleetSync::new(&stores)?;
         let (open, holds) = PersistentState::open(&settings, &stores, clock, taken_over)?;
         let connection_pools = ConnectionPools::default();
         let overload = AdmissionControl::new(&settings.overload);
         let counting = TokenizerPermits::new(settings.overload.counting);
-        let live = build_snapshot(settings, &connection_pools, &stores, clock)?;
-        let live = Arc::new(ArcSwap::from_pointee(live));
+        let snapshot = build_snapshot(settings, &connection_pools, &stores, clock)?;
+        let live = Arc::new(ArcSwap::from_pointee(snapshot));
         let metrics = Arc::new(MetricsRegistry::new().map_err(|error| error.to_string())?);
         let blocking = BlockingHandles {
             metrics: metrics.clone(),

@@ -1,6 +1,7 @@
 //! Spool of a request's bytes: a small number of bytes is in memory, a larger number in a file. The file is unlinked
 //! when it is created, so that nothing of it remains after the end of the process.
 
+use crate::config::settings::SpoolSettings;
 use bytes::{Bytes, BytesMut};
 use std::fs::{DirBuilder, File};
 use std::io::{Error, ErrorKind, Result};
@@ -32,6 +33,12 @@ impl SpoolFactory {
     #[must_use]
     pub fn new(folder: PathBuf, memory_limit: usize, limit: u64) -> Self {
         Self { folder, memory_limit, limit, used: Arc::default() }
+    }
+
+    /// Returns the factory of the configured folder, with its limits.
+    #[must_use]
+    pub fn from_settings(settings: &SpoolSettings) -> Self {
+        Self::new(settings.path.clone(), settings.memory, settings.disk)
     }
 
     /// Creates an empty spool.

@@ -195,8 +195,8 @@ impl MetricsRegistry {
         self.overstated_usage.with_label_values(&[provider, model, figure]).inc();
     }
 
-    /// Counts images that were removed before they expired.
-    pub fn record_dropped_images(&self, images: usize) {
+    /// Counts images that were evicted from the store before they expired.
+    pub fn record_evicted_images(&self, images: usize) {
         self.images_dropped.inc_by(u64::try_from(images).unwrap_or(u64::MAX));
     }
 

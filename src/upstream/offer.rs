@@ -258,10 +258,10 @@ impl OfferState {
 
     /// Asks the youngest batch line at the provider to release its permit, and queues an interactive request of this
     /// account for that permit; `None` if there is no batch line to ask.
-    pub fn recall_and_enqueue(self: &Arc<Self>, account: &Arc<str>) -> Option<OfferWaiters> {
+    pub fn queue_for_batch_permit(self: &Arc<Self>, account: &Arc<str>) -> Option<OfferWaiters> {
         self.provider
             .concurrency
-            .recall_and_enqueue(account)
+            .queue_for_batch_permit(account)
             .map(|waiter| OfferWaiters(vec![(self.clone(), waiter)]))
     }
 

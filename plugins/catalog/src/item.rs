@@ -55,51 +55,51 @@ pub(crate) fn item_json(model: &CatalogModel, alias: Option<&str>) -> String {
     let usual = || model.id.split_once('/').map_or("penstock", |(owner, _)| owner);
     let owner = model.owned_by.as_deref().unwrap_or_else(usual);
     let mut object = JsonObject::new();
-    object.text_member("id", id);
-    object.text_member("object", "model");
-    object.raw_member("created", &model.created.to_string());
-    object.text_member("owned_by", owner);
-    object.text_member("name", &display);
-    object.text_member("description", &model.description);
-    object.raw_member("context_length", &model.context_length.to_string());
-    object.raw_member("pricing", &pricing(&model.price.unwrap_or_default()));
-    object.list_member("supported_parameters", &model.supported_parameters);
-    object.text_member("type", "model");
-    object.text_member("display_name", &display);
-    object.text_member("created_at", &format_rfc3339(model.created));
-    object.text_member("lifecycle", model.lifecycle.name());
-    object.raw_member("max_input_tokens", &model.context_length.to_string());
-    object.raw_member("max_tokens", &most.to_string());
-    object.text_member("kind", model.kind.name());
+    object.add_text("id", id);
+    object.add_text("object", "model");
+    object.add_json("created", &model.created.to_string());
+    object.add_text("owned_by", owner);
+    object.add_text("name", &display);
+    object.add_text("description", &model.description);
+    object.add_json("context_length", &model.context_length.to_string());
+    object.add_json("pricing", &pricing(&model.price.unwrap_or_default()));
+    object.add_texts("supported_parameters", &model.supported_parameters);
+    object.add_text("type", "model");
+    object.add_text("display_name", &display);
+    object.add_text("created_at", &format_rfc3339(model.created));
+    object.add_text("lifecycle", model.lifecycle.name());
+    object.add_json("max_input_tokens", &model.context_length.to_string());
+    object.add_json("max_tokens", &most.to_string());
+    object.add_text("kind", model.kind.name());
     if alias.is_some() {
-        object.text_member("alias_of", &model.id);
+        object.add_text("alias_of", &model.id);
     }
     let mut architecture = JsonObject::new();
-    architecture.list_member("input_modalities", &model.input_modalities);
-    architecture.list_member("output_modalities", &model.output_modalities);
-    object.raw_member("architecture", &architecture.finish());
+    architecture.add_texts("input_modalities", &model.input_modalities);
+    architecture.add_texts("output_modalities", &model.output_modalities);
+    object.add_json("architecture", &architecture.finish());
     let mut top = JsonObject::new();
-    top.raw_member("context_length", &model.context_length.to_string());
-    top.raw_member("max_completion_tokens", &most.to_string());
-    object.raw_member("top_provider", &top.finish());
+    top.add_json("context_length", &model.context_length.to_string());
+    top.add_json("max_completion_tokens", &most.to_string());
+    object.add_json("top_provider", &top.finish());
     object.finish()
 }
 
 fn pricing(price: &CatalogPrice) -> String {
     let (input, output) = (per_token(price.input), per_token(price.output));
     let mut object = JsonObject::new();
-    object.raw_member("input", &input);
-    object.raw_member("output", &output);
-    object.raw_member("cached_input", &per_token(price.cached_input));
+    object.add_json("input", &input);
+    object.add_json("output", &output);
+    object.add_json("cached_input", &per_token(price.cached_input));
     if let Some(image) = price.image {
-        object.raw_member("image", &image.normalize().to_string());
+        object.add_json("image", &image.normalize().to_string());
     }
     if let Some(minute) = price.minute {
-        object.raw_member("minute", &minute.normalize().to_string());
+        object.add_json("minute", &minute.normalize().to_string());
     }
-    object.text_member("prompt", &input);
-    object.text_member("completion", &output);
-    object.text_member("currency", "EUR");
+    object.add_text("prompt", &input);
+    object.add_text("completion", &output);
+    object.add_text("currency", "EUR");
     object.finish()
 }
 

@@ -23,18 +23,18 @@ pub(crate) fn with_meta(item: &str, meta: &str) -> String {
 /// Serializes the `_meta` object of a model.
 pub(crate) fn meta_json(model: &CatalogModel, display: &str, most: u64) -> String {
     let mut object = JsonObject::new();
-    object.text_member("type", model.kind.spec().catalog_type);
-    object.text_member("display_name", display);
-    object.list_member("input_modalities", &model.input_modalities);
-    object.list_member("output_modalities", &model.output_modalities);
-    object.raw_member("capabilities", &capabilities(model));
-    object.raw_member("context_length", &model.context_length.to_string());
-    object.raw_member("max_output_tokens", &most.to_string());
+    object.add_text("type", model.kind.spec().catalog_type);
+    object.add_text("display_name", display);
+    object.add_texts("input_modalities", &model.input_modalities);
+    object.add_texts("output_modalities", &model.output_modalities);
+    object.add_json("capabilities", &capabilities(model));
+    object.add_json("context_length", &model.context_length.to_string());
+    object.add_json("max_output_tokens", &most.to_string());
     match reasoning(model) {
-        Some(kind) => object.text_member("reasoning_type", kind),
-        None => object.raw_member("reasoning_type", "null"),
+        Some(kind) => object.add_text("reasoning_type", kind),
+        None => object.add_json("reasoning_type", "null"),
     }
-    object.raw_member("pricing", &pricing(model.price.as_ref()));
+    object.add_json("pricing", &pricing(model.price.as_ref()));
     object.finish()
 }
 
@@ -44,13 +44,13 @@ fn capabilities(model: &CatalogModel) -> String {
     let reads = |name: &str| model.input_modalities.iter().any(|modality| modality == name);
     let formats = takes("response_format");
     let mut object = JsonObject::new();
-    object.bool_member("streaming", chat);
-    object.bool_member("function_calling", takes("tools"));
-    object.bool_member("vision", chat && reads("image"));
-    object.bool_member("structured_output", formats || takes("structured_outputs"));
-    object.bool_member("json_schema", formats || takes("structured_outputs"));
-    object.bool_member("reasoning", reasoning(model).is_some());
-    object.bool_member("audio_input", reads("audio"));
+    object.add_bool("streaming", chat);
+    object.add_bool("function_calling", takes("tools"));
+    object.add_bool("vision", chat && reads("image"));
+    object.add_bool("structured_output", formats || takes("structured_outputs"));
+    object.add_bool("json_schema", formats || takes("structured_outputs"));
+    object.add_bool("reasoning", reasoning(model).is_some());
+    object.add_bool("audio_input", reads("audio"));
     object.finish()
 }
 
@@ -75,9 +75,9 @@ fn pricing(price: Option<&CatalogPrice>) -> String {
         price.map_or_else(|| "null".to_owned(), |price| price.normalize().to_string())
     };
     let mut object = JsonObject::new();
-    object.raw_member("input_cost_per_million_eur", &cost(price.map(|price| price.input)));
-    object.raw_member("output_cost_per_million_eur", &cost(price.map(|price| price.output)));
-    object.raw_member("cache_read_cost_per_million_eur", &cost(price.map(|price| price.cached_input)));
-    object.text_member("currency", "EUR");
+    object.add_json("input_cost_per_million_eur", &cost(price.map(|price| price.input)));
+    object.add_json("output_cost_per_million_eur", &cost(price.map(|price| price.output)));
+    object.add_json("cache_read_cost_per_million_eur", &cost(price.map(|price| price.cached_input)));
+    object.add_text("currency", "EUR");
     object.finish()
 }

@@ -11,7 +11,7 @@ impl JsonObject {
     }
 
     /// Adds a member whose value is `json`, written unchanged.
-    pub(crate) fn raw_member(&mut self, name: &str, json: &str) {
+    pub(crate) fn add_json(&mut self, name: &str, json: &str) {
         if self.0.len() > 1 {
             self.0.push(',');
         }
@@ -21,16 +21,19 @@ impl JsonObject {
         self.0.push_str(json);
     }
 
-    pub(crate) fn text_member(&mut self, name: &str, text: &str) {
-        self.raw_member(name, &Value::from(text).to_string());
+    /// Adds a member whose value is a string.
+    pub(crate) fn add_text(&mut self, name: &str, text: &str) {
+        self.add_json(name, &Value::from(text).to_string());
     }
 
-    pub(crate) fn list_member(&mut self, name: &str, texts: &[String]) {
-        self.raw_member(name, &Value::from(texts).to_string());
+    /// Adds a member whose value is a list of strings.
+    pub(crate) fn add_texts(&mut self, name: &str, texts: &[String]) {
+        self.add_json(name, &Value::from(texts).to_string());
     }
 
-    pub(crate) fn bool_member(&mut self, name: &str, value: bool) {
-        self.raw_member(name, if value { "true" } else { "false" });
+    /// Adds a member whose value is a boolean.
+    pub(crate) fn add_bool(&mut self, name: &str, value: bool) {
+        self.add_json(name, if value { "true" } else { "false" });
     }
 
     pub(crate) fn finish(mut self) -> String {

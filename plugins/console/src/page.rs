@@ -50,7 +50,7 @@ pub struct Page {
     pub events: Option<String>,
     /// Path to which the browser goes at once.
     pub redirect_path: Option<&'static str>,
-    /// Blocks in order.
+    /// Blocks of the page, from top to bottom.
     pub blocks: Vec<Block>,
 }
 

@@ -9,7 +9,7 @@
 /// Maximum number of entries of a chain, and the distance between the first numbers of two consecutive chains.
 const CHAIN_ENTRIES: u64 = 1 << 33;
 
-/// Number of chains.
+/// Maximum number of chains of a ledger: one for each gateway that ever joined a fleet.
 pub const MAX_CHAINS: u32 = 1 << 20;
 
 /// Returns the chain of an entry.

@@ -95,7 +95,7 @@ impl AnswerEvent {
         }
     }
 
-    /// Returns the bytes of generated text.
+    /// Returns the size of the generated text, in bytes.
     #[must_use]
     pub fn generated_bytes(&self) -> usize {
         match self {

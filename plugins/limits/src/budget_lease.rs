@@ -136,7 +136,7 @@ impl BudgetLeases {
         spare
     }
 
-    /// Takes what was spent since the last call.
+    /// Removes and returns what was spent since the last call.
     pub(crate) fn take_written(&mut self) -> WrittenLeases {
         let (day, month) = (self.day.take_written(), self.month.take_written());
         WrittenLeases { covered: (day.0, month.0), excess: (day.1, month.1) }
@@ -224,7 +224,7 @@ impl UsageMeter {
         }
     }
 
-    /// Takes what was spent of the leased parts since the last call, which has to be written.
+    /// Removes and returns what was spent of the leased parts since the last call, which has to be written.
     pub fn take_written_leases(&mut self) -> WrittenLeases {
         self.leases.as_mut().map(|leases| leases.take_written()).unwrap_or_default()
     }

@@ -104,7 +104,7 @@ pub struct SpendAddition {
     pub owner: SpendOwner,
     /// Amounts to add.
     pub spend: SpendRecord,
-    /// Amounts by which the member's parts of the budgets of the day and of the month decrease.
+    /// Amounts by which the member's parts decrease: of the budget of the day, and of the month.
     pub from_parts: (i64, i64),
 }
 

@@ -10,7 +10,7 @@ use penstock_ledger::{EntryKind, HashChain, LedgerEntry, lines};
 use penstock_storage::ledger::LedgerCommit;
 use std::collections::{HashMap, HashSet};
 
-/// First draft that is replaced.
+/// First draft of a group of ledger entries, which a later draft replaces.
 struct FirstDraft {
     /// Names that are used, with the numbers of their entries.
     used: HashMap<String, u64>,

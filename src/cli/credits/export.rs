@@ -25,7 +25,8 @@ pub(super) struct ExportArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = ExportFormat::Jsonl)]
     format: ExportFormat,
-    /// Only entries after this entry number; several with commas, as an export prints them, for a ledger of a fleet
+    /// Only entries after this number. The ledger of a fleet has one number per gateway, separated by commas: use those
+    /// that the previous export printed
     #[arg(long, default_value = "0")]
     after: ExportPosition,
     /// File to write to instead of standard output

@@ -308,7 +308,7 @@ pub struct OfferConfig {
     /// True if a system message may be at any position.
     #[serde(default)]
     pub system_anywhere: bool,
-    /// Maximum number of stop sequences that the offer accepts; the gateway enforces the others.
+    /// Maximum number of stop sequences that the offer accepts. Stop sequences beyond it are applied by the gateway.
     #[schemars(range(min = 0, max = 100))]
     pub max_stop: Option<u32>,
     /// Maximum number of choices (`n`) of one request; a larger request is split into single choices. The provider's

@@ -7,7 +7,7 @@ pub mod scope;
 #[cfg(test)]
 mod tests;
 
-use super::site::SiteDefinition;
+use super::site::ConsoleSite;
 use penstock_storage::users::UserRole;
 use std::num::NonZeroU64;
 
@@ -15,7 +15,7 @@ use std::num::NonZeroU64;
 const HOLDERS: &[UserRole] = &[UserRole::Account];
 
 /// The dashboard.
-pub static DASHBOARD: SiteDefinition = SiteDefinition {
+pub static DASHBOARD: ConsoleSite = ConsoleSite {
     root: "/dashboard/",
     title: "Dashboard",
     cookie: "penstock_dashboard",

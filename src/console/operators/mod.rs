@@ -3,12 +3,12 @@
 pub mod actions;
 pub mod pages;
 
-use super::site::SiteDefinition;
+use super::site::ConsoleSite;
 use penstock_storage::users::UserRole;
 use std::num::NonZeroU64;
 
 /// The console.
-pub static OPERATORS: SiteDefinition = SiteDefinition {
+pub static OPERATORS: ConsoleSite = ConsoleSite {
     root: "/console/",
     title: "Console",
     cookie: "penstock_session",

@@ -156,7 +156,7 @@ impl LineDownstream {
         }
     }
 
-    /// Takes the response body.
+    /// Removes and returns the pieces of the response body.
     #[must_use]
     pub fn take_response(&self) -> Vec<Bytes> {
         std::mem::take(&mut self.result.lock().sent)
@@ -167,7 +167,7 @@ impl LineDownstream {
         self.result.lock().end = Some(end);
     }
 
-    /// Takes the end of the credit reservation.
+    /// Removes and returns the end of the credit reservation.
     #[must_use]
     pub fn take_hold_end(&self) -> Option<HoldEnd> {
         self.result.lock().end.take()
@@ -178,7 +178,7 @@ impl LineDownstream {
         self.result.lock().report = Some(report);
     }
 
-    /// Takes the report of the line's end.
+    /// Removes and returns the report of the line's end.
     #[must_use]
     pub fn take_report(&self) -> Option<LineReport> {
         self.result.lock().report.take()
@@ -205,7 +205,7 @@ impl LineDownstream {
         }
     }
 
-    /// Takes the usage of a choice and its finish reason.
+    /// Removes and returns the usage of a choice and its finish reason.
     pub(crate) fn take_choice_usage(&self) -> (Option<ChoiceUsage>, Option<FinishReason>) {
         let mut result = self.result.lock();
         (result.part.take(), result.finish)

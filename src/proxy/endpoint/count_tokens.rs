@@ -81,6 +81,6 @@ pub(super) async fn count_prompt(
 /// Writes a count with its method in the head.
 pub(super) async fn write_count(x: &mut Exchange<'_>, count: &TokenCount, body: String) -> WriteOutcome {
     x.record.status = 200;
-    let head = x.response_head(200).with("x-token-count-method", count.method.name());
+    let head = x.new_response_head(200).with("x-token-count-method", count.method.name());
     write_outcome(head.send_json(&mut x.caller, vec![Bytes::from(body)]).await)
 }

@@ -164,7 +164,7 @@ async fn load_shared_image(x: &mut Exchange<'_>, name: &str, now: Duration) -> R
 /// Headers that keep a browser from interpreting an image as anything else.
 fn image_head(x: &Exchange<'_>, remaining: Duration) -> ResponseHead {
     let age = format!("private, max-age={}", remaining.as_secs());
-    x.response_head(200)
+    x.new_response_head(200)
         .with(header::CACHE_CONTROL, age)
         .with(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
         .with(header::CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox")

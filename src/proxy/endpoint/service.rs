@@ -100,7 +100,7 @@ impl Endpoint for HealthStatus {
                 return Err(ApiError::new(ErrorCode::Overloaded).with_retry_after(1));
             }
             x.record.status = 200;
-            let head = x.response_head(200).with(header::CACHE_CONTROL, "no-store");
+            let head = x.new_response_head(200).with(header::CACHE_CONTROL, "no-store");
             Ok(write_outcome(
                 head.send_json(&mut x.caller, vec![Bytes::from_static(br#"{"status":"ok"}"#)]).await,
             ))
@@ -141,7 +141,7 @@ impl Endpoint for OpenApiDocument {
             x.record.status = 200;
             let document = Bytes::from_static(openapi::text().as_bytes());
             x.reserve_memory(document.len())?;
-            let head = x.response_head(200).with(header::CACHE_CONTROL, "public, max-age=3600");
+            let head = x.new_response_head(200).with(header::CACHE_CONTROL, "public, max-age=3600");
             Ok(write_outcome(head.send_json(&mut x.caller, vec![document]).await))
         })
     }

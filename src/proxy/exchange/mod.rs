@@ -313,7 +313,7 @@ impl Exchange<'_> {
     }
 
     /// Creates a response head of this exchange, with the state of the key's limits.
-    pub fn response_head(&self, status: u16) -> ResponseHead {
+    pub fn new_response_head(&self, status: u16) -> ResponseHead {
         let mut head = ResponseHead::new(status, &self.id);
         if self.is_limited() {
             let now = self.app.clock.calendar_now();
@@ -335,7 +335,7 @@ impl Exchange<'_> {
             return Box::pin(self.write_error(&refusal)).await;
         }
         self.record.status = status;
-        let head = self.response_head(status);
+        let head = self.new_response_head(status);
         write_outcome(head.send_json(&mut self.caller, vec![Bytes::from(body)]).await)
     }
 

@@ -96,7 +96,7 @@ async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<Deli
     let added = stored.map_err(|error| {
         AttemptError::Fault(UpstreamError::caller_error(crate::storage::files::disk_error(&error)))
     })?;
-    app.metrics.record_dropped_images(added.evicted.len());
+    app.metrics.record_evicted_images(added.evicted.len());
     let expiry = app.clock.unix_seconds().saturating_add(images.lifetime.as_secs());
     if let Err(error) = app.image_cache.share(&added, image, expiry).await {
         // The image remains available at this gateway, so the request does not fail.

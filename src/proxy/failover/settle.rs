@@ -297,7 +297,7 @@ pub async fn wait_for_ledger(run: &mut FailoverRun<'_, '_>) {
 /// Returns the head of an inference response: its provider, flavor and number of attempts.
 pub fn inference_head(run: &FailoverRun<'_, '_>, offer: &OfferState, number: u32) -> ResponseHead {
     run.exchange
-        .response_head(200)
+        .new_response_head(200)
         .with("x-penstock-provider", &*offer.offer.provider.id)
         .with(FLAVOR_HEADER, run.exchange.record.flavor.unwrap_or_default())
         .with_number("x-penstock-attempts", number.into())

@@ -268,7 +268,7 @@ pub(super) async fn write_stream_head(
 pub async fn write_heartbeat(run: &mut FailoverRun<'_, '_>) -> Result<(), AttemptError> {
     let head = run
         .exchange
-        .response_head(200)
+        .new_response_head(200)
         .with(settle::FLAVOR_HEADER, run.exchange.record.flavor.unwrap_or_default());
     write_stream_head(run, head).await?;
     write_piece(run, HEARTBEAT, false).await

@@ -111,7 +111,7 @@ pub fn model_for_request(
     ask: &InferenceRequest,
     name: &str,
 ) -> Result<Arc<ModelState>, ApiError> {
-    let model = model_named(&x.config, name)?;
+    let model = find_model(&x.config, name)?;
     if model.model.kind != ask.kind {
         return Err(model_kind_mismatch(&model));
     }
@@ -127,7 +127,7 @@ pub fn model_for_request(
 ///
 /// # Errors
 /// Returns a refusal if the model is unknown.
-pub fn model_named(live: &ConfigSnapshot, name: &str) -> Result<Arc<ModelState>, ApiError> {
+pub fn find_model(live: &ConfigSnapshot, name: &str) -> Result<Arc<ModelState>, ApiError> {
     let found = live.catalog.resolve(name).and_then(|card| live.model(&card.id));
     found.cloned().ok_or_else(|| unknown_model(live, name))
 }

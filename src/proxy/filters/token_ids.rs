@@ -1,7 +1,7 @@
 //! Token ids in a request for embeddings: the provider receives the text that they stand for, if the setting of the
 //! model says so.
 
-use super::candidates::model_named;
+use super::candidates::find_model;
 use super::request::{InferenceContext, RequestFilter};
 use crate::config::settings::TokenIdPolicy;
 use crate::proxy::exchange::{Exchange, WriteOutcome};
@@ -40,7 +40,7 @@ async fn replace_token_ids(
         return Ok(ask);
     };
     let (name, _) = penstock_routing::split_flavor(&ask.model);
-    match model_named(&x.config, name)?.model.token_ids {
+    match find_model(&x.config, name)?.model.token_ids {
         TokenIdPolicy::Native => Ok(ask),
         TokenIdPolicy::Refuse => {
             Err(ApiError::unsupported("input", "input: this model takes texts, not token ids."))

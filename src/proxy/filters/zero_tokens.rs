@@ -47,7 +47,7 @@ async fn answer_empty(x: &mut Exchange<'_>, ask: &InferenceRequest) -> Result<Wr
     );
     x.record.status = 200;
     let head = x
-        .response_head(200)
+        .new_response_head(200)
         .with("x-penstock-provider", &*offer.offer.provider.id)
         .with(FLAVOR_HEADER, x.record.flavor.unwrap_or_default())
         .with_number("x-penstock-attempts", 0);

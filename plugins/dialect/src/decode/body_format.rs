@@ -191,7 +191,7 @@ impl EventStreamNormalizer {
     }
 
     /// Returns the buffered object without a byte order mark. Called after the provider has closed the stream.
-    pub(crate) fn take_object(&mut self) -> Option<Bytes> {
+    pub(crate) fn take_buffered_object(&mut self) -> Option<Bytes> {
         if self.format != BodyFormat::JsonObject {
             return None;
         }
@@ -263,7 +263,7 @@ mod tests {
             assert_eq!(pushed.iter().all(Result::is_ok), fits, "at most {most}");
             if fits {
                 assert_eq!(opening.buffered_bytes(), 7);
-                assert_eq!(opening.take_object().as_deref(), Some(&b"{\"a\":1}"[..]));
+                assert_eq!(opening.take_buffered_object().as_deref(), Some(&b"{\"a\":1}"[..]));
             }
         }
     }

@@ -110,7 +110,7 @@ impl super::DialectDecoder for ChatDecoder {
     }
 
     fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
-        if let Some(object) = self.format_detector.take_object() {
+        if let Some(object) = self.format_detector.take_buffered_object() {
             let seed = self.chunks.seed();
             self.buffered_reasoning = super::decode_closed_object(Dialect::Chat, object, seed, events)?;
             return Ok(());

@@ -329,7 +329,7 @@ impl super::DialectDecoder for ResponsesDecoder {
     }
 
     fn end(&mut self, events: &mut Vec<AnswerEvent>) -> Result<(), UpstreamError> {
-        if let Some(object) = self.format_detector.take_object() {
+        if let Some(object) = self.format_detector.take_buffered_object() {
             return super::decode_closed_object(Dialect::Responses, object, "", events).map(drop);
         }
         let Some(event) = self.sse.end() else { return Ok(()) };

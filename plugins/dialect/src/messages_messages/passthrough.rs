@@ -249,8 +249,10 @@ impl StreamPassthrough {
         ));
         if let Some((name, words)) = start.early_text {
             let index = self.hidden_blocks.client_index(seen.index.unwrap_or_default());
-            self.held_events
-                .push(sse::named_event("content_block_delta", &repair::make_text_delta(index, name, &words)));
+            self.held_events.push(sse::named_event(
+                "content_block_delta",
+                &repair::text_delta_from_start(index, name, &words),
+            ));
         }
         if !self.is_block_empty {
             // The start event has content itself, so the shadow translator has opened the block.

@@ -303,7 +303,7 @@ pub(super) fn make_input_delta(index: usize, input: &[u8]) -> Vec<u8> {
 }
 
 /// Builds a delta with the text that a start event contained.
-pub(super) fn make_text_delta(index: usize, name: &str, words: &[u8]) -> Vec<u8> {
+pub(super) fn text_delta_from_start(index: usize, name: &str, words: &[u8]) -> Vec<u8> {
     let head = format!(
         r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"{name}_delta","{name}":""#
     );

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Maximum capacity that is reserved in advance for converted vectors, in bytes.
 const MAX_RESERVED_BYTES: usize = 64 << 20;
 
-/// Form of a vector.
+/// Encoding of a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VectorForm {
     /// Array of numbers.

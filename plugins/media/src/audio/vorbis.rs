@@ -34,7 +34,7 @@ impl VorbisHeaders {
 
     /// Parses the three headers as Matroska stores them: the number of headers minus one, the lengths of two of them,
     /// and then the headers.
-    pub(super) fn from_private(content: &[u8]) -> Option<Self> {
+    pub(super) fn from_codec_private(content: &[u8]) -> Option<Self> {
         let mut rest = content.strip_prefix(&[2])?;
         let mut length = || {
             let full = rest.iter().take_while(|byte| **byte == 255).count();

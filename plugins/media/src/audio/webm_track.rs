@@ -76,9 +76,9 @@ impl WebmCodec {
 }
 
 impl WebmTrack {
-    /// Takes the private data of the codec.
+    /// Reads the private data of the codec.
     pub(super) fn set_private(&mut self, content: &[u8]) {
-        self.vorbis = VorbisHeaders::from_private(content);
+        self.vorbis = VorbisHeaders::from_codec_private(content);
         self.aac = FrameConfig::parse(content);
     }
 

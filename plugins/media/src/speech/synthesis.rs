@@ -182,7 +182,7 @@ impl SpeechMeter {
         }
     }
 
-    /// Takes the next bytes.
+    /// Processes the next bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes = self.bytes.saturating_add(bytes.len() as u64);
         if !self.is_raw {

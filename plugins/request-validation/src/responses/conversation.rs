@@ -60,8 +60,8 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         }
     }
 
-    /// Adds text of an answer.
-    pub(super) fn push_answer(&mut self, parts: &[ContentPart<'d>]) {
+    /// Adds text parts of the assistant.
+    pub(super) fn push_assistant_text(&mut self, parts: &[ContentPart<'d>]) {
         let text = |part: &ContentPart<'d>| match part {
             ContentPart::Text(text) => Some(*text),
             ContentPart::Image { .. } | ContentPart::Audio(_) => None,

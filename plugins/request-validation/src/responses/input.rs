@@ -143,7 +143,7 @@ impl<'d> InputItem<'d, '_> {
         };
         let parts = read_parts(content, &path, allowed)?;
         match role {
-            "assistant" => messages.push_answer(&parts),
+            "assistant" => messages.push_assistant_text(&parts),
             _ if parts.is_empty() => return Err(path.invalid("expected at least one content part")),
             "user" => messages.write_message("user", &parts),
             _ => messages.write_message("system", &parts),

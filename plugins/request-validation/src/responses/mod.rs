@@ -111,7 +111,7 @@ fn convert(
             stored_input.is_some() || in_background,
             in_background,
         ),
-        tools: tools.client_tools(),
+        tools: tools.mapped_tools(),
         reasoning: settings.reasoning_display,
         seals_reasoning: settings.seals_reasoning,
         stored_input,

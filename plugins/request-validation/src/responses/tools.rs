@@ -128,7 +128,7 @@ impl<'d> DeclaredTools<'d> {
     }
 
     /// Returns the tools whose calls must be converted back for the client: custom tools, and tools in a namespace.
-    pub(super) fn client_tools(&self) -> Vec<MappedTool> {
+    pub(super) fn mapped_tools(&self) -> Vec<MappedTool> {
         let special = |tool: &&DeclaredTool<'d>| tool.namespace.is_some() || tool.is_custom();
         let convert = |tool: &DeclaredTool<'d>| MappedTool {
             function_name: tool.function_name().into(),

@@ -15,7 +15,7 @@
 
 use super::rows;
 use super::shared::{META, SharedFleet, require_alive};
-use super::{FleetError, MAX_ATTEMPTS, PoolAmount, Strand, drawn_amount};
+use super::{FleetError, MAX_ATTEMPTS, PoolAmount, Strand, amount_to_draw};
 use crate::spend::{SpendOwner, SpendRecord, spend_key};
 use crate::{StoreError, StoreTable, Transaction, parse_counter};
 use penstock_core::calendar::BudgetPeriod;
@@ -111,7 +111,7 @@ impl SharedFleet {
             let rest = unspent.saturating_add(parts.pool).saturating_add(*returned);
             // If the others return all of their parts.
             let reachable = unspent.saturating_sub(parts.own).saturating_add(*returned);
-            let drawn = if *least > reachable { 0 } else { drawn_amount(rest, *wanted, *least) };
+            let drawn = if *least > reachable { 0 } else { amount_to_draw(rest, *wanted, *least) };
             let draw = BudgetDraw { drawn, unspent, rest: rest.saturating_sub(drawn) };
             let change = drawn.saturating_sub(*returned);
             // All parts together are within the budget, unless this draw only returns an amount.

@@ -90,7 +90,7 @@ pub struct PoolRequest {
     pub least: i64,
 }
 
-/// Error of a strand.
+/// Error of a call for a strand.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FleetError {
     /// Strand that was buried: nothing of this call was applied, and the process has to join again. If an earlier
@@ -165,7 +165,7 @@ pub trait Fleet: Send + Sync + std::fmt::Debug {
 /// times as much; otherwise a quarter of the pool or `least`, whichever is greater, but never more than the pool has.
 /// So the parts get smaller while the pool runs out, and its last amounts can be drawn too.
 #[must_use]
-pub fn drawn_amount(available: i64, wanted: i64, least: i64) -> i64 {
+pub fn amount_to_draw(available: i64, wanted: i64, least: i64) -> i64 {
     let (available, wanted) = (available.max(0), wanted.max(0));
     if available / 4 >= wanted {
         return wanted;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::rows::{self, LAST_KEY, LIVE_PREFIX, REPORT_PREFIX, STRAND_PREFIX};
 use super::{
     Fleet, FleetError, MAX_ATTEMPTS, MAX_HEARTBEAT_POOLS, PeerStrand, PoolAmount, PoolRequest, Strand,
-    StrandReport, drawn_amount,
+    StrandReport, amount_to_draw,
 };
 use crate::{
     MAX_PAGE_ROWS, RowAddition, RowPage, RowScan, Store, StoreError, StoreTable, StoredRow, Transaction,
@@ -309,7 +309,7 @@ impl Fleet for SharedFleet {
         let PoolRequest { pool, wanted, least } = request;
         let mut last_error = StoreError::Guard { step: 0 };
         for _ in 0..MAX_ATTEMPTS {
-            let amount = drawn_amount(self.available(pool)?, *wanted, *least);
+            let amount = amount_to_draw(self.available(pool)?, *wanted, *least);
             if amount == 0 {
                 return if self.is_alive(strand.id)? { Ok(0) } else { Err(FleetError::Buried) };
             }

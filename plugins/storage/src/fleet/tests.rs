@@ -11,18 +11,18 @@ const fn seconds(seconds: u64) -> Duration {
 
 #[test]
 fn drawn_parts_get_smaller_and_the_last_amount_can_be_drawn() {
-    assert_eq!(drawn_amount(4_000, 1_000, 10), 1_000);
-    assert_eq!(drawn_amount(3_999, 1_000, 10), 999);
-    assert_eq!(drawn_amount(40, 1_000, 10), 10);
-    assert_eq!(drawn_amount(3, 1_000, 10), 3);
+    assert_eq!(amount_to_draw(4_000, 1_000, 10), 1_000);
+    assert_eq!(amount_to_draw(3_999, 1_000, 10), 999);
+    assert_eq!(amount_to_draw(40, 1_000, 10), 10);
+    assert_eq!(amount_to_draw(3, 1_000, 10), 3);
     for nothing in [0, -5, i64::MIN] {
-        assert_eq!(drawn_amount(nothing, 1_000, 10), 0);
+        assert_eq!(amount_to_draw(nothing, 1_000, 10), 0);
     }
-    assert_eq!(drawn_amount(i64::MAX, i64::MAX, i64::MAX), i64::MAX);
-    assert_eq!(drawn_amount(100, -1, -1), 0);
+    assert_eq!(amount_to_draw(i64::MAX, i64::MAX, i64::MAX), i64::MAX);
+    assert_eq!(amount_to_draw(100, -1, -1), 0);
     let (mut rest, mut draws) = (10_000, 0);
     while rest > 0 {
-        rest -= drawn_amount(rest, 2_000, 1);
+        rest -= amount_to_draw(rest, 2_000, 1);
         draws += 1;
     }
     assert!(draws < 40, "{draws}");

@@ -44,7 +44,7 @@ pub(super) struct WriteJob {
 
 type GroupResults = Vec<Result<(), StoreError>>;
 
-/// State of the writer thread.
+/// Thread that writes transactions in groups, each as one transaction of the database.
 pub(super) struct GroupWriter {
     pub(super) runtime: Handle,
     pub(super) settings: ConnectSettings,

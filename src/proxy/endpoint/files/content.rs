@@ -132,7 +132,7 @@ fn download_head(
     range: &Range<u64>,
 ) -> ResponseHead {
     let head = x
-        .response_head(status)
+        .new_response_head(status)
         .with(header::ACCEPT_RANGES, "bytes")
         .with(header::ETAG, etag)
         .with(header::CACHE_CONTROL, "private, no-cache")

@@ -71,7 +71,7 @@ async fn send_events(
     (mut replay, mut response): (ResponseReplay, Vec<u8>),
 ) -> WriteOutcome {
     x.record.status = 200;
-    let head = x.response_head(200);
+    let head = x.new_response_head(200);
     if head.start_event_stream(&mut x.caller).await.is_err() {
         return WriteOutcome::Disconnected;
     }

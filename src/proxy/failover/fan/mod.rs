@@ -216,13 +216,13 @@ async fn write_choice_piece(
     if !run.progress.has_head() {
         let head = match seed.first_provider.get() {
             Some((provider, number)) => {
-                let head = run.exchange.response_head(200).with("x-penstock-provider", &**provider);
+                let head = run.exchange.new_response_head(200).with("x-penstock-provider", &**provider);
                 head.with(settle::FLAVOR_HEADER, run.exchange.record.flavor.unwrap_or_default())
                     .with_number("x-penstock-attempts", seed.earlier_attempts + u64::from(*number))
             }
             None => run
                 .exchange
-                .response_head(200)
+                .new_response_head(200)
                 .with(settle::FLAVOR_HEADER, run.exchange.record.flavor.unwrap_or_default()),
         };
         streaming::write_stream_head(run, head).await?;
