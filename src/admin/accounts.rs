@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub const CREATE_MEMBERS: [&str; 3] = ["id", "name", "limits"];
 /// Request members that change an account.
 pub const CHANGE_MEMBERS: [&str; 3] = ["name", "state", "limits"];
-/// Query parameters of the list.
+/// Query parameters of the request that lists accounts.
 pub const LIST_QUERY: [&str; 2] = ["after", "limit"];
 /// Maximum length of a new account's id.
 const MAX_ID_BYTES: usize = 64;

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 /// Admin API of a gateway.
 #[derive(Clone)]
 pub(super) struct AdminApi {
-    /// State of the process.
+    /// State that all parts of the gateway share.
     pub app: Arc<AppState>,
     /// Function that loads the configuration, for reloads.
     pub source: ConfigLoader,
@@ -30,7 +30,7 @@ pub(super) struct AdminApi {
 pub(super) struct AdminRequestGuard<'a>(&'a AppState);
 
 impl<'a> AdminRequestGuard<'a> {
-    /// Creates the guard.
+    /// Counts one more admin request in flight and returns its guard.
     pub(super) fn new(app: &'a AppState) -> Self {
         app.admin_in_flight.fetch_add(1, Ordering::AcqRel);
         Self(app)

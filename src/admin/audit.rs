@@ -8,7 +8,7 @@ use penstock_core::ApiError;
 use penstock_storage::audit::AuditEntry;
 use serde_json::{Value, json};
 
-/// Query parameters of the list.
+/// Query parameters of the request that lists the audit log.
 pub const LIST_QUERY: [&str; 3] = ["after", "limit", "target"];
 /// Maximum number of pages that one request searches for the entries of a target.
 const MAX_SEARCHED_PAGES: usize = 100;

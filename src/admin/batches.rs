@@ -12,7 +12,7 @@ use penstock_storage::batches::{BatchRecord, BatchStore};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Parameters of the list.
+/// Query parameters of the request that lists batches.
 const LIST_QUERY: [&str; 4] = ["account", "state", "after", "limit"];
 
 /// Names of the states of a batch.

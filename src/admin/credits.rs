@@ -134,13 +134,13 @@ pub fn parse_day(text: Option<&str>, now: u64) -> Result<UtcDay, ApiError> {
     text.map_or_else(|| Ok(UtcDay::from_unix(now)), |text| UtcDay::parse(text).ok_or_else(wrong))
 }
 
-/// Query parameters of the balances.
+/// Query parameters of the request that lists balances.
 pub const BALANCES_QUERY: [&str; 1] = ["account"];
 /// Query parameters of the recomputation of a day's charges.
 pub const RERATE_QUERY: [&str; 1] = ["day"];
 /// Query parameters of the ledger lines.
 pub const LINES_QUERY: [&str; 1] = ["after"];
-/// Query parameters of a statement.
+/// Query parameters of the request for a monthly statement.
 pub const STATEMENT_QUERY: [&str; 2] = ["month", "account"];
 /// Response members of a ledger verification.
 pub const VERIFICATION_MEMBERS: [&str; 8] =

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Routes of the warnings.
+/// Route of the admin API that lists limits and permissions without effect.
 pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
     "/admin/unmatched",
     "listUnmatched",
@@ -80,7 +80,7 @@ pub enum ModelMatch {
     Known,
     /// Alias of the model with this id.
     Alias(String),
-    /// Unknown name.
+    /// Name that is neither the id nor an alias of a model in the catalogue.
     Unknown,
 }
 

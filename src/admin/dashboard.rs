@@ -53,7 +53,7 @@ pub fn serve(
     sockets.into_iter().map(open).collect()
 }
 
-/// State that all sockets share.
+/// State that all listening sockets of the dashboard share.
 struct DashboardState {
     api: AdminApi,
     console: Console,

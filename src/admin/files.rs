@@ -11,7 +11,7 @@ use penstock_storage::{StoreError, Transaction};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Parameters of the list.
+/// Query parameters of the request that lists files.
 const LIST_QUERY: [&str; 4] = ["account", "purpose", "after", "limit"];
 
 /// Members of a file in responses.

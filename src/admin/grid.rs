@@ -19,7 +19,7 @@ use std::sync::Arc;
 const HOUR_SECONDS: u64 = 3_600;
 /// Number of hours of an answer, the present one included.
 const DAY_HOURS: u64 = 24;
-/// Query parameters.
+/// Query parameters of `GET /admin/grid`.
 const QUERY: [&str; 1] = ["account"];
 /// Zone of providers that are not configured any more.
 const OTHER_ZONE: &str = "";
@@ -34,7 +34,7 @@ pub const ROUTES: &[AdminRoute] = &[AdminRoute::get(
 .with_query_parameters(&QUERY)
 .with_response(200, answer_schema)];
 
-/// Schema of an answer.
+/// Returns the OpenAPI schema of the response to `GET /admin/grid`.
 fn answer_schema() -> Value {
     let list = |kind: Value, text: &str| json!({ "type": "array", "items": kind, "description": text });
     let nullable = |kind: &str| json!({ "type": [kind, "null"] });
@@ -72,7 +72,7 @@ pub(super) fn present_intensity(live: &ConfigSnapshot, provider: &Provider, now:
 /// Charged requests of batches, by hour since 1970 and provider.
 type BatchRequests = HashMap<(u64, String), u64>;
 
-/// `GET /admin/grid`.
+/// Handles `GET /admin/grid`: reads the usage and returns the JSON response.
 async fn grid(app: &Arc<AppState>, asked: &AdminRequest) -> Result<Value, ApiError> {
     let account = requested_account(&app.stores, &app.ledger, asked, &QUERY).await?;
     let (store, of, now) = (app.ledger.store.clone(), account.clone().unwrap_or_default(), asked.now);

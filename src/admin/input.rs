@@ -12,7 +12,7 @@ const ENTRIES: usize = 1_000;
 /// Maximum total size of a list, in bytes: the row of a key contains two lists and must not exceed the size limit of a
 /// row.
 const LIST_BYTES: usize = 16 << 10;
-/// Highest value of any limit.
+/// Maximum number of requests or tokens per minute that a limit can have.
 const MAX_LIMIT_VALUE: u64 = 1_000_000_000_000;
 /// Last second of the year 9999, as Unix seconds.
 const MAX_UNIX_SECONDS: u64 = 253_402_300_799;
@@ -222,6 +222,6 @@ impl<'b> RequestFields<'b> {
     }
 }
 
-/// Members of `limits`.
+/// Members of the object `limits` of keys and accounts.
 pub const LIMIT_MEMBERS: [&str; 5] =
     ["requests_per_minute", "tokens_per_minute", "concurrent", "budget_per_day", "budget_per_month"];

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// Query parameters of the list.
+/// Query parameters of the request that lists issued invoices.
 const QUERY: [&str; 1] = ["account"];
 /// Request members that issue an invoice.
 const ISSUE: [&str; 3] = ["account", "from", "to"];

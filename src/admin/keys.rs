@@ -24,7 +24,7 @@ pub const CREATE_MEMBERS: [&str; 7] =
 pub const CHANGE_MEMBERS: [&str; 6] = ["name", "scopes", "models", "limits", "store_responses", "expires"];
 /// Request members of a rotation.
 pub const ROTATE_MEMBERS: [&str; 1] = ["overlap_seconds"];
-/// Query parameters of the list.
+/// Query parameters of the request that lists keys.
 pub const LIST_QUERY: [&str; 3] = ["account", "after", "limit"];
 /// Default and maximum time for which the previous secret stays valid after a rotation, in seconds.
 pub const OVERLAP_SECONDS: (u64, u64) = (86_400, 7 * 86_400);

@@ -63,7 +63,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of an admin request body, in bytes.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
-/// Serves the admin listener until `stop`.
+/// Starts the task that serves the admin listener until `stop` is true.
 pub fn serve(
     bound: BoundListener,
     app: &Arc<AppState>,

@@ -7,7 +7,7 @@ use super::{batches, files, input};
 use penstock_storage::files::FilePurpose;
 use serde_json::{Map, Value, json};
 
-/// Returns the OpenAPI 3.1 document.
+/// Returns the OpenAPI 3.1 document of the admin API.
 #[must_use]
 pub fn document() -> Value {
     let mut paths = Map::new();
@@ -175,7 +175,7 @@ pub(super) const KEY_MEMBERS: [&str; 15] = [
     "now",
     "warnings",
 ];
-/// Members of the response member `now`.
+/// Members of the object `now` in responses, the current usage of a key or account.
 pub(super) const NOW_MEMBERS: [&str; 6] =
     ["requests_at_work", "requests_left", "tokens_left", "tokens_owed", "spent_today", "spent_this_month"];
 

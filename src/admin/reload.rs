@@ -45,7 +45,7 @@ async fn handle_reload(app: &Arc<AppState>, source: &ConfigLoader) -> Result<Val
 /// Result of a reload.
 pub struct ReloadOutcome {
     version: String,
-    /// Configuration keys with a new value.
+    /// Configuration keys whose values the reload changed, with old and new value.
     changes: Vec<ConfigChange>,
     /// Changed settings that take effect only at the next start.
     next_start: Vec<&'static str>,

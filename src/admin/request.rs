@@ -40,7 +40,7 @@ pub struct AdminResponse {
 /// Update of the key cache after a change in the store.
 #[derive(Debug)]
 pub enum CacheUpdate {
-    /// No update.
+    /// No update: the cached keys and accounts did not change.
     None,
     /// A changed key, and the account that was created for it, if any.
     Key(Box<KeyRecord>, Option<Box<AccountRecord>>),

@@ -28,13 +28,13 @@ pub struct AdminRoute {
     pub path: &'static str,
     /// Summary for the OpenAPI document, one line.
     pub summary: &'static str,
-    /// Query parameters.
+    /// Names of the query parameters that the route accepts.
     pub query: &'static [&'static str],
     /// Request body, if there is one.
     pub body: Option<BodySchema>,
     /// Status and schema of a successful response.
     pub answer: (u16, fn() -> Value),
-    /// Handler.
+    /// Function that handles requests to the route.
     pub handler: RouteHandler,
 }
 
@@ -70,7 +70,7 @@ impl AdminRoute {
         Self { name, method, path, summary, query: &[], body: None, answer: (200, || Value::Null), handler }
     }
 
-    /// Creates a route that reads.
+    /// Creates a route with the method GET.
     pub(super) const fn get(
         path: &'static str,
         name: &'static str,
@@ -110,7 +110,7 @@ impl AdminRoute {
         Self::new(&Method::PATCH, path, name, summary, work)
     }
 
-    /// Adds query parameters.
+    /// Sets the names of the query parameters that the route accepts.
     pub(super) const fn with_query_parameters(mut self, names: &'static [&'static str]) -> Self {
         self.query = names;
         self
@@ -147,7 +147,7 @@ pub type LedgerHandler =
 /// Handler of requests that need a running gateway.
 pub type RuntimeHandler =
     for<'a> fn(&'a Arc<AppState>, &'a ConfigLoader, &'a AdminRequest) -> HandlerFuture<'a, Value>;
-/// Boxed future of a handler.
+/// Future that the handler of an admin request returns.
 pub type HandlerFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send + 'a>>;
 
 /// Handler of a route, by the resources it needs.

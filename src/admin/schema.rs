@@ -29,7 +29,7 @@ fn text_list(text: &str) -> Value {
     json!({ "type": "array", "items": { "type": "string" }, "description": text })
 }
 
-/// Members of accounts and keys.
+/// Returns the OpenAPI schema of a member of accounts or keys; `None` for other names.
 #[rustfmt::skip]
 fn account_member(name: &str) -> Option<Value> {
     Some(match name {
@@ -69,7 +69,7 @@ fn account_member(name: &str) -> Option<Value> {
     })
 }
 
-/// Members of batches and files.
+/// Returns the OpenAPI schema of a member of batches or files; `None` for other names.
 #[rustfmt::skip]
 fn batch_member(name: &str) -> Option<Value> {
     Some(match name {

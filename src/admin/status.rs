@@ -97,7 +97,7 @@ fn is_suspect(provider: &&Arc<ProviderState>) -> bool {
     *provider.checked.lock() == Some(false)
 }
 
-/// Returns the status document.
+/// Returns the JSON document of `/status`.
 pub fn status_json(app: &AppState) -> Value {
     let live = app.config_snapshot();
     let why = not_ready_reason(app);

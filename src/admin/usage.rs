@@ -10,11 +10,11 @@ use crate::billing::rollups::rebuild;
 use crate::storage::stores::Stores;
 use penstock_core::{ApiError, ErrorCode};
 
-/// Query parameters of the usage.
+/// Query parameters of the request for usage sums.
 pub const USAGE_QUERY: [&str; 5] = ["from", "to", "group_by", "account", "key"];
-/// Response members of the usage.
+/// Response members of the request for usage sums.
 pub const USAGE_MEMBERS: [&str; 6] = ["object", "from", "to", "group_by", "data", "total"];
-/// Response members of the comparison.
+/// Response members of the request that compares the usage rollups with the ledger.
 pub const VERIFICATION_MEMBERS: [&str; 4] = ["good", "entries", "rollups", "differences"];
 
 /// Routes that read usage.

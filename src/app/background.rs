@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::Level;
 
-/// Interval of name resolution.
+/// Interval at which host names of providers are resolved again.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
 /// Interval of writes of the last use of keys and of latency records.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(30);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const HOUR: u64 = 3_600;
-/// Hours of history.
+/// Length of the simulated usage history, in hours.
 const HOURS: u64 = 7 * 24;
 /// Requests of the busiest hour of a model.
 const BUSIEST: f64 = 6.0;

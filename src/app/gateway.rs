@@ -36,7 +36,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Running gateway.
 pub struct RunningGateway {
-    /// State of the process.
+    /// State that all parts of the gateway share.
     pub app: Arc<AppState>,
     /// Addresses of the HTTP listeners.
     pub http_addresses: Vec<SocketAddr>,
@@ -57,9 +57,9 @@ pub struct RunningGateway {
     admin_stop: watch::Sender<bool>,
     /// Sockets of the admin listeners, to serve them again after an upgrade that failed.
     admin_sockets: AdminSockets,
-    /// Proxy of the process.
+    /// Proxy that handles the requests of clients.
     proxy: GatewayProxy,
-    /// Sockets for the next process.
+    /// Duplicates of the listening sockets, which an upgrade hands over to the next process.
     sockets: Vec<TcpListener>,
     link: Option<Arc<ControlChannel>>,
 }

@@ -5,7 +5,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Reports that the process is ready.
+/// Reports to the service manager that the process is ready.
 pub fn notify_ready() {
     send_state("READY=1");
 }

@@ -12,7 +12,7 @@ use penstock_storage::audit::{AuditEntry, AuditLog, AuditPage};
 use penstock_storage::keys::KeyStore;
 use penstock_storage::{RowScan, StoreError};
 
-/// Number of entries read at once.
+/// Maximum number of audit log entries that are read at once.
 const PAGE_ENTRIES: usize = 500;
 
 /// Key or account that another process changed, by its id.
@@ -24,7 +24,7 @@ pub enum ChangedRecord<'a> {
     Account(&'a str),
 }
 
-/// Follower of the audit log.
+/// Reader of the audit log that applies the changes of other processes to the key cache.
 pub struct ChangeFeed {
     audit: AuditLog,
     keys: KeyStore,

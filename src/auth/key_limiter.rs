@@ -24,11 +24,11 @@ pub(crate) struct LimiterState {
 /// Spending that has to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct TakenSpend {
-    /// Spending since the last one.
+    /// Spending since the last [`UsageLimiter::take_spend`].
     pub spent: SpendRecord,
-    /// Part of it that was leased.
+    /// Part of this spending that was paid from leased parts of the budgets.
     pub leased: WrittenLeases,
-    /// Spending that was written before.
+    /// Spending that was in the store before, for [`UsageLimiter::put_back_spend`].
     before: SpendRecord,
 }
 
@@ -74,7 +74,7 @@ impl UsageLimiter {
         TakenSpend { spent: spent.since(before), leased: inner.meter.take_written_leases(), before }
     }
 
-    /// Undoes the last [`UsageLimiter::take_spend`].
+    /// Reverts the last [`UsageLimiter::take_spend`], so that its amounts are returned again later.
     pub fn put_back_spend(&self, taken: &TakenSpend) {
         let mut inner = self.0.lock();
         inner.written = taken.before;

@@ -22,7 +22,7 @@ struct ReportedOwner {
     /// Totals at the time from which this report counts.
     base: UsageTotals,
     last: UsageTotals,
-    /// Time of the last change.
+    /// Time of the steady clock at which the number of requests last changed.
     used_at: Duration,
 }
 
@@ -32,7 +32,7 @@ struct PeerTotals {
     keys: HashMap<String, UsageTotals>,
 }
 
-/// State of the sharing of limits.
+/// State of the exchange of limit usage between the members of a fleet.
 #[derive(Default)]
 pub struct LimitSharing {
     reported: HashMap<String, ReportedOwner>,

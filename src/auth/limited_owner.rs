@@ -67,7 +67,7 @@ impl LimitedOwner {
         }
     }
 
-    /// Returns the kind and the id.
+    /// Returns true for a key or false for an account, and its id.
     fn identity(&self) -> (bool, &str) {
         match self {
             Self::Key(principal) => (true, &principal.public_id),
@@ -151,7 +151,7 @@ impl LeasedBudget {
         self.with(|state, period| state.meter.recall_lease(period));
     }
 
-    /// Adds an amount to the part.
+    /// Adds an amount in micro-credits to the leased part of the budget.
     pub fn add(&self, amount: i64) {
         self.with(|state, period| state.meter.add_lease(period, amount));
     }
@@ -172,7 +172,7 @@ impl LeasedBudget {
         })
     }
 
-    /// Adds the drawn amount.
+    /// Ends a draw: adds the drawn amount to the leased part of the budget.
     pub fn end_draw(&self, terms: BudgetDrawTerms, drawn: i64) {
         self.with(|state, period| state.meter.add_drawn(&state.limits, period, drawn, terms.limit));
     }

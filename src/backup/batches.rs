@@ -23,7 +23,7 @@ struct ResultLine {
     custom_id: String,
 }
 
-/// Checks one batch.
+/// Checks one batch against its lines and results, and adds the problems to the report.
 pub(super) fn verify_batch(
     known: &BatchReferences<'_>,
     batch: &BatchRecord,

@@ -196,7 +196,7 @@ fn copy_error(from: &Path, error: &std::io::Error) -> String {
     format!("{} cannot be saved: {error}.", from.display())
 }
 
-/// Builds the report of an archive.
+/// Returns the counts of an archive: its rows, its plain files and their total size.
 pub(super) fn backup_report(rows: u64, files: &[(String, FileDigest)]) -> BackupReport {
     let plain = || files.iter().filter(|(name, _)| name != manifest::ROWS_FILE);
     BackupReport {

@@ -42,7 +42,7 @@ pub struct DataPaths {
 /// Counts of an export or an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupReport {
-    /// Number of rows of the store.
+    /// Number of store rows that were exported or imported.
     pub rows: u64,
     /// Number of plain files: file contents and ledger months.
     pub files: u64,
@@ -91,7 +91,7 @@ impl DataPaths {
         penstock_storage::open_postgres(&options).map_err(said)
     }
 
-    /// Opens the contents of files.
+    /// Opens the storage of the contents of uploaded files.
     fn open_contents(&self, store: &Arc<dyn Store>) -> Result<StoredContents, String> {
         StoredContents::open(self.files.clone(), self.bucket.as_ref(), FileStore::new(store.clone()))
     }

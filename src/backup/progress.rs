@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const BAR_EVERY: Duration = Duration::from_millis(100);
 /// Pause between two lines of a stage.
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// Cells of a bar.
+/// Width of a progress bar, in characters.
 const BAR_CELLS: u64 = 24;
 /// Columns of a terminal that does not state its width.
 const DEFAULT_COLUMNS: usize = 80;
@@ -45,7 +45,7 @@ pub struct Progress(Option<RefCell<ProgressDisplay>>);
 
 struct ProgressDisplay {
     form: ProgressForm,
-    /// Time since the command began.
+    /// Function that returns the time since the command began.
     clock: Box<dyn Fn() -> Duration>,
     out: Box<dyn Write>,
     columns: fn() -> usize,
@@ -62,7 +62,7 @@ struct ProgressStage {
 }
 
 impl Progress {
-    /// Progress that is not shown.
+    /// Returns a progress that shows nothing.
     #[must_use]
     pub const fn hidden() -> Self {
         Self(None)

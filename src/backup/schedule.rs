@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Longest pause after a failed backup.
+/// Maximum time between a failed backup and the next attempt.
 const AGAIN: Duration = Duration::from_secs(600);
 
 /// Times of the backups, in Unix seconds.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 const MAX_FINDINGS: usize = 100;
 /// Bytes of a file per read.
 const READ_SIZE: usize = 256 << 10;
-/// Records per page.
+/// Maximum number of records per page that is read from the store.
 const PAGE_SIZE: usize = 500;
 
 /// Result of a verification.
@@ -34,13 +34,13 @@ pub struct VerifyReport {
     pub entries: u64,
     /// Number of files with intact contents.
     pub files: u64,
-    /// Sum of their sizes in bytes.
+    /// Total size of these files, in bytes.
     pub bytes: u64,
-    /// Number of consistent batches.
+    /// Number of batches that match their lines and results.
     pub batches: u64,
     /// One sentence for each of the first hundred problems.
     pub problems: Vec<String>,
-    /// Number of problems beyond these hundred.
+    /// Number of problems beyond the first hundred, which are not in `problems`.
     pub unlisted: u64,
 }
 
@@ -59,7 +59,7 @@ impl VerifyReport {
         }
     }
 
-    /// JSON form of the result.
+    /// Returns the result of the verification as JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({

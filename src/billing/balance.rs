@@ -13,7 +13,7 @@ struct AtomicBalance {
     available: AtomicI64,
 }
 
-/// Both wallets of an account.
+/// Balances of the credit wallet and the energy wallet of an account, in memory.
 pub(super) struct AccountBalance {
     pub(super) name: Arc<str>,
     credits: AtomicBalance,

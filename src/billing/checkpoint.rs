@@ -14,7 +14,7 @@ use std::fmt;
 /// Sentence about the format of a checkpoint, for error messages.
 pub const CHECKPOINT_FORMAT_HINT: &str = "It has to be the checkpoint that `penstock credits verify` printed, such as 1042:5f3a…, of 64 digits for each chain.";
 
-/// Numbers of entries with their hashes.
+/// Checkpoint of the ledger: hashes of entries, by the numbers of the entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerCheckpoint(BTreeMap<u64, EntryHash>);
 

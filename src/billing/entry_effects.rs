@@ -33,7 +33,7 @@ pub(super) fn changed_balance(balance: BalanceRecord, change: BalanceRecord) -> 
     })
 }
 
-/// Returns the refund of a correction.
+/// Returns the amount that a correction adds to the balance; `None` for other entries, or on overflow.
 pub(super) fn corrected_amount(act: &EntryKind) -> Option<i64> {
     let EntryKind::Correct { what, previous_amount: was, new_amount: instead, .. } = act else { return None };
     match what {

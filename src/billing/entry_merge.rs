@@ -36,7 +36,7 @@ impl<'a> ChainReader<'a> {
         Ok(reader)
     }
 
-    /// Reads the next entry.
+    /// Reads the next entry of the chain into `head`; `None` at the end of the chain.
     fn advance(&mut self) -> Result<(), ReportError> {
         self.head = None;
         loop {

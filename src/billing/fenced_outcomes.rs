@@ -11,7 +11,7 @@ use penstock_storage::ledger::{CounterChange, RowFence, RowWrite};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// Conditions and counters of a commit.
+/// Conditions of a ledger commit, and the counters that it changes.
 #[derive(Clone, Debug, Default)]
 pub struct CommitFences {
     /// Rows that must have a given state. The commit changes at least one of them.

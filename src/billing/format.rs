@@ -34,7 +34,7 @@ pub fn to_amount(wallet: Wallet, decimal: Decimal) -> Option<i64> {
     scaled.is_integer().then(|| scaled.to_i64())?
 }
 
-/// Balances of an account as JSON.
+/// Returns the balances of an account as JSON.
 #[must_use]
 pub fn balances_to_json(name: &str, account: &AccountBalances) -> Value {
     let one = |wallet: Wallet| {

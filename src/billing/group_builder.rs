@@ -27,13 +27,13 @@ const POOLS_PER_ACCOUNT: usize = 2;
 /// Adjustment with its entry in the group.
 pub(super) struct DraftedAdjustment {
     pub(super) adjustment: AdminAdjustment,
-    /// Number of its entry.
+    /// Number of the ledger entry of the adjustment.
     pub(super) seq: u64,
     /// Work of the charge that it corrects.
     pub(super) corrected: Option<SoldWork>,
 }
 
-/// Group that is being built.
+/// Group of ledger entries that the writer builds for its next commit.
 #[derive(Default)]
 pub(super) struct GroupBuilder {
     pub(super) blocks: Vec<EntryBlock>,

@@ -27,7 +27,7 @@ pub struct ChargeEvent {
     pub key: Arc<str>,
     /// Wallet that paid.
     pub wallet: Wallet,
-    /// Amount in micro-credits or nano-kWh.
+    /// Charged amount in micro-credits or nano-kWh, by the wallet.
     pub amount: i64,
     /// Amount in EUR.
     pub eur: Decimal,
@@ -44,7 +44,7 @@ impl InheritedHolds {
         self.0.len()
     }
 
-    /// Returns true if none is open.
+    /// Returns true if the old process has no open reservations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

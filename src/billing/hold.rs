@@ -13,7 +13,7 @@ pub struct Settlement {
     pub amount: i64,
     /// Amount in 1e-8 EUR.
     pub eur: i64,
-    /// Billed work.
+    /// Sold work, such as the model, the provider and the number of tokens.
     pub sale: SaleDetails,
     /// Terms of the sale.
     pub terms: Arc<SaleTerms>,
@@ -46,14 +46,14 @@ impl Hold {
         Self { ledger, balance, request, key, wallet, amount, exposed, ended: false }
     }
 
-    /// Records the reservation.
+    /// Queues the reservation for the ledger.
     pub(super) fn record_reservation(&self) {
         let (request, key) = (self.request.clone(), self.key.clone());
         let act = EntryKind::Reserve { request, key, wallet: self.wallet, amount: self.amount };
         self.ledger.queue.push(WriteOp::Action(self.action(act, None, 0)));
     }
 
-    /// Wallet that pays.
+    /// Returns the wallet that pays for the request.
     #[must_use]
     pub const fn wallet(&self) -> Wallet {
         self.wallet

@@ -29,7 +29,7 @@ pub struct InvoiceSums {
 }
 
 impl InvoiceSums {
-    /// Adds other sums to these.
+    /// Adds the sums of another row to these.
     pub fn merge(&mut self, other: &Self) {
         self.usage.add(&other.usage);
         self.market_g = self.market_g.saturating_add(other.market_g);
@@ -46,7 +46,7 @@ pub struct InvoiceUnit {
     pub location: Arc<str>,
     /// Prices by their names in the terms, EUR; `None` if there is none.
     pub prices: [Option<String>; PRICE_NAMES.len()],
-    /// True for corrections of charges.
+    /// True if the line contains corrections of charges instead of charges.
     pub is_correction: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct InvoiceFigures {
     pub days: BTreeMap<String, InvoiceSums>,
     /// Sums by location. Requests without an answer have no location and are left out.
     pub locations: BTreeMap<Arc<str>, InvoiceSums>,
-    /// Methods of the footprint.
+    /// Methods by which the footprint was determined.
     pub methods: BTreeSet<String>,
     /// Sources of the grid's intensity.
     pub grids: BTreeSet<String>,
@@ -191,7 +191,7 @@ fn with_carbon(usage: &UsageSums, facts: Option<&TermsFacts>) -> InvoiceSums {
 pub enum InvoiceError {
     /// The ledger cannot be read.
     Store(ReportError),
-    /// The period is refused.
+    /// Refusal of the requested period.
     Refused(ApiError),
 }
 
@@ -204,11 +204,11 @@ impl From<ReportError> for InvoiceError {
 /// Net amount, VAT and their sum in EUR. The exact net amount is rounded once, to cents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvoiceTotals {
-    /// Net amount.
+    /// Net amount in EUR, rounded to cents.
     pub net: Decimal,
-    /// VAT.
+    /// Value-added tax in EUR.
     pub vat: Decimal,
-    /// Sum of both.
+    /// Sum of net amount and VAT, in EUR.
     pub gross: Decimal,
 }
 

@@ -45,7 +45,7 @@ const MAX_DRAWS: usize = 32;
 /// Maximum number of amounts that are returned to their pools with one heartbeat.
 const MAX_RETURNS: usize = 500;
 
-/// Leases of this member.
+/// Leases of this fleet member: amounts of balances and budgets that it may spend.
 #[derive(Debug)]
 pub struct Leases {
     member: Arc<FleetMember>,
@@ -61,7 +61,7 @@ pub struct Leases {
     wanted_by_peers: Mutex<HashSet<String>>,
     /// Number of requests that had to draw.
     dry_draws: AtomicU64,
-    /// Permits of the draws for requests.
+    /// Semaphore that limits the number of draws for requests at the same time.
     draw_permits: Arc<Semaphore>,
 }
 

@@ -14,7 +14,7 @@ pub(super) struct PoolChanges(BTreeMap<String, PoolChange>);
 struct PoolChange {
     /// Amount taken from the part of this process.
     spent: i64,
-    /// Amount added to the pool.
+    /// Amount that grants and corrections add to the pool; negative for a reduction.
     credited: i64,
 }
 

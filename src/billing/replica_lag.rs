@@ -7,7 +7,7 @@ use tracing::Level;
 /// Interval of the log events while the replica lags.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// State of the log.
+/// State of the log about a lagging replica: the time of the last event, and the replica's state.
 #[derive(Default)]
 pub(super) struct ReplicaLagLog {
     logged: Option<Instant>,

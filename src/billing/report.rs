@@ -77,7 +77,7 @@ pub struct MonthlyStatement {
     pub month: UtcMonth,
     /// Sums of the month.
     pub statement: Statement,
-    /// Terms by ID.
+    /// Pricing terms of the charges, by their id.
     pub terms: BTreeMap<Arc<str>, Value>,
 }
 

@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Recalculated day.
+/// Result of the recalculation of a day's charges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecalculatedDay {
     /// Number of charges.
     pub charges: u64,
-    /// Recorded sum in micro-credits.
+    /// Sum of the charges in the ledger, in micro-credits.
     pub credits: i128,
-    /// Recorded sum in nano-kWh.
+    /// Sum of the charges in the ledger, in nano-kWh.
     pub energy: i128,
-    /// Recorded sum in EUR.
+    /// Sum of the charges in the ledger, in EUR.
     pub eur: Decimal,
-    /// Recalculated sums, in the same units.
+    /// Recalculated sums in micro-credits, nano-kWh and EUR.
     pub recalculated: (i128, i128, Decimal),
     /// Number of the first entry whose charge differs.
     pub first_difference: Option<u64>,

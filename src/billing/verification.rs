@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Maximum number of findings.
+/// Maximum number of balance differences that are listed.
 const MAX_FINDINGS: usize = 100;
 /// Maximum number of reads of a balance that changes during the verification.
 const MAX_REREADS: u32 = 1_000;
@@ -60,13 +60,13 @@ impl LedgerVerification {
     }
 }
 
-/// Verified entries of one chain.
+/// State of the verification of one chain, up to its last verified entry.
 struct VerifiedChain {
     chain: HashChain,
     books: ChainBalances,
 }
 
-/// Verified entries of all chains.
+/// State of the verification of all chains.
 struct VerifiedFold<'a> {
     chains: BTreeMap<u32, VerifiedChain>,
     /// Entries with the hashes that they must have.
@@ -149,7 +149,7 @@ impl VerifiedFold<'_> {
         ends.filter(|(_, seq)| sequence_of(*seq) > 0).collect()
     }
 
-    /// Last entry of each chain.
+    /// Returns the checkpoint of the verified entries: the last entry of each chain.
     fn checkpoint(&self) -> LedgerCheckpoint {
         let ends = self.chains.values().map(|fold| (fold.chain.seq, fold.chain.hash));
         LedgerCheckpoint::of_entries(ends.filter(|(seq, _)| sequence_of(*seq) > 0))

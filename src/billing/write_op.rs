@@ -11,7 +11,7 @@ use std::sync::{Arc, mpsc};
 pub struct SaleTerms {
     /// ID: the first sixteen hexadecimal digits of the text's SHA-256.
     pub id: Arc<str>,
-    /// JSON object.
+    /// Pricing terms as the text of a JSON object.
     pub text: Arc<str>,
 }
 
@@ -28,9 +28,9 @@ pub enum AdjustmentError {
     OutcomeUnknown,
 }
 
-/// Write operation.
+/// Operation for the ledger's writer thread.
 pub(super) enum WriteOp {
-    /// Action of a request.
+    /// Ledger action of one request, such as a reservation or a charge.
     Action(LedgerAction),
     /// Ends of several requests and their rows: written in one commit, or not at all.
     Outcomes(BatchOutcomes),
@@ -70,7 +70,7 @@ pub(super) struct AdminAdjustment {
     pub(super) balance: Arc<AccountBalance>,
     pub(super) at: u64,
     pub(super) act: EntryKind,
-    /// Names that must be unused.
+    /// Names that the entry uses; if another entry has used one of them, the adjustment is refused.
     pub(super) names: Vec<String>,
     pub(super) reply: mpsc::Sender<Result<u64, AdjustmentError>>,
 }

@@ -54,7 +54,7 @@ impl QueueState {
     }
 }
 
-/// State of the writes.
+/// State of the writes of the ledger to the store.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum WriteHealth {
@@ -79,7 +79,7 @@ pub(super) struct WriteQueue {
     window_us: AtomicU64,
     bytes: AtomicU64,
     exposed: AtomicI64,
-    /// State of the writes, a [`WriteHealth`].
+    /// State of the writes to the store, a [`WriteHealth`] as a number.
     health: AtomicU8,
     replica_behind: AtomicBool,
     origin: Instant,
@@ -117,7 +117,7 @@ impl WriteQueue {
         self.window_us.store(micros, Ordering::Relaxed);
     }
 
-    /// Pushes an operation; returns its number.
+    /// Adds an operation to the queue; returns the operation's number, one higher than the previous one.
     pub(super) fn push(&self, op: WriteOp) -> u64 {
         self.bytes.fetch_add(op.size_estimate(), Ordering::Relaxed);
         // The caller of an adjustment waits for the result.

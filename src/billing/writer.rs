@@ -41,7 +41,7 @@ pub(super) struct WriterStart {
     pub(super) journaled: Option<JournaledOps>,
 }
 
-/// Starts the thread.
+/// Starts the writer thread of the ledger.
 pub(super) fn start_writer(
     store: Arc<LedgerStore>,
     queue: Arc<WriteQueue>,
@@ -81,14 +81,14 @@ struct LedgerWriter {
     /// Source of the operations for a member with a journal; without a journal they come from the queue.
     journaled: Option<JournaledOps>,
     chain: HashChain,
-    /// Tip of the store.
+    /// Tip (last entry) of the ledger in the store; `None` before the first commit.
     tip: Option<LedgerTip>,
     at: u64,
     /// Month of the last entry, and its name.
     month: (Option<UtcMonth>, String),
     balances: HashMap<String, BalanceRecord, ahash::RandomState>,
     open: OpenReserves,
-    /// Terms that are in the ledger.
+    /// Ids of the pricing terms that the ledger already contains.
     known_terms: HashSet<Arc<str>>,
     draft: GroupBuilder,
     lag_log: ReplicaLagLog,

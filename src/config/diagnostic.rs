@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// One mistake or warning.
+/// One mistake in the configuration, or a warning about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// File name as the operator wrote it; empty if the mistake belongs to no file.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct SecretText(Arc<str>);
 
 impl SecretText {
-    /// Wraps a text.
+    /// Creates a secret from this text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.into())

@@ -42,13 +42,13 @@ pub enum Value {
 }
 
 impl SpannedValue {
-    /// Builds the tree of a document.
+    /// Builds the tree of values of a parsed TOML document.
     pub fn from_table(file: &Arc<str>, text: &str, table: &DeTable<'_>) -> Self {
         let lines = LineIndex { file, starts: line_starts(text) };
         Self { location: lines.location_at(0), value: Value::Table(lines.members(table)) }
     }
 
-    /// Returns a member of a table.
+    /// Returns the member of a table with this key; `None` for any other value.
     pub fn get(&self, key: &str) -> Option<&Self> {
         self.members().iter().find(|(name, _)| name == key).map(|(_, node)| node)
     }

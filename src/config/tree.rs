@@ -7,7 +7,7 @@ use serde_json::Number;
 use std::borrow::Cow;
 use std::fmt;
 
-/// Value in the document.
+/// JSON value that borrows its names and texts from the source document.
 #[derive(Debug, PartialEq)]
 pub(super) enum ConfigTree<'d> {
     Null,

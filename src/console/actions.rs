@@ -13,7 +13,7 @@ use penstock_core::{ApiError, ErrorCode};
 use penstock_storage::users::UserRole;
 use serde_json::{Map, Value, json};
 
-/// Form of a site.
+/// Definition of a form of a console site: path, roles, and request to the admin API.
 pub struct ActionDefinition {
     /// Path; `{id}` stands for one segment.
     pub path: &'static str,
@@ -29,7 +29,7 @@ pub struct ActionDefinition {
     pub form: Option<fn(&ConsoleRequest, &str) -> Form>,
 }
 
-/// Request of the admin API.
+/// Request to the admin API that a form triggers.
 pub struct AdminCall {
     method: Method,
     path: String,

@@ -23,9 +23,9 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// Interval between two snapshots.
+/// Interval between two snapshots of the live figures.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Maximum number of open streams.
+/// Maximum number of open event streams of live figures.
 const MAX_STREAMS: usize = 256;
 /// Number of events after which a stream checks its session again.
 const SESSION_CHECK: u32 = 5;
@@ -50,7 +50,7 @@ impl LiveSnapshot {
         Self { status, hours, now, events: Default::default() }
     }
 
-    /// Returns the event for a page.
+    /// Returns the encoded event with the live figures, in the language of the page.
     fn event(&self, view: LiveView) -> Bytes {
         let write = || {
             let figures =
@@ -165,9 +165,9 @@ pub struct LiveStream {
     session: StreamSession,
 }
 
-/// Session to which a stream belongs.
+/// Session of the person who receives a stream of live figures.
 pub struct StreamSession {
-    /// Id of the cookie.
+    /// Session id from the cookie.
     pub id: String,
     /// Store of the sessions.
     pub stores: Stores,

@@ -14,7 +14,7 @@ use std::pin::Pin;
 /// Number of rows on a page of a list.
 pub const PAGE_ROWS: &str = "100";
 
-/// Page of a site.
+/// Definition of a page of a console site: path, title, roles, and contents.
 pub struct PageDefinition {
     /// Path; `{id}` stands for one segment.
     pub path: &'static str,
@@ -69,7 +69,7 @@ impl PageDefinition {
         Self { path, title, in_nav: true, roles, is_live: false, load }
     }
 
-    /// Updates the page every few seconds.
+    /// Marks the page as one that is updated every few seconds.
     pub const fn with_live_updates(mut self) -> Self {
         self.is_live = true;
         self

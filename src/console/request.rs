@@ -131,7 +131,7 @@ impl ConsoleRequest {
         self.cookie.clone()
     }
 
-    /// Returns the value of another cookie.
+    /// Returns the value of the cookie with this name.
     pub fn cookie(&self, name: &str) -> Option<&str> {
         self.cookies.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }

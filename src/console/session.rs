@@ -22,11 +22,11 @@ pub const MAX_USER_SESSIONS: usize = 20;
 /// Valid session and the person to whom it belongs.
 #[derive(Clone, Debug)]
 pub struct ActiveSession {
-    /// SHA-256 of the id.
+    /// SHA-256 of the session id.
     pub digest: [u8; 32],
     /// Record of the session.
     pub record: SessionRecord,
-    /// Person.
+    /// Person to whom the session belongs.
     pub user: UserRecord,
 }
 

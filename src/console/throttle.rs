@@ -12,7 +12,7 @@ const PER_NAME: NonZeroU64 = NonZeroU64::new(5).unwrap();
 /// Maximum number of names and addresses in memory.
 const MAX_NAMES: usize = 1_000;
 
-/// Limits on failed attempts.
+/// Limits on the rate of failed attempts to sign in.
 #[derive(Debug)]
 pub struct SignInThrottle {
     buckets: Mutex<Buckets>,

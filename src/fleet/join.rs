@@ -18,7 +18,7 @@ pub(super) struct IdentityFile {
     previous: Option<PreviousStrand>,
 }
 
-/// Strand of an earlier process.
+/// Strand (numbered fleet membership) of the previous process of this folder.
 struct PreviousStrand {
     id: u32,
     /// Names that the strand may have; none if the file is from a version that did not write names.

@@ -38,7 +38,7 @@ struct SharedMember {
     fleet: SharedFleet,
     /// Zero of the times in `observed` and `term`.
     start: Instant,
-    /// Number of the strand.
+    /// Number of this member's strand, which identifies the member in the fleet.
     id: u32,
     name: String,
     settings: FleetSettings,
@@ -74,7 +74,7 @@ pub struct FleetSnapshot {
     pub is_buried: bool,
     /// Number of members that this one buried.
     pub burials: u64,
-    /// Duration of the last beat.
+    /// Time that the last heartbeat took.
     pub beat_duration: Duration,
 }
 

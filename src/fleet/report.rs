@@ -15,14 +15,14 @@ const KEYS_PER_ROW: usize = 200;
 /// Maximum number of wanted pools of one report.
 const MAX_WANTED_POOLS: usize = 64;
 
-/// Report of a member.
+/// Report of a fleet member to the others: its version, configuration, and use of shared limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberReport {
     /// Random number of the process start: the totals restart with a new number.
     pub process_number: u64,
     /// Time of the report by the member's clock, Unix seconds.
     pub at: u64,
-    /// Version of the program.
+    /// Version of the gateway program that the member runs.
     pub version: String,
     /// Version of the configuration, by which members with different configurations are found.
     pub config_version: String,
@@ -33,7 +33,7 @@ pub struct MemberReport {
     pub wanted_pools: Vec<String>,
     /// True if the member leases budgets: its parts include what its requests reserve.
     pub leases_budgets: bool,
-    /// Use of limits.
+    /// Use of the limits by this member, for each key and account.
     pub keys: Vec<KeyUsageReport>,
 }
 
@@ -41,7 +41,7 @@ pub struct MemberReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "KeyRow", from = "KeyRow")]
 pub struct KeyUsageReport {
-    /// `key/` or `account/` and its id.
+    /// Owner of the limits: `key/` or `account/`, followed by its id.
     pub owner: String,
     /// Usage since the process started, or since the key was last left out of a report.
     pub totals: UsageTotals,
@@ -89,7 +89,7 @@ struct Header {
 const VERSION: u32 = 1;
 
 impl MemberReport {
-    /// Formats the rows.
+    /// Encodes the report as rows for the store: a JSON header, then groups of keys.
     #[must_use]
     pub fn to_rows(&self) -> Vec<Vec<u8>> {
         let groups = self.keys.get(..MAX_REPORTED_KEYS).unwrap_or(&self.keys).chunks(KEYS_PER_ROW);

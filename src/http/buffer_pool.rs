@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Minimum capacity of a pooled buffer, in bytes. Smaller buffers are allocated, since the allocator caches them.
 const MIN_POOLED_BYTES: usize = 128 << 10;
-/// Maximum bytes in the pool.
+/// Maximum total capacity of the buffers in the pool, in bytes.
 pub const MAX_RETAINED_BYTES: usize = 8 << 20;
 /// Time that an unused buffer stays in the pool.
 pub const MAX_IDLE: Duration = Duration::from_secs(1);

@@ -37,7 +37,7 @@ const SLICES: usize = 8;
 /// Framing state of a request's body: the part that has not arrived.
 #[derive(Debug)]
 enum FramingState {
-    /// Remaining bytes.
+    /// Body of a known length, with the number of bytes that have not arrived.
     Length(u64),
     Chunked(ChunkedBodyScanner),
     /// Invalid chunked encoding.
@@ -48,7 +48,7 @@ enum FramingState {
 /// Framing of a request, as the guard parsed it from the head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestFraming {
-    /// Bytes of the head.
+    /// Length of the request head, in bytes.
     pub(crate) head: usize,
     /// Bytes of the body, `None` for a chunked one.
     pub(crate) body: Option<u64>,

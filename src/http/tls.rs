@@ -60,9 +60,9 @@ impl TlsConfig {
 /// TLS configurations of the listeners, if they use TLS.
 #[derive(Clone, Default)]
 pub struct ListenerTls {
-    /// Public listener.
+    /// TLS configuration of the public listener.
     pub public: Option<Arc<TlsConfig>>,
-    /// Account holders' dashboard.
+    /// TLS configuration of the account holders' dashboard.
     pub dashboard: Option<Arc<TlsConfig>>,
 }
 
@@ -71,7 +71,7 @@ const HTTP1: &[u8] = b"http/1.1";
 
 /// Listener that may have TLS.
 struct ListenerSettings<'s> {
-    /// Key in the configuration.
+    /// Key of the TLS settings in the configuration file.
     key: &'static str,
     tls: Option<&'s TlsSettings>,
     /// Application protocols (ALPN).

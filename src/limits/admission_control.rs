@@ -36,7 +36,7 @@ pub enum ShedReason {
 }
 
 impl ShedReason {
-    /// All reasons.
+    /// All reasons for a refusal.
     pub const ALL: [Self; 5] =
         [Self::QueueFull, Self::GatewayTimeout, Self::Provider, Self::Bytes, Self::Batch];
 
@@ -63,7 +63,7 @@ pub struct AdmissionPermit {
 }
 
 impl AdmissionControl {
-    /// Creates an empty admission control.
+    /// Creates an admission control with these limits and no requests.
     #[must_use]
     pub fn new(settings: &settings::OverloadSettings) -> Arc<Self> {
         Arc::new(Self {

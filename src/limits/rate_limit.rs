@@ -41,7 +41,7 @@ pub struct KeyLimitReservation {
 /// Limit that refused a request, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitViolation {
-    /// Name of the limit.
+    /// Kind of the limit that refused the request.
     pub limit: LimitKind,
     /// Owner of the limit.
     pub owner: LimitOwner,

@@ -13,7 +13,7 @@ const MAX_ACCOUNT_STREAMS: usize = 128;
 /// Seconds after which a refused client may ask again.
 const RETRY_SECONDS: u32 = 5;
 
-/// Permits of the process.
+/// Permits of the process for open streams of background responses.
 #[derive(Debug, Default)]
 pub struct StreamPermits(Mutex<AccountCounts>);
 

@@ -13,13 +13,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// Permits of the process.
+/// Permits of the process for counting the tokens of long prompts.
 #[derive(Debug)]
 pub struct TokenizerPermits(Mutex<PermitQueue>);
 
 #[derive(Debug)]
 struct PermitQueue {
-    /// Maximum number of concurrent counts.
+    /// Maximum number of concurrent token counts.
     limit: usize,
     /// Accounts that hold a permit.
     holders: Vec<Arc<str>>,
@@ -29,7 +29,7 @@ struct PermitQueue {
     last_ticket: u64,
 }
 
-/// Waiting line of a batch.
+/// Batch line that waits for a permit.
 #[derive(Debug)]
 struct WaitingBatchLine {
     ticket: u64,
@@ -37,7 +37,7 @@ struct WaitingBatchLine {
     sender: oneshot::Sender<TokenizerPermit>,
 }
 
-/// Permit to count, released when dropped.
+/// Permit to count the tokens of a long prompt; released when dropped.
 #[derive(Debug)]
 pub struct TokenizerPermit {
     permits: Arc<TokenizerPermits>,
@@ -136,7 +136,7 @@ impl TokenizerPermits {
         TokenizerPermit { permits: self.clone(), account }
     }
 
-    /// Grants free permits to waiting requests.
+    /// Assigns the free permits to waiting requests and batch lines; returns them for delivery.
     fn grant_free_permits(self: &Arc<Self>, queue: &mut PermitQueue) -> GrantedPermits {
         let mut handed = Vec::new();
         while queue.holders.len() < queue.limit {

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
-/// State of the process.
+/// State of the process (in service, draining, handed over), with its number of exchanges in flight.
 #[derive(Debug, Default)]
 pub struct Lifecycle {
     serving: AtomicBool,

@@ -17,7 +17,7 @@ use pingora_http::{RequestHeader, ResponseHeader};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Destination of a response.
+/// Destination of the response to a request without a socket.
 enum ResponseSink {
     Line(Arc<LineDownstream>),
     Local(Arc<PageRequest>),

@@ -52,7 +52,7 @@ impl PageRequest {
         Arc::new(Self { principal, cancel, response: Mutex::default() })
     }
 
-    /// Returns the principal of the key.
+    /// Returns the principal of the key with whose rights the page sends the request.
     #[must_use]
     pub const fn principal(&self) -> &Arc<Principal> {
         &self.principal
@@ -97,7 +97,7 @@ pub struct PageRequestExecutor {
 }
 
 impl PageRequestExecutor {
-    /// Creates the executor of a process.
+    /// Creates the executor of requests that pages of this process send.
     #[must_use]
     pub fn new(app: &Arc<AppState>, proxy: &GatewayProxy) -> Self {
         Self { app: Arc::downgrade(app), proxy: proxy.clone() }

@@ -30,7 +30,7 @@ use pingora_core::apps::HttpServerOptions;
 use pingora_core::server::configuration::ServerConf;
 use std::sync::{Arc, Weak};
 
-/// Proxy of the process.
+/// Pingora proxy of the process.
 pub type GatewayProxy = Arc<HttpProxy<Gateway>>;
 
 /// Starts Pingora's proxy, and installs it as the executor of batch lines.

@@ -76,7 +76,7 @@ impl RequestOrigin {
         }
     }
 
-    /// Returns the request of a page.
+    /// Returns the request if a page of the gateway sent it.
     #[must_use]
     pub const fn local_request(&self) -> Option<&Arc<PageRequest>> {
         match self {

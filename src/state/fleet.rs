@@ -24,7 +24,7 @@ const MAX_CLOCK_DIFFERENCE: u64 = 60;
 /// Minimum age of the last read of changes before they are read between two heartbeats; each heartbeat reads them too.
 const MIN_FEED_AGE: Duration = Duration::from_millis(300);
 
-/// State of this member's work.
+/// State of the regular work of this gateway as a fleet member.
 pub struct FleetSync {
     feed: Mutex<ChangeFeed>,
     exchange: Mutex<LimitSharing>,
@@ -34,7 +34,7 @@ pub struct FleetSync {
     fed_at: Mutex<Instant>,
     /// Other members whose configuration differs.
     differing: Mutex<BTreeMap<u32, ConfigDifference>>,
-    /// Members whose clock differs too much.
+    /// Numbers of the members whose clock differs too much from this one's.
     skewed: Mutex<BTreeSet<u32>>,
     /// True while heartbeats fail, so that it is logged once.
     is_failing: AtomicBool,
@@ -42,10 +42,10 @@ pub struct FleetSync {
     is_reverted: AtomicBool,
 }
 
-/// Difference of another member's configuration.
+/// Difference between another member's configuration and this one's.
 #[derive(Debug, PartialEq, Eq)]
 struct ConfigDifference {
-    /// Version of the configuration.
+    /// Version of the other member's configuration.
     config: String,
     /// Names of the sections that differ, separated by commas; empty if that member does not report its sections.
     sections: String,

@@ -12,7 +12,7 @@ use rust_decimal::prelude::ToPrimitive;
 use std::collections::BTreeMap;
 
 const HOUR_SECONDS: u64 = 3_600;
-/// Row name prefix of grid zones.
+/// Prefix of the names of the rows that store the history of a grid zone.
 const ZONES: &str = "g";
 
 /// Recorded intensity by grid zone: those of the configured providers only.

@@ -31,7 +31,7 @@ const MODELS: &str = "m";
 struct FigureRow<T> {
     /// Time by the steady clock, which the statistics use.
     steady: u64,
-    /// Time by the calendar clock.
+    /// Time by the calendar clock, in milliseconds.
     date: u64,
     figures: T,
 }
@@ -39,7 +39,7 @@ struct FigureRow<T> {
 /// Limit on the number of rows to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushExtent {
-    /// Bounded number, while requests are served.
+    /// Bounded number of rows, while requests are served.
     Round,
     /// All changed rows, before the process ends.
     Everything,

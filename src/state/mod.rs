@@ -79,7 +79,7 @@ pub struct AppState {
     pub retry_budget: Mutex<RetryBudget>,
     /// Metrics for Prometheus.
     pub metrics: Arc<MetricsRegistry>,
-    /// Spooled uploads and images.
+    /// Factory of the spools in which uploads and images are stored temporarily.
     pub spools: SpoolFactory,
     /// Cache of generated images that clients fetch by URL.
     pub image_cache: ImageCache,
@@ -89,11 +89,11 @@ pub struct AppState {
     pub files: Arc<FileManager>,
     /// Stored responses.
     pub responses: Arc<ResponseStore>,
-    /// Batches.
+    /// Manager of batches.
     pub batches: Arc<BatchManager>,
-    /// Handles for blocking work.
+    /// Handles that blocking work of requests needs.
     pub blocking: BlockingHandles,
-    /// Handles for batches.
+    /// Handles of the process that batches work with.
     pub batch_context: Arc<BatchContext>,
     /// Work of a fleet member; `None` without a fleet.
     fleet_work: Option<FleetSync>,
@@ -106,7 +106,7 @@ pub struct AppState {
     retired_snapshots: Mutex<Vec<Arc<ConfigSnapshot>>>,
     /// Lock that is held during a reload.
     reload_lock: Mutex<()>,
-    /// Notified after each reload.
+    /// Signal that is sent after each reload of the configuration.
     pub reloaded: Notify,
     /// Lock whose read side is held while a charge is added to the budgets and to the ledger's queue. So the process
     /// that writes spends sees a charge in both or in neither.
@@ -213,7 +213,7 @@ impl AppState {
         self.live.load_full()
     }
 
-    /// Returns the limits of stored responses.
+    /// Returns the configured limits on stored responses.
     pub fn response_limits(&self) -> ResponseLimits {
         let live = self.config_snapshot();
         ResponseLimits { settings: live.settings.responses, keep_free: live.settings.files.keep_free }

@@ -18,7 +18,7 @@ use arc_swap::ArcSwap;
 use penstock_storage::files::FileStore;
 use std::sync::{Arc, OnceLock};
 
-/// Keys, ledger, files, batches and archives.
+/// Persistent state: keys, ledger, files, stored responses, batches and backups.
 pub(super) struct PersistentState {
     pub(super) key_cache: Arc<KeyCache>,
     pub(super) ledger: Arc<Ledger>,

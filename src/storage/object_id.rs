@@ -7,7 +7,7 @@ use std::time::Duration;
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// Characters of the time: 45 bits of milliseconds, enough for a thousand years.
 const TIME_CHARS: usize = 9;
-/// Random characters: 120 bits.
+/// Number of random characters in an ID, which contain 120 bits.
 const RANDOM_CHARS: usize = 24;
 
 /// Returns a new ID such as `file-0k2v…`, for an object created at `now`.

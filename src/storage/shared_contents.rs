@@ -29,7 +29,7 @@ impl SharedContents {
         Self { store: SharedStore::Folder(Arc::new(Folder::new(folder))), upload_folder }
     }
 
-    /// Returns the contents of a bucket.
+    /// Returns the contents of a bucket that all gateways share.
     #[must_use]
     pub const fn in_bucket(bucket: Arc<FileBucket>, upload_folder: PathBuf) -> Self {
         Self { store: SharedStore::Bucket(bucket), upload_folder }

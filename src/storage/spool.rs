@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_blocking;
 
-/// Bytes per read of a file.
+/// Maximum number of bytes per read of a spool's file.
 pub const READ_SIZE: usize = 64 << 10;
 
 /// Size in bytes above which a file is closed on a blocking thread.
@@ -186,7 +186,7 @@ enum SpoolStorage {
 
 /// File with its part of the common size limit.
 struct SpoolFile {
-    /// `None` after it was closed.
+    /// Open file; `None` once it is closed.
     file: Option<File>,
     length: u64,
     _room: SpoolReservation,

@@ -259,7 +259,7 @@ pub(crate) fn open_error(store: &Path, error: &StoreError) -> String {
     }
 }
 
-/// Formats a cause as a sentence.
+/// Formats a cause as a sentence: the first letter in upper case, and a period at the end.
 pub fn to_sentence(cause: &str) -> String {
     let mut letters = cause.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();

@@ -10,7 +10,7 @@ use penstock_response_metadata::CacheSavings;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Endpoint of health checks.
+/// Name of the health check endpoint in access records.
 pub const HEALTH_ENDPOINT: &str = "health";
 
 /// Outcome of an exchange.
@@ -75,7 +75,7 @@ pub struct AccessRecord {
     pub id: RequestId,
     /// Ids that the client gave the request.
     pub trace: Option<Box<TraceContext>>,
-    /// Dialect of its path.
+    /// Dialect of the request's path.
     pub dialect: Dialect,
     /// Name of the endpoint; `unknown` until the endpoint is found.
     pub endpoint: &'static str,
@@ -111,9 +111,9 @@ pub struct AccessRecord {
     pub bytes_out: usize,
     /// Work done for the response.
     pub done: Option<WorkDone>,
-    /// Footprint.
+    /// Footprint of the response.
     pub footprint: Option<AnswerFootprint>,
-    /// Charge.
+    /// Charge for the response.
     pub charge: Option<RequestCharge>,
     /// Energy and credits that the provider's prefix cache saved.
     pub cache: Option<CacheSavings>,
@@ -183,7 +183,7 @@ impl AccessRecord {
         took.saturating_sub(self.waited).saturating_sub(self.queued)
     }
 
-    /// Records a refusal.
+    /// Records that the request was refused with this error.
     pub fn record_refusal(&mut self, refusal: &ApiError) {
         let row = refusal.spec();
         self.status = row.status;

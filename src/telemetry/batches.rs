@@ -3,7 +3,7 @@
 use super::metrics::{register, register_counter, register_gauge};
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
-/// Statistics of batches.
+/// Statistics of unfinished batches and background responses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchTotals {
     /// Open batches by state: validating, in progress, scheduled.
@@ -86,7 +86,7 @@ impl BatchMetrics {
         Ok(batches)
     }
 
-    /// Counts a line.
+    /// Counts a batch line, by its outcome.
     pub fn count_line(&self, outcome: &str) {
         self.lines.with_label_values(&[outcome]).inc();
     }

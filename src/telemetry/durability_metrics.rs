@@ -14,7 +14,7 @@ pub struct DurabilitySnapshot {
     pub is_replica_current: bool,
     /// Charged and reserved amounts that are not yet on the disk, in 1e-8 EUR.
     pub exposed_eur_units: i64,
-    /// Bytes that wait to be written.
+    /// Number of bytes that wait to be written to the ledger.
     pub waiting: u64,
     /// Open reserves.
     pub open: u64,

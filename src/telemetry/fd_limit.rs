@@ -30,7 +30,7 @@ pub fn log_if_insufficient(settings: &Settings) {
     }
 }
 
-/// Returns the hard limit.
+/// Returns the hard limit on open file descriptors; `None` if there is no limit.
 #[must_use]
 pub fn max_descriptors() -> Option<u64> {
     getrlimit(Resource::Nofile).maximum

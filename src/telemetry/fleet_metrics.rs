@@ -18,7 +18,7 @@ pub struct FleetStatus {
     pub dry_draws: u64,
     /// Number of live members whose configuration differs.
     pub differing: usize,
-    /// Duration of the last heartbeat.
+    /// Time that the last heartbeat took.
     pub beat_duration: Duration,
     /// Time since the changes of keys were last read.
     pub feed_age: Duration,

@@ -71,7 +71,7 @@ pub struct MetricsSnapshot<'a, O> {
     pub waiting_at_providers: u32,
     /// Refused requests by reason, since the start.
     pub refusals: Vec<(&'static str, u64)>,
-    /// Open batches.
+    /// Statistics of unfinished batches and background responses.
     pub batches: BatchState,
     /// Seconds by which the calendar clock is ahead of the system clock.
     pub clock_ahead: u64,
@@ -170,7 +170,7 @@ impl MetricsRegistry {
         self.checks.with_label_values(&[provider, if good { "good" } else { "bad" }]).inc();
     }
 
-    /// Counts a reload.
+    /// Counts a reload of the configuration; `good` is false if it was refused.
     pub fn count_reload(&self, good: bool) {
         self.reloads.with_label_values(&[if good { "ok" } else { "refused" }]).inc();
     }

@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 /// Handles of the process that blocking work needs.
 #[derive(Clone)]
 pub struct BlockingHandles {
-    /// Counts panics.
+    /// Metrics registry, which counts panics.
     pub metrics: Arc<MetricsRegistry>,
     /// Faults that tests inject.
     #[cfg(feature = "inject")]

@@ -74,7 +74,7 @@ pub struct MetricSeries {
 }
 
 impl SeriesCache {
-    /// Registers the metrics.
+    /// Registers the metrics whose series are cached.
     pub(super) fn new(r: &Registry) -> Result<Self> {
         let by_model = ["gen_ai_operation_name", "gen_ai_request_model", "gen_ai_provider_name"];
         let by_kind =
@@ -134,7 +134,7 @@ impl SeriesCache {
         })
     }
 
-    /// Returns the series of a record.
+    /// Returns the metric series of a record's endpoint, model and provider.
     pub(super) fn series_for(&self, record: &AccessRecord) -> Arc<MetricSeries> {
         let model = record.model.as_deref().unwrap_or(NO_VALUE);
         let provider = record.provider.as_deref().unwrap_or(NO_VALUE);

@@ -77,7 +77,7 @@ struct CalendarState {
 /// Result of a comparison with the system clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockAdjustment {
-    /// No change to report.
+    /// No adjustment that has to be reported.
     Unchanged,
     /// The calendar was behind by this span and was moved forward.
     Moved(Duration),

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
-/// Control channel to the new process.
+/// Control channel from the old process to the new process of an upgrade.
 pub struct ControlChannel {
     out: Mutex<UnixStream>,
     pending: Mutex<HashMap<u64, mpsc::Sender<Option<StoreResponse>>>>,
@@ -20,9 +20,9 @@ pub struct ControlChannel {
 
 /// Event that the other process sends by itself, not as a response.
 pub enum PeerEvent {
-    /// Change of a key.
+    /// Change of the API key with this id.
     KeyChanged(String),
-    /// Change of an account.
+    /// Change of the account with this id.
     AccountChanged(String),
 }
 

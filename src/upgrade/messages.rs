@@ -31,19 +31,19 @@ pub enum OldToNew {
     Yours,
     /// Ledger actions of the old process's exchanges, in order.
     Acts {
-        /// Number to acknowledge.
+        /// Number that the acknowledgement repeats.
         number: u64,
         /// Ledger actions.
         acts: Vec<SentAction>,
     },
-    /// Request to the store.
+    /// Request to the store, which the new process has open.
     Call {
-        /// Number of the response.
+        /// Number that the response repeats.
         number: u64,
         /// Request.
         call: StoreRequest,
     },
-    /// End of the connection.
+    /// Notice that the old process closes the connection.
     Bye,
 }
 
@@ -52,15 +52,15 @@ pub enum OldToNew {
 pub enum NewToOld {
     /// Notice that the configuration is valid and the sockets are bound, so that only the store is missing.
     Prepared,
-    /// Notice that the new process serves.
+    /// Notice that the new process serves requests.
     Ready,
     /// Acknowledgement of actions that are on the disk.
     Kept(u64),
-    /// Response of the store.
+    /// Response of the store to the request with this number.
     Answer(u64, StoreResponse),
-    /// Change of a key.
+    /// Change of the API key with this id.
     Key(String),
-    /// Change of an account.
+    /// Change of the account with this id.
     Account(String),
 }
 

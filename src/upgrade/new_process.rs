@@ -76,12 +76,12 @@ impl Predecessor {
         Self { out }
     }
 
-    /// Reports a change of a key.
+    /// Reports the change of an API key to the old process.
     pub fn report_key_change(&self, id: &str) {
         messages::write_message(&mut *self.out.lock(), &NewToOld::Key(id.to_owned())).ok();
     }
 
-    /// Reports a change of an account.
+    /// Reports the change of an account to the old process.
     pub fn report_account_change(&self, id: &str) {
         messages::write_message(&mut *self.out.lock(), &NewToOld::Account(id.to_owned())).ok();
     }

@@ -38,7 +38,7 @@ impl LaunchCommand {
     }
 }
 
-/// Started successor.
+/// New process that this process has started as its successor.
 pub struct Successor {
     child: Child,
     stream: UnixStream,
@@ -73,7 +73,7 @@ impl Successor {
         fd_passing::send_sockets(&self.stream, listeners)
     }
 
-    /// Returns the process ID.
+    /// Returns the process ID of the successor.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()

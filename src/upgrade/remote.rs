@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-/// Location of the store.
+/// Location of the store: in this process, in the successor, or lost.
 enum StoreLocation {
     Local(Arc<dyn Store>),
     Remote(Arc<ControlChannel>),
@@ -25,17 +25,17 @@ pub struct HandoverStore(RwLock<StoreLocation>);
 /// Request to the store that the other process has open.
 #[derive(Serialize, Deserialize)]
 pub enum StoreRequest {
-    /// See [`Store::get`].
+    /// Arguments of [`Store::get`].
     Get(u8, Vec<u8>),
-    /// See [`Store::scan`].
+    /// Arguments of [`Store::scan`].
     Scan(u8, Vec<u8>, Option<Vec<u8>>, usize),
-    /// See [`Store::scan_back`].
+    /// Arguments of [`Store::scan_back`].
     ScanBack(u8, Vec<u8>, Option<Vec<u8>>, usize),
-    /// See [`Store::apply`].
+    /// Arguments of [`Store::apply`].
     Apply(Vec<StoreOp>),
 }
 
-/// Operation of a transaction.
+/// Operation of a transaction: tag of the table, key of the row, and kind of the operation.
 #[derive(Serialize, Deserialize)]
 pub struct StoreOp(u8, Vec<u8>, StoreOpKind);
 
@@ -53,11 +53,11 @@ enum StoreOpKind {
 /// Response of the store that the other process has open.
 #[derive(Serialize, Deserialize)]
 pub enum StoreResponse {
-    /// Row, if it exists.
+    /// Value of a row, if the row exists.
     Row(Option<Vec<u8>>),
-    /// Rows; true if there are more.
+    /// Page of rows, each with its key and value; true if there are more.
     Page(Vec<(Vec<u8>, Vec<u8>)>, bool),
-    /// Success.
+    /// Success of a transaction.
     Done,
     /// Failed precondition, with the index of its operation.
     Guard(usize),
@@ -70,7 +70,7 @@ pub enum StoreResponse {
 }
 
 impl HandoverStore {
-    /// Creates a store of this process.
+    /// Creates the handle of a store that this process has open.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self(RwLock::new(StoreLocation::Local(store)))

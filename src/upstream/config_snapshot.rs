@@ -28,9 +28,9 @@ pub struct ConfigSnapshot {
     pub catalog: Catalog,
     /// Limits of request validation.
     pub admission: penstock_request_validation::RequestLimits,
-    /// Offers by index.
+    /// Offers; the offer with index `i` is `offers[i]`.
     pub offers: Vec<Arc<OfferState>>,
-    /// Providers by index.
+    /// Providers; the provider with index `i` is `providers[i]`.
     pub providers: Vec<Arc<ProviderState>>,
     /// Recent sessions, which all snapshots share.
     pub sessions: Arc<SessionTable>,

@@ -21,7 +21,7 @@ const MAX_IDLE: usize = 1024;
 /// Maximum idle time of a connection.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Connection pools by TLS trust settings.
+/// Pools of connections to providers, one for each set of TLS trust settings.
 pub struct ConnectionPools {
     system: Arc<ConnectionPool>,
     own: parking_lot::Mutex<Vec<(TlsTrust, Arc<ConnectionPool>)>>,

@@ -14,7 +14,7 @@ pub enum DecodeError {
     Unknown,
     /// The bytes are invalid in the encoding.
     Broken,
-    /// A decoded chunk exceeds the cap.
+    /// A decoded chunk exceeds the size limit.
     TooLong,
 }
 

@@ -15,7 +15,7 @@ pub const INLINE_COUNT_BYTES: usize = 16 * 1024;
 
 /// Permits and handles that a count needs, for one request or one line of a batch.
 pub struct TokenCountContext {
-    /// Permits of the process.
+    /// Permits of the process for counting tokens.
     pub permits: Arc<TokenizerPermits>,
     /// Admission control, which counts refusals.
     pub admission: Arc<AdmissionControl>,

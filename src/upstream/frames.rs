@@ -47,7 +47,7 @@ pub(super) struct FrameCountingStream {
 struct FrameCounter {
     /// Frames without content since `since`.
     empty: u64,
-    /// Request bytes since `since`.
+    /// Number of request bytes written since `since`.
     written: u64,
     since: Instant,
     /// Streams that the gateway has reset.

@@ -29,7 +29,7 @@ pub struct LearnedBehavior {
     /// Limit on output tokens in the low 32 bits, and its expiry in seconds of the clock in the high 32 bits; 0 if it
     /// is not known.
     max_output: AtomicU64,
-    /// Lock held while the members change.
+    /// Lock that is held while the omitted request members change.
     change: Mutex<()>,
 }
 

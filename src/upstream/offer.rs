@@ -52,9 +52,9 @@ pub struct OfferState {
     pub learned: LearnedBehavior,
     /// Prefix cache, for conversations that the offer has answered before.
     pub cache: CacheAffinity,
-    /// Prices and footprint of its answers.
+    /// Prices and footprint factors of the offer's answers.
     pub pricing: OfferPricing,
-    /// Log throttles of its failures.
+    /// Log throttles for failures of the offer.
     pub(super) failure_logs: Arc<FailureLogs>,
     /// Number of attempts at the offer, shown in its status.
     pub attempts: Arc<AtomicU64>,
@@ -68,7 +68,7 @@ pub struct OfferState {
 
 /// Head of every request to an offer, without the headers for type and length of the body.
 pub struct RequestHead {
-    /// Head as an HTTP/2 request.
+    /// Parsed head, for requests over HTTP/2.
     pub parsed: RequestHeader,
     /// Bytes of the head for HTTP/1.1, up to the end of the last header line.
     pub wire: Vec<u8>,

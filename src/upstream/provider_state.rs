@@ -21,7 +21,7 @@ pub struct PreviousProviders<'a> {
 }
 
 impl<'a> PreviousProviders<'a> {
-    /// Indexes these providers.
+    /// Indexes the providers of the previous configuration by id, and their resolved routes.
     #[must_use]
     pub fn from_providers(providers: &'a [Arc<ProviderState>]) -> Self {
         let routes =
@@ -48,10 +48,10 @@ pub struct ProviderState {
     pub checked: Arc<Mutex<Option<bool>>>,
     /// Kind of the failure that the last active check found.
     pub(super) check_failure: Arc<Mutex<Option<UpstreamErrorKind>>>,
-    /// Log throttles of its failures.
+    /// Log throttles for failures of the provider.
     pub(super) failure_logs: Arc<FailureLogs>,
     pub(super) next_check: Mutex<Duration>,
-    /// Concurrency limit.
+    /// Limit on concurrent requests to the provider.
     pub concurrency: Arc<ConcurrencyLimit>,
 }
 

@@ -126,7 +126,7 @@ async fn send_head(session: &mut HttpSession, head: RequestHeader) -> Result<(),
     begun.map_err(|error| if is_stream { SendError::NotSent } else { error.into() })
 }
 
-/// Sends a call over a session.
+/// Sends a request, with its body and uploaded file, over a session with a provider.
 pub(super) async fn send_session(
     session: &mut HttpSession,
     mut head: RequestHeader,

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 /// Number of buckets: with [`WAYS`] entries of 24 bytes each, 1.6 MB.
 const BUCKETS: usize = 8192;
-/// Entries of a bucket.
+/// Number of entries in each bucket of the table.
 const WAYS: usize = 8;
 
-/// Last answer of a session.
+/// Offer that answered a session last, with the length of the prefix that it has cached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionRecord {
     /// Hash of the offer's identity (its provider, address and model).

@@ -21,7 +21,7 @@ pub struct TariffVersion {
     pub from: u64,
     /// Prices.
     pub tariff: Tariff,
-    /// Terms as the ledger stores them.
+    /// Terms of this version, as the ledger stores them.
     pub terms: Arc<SaleTerms>,
     /// Prices per million tokens, rounded up; `None` if the tariff does not bill tokens.
     integer_estimate: Option<IntegerRates>,

@@ -14,7 +14,7 @@ use penstock_dialect::completions::{COMPLETIONS_PATH, completion_translator};
 pub enum WireFormat {
     /// Dialect of the provider, with the translator between it and the dialect of the client.
     Dialects(&'static dyn Translator),
-    /// Provider adapter.
+    /// Format of a provider adapter, for requests other than chat.
     Shape(&'static dyn ProviderAdapter),
 }
 

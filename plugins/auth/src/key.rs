@@ -34,7 +34,7 @@ const TAIL_LENGTH: usize = BODY_LENGTH + CHECKSUM_LENGTH;
 /// A well-formed API key; whether the key exists is only known by the store.
 #[derive(Clone)]
 pub struct ApiKey {
-    /// Prefix and tail in ASCII.
+    /// Complete key in ASCII: the prefix, then public id, secret and checksum.
     text: [u8; PREFIX.len() + TAIL_LENGTH],
 }
 

@@ -3,11 +3,11 @@
 use penstock_core::{ApiError, ErrorCode};
 use std::fmt;
 
-/// A permission that an endpoint requires.
+/// Permission of an API key; each endpoint requires one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum KeyScope {
-    /// Chat, messages and token counting.
+    /// Chat and messages endpoints, including token counting.
     Chat,
     /// Embeddings.
     Embeddings,
@@ -21,7 +21,7 @@ pub enum KeyScope {
     Models,
     /// Files and batches. Every inference scope includes it; creating a batch also requires the scope of its endpoint.
     Batches,
-    /// Usage and balance of the account.
+    /// Access to the usage and the balance of the key's account.
     AccountRead,
 }
 
@@ -113,7 +113,7 @@ impl KeyScope {
 
 /// Wildcard for all inference scopes, including future ones.
 const INFERENCE: (&str, u16) = ("inference.*", 1 << 14);
-/// Wildcard for all scopes.
+/// Name `*`, which stands for all scopes, and its bit in the set of scopes.
 const EVERYTHING: (&str, u16) = ("*", 1 << 15);
 
 /// The set of scopes of a key. Empty by default; a new key has [`KeyScopes::inference`].

@@ -12,7 +12,7 @@ const HOUR_SECONDS: u64 = 3_600;
 pub struct GridZone {
     /// Usual emissions by UTC hour of the day.
     pub typical: Option<[u32; 24]>,
-    /// Forecast emissions by hour since 1970.
+    /// Forecast emissions in grams of CO2e per kWh; the key counts hours since 1970.
     pub forecast: BTreeMap<u64, u32>,
 }
 

@@ -19,7 +19,7 @@ impl CompletionBitmap {
         Self { bits: bytes.to_vec() }
     }
 
-    /// Returns the bytes to store.
+    /// Returns the bitmap as bytes, for the store.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bits

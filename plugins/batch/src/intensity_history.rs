@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Number of recorded hours of a zone, the present one included.
 pub const HISTORY_HOURS: u64 = 48;
 
-/// Origin of an intensity.
+/// Data source of a carbon intensity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IntensitySource {
@@ -20,7 +20,7 @@ pub enum IntensitySource {
 }
 
 impl IntensitySource {
-    /// Returns the name in answers.
+    /// Returns the name of the source in responses of the admin API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,14 +36,14 @@ impl IntensitySource {
 pub struct HourlyIntensity {
     /// Grams of CO2e per kWh, location-based.
     pub grams: u32,
-    /// Origin.
+    /// Data source of `grams`.
     pub source: IntensitySource,
 }
 
 /// Intensity of the last hours of a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IntensityHistory {
-    /// Intensity by hour since 1970.
+    /// Recorded intensities; the key counts hours since 1970.
     hours: BTreeMap<u64, HourlyIntensity>,
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct RetryPolicy {
     /// Mean of the first pause; the mean of each further pause is twice the previous one.
     pub base_delay: Duration,
-    /// Maximum of the mean pause.
+    /// Upper limit on the mean pause between two attempts.
     pub max_delay: Duration,
     /// Maximum number of retries.
     pub max_retries: u32,

@@ -29,7 +29,7 @@ impl LifecycleState {
         }
     }
 
-    /// Returns the state of a name.
+    /// Returns the state with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
@@ -55,7 +55,7 @@ pub enum EndReason {
     InvalidInput,
     /// Input file that was deleted while the batch ran.
     InputDeleted,
-    /// End of the completion window.
+    /// Completion window over before the last line was processed.
     Expired,
     /// API key that was revoked or has expired.
     KeyRevoked,
@@ -77,7 +77,7 @@ impl EndReason {
         }
     }
 
-    /// Returns the sentence for users.
+    /// Returns the sentence that tells users the reason.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
@@ -126,11 +126,11 @@ impl LineCounts {
 pub struct TransitionTimes {
     /// Start of processing or of the wait for the planned start.
     pub in_progress: Option<u64>,
-    /// Completion time.
+    /// Time of completion, in Unix seconds; `None` if the batch was not completed.
     pub completed: Option<u64>,
-    /// Failure time.
+    /// Time of failure, in Unix seconds; `None` if the batch did not fail.
     pub failed: Option<u64>,
-    /// Cancellation time.
+    /// Time of cancellation, in Unix seconds; `None` if the batch was not cancelled.
     pub cancelled: Option<u64>,
 }
 

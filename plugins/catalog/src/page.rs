@@ -19,7 +19,7 @@ pub struct LiveFigures {
     pub throughput: Option<f64>,
     /// Seconds to the first token.
     pub latency: Option<f64>,
-    /// Number of answers.
+    /// Number of answers of the model in the last hour.
     pub popularity: Option<f64>,
 }
 
@@ -56,7 +56,7 @@ impl Catalog {
     }
 }
 
-/// An item of the list.
+/// Item of a catalogue list: a model or one of its aliases.
 struct PageItem<'c> {
     id: &'c str,
     json: &'c str,

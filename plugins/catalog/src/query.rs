@@ -63,7 +63,7 @@ impl SortOrder {
     }
 }
 
-/// Start of a page.
+/// Position at which a page of the list starts, or before which it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageStart {
     /// Number of items to skip.

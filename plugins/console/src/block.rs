@@ -4,14 +4,14 @@ use crate::chart::BarChart;
 use crate::intensity_chart::IntensityChart;
 use crate::text::Text;
 
-/// Part of a page.
+/// Building block of a console page.
 #[derive(Clone, Debug)]
 pub enum Block {
     /// Message about an action or a problem.
     Notice(NoticeKind, Text),
     /// Secret that is shown once, with its label.
     Secret(Text, String),
-    /// Row of figures.
+    /// Row of tiles, each with a figure and its label.
     Tiles(Vec<Tile>),
     /// Table.
     Table(Table),
@@ -31,18 +31,18 @@ pub enum Block {
     Code(String),
     /// Columns next to each other, each with a title and lines of text.
     Columns(Vec<(Text, Vec<Text>)>),
-    /// Links: path and text.
+    /// List of links, each as its path and its text.
     Links(Vec<(String, Text)>),
 }
 
 /// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeKind {
-    /// Completed action.
+    /// Message that an action was completed.
     Done,
-    /// Problem that needs attention.
+    /// Warning about a problem that needs attention.
     Warning,
-    /// Refused action.
+    /// Message that an action was refused.
     Error,
 }
 
@@ -58,14 +58,14 @@ impl NoticeKind {
     }
 }
 
-/// Figure with its label.
+/// Tile that shows one figure with its label.
 #[derive(Clone, Debug, Default)]
 pub struct Tile {
-    /// Label.
+    /// Label of the figure.
     pub label: Text,
     /// Figure, with its unit.
     pub value: Text,
-    /// Further text.
+    /// Additional text below the figure.
     pub detail: Text,
     /// State of the figure, such as a problem.
     pub state: CellState,
@@ -101,7 +101,7 @@ impl CellState {
 /// Cell of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
-    /// Text.
+    /// Text of the cell.
     pub text: Text,
     /// Exact value, shown on hover.
     pub exact: Text,
@@ -140,7 +140,7 @@ impl Cell {
         Self { action: Some(action), ..Self::default() }
     }
 
-    /// Sets the state.
+    /// Sets the state that the cell shows besides its text.
     #[must_use]
     pub fn with_state(mut self, state: CellState) -> Self {
         self.state = state;
@@ -158,14 +158,14 @@ impl Cell {
 /// Row of a table.
 pub type Row = Vec<Cell>;
 
-/// Table.
+/// Table of a page.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// Title.
+    /// Title of the table.
     pub title: Text,
     /// Headings of the columns.
     pub headings: Vec<&'static str>,
-    /// Rows.
+    /// Rows of the table, each with a cell for every column.
     pub rows: Vec<Row>,
     /// Text that is shown if the table has no rows.
     pub empty_text: &'static str,
@@ -191,7 +191,7 @@ pub struct Form {
     pub is_query: bool,
     /// Title; empty for a button in a table.
     pub title: Text,
-    /// Fields.
+    /// Input fields of the form.
     pub fields: Vec<Field>,
     /// Text of the button.
     pub submit: Text,
@@ -241,7 +241,7 @@ impl Form {
     }
 }
 
-/// Kind of a field.
+/// Input type of a form field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum FieldKind {
     /// One line of text.
@@ -249,7 +249,7 @@ pub enum FieldKind {
     Text,
     /// Password.
     Password,
-    /// Day.
+    /// Input for a calendar day.
     Date,
     /// Several lines of text.
     Lines,
@@ -272,11 +272,11 @@ impl FieldKind {
 pub struct Field {
     /// Name of the field in the request.
     pub name: &'static str,
-    /// Label.
+    /// Label of the field.
     pub label: &'static str,
-    /// Kind.
+    /// Input type of the field.
     pub kind: FieldKind,
-    /// Value.
+    /// Value that the field contains when the page is shown.
     pub value: String,
     /// Explanation of the expected value.
     pub help: &'static str,
@@ -284,7 +284,7 @@ pub struct Field {
     pub error: Text,
     /// True if a value is required.
     pub required: bool,
-    /// Hint for password managers.
+    /// HTML attribute `autocomplete`, a hint for password managers.
     pub autocomplete: &'static str,
 }
 
@@ -301,14 +301,14 @@ impl Field {
         Self { kind: FieldKind::Hidden, value: value.into(), ..Self::new(name, "") }
     }
 
-    /// Sets the kind.
+    /// Sets the input type of the field.
     #[must_use]
     pub fn kind(mut self, kind: FieldKind) -> Self {
         self.kind = kind;
         self
     }
 
-    /// Sets the value.
+    /// Sets the value that the field contains when the page is shown.
     #[must_use]
     pub fn value(mut self, value: impl Into<String>) -> Self {
         self.value = value.into();
@@ -322,14 +322,14 @@ impl Field {
         self
     }
 
-    /// Requires a value.
+    /// Marks the field as required.
     #[must_use]
     pub const fn required(mut self) -> Self {
         self.required = true;
         self
     }
 
-    /// Sets the hint for password managers.
+    /// Sets the HTML attribute `autocomplete`, a hint for password managers.
     #[must_use]
     pub const fn autocomplete(mut self, hint: &'static str) -> Self {
         self.autocomplete = hint;

@@ -28,7 +28,7 @@ pub struct ChartSeries {
 /// Stacked bar chart.
 #[derive(Clone, Debug, Default)]
 pub struct BarChart {
-    /// Title.
+    /// Title of the chart.
     pub title: Text,
     /// Unit of the values.
     pub unit: &'static str,
@@ -41,35 +41,35 @@ pub struct BarChart {
 /// Segment of a bar. Lengths and positions are in units of the view box.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChartSegment {
-    /// Left edge.
+    /// Left edge of the segment, in units of the SVG view box.
     pub x: String,
-    /// Upper edge.
+    /// Upper edge of the segment, in units of the SVG view box.
     pub y: String,
-    /// Width.
+    /// Width of the segment, in units of the SVG view box.
     pub width: String,
-    /// Height.
+    /// Height of the segment, in units of the SVG view box.
     pub height: String,
-    /// Number of the colour.
+    /// Index of the colour in the palette of the style sheet.
     pub colour: usize,
-    /// Text on hover.
+    /// Text shown when the pointer is on the segment.
     pub title: String,
 }
 
-/// Label and line of an axis.
+/// Label on an axis of a chart, with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChartMark {
-    /// Horizontal position.
+    /// Horizontal position of the label, in units of the SVG view box.
     pub x: String,
-    /// Vertical position.
+    /// Vertical position of the label, in units of the SVG view box.
     pub y: String,
-    /// Text.
+    /// Text of the label.
     pub text: String,
 }
 
 /// Rectangle of a plot, in the units of the view box. All panels have the same horizontal axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Panel {
-    /// Upper edge.
+    /// Upper edge of the plot.
     pub top: f64,
     /// Lower edge, where the value is zero.
     pub bottom: f64,
@@ -108,7 +108,7 @@ pub(crate) fn slot_of(bars: usize) -> f64 {
     (WIDTH - LEFT) / count(bars.max(1))
 }
 
-/// Horizontal center of a slot.
+/// Returns the horizontal center of the bar with this index, of `bars` bars.
 pub(crate) fn center_of(index: usize, bars: usize) -> f64 {
     LEFT + slot_of(bars) * (count(index) + 0.5)
 }

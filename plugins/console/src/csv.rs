@@ -134,7 +134,7 @@ impl CsvTable {
         self.text.push_str(&csv_record(cells, self.style.separator));
     }
 
-    /// Returns the text.
+    /// Returns the complete CSV text.
     #[must_use]
     pub fn into_text(self) -> String {
         self.text

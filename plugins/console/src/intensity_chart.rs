@@ -15,9 +15,9 @@ const BARS: Panel = Panel { top: 158.0, bottom: 236.0 };
 /// Plot of the grid intensity by zone, and of the requests of batches in the same hours.
 #[derive(Clone, Debug, Default)]
 pub struct IntensityChart {
-    /// Title.
+    /// Title of the plot.
     pub title: Text,
-    /// Starts of the hours.
+    /// Start time of each hour, as its label on the horizontal axis.
     pub hours: Vec<Text>,
     /// Intensity of each zone in g/kWh; a value that is not finite is unknown.
     pub intensity: Vec<ChartSeries>,
@@ -30,20 +30,20 @@ pub struct IntensityChart {
 pub struct ChartLine {
     /// Number of the colour, and of the dashes.
     pub colour: usize,
-    /// Points of the line.
+    /// Coordinates of the line's points, in the SVG syntax of `points`.
     pub points: String,
 }
 
 /// Point of a line, in the center of its hour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChartPoint {
-    /// Number of the colour.
+    /// Index of the colour in the palette of the style sheet.
     pub colour: usize,
-    /// Horizontal position.
+    /// Horizontal position of the point, in units of the SVG view box.
     pub x: String,
-    /// Vertical position.
+    /// Vertical position of the point, in units of the SVG view box.
     pub y: String,
-    /// Text on hover.
+    /// Text shown when the pointer is on the point.
     pub title: String,
 }
 
@@ -116,7 +116,7 @@ impl IntensityChart {
         points
     }
 
-    /// Returns the segments of the bars.
+    /// Returns the segments of the bars, which show the requests of batches.
     #[must_use]
     pub fn segments(&self, language: Language) -> Vec<ChartSegment> {
         self.bars().segments_in(BARS, language)
@@ -130,7 +130,7 @@ impl IntensityChart {
         marks
     }
 
-    /// Returns the labels of the hours.
+    /// Returns the labels of the hours on the horizontal axis.
     #[must_use]
     pub fn ticks(&self, language: Language) -> Vec<ChartMark> {
         BARS.ticks(&self.hours, language)

@@ -36,7 +36,7 @@ impl Language {
         }
     }
 
-    /// Language of a code.
+    /// Returns the language with this code, such as `de`.
     #[must_use]
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|language| language.code() == code)

@@ -9,9 +9,9 @@ use askama::Template;
 /// Link of the navigation.
 #[derive(Clone, Debug)]
 pub struct NavLink {
-    /// Path.
+    /// Path to which the link leads.
     pub href: &'static str,
-    /// Text.
+    /// Text of the link.
     pub text: &'static str,
     /// True for the current page.
     pub is_current: bool,
@@ -24,7 +24,7 @@ pub struct SignedInUser {
     pub name: String,
     /// Name of the role.
     pub role: &'static str,
-    /// Token that every form must contain.
+    /// Token against forged requests, which every form of the page must contain.
     pub form_token: String,
 }
 
@@ -38,9 +38,9 @@ pub struct Page {
     pub language: Language,
     /// Path of the page, to which the language switch returns.
     pub address: String,
-    /// Title.
+    /// Title of the page.
     pub title: Text,
-    /// Navigation.
+    /// Links of the navigation.
     pub nav: Vec<NavLink>,
     /// Signed-in person; `None` on the page to sign in.
     pub user: Option<SignedInUser>,

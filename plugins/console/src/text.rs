@@ -69,7 +69,7 @@ impl Text {
         }
     }
 
-    /// Returns the text in a language.
+    /// Returns the text, translated and formatted for a language.
     #[must_use]
     pub fn render(&self, language: Language) -> Cow<'_, str> {
         match self {

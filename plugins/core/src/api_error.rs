@@ -7,7 +7,7 @@ use std::borrow::Cow;
 /// API error of a request. Contains only public data: no key, prompt, provider address or internal cause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiError {
-    /// Entry of the error table.
+    /// Code of the error: its entry in the error table.
     pub code: ErrorCode,
     /// Public message; the default message of the table if no more exact one is known.
     pub message: Cow<'static, str>,
@@ -62,14 +62,14 @@ impl ApiError {
             .with_detail("input_tokens", input_tokens)
     }
 
-    /// Sets the invalid field.
+    /// Sets the name of the invalid request field.
     #[must_use]
     pub fn with_param(mut self, param: impl Into<String>) -> Self {
         self.param = Some(param.into());
         self
     }
 
-    /// Adds a member to the details.
+    /// Adds a member to `details`, the structured context of the error.
     #[must_use]
     pub fn with_detail(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.details.insert(name.to_owned(), value.into());

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Last second with a four-digit year: 9999-12-31T23:59:59Z.
 const MAX_UNIX_SECONDS: u64 = 253_402_300_799;
-/// Begin of Unix time.
+/// Start of Unix time, 1 January 1970.
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// Calendar day.
@@ -24,7 +24,7 @@ pub struct UtcDay(Date);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UtcMonth(Date);
 
-/// Budget period.
+/// Period after which a money budget starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BudgetPeriod {
     /// Day from midnight to midnight, UTC.
@@ -34,7 +34,7 @@ pub enum BudgetPeriod {
 }
 
 impl BudgetPeriod {
-    /// Name in errors and lists.
+    /// Returns the name of the period in errors and lists.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

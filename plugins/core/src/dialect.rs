@@ -25,7 +25,7 @@ pub enum RequestForm {
     Messages,
 }
 
-/// Form of an error body.
+/// JSON structure of error bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorEnvelope {
     /// `{"error":{"message","type","code","param"}}`.
@@ -37,7 +37,7 @@ pub enum ErrorEnvelope {
 /// Format of the header that says when a rate limit is fully restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResetFormat {
-    /// Span such as `6m0s`.
+    /// Duration until the reset, such as `6m0s`.
     Span,
     /// Timestamp of RFC 3339.
     Timestamp,
@@ -52,7 +52,7 @@ pub enum KeyHeader {
     ApiKey,
 }
 
-/// Model name in an answer.
+/// Form of the model name that an answer contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerModelName {
     /// Name without the flavor.
@@ -64,7 +64,7 @@ pub enum AnswerModelName {
 /// HTTP conventions that a family of dialects shares.
 #[derive(Debug)]
 pub struct HttpConventions {
-    /// Header of the key towards providers.
+    /// Header in which providers expect the API key.
     pub key_header: KeyHeader,
     /// Further header that providers expect, with its value.
     pub version_header: Option<(&'static str, &'static str)>,
@@ -83,7 +83,7 @@ pub struct HttpConventions {
 /// Properties of a dialect.
 #[derive(Debug)]
 pub struct DialectSpec {
-    /// The dialect.
+    /// Dialect that this row describes.
     pub dialect: Dialect,
     /// Name in the configuration, logs and metrics.
     pub name: &'static str,
@@ -91,11 +91,11 @@ pub struct DialectSpec {
     pub client_path: Option<&'static str>,
     /// Path below a provider's base URL.
     pub provider_path: &'static str,
-    /// Form of validated bodies.
+    /// Form of request bodies after validation.
     pub request_form: RequestForm,
     /// Conventions of headers and errors.
     pub http: &'static HttpConventions,
-    /// Model name in answers.
+    /// Form of the model name that answers contain.
     pub answer_model: AnswerModelName,
     /// True if its providers may serve text completions.
     pub has_completions: bool,
@@ -257,7 +257,7 @@ impl Dialect {
         DIALECTS.iter().find(|row| row.name == name).map(|row| row.dialect)
     }
 
-    /// Returns the form of validated bodies.
+    /// Returns the form of this dialect's request bodies after validation.
     #[must_use]
     pub const fn request_form(self) -> RequestForm {
         self.spec().request_form

@@ -12,7 +12,7 @@ const CHAIN_ENTRIES: u64 = 1 << 33;
 /// Maximum number of chains of a ledger: one for each gateway that ever joined a fleet.
 pub const MAX_CHAINS: u32 = 1 << 20;
 
-/// Returns the chain of an entry.
+/// Returns the number of the chain to which a ledger entry belongs.
 #[must_use]
 #[allow(clippy::cast_possible_truncation, reason = "31 bits are left")]
 pub const fn chain_of(number: u64) -> u32 {

@@ -13,7 +13,7 @@ pub enum ErrorCode {
     ContentRefused,
     /// API key missing, malformed or revoked.
     InvalidKey,
-    /// Balance lower than the reserve.
+    /// Account balance lower than the amount to reserve for the request.
     InsufficientCredits,
     /// Money budget of the key used up.
     BudgetExceeded,
@@ -53,7 +53,7 @@ pub enum ErrorCode {
     StorageFull,
 }
 
-/// HTTP representation of an error.
+/// Representation of an error in HTTP responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorSpec {
     /// HTTP status.

@@ -94,10 +94,10 @@ pub struct HistoryFeatures {
 /// Display of thinking in the response (messages dialect).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThinkingDisplay {
-    /// Not requested: reasoning is not returned.
+    /// Thinking not requested: reasoning is not returned.
     #[default]
     Off,
-    /// Shown as thinking blocks.
+    /// Thinking returned as blocks with its text.
     Shown,
     /// Thinking blocks with a signature and without text.
     Omitted,
@@ -124,7 +124,7 @@ pub struct InferenceRequest {
     pub model: Box<str>,
     /// True if the client requested server-sent events.
     pub stream: bool,
-    /// Chat: `stream_options.include_usage`.
+    /// Value of `stream_options.include_usage` (chat dialect).
     pub include_usage: bool,
     /// Cap on generated tokens, if the client gave one.
     pub max_tokens: Option<u64>,

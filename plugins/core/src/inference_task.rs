@@ -12,13 +12,13 @@ pub enum InferenceTask {
     Chat,
     /// Text that continues prompts without roles; translators read the prompts from the task.
     Complete(CompletionTask),
-    /// Embedding vectors of texts.
+    /// Computation of embedding vectors of texts.
     Embed(EmbeddingTask),
     /// Relevance scores of documents for a query.
     Rerank(RerankTask),
-    /// Generated images.
+    /// Generation of images.
     GenerateImages(ImageTask),
-    /// Transcribed speech.
+    /// Transcription of speech.
     Transcribe(TranscriptionTask),
     /// Speech or moderation: the request is forwarded unchanged, and its work is metered.
     Passthrough(PassthroughTask),
@@ -43,7 +43,7 @@ pub struct PassthroughTask {
 /// Delivery of the answer of a metered task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PassthroughDelivery {
-    /// Complete answer, with its length.
+    /// Complete answer, sent as a whole with its length.
     #[default]
     Complete,
     /// Bytes that pass as they arrive, with the content type of the task.
@@ -100,7 +100,7 @@ pub enum EmbeddingInputs {
 }
 
 impl EmbeddingInputs {
-    /// JSON values in order.
+    /// Returns the inputs in order, each as a JSON value.
     #[must_use]
     pub fn values(&self) -> &[Bytes] {
         match self {

@@ -88,7 +88,7 @@ impl TranscriptFormat {
 pub struct TranscriptionTask {
     /// Language of the speech, ISO 639-1; detected if absent.
     pub language: Option<Box<str>>,
-    /// Context for the vocabulary.
+    /// Text that tells the model which vocabulary to expect (`prompt`).
     pub prompt: Option<Box<str>>,
     /// Sampling temperature as it was sent, 0 to 1.
     pub temperature: Option<Box<str>>,
@@ -154,7 +154,7 @@ pub struct GeneratedImage {
 pub enum ImageSource {
     /// Base64 data in the response.
     Base64(Bytes),
-    /// URL at the provider.
+    /// URL at which the provider serves the image.
     Url(Box<str>),
 }
 

@@ -16,7 +16,7 @@ pub enum ModelKind {
     Image,
     /// Transcribes speech.
     Transcription,
-    /// Speaks a text.
+    /// Turns text into speech.
     Speech,
     /// Classifies a text by the harm that it may do.
     Moderation,
@@ -27,11 +27,11 @@ pub enum ModelKind {
 pub enum WorkUnit {
     /// Tokens read and generated; prices `input` and `output`.
     GeneratedTokens,
-    /// Tokens read; price `input`.
+    /// Input tokens, sold at the price `input`.
     InputTokens,
-    /// Images; price `image`.
+    /// Generated images, sold at the price `image`.
     Images,
-    /// Seconds of audio; price `minute`.
+    /// Seconds of audio, sold at the price `minute`.
     AudioSeconds,
 }
 
@@ -40,7 +40,7 @@ pub enum WorkUnit {
 pub enum FootprintModel {
     /// Joules per token read and generated; prompts cost more the longer they are.
     Generator,
-    /// Joules per token read.
+    /// Joules per input token.
     Encoder,
     /// Joules per image.
     Images,
@@ -51,7 +51,7 @@ pub enum FootprintModel {
 /// Everything that distinguishes one kind of model from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindSpec {
-    /// Kind of the row.
+    /// Kind of model that the row describes.
     pub kind: ModelKind,
     /// Name in the configuration, logs and metrics.
     pub name: &'static str,
@@ -60,7 +60,7 @@ pub struct KindSpec {
     /// Paths of the endpoints of this kind. The error names them if a model of this kind is requested at another
     /// endpoint.
     pub paths: &'static str,
-    /// Scope that a key needs.
+    /// Scope that an API key needs for this kind.
     pub scope: &'static str,
     /// Usual input modality.
     pub input: &'static str,
@@ -68,7 +68,7 @@ pub struct KindSpec {
     pub output: &'static str,
     /// Parameters that requests may set if the configuration of a model lists none.
     pub parameters: &'static [&'static str],
-    /// Unit of work.
+    /// Unit in which the work of this kind is counted.
     pub unit: WorkUnit,
     /// Formula of its energy.
     pub footprint: FootprintModel,
@@ -205,7 +205,7 @@ impl ModelKind {
         names
     };
 
-    /// Row of the kind.
+    /// Returns the row of the kind in the table of kinds.
     #[must_use]
     pub const fn spec(self) -> &'static KindSpec {
         // Unreachable: the test `rows_have_the_order_of_the_kinds` compares the table with the enum.

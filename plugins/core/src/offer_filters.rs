@@ -19,13 +19,13 @@ pub struct OfferFilters {
 /// Kind of filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OfferFilter {
-    /// Country of the machines.
+    /// Countries in which the provider's machines may be.
     Countries,
-    /// Price of input.
+    /// Maximum input price.
     InputCost,
-    /// Carbon intensity of the local grid.
+    /// Maximum carbon intensity of the local power grid.
     CarbonIntensity,
-    /// Generation speed.
+    /// Minimum generation speed.
     Speed,
 }
 
@@ -33,7 +33,7 @@ impl OfferFilter {
     /// All filters, in the order of error messages.
     pub const ALL: [Self; 4] = [Self::Countries, Self::InputCost, Self::CarbonIntensity, Self::Speed];
 
-    /// Member of `filters` in the request.
+    /// Returns the name of the filter in the request member `filters`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

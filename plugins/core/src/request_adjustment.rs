@@ -168,7 +168,7 @@ impl ExtraMembers {
         Self(bits)
     }
 
-    /// Bits of the set.
+    /// Returns the set as an integer with one bit for each element.
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0
@@ -242,7 +242,7 @@ impl ExtraMembers {
         rows.flat_map(|(extra, _)| extra.headers().iter().copied())
     }
 
-    /// Log name of each element.
+    /// Returns the name of each element for the log.
     pub fn log_names(self) -> impl Iterator<Item = &'static str> {
         let rows = EXTRA_MEMBERS.iter().filter(move |(extra, _)| self.contains(*extra));
         rows.filter_map(|(_, words)| words.first().copied())
@@ -269,7 +269,7 @@ impl ReasoningName {
         }
     }
 
-    /// Alternative name of reasoning.
+    /// Returns the other of the two names.
     #[must_use]
     pub const fn alternative(self) -> Self {
         match self {

@@ -63,7 +63,7 @@ pub struct StoredInput {
 pub struct ResponseStorage {
     /// Effect of `store` and `background`.
     pub access: StoreAccess,
-    /// Conversation of `previous_response_id`.
+    /// Conversation to which `previous_response_id` refers.
     pub previous: PreviousResponse,
 }
 
@@ -81,13 +81,13 @@ pub enum StoreAccess {
     BackgroundRun,
 }
 
-/// Conversation of `previous_response_id`.
+/// Conversation to which `previous_response_id` of a request refers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PreviousResponse {
-    /// API key without stored responses.
+    /// API key that may not store responses.
     #[default]
     NotAllowed,
-    /// Id of no stored response.
+    /// Id that belongs to no stored response.
     NotFound,
     /// Id of a background response that has no answer: it has not ended, or it failed or was cancelled.
     Unanswered,

@@ -8,10 +8,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 /// Start of every sealed value, with the version of the form.
 const PREFIX: &str = "psr1_";
-/// Bytes of the checksum.
+/// Length of the checksum, in bytes.
 const CHECKSUM_BYTES: usize = 4;
 
-/// Seals a reasoning text.
+/// Returns a reasoning text in sealed form: prefix, then checksum and text in base64url.
 #[must_use]
 pub fn seal_reasoning(text: &str) -> String {
     let mut bytes = Vec::with_capacity(CHECKSUM_BYTES + text.len());

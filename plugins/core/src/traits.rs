@@ -28,7 +28,7 @@ pub enum PrefillMethod {
     ContinueFinalMessage,
     /// `prefix: true` on the message (Mistral, DeepSeek).
     Prefix,
-    /// Automatic (llama.cpp, the messages dialect).
+    /// No request member needed: the provider continues by itself (llama.cpp, messages dialect).
     Automatic,
 }
 
@@ -36,7 +36,7 @@ pub enum PrefillMethod {
 /// response does not show which one is needed: logits can lie between 0 and 1 too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RerankScoreTransform {
-    /// Scores from 0 to 1 already.
+    /// Scores that already lie between 0 and 1, left unchanged.
     #[default]
     Identity,
     /// Logits, converted to scores by `1 / (1 + exp(-x))`.
@@ -48,7 +48,7 @@ pub enum RerankScoreTransform {
 pub struct OfferCapabilities {
     /// `supported_parameters` of the catalogue: request parameters that the model accepts.
     pub parameters: Vec<Box<str>>,
-    /// Method of continuing an interrupted stream.
+    /// Method by which the provider continues an interrupted answer; `None` if it cannot.
     pub continuation: Option<ContinuationMethod>,
     /// Method of accepting a prefill.
     pub prefill: PrefillMethod,
@@ -74,7 +74,7 @@ pub struct OfferCapabilities {
     pub max_images: Option<u32>,
     /// Maximum number of inputs or documents per request; longer lists take several requests.
     pub max_inputs: Option<usize>,
-    /// Transformation of its reranking scores.
+    /// Transformation that the offer's reranking scores need.
     pub score_transform: RerankScoreTransform,
     /// Size of the context window, in tokens.
     pub context_length: Option<u64>,

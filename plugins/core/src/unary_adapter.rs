@@ -55,10 +55,10 @@ impl UpstreamAnswer {
 ///
 /// The same request and target always give the same provider requests. Implementations have no clock and no state.
 pub trait ProviderAdapter: Sync + Send {
-    /// Kind of model.
+    /// Returns the kind of model that the adapter serves.
     fn kind(&self) -> ModelKind;
 
-    /// Name in the configuration, lower case.
+    /// Returns the name of the API in the configuration, lower case.
     fn name(&self) -> &'static str;
 
     /// Path below the provider's base URL.

@@ -137,7 +137,7 @@ pub struct UpstreamError {
 }
 
 impl UpstreamError {
-    /// Returns a failure of the provider.
+    /// Returns an error of this kind whose other fields are all empty.
     #[must_use]
     pub const fn new(kind: UpstreamErrorKind) -> Self {
         Self {

@@ -25,7 +25,7 @@ impl UsageSource {
 /// Upper bounds of the usage that a provider may report for one answer, from the request and the delivered data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageBounds {
-    /// Prompt tokens.
+    /// Maximum number of prompt tokens.
     pub input: u64,
     /// Generated tokens that the request allows, all choices together.
     pub output: u64,
@@ -36,7 +36,7 @@ pub struct UsageBounds {
 impl UsageBounds {
     /// Tokens of a chat template around the messages.
     pub const TEMPLATE_TOKENS: u64 = 1_024;
-    /// Tokens of one image.
+    /// Maximum number of prompt tokens for one image.
     pub const IMAGE_TOKENS: u64 = 16_384;
     /// Tokens that a model adds to each embedding input or reranked document.
     pub const TOKENS_PER_INPUT: u64 = 128;
@@ -199,11 +199,11 @@ impl WorkDone {
 /// Boundary of a provider's energy meter; consumption outside of it is added by formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterBoundary {
-    /// Accelerators only.
+    /// Meter that covers only the accelerators (GPUs).
     Gpu,
-    /// Complete server.
+    /// Meter that covers the complete server.
     It,
-    /// Complete building.
+    /// Meter that covers the complete building of the data centre.
     Facility,
 }
 

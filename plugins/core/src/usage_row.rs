@@ -5,7 +5,7 @@ use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Version of the encoding.
+/// Version of the JSON encoding of a usage row.
 pub const USAGE_ROW_VERSION: u32 = 1;
 
 /// Error of a row that cannot be read.
@@ -13,15 +13,15 @@ pub const USAGE_ROW_VERSION: u32 = 1;
 pub enum UsageRowError {
     /// Row in an unknown format.
     Format,
-    /// Row of a later version.
+    /// Row written by a later version of the gateway.
     Version,
 }
 
-/// Row of a rollup.
+/// Usage totals of a rollup, with the names (key, model, provider …) that its requests share.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UsageRow<'a> {
-    /// Version of the encoding.
+    /// Version of the row's JSON encoding.
     pub v: u32,
     /// Public id of the key.
     #[serde(borrow, skip_serializing_if = "str::is_empty")]
@@ -38,7 +38,7 @@ pub struct UsageRow<'a> {
     /// Id of the pricing terms.
     #[serde(borrow, skip_serializing_if = "str::is_empty")]
     pub terms: Cow<'a, str>,
-    /// Outcome of the requests.
+    /// Outcome that the requests of this row have in common.
     #[serde(borrow)]
     pub outcome: Cow<'a, str>,
     /// Charged requests.
@@ -92,13 +92,13 @@ pub struct UsageRow<'a> {
     /// Charges in micro-credits, as text, since they may exceed 64 bits.
     #[serde(borrow, skip_serializing_if = "is_nought")]
     pub credits: Cow<'a, str>,
-    /// Charges in nano-kWh, as text.
+    /// Charges to the energy wallet, in nano-kWh, as text.
     #[serde(borrow, skip_serializing_if = "is_nought")]
     pub energy: Cow<'a, str>,
-    /// Grants in micro-credits, as text.
+    /// Amount granted to the account, in micro-credits, as text.
     #[serde(borrow, skip_serializing_if = "is_nought")]
     pub granted_credits: Cow<'a, str>,
-    /// Grants in nano-kWh, as text.
+    /// Amount granted to the account, in nano-kWh, as text.
     #[serde(borrow, skip_serializing_if = "is_nought")]
     pub granted_energy: Cow<'a, str>,
 }
@@ -122,7 +122,7 @@ impl<'a> UsageRow<'a> {
         if row.v == USAGE_ROW_VERSION { Ok(row) } else { Err(UsageRowError::Version) }
     }
 
-    /// Encodes the row.
+    /// Returns the row as JSON text, the value in the store.
     #[must_use]
     pub fn to_value(&self) -> Vec<u8> {
         // A struct of names, integers and decimals always serializes.

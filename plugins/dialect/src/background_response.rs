@@ -28,7 +28,7 @@ pub enum UnansweredState<'a> {
 /// Error of a failed response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseFailure<'a> {
-    /// Code of the dialect.
+    /// Error code of the responses dialect.
     pub code: &'static str,
     /// Sentence for the client.
     pub message: Cow<'a, str>,

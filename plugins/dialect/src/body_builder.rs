@@ -9,7 +9,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 /// Minimum bytes of a shared slice: sharing costs an atomic increment and an entry in the list of buffers to write.
 const MIN_SHARED_BYTES: usize = 2048;
 
-/// Builder of a body.
+/// Builder of a request body from new bytes and slices of a source body.
 pub(crate) struct BodyBuilder<'a> {
     source: &'a Bytes,
     segments: Vec<Bytes>,
@@ -93,7 +93,7 @@ pub(crate) fn shared_slice(source: &Bytes, part: &[u8]) -> Option<Bytes> {
     (end <= source.len()).then(|| source.slice(start..end))
 }
 
-/// Writes JSON like [`BodyBuilder::push_escaped_json`].
+/// Writes JSON as the body of a JSON string, like [`BodyBuilder::push_escaped_json`].
 pub(crate) fn write_escaped_json(json: &[u8], out: &mut impl BufMut) {
     let mut rest = json;
     let mut inside = false;

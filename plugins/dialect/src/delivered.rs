@@ -48,7 +48,7 @@ impl DeliveredText {
         Self { includes_reasoning, size: 0, choices: (0..n).map(|_| Vec::new()).collect() }
     }
 
-    /// Records a delivered event.
+    /// Records the text of an event that was delivered to the client.
     pub(crate) fn record_event(&mut self, event: &AnswerEvent) {
         let Some((choice, kind, text)) = event_text(event) else { return };
         if self.size > MAX_BYTES || (kind == TextKind::Reasoning && !self.includes_reasoning) {

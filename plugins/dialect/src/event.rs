@@ -58,7 +58,7 @@ pub enum AnswerEvent {
         choice: u32,
         /// Number of the call.
         tool: u32,
-        /// Text to append.
+        /// Fragment of JSON text to append to the arguments.
         fragment: EscapedText,
     },
     /// End of a choice, unless more of it follows.
@@ -151,13 +151,13 @@ impl EscapedText {
         Self { is_plain: escaped.len() == text.len(), escaped: Bytes::from(escaped) }
     }
 
-    /// Returns the escaped bytes, without quotes.
+    /// Returns the text as the body of a JSON string, without quotes.
     #[must_use]
     pub fn escaped(&self) -> &[u8] {
         &self.escaped
     }
 
-    /// Returns the escaped bytes, shared.
+    /// Returns the escaped bytes, without quotes, sharing their memory.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         self.escaped.clone()

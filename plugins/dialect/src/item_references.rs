@@ -10,7 +10,7 @@ pub const MAX_REFERENCES: usize = 1024;
 /// Reference in the input of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemReference {
-    /// Index in `input`.
+    /// Position of the reference in the array `input`.
     pub index: usize,
     /// Id of the item.
     pub id: String,

@@ -52,7 +52,7 @@ impl<'a> JsonCursor<'a> {
         self.json.get(self.position).copied()
     }
 
-    /// Returns the position in bytes.
+    /// Returns the byte offset of the cursor in the JSON text.
     pub(crate) const fn position(&self) -> usize {
         self.position
     }

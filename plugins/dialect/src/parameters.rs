@@ -21,7 +21,7 @@ pub enum ParameterEffect {
     Private,
 }
 
-/// Engine parameter.
+/// Request parameter of an engine that no dialect defines.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineParameter {
     /// Name of the member at the top level of the body.

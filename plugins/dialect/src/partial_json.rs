@@ -11,12 +11,12 @@ const MAX_DEPTH: usize = 512;
 /// Maximum bytes of a number or word; longer ones are invalid.
 pub(crate) const MAX_SCALAR_BYTES: usize = 512;
 
-/// State of the arguments so far.
+/// State of a tool call's arguments after the fragments so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JsonState {
     /// White space only: a call without arguments.
     Empty,
-    /// Start of a JSON object.
+    /// Start of a JSON object whose end has not arrived.
     Incomplete,
     /// Complete JSON object.
     Complete,
@@ -65,7 +65,7 @@ impl PartialJson {
         self.state
     }
 
-    /// Parses an unescaped fragment.
+    /// Parses the next fragment of the arguments, unescaped, and returns the new state.
     pub(crate) fn push(&mut self, fragment: &str) -> JsonState {
         for byte in fragment.bytes() {
             self.state = match (self.state, byte) {

@@ -20,7 +20,7 @@ const MESSAGES: ProviderDialect = ProviderDialect {
     translators: &[chat_messages::TRANSLATOR, messages_messages::TRANSLATOR, responses_any::MESSAGES],
 };
 
-/// Returns the row of a dialect.
+/// Returns the decoders and translators for providers of a dialect.
 pub(crate) const fn provider_dialect(dialect: Dialect) -> &'static ProviderDialect {
     // Unreachable: the test `each_dialect_has_its_row` compares the table with the one of the dialects.
     #[allow(clippy::indexing_slicing, reason = "the table has a row for each variant")]

@@ -109,7 +109,7 @@ pub(crate) fn parse_effort(value: &[u8]) -> ReasoningEffort {
     ReasoningEffort { enabled: None, level: Some(level) }
 }
 
-/// Parses `{"effort":…}`, `{"enabled":…}` or `{"max_tokens":…}`.
+/// Parses the value of `reasoning`: `{"effort":…}`, `{"enabled":…}` or `{"max_tokens":…}`.
 fn parse_reasoning(value: &[u8]) -> ReasoningEffort {
     let effort = json_cursor::member_value(value, "effort").map(parse_effort).unwrap_or_default();
     if effort != ReasoningEffort::default() {
@@ -119,7 +119,7 @@ fn parse_reasoning(value: &[u8]) -> ReasoningEffort {
     with_enabled(json_cursor::member_value(value, "enabled").and_then(parse_bool)).with_budget(budget)
 }
 
-/// Parses `{"type":"enabled","budget_tokens":…}`, or a boolean.
+/// Parses the value of `thinking`: `{"type":"enabled","budget_tokens":…}`, or a boolean.
 fn parse_thinking(value: &[u8]) -> ReasoningEffort {
     let kind = json_cursor::member_value(value, "type").unwrap_or_default();
     let on = match () {

@@ -19,7 +19,7 @@ pub struct ResponseConstraints {
     stop_sequences: Vec<String>,
     /// Number of stop sequences sent to the provider; the gateway enforces the rest.
     upstream_stop_count: usize,
-    /// Seed of generated ids.
+    /// Seed of the ids that replace repeated ids of tool calls.
     id_seed: String,
     choices: Vec<ConstrainedChoice>,
 }

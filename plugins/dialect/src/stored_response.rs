@@ -183,7 +183,7 @@ pub fn item_page<'a>(
     Some(ItemPage { items: rest.into_iter().take(limit).collect(), has_more })
 }
 
-/// Returns the id of an item.
+/// Returns the id of a conversation item.
 #[must_use]
 pub fn item_id(item: &[u8]) -> Option<std::borrow::Cow<'_, str>> {
     member_value(item, "id").and_then(parse_string)

@@ -74,7 +74,7 @@ pub struct StreamTranslator {
     reported_usage: Option<ReportedUsage>,
     /// Bytes of the prompt, for an estimate if the provider reports no input.
     prompt_bytes: usize,
-    /// Usage bounds of the request.
+    /// Upper bounds of the usage that the provider may report.
     usage_bounds: UsageBounds,
     /// Bytes of text of each choice, if there are several.
     choice_bytes: Vec<usize>,

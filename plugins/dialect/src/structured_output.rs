@@ -51,9 +51,9 @@ pub(crate) fn is_constraint(name: &str) -> bool {
 struct ConstraintMembers<'a> {
     /// Members at the top level of the request body, with unchanged values.
     members: Vec<(&'static str, &'a [u8])>,
-    /// Members of `structured_outputs`.
+    /// Members to write inside the object `structured_outputs`.
     structured_outputs: Vec<(&'static str, &'a [u8])>,
-    /// JSON schema for `response_format`.
+    /// JSON schema to request with `response_format`.
     response_schema: Option<Cow<'a, [u8]>>,
     /// True if `response_format` must request any JSON object.
     json_object: bool,

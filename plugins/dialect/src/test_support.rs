@@ -97,7 +97,7 @@ pub(crate) fn parse_capabilities(value: &Value) -> OfferCapabilities {
     }
 }
 
-/// Creates a target of this dialect.
+/// Returns the target of a sample attempt at a provider of this dialect.
 pub(crate) fn sample_target(dialect: Dialect, abilities: &OfferCapabilities) -> AttemptTarget<'_> {
     AttemptTarget {
         model: "engine/model",
@@ -115,7 +115,7 @@ pub(crate) fn sample_target(dialect: Dialect, abilities: &OfferCapabilities) -> 
 pub(crate) const PENSTOCK_OBJECTS: &[u8] =
     br#""environment_impact":{"energy_kwh":0.000012},"billing_cost":{"credits":0.034}"#;
 
-/// Outcome of a translated stream.
+/// Result of translating a whole sample stream.
 #[derive(Debug, PartialEq)]
 pub(crate) struct StreamRun {
     pub(crate) out: Vec<u8>,

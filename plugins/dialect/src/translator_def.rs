@@ -21,7 +21,7 @@ type BodyConverter = fn(&InferenceRequest, &AttemptTarget<'_>, &Bytes) -> Result
 pub(crate) struct ProviderDialect {
     /// Constructor of the decoder of a stream, with the seed of generated tool call ids.
     pub(crate) new_decoder: fn(&str) -> Box<dyn DialectDecoder>,
-    /// Decoder of a buffered answer.
+    /// Function that decodes an answer that is not streamed.
     pub(crate) decode_buffered: BufferedDecoder,
     pub(crate) translators: &'static [TranslatorDef],
 }
@@ -37,7 +37,7 @@ pub(crate) struct TranslatorDef {
     pub(crate) build_request: RequestBuilder,
     /// Conversion of that body, if the builder is the one for chat providers.
     pub(crate) convert: Option<BodyConverter>,
-    /// Translator of a buffered answer.
+    /// Function that translates an answer that is not streamed.
     pub(crate) translate_buffered:
         fn(&InferenceRequest, &AttemptTarget<'_>, Bytes) -> Result<BufferedResponse, UpstreamError>,
     /// Constructor of the translation of a streamed answer.

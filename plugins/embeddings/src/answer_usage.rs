@@ -37,7 +37,7 @@ impl AnswerUsage {
         }
     }
 
-    /// Adds the values of all parts.
+    /// Returns the sum of the usage of all parts of an answer.
     pub(crate) fn sum(parts: impl IntoIterator<Item = Self>) -> Self {
         parts.into_iter().reduce(Self::add).unwrap_or_default()
     }

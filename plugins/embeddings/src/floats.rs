@@ -130,7 +130,7 @@ pub(crate) fn decode_base64(base64: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     (rest.is_empty() && are_finite).then_some(floats.len())
 }
 
-/// Writes bytes as base64 between quotes.
+/// Writes the bytes of a vector as a base64 string with quotes.
 pub(crate) fn encode_base64(floats: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let start = out.len() + 1;
     let end = start + base64::encoded_len(floats.len(), true)?;

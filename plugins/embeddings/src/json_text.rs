@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use penstock_json_scan::json;
 
-/// Writes `[a,b,c]` of JSON values.
+/// Appends a JSON array of JSON values, as shared chunks.
 pub(crate) fn write_json_array(values: &[Bytes], out: &mut Vec<Bytes>) {
     out.push(Bytes::from_static(b"["));
     for (index, value) in values.iter().enumerate() {

@@ -11,7 +11,7 @@ use penstock_core::{
     UpstreamRequest, WorkDone,
 };
 
-/// Adapter for the OpenAI API.
+/// Adapter for moderation with the OpenAI API.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenAiModeration;
 

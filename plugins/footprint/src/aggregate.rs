@@ -12,11 +12,11 @@ use rust_decimal::Decimal;
 pub struct AttemptEnergy {
     /// Joules at the meter of the data centre's building.
     pub(crate) facility: Decimal,
-    /// Joules times g/kWh.
+    /// Emissions as energy in joules times grid intensity in g/kWh.
     pub(crate) carbon: Decimal,
-    /// Joules times l/kWh.
+    /// Water use as energy in joules times water intensity in l/kWh.
     pub(crate) water: Decimal,
-    /// Joules of the GPUs.
+    /// Energy of the GPUs in joules.
     pub(crate) gpu: Decimal,
     pub(crate) low: Decimal,
     pub(crate) high: Decimal,
@@ -57,7 +57,7 @@ pub struct AnswerFootprint {
     pub method: EnergyMethod,
     /// Meter boundary of that method; the energy beyond this boundary was added by formula.
     pub boundary: MeterBoundary,
-    /// Assumptions behind the figures.
+    /// Assumptions made where the site's figures or the meter boundary are unknown.
     pub assumed: Assumptions,
 }
 
@@ -76,7 +76,7 @@ impl AttemptEnergy {
         self.failed = self.failed.saturating_add(failed.facility);
     }
 
-    /// Rounds each figure once, half-even.
+    /// Returns the footprint, each figure rounded once (half to even).
     #[must_use]
     pub fn footprint(&self) -> AnswerFootprint {
         AnswerFootprint {

@@ -20,9 +20,9 @@ pub struct DataCentre {
     pub pue: Option<Decimal>,
     /// Water on site, litres per kWh of IT energy.
     pub wue: Option<Decimal>,
-    /// Title and date of the publication.
+    /// Title and date of the publication that contains the figures.
     pub basis: String,
-    /// Source of the figures.
+    /// Source from which the figures were taken.
     pub source: String,
 }
 

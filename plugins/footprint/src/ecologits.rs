@@ -36,7 +36,7 @@ pub const DEFAULT_BATCH_SIZE: f64 = 64.0;
 /// Default bits per weight.
 pub const DEFAULT_WEIGHT_BITS: f64 = 16.0;
 
-/// Model as it is served.
+/// Size of a model and conditions under which it is served.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EcologitsModel {
     /// Active parameters per token, in billions.
@@ -49,7 +49,7 @@ pub struct EcologitsModel {
     pub batch: f64,
 }
 
-/// Known times of an answer.
+/// Known speed and times of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AnswerTiming {
     /// Upper limit on the duration of the answer, in seconds.
@@ -60,16 +60,16 @@ pub struct AnswerTiming {
     pub first_token: f64,
 }
 
-/// Site that serves the model.
+/// Data centre that serves the model, with its efficiency and its grid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EcologitsSite {
     /// Power usage effectiveness.
     pub pue: f64,
-    /// Water on site, litres per kWh.
+    /// Water used in the data centre, litres per kWh of IT energy.
     pub water_on_site: f64,
     /// Water of electricity generation, litres per kWh.
     pub water_off_site: f64,
-    /// Kilograms of CO2 equivalent per kWh.
+    /// Carbon intensity of the electricity, kilograms of CO2 equivalent per kWh.
     pub kg_per_kwh: f64,
 }
 
@@ -80,7 +80,7 @@ pub struct EcologitsImpacts {
     pub gpus: f64,
     /// Energy including the overhead of the building, kWh.
     pub energy_kwh: f64,
-    /// CO2 equivalent of that energy, kg.
+    /// CO2 equivalent of `energy_kwh`, in kg.
     pub usage_kg: f64,
     /// CO2 equivalent of making the hardware, kg.
     pub embodied_kg: f64,
@@ -112,7 +112,7 @@ pub fn joules_per_output_token(model: &EcologitsModel) -> Option<Decimal> {
     Decimal::from_f64(joules).map(|joules| joules.round_dp(6))
 }
 
-/// Returns all impacts of one answer.
+/// Returns energy, emissions and water of one answer.
 #[must_use]
 pub fn compute_impacts(
     model: &EcologitsModel,

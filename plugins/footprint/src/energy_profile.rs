@@ -35,7 +35,7 @@ pub struct EnergyProfile {
 pub struct FieldError {
     /// Name of the field.
     pub field: &'static str,
-    /// Expected value.
+    /// Description of the values that are valid.
     pub expected: String,
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum EnergyCoefficients {
     Tokens { input: Decimal, output: Decimal, context: bool },
     /// Per image of one mebipixel; scaled by the number of steps if both numbers are known.
     Images { each: Decimal, steps: Option<u32> },
-    /// Per second of audio.
+    /// Joules per second of audio.
     Audio { second: Decimal },
 }
 

@@ -21,7 +21,7 @@ pub struct GridRow {
     pub renewable_percent: Decimal,
     /// Water of electricity generation, litres per kWh.
     pub water_l_per_kwh: Decimal,
-    /// Year of the figures.
+    /// Year to which the figures of the row apply.
     pub year: u16,
     /// Source and licence of every figure of the row.
     pub source: String,
@@ -38,7 +38,7 @@ impl GridRow {
     }
 }
 
-/// Grid rows by country code.
+/// Table of electricity grids: a row for each country, by country code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GridTable(BTreeMap<String, GridRow>);
 

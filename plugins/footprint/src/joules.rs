@@ -97,7 +97,7 @@ pub(crate) fn divide_rounded(number: Decimal, divisor: u32, places: u32) -> Deci
     Decimal::try_from_i128_with_scale(whole, places).unwrap_or_else(|_| max_decimal(places))
 }
 
-/// Powers of ten for every scale.
+/// Powers of ten from 10^0 to 10^28, for every scale that a `Decimal` can have.
 const TENS: [u128; 29] = {
     let mut tens = [1; 29];
     let mut power = 1;

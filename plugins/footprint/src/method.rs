@@ -24,13 +24,13 @@ pub enum EnergyMethod {
 /// Pair of factors: the true value lies between `low` and `high` times the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorRange {
-    /// Lower factor, at most 1.
+    /// Factor from the figure to the lowest possible true value, at most 1.
     pub low: Decimal,
-    /// Upper factor, at least 1.
+    /// Factor from the figure to the highest possible true value, at least 1.
     pub high: Decimal,
 }
 
-/// Creates a range from hundredths.
+/// Creates an error range from two factors in hundredths: 50 is 0.5.
 const fn range(low: i64, high: i64) -> ErrorRange {
     ErrorRange { low: hundredths(low), high: hundredths(high) }
 }

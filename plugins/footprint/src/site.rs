@@ -59,14 +59,14 @@ impl ServiceSite {
     }
 }
 
-/// Assumptions behind a figure.
+/// Values behind a figure that were assumed because they are unknown; true means assumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Assumptions {
-    /// No PUE is published.
+    /// True if the PUE is assumed, because the provider publishes none.
     pub pue: bool,
-    /// No on-site water is published.
+    /// True if the on-site water use is assumed, because the provider publishes none.
     pub wue: bool,
-    /// Boundary of the meter is unknown.
+    /// True if it is unknown which parts of the data centre the provider's meter covers.
     pub boundary: bool,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// before the failure; both are zero if the attempt never reached the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptWork {
-    /// Amount of work.
+    /// Amount of work done in the attempt, such as tokens or images.
     pub done: WorkDone,
     /// Time that the provider took.
     pub duration: Duration,

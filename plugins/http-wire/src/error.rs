@@ -17,7 +17,7 @@ pub fn error_envelope(dialect: Dialect, refusal: &ApiError, request_id: &str) ->
     }
 }
 
-/// `{"error":{"message","type","code","param","details":{"name"}},"request_id"}`.
+/// Returns the JSON of an error: `{"error":{"message","type","code","param","details":{"name"}},"request_id"}`.
 #[must_use]
 pub fn chat_envelope(refusal: &ApiError, request_id: &str) -> Vec<u8> {
     envelope_with_param(refusal, refusal.param.as_deref(), request_id)

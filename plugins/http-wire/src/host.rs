@@ -11,7 +11,7 @@ pub struct KnownHosts {
     names: Vec<Box<str>>,
 }
 
-/// Kind of a host.
+/// Kind of host that a request names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostKind {
     /// Missing host.
@@ -20,9 +20,9 @@ pub enum HostKind {
     Loopback,
     /// IP address that is not a loopback address.
     Address(IpAddr),
-    /// Configured name.
+    /// Host name that is configured for the listener.
     Known,
-    /// Other name.
+    /// Any other host name, or an invalid one.
     Unknown,
 }
 

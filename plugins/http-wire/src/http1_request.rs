@@ -26,9 +26,9 @@ pub struct HeadLimits {
 pub enum HeadError {
     /// Violation of a rule, or an ambiguity.
     Malformed(&'static str),
-    /// Request target over its limit.
+    /// Request target longer than [`HeadLimits::target`].
     TargetTooLong,
-    /// Head over its limit of bytes.
+    /// Head longer than [`HeadLimits::bytes`].
     TooLarge,
     /// Too many fields.
     TooManyFields,
@@ -43,7 +43,7 @@ const TYPICAL_FIELDS: usize = 20;
 /// Parser of a head that arrives in pieces.
 #[derive(Debug, Default)]
 pub struct HeadParser {
-    /// Offset of the next line.
+    /// Offset of the next line to parse in the received bytes of the head.
     at: usize,
     /// Number of bytes without a line end, so that a line that arrives slowly is not searched again with each byte.
     searched: usize,
@@ -52,7 +52,7 @@ pub struct HeadParser {
     old: bool,
     method: ByteSpan,
     target: RequestTarget,
-    /// Names and values, without surrounding blanks.
+    /// Positions of the names and values of the header fields, without surrounding blanks.
     fields: Vec<(ByteSpan, ByteSpan)>,
     host: Option<ByteSpan>,
     length: Option<u64>,
@@ -232,7 +232,7 @@ impl HeadParser {
     }
 }
 
-/// Bytes of a span.
+/// Returns the bytes in a span; none if the span is out of range.
 fn span_bytes(bytes: &[u8], (from, to): ByteSpan) -> &[u8] {
     bytes.get(from..to).unwrap_or_default()
 }

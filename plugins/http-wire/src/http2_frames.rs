@@ -15,7 +15,7 @@ pub struct FrameHead {
     pub kind: u8,
     /// Flags of the frame.
     pub flags: u8,
-    /// Stream identifier; 0 is the connection.
+    /// Stream identifier; 0 means that the frame concerns the whole connection.
     pub stream: u32,
 }
 

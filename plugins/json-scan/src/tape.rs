@@ -16,7 +16,7 @@ pub use value::{JsonTape, JsonValue, TapeNode, ValueKind};
 /// Syntax error or exceeded limit in a JSON document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonError {
-    /// Offset of the error in bytes.
+    /// Offset in the document at which the error was found, in bytes.
     pub offset: usize,
     /// Description of the error.
     pub reason: &'static str,

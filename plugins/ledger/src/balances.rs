@@ -27,9 +27,9 @@ impl WalletBalance {
 /// Balances of both wallets of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountBalances {
-    /// Balance in micro-credits.
+    /// Credits, in micro-credits.
     pub credits: WalletBalance,
-    /// Balance in nano-kWh.
+    /// Prepaid energy, in nano-kWh.
     pub energy: WalletBalance,
 }
 
@@ -51,10 +51,10 @@ impl AccountBalances {
     }
 }
 
-/// Open reserve of a request.
+/// Reserve for a request that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenReserve {
-    /// Number of the reserve's entry.
+    /// Number of the ledger entry that made the reserve.
     pub seq: u64,
     /// Time of the reserve, Unix seconds.
     pub at: u64,
@@ -68,7 +68,7 @@ pub struct OpenReserve {
     pub amount: i64,
 }
 
-/// Open reserves, by request.
+/// Reserves of all requests that have not ended, by the id of the request.
 #[derive(Clone, Debug, Default)]
 pub struct OpenReserves {
     by_request: HashMap<Arc<str>, OpenReserve>,

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 /// SHA-256 hash of an entry.
 pub type EntryHash = [u8; 32];
 
-/// Hash before the first entry.
+/// Value that stands for the previous hash in the first entry of a chain.
 pub const GENESIS: EntryHash = [0; 32];
 
 /// Maximum line length in bytes, newline included.

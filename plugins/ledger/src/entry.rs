@@ -26,7 +26,7 @@ impl Wallet {
         }
     }
 
-    /// Returns the wallet of a name.
+    /// Returns the wallet with this name; `None` if the name is unknown.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|wallet| wallet.name() == name)
@@ -42,13 +42,13 @@ pub struct SaleDetails {
     pub provider: Arc<str>,
     /// Id of the pricing terms, see [`EntryKind::Terms`].
     pub terms: Arc<str>,
-    /// True for the batch price.
+    /// True if the batch price was charged.
     pub batch: bool,
     /// Token usage; all zero where images or seconds are sold.
     pub usage: TokenUsage,
-    /// Number of images.
+    /// Number of images that were sold.
     pub images: u32,
-    /// Seconds of audio.
+    /// Seconds of audio that were sold.
     pub seconds: Decimal,
     /// Billable energy in kWh, if the model is billed in energy.
     pub billable_kwh: Option<Decimal>,
@@ -90,7 +90,7 @@ pub enum EntryKind {
     Grant {
         /// Unique name that makes a repeated request safe.
         id: Arc<str>,
-        /// Wallet of the amount.
+        /// Wallet that the amount belongs to.
         wallet: Wallet,
         /// Granted amount, more than zero.
         amount: i64,
@@ -105,7 +105,7 @@ pub enum EntryKind {
         request: Arc<str>,
         /// Public id of the key.
         key: Arc<str>,
-        /// Wallet of the amount.
+        /// Wallet that the amount belongs to.
         wallet: Wallet,
         /// Reserved amount.
         amount: i64,
@@ -116,13 +116,13 @@ pub enum EntryKind {
         request: Arc<str>,
         /// Public id of the key.
         key: Arc<str>,
-        /// Wallet of the amounts.
+        /// Wallet that both amounts belong to.
         wallet: Wallet,
         /// Charged amount.
         amount: i64,
-        /// Reserved amount.
+        /// Amount of the reserve that ends, in the unit of the wallet.
         held: i64,
-        /// Sold work.
+        /// Work that was sold, with the data behind the charge.
         sale: Box<SaleDetails>,
         /// Footprint of the request, failed attempts included.
         footprint: RequestFootprint,
@@ -133,13 +133,13 @@ pub enum EntryKind {
         request: Arc<str>,
         /// Public id of the key.
         key: Arc<str>,
-        /// Wallet of the amount.
+        /// Wallet that the amount belongs to.
         wallet: Wallet,
-        /// Reserved amount.
+        /// Amount of the reserve that ends, in the unit of the wallet.
         held: i64,
         /// Reason: `failed`, `left` or `crash`.
         why: Arc<str>,
-        /// Footprint of the failed attempts.
+        /// Energy, carbon and water of the failed attempts of the request.
         footprint: RequestFootprint,
     },
     /// Replacement of a charge or a grant by another amount.
@@ -154,9 +154,9 @@ pub enum EntryKind {
         key: Option<Arc<str>>,
         /// Wallet of the corrected entry.
         wallet: Wallet,
-        /// Previous amount.
+        /// Amount before the correction, in the unit of the wallet.
         previous_amount: i64,
-        /// New amount.
+        /// Amount after the correction, in the unit of the wallet.
         new_amount: i64,
         /// Refund in EUR; negative if the customer pays more.
         eur: Decimal,

@@ -7,7 +7,7 @@ use crate::entry::{CorrectedKind, EntryKind, Wallet};
 pub enum WalletBook {
     /// Source of grants: minus the sum of all grants.
     Issued,
-    /// Funds that customers may spend.
+    /// Funds of customers that are neither held nor spent.
     Customer,
     /// Amounts held by open reserves.
     Held,
@@ -20,7 +20,7 @@ pub enum WalletBook {
 pub struct BookPosting {
     /// Changed book.
     pub book: WalletBook,
-    /// Amount of the change.
+    /// Amount added to the book, in the unit of the wallet; negative if the book loses the amount.
     pub amount: i128,
 }
 

@@ -7,7 +7,7 @@ use rust_decimal::Decimal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Sums of a statement row.
+/// Totals of one row of an account statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatementSums {
     /// Number of charged requests.
@@ -22,9 +22,9 @@ pub struct StatementSums {
     pub cached: u64,
     /// Number of generated tokens, reasoning included.
     pub output: u64,
-    /// Number of images.
+    /// Number of images that were sold.
     pub images: u64,
-    /// Seconds of audio.
+    /// Seconds of audio that were sold.
     pub seconds: Decimal,
     /// Energy at the meters of the data centers, kWh, failed attempts included.
     pub kwh: Decimal,
@@ -90,7 +90,7 @@ impl StatementSums {
         *self == Self::default()
     }
 
-    /// Adds the movement of an entry.
+    /// Adds the amounts of a ledger entry to the totals.
     pub fn add_entry(&mut self, act: &EntryKind) {
         match act {
             EntryKind::Grant { wallet, amount, .. } => self.add_grant(*wallet, i128::from(*amount)),
@@ -222,7 +222,7 @@ impl Statement {
 /// Sums by account and a second name: key or model.
 type SumsByAccount = BTreeMap<(Arc<str>, Arc<str>), StatementSums>;
 
-/// Returns the sums of one account.
+/// Returns the sums of one account, by their second name (key or model).
 fn of_account<'a>(
     sums: &'a SumsByAccount,
     account: &str,

@@ -23,7 +23,7 @@ impl AccountCounts {
         self.by_account.get(account).copied().unwrap_or(0)
     }
 
-    /// Adds a permit of an account.
+    /// Counts one more permit for an account.
     pub fn add(&mut self, account: &Arc<str>) {
         self.total += 1;
         match self.by_account.get_mut(account) {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Size above which a body is large, in bytes.
 pub const LARGE_BODY: usize = 256 << 10;
 
-/// Capacity of the gateway.
+/// Maximum load that the gateway admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionCapacity {
     /// Maximum number of requests in flight.
@@ -136,7 +136,7 @@ impl<W> AdmissionQueue<W> {
         fits
     }
 
-    /// Releases bytes of a request.
+    /// Subtracts bytes that a request in flight no longer holds in memory.
     pub const fn shrink(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }

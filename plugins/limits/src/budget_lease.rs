@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Leased part of one budget, in micro-credits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BudgetLease {
-    /// Leased and not spent.
+    /// Amount that is leased and not spent yet; negative after a charge above its reservation.
     pub(crate) left: i64,
     /// Spent since the spending was last written.
     unwritten: i64,
@@ -37,7 +37,7 @@ pub(crate) struct BudgetLeases {
 pub struct WrittenLeases {
     /// Amounts that the parts of the day and of the month decrease by.
     pub covered: (i64, i64),
-    /// Amounts beyond the parts.
+    /// Amounts that were spent beyond the parts of the day and of the month.
     excess: (i64, i64),
 }
 
@@ -149,7 +149,7 @@ impl BudgetLeases {
     }
 }
 
-/// Leases of budgets.
+/// Methods for budgets that the gateways of a fleet lease in parts.
 impl UsageMeter {
     /// Requires leases for the budgets from now on.
     pub fn lease_budgets(&mut self) {

@@ -2,12 +2,12 @@
 
 use crate::token_bucket::BucketStatus;
 
-/// Status of the limits per minute.
+/// Status of the limits on requests and tokens per minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitStatus {
-    /// Requests per minute.
+    /// Status of the limit on requests per minute; `None` without such a limit.
     pub requests: Option<BucketStatus>,
-    /// Tokens per minute.
+    /// Status of the limit on tokens per minute; `None` without such a limit.
     pub tokens: Option<BucketStatus>,
 }
 

@@ -14,15 +14,15 @@ use std::time::Duration;
 /// Limits of a key or account. `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageLimits {
-    /// Requests per minute.
+    /// Maximum number of requests per minute.
     pub requests: Option<NonZeroU64>,
     /// Tokens per minute, input and output together.
     pub tokens: Option<NonZeroU64>,
-    /// Requests in flight.
+    /// Maximum number of requests in flight.
     pub concurrent: Option<NonZeroU32>,
-    /// Micro-credits per day.
+    /// Budget in micro-credits per UTC day.
     pub day: Option<NonZeroU64>,
-    /// Micro-credits per month.
+    /// Budget in micro-credits per UTC month.
     pub month: Option<NonZeroU64>,
 }
 
@@ -74,14 +74,14 @@ pub enum WorkClass {
     BatchLine,
 }
 
-/// Maximum usage of a request.
+/// Maximum usage of a request, estimated before it is sent to a provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CostEstimate {
     /// Tokens of the prompt, as far as known.
     pub input: u64,
     /// Tokens of the answer: the maximum, or an estimate.
     pub output: u64,
-    /// Cost of both in micro-credits.
+    /// Cost of the prompt and the answer together, in micro-credits.
     pub money: MicroCredits,
 }
 
@@ -145,7 +145,7 @@ pub struct UsageMeter {
     /// Micro-credits reserved for work that is not settled.
     pub(crate) reserved: u64,
     working: u32,
-    /// Number of admitted requests.
+    /// Total number of admitted requests.
     passed: u64,
     /// Total of tokens, estimates of open requests included.
     used_tokens: i64,

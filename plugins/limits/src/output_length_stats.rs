@@ -1,6 +1,6 @@
 //! Statistics of a key's answer lengths: the 90th percentile of its last answers.
 
-/// Number of recorded answers.
+/// Maximum number of recorded answers: only the last ones count.
 const WINDOW_SIZE: usize = 64;
 /// Minimum number of answers for a meaningful percentile.
 const MIN_SAMPLES: usize = 8;
@@ -10,7 +10,7 @@ const DEFAULT_P90: u64 = 1_024;
 /// Lengths of the last 64 answers, in tokens.
 #[derive(Clone, Debug)]
 pub struct OutputLengthStats {
-    /// Ring buffer in order of arrival.
+    /// Ring buffer of the lengths in the order in which the answers ended.
     recent: [u32; WINDOW_SIZE],
     /// Same lengths in ascending order, updated by moving a few elements instead of sorting.
     sorted: [u32; WINDOW_SIZE],

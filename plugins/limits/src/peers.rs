@@ -26,9 +26,9 @@ use std::time::Duration;
 /// Totals of one limit set of one gateway since the start of its process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageTotals {
-    /// Admitted requests.
+    /// Number of admitted requests.
     pub requests: u64,
-    /// Tokens, estimates of open requests included.
+    /// Number of used tokens, estimates of open requests included.
     pub tokens: i64,
     /// Requests that were admitted or refused.
     pub wanted_requests: u64,
@@ -45,11 +45,11 @@ pub struct UsageTotals {
 /// Amounts of the limits that gateways share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedAmounts {
-    /// Requests of the limit per minute.
+    /// Number of requests, counted toward the limit on requests per minute.
     pub requests: u64,
-    /// Tokens of the limit per minute.
+    /// Number of tokens, counted toward the limit on tokens per minute.
     pub tokens: u64,
-    /// Further requests in flight.
+    /// Number of requests that may be in flight in addition to the current ones.
     pub in_flight: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct PeerUsage {
     pub wanted_tokens: u64,
     /// Requests that the others have in flight.
     pub in_flight: u32,
-    /// Micro-credits that the others have reserved.
+    /// Micro-credits that the other gateways have reserved.
     pub reserved: u64,
     /// Sum of the amounts that the others may use until their next synchronization.
     pub allowed: SharedAmounts,

@@ -15,9 +15,9 @@ pub struct LimitedMeter<'m> {
 /// Reservations of one request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ReservationPair {
-    /// Reservation from the key.
+    /// Reservation from the limits of the API key.
     pub key: LimitReservation,
-    /// Reservation from the account.
+    /// Reservation from the limits of the account.
     pub account: LimitReservation,
 }
 

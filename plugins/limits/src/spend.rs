@@ -37,7 +37,7 @@ impl SpendTotals {
         Self { day: window(BudgetPeriod::Day, in_day), month: window(BudgetPeriod::Month, in_month) }
     }
 
-    /// Adds spending at `now`.
+    /// Adds the spending of `micro` micro-credits at the time `now` to the day and the month.
     pub fn add(&mut self, micro: u64, now: Duration) {
         self.day.add(BudgetPeriod::Day, micro, now);
         self.month.add(BudgetPeriod::Month, micro, now);

@@ -42,7 +42,7 @@ pub enum RetryAfter {
 /// Status of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketStatus {
-    /// Limit per minute.
+    /// Number of requests or tokens allowed per minute.
     pub limit: u64,
     /// Amount that can be taken now; 0 in debt.
     pub remaining: u64,
@@ -90,7 +90,7 @@ impl TokenBucket {
         self.updated_at = self.updated_at.max(nanoseconds(now));
     }
 
-    /// Returns the status at `now`.
+    /// Returns the limit, the remaining amount and the time until the bucket is full, at `now`.
     #[must_use]
     pub fn status(&self, limit: NonZeroU64, now: Duration) -> BucketStatus {
         let level = self.level(limit, now);
@@ -105,7 +105,7 @@ impl TokenBucket {
         u64::try_from(owed).unwrap_or(u64::MAX)
     }
 
-    /// Returns the level at `now`.
+    /// Returns the level at `now`, in tokens times nanoseconds of a minute.
     fn level(&self, limit: NonZeroU64, now: Duration) -> i128 {
         let passed = i128::from(nanoseconds(now).saturating_sub(self.updated_at));
         let gained = i128::from(limit.get()).saturating_mul(passed);

@@ -94,7 +94,7 @@ fn delete_each(store: &(impl ContentStore + ?Sized), names: &[String]) -> Result
     names.iter().map(|name| store.delete(name)).fold(Ok(()), Result::and)
 }
 
-/// Contents of one open object.
+/// Reader of the contents of one object.
 pub trait ObjectReader: Debug + Send + Sync {
     /// Returns the length in bytes.
     ///
@@ -136,7 +136,7 @@ pub struct ObjectInfo {
 pub struct ObjectPage {
     /// Objects in the order of their names.
     pub objects: Vec<ObjectInfo>,
-    /// True if more objects follow.
+    /// True if the list continues after this page.
     pub more: bool,
 }
 

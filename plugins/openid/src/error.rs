@@ -7,7 +7,7 @@ use std::fmt;
 pub enum OpenIdError {
     /// The discovery document is not JSON or lacks an endpoint.
     Discovery,
-    /// The discovery document names another issuer.
+    /// The discovery document names another issuer than the configured one.
     DiscoveredIssuer,
     /// The URL of an endpoint is not `https`.
     Endpoint,
@@ -23,13 +23,13 @@ pub enum OpenIdError {
     UnknownKey,
     /// The signature does not match.
     Signature,
-    /// The token is of another issuer.
+    /// The ID token names another issuer than the configured one.
     Issuer,
-    /// The token is for another client.
+    /// The ID token was issued for another client.
     Audience,
     /// The token has expired, or is not valid yet.
     Time,
-    /// The token belongs to another request.
+    /// The nonce of the ID token is that of another authorization request.
     Nonce,
     /// The token has no usable `sub`.
     Subject,

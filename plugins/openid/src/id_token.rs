@@ -28,12 +28,12 @@ pub struct ExpectedToken<'a> {
     pub now: u64,
 }
 
-/// Verified token.
+/// ID token whose signature and claims are verified.
 #[derive(Clone, Debug)]
 pub struct IdToken {
     /// Id of the person, unique at the issuer.
     pub subject: String,
-    /// All claims.
+    /// All claims of the token, as a JSON object.
     pub claims: Value,
 }
 

@@ -5,9 +5,9 @@ use crate::tariff::{BillingUnit, Tariff};
 use penstock_core::{MicroCredits, NanoKwh, TokenUsage};
 use rust_decimal::Decimal;
 
-/// One millionth.
+/// Factor for prices that are given per million tokens: 0.000001.
 const PER_MILLION: Decimal = Decimal::from_parts(1, 0, 0, false, 6);
-/// Price factor of a batch request.
+/// Factor from the regular price to the price of a batch request: 0.5.
 const BATCH_FACTOR: Decimal = Decimal::from_parts(5, 0, 0, false, 1);
 
 /// Work that the client pays for: the work of the successful attempt, up to a disconnect of the client.

@@ -8,7 +8,7 @@ pub const DEFAULT_EUR_PER_CREDIT: Decimal = Decimal::from_parts(1, 0, 0, false, 
 /// Default price in EUR per kWh for the energy component of a charge, which is informational.
 pub const DEFAULT_EUR_PER_KWH: Decimal = Decimal::from_parts(20, 0, 0, false, 2);
 
-/// Billing unit of a model.
+/// Unit in which the use of a model is billed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BillingUnit {
     /// Billing by tokens, images or minutes, in credits.
@@ -49,7 +49,7 @@ pub struct Tariff {
 }
 
 impl Default for Tariff {
-    /// Returns a tariff without unit prices.
+    /// Returns a tariff without prices per token, image or minute, billed in credits.
     fn default() -> Self {
         Self {
             input: None,

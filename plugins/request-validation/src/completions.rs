@@ -40,7 +40,7 @@ const BYTES_PER_ID: usize = 4;
 
 const EXPECTED: &str = "a string, an array of strings, or token ids";
 
-/// Prompts as ranges of the body.
+/// Prompts of a completion request, as byte ranges of its body.
 #[derive(Default)]
 struct FoundPrompts {
     values: Vec<Range<usize>>,

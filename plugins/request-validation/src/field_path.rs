@@ -5,7 +5,7 @@ use penstock_core::ApiError;
 use penstock_json_scan::tape::{JsonValue, ValueKind};
 use std::fmt;
 
-/// Notation of a path.
+/// Notation of the path of a request member in error messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathStyle {
     /// `messages[2].content[0].text`, in the chat dialect.

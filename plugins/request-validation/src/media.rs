@@ -12,7 +12,7 @@ use std::borrow::Cow;
 pub(crate) enum ImageLocation {
     /// Image in the request, with its bytes of base64.
     Inline(usize),
-    /// Image at a URL.
+    /// Outside the request, at a URL.
     Linked,
 }
 

@@ -10,7 +10,7 @@ use crate::field_path::FieldPath;
 use penstock_core::{ApiError, Dialect};
 use penstock_json_scan::tape::{JsonValue, ValueKind};
 
-/// Treatment of a member.
+/// Way in which the gateway treats a request member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberTreatment {
     /// Forwarded to the provider, or enforced by the gateway.
@@ -30,7 +30,7 @@ pub enum RefusedValues {
     Present,
     /// Any value but `null`, `false`, `""`, `{}` and `[]`.
     NonEmpty,
-    /// Region outside the European Union.
+    /// Name of a region outside the European Union.
     OutsideEu,
     /// List of context edits that contains an edit which summarises or removes content that the model would read.
     ContextEdits,
@@ -42,7 +42,7 @@ pub enum RefusedValues {
     SeveralChoices,
 }
 
-/// Known top-level member.
+/// Top-level request member that the gateway knows, with the way it is treated.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownMember {
     /// Name in the body.

@@ -39,7 +39,7 @@ fn duplicate_key(at: &FieldPath<'_>, name: &str) -> ApiError {
     at.key(name).invalid("the key occurs more than once")
 }
 
-/// Checks that the keys are unique.
+/// Checks that no two keys have the same text; returns the repeated key as error.
 pub(crate) fn check_unique<'d>(keys: &[JsonValue<'d>]) -> Result<(), JsonValue<'d>> {
     if keys.len() < 12 {
         for (count, key) in keys.iter().enumerate() {
@@ -123,7 +123,7 @@ pub(crate) fn optional_bool(
     member.map(|value| boolean(value, at)).transpose()
 }
 
-/// Reads one of these keywords.
+/// Returns the keyword of `words` that the string `value` equals.
 pub(crate) fn one_of(
     value: JsonValue<'_>,
     at: &FieldPath<'_>,

@@ -5,9 +5,9 @@ use crate::limits::RequestLimits;
 use crate::read;
 use penstock_core::ApiError;
 
-/// Numbers with their inclusive bounds.
+/// Names of members that are numbers, each with its lowest and its highest value.
 pub(crate) type NumberRanges = &'static [(&'static str, f64, f64)];
-/// Integers with their inclusive bounds.
+/// Names of members that are integers, each with its lowest and its highest value.
 pub(crate) type IntegerRanges = &'static [(&'static str, i64, i64)];
 
 /// Validates the scalar members of a dialect.
@@ -71,7 +71,7 @@ pub(crate) fn token_count(top: &RootObject<'_>, name: &str, low: i64) -> Result<
     Ok(u64::try_from(count).ok())
 }
 
-/// Reads an optional keyword.
+/// Returns the keyword of `words` that an optional member equals; `None` if it is absent.
 pub(crate) fn keyword(
     top: &RootObject<'_>,
     name: &str,

@@ -39,7 +39,7 @@ pub struct DataCentreInfo<'a> {
     pub methodology: &'a str,
 }
 
-/// Serialised [`DataCentreInfo`].
+/// Members of [`DataCentreInfo`] as JSON text, serialised once for all answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteJson {
     site: Box<[u8]>,
@@ -116,7 +116,7 @@ pub struct EnvironmentImpact<'a> {
     pub carbon_g_co2: Decimal,
     /// Water, litres.
     pub water_liters: Decimal,
-    /// Site that served the answer.
+    /// Serialised facts of the data centre that served the answer.
     pub site: &'a SiteJson,
     /// Origin of the figures.
     pub provenance: EnergyProvenance<'a>,
@@ -125,13 +125,13 @@ pub struct EnvironmentImpact<'a> {
 /// Charge of one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BillingCost<'a> {
-    /// Energy component, EUR.
+    /// Part of the charge that stands for the energy, EUR.
     pub energy: Decimal,
     /// Credits deducted.
     pub credits: Decimal,
     /// Wallet: `credits` or `energy`.
     pub paid_with: &'a str,
-    /// Format of the two amounts.
+    /// JSON format of `energy` and `credits`.
     pub amounts: AmountFormat,
 }
 

@@ -29,9 +29,9 @@ pub struct SessionKey(pub u64);
 /// Saving that a cached prefix brings at an offer. Only for the comparison of offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CacheSaving {
-    /// EUR, of the candidate's expected price.
+    /// Saved part of the candidate's expected price, EUR.
     pub price: f64,
-    /// Seconds, of the candidate's predicted time.
+    /// Saved part of the candidate's predicted time, seconds.
     pub seconds: f64,
     /// Share of the request's energy, 0 to 1.
     pub energy: f64,
@@ -40,7 +40,7 @@ pub struct CacheSaving {
 /// Relation of an offer to the session of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SessionAffinity {
-    /// Weight by [`rendezvous_weight`].
+    /// Weight of the offer for this session, from [`rendezvous_weight`].
     pub weight: u64,
     /// Expected saving, if the offer answered the session last.
     pub saving: Option<CacheSaving>,

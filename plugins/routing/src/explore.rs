@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Maximum age of measurements; an offer with older ones may be explored again.
 pub const MAX_MEASUREMENT_AGE: Duration = Duration::from_secs(600);
 
-/// Number of requests per exploration.
+/// Number of requests after which one more exploration is allowed.
 pub const REQUESTS_PER_EXPLORATION: u64 = 50;
 
 /// Maximum price of an explored offer, as a multiple of the price of the regular choice.
@@ -44,7 +44,7 @@ impl ExplorationBudget {
         Self::default()
     }
 
-    /// Counts a request that may explore.
+    /// Counts a request that could have explored, toward the next exploration.
     pub fn on_request(&mut self) {
         let most = self.explored.saturating_add(1).saturating_mul(REQUESTS_PER_EXPLORATION);
         self.requests = self.requests.saturating_add(1).min(most);

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// weighs it 0.7.
 pub const TIE_MARGIN: f64 = 0.05;
 
-/// Offer that can serve this request.
+/// Offer that can serve a request, with the values by which offers are ranked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     /// Gateway's index of the offer, returned by [`plan`].

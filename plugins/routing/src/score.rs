@@ -31,7 +31,7 @@ const MAX_FAILURE_RATIO: f64 = 0.9;
 /// information about a provider.
 const LATENCY_OFFSET: f64 = 0.05;
 
-/// Rank of usable offers.
+/// Rank of usable offers within the flavor's limit of carbon intensity.
 pub(crate) const RANK_WITHIN_CARBON_LIMIT: u128 = 0;
 /// Rank of usable offers above the flavor's intensity limit.
 pub(crate) const RANK_ABOVE_CARBON_LIMIT: u128 = 1;
@@ -94,7 +94,7 @@ fn rank(health: &OfferHealth) -> u128 {
     }
 }
 
-/// Best value of each term.
+/// Best value of each term of the score among the compared offers.
 struct BestTerms {
     price: f64,
     time: f64,

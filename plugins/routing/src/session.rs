@@ -54,7 +54,7 @@ mod source {
 /// Session that a request belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestSession {
-    /// Key of the session.
+    /// Hash that identifies the session on every gateway.
     pub key: SessionKey,
     /// True if the session is identified only by its beginning and the request contains nothing more: no answer of the
     /// model is part of a cached prefix yet.

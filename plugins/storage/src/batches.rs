@@ -47,7 +47,7 @@ impl BatchState {
     }
 }
 
-/// Number of lines by outcome.
+/// Number of requests (lines of the input file), in total and by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs)]
@@ -123,7 +123,7 @@ pub struct BatchRecord {
     pub scheduled: Option<u64>,
     /// State of the batch.
     pub state: BatchState,
-    /// Number of lines by outcome.
+    /// Number of requests (lines of the input file), in total and by outcome.
     #[serde(default)]
     pub counts: BatchCounts,
     /// Time at which the first of its lines could start.
@@ -141,7 +141,7 @@ pub struct BatchRecord {
     /// Errors of a failed batch.
     #[serde(default)]
     pub errors: Vec<BatchError>,
-    /// Metadata pairs of the owner.
+    /// Key-value pairs that the owner attached to the batch.
     #[serde(default)]
     pub metadata: Vec<(String, String)>,
     /// Model of the first line.
@@ -298,7 +298,7 @@ impl BatchStore {
     }
 }
 
-/// Pending account index rows to add.
+/// Missing rows of the index by account, collected to be written together.
 struct IndexBackfill<'s> {
     store: &'s dyn Store,
     batch: Transaction,

@@ -30,7 +30,7 @@ pub enum StoreError {
         what: &'static str,
         /// Size of the item: bytes, or number of operations of a transaction.
         bytes: usize,
-        /// Limit in the same unit.
+        /// Limit on the size, in the same unit.
         cap: usize,
     },
     /// Guard that failed; nothing of the transaction was written.

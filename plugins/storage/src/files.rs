@@ -130,7 +130,7 @@ pub struct FileQuery<'a> {
     pub purpose: Option<FilePurpose>,
     /// Id after which the list starts; the file may be deleted.
     pub after: Option<&'a str>,
-    /// True for the oldest first.
+    /// True to list the oldest files first.
     pub ascending: bool,
     /// Maximum number of files.
     pub limit: usize,

@@ -32,11 +32,11 @@ pub const MAX_DOCUMENT_BYTES: usize = 64 << 20;
 pub struct InvoiceRecord {
     /// Invoice number as printed on the document.
     pub number: String,
-    /// Series of the seller.
+    /// Name of the series of invoice numbers, which the seller chose.
     pub series: String,
-    /// Year of the series.
+    /// Year of the invoice number; each series counts from 1 again in every year.
     pub year: u16,
-    /// Number in the series, from 1.
+    /// Number of the invoice in its series and year, from 1.
     pub sequence: u64,
     /// Id of the account.
     pub account: String,
@@ -52,7 +52,7 @@ pub struct InvoiceRecord {
     pub vat_eur: String,
     /// Amount to pay, EUR.
     pub total_eur: String,
-    /// Number of parts of the document.
+    /// Number of rows into which the stored document is split.
     pub parts: usize,
 }
 

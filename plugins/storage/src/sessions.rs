@@ -16,7 +16,7 @@ pub struct SessionRecord {
     pub user: String,
     /// Generation of the user at the sign-in; the session is invalid under another.
     pub generation: u64,
-    /// Time of the sign-in.
+    /// Time of the sign-in, Unix seconds.
     pub created: u64,
     /// Time of the last request, with an accuracy of a minute.
     pub seen: u64,
@@ -24,7 +24,7 @@ pub struct SessionRecord {
     pub form_token: String,
 }
 
-/// Sessions of a store.
+/// Access to the sign-in sessions in a store.
 #[derive(Clone, Debug)]
 pub struct SessionStore {
     store: Arc<dyn Store>,

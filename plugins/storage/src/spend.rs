@@ -102,7 +102,7 @@ impl SpendRecord {
 pub struct SpendAddition {
     /// Owner of the record.
     pub owner: SpendOwner,
-    /// Amounts to add.
+    /// Amounts to add to the record, in micro-credits.
     pub spend: SpendRecord,
     /// Amounts by which the member's parts decrease: of the budget of the day, and of the month.
     pub from_parts: (i64, i64),
@@ -131,7 +131,7 @@ impl SpendAddition {
     }
 }
 
-/// Spending records of a store.
+/// Access to the spending records in a store.
 #[derive(Clone, Debug)]
 pub struct SpendStore {
     store: Arc<dyn Store>,

@@ -8,12 +8,12 @@ pub const MAX_PAGE_ROWS: usize = 1_000;
 /// Limit on the bytes of one page: the page ends early once its rows have this many bytes.
 pub const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Row as returned to the caller.
+/// Row that a read returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRow {
     /// Key within its table.
     pub key: Vec<u8>,
-    /// Value as it was written.
+    /// Value of the row, exactly as the caller wrote it.
     pub value: Vec<u8>,
 }
 
@@ -29,9 +29,9 @@ pub struct RowPage {
 /// Arguments of a [`Store::scan`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowScan {
-    /// Table of the rows.
+    /// Table to read.
     pub table: StoreTable,
-    /// Prefix of the keys.
+    /// Prefix that the keys of the returned rows have.
     pub prefix: Vec<u8>,
     /// Last key of the previous page, if any.
     pub after: Option<Vec<u8>>,
@@ -57,7 +57,7 @@ pub enum StoreHealth {
     /// Store whose writer has spent this many milliseconds on one group of transactions, more than the limit in the
     /// options. The process should fail its readiness check and restart: recovery is safe, waiting is not.
     Stuck {
-        /// Milliseconds spent so far.
+        /// Time that the writer has spent on the current group of transactions, in milliseconds.
         milliseconds: u64,
     },
     /// Database that has not answered for this many milliseconds. The store resumes by itself; what is in memory
@@ -80,7 +80,7 @@ pub enum StoreHealth {
 pub struct VerifyOutcome {
     /// Number of rows whose checksum matches.
     pub rows: u64,
-    /// Bytes of their keys and values.
+    /// Total size of the keys and values of these rows, in bytes.
     pub bytes: u64,
     /// Number of rows that are damaged or of an unknown table or version.
     pub damaged: u64,

@@ -17,7 +17,7 @@ pub enum StoreTable {
     Accounts = 4,
     /// Blocks of ledger entries, append-only.
     Ledger = 5,
-    /// Open reserves.
+    /// Reservations of amounts for requests that have not ended yet.
     Reserves = 6,
     /// Metadata of uploaded files; the contents are plain files outside the store.
     Files = 7,

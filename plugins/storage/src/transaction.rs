@@ -14,7 +14,7 @@ pub const MAX_OPERATIONS: usize = 5_000;
 /// Maximum bytes of keys and values in one transaction.
 pub const MAX_TRANSACTION_BYTES: usize = 6 * 1024 * 1024;
 
-/// Guard or write of one row.
+/// Operation on one row: a guard, which is a condition, or a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionOp {
     /// Guard that the row does not exist.
@@ -30,7 +30,7 @@ pub enum TransactionOp {
     /// Write that adds to a counter, see [`counter_row`]; also a guard that the row is a counter or missing, and that
     /// the sum is within the bounds and 64 bits.
     Add {
-        /// Difference to add.
+        /// Amount to add to the counter; may be negative.
         by: i64,
         /// Minimum of the sum, if there is one.
         min: Option<i64>,
@@ -105,13 +105,13 @@ impl Transaction {
         self.push(space, key.into(), TransactionOp::Equals(value.into()))
     }
 
-    /// Adds a write.
+    /// Adds a write that creates or replaces a row.
     #[must_use]
     pub fn put(self, space: StoreTable, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Transaction {
         self.push(space, key.into(), TransactionOp::Put(value.into()))
     }
 
-    /// Adds a removal.
+    /// Adds a write that removes a row, if it exists.
     #[must_use]
     pub fn delete(self, space: StoreTable, key: impl Into<Vec<u8>>) -> Transaction {
         self.push(space, key.into(), TransactionOp::Delete)
@@ -154,7 +154,7 @@ impl Transaction {
         self
     }
 
-    /// Returns the operations in order.
+    /// Returns the operations of the transaction in the order in which they are applied.
     #[must_use]
     pub fn operations(&self) -> &[RowOperation] {
         &self.operations

@@ -16,7 +16,7 @@ pub const MAX_USER_NAME_BYTES: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UserRole {
-    /// Everything, and the users.
+    /// Role for everything in the console, including the management of users.
     Admin,
     /// Providers, configuration, batches, files and the audit log.
     Operator,
@@ -55,7 +55,7 @@ impl UserRole {
         }
     }
 
-    /// Returns the role of a name.
+    /// Returns the role with this name; `None` if there is none.
     #[must_use]
     pub fn from_name(name: &str) -> Option<UserRole> {
         UserRole::ALL.into_iter().find(|role| role.name() == name)
@@ -76,7 +76,7 @@ pub struct Invitation {
 pub struct UserIdentity {
     /// URL of the provider.
     pub issuer: String,
-    /// Person, unique at the provider.
+    /// Id of the person, unique at the OpenID provider.
     pub subject: String,
     /// True if role and account come from the claims of the provider; false if an invitation set them.
     pub has_claimed_role: bool,
@@ -92,7 +92,7 @@ pub struct UserRecord {
     /// Account whose dashboard the user sees; set for the role `account` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// Creation time.
+    /// Time at which the user was created, Unix seconds.
     pub created: u64,
     /// Argon2id hash of the password in PHC format; `None` until the user has chosen one.
     #[serde(default)]
@@ -111,7 +111,7 @@ pub struct UserRecord {
     pub generation: u64,
 }
 
-/// Users of a store.
+/// Access to the console's users in a store.
 #[derive(Clone, Debug)]
 pub struct UserStore {
     store: Arc<dyn Store>,

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Limits of one count.
+/// Limits of one token count: a maximum number of tokens and a stop signal.
 #[derive(Clone, Copy, Debug)]
 pub struct CountBudget<'s> {
     /// Maximum number of tokens that is counted exactly. A count beyond it ends, and its result is this number plus
@@ -49,7 +49,7 @@ impl<'s> TokenMeter<'s> {
         Self { tokens, budget }
     }
 
-    /// Returns the tokens so far.
+    /// Returns the number of tokens counted so far.
     pub(crate) const fn tokens(&self) -> u64 {
         self.tokens
     }

@@ -6,7 +6,7 @@ use crate::packed_vocabulary;
 use crate::vocabulary::Vocabulary;
 use std::sync::OnceLock;
 
-/// Packed vocabulary, see `assets/README.md`.
+/// Packed vocabulary of `cl100k_base`; `assets/README.md` describes the format.
 static CL100K: &[u8] = include_bytes!("../assets/cl100k.pairs");
 /// Number of tokens of ordinary text in `cl100k_base`.
 const CL100K_TOKENS: usize = 100_256;
@@ -21,7 +21,7 @@ pub enum PublishedEncoding {
 }
 
 impl PublishedEncoding {
-    /// Returns the published name.
+    /// Returns the name under which the vocabulary is published, such as `cl100k_base`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

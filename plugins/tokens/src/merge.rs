@@ -27,7 +27,7 @@ pub(crate) struct MergeSymbol {
 }
 
 impl MergeSymbol {
-    /// Creates a symbol of a piece.
+    /// Creates a symbol for the bytes `at..end` of a piece.
     pub(crate) const fn new(token: u32, at: u32, end: u32) -> Self {
         Self { token, at, end, next: None }
     }

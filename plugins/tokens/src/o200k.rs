@@ -11,10 +11,10 @@ use crate::vocabulary::Vocabulary;
 use crate::windows::{self, PieceEncoder, WINDOW_BYTES, floor_char_boundary};
 use std::sync::OnceLock;
 
-/// Packed vocabulary, see `assets/README.md`.
+/// Packed vocabulary of `o200k_base`; `assets/README.md` describes the format.
 static PACKED_VOCABULARY: &[u8] = include_bytes!("../assets/o200k.pairs");
 
-/// Number of tokens of ordinary text.
+/// Number of tokens in the vocabulary; special tokens are excluded.
 const TOKENS: u32 = 199_998;
 
 /// Published pattern that splits text into pieces.

@@ -25,7 +25,7 @@ enum PatternEngine {
     Words(Automaton),
     /// Pattern without look-around.
     Plain(Automaton),
-    /// Any other pattern.
+    /// Any other pattern, which runs on a backtracking engine.
     Other(Box<Backtracking>),
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Vocabulary {
     /// Hash table with open addressing. Its size is a power of two, and at most half of the slots are in use.
     slots: Vec<u32>,
     hasher: RandomState,
-    /// Bytes of the longest token.
+    /// Length of the longest token, in bytes.
     longest: usize,
 }
 

@@ -59,7 +59,7 @@ impl UsageOutcome {
         }
     }
 
-    /// Returns the outcome of a name.
+    /// Returns the outcome with this name; `None` if there is none.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|outcome| outcome.name() == name)
@@ -87,7 +87,7 @@ impl fmt::Display for UsageOutcome {
 pub struct RollupDimensions {
     /// Account; empty for the whole gateway.
     pub account: Arc<str>,
-    /// Hour of the entries.
+    /// Hour in UTC in which the ledger entries were made.
     pub hour: UsageHour,
     /// Public id of the key; empty for the whole gateway.
     pub key: Arc<str>,

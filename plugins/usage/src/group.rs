@@ -88,7 +88,7 @@ impl UsageGrouping {
     }
 }
 
-/// Sums of one group.
+/// Group of a usage report: the values of its dimensions, and its sums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageGroup {
     /// Value of each dimension, in the order of the query.
@@ -130,7 +130,7 @@ impl UsageReport {
         Ok(())
     }
 
-    /// Returns the dimensions of the report.
+    /// Returns the dimensions by which the report is grouped, in the order of the query.
     #[must_use]
     pub fn groupings(&self) -> &[UsageGrouping] {
         &self.groupings

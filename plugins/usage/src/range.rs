@@ -21,7 +21,7 @@ pub enum RangeError {
     /// The last day is before the first day.
     #[error("to: expected a day that is not before from")]
     Order,
-    /// Too many days.
+    /// Range with more than [`MAX_RANGE_DAYS`] days.
     #[error("from: expected at most {MAX_RANGE_DAYS} days up to the day in to")]
     Length,
 }

@@ -73,7 +73,7 @@ pub fn split_row_key(key: &[u8]) -> Result<(&str, UsageHour), RowError> {
     Ok((account, UsageHour(u32::from_be_bytes(*hour))))
 }
 
-/// Encodes the value of a row.
+/// Encodes the value of a rollup's row: its dimensions and sums as JSON.
 #[must_use]
 pub fn encode(cell: &RollupDimensions, sums: &UsageSums) -> Vec<u8> {
     let of = &sums.billed;

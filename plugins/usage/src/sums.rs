@@ -7,7 +7,7 @@ use rust_decimal::Decimal;
 /// attempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageSums {
-    /// Requests, tokens, amounts and footprint.
+    /// Sums that a statement has too: requests, tokens, amounts and footprint.
     pub billed: StatementSums,
     /// Number of charged requests at the price of batches. Rollups that an earlier version wrote have fewer, or none.
     pub batch_requests: u64,
@@ -20,7 +20,7 @@ pub struct UsageSums {
 }
 
 impl UsageSums {
-    /// Returns the sums of one entry.
+    /// Returns the contribution of one ledger entry to the sums.
     #[must_use]
     pub fn of_entry(kind: &EntryKind) -> Self {
         let mut sums = Self::default();
@@ -44,7 +44,7 @@ impl UsageSums {
         sums
     }
 
-    /// Adds other sums.
+    /// Adds the sums of another rollup to these.
     pub fn add(&mut self, other: &Self) {
         self.billed.add(&other.billed);
         self.batch_requests = self.batch_requests.saturating_add(other.batch_requests);

@@ -43,7 +43,7 @@ pub(super) struct JournalState {
     /// Ticket up to which operations are in the synced file.
     journaled: watch::Sender<u64>,
     bytes: AtomicU64,
-    /// Maximum bytes of the files.
+    /// Maximum total size of the journal's files, in bytes.
     limit: AtomicU64,
     is_failing: AtomicBool,
     /// Number of charges that this process has replayed.
@@ -53,7 +53,7 @@ pub(super) struct JournalState {
 /// State of a journal for metrics and status pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalSnapshot {
-    /// Bytes of its files.
+    /// Total size of the journal's files, in bytes.
     pub bytes: u64,
     /// True if the last write of the journal failed: until the database has the charges, they are in memory only.
     pub is_failing: bool,
@@ -113,7 +113,7 @@ pub(super) struct JournalWriter {
     state: Arc<JournalState>,
     queue: Arc<WriteQueue>,
     ops: Sender<DrainedOps>,
-    /// Number of the last operation.
+    /// Number of the last operation that was added to the journal.
     number: u64,
     /// Frames of the group that is collected.
     frames: Vec<u8>,

@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 pub(in super::super) struct OpenedJournal {
     pub(in super::super) journal: LedgerJournal,
     pub(in super::super) state: Arc<JournalState>,
-    /// Number after which operations continue.
+    /// Number of the last operation in the journal or the store; new operations get higher numbers.
     pub(in super::super) last_number: u64,
     pub(in super::super) pending: Vec<LedgerAction>,
 }

@@ -26,9 +26,9 @@ pub(super) const MAX_RESERVATIONS: usize = 16;
 /// Outcome of a draw that was made by this request or by another request of the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DrawOutcome {
-    /// Drew what was missing.
+    /// Draw after which the lease covers the request.
     Drawn,
-    /// Drew less than was missing.
+    /// Draw that got too little for the request, because the pool has no more.
     PoolEmpty,
     /// Drew nothing, because other members changed the pool at the same time.
     Contended,

@@ -26,9 +26,9 @@ pub(super) struct DrawnPart {
 /// State of a pool from which a draw got too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct EmptyPool {
-    /// Time of the last such draw.
+    /// Time of the last draw that got too little.
     found_at: Instant,
-    /// Amount that the pool still had.
+    /// Amount that was left in the pool after this draw.
     rest: i64,
     /// Number of draws in a row that left nothing in the pool.
     draws: u32,
@@ -41,7 +41,7 @@ pub(super) struct LeaseState {
     pub(super) drawn: i64,
     /// Part of the drawn amount that was spent at the last check.
     pub(super) spent: i64,
-    /// Spending of the last second.
+    /// Amount spent in the last observed second.
     pub(super) second: i64,
     /// Smoothed spending per second, in eighths of the unit.
     pub(super) rate: i64,

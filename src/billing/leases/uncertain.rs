@@ -11,7 +11,7 @@ use tokio::sync::OwnedMutexGuard;
 struct UncertainLease {
     pool: LeasedPool,
     balance: LeasedBalance,
-    /// Total before the store is read.
+    /// Total of the leased balance in memory before the store is read.
     total: i64,
     _drawing: OwnedMutexGuard<()>,
 }

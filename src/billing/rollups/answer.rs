@@ -22,7 +22,7 @@ pub struct UsageQuery {
     pub key: Option<String>,
     /// Days to report.
     pub range: UsageRange,
-    /// Dimensions of the rows.
+    /// Dimensions by which the usage is grouped into rows.
     pub groupings: Vec<UsageGrouping>,
 }
 
@@ -80,7 +80,7 @@ pub fn read_usage(store: &LedgerStore, account: &str, query: &UsageQuery) -> Res
     }
 }
 
-/// Answer to a query.
+/// Returns the response to a usage query as JSON.
 #[must_use]
 pub fn usage_json(query: &UsageQuery, report: &UsageReport) -> Value {
     let rows = report.groups().map(|group| {

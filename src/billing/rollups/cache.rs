@@ -25,11 +25,11 @@ const MAX_CELLS: usize = 4_096;
 #[derive(Default)]
 pub struct RollupCache {
     cells: HashMap<RollupDimensions, CachedCell, ahash::RandomState>,
-    /// Cells that the current commit changes.
+    /// Dimensions of the rollups that the current commit changes.
     changed: Vec<RollupDimensions>,
     /// Locations of pricing terms by their id.
     locations: HashMap<Arc<str>, Arc<str>, ahash::RandomState>,
-    /// Hour of the last entry.
+    /// Hour of the last ledger entry that was added.
     hour: UsageHour,
     /// True if a row in the store was unreadable: its sums are lost until the rollups are rebuilt.
     is_damaged: bool,
@@ -153,7 +153,7 @@ impl RollupCache {
         }
     }
 
-    /// Marks the changed rows as written.
+    /// Records that the changed rollups are in the store, and removes those of earlier hours from memory.
     pub fn mark_written(&mut self) {
         for cell in self.changed.drain(..) {
             let Some(cached) = self.cells.get_mut(&cell) else { continue };

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Maximum number of findings.
+/// Maximum number of differences that a comparison lists.
 const MAX_FINDINGS: usize = 100;
 const DAY_SECONDS: u64 = 86_400;
 
@@ -36,7 +36,7 @@ impl RollupCheck {
         self.differences.is_empty()
     }
 
-    /// JSON form of the result.
+    /// Returns the result as JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({

@@ -14,7 +14,7 @@ use penstock_storage::ledger::{CommitConflict, JournalPosition, LedgerCommit, Le
 use std::time::Duration;
 use tracing::Level;
 
-/// Pause before a retry.
+/// Pause before a failed commit is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// Number of retries at the end of the process.
 const LAST_TRIES: u32 = 4;

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 struct FirstDraft {
     /// Names that are used, with the numbers of their entries.
     used: HashMap<String, u64>,
-    /// Names of the draft.
+    /// Names that the entries of the first draft use.
     names: HashSet<String>,
     /// Adjustments of the draft by the numbers of their entries.
     adjustments: HashMap<u64, DraftedAdjustment>,
@@ -24,7 +24,7 @@ struct FirstDraft {
 
 /// Entry of an adjustment after the second draft.
 enum AdjustmentEntry {
-    /// Entry in the draft.
+    /// Number of the entry in the second draft.
     Drafted(u64),
     /// Entry of another commit, which used the name first.
     Used(u64),

@@ -39,7 +39,7 @@ impl JournaledOps {
     }
 }
 
-/// Takes the next operations.
+/// Removes and returns the next operations to write, from the queue or from the journal's thread.
 pub(super) fn collect(
     queue: &WriteQueue,
     journaled: Option<&JournaledOps>,

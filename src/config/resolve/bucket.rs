@@ -7,7 +7,7 @@ use super::key_path::KeyPath;
 use super::url::{is_local, parse_base_url};
 use std::fs::File;
 
-/// Longest name of a role.
+/// Maximum length of the name of the role for access to the bucket, in bytes.
 const MAX_ROLE: usize = 2048;
 
 impl SettingsResolver<'_> {

@@ -41,7 +41,7 @@ impl<'a> KeyPath<'a> {
         &self.path
     }
 
-    /// Returns the location as `file:line`.
+    /// Returns the place of the key, or of its nearest parent, in the configuration as `file:line`.
     pub fn file_and_line(&self) -> String {
         format!("{}:{}", self.nearest_node.location.file, self.nearest_node.location.line)
     }
@@ -57,7 +57,7 @@ impl<'a> KeyPath<'a> {
         self.node.filter(|node| !matches!(node.value, Value::Table(_))).map(SpannedValue::preview)
     }
 
-    /// Creates a mistake at this path.
+    /// Creates the description of a mistake at this path.
     pub fn diagnostic(&self, value: Option<String>, why: String, fix: String) -> Diagnostic {
         let place = &self.nearest_node.location;
         Diagnostic {

@@ -11,7 +11,7 @@ use penstock_http_wire::host::{self, KnownHosts};
 use penstock_http_wire::http1_request::is_host;
 use std::net::SocketAddr;
 
-/// TLS of a listener as written.
+/// TLS settings of a listener, as written in the configuration.
 pub struct TlsFiles<'a> {
     pub certificate: &'a str,
     pub key: &'a str,

@@ -45,7 +45,7 @@ use std::path::PathBuf;
 /// Inputs of the configuration other than its files.
 #[derive(Clone, Copy)]
 pub struct ResolveEnv<'a> {
-    /// Environment variables.
+    /// Function that returns the value of an environment variable.
     pub env: &'a dyn Fn(&str) -> Option<String>,
 }
 
@@ -54,7 +54,7 @@ pub struct ResolveEnv<'a> {
 pub struct DefinedNames {
     /// Ids of models, in document order.
     pub models: Vec<String>,
-    /// The same ids, for fast look-ups.
+    /// Ids in `models`, for fast look-ups.
     known: HashSet<String>,
     /// Paths of values that were replaced by a placeholder because the written values are invalid.
     pub guessed: HashSet<String>,

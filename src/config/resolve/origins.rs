@@ -9,7 +9,7 @@ use super::url;
 const ANY: &str = "*";
 
 impl SettingsResolver<'_> {
-    /// Parses origins as browsers write them.
+    /// Parses the origins in `listen.cors`, each a scheme and a host; `None` after a mistake.
     pub fn resolve_cors(&mut self, raw: &[String], spot: &KeyPath<'_>) -> Option<CorsPolicy> {
         match raw {
             [] => return Some(CorsPolicy::Off),

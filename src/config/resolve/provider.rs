@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
-/// Built-in grid table.
+/// Built-in table of the carbon intensity of electricity grids.
 static GRID: LazyLock<GridTable> =
     LazyLock::new(|| grid::parse_table(include_str!("../../../conf/grid/eu-2025.csv")).unwrap_or_default());
 

@@ -9,7 +9,7 @@ pub struct CompatibilitySettings {
     pub batch_results: BatchResultFormat,
     /// Format of images if a request has no `response_format`.
     pub images: ImageFormat,
-    /// Format of amounts in `billing_cost`.
+    /// Format of the amounts in the response member `billing_cost`: numbers or strings.
     pub billing_cost: CostFormat,
     /// True if `preset` also sets the flavor of a request without one.
     pub preset_flavor: bool,

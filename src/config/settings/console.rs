@@ -41,7 +41,7 @@ impl ConsoleSettings {
 pub struct OpenIdSettings {
     /// URL of the provider, as its tokens name it.
     pub issuer: Box<str>,
-    /// Parsed issuer.
+    /// Issuer URL, parsed.
     pub base: BaseUrl,
     /// Id of this gateway at the provider.
     pub client_id: Box<str>,

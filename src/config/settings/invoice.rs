@@ -2,7 +2,7 @@
 
 use rust_decimal::Decimal;
 
-/// Seller and customers on invoices.
+/// Settings of invoices: seller, VAT and customers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvoiceSettings {
     /// Seller. If `None`, documents are statements without a seller and VAT.
@@ -11,9 +11,9 @@ pub struct InvoiceSettings {
     pub vat_percent: Decimal,
     /// Prefix of each invoice number.
     pub number_prefix: Box<str>,
-    /// Text below the sums.
+    /// Text below the totals of an invoice.
     pub note: Option<Box<str>>,
-    /// Customers of accounts.
+    /// Customers that the invoices of the accounts name.
     pub customers: Vec<InvoiceCustomer>,
 }
 
@@ -28,7 +28,7 @@ pub struct InvoiceParty {
     pub vat_id: Option<Box<str>>,
 }
 
-/// Customer of an account.
+/// Customer that the invoices of an account name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvoiceCustomer {
     /// Id of the account.

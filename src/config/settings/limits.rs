@@ -54,7 +54,7 @@ pub struct OverloadSettings {
     pub bytes: usize,
     /// Maximum number of waiting requests, for the gateway and for each provider.
     pub queue: usize,
-    /// Maximum waiting time.
+    /// Maximum time that a request waits for capacity before it is refused.
     pub wait: Duration,
     /// Maximum number of long prompts that are counted at the same time.
     pub counting: usize,

@@ -48,7 +48,7 @@ pub struct Settings {
     pub shared: SharedVersions,
     /// Configuration as written, with defaults, for comparison at a reload.
     pub document: ConfigDocument,
-    /// Listeners.
+    /// Addresses, TLS and public URL of the listeners.
     pub listen: ListenSettings,
     /// Dashboard for account holders.
     pub console: ConsoleSettings,
@@ -56,9 +56,9 @@ pub struct Settings {
     pub storage: StorageSettings,
     /// Periodic archives of the store.
     pub exports: ExportSettings,
-    /// Temporary storage.
+    /// Temporary storage for request bodies and uploads that are too large for memory.
     pub spool: SpoolSettings,
-    /// Files of clients.
+    /// Settings of the files that clients upload.
     pub files: FileSettings,
     /// Stored responses of clients.
     pub responses: ResponseSettings,
@@ -96,7 +96,7 @@ pub struct Settings {
     pub threads: usize,
     /// Log lines on standard error.
     pub log: LogSettings,
-    /// Models for requests that name none.
+    /// Default models of requests that name no model.
     pub default_models: DefaultModelIds,
     /// Models of the catalogue, in document order.
     pub models: Vec<Arc<ModelSettings>>,
@@ -135,7 +135,7 @@ pub struct ListenSettings {
 /// Origins of web pages that may call the gateway from a browser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CorsPolicy {
-    /// Any origin.
+    /// Any origin may call the gateway.
     Any,
     /// A list of origins as browsers write them: scheme, host and optional port, in lower case. Never empty.
     Origins(Vec<Box<str>>),
@@ -148,7 +148,7 @@ pub enum CorsPolicy {
 pub struct HttpsSettings {
     /// Listen address.
     pub address: SocketAddr,
-    /// Certificate and client certificates.
+    /// Certificate, private key, and policy for client certificates.
     pub tls: TlsSettings,
 }
 
@@ -235,9 +235,9 @@ pub struct ImageSettings {
 /// Ids of the models for requests that name none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DefaultModelIds {
-    /// Model for `/v1/messages/count_tokens`.
+    /// Default model of requests to `/v1/messages/count_tokens`.
     pub count_tokens: Option<Box<str>>,
-    /// Model for `/v1/images/generations`.
+    /// Default model of requests to `/v1/images/generations`.
     pub images: Option<Box<str>>,
 }
 
@@ -261,7 +261,7 @@ pub struct BillingSettings {
     pub reserve_output_tokens: u64,
 }
 
-/// Recording of charges.
+/// Settings of the ledger, which records charges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerSettings {
     /// Time for which a charge waits for further charges, so that they share one write to the disk.
@@ -309,7 +309,7 @@ pub struct GridSettings {
 pub struct LogSettings {
     /// Minimum level of the lines that are written.
     pub level: LogLevel,
-    /// Format of a line.
+    /// Format of each log line.
     pub format: LogFormat,
 }
 
@@ -322,9 +322,9 @@ pub struct SimulatorSettings {
     pub address: SocketAddr,
     /// Seed: the same seed and request give the same answer.
     pub seed: u64,
-    /// Time to the first token.
+    /// Delay of the simulated provider before its first token.
     pub first_token: Duration,
-    /// Tokens per second after the first.
+    /// Number of tokens per second that the simulated provider sends after the first token.
     pub tokens_per_second: f64,
 }
 

@@ -29,7 +29,7 @@ pub struct ModelSettings {
     pub kind: ModelKind,
     /// Ids of the models that answer instead if all offers fail, in order of preference. They exist and form no cycle.
     pub fallbacks: Vec<Box<str>>,
-    /// True if broken streams are rescued.
+    /// True if another provider continues a stream that breaks.
     pub rescue: bool,
     /// True if conversations go to the offer that has their beginning cached.
     pub affinity: bool,
@@ -43,7 +43,7 @@ pub struct ModelSettings {
     pub presets: BTreeMap<Box<str>, JsonMembers>,
     /// Supported image sizes, the default first; if empty, any size is supported.
     pub image_sizes: Vec<ImageSize>,
-    /// Energy use.
+    /// Energy that the model uses.
     pub energy: EnergyProfile,
     /// Tokenizer; if `None`, token counts are estimates.
     pub tokenizer: Option<ExactTokenizer>,
@@ -68,7 +68,7 @@ pub enum TokenIdPolicy {
     Text(PublishedEncoding),
     /// Ids of the model itself, which are sent to the provider unchanged.
     Native,
-    /// Ids that are refused.
+    /// Token ids in the input are refused.
     Refuse,
 }
 
@@ -85,15 +85,15 @@ impl std::fmt::Debug for ExactTokenizer {
 /// An operator that runs models at one location.
 #[derive(Clone, Debug)]
 pub struct Provider {
-    /// Index in [`Settings::providers`](super::Settings::providers).
+    /// Index of the provider in [`Settings::providers`](super::Settings::providers).
     pub index: usize,
     /// Unique name of the provider, which responses contain as `environment_impact.provider_id`.
     pub id: Box<str>,
     /// Company that runs the provider.
     pub operator: Box<str>,
-    /// Location of its machines.
+    /// Location of the provider's machines.
     pub location: ProviderLocation,
-    /// Base URL of its API.
+    /// Base URL of the provider's API.
     pub base_url: BaseUrl,
     /// API key for the provider; if `None`, requests have no authentication.
     pub api_key: Option<SecretText>,
@@ -136,7 +136,7 @@ pub struct ProviderLocation {
     pub site: penstock_footprint::ServiceSite,
     /// Electricity grid of the country.
     pub grid: GridRow,
-    /// Renewable power by contract.
+    /// Contract for renewable power, if there is one.
     pub contractual: Option<RenewableContract>,
 }
 
@@ -163,7 +163,7 @@ impl ProviderLocation {
 /// Renewable power by contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenewableContract {
-    /// Share, 0 to 1.
+    /// Share of the power that the contract covers, 0 to 1.
     pub share: Decimal,
     /// Evidence for the contract.
     pub evidence: PowerContractEvidence,
@@ -206,7 +206,7 @@ pub struct TimeoutSettings {
 pub struct HealthCheckSettings {
     /// Path below the base URL, starts with `/`.
     pub path: Box<str>,
-    /// Pause between two checks.
+    /// Interval between two health checks of the provider.
     pub interval: Duration,
     /// Timeout of a check.
     pub timeout: Duration,
@@ -215,7 +215,7 @@ pub struct HealthCheckSettings {
 /// One model at one provider.
 #[derive(Clone, Debug)]
 pub struct OfferSettings {
-    /// Index in [`Settings::offers`](super::Settings::offers).
+    /// Index of the offer in [`Settings::offers`](super::Settings::offers).
     pub index: usize,
     /// Provider of the offer.
     pub provider: Arc<Provider>,

@@ -19,7 +19,7 @@ pub struct RoutingSettings {
     pub batch_lines: usize,
     /// Time after the last answer of a session during which its offer is remembered.
     pub session_lifetime: Duration,
-    /// Circuit breaker of a provider.
+    /// Thresholds of the circuit breaker that each offer has.
     pub breaker: CircuitBreakerSettings,
 }
 

@@ -35,17 +35,17 @@ impl StorageSettings {
     }
 }
 
-/// Engine of the store.
+/// Engine of the store: a database in a local folder, or PostgreSQL.
 #[derive(Clone, Debug)]
 pub enum StorageEngine {
-    /// Store in the folder.
+    /// Engine that stores its data in the configured folder.
     Folder(&'static FolderEngine),
     /// PostgreSQL database.
     Postgres(DatabaseSettings),
 }
 
 impl StorageEngine {
-    /// Embedded store in the folder.
+    /// Engine of the crate `penstock_storage` that stores its data in the configured folder.
     pub const EMBEDDED: Self = Self::Folder(&penstock_storage::EMBEDDED);
 }
 
@@ -79,9 +79,9 @@ pub enum BucketCredentialSettings {
     },
     /// Temporary access keys for a token that is in a file.
     WebIdentity {
-        /// File of the token.
+        /// File that contains the token.
         token_file: PathBuf,
-        /// Role that the keys have.
+        /// Role that the gateway assumes with the token.
         role: Box<str>,
         /// URL of the security token service.
         endpoint: Box<str>,
@@ -114,6 +114,6 @@ pub struct ExportSettings {
     pub path: PathBuf,
     /// Interval between archives; `None` for never.
     pub every: Option<Duration>,
-    /// Number of archives to retain.
+    /// Maximum number of archives to retain.
     pub keep: usize,
 }

@@ -12,7 +12,7 @@ use penstock_core::ApiError;
 use penstock_core::calendar::UtcMonth;
 use serde_json::Value;
 
-/// Every page.
+/// Definitions of all pages of the dashboard.
 pub const PAGES: &[PageDefinition] = &[
     PageDefinition::new("/dashboard/", "Overview", HOLDERS, |page| Box::pin(overview(page))),
     PageDefinition::new("/dashboard/keys", "Keys", HOLDERS, |page| Box::pin(keys(page))),

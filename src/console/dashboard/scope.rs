@@ -30,7 +30,7 @@ pub struct ScopedRoute {
     pub method: &'static Method,
     /// Path; `{id}` stands for one segment.
     pub path: &'static str,
-    /// Restriction to the account.
+    /// Rule that restricts the request to the account.
     pub restriction: AccountRestriction,
 }
 

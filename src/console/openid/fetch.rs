@@ -21,7 +21,7 @@ const MAX_ADDRESSES: usize = 4;
 /// Maximum size of an answer, in bytes.
 const MAX_ANSWER_BYTES: usize = 256 * 1024;
 
-/// Failure of a request.
+/// Failure of a request to an OpenID provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchError {
     /// No connection, or its certificate is not trusted.
@@ -46,7 +46,7 @@ impl FetchError {
     }
 }
 
-/// Answer of a provider.
+/// Response of an OpenID provider.
 pub struct FetchAnswer {
     /// HTTP status.
     pub status: u16,

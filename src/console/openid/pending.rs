@@ -15,7 +15,7 @@ pub const PENDING_SECONDS: u64 = 600;
 const MAX_COOKIE_BYTES: usize = 4_000;
 const LABEL: &[u8] = b"console sign-in 1";
 
-/// Sign-in in progress.
+/// State of a sign-in in progress: the values that the OpenID provider's response must match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingSignIn {
     /// Random text that the provider sends back with the code.

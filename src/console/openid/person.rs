@@ -20,7 +20,7 @@ pub struct OpenIdPerson {
     account: Option<String>,
 }
 
-/// Circumstances of a sign-in.
+/// Circumstances of a sign-in: client address, time and invitation.
 #[derive(Clone, Debug)]
 pub struct SignInContext {
     /// Address of the client.

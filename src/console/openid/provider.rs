@@ -19,7 +19,7 @@ const KEY_INTERVAL: Duration = Duration::from_secs(10);
 /// each other.
 const FAILURE_AGE: Duration = Duration::from_secs(1);
 
-/// Failure of a sign-in.
+/// Failure of a request to the OpenID provider during a sign-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProviderFailure {
     /// No usable response arrived.
@@ -42,7 +42,7 @@ impl From<OpenIdError> for ProviderFailure {
     }
 }
 
-/// Provider of one configuration.
+/// OpenID provider of one configuration, with its cached documents.
 pub struct OpenIdProvider {
     settings: OpenIdSettings,
     client: ProviderClient,
@@ -186,11 +186,11 @@ impl OpenIdProvider {
 /// Values of the authorization request that the response has to match.
 #[derive(Clone, Copy, Debug)]
 pub struct SignInRequest<'a> {
-    /// URL to which the browser returned.
+    /// URL to which the provider sent the browser back.
     pub redirect_uri: &'a str,
     /// Code verifier.
     pub verifier: &'a str,
-    /// Nonce.
+    /// Nonce that the ID token must contain.
     pub nonce: &'a str,
 }
 

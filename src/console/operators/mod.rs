@@ -7,7 +7,7 @@ use super::site::ConsoleSite;
 use penstock_storage::users::UserRole;
 use std::num::NonZeroU64;
 
-/// The console.
+/// Definition of the operators' console.
 pub static OPERATORS: ConsoleSite = ConsoleSite {
     root: "/console/",
     title: "Console",

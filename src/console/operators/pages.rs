@@ -17,7 +17,7 @@ const EVERYONE: &[UserRole] = &[Admin, Operator, Finance, Viewer];
 const MONEY: &[UserRole] = &[Admin, Finance];
 const OPERATION: &[UserRole] = &[Admin, Operator, Viewer];
 
-/// Every page.
+/// Definitions of all pages of the operators' console.
 pub const PAGES: &[PageDefinition] = &[
     PageDefinition::new("/console/", "Overview", EVERYONE, |page| Box::pin(overview(page)))
         .with_live_updates(),

@@ -38,7 +38,7 @@ pub(super) struct WorkerLoad {
     /// Open connections.
     pub(super) connections: AtomicUsize,
     first_connection: Notify,
-    /// Busy share of the last tick.
+    /// Share of the last tick in which the thread was busy, in thousandths.
     pub(super) busy_share: AtomicU32,
     /// Number of connections that may still migrate in this tick.
     migrations_left: AtomicUsize,

@@ -18,7 +18,7 @@ thread_local! {
 enum ThreadActivity {
     /// No connection is polled.
     Idle,
-    /// Poll of a connection.
+    /// Poll of a connection that stays on this thread.
     Connection,
     /// Poll of a connection that will migrate to the thread with this index.
     Migrating(usize),

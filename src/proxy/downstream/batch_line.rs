@@ -39,7 +39,7 @@ struct LineChoice {
     back: Option<CancellationToken>,
 }
 
-/// Result of a line.
+/// Result of a batch line, of a background response, or of one choice.
 #[derive(Default)]
 struct LineResult {
     sent: Vec<Bytes>,
@@ -53,11 +53,11 @@ struct LineResult {
 
 /// Report of a line that has ended.
 pub struct LineReport {
-    /// Id of its exchange.
+    /// Id of the line's exchange.
     pub request: RequestId,
     /// Status that a client would have been sent.
     pub status: u16,
-    /// Tokens that it used.
+    /// Tokens that the line used.
     pub usage: Option<TokenUsage>,
     /// Kind of the end: final, to be retried, or cancelled.
     pub ending: LineDisposition,

@@ -12,7 +12,7 @@ use penstock_core::{ApiError, InferenceRequest};
 use penstock_limits::CostEstimate;
 use penstock_tokens::TokenCount;
 
-/// Endpoint of token counts.
+/// Endpoint `POST /v1/messages/count_tokens`.
 pub struct CountTokens;
 
 impl Endpoint for CountTokens {

@@ -10,7 +10,7 @@ use http::Method;
 use penstock_auth::KeyScope;
 use penstock_request_validation::MessagesPurpose;
 
-/// Endpoint of messages.
+/// Endpoint `POST /v1/messages`.
 pub struct CreateMessage;
 
 impl Endpoint for CreateMessage {

@@ -5,7 +5,7 @@
 use penstock_core::percent;
 use std::borrow::Cow;
 
-/// Decodes a part of a path.
+/// Percent-decodes a part of a URL path; returns an empty text if the result is not valid UTF-8.
 pub fn decode_segment(tail: &str) -> Cow<'_, str> {
     percent::decode(tail).unwrap_or_default()
 }

@@ -81,10 +81,10 @@ pub enum WriteOutcome {
     Disconnected,
 }
 
-/// Handler of a request.
+/// Handler to which a request is routed.
 #[derive(Clone)]
 pub enum RequestRoute {
-    /// CORS preflight of a web page.
+    /// Handler of a CORS preflight request.
     Preflight,
     /// Endpoint, and the part of the path that its `*` matched.
     Endpoint(&'static dyn Endpoint, Box<str>),

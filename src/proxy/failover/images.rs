@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 /// Path prefix of stored images.
 pub const CONTENT_PATH_PREFIX: &str = "/v1/images/content/";
 
-/// Returns the number of images.
+/// Returns the number of images in a response.
 pub fn count_images(whole: &BufferedResponse) -> u32 {
     u32::try_from(whole.images.len()).unwrap_or(u32::MAX)
 }
@@ -83,7 +83,7 @@ async fn off_thread<T: Send + 'static>(
     off_thread::run_on_blocking_thread(handles, work).await.map_err(AttemptError::Internal)
 }
 
-/// Stores an image for its client.
+/// Stores a generated image, so that its client can fetch it by URL.
 async fn store_image(run: &mut FailoverRun<'_, '_>, image: &[u8]) -> Result<DeliveredImage, AttemptError> {
     let app = run.exchange.app;
     let images = run.exchange.config.settings.images;

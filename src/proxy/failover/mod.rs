@@ -80,7 +80,7 @@ impl ResponseProgress {
 struct FailoverRun<'r, 'a> {
     exchange: &'r mut Exchange<'a>,
     request: &'r InferenceRequest,
-    /// File of a form.
+    /// File that was uploaded in a form request.
     upload: Option<SpooledData>,
     candidates: CandidateSet,
     watch: ClientWatch,
@@ -94,7 +94,7 @@ struct FailoverRun<'r, 'a> {
     attempt_started: Option<Instant>,
     /// Progress of a streamed response towards the client.
     progress: ResponseProgress,
-    /// Memory of the response.
+    /// Memory that is counted for the response, over all attempts.
     memory: ResponseMemory,
     /// Energy of failed attempts.
     failed_usage: settle::FailedAttemptEnergy,
@@ -179,7 +179,7 @@ pub async fn run(x: &mut Exchange<'_>, body: RequestBody) -> Result<WriteOutcome
 }
 
 impl FailoverRun<'_, '_> {
-    /// Runs the attempt loop.
+    /// Makes attempts at the candidates until the request is answered or refused.
     async fn run_attempts(&mut self) -> Result<WriteOutcome, ApiError> {
         let mut course = self.new_course();
         let mut next = course.start(self.now());

@@ -56,7 +56,7 @@ pub struct CandidateSet {
     is_narrow_flavor: bool,
 }
 
-/// Time of a selection.
+/// Time at which candidates are selected, by both clocks of the process.
 #[derive(Clone, Copy)]
 pub struct SelectionTime {
     /// Time of the steady clock.

@@ -15,7 +15,7 @@ use tokio::time::Sleep;
 /// Heartbeat of a stream: an SSE comment, which all clients ignore.
 pub const HEARTBEAT: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
-/// Outcome of a wait.
+/// Outcome of waiting for a provider.
 pub enum WaitOutcome<T> {
     /// The work has ended with this result.
     Ready(T),
@@ -39,7 +39,7 @@ pub struct ClientWatch {
 }
 
 impl ClientWatch {
-    /// Creates the watch over a key.
+    /// Creates the watch over the client of a request and its API key.
     pub fn new(principal: Arc<Principal>, heartbeat: Option<Duration>) -> Self {
         let revoked = Box::pin(async move { principal.wait_until_revoked().await });
         Self { timer: None, armed: clock::cached_now(), revoked, heartbeat, last_write: None }

@@ -58,11 +58,11 @@ type JsonParser = fn(Bytes, &ConfigSnapshot) -> Result<InferenceRequest, ApiErro
 pub struct InferenceContext<'r, 'a> {
     /// Exchange of the request.
     pub exchange: &'r mut Exchange<'a>,
-    /// Body, until it is parsed.
+    /// Request body; `None` once it is parsed.
     pub body: Option<RequestBody>,
     /// Parsed request.
     pub ask: Option<InferenceRequest>,
-    /// File of a form.
+    /// File that was uploaded in a form request.
     pub upload: Option<SpooledData>,
     /// Provisional permit of the limits, until the limits are reserved, and the usual usage of the key.
     pub provisional_permit: Option<(ProvisionalPermit, UsageProfile)>,
@@ -90,7 +90,7 @@ impl<'r, 'a> InferenceContext<'r, 'a> {
     }
 }
 
-/// List of request filters.
+/// List of request filters that are called one after another.
 pub trait RequestFilterChain {
     /// Names of the filters, in their order.
     const NAMES: &'static [&'static str];

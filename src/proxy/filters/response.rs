@@ -43,7 +43,7 @@ pub trait ResponseBodyFilter {
     }
 }
 
-/// Piece of a streamed body.
+/// Piece of a streamed response body, as the filters process it.
 pub struct StreamPiece<'p> {
     /// Bytes of the provider, until a filter has taken them.
     pub upstream: Option<Bytes>,
@@ -51,18 +51,18 @@ pub struct StreamPiece<'p> {
     pub length: usize,
     /// True if the provider has ended its stream.
     pub end_of_stream: bool,
-    /// Events for the client.
+    /// Buffer of the events that are sent to the client.
     pub downstream: &'p mut OutputBuffer,
 }
 
-/// End of a streamed body.
+/// Data for the end of a streamed response: usage and settlement.
 #[derive(Default)]
 pub struct StreamEnd {
     /// Usage that is reported to the client.
     pub usage: Option<TokenUsage>,
     /// Objects of the settlement, JSON members without braces.
     pub settled: Vec<u8>,
-    /// Members that the last event carries.
+    /// JSON members that the last event of the stream carries.
     pub members: Vec<u8>,
 }
 
@@ -114,7 +114,7 @@ pub trait ResponseContext: Send {
         None
     }
 
-    /// Translates a buffered body.
+    /// Translates the provider's responses into one buffered response.
     fn translate(
         &mut self,
         upstream: Vec<UpstreamAnswer>,
@@ -152,7 +152,7 @@ pub fn response_body_filter<C: ResponseContext>(
     )
 }
 
-/// List of response body filters.
+/// List of response body filters that are called one after another.
 pub trait ResponseBodyFilterChain {
     /// Names of the filters, in their order.
     const NAMES: &'static [&'static str];

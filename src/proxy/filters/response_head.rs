@@ -13,7 +13,7 @@ const ALLOWED: &[&str] = &[
     "x-environment-impact",
     "x-request-id",
 ];
-/// Prefixes of further allowed header fields.
+/// Name prefixes of further header fields that may reach the client.
 const ALLOWED_GROUPS: &[&str] = &["x-penstock-", "x-ratelimit-", "anthropic-ratelimit-"];
 
 /// Removes the fields that are not on the allow-list: [`ProxyHttp::response_filter`] and the failover driver call this

@@ -30,7 +30,7 @@ impl RequestFilter for AnswerZeroTokens {
     }
 }
 
-/// Sends an empty message.
+/// Answers a request for zero tokens with an empty message.
 async fn answer_empty(x: &mut Exchange<'_>, ask: &InferenceRequest) -> Result<WriteOutcome, ApiError> {
     model_for_request(x, ask, split_flavor(&ask.model).0)?;
     let (entry, _) = x.acquire_provisional()?;

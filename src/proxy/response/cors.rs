@@ -24,7 +24,7 @@ const MOST_NAME: usize = 128;
 /// Maximum number of header names that are repeated in a preflight response.
 const MOST_NAMES: usize = 128;
 
-/// Origin that may read a response.
+/// Origin of the requesting web page, with its permission to read the response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CrossOrigin {
     /// The request has no origin, or CORS is off.

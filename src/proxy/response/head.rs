@@ -22,7 +22,7 @@ static RATE_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 static RATE_LIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 static RATE_LIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// Returns whole seconds, rounded up.
+/// Returns a duration in whole seconds, rounded up.
 pub(super) fn ceil_seconds(span: Duration) -> u64 {
     span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0))
 }
@@ -164,7 +164,7 @@ impl ResponseHead {
         if chunked { head.with(header::TRANSFER_ENCODING, "chunked") } else { head }
     }
 
-    /// Converts into Pingora's type.
+    /// Converts the head into Pingora's type of response head.
     #[must_use]
     pub fn into_response(self) -> Box<ResponseHeader> {
         Box::new(ResponseHeader::from(*self.parts))

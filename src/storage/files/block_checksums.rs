@@ -22,7 +22,7 @@ pub struct BlockChecksums {
 }
 
 impl BlockChecksums {
-    /// Adds the next bytes.
+    /// Adds the next bytes of the file to the checksums.
     pub fn push(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let filled = usize::try_from(self.length % BLOCK_SIZE as u64).unwrap_or(0);
@@ -73,7 +73,7 @@ impl BlockChecksums {
         if sum.is_none_or(|sum| sum == sums.table_checksum()) { Ok(sums) } else { Err(damaged_error()) }
     }
 
-    /// Checksums of the blocks.
+    /// Returns the checksums of all blocks, the incomplete one included.
     #[must_use]
     pub fn into_table(self) -> Vec<u32> {
         self.checksums().collect()

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::{NamedTempFile, TempPath};
 
-/// Folder of complete files.
+/// Folder in the bucket that contains complete files.
 pub const OBJECT_FOLDER: &str = "files";
 /// Object with the ID of the store to which the bucket belongs.
 const STORE_ID_OBJECT: &str = "store-id";
@@ -35,11 +35,11 @@ pub struct FileBucket {
     /// Client of the bucket, for its probe, its uploads and its figures; `None` over a folder.
     pub(super) bucket: Option<Bucket>,
     store: FileStore,
-    /// Folder of temporary files.
+    /// Local folder of temporary files.
     pub(super) upload_folder: PathBuf,
     check: Mutex<BucketCheck>,
     pub(super) schedule: Mutex<SweepSchedule>,
-    /// Incomplete uploads of the last sweep.
+    /// Incomplete uploads that the last sweep of the bucket found.
     pub(super) uploads: Mutex<SeenUploads>,
 }
 

@@ -6,7 +6,7 @@ use penstock_storage::StoreError;
 use penstock_storage::files::FileRecord;
 use std::fs;
 
-/// Records per page.
+/// Maximum number of file records that are read at once.
 const PAGE_SIZE: usize = 500;
 
 /// Outcome of a pass over the files whose deletion was interrupted.
@@ -16,7 +16,7 @@ pub struct DeletionOutcome {
     pub finished: u64,
     /// Number of files whose contents could not be removed.
     pub failed: u64,
-    /// First error of those.
+    /// First error of the files whose contents could not be removed.
     pub first_error: Option<FileError>,
     /// Number of rows that cannot be decoded.
     pub unreadable: u64,

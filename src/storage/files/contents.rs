@@ -97,7 +97,7 @@ pub struct FileLine {
     pub bytes: Bytes,
 }
 
-/// Result of a line reader.
+/// Result of reading the next line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextLine {
     /// Complete line.
@@ -120,7 +120,7 @@ pub struct LineReader {
     number: u64,
 }
 
-/// Line with its line break.
+/// Line as it was read, with its line break.
 enum RawLine {
     Line(Bytes),
     TooLong,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Limits of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaLimits {
-    /// Bytes of all files.
+    /// Maximum total bytes of all files.
     pub max_total_bytes: u64,
     /// Maximum bytes of the files of one key.
     pub max_key_bytes: u64,
@@ -69,7 +69,7 @@ impl DiskQuota {
         }
     }
 
-    /// Subtracts deleted bytes.
+    /// Subtracts the bytes of deleted files from the usage of a key and from the total.
     pub fn release_bytes(&self, key: &str, bytes: u64) {
         let mut inner = self.0.lock();
         inner.all = inner.all.saturating_sub(bytes);
@@ -81,7 +81,7 @@ impl DiskQuota {
         }
     }
 
-    /// Bytes of all files.
+    /// Returns the total bytes of all files.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.0.lock().all

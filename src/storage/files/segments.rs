@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::{NamedTempFile, TempPath};
 
-/// Folder of the segments.
+/// Folder in the bucket that contains the segments.
 pub const SEGMENT_FOLDER: &str = "parts";
 /// Number of segments after which they are stored again as one, so that a takeover has to read only few segments.
 const MERGED_SEGMENTS: usize = 256;
@@ -27,7 +27,7 @@ const READ_SIZE: u64 = 1 << 20;
 /// Length of an output file, and the checksum of its table at that length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OutputPosition {
-    /// Length in bytes.
+    /// Length of the output file in bytes.
     pub bytes: u64,
     /// Checksum of the table of block checksums.
     pub sums: u32,

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 const PROBE_FILE: &str = ".time";
 /// Longest wait for the gateway that creates the folder. A client of NFS may not see a new file for half a minute.
 const FOLDER_ID_WAIT: Duration = Duration::from_secs(35);
-/// Bytes per read of a copy.
+/// Number of bytes that a copy of a file reads at once.
 const COPY_SIZE: usize = 1 << 20;
 
 /// State of the files of a fleet.
@@ -97,7 +97,7 @@ impl FileManager {
         Ok(output.updated_record(fresh))
     }
 
-    /// Bytes of all files; blocks.
+    /// Returns the total bytes of all files; blocks.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         match &self.shared {

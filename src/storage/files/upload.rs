@@ -35,7 +35,7 @@ struct TemporaryFile {
 pub(super) struct StagedFile {
     path: TempPath,
     reservation: QuotaReservation,
-    /// Result of the validation.
+    /// Summary of the validated lines.
     pub validated: FileSummary,
     /// Length in bytes.
     pub bytes: u64,
@@ -45,7 +45,7 @@ pub(super) struct StagedFile {
     pub sums: u32,
 }
 
-/// Returns a validator without input.
+/// Returns a new validator for the lines of a batch file, each of at most `longest` bytes.
 fn new_validator(longest: usize) -> FileValidator {
     FileValidator::new(penstock_batch::jsonl::BATCH_PATHS, longest)
 }

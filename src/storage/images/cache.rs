@@ -41,7 +41,7 @@ pub struct ImageMetadata<'a> {
     pub content_type: &'static str,
     /// Current time on the gateway's clock.
     pub now: Duration,
-    /// Lifetime.
+    /// Time for which clients can fetch the image.
     pub lifetime: Duration,
 }
 
@@ -65,7 +65,7 @@ pub struct ImageCache {
     pub(super) load_permits: Semaphore,
 }
 
-/// Result of an insertion.
+/// Result of adding an image to the cache.
 pub struct CacheInsertion {
     /// Name of the new image.
     pub name: String,
@@ -73,7 +73,7 @@ pub struct CacheInsertion {
     pub evicted: Vec<String>,
 }
 
-/// Images by name.
+/// Images of a cache by name, with their order and total size.
 #[derive(Default)]
 pub(super) struct CacheState {
     images: HashMap<Box<str>, CachedImage, ahash::RandomState>,
@@ -147,7 +147,7 @@ impl ImageCache {
         self.loaded.lock().remove_expired(now);
     }
 
-    /// Number of images.
+    /// Returns the number of cached images, without those of other gateways.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.lock().images.len()

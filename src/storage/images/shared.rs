@@ -10,7 +10,7 @@ use crate::storage::shared_contents::SharedContents;
 use std::io::{Error, ErrorKind, Result};
 use std::time::Duration;
 
-/// Folder of the objects.
+/// Folder of the objects that contain images of a fleet.
 pub const IMAGES_FOLDER: &str = "images";
 const MAGIC: &[u8; 4] = b"PIM1";
 const HEAD_BYTES: usize = 12;

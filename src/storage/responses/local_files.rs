@@ -16,7 +16,7 @@ pub(super) const UNFINISHED: &str = "new";
 pub(super) struct LocalFiles(PathBuf);
 
 impl LocalFiles {
-    /// Opens or creates the folder.
+    /// Opens or creates the folder of the stored responses.
     pub(super) fn open(folder: PathBuf) -> Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         Ok(Self(folder))

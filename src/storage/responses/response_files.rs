@@ -3,7 +3,7 @@
 use super::{MAX_ID_BYTES, RESPONSE_ID_PREFIX};
 use std::io::Result;
 
-/// Name of a stored response.
+/// Name of a stored response: the id of its API key, and its own id.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ResponseName<'a> {
     /// Public id of the API key.
@@ -46,7 +46,7 @@ pub(super) trait ResponseFiles: Send + Sync {
     /// Removes files of a key; returns the files that existed.
     fn remove(&self, key: &str, files: Vec<ResponseFile>) -> Result<Vec<ResponseFile>>;
 
-    /// Returns the files of a key.
+    /// Returns the files of the stored responses of an API key.
     fn files_of(&self, key: &str) -> Result<Vec<ResponseFile>>;
 
     /// Calls `each` for every key that has files, with these files.

@@ -45,7 +45,7 @@ impl ResponseStore {
         Ok(removed)
     }
 
-    /// Counts all files.
+    /// Counts the bytes of the stored responses of every API key.
     pub(super) fn count_files(&self) -> Result<()> {
         self.files.for_each_key(&mut |key, files| {
             self.usage.set_bytes(key, files.iter().map(|file| file.bytes).sum());

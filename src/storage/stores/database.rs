@@ -14,7 +14,7 @@ const MAX_CLOCK_DIFFERENCE: u64 = 60;
 /// Location of a store, with what opens it.
 #[derive(Debug)]
 pub enum StoreLocation {
-    /// Folder of the storage.
+    /// Configured storage folder, with the engine that opens the store in it.
     Folder(&'static FolderEngine),
     /// PostgreSQL database.
     Database(PostgresOptions),

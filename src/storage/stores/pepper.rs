@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Key of the row with the check value.
 const CHECK_ROW: &[u8] = b"pepper";
-/// Keys per page.
+/// Maximum number of API keys that are read at once.
 const PAGE_SIZE: usize = 1_000;
 
 /// Finds the pepper of a store: it is configured, read from its file, or created if no key depends on an earlier

@@ -8,7 +8,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// Layer that writes the lines.
+/// Layer of `tracing-subscriber` that writes a log line for each event.
 pub(super) struct LineLayer;
 
 impl<S: Subscriber> Layer<S> for LineLayer {

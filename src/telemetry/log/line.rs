@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tracing::Level;
 
-/// Capacity that fits most lines.
+/// Initial capacity of a line's buffer in bytes, which is enough for most lines.
 const USUAL: usize = 512;
 
 thread_local! {
-    /// Current second and its text.
+    /// Unix second of the last line, with its formatted text.
     static SECOND: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
     /// Buffer of the thread's last line, reused for the next line.
     static MADE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
@@ -101,7 +101,7 @@ impl LogLine {
         }
     }
 
-    /// Appends a name of the program.
+    /// Appends a value that is a constant of the program and needs no escaping.
     fn literal(&mut self, key: &str, value: &'static str) {
         self.member(key, true, value.as_bytes());
     }

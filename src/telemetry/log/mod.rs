@@ -21,13 +21,13 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Registry, reload};
 
-/// Capacity that empty buffers keep.
+/// Maximum capacity that an empty buffer keeps, in bytes.
 const MAX_RETAINED_BYTES: usize = 64 * 1024;
 
 /// Prefix of the targets whose events are written: the module paths of this workspace.
 const OWN_TARGETS: &str = "penstock";
 
-/// Filter of the installed subscriber.
+/// Handle that changes the level filter of the installed subscriber.
 static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
 /// Emits an event of `tracing` at a level that is known at run time.

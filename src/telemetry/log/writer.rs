@@ -33,7 +33,7 @@ pub fn flush() {
     QUEUE.wait_until_written(Instant::now() + FLUSH_TIMEOUT);
 }
 
-/// Submits a line.
+/// Queues a log line, or writes it directly if there is no writer thread.
 pub(super) fn send_line(line: &[u8]) {
     let mut stderr = io::stderr();
     if let Some(worker) = THREAD.get_or_start(|| spawn_worker(&QUEUE, io::stderr()), &mut stderr) {
@@ -47,13 +47,13 @@ pub(super) fn send_line(line: &[u8]) {
 struct LineQueue {
     /// Lines that were accepted and are not written yet.
     lines: AtomicUsize,
-    /// Bytes of these lines.
+    /// Total bytes of the lines that are not written yet.
     bytes: AtomicUsize,
     /// Number of lines that were dropped since the last report.
     dropped: AtomicU64,
     /// True while a caller waits for all lines to be written.
     is_flushing: Mutex<bool>,
-    /// Ends the pause of the thread.
+    /// Signal that ends the pause of the writer thread.
     flush_requested: Condvar,
     /// Notified when all lines are written.
     all_written: Condvar,
@@ -131,7 +131,7 @@ struct BatchWriter<W> {
     queue: &'static LineQueue,
     out: W,
     text: Vec<u8>,
-    /// Number of lines in the text.
+    /// Number of lines in `text`.
     lines: usize,
 }
 
@@ -161,7 +161,7 @@ impl<W: Write> Write for BatchWriter<W> {
         Ok(line.len())
     }
 
-    /// Called when the queue is empty.
+    /// Writes the collected lines and pauses; called when the queue is empty.
     fn flush(&mut self) -> io::Result<()> {
         self.write_batch();
         self.queue.pause();

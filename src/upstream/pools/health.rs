@@ -55,7 +55,7 @@ pub struct HealthChecks {
     registry: Arc<HealthRegistry>,
     view: BackendView,
     providers: Arc<ArcSwap<CheckedProviders>>,
-    /// Serialises publications.
+    /// Lock under which providers are published, one publication at a time.
     publishing: tokio::sync::Mutex<()>,
 }
 

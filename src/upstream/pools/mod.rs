@@ -84,7 +84,7 @@ impl ModelPool {
         }
     }
 
-    /// Orders the candidates of a request.
+    /// Returns the candidates of a request in the order of the flavor.
     #[must_use]
     pub fn plan_candidates(&self, flavor: &'static dyn Flavor, request: &PlanRequest<'_>) -> OfferPlan {
         let selector = FLAVORS.iter().position(|known| *known == flavor).unwrap_or(0);

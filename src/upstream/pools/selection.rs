@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Input from which the candidates of a request are ordered.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanRequest<'a> {
-    /// Time of the plan.
+    /// Time at which the candidates are ordered.
     pub now: Duration,
     /// Tokens of the prompt, at least one.
     pub prompt_tokens: u64,
@@ -36,7 +36,7 @@ pub struct PlanRequest<'a> {
     pub offers: &'a [usize],
 }
 
-/// Permission to explore.
+/// Permission to try an offer with too few measurements before better-scored ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExplorationMode {
     /// No exploration: the order of the scores stays.

@@ -28,7 +28,7 @@ pub struct FileSummary {
 /// Streaming validator of a file.
 #[derive(Debug)]
 pub struct FileValidator {
-    /// Allowed API paths.
+    /// API paths that requests of a batch may have.
     urls: AllowedUrls,
     /// Maximum line length, in bytes, without the line break.
     max_line: usize,
@@ -36,7 +36,7 @@ pub struct FileValidator {
     pub(super) buffer: Vec<u8>,
     /// Number of bytes skipped so far of a line that is too long; `None` outside such a line.
     skipped: Option<usize>,
-    /// Number of complete lines.
+    /// Number of complete lines read so far.
     line_number: u64,
     /// Number of requests, invalid ones included.
     requests: u64,
@@ -70,7 +70,7 @@ impl FileValidator {
         }
     }
 
-    /// Validates the next bytes.
+    /// Validates the next chunk of the file.
     pub fn push(&mut self, mut bytes: &[u8]) {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             let (head, rest) = bytes.split_at(end);

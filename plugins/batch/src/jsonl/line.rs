@@ -17,7 +17,7 @@ pub struct InputLine<'a> {
     pub body: &'a [u8],
 }
 
-/// Raw fields of a line.
+/// Members of a line as raw JSON values, not yet validated.
 #[derive(Default)]
 struct LineFields<'a> {
     custom_id: Option<&'a [u8]>,

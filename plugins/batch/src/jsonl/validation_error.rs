@@ -4,7 +4,7 @@ use penstock_core::ApiError;
 use serde_json::json;
 use std::fmt::Write;
 
-/// Validation error of a line.
+/// Validation error in one line of a batch input file, or in the whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineError {
     /// Line number from 1; 0 for the whole file.

@@ -56,7 +56,7 @@ fn total_tiles(usage: &Value) -> Vec<Tile> {
         .into()
 }
 
-/// State of a key.
+/// Returns the table cell that shows whether an API key is valid or revoked.
 fn key_state(key: &Value) -> Cell {
     let is_revoked = key.get("revoked").is_some_and(|revoked| !revoked.is_null());
     if is_revoked {

@@ -42,7 +42,7 @@ pub(super) fn intensity_source(grid: &Value) -> Cell {
     }
 }
 
-/// Whole minutes, hours or days.
+/// Returns an age in whole minutes, hours or days, as text.
 fn age(seconds: f64) -> Text {
     match seconds {
         seconds if seconds < HOUR => Text::Quantity((seconds / MINUTE).floor(), "min"),

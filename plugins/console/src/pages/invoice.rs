@@ -129,7 +129,7 @@ fn number_of(invoice: &Value) -> &str {
     invoice.get("number").and_then(Value::as_str).unwrap_or("–")
 }
 
-/// Header of every printed page.
+/// Returns the header of every printed page: invoice number, customer and period.
 fn running_header(invoice: &Value) -> Text {
     let customer = invoice.get("customer").filter(|party| !party.is_null());
     let name = customer.map_or_else(|| text(invoice, "account"), |customer| text(customer, "name"));

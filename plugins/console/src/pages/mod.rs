@@ -82,7 +82,7 @@ fn word(value: &Value, name: &str) -> Text {
     Text::Word(text(value, name))
 }
 
-/// Member as a day.
+/// Returns the member `name` of a JSON object as a calendar day.
 fn day(value: &Value, name: &str) -> Text {
     Text::Day(text(value, name))
 }

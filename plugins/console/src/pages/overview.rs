@@ -50,7 +50,7 @@ fn notices(status: &Value) -> impl Iterator<Item = (NoticeKind, Text)> {
     })
 }
 
-/// Rows of the last 24 hours.
+/// Returns the hourly rows of the last 24 hours.
 fn last_day(hours: &Value, now: u64) -> Vec<&Value> {
     let first = penstock_core::calendar::format_rfc3339(first_hour(now));
     rows(hours).iter().filter(|row| text(row, "hour") >= first).collect()

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Name of the form field that the two buttons set, and its value for a quote instead of a request.
 pub const QUOTE_ACTION: (&str, &str) = ("action", "quote");
 
-/// Choices of the form.
+/// Values that can be selected in the playground form.
 #[derive(Clone, Debug, Default)]
 pub struct PlaygroundChoices<'a> {
     /// Page of the account's keys, as the admin API lists them.

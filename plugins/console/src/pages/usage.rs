@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum number of series of a chart; the smallest others become one series.
 const MAX_SERIES: usize = 5;
 
-/// Query of the usage page.
+/// Query of the usage page, and settings of its display.
 #[derive(Clone, Debug, Default)]
 pub struct UsageView {
     /// Path of the page.
@@ -19,7 +19,7 @@ pub struct UsageView {
     pub from: String,
     /// Last day, as the query has it.
     pub to: String,
-    /// Dimension of the series.
+    /// Dimension by which usage is grouped into series, such as `model`.
     pub by: String,
     /// Dimensions that can be chosen, with their names.
     pub dimensions: &'static [(&'static str, &'static str)],
@@ -49,12 +49,12 @@ impl UsageView {
         if self.by == "day" { String::new() } else { text(row, &self.by) }
     }
 
-    /// Name of a series.
+    /// Returns the displayed name of a series of the chart.
     fn series_name(&self, series: &str) -> Text {
         if self.by == "day" { "all".into() } else { self.group_name(series) }
     }
 
-    /// Name of a group.
+    /// Returns the displayed name of a group: a value of the dimension `by`.
     fn group_name(&self, group: &str) -> Text {
         match &*self.by {
             "key" => Text::Data(self.key_names.get(group).cloned().unwrap_or_else(|| group.to_owned())),

@@ -54,7 +54,7 @@ fn has_several_users(messages: &[ParsedMessage<'_>]) -> bool {
     names.next().is_some_and(|first| names.any(|name| json::unescape(name) != json::unescape(first)))
 }
 
-/// Writer of the items.
+/// Writer of the items in `input` of a responses request.
 struct InputItems<'o, 'b> {
     out: &'o mut BodyBuilder<'b>,
     count: usize,

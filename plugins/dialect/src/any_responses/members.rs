@@ -2,7 +2,7 @@
 
 use penstock_core::OfferCapabilities;
 
-/// Treatment of a member.
+/// Treatment of a top-level member when a chat body is converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Treatment {
     /// Dropped: the member has no counterpart, and it is only a hint or does not affect the answer.
@@ -43,7 +43,7 @@ pub(super) struct ConvertedMembers<'a> {
 }
 
 impl<'a> ConvertedMembers<'a> {
-    /// Records a member.
+    /// Records the value of a member that must be converted.
     pub(super) fn set(&mut self, name: &str, value: &'a [u8]) {
         match name {
             "messages" => self.messages = value,

@@ -76,7 +76,7 @@ fn write_choice(choice: &[u8], out: &mut BodyBuilder<'_>) {
     }
 }
 
-/// Writes `{"type":"function","function":{"name":…}}` without its inner object.
+/// Writes a function choice `{"type":"function","function":{"name":…}}` as `{"type":"function","name":…}`.
 fn write_function_name(choice: &[u8], out: &mut BodyBuilder<'_>) {
     let function = json_cursor::member_value(choice, "function").unwrap_or(choice);
     out.push_str(r#"{"type":"function","name":"#);

@@ -31,7 +31,7 @@ struct RewrittenMessage<'a> {
     is_changed: bool,
 }
 
-/// Messages of a request.
+/// Messages of a chat request, edited for the provider.
 pub(super) struct ChatConversation<'a>(Vec<RewrittenMessage<'a>>);
 
 impl<'a> ChatConversation<'a> {

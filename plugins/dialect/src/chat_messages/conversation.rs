@@ -53,7 +53,7 @@ impl<'a> OutputMessage<'a> {
     }
 }
 
-/// Turns of a request.
+/// Conversation of a chat request, converted to turns of the messages dialect.
 pub(super) struct MessagesConversation<'a> {
     abilities: &'a OfferCapabilities,
     replays_reasoning: bool,

@@ -15,7 +15,7 @@ pub(crate) use request::write_schema;
 use crate::translator_def::{self, TranslatorDef};
 use penstock_core::Dialect;
 
-/// Definition of the translator.
+/// Translator from chat clients to messages providers.
 pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Chat,
     provider_dialect: Dialect::Messages,

@@ -61,7 +61,7 @@ impl<'a> ParsedMessage<'a> {
     }
 }
 
-/// Element of `tool_calls`.
+/// Tool call: an element of `tool_calls` in a chat message.
 #[derive(Default)]
 pub(crate) struct ParsedCall<'a> {
     pub(crate) id: Option<&'a [u8]>,

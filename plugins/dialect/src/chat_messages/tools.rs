@@ -99,7 +99,7 @@ fn function_name(choice: &[u8]) -> Option<&[u8]> {
         .and_then(json_cursor::string_body)
 }
 
-/// Element of `tools`.
+/// Tool that a chat request declares: an element of `tools`.
 #[derive(Default)]
 struct DeclaredTool<'a> {
     tool_type: Option<&'a [u8]>,

@@ -7,7 +7,7 @@ use super::phrases::{
 use penstock_core::ExtraMembers;
 use serde_json::Value;
 
-/// Maximum bytes read of a body.
+/// Maximum number of bytes of an error body that are read.
 const MAX_BODY_BYTES: usize = 64 << 10;
 
 /// Maximum depth at which strings of an error are read: a path is a list in an object in a list in up to three objects.
@@ -17,7 +17,7 @@ const MAX_DEPTH: u8 = 8;
 pub(super) struct ErrorSignals {
     /// Member `param`, if it is a plain path.
     param: Option<String>,
-    /// Message, type and code.
+    /// Texts of the error (such as message, type and code), in lower case.
     text: String,
     reported_window: Option<u64>,
     reported_input: Option<u64>,

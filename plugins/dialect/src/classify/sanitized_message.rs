@@ -7,7 +7,7 @@ use penstock_json_scan::json;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Maximum bytes read of a body.
+/// Maximum number of bytes of an error body that are read.
 const MAX_BODY_BYTES: usize = 64 << 10;
 /// Maximum number of characters that are read of a message, and that are passed on.
 const MAX_SOURCE_CHARS: usize = 600;

@@ -48,7 +48,7 @@ pub(crate) struct EventStreamNormalizer {
     line: LinePosition,
 }
 
-/// Position in JSON lines.
+/// Position of the next byte in a stream of JSON lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum LinePosition {
     /// Before a line.
@@ -87,7 +87,7 @@ impl ValueScanner {
     }
 }
 
-/// First line of a JSON object.
+/// First line of a body that begins with a JSON object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum FirstLine {
     /// Line whose end has not arrived.

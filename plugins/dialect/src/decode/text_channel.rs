@@ -4,7 +4,7 @@ use crate::event::EscapedText;
 use bytes::Bytes;
 use penstock_json_scan::json::{self, SurrogateHalf};
 
-/// Kind of text in a choice.
+/// Channel of streamed text in a choice: reasoning, answer, refusal or arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TextChannel {
     Reasoning,

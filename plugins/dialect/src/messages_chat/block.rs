@@ -39,17 +39,17 @@ const MAX_DEPTH: usize = 4;
 /// Content of a message, a tool result or a document.
 #[derive(Default)]
 pub(super) enum MessageContent<'a> {
-    /// Inside of a JSON string.
+    /// Text, as the body of a JSON string.
     Text(&'a [u8]),
     /// List of blocks.
     Blocks(Vec<ContentBlock<'a>>),
-    /// Value of another type.
+    /// JSON value that is neither a string nor an array.
     #[default]
     Other,
 }
 
 impl<'a> MessageContent<'a> {
-    /// Parses the next value.
+    /// Parses the next value of the cursor as content.
     pub(super) fn parse(cursor: &mut JsonCursor<'a>) -> Self {
         Self::parse_nested(cursor, 0)
     }

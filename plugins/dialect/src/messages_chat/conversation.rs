@@ -313,7 +313,7 @@ impl<'a> ConversationWriter<'a> {
         self.flush_with(false, out)
     }
 
-    /// Writes the open turn.
+    /// Writes the turn that is being collected, and closes it.
     fn flush_with(&mut self, prefill: bool, out: &mut BodyBuilder<'_>) -> Result<(), ApiError> {
         let Some(turn) = self.open_message.take() else {
             return Ok(());

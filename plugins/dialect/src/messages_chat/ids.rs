@@ -44,7 +44,7 @@ pub(crate) fn is_portable_id(id: &[u8]) -> bool {
     !id.is_empty() && id.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-/// Unescapes an id.
+/// Returns a tool call id without JSON escapes.
 fn decode_id(id: &[u8]) -> Cow<'_, [u8]> {
     match json::unescape_lossy(id) {
         Some(Cow::Owned(said)) => Cow::Owned(said.into_bytes()),

@@ -166,7 +166,7 @@ fn write_content(parts: &[ContentPart<'_>], out: &mut BodyBuilder<'_>) {
     out.push_byte(b']');
 }
 
-/// Writes texts as one JSON string.
+/// Writes texts as one JSON string, with a separator between them.
 fn write_joined_texts(texts: &[EscapedBytes<'_>], separator: &[u8], out: &mut BodyBuilder<'_>) {
     out.push_byte(b'"');
     for (at, text) in texts.iter().enumerate() {

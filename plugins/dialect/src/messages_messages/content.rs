@@ -37,7 +37,7 @@ pub(super) enum BlockEdit<'a> {
 /// `content` of a message or a tool result, or value of `system`.
 #[derive(Default)]
 pub(super) struct EditedContent<'a> {
-    /// Original bytes.
+    /// JSON value as the client sent it.
     pub(super) value: &'a [u8],
     pub(super) blocks: Vec<BlockSlice<'a>>,
     /// True if the slices differ from the original bytes.
@@ -151,7 +151,7 @@ impl<'a> EditedContent<'a> {
         self.blocks.is_empty()
     }
 
-    /// Appends the slices of another content.
+    /// Appends the blocks of another message's content.
     pub(super) fn append(&mut self, mut other: Self) {
         self.is_changed |= !other.blocks.is_empty();
         if other.result_count > 0 {

@@ -27,7 +27,7 @@ use penstock_core::{
 };
 use penstock_json_scan::json;
 
-/// Definition of the translator.
+/// Translator from messages clients to messages providers.
 pub(crate) const TRANSLATOR: TranslatorDef = TranslatorDef {
     client_dialect: Dialect::Messages,
     provider_dialect: Dialect::Messages,

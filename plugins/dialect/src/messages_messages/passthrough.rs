@@ -33,7 +33,7 @@ use penstock_json_scan::json;
 const FORWARDED_EVENTS: [&str; 4] =
     ["content_block_start", "content_block_delta", "content_block_stop", "ping"];
 
-/// Passthrough of one streamed answer.
+/// State for forwarding one streamed answer to a client of the same dialect.
 pub(super) struct StreamPassthrough {
     /// True if the shadow translator continues the answer with another provider.
     is_rescued: bool,
@@ -160,7 +160,7 @@ impl StreamPassthrough {
         self.forward_event(data, seen, out)
     }
 
-    /// Forwards an event to the client.
+    /// Forwards an event of the provider to the client, or holds it back.
     fn forward_event(
         &mut self,
         data: &Bytes,

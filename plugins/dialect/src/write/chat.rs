@@ -16,7 +16,7 @@ pub(crate) use common_members::{finish_reason_name, write_number, write_penstock
 use penstock_core::{ApiError, ChoiceSelection, FinishReason, TokenUsage};
 use penstock_http_wire::error;
 
-/// Writer of one streamed answer.
+/// Writer of one streamed answer in the chat dialect.
 #[derive(Debug)]
 pub struct ChatStreamWriter {
     /// Start of each chunk: `data: {"id":…,"choices":[`.

@@ -15,7 +15,7 @@ const DONE_EVENT: &[u8] = b"data: [DONE]\n\n";
 /// Lists of log probabilities, each with one element per token.
 const LOGPROB_LISTS: [&str; 4] = ["tokens", "token_logprobs", "top_logprobs", "text_offset"];
 
-/// Writes `"id":…,"object":…,"created":…,"model":…,"choices":[`.
+/// Writes the start of a text completion: `"id":…,"object":…,"created":…,"model":…,"choices":[`.
 fn write_head(out: &mut Vec<u8>, identity: &ResponseIdentity) {
     out.extend_from_slice(b"\"id\":\"cmpl-");
     json::write_escaped(out, &identity.id);

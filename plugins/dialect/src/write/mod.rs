@@ -52,7 +52,7 @@ pub trait DialectWriter: Send {
         false
     }
 
-    /// Returns the bytes of buffered blocks.
+    /// Returns the number of bytes of the answer that the writer keeps in memory.
     fn buffered_bytes(&self) -> usize {
         0
     }

@@ -12,7 +12,7 @@ use penstock_core::{
     ProviderAdapter, UpstreamAnswer, UpstreamError, UpstreamErrorKind, UpstreamRequest,
 };
 
-/// Adapter for the OpenAI API.
+/// Adapter for embeddings with the OpenAI API.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenAiEmbeddings;
 
@@ -65,7 +65,7 @@ impl ProviderAdapter for OpenAiEmbeddings {
     }
 }
 
-/// Returns the members after the input.
+/// Returns the members of the request body after `input`, with the closing brace.
 fn rest(embed: &EmbeddingTask, target: &AttemptTarget<'_>) -> String {
     let mut rest = String::new();
     if target.capabilities.accepts_parameter("encoding_format")
@@ -81,7 +81,7 @@ fn rest(embed: &EmbeddingTask, target: &AttemptTarget<'_>) -> String {
     rest
 }
 
-/// Reads one part of the answer.
+/// Reads the provider's response to one batch of `count` inputs.
 fn read(
     embed: &EmbeddingTask,
     count: usize,

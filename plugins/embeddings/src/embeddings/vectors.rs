@@ -19,16 +19,16 @@ pub(super) enum VectorForm {
     Base64,
 }
 
-/// Location of a vector.
+/// Location of the bytes of a vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum VectorLocation {
-    /// Range in the provider's own bytes.
+    /// Byte range in the provider's response body.
     Provider(Range<usize>),
-    /// Range in the converted bytes.
+    /// Byte range in the buffer of converted vectors.
     Converted(Range<usize>),
 }
 
-/// Parsed item of the provider's list.
+/// Parsed element of the provider's list of vectors.
 #[derive(Debug)]
 struct VectorItem {
     location: VectorLocation,

@@ -74,7 +74,7 @@ fn read(body: &[u8], count: usize) -> Result<RawScores, UpstreamError> {
         .ok_or_else(|| UpstreamError::new(UpstreamErrorKind::Malformed))
 }
 
-/// Reads `{"index":…,"relevance_score":…}`, or `score`.
+/// Reads the index and the score of one result: `{"index":…,"relevance_score":…}`, or with `score`.
 fn result(cursor: &mut AnswerCursor<'_>) -> Option<(usize, f64)> {
     let (mut index, mut score) = (None, None);
     cursor.read_object(|key, cursor| {

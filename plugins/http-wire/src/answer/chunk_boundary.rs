@@ -11,20 +11,20 @@ pub struct ChunkedBodyScanner {
     state: BoundaryState,
     /// Start of a line whose end has not arrived.
     line: Vec<u8>,
-    /// Bytes of the trailers so far.
+    /// Length in bytes of the trailers read so far.
     trailers: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum BoundaryState {
-    /// Before the size of a chunk.
+    /// State before a line with the size of a chunk.
     #[default]
     Size,
     /// In a chunk with this many bytes left.
     Data(u64),
     /// After a chunk, before the end of its line.
     DataEnd,
-    /// After the last chunk.
+    /// State after the last chunk (of size 0): trailers or the empty line at the end follow.
     Trailers,
     Complete,
 }

@@ -18,14 +18,14 @@ pub struct ChunkDecoder {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ChunkState {
-    /// Before the size of a chunk.
+    /// State before a line with the size of a chunk.
     #[default]
     Size,
     /// In a chunk with this many bytes left.
     Data(u64),
     /// After a chunk, before the end of its line.
     AfterData,
-    /// After the last chunk.
+    /// State after the last chunk (of size 0): trailers or the empty line at the end follow.
     Trailers,
     Complete,
 }
@@ -33,9 +33,9 @@ enum ChunkState {
 /// Result of one decoding step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ChunkStep {
-    /// Part of the body.
+    /// Decoded part of the body.
     Data(Bytes),
-    /// More bytes needed.
+    /// No result yet: more bytes are needed.
     Incomplete,
     /// End of the body; remaining bytes in the buffer do not belong to it.
     End,

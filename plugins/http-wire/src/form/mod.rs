@@ -34,9 +34,9 @@ pub enum MultipartEvent {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MultipartState {
-    /// Before the first delimiter.
+    /// State before the first delimiter of the form.
     Preamble,
-    /// After a delimiter.
+    /// State directly after a delimiter: a part or the end of the form follows.
     Delimited,
     /// In a part's head.
     Head,
@@ -51,7 +51,7 @@ enum MultipartState {
 pub struct MultipartParser {
     delimiter: Finder<'static>,
     state: MultipartState,
-    /// Bytes of incomplete elements.
+    /// Received bytes that do not yet form a complete element, such as a part head or a delimiter.
     buffer: BytesMut,
     events: VecDeque<MultipartEvent>,
     parts: usize,
@@ -92,7 +92,7 @@ impl MultipartParser {
         Ok(())
     }
 
-    /// Returns the next event.
+    /// Removes and returns the oldest parsed event; `None` if no event is pending.
     pub fn next_event(&mut self) -> Option<MultipartEvent> {
         self.events.pop_front()
     }

@@ -16,7 +16,7 @@ pub enum UploadPiece {
     File(Part),
     /// Bytes of the file; never empty.
     Content(Bytes),
-    /// Field with its complete value.
+    /// Form field other than the file: its name and its complete value.
     Field(String, Vec<u8>),
 }
 

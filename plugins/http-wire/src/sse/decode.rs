@@ -184,7 +184,7 @@ impl SseDecoder {
         Some(())
     }
 
-    /// Skips the LF of a CRLF.
+    /// Skips the LF of a CR LF whose CR ended the previous line.
     fn drop_line_feed(&mut self) {
         if self.line == 0 {
             self.advance(1);

@@ -59,7 +59,7 @@ impl<'a> ValidScanner<'a> {
         self.json.get(self.at).copied()
     }
 
-    /// Skips white space and this byte.
+    /// Skips white space and then `byte`; `None` if another byte follows.
     fn expect(&mut self, byte: u8) -> Option<()> {
         (self.next_byte()? == byte).then(|| self.at += 1)
     }
@@ -138,7 +138,7 @@ impl<'a> ValidScanner<'a> {
         }
     }
 
-    /// Skips a number or a literal.
+    /// Skips a number or one of `true`, `false` and `null`.
     fn skip_scalar(&mut self) -> Option<()> {
         let is_scalar = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'E' | b'+' | b'-' | b'.');
         let length = self.json.get(self.at..)?.iter().take_while(is_scalar).count();

@@ -10,7 +10,7 @@ pub fn write_str(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Appends `text` escaped, without quotes.
+/// Appends `text` as the inside of a JSON string: with escapes, but without the quotes around it.
 pub fn write_escaped(out: &mut Vec<u8>, text: &str) {
     const HEX: [u8; 16] = *b"0123456789abcdef";
     let mut rest = text.as_bytes();
@@ -87,7 +87,7 @@ pub fn unescape(escaped: &[u8]) -> Option<Cow<'_, str>> {
 pub enum StringClass {
     /// Valid without escapes: the bytes are the text.
     Plain,
-    /// Valid with escapes.
+    /// Valid with escapes: the text is known only after they are decoded.
     Escaped,
     /// Invalid: not UTF-8, an invalid escape, a bare quote or control character, or half a surrogate pair.
     Invalid,
@@ -128,7 +128,7 @@ pub fn classify_string(escaped: &[u8]) -> StringClass {
 /// Half of a surrogate pair in an escape such as `\ud83d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SurrogateHalf {
-    /// Not a surrogate: a complete character.
+    /// Escape of a complete character, not of a half.
     None,
     /// High (first) surrogate.
     High,
@@ -136,7 +136,7 @@ pub enum SurrogateHalf {
     Low,
 }
 
-/// Classifies one complete escape.
+/// Returns which half of a surrogate pair a complete escape such as `\ud83d` is.
 #[must_use]
 pub fn surrogate_half(escape: &[u8]) -> SurrogateHalf {
     match escape {

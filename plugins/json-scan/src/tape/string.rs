@@ -4,7 +4,7 @@
 use super::JsonError;
 use wide::u8x16;
 
-/// End of a validated string.
+/// Result of validating a JSON string: the position of its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StringEnd {
     /// Position of the closing quote.
@@ -70,7 +70,7 @@ const QUOTE: u8x16 = u8x16::new([b'"'; 16]);
 const BACKSLASH: u8x16 = u8x16::new([b'\\'; 16]);
 const U: u8x16 = u8x16::new([b'u'; 16]);
 const LAST_CONTROL: u8x16 = u8x16::new([0x1f; 16]);
-/// Bit of a block's last byte.
+/// Bit that stands for the last byte of a block in a mask of 64 bits.
 const LAST: u64 = 1 << 63;
 
 #[inline]

@@ -2,12 +2,12 @@
 
 use super::code_unit;
 
-/// Piece of a string.
+/// Piece of a JSON string: plain text or one escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StringPiece<'s> {
     /// Text without escapes.
     Plain(&'s str),
-    /// Decoded escape.
+    /// Character that an escape stands for.
     Char(char),
 }
 

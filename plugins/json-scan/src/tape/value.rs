@@ -44,7 +44,7 @@ impl ValueKind {
 pub struct TapeNode {
     /// Offset of the first byte in the body.
     pub start: u32,
-    /// Offset after the last byte.
+    /// Offset after the last byte, in the body.
     pub end: u32,
     /// Index of the next node after this one and its children.
     pub next: u32,
@@ -52,16 +52,16 @@ pub struct TapeNode {
     pub kind: ValueKind,
 }
 
-/// Validated document.
+/// JSON document that is validated and indexed by nodes.
 #[derive(Debug)]
 pub struct JsonTape<'d> {
     /// Text of the document.
     pub text: &'d str,
-    /// Nodes of [`super::scan`].
+    /// Nodes of the document's values, as recorded by [`super::scan`].
     pub nodes: &'d [TapeNode],
 }
 
-/// View of one value.
+/// View of one value in a [`JsonTape`].
 #[derive(Clone, Copy, Debug)]
 pub struct JsonValue<'d> {
     tape: &'d JsonTape<'d>,

@@ -1,6 +1,6 @@
 //! AAC: samples per frame and sample rate, from the configuration of the decoder.
 
-/// Configuration of a decoder.
+/// Frame format of an audio stream: samples per frame and sample rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameConfig {
     /// Number of samples in a frame.

@@ -4,7 +4,7 @@
 use super::MAX_BUFFERED_BYTES;
 use std::fmt::Debug;
 
-/// Result of a parser step.
+/// Instruction that a parser returns after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParserStep {
     /// Call again when at least this many bytes are available.
@@ -54,7 +54,7 @@ impl AudioDuration {
 pub(super) struct MinimumDuration {
     /// Bytes of complete elements without audio; all other bytes of the file count as audio.
     pub excluded: u64,
-    /// Maximum bytes of audio per second.
+    /// Highest possible rate of the audio, in bytes per second.
     pub rate: u64,
 }
 
@@ -125,7 +125,7 @@ pub(super) struct ParserDriver {
     /// Buffered bytes; those before `start` are parsed already.
     held: Vec<u8>,
     start: usize,
-    /// Number of bytes to skip.
+    /// Number of bytes still to be skipped.
     pass: u64,
     /// Number of bytes needed for the next step.
     need: usize,
@@ -188,7 +188,7 @@ impl ParserDriver {
         }
     }
 
-    /// Returns the duration and its minimum.
+    /// Parses the end of the file; returns its duration and the minimum for its number of bytes.
     pub(super) fn end(mut self) -> (AudioDuration, MinimumDuration) {
         let span = self.parser.end(self.held.get(self.start..).unwrap_or_default(), self.pass);
         (span, self.parser.minimum())

@@ -4,7 +4,7 @@
 use super::bits::{be16, be32, be64};
 use super::container_parser::{AudioDuration, ContainerParser, MinimumDuration, ParserStep};
 
-/// Ticks per second.
+/// Number of ticks per second, the unit in which durations are summed.
 const RATE: u64 = 1_000_000_000;
 /// Maximum bytes per second of a file in which no frame is found.
 const WITHOUT_FRAMES: u64 = 16_000;
@@ -29,7 +29,7 @@ enum FlacState {
     Start,
     /// At the header of a metadata block.
     Blocks,
-    /// Within a metadata block.
+    /// Inside a metadata block of which `left` bytes remain; `last` is true for the last block before the frames.
     Block {
         left: u64,
         last: bool,

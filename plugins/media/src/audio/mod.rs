@@ -132,7 +132,7 @@ impl Default for MeterState {
 const MAGIC_LENGTH: usize = mpeg::TAG_LENGTH;
 
 impl AudioMeter {
-    /// Processes the next bytes.
+    /// Buffers and parses the next bytes of the file.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes = self.bytes.saturating_add(bytes.len() as u64);
         match &mut self.state {

@@ -27,10 +27,10 @@ pub(super) struct Mp4Parser {
     excluded: ExcludedBytes,
 }
 
-/// Position of the parser.
+/// Position of the parser in the structure of the file.
 #[derive(Clone, Copy, Debug, Default)]
 enum Mp4Place {
-    /// At the start of a box.
+    /// At the start of a box, the unit of which MP4 files consist.
     #[default]
     Box,
     /// Inside a table of durations, with the number of entries and of bytes that remain.
@@ -44,7 +44,7 @@ enum Mp4Place {
 /// Boxes that contain other relevant boxes.
 const CONTAINER_BOXES: [&[u8; 4]; 8] =
     [b"moov", b"trak", b"mdia", b"minf", b"stbl", b"mvex", b"moof", b"traf"];
-/// Boxes that are parsed.
+/// Names of the boxes whose content is parsed.
 const PARSED_BOXES: [&[u8; 4]; 12] = [
     b"mvhd", b"tkhd", b"mdhd", b"hdlr", b"mehd", b"trex", b"tfhd", b"trun", b"stts", b"stsz", b"stz2",
     b"stsd",

@@ -9,7 +9,7 @@ pub(super) struct Mp4Track {
     pub id: u32,
     pub is_audio: bool,
     pub is_video: bool,
-    /// Ticks per second.
+    /// Ticks per second, the unit of the track's durations.
     pub rate: u32,
     /// Duration in ticks as the header of the track states it, without fragments.
     pub header_duration: u64,
@@ -35,7 +35,7 @@ pub(super) enum Mp4Codec {
 }
 
 impl Mp4Codec {
-    /// Parses a table of sample descriptions.
+    /// Reads the codec from the table of sample descriptions (`stsd`) of a track.
     pub(super) fn parse(content: &[u8]) -> Option<Self> {
         let known = Self::from_name(content.get(12..16)?, content);
         // Samples may refer to a description after the first.
@@ -127,7 +127,7 @@ fn esds_config(content: &[u8]) -> Option<FrameConfig> {
 }
 
 impl Mp4Track {
-    /// Begins a table of durations.
+    /// Begins a table of sample durations (`stts`); only the table with the longest sum counts.
     pub(super) fn begin_table(&mut self) {
         self.has_table = true;
         self.longest = self.longest.max(std::mem::take(&mut self.current));

@@ -116,7 +116,7 @@ pub(super) struct MpegParser {
 enum MpegPosition {
     #[default]
     Start,
-    /// After a frame or a tag.
+    /// Directly after a frame or a tag, where the next one is expected.
     Synced,
     /// Inside noise. How many bytes are skipped at once depends on the chunks of the input, so a tag is not recognised
     /// directly after noise. Frames are recognised at any position.

@@ -34,7 +34,7 @@ pub(super) struct OggParser {
 }
 
 impl OggParser {
-    /// Parses a page.
+    /// Parses the Ogg page at the start of `ahead`, or skips a byte if there is none.
     fn page(&mut self, ahead: &[u8]) -> ParserStep {
         let Some(head) = ahead.get(..HEAD) else { return ParserStep::Need(HEAD) };
         if !head.starts_with(b"OggS") {

@@ -39,13 +39,13 @@ pub(super) enum OggCodec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PacketKind {
     Audio,
-    /// Headers and comments.
+    /// Packet with a header or comments of the codec.
     Header,
     /// Vorbis header that contains the modes.
     Setup,
 }
 
-/// First bytes of streams without audio.
+/// Bytes with which the first packet of a stream without audio begins, one entry for each codec.
 const NO_AUDIO: [&[u8]; 7] =
     [b"\x80theora", b"fishead\0", b"fisbone\0", b"BBCD\0", b"CMML\0\0\0\0", b"\x80kate\0\0\0", b"OVP80"];
 

@@ -9,7 +9,7 @@ const MOST_MODES: usize = 64;
 /// Bits of a mode: block flag, types of window and transform, mapping.
 const MODE_BITS: usize = 41;
 
-/// Headers of a stream.
+/// Values from the headers of a Vorbis stream that determine the duration of its packets.
 #[derive(Clone, Debug)]
 pub(super) struct VorbisHeaders {
     pub rate: u32,

@@ -5,7 +5,7 @@
 use super::container_parser::{AudioDuration, ContainerParser, ExcludedBytes, MinimumDuration, ParserStep};
 use super::webm_track::{self, TrackKind, WebmCodec, WebmTrack};
 
-/// Element ids, with their length markers.
+/// EBML ids of the parsed elements, with the length marker in their first byte; this one and those below.
 const SEGMENT: u32 = 0x1853_8067;
 const INFO: u32 = 0x1549_a966;
 const SCALE: u32 = 0x2a_d7b1;
@@ -61,10 +61,10 @@ pub(super) struct WebmParser {
     excluded: ExcludedBytes,
 }
 
-/// Position of the parser.
+/// Position of the parser in the structure of the file.
 #[derive(Clone, Copy, Debug, Default)]
 enum WebmPlace {
-    /// At the start of an element.
+    /// At the start of an element, the unit of which WebM files consist.
     #[default]
     Element,
     /// Inside an element of which this number of bytes remains.
@@ -76,7 +76,7 @@ enum WebmPlace {
 /// Head of an element: its id and its size.
 struct Element {
     id: u32,
-    /// Bytes of id and size.
+    /// Length of the head (id and size) in bytes.
     head: usize,
     /// Bytes of the content; `None` if unknown.
     size: Option<u64>,

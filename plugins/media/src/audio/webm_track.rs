@@ -41,9 +41,9 @@ pub(super) enum WebmCodec {
     Flac,
     /// Uncompressed samples.
     Pcm,
-    /// Other lossless codecs.
+    /// Lossless codec other than FLAC and PCM.
     OtherLossless,
-    /// Other lossy compression.
+    /// Any other codec; it is taken for a lossy one.
     #[default]
     Lossy,
 }
@@ -140,7 +140,7 @@ impl WebmTrack {
         }
     }
 
-    /// Returns the duration of its packets.
+    /// Returns the duration of the track's packets.
     pub(super) fn duration(&self) -> AudioDuration {
         AudioDuration::from_ticks(self.samples, self.rate)
     }

@@ -28,7 +28,7 @@ pub const ADAPTERS: &[&dyn ProviderAdapter] = &[
     &ImageShape { name: "automatic1111", path: "/sdapi/v1/txt2img", voice: ImageDialect::Batch },
 ];
 
-/// Provider that generates images.
+/// Adapter for providers of images with one request format.
 struct ImageShape {
     name: &'static str,
     path: &'static str,

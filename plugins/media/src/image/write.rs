@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-/// Image as the client gets it.
+/// Form in which the client receives an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveredImage {
     /// Base64 data in the answer.

@@ -46,7 +46,7 @@ struct TranscriptionShape {
 enum FormDialect {
     /// `verbose_json`: vLLM, faster-whisper, LocalAI and most hosts.
     Verbose,
-    /// `json`, without timestamps.
+    /// Only `json`: the text without timestamps.
     Text,
     /// Segments by a separate field, which excludes `language`; no prompt.
     Mistral,

@@ -21,7 +21,7 @@ const MAX_BYTES_PER_SECOND: u64 = 768_000;
 /// Additional bytes that are allowed for headers, which may contain pictures.
 const EXTRA_BYTES: u64 = 1 << 20;
 
-/// Translation of one streamed answer.
+/// Translator of one speech answer that is forwarded to the client while it arrives.
 pub(super) struct SpeechStream {
     meter: SpeechMeter,
     delivery: PassthroughDelivery,

@@ -12,7 +12,7 @@ use penstock_core::{
 use penstock_json_scan::json;
 use rust_decimal::Decimal;
 
-/// Members that are forwarded unchanged.
+/// Names of the request members that are forwarded to the provider unchanged.
 const FORWARDED: &[&str] = &["input", "voice", "response_format", "speed", "instructions", "language"];
 /// Bytes of a second of raw audio: 16 bits, 24 kHz, mono.
 const PCM_BYTES_PER_SECOND: u64 = 48_000;
@@ -182,7 +182,7 @@ impl SpeechMeter {
         }
     }
 
-    /// Processes the next bytes.
+    /// Measures the next bytes of the generated audio.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes = self.bytes.saturating_add(bytes.len() as u64);
         if !self.is_raw {

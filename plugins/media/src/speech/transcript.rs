@@ -14,7 +14,7 @@ pub(super) struct Transcript {
     pub seconds: Option<f64>,
     /// Segments with times; empty if the provider reports none.
     pub segments: Vec<TranscriptSegment>,
-    /// Words with their times.
+    /// Words with their times, as JSON objects of the provider.
     pub words: Vec<Value>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct TranscriptSegment {
     pub end: u64,
     /// Text of the segment.
     pub text: String,
-    /// Further members from the engine.
+    /// Other members of the segment, as the provider returned them.
     pub more: Map<String, Value>,
 }
 

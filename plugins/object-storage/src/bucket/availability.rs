@@ -12,7 +12,7 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 /// Minimum interval between two calls to a store that cannot be reached.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Limiter of calls to a bucket.
+/// Limiter of concurrent calls to a bucket, and of calls to a store that cannot be reached.
 #[derive(Debug)]
 pub struct CallGate {
     state: Mutex<GateState>,
@@ -27,7 +27,7 @@ struct GateState {
     retry_at: Option<Instant>,
 }
 
-/// Permit of one call.
+/// Permit for one call to a bucket; a place of the limiter is taken until it is dropped.
 #[derive(Debug)]
 pub struct CallPermit<'a>(&'a CallGate);
 
@@ -58,7 +58,7 @@ impl CallGate {
         }
     }
 
-    /// Records the outcome of a call.
+    /// Records whether a call reached the store; this decides when the next call is allowed.
     pub fn record<T>(&self, outcome: &Result<T, BucketError>) {
         let is_unreachable = outcome.as_ref().is_err_and(BucketError::is_unreachable);
         self.state.lock().retry_at = is_unreachable.then(|| Instant::now() + RETRY_INTERVAL);

@@ -9,7 +9,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
-/// Style of the URLs of objects.
+/// Position of the bucket's name in the URLs of objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BucketStyle {
     /// Bucket in the path: `https://s3.example.eu/bucket/object`.
@@ -56,7 +56,7 @@ pub struct BucketOptions {
     pub region: String,
     /// Folder in the bucket; empty for none.
     pub prefix: String,
-    /// Style of the URLs of objects.
+    /// Position of the bucket's name in the URLs of objects.
     pub style: BucketStyle,
     /// Credentials that sign requests.
     pub credentials: BucketCredentials,

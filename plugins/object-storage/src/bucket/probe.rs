@@ -9,7 +9,7 @@ use std::io;
 use std::time::Instant;
 use thiserror::Error;
 
-/// Folder of the probe's objects.
+/// Folder in the bucket for the objects that the probe creates and deletes.
 const PROBE_FOLDER: &str = "probe";
 
 /// Reason why a bucket cannot be used, as a sentence.

@@ -18,7 +18,7 @@ const WINDOW: u64 = 1 << 20;
 /// Maximum bytes of one request; below the maximum response size of the connector.
 const MAX_REQUEST: u64 = 4 << 20;
 
-/// Open object.
+/// Reader of one object in a bucket.
 #[derive(Debug)]
 pub struct BucketReader {
     bucket: Bucket,
@@ -29,7 +29,7 @@ pub struct BucketReader {
     fetched: Mutex<FetchedBytes>,
 }
 
-/// Bytes of the last request.
+/// Bytes that the last request fetched, kept for the next reads.
 #[derive(Debug, Default)]
 struct FetchedBytes {
     offset: u64,

@@ -6,7 +6,7 @@ use std::io::Result;
 use std::sync::mpsc;
 use tokio::runtime::{Builder, Runtime};
 
-/// Runtime of a bucket.
+/// Asynchronous runtime with its own thread, on which the requests to a bucket run.
 #[derive(Debug)]
 pub struct BucketRuntime {
     /// Runtime of the thread; `None` while this value is dropped.

@@ -6,11 +6,11 @@ use http::header::DATE;
 use parking_lot::Mutex;
 use std::time::{Instant, SystemTime};
 
-/// Clock of the store.
+/// Clock of the object store, read from the dates of its responses.
 #[derive(Debug, Default)]
 pub struct StoreClock(Mutex<Option<ClockReading>>);
 
-/// Date of an answer.
+/// Date in a response of the store, and the local time at which it arrived.
 #[derive(Clone, Copy, Debug)]
 struct ClockReading {
     date: SystemTime,

@@ -9,7 +9,7 @@ use penstock_json_scan::tape::JsonValue;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// Tool calls found so far.
+/// Tool calls in the messages that were validated so far.
 #[derive(Default)]
 pub(super) struct ToolCalls<'d> {
     ids: HashSet<Cow<'d, str>>,

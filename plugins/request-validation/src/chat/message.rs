@@ -35,7 +35,7 @@ pub(super) fn validate_messages(
     Ok(())
 }
 
-/// Properties of the last message.
+/// Properties of the last message of a conversation.
 #[derive(Clone, Copy, Default)]
 struct LastMessage {
     assistant: bool,

@@ -56,7 +56,7 @@ struct ChatFindings {
     needs: RequiredCapabilities,
     history: HistoryFeatures,
     images: u32,
-    /// Bytes of inline media.
+    /// Size of the media that are inside the request, in bytes of base64.
     media: usize,
 }
 

@@ -38,7 +38,7 @@ impl BlockContext {
 pub(super) enum ParsedBlock<'d> {
     /// Empty text.
     Empty,
-    /// Other content.
+    /// Any other block that is neither a tool call nor a tool result.
     Content,
     /// Tool call, with its id.
     ToolUse(JsonValue<'d>),

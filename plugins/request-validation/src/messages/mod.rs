@@ -26,7 +26,7 @@ const BOOLEANS: &[&str] = &["stream"];
 /// Purpose of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessagesPurpose {
-    /// `/v1/messages`: `max_tokens` is required.
+    /// Generation of an answer by `/v1/messages`: `max_tokens` is required.
     Generate,
     /// `/v1/messages/count_tokens`: `max_tokens` is optional, and the conversation may end with unanswered tool calls.
     Count,
@@ -67,7 +67,7 @@ pub fn validate_count_tokens_request(
 struct MessagesFindings {
     needs: RequiredCapabilities,
     images: u32,
-    /// Bytes of inline media.
+    /// Size of the media that are inside the request, in bytes of base64.
     media: usize,
     history: HistoryFeatures,
 }

@@ -103,7 +103,7 @@ impl ChatBody {
         }
     }
 
-    /// Returns the complete body.
+    /// Closes the JSON object and returns the body.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.out.push(b'}');
         self.out

@@ -21,9 +21,9 @@ pub(super) struct EarlierCall<'d> {
 pub(super) enum CallArguments<'d> {
     /// No arguments.
     Empty,
-    /// String with JSON text.
+    /// JSON string whose text is JSON.
     Json(JsonValue<'d>),
-    /// Object.
+    /// JSON object, which is written as a string.
     Object(JsonValue<'d>),
     /// String with the input of a custom tool.
     Input(JsonValue<'d>),
@@ -37,7 +37,7 @@ struct AssistantMessage<'d> {
     calls: Vec<EarlierCall<'d>>,
 }
 
-/// Writer of `messages`.
+/// Writer of the member `messages` of a chat request.
 #[derive(Debug)]
 pub(super) struct ConversationWriter<'d, 'o> {
     out: &'o mut ChatBody,
@@ -47,20 +47,20 @@ pub(super) struct ConversationWriter<'d, 'o> {
 }
 
 impl<'d, 'o> ConversationWriter<'d, 'o> {
-    /// Starts the list of messages.
+    /// Writes the start of `messages` and returns the writer.
     pub(super) fn new(out: &'o mut ChatBody) -> Self {
         out.member("messages", "[");
         Self { out, is_empty: true, assistant: AssistantMessage::default(), call_ids: HashSet::new() }
     }
 
-    /// Adds reasoning of the next answer.
+    /// Adds reasoning text to the assistant message that is being collected.
     pub(super) fn push_reasoning(&mut self, text: Cow<'d, str>) {
         if !text.is_empty() {
             self.assistant.reasoning.push(text);
         }
     }
 
-    /// Adds text parts of the assistant.
+    /// Adds text parts to the assistant message that is being collected.
     pub(super) fn push_assistant_text(&mut self, parts: &[ContentPart<'d>]) {
         let text = |part: &ContentPart<'d>| match part {
             ContentPart::Text(text) => Some(*text),
@@ -144,7 +144,7 @@ impl<'d, 'o> ConversationWriter<'d, 'o> {
         self.out.json("}");
     }
 
-    /// Ends the list.
+    /// Writes the pending assistant message and the end of `messages`.
     pub(super) fn finish(mut self) {
         self.flush();
         self.out.json("]");

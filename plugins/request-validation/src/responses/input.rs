@@ -225,7 +225,7 @@ impl<'d> InputItem<'d, '_> {
         Ok(())
     }
 
-    /// Reads a list of `{type, text}`.
+    /// Reads the texts of a list of `{type, text}` objects; none if the list is absent.
     fn reasoning_texts(
         &self,
         list: Option<JsonValue<'d>>,

@@ -26,7 +26,7 @@ use penstock_json_scan::tape::JsonTape;
 /// Purpose of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponsesPurpose<'m> {
-    /// `/v1/responses`.
+    /// Generation of an answer by `/v1/responses`.
     Generate,
     /// `/v1/responses/input_tokens`: `model` is optional; this is the default model.
     Count(Option<&'m str>),
@@ -65,7 +65,7 @@ pub fn validate_responses_request_with_storage(
     Ok(ask)
 }
 
-/// Request in the chat form.
+/// Request converted from the responses dialect to the chat dialect.
 struct ConvertedRequest {
     body: Vec<u8>,
     details: ResponsesDetails,

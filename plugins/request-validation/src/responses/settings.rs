@@ -17,7 +17,7 @@ const LOGPROBS: &str = "message.output_text.logprobs";
 /// Value of `include` for reasoning that the client sends back.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
-/// Validated settings.
+/// Validated settings of a request to `/v1/responses`.
 #[derive(Debug, Default)]
 pub(super) struct ResponseSettings<'d> {
     /// `text.format`, unless it is plain text.

@@ -73,7 +73,7 @@ pub(super) fn stored_input(
     Ok(input.map(|input| StoredInput { previous_items: previous_items.clone(), input }))
 }
 
-/// Parsed items of the previous response.
+/// JSON text and parsed nodes of the items of the previous response.
 pub(super) struct PreviousConversation {
     text: String,
     nodes: Vec<TapeNode>,

@@ -11,10 +11,10 @@ use std::borrow::Cow;
 
 const WORDS: &[&str] = &["auto", "none", "required"];
 
-/// Validated choice.
+/// Validated value of `tool_choice`.
 #[derive(Debug)]
 pub(super) enum ToolChoice<'d> {
-    /// No choice in the request.
+    /// No `tool_choice` in the request.
     Absent,
     /// `auto`, `none` or `required`.
     Word(&'static str),
@@ -88,7 +88,7 @@ fn read_named_tool<'d>(
 }
 
 impl ToolChoice<'_> {
-    /// Writes `tool_choice` of the chat form.
+    /// Writes the member `tool_choice` of the chat request.
     pub(super) fn write(&self, out: &mut ChatBody) {
         match self {
             Self::Absent => {}

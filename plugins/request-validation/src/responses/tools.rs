@@ -37,7 +37,7 @@ pub(super) enum ToolKind<'d> {
 /// Declared tools.
 #[derive(Debug, Default)]
 pub(super) struct DeclaredTools<'d> {
-    /// Tools in order.
+    /// Tools in the order of the request.
     list: Vec<DeclaredTool<'d>>,
     /// Positions in the list, by the name of the function.
     positions: HashMap<Cow<'d, str>, usize>,
@@ -104,7 +104,7 @@ impl<'d> DeclaredTools<'d> {
         Ok(())
     }
 
-    /// Returns the tool of this name.
+    /// Returns the declared tool with this namespace and name.
     pub(super) fn find(
         &self,
         namespace: Option<JsonValue<'d>>,
@@ -139,7 +139,7 @@ impl<'d> DeclaredTools<'d> {
         self.list.iter().filter(special).map(convert).collect()
     }
 
-    /// Writes `tools` of the chat form.
+    /// Writes the member `tools` of the chat request.
     pub(super) fn write(&self, out: &mut ChatBody) {
         if self.list.is_empty() {
             return;

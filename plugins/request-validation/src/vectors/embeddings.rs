@@ -16,7 +16,7 @@ const MAX_DIMENSIONS: i64 = 65_536;
 /// Assumed number of bytes of text for each token id, since the text of an id is not known here.
 const BYTES_PER_ID: usize = 4;
 
-/// Inputs as ranges of the body.
+/// Inputs of an embedding request, as byte ranges of its body.
 enum FoundInputs {
     Texts(Vec<Range<usize>>),
     TokenIds {

@@ -27,7 +27,7 @@ pub struct BreakerClient {
     pub account: u64,
 }
 
-/// Origin of a series of failures.
+/// Clients whose requests failed in a series of failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum FailureOrigin {
     #[default]

@@ -44,7 +44,7 @@ pub struct CircuitBreaker {
     phase: BreakerPhase,
     /// Number of consecutive failures; reset by a success.
     failures: u32,
-    /// Origin of the consecutive failures.
+    /// Clients whose requests failed in the consecutive failures.
     failure_origin: FailureOrigin,
     clients: ClientHistory,
     /// Number of consecutive failed active checks.
@@ -62,9 +62,9 @@ pub struct CircuitBreaker {
 /// Result of the active checks since the last failure of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CheckStatus {
-    /// No check that counts.
+    /// No result: no check since then, or none that counts.
     Unknown,
-    /// At least one check passed.
+    /// At least one check passed since then.
     Passed,
 }
 

@@ -8,14 +8,14 @@ use std::time::Duration;
 pub enum AttemptOutcome {
     /// Complete answer; for a stream, a regular end.
     Success,
-    /// Failure of the offer.
+    /// Failed attempt that counts against the offer.
     Failure {
-        /// Value of `Retry-After`.
+        /// Time to wait as the provider stated in `Retry-After`, if it did.
         retry_after: Option<Duration>,
     },
     /// Status 429: the offer works but is at its limit.
     RateLimited {
-        /// Value of `Retry-After`.
+        /// Time to wait as the provider stated in `Retry-After`, if it did.
         retry_after: Option<Duration>,
     },
     /// No evidence about the offer: an error of the caller or in the model's output, a disconnected client, the

@@ -9,7 +9,7 @@ pub enum BreakerState {
     Closed,
     /// Ejected: used only if no other offer is available.
     Open {
-        /// Time of the first probe.
+        /// Time from which a first probe may use the offer.
         until: Duration,
     },
     /// Limited to a few probes at a time.
@@ -31,7 +31,7 @@ impl BreakerState {
 /// Health of an offer, for the ranking of offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferHealth {
-    /// Available.
+    /// Usable without restrictions.
     Healthy,
     /// Half open with a free probe permit: available if [`CircuitBreaker::try_acquire`](super::CircuitBreaker::try_acquire)
     /// succeeds.
@@ -45,7 +45,7 @@ pub enum OfferHealth {
     Ejected {
         /// Number of consecutive failures.
         failures: u32,
-        /// Time of the first probe.
+        /// Time from which a first probe may use the offer.
         until: Duration,
     },
 }

@@ -47,7 +47,7 @@ pub trait Flavor: Send + Sync {
     /// Returns the suffix of the model name, without the colon.
     fn name(&self) -> &'static str;
 
-    /// Returns the weights of the score.
+    /// Returns the weights of price, speed and environment in the score of an offer.
     fn weights(&self) -> FlavorWeights;
 
     /// Returns the maximum carbon intensity, as a multiple of the intensity of the cleanest usable candidate; offers

@@ -17,11 +17,11 @@ pub struct LastHourStats {
 /// Rates of a model by which clients can sort the catalogue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LastHourRates {
-    /// Generated tokens per second of generation.
+    /// Mean number of tokens generated per second; the time to the first token of a stream does not count.
     pub throughput: Option<f64>,
     /// Mean seconds to the first token (to the complete answer if it is not streamed).
     pub latency: Option<f64>,
-    /// Number of successful answers.
+    /// Number of successful answers in the last hour.
     pub popularity: Option<f64>,
 }
 

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 /// Failed attempt at an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedAttempt {
-    /// Gateway's index of the offer.
+    /// Index of the offer in the gateway.
     pub offer: usize,
-    /// Gateway's index of its provider.
+    /// Index of the offer's provider in the gateway.
     pub provider: usize,
     /// Kind of the failure.
     pub kind: UpstreamErrorKind,

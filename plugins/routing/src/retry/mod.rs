@@ -59,13 +59,13 @@ pub struct RetryPlanner {
     asked: u32,
     /// Offer of the running attempt, and its start time.
     running: Option<(usize, Duration)>,
-    /// Offer for which the caller sleeps.
+    /// Offer that the caller will try again after its present sleep.
     waiting_for: Option<usize>,
     /// True if a wait for a permit timed out.
     permit_timed_out: bool,
 }
 
-/// State of one planned offer.
+/// State of one offer of the plan during a request.
 #[derive(Debug)]
 struct OfferState {
     planned: PlannedOffer,
@@ -113,7 +113,7 @@ impl RetryPlanner {
         self.choose_next(now)
     }
 
-    /// Returns the step after a sleep.
+    /// Returns the next step after the caller has slept.
     pub fn resume(&mut self, now: Duration) -> PlannerStep {
         match self.waiting_for.take() {
             Some(seat) if self.is_ready(seat, now) && now < self.policy.deadline => {

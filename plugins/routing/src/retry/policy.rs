@@ -29,7 +29,7 @@ impl Default for AttemptPolicy {
 /// Planned offer, as input of the retry planner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedOffer {
-    /// Gateway's index of the offer.
+    /// Index of the offer in the gateway.
     pub offer: usize,
     /// Gateway's index of its provider: a failed connection, a rejected key and a `Retry-After` apply to all its
     /// offers.

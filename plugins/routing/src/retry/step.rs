@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-/// Next step of the caller.
+/// Step that the caller of the retry planner has to take next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlannerStep {
     /// Send the request to this offer.
     Attempt(usize),
     /// Sleep, then call [`RetryPlanner::resume`](super::RetryPlanner::resume), which returns the same offer again.
     RetrySame {
-        /// Index of the offer.
+        /// Index of the offer that is tried again.
         offer: usize,
         /// Time to sleep.
         after: Duration,

@@ -28,14 +28,14 @@ pub enum ClaimState {
     Released,
 }
 
-/// Claim of a batch.
+/// Claim of a batch: the right of one gateway of the fleet to run it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchClaim {
     /// Strand of the member that took the claim.
     pub strand: u32,
     /// Number of the claim, from 1; each later claim of the same batch has the next number.
     pub number: u64,
-    /// Number of commits under this claim.
+    /// Number of commits that the holder has made under this claim.
     pub commits: u64,
     /// State of the claim.
     pub state: ClaimState,
@@ -126,7 +126,7 @@ impl EndRequest {
 pub struct BatchCoordination {
     /// Claim of the batch, if it was ever taken.
     pub claim: Option<BatchClaim>,
-    /// Request to end the batch.
+    /// Request to the holder to end the batch, if there is one.
     pub end: Option<EndRequest>,
 }
 
@@ -197,7 +197,7 @@ impl BatchStore {
             .collect()
     }
 
-    /// Reads rows in pages.
+    /// Returns the rows of many keys, read in pages of at most [`crate::MAX_PAGE_ROWS`].
     fn rows(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         let mut rows = Vec::with_capacity(keys.len());
         for page in keys.chunks(crate::MAX_PAGE_ROWS) {

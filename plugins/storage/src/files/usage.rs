@@ -20,7 +20,7 @@ pub struct UsedBytes {
     pub key: u64,
 }
 
-/// Result of an addition within limits.
+/// Result of adding a file within the limits on the used bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedInsertOutcome {
     /// File that was added.

@@ -22,7 +22,7 @@ use penstock_core::calendar::BudgetPeriod;
 
 const PREFIX: &str = "budget/";
 
-/// Pool of a budget.
+/// Identity of the pool of a budget, from which the processes of a fleet draw parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BudgetPool {
     /// Owner of the budget.
@@ -61,15 +61,15 @@ impl BudgetPool {
 pub struct BudgetRequest {
     /// Pool of the budget.
     pub pool: BudgetPool,
-    /// Budget as the process knows it.
+    /// Amount of the budget as the process that draws knows it.
     pub limit: i64,
-    /// Wanted amount.
+    /// Amount that the process wants.
     pub wanted: i64,
-    /// Least amount that is of use.
+    /// Minimum amount that is useful to the process.
     pub least: i64,
     /// Amount of the part that goes back with the draw.
     pub returned: i64,
-    /// Time in Unix seconds.
+    /// Time of the request, Unix seconds.
     pub at: u64,
 }
 
@@ -84,11 +84,11 @@ pub struct BudgetDraw {
     pub rest: i64,
 }
 
-/// Amounts of a pool, in micro-credits.
+/// Stored amounts of the pool of a budget, in micro-credits.
 struct StoredParts {
     /// Sum of all parts, as a negative number.
     pool: i64,
-    /// Part of the strand.
+    /// Part that the strand itself holds.
     own: i64,
 }
 

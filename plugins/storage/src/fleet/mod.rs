@@ -35,7 +35,7 @@ pub use watch::{LeaseTerm, PeerWatch};
 /// Maximum number of pools in one heartbeat.
 pub const MAX_HEARTBEAT_POOLS: usize = 1_000;
 
-/// Number of attempts against concurrent changes.
+/// Maximum number of attempts of a transaction if concurrent changes make it fail.
 const MAX_ATTEMPTS: usize = 32;
 
 /// Strand of this process, with the beat of its last heartbeat.
@@ -43,22 +43,22 @@ const MAX_ATTEMPTS: usize = 32;
 pub struct Strand {
     /// Number of the strand, from 1; never used again.
     pub id: u32,
-    /// Number of its heartbeats.
+    /// Number of heartbeats that the strand has sent.
     pub beat: i64,
 }
 
-/// Strand of another process.
+/// Strand (one run of a process) of another process of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerStrand {
     /// Number of the strand.
     pub id: u32,
-    /// Number of its heartbeats.
+    /// Number of heartbeats that the strand has sent.
     pub beat: i64,
     /// Name for operators; `None` if the strand was buried and some of its parts are not yet returned to their pools.
     pub name: Option<String>,
 }
 
-/// Amount of a pool.
+/// Name of a pool with an amount, such as the amount spent from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolAmount {
     /// Name of the pool.

@@ -55,7 +55,7 @@ pub struct KeyLimits {
 pub struct PreviousSecret {
     /// HMAC-SHA-256 of the previous secret.
     pub digest: KeyDigest,
-    /// End of its validity, Unix seconds.
+    /// Time until which the previous secret is accepted, Unix seconds.
     pub until: u64,
 }
 

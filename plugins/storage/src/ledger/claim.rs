@@ -25,7 +25,7 @@ pub struct ChainClaim {
 /// Result of an attempt to claim a chain.
 enum ClaimAttempt {
     Claimed,
-    /// Chain that a living strand writes.
+    /// Chain that cannot be claimed, because a living strand writes it.
     Held,
 }
 

@@ -30,7 +30,7 @@ pub struct RowWrite {
 }
 
 impl RowWrite {
-    /// Returns the bytes counted against [`MAX_EXTRA_ROW_BYTES`](super::MAX_EXTRA_ROW_BYTES).
+    /// Returns the size of the row, which counts against [`MAX_EXTRA_ROW_BYTES`](super::MAX_EXTRA_ROW_BYTES).
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, Vec::len)
@@ -63,7 +63,7 @@ pub struct LedgerCommit {
     pub previous_tip: Option<LedgerTip>,
     /// Tip of the ledger after the commit.
     pub new_tip: LedgerTip,
-    /// Blocks in order.
+    /// Blocks of new entries, in the order in which they are appended to the ledger.
     pub blocks: Vec<EntryBlock>,
     /// Amounts to add to balances, by account; empty if the commit has no blocks. Blocks change the tip, and the check
     /// of the previous tip ensures that a repeated commit does not add the amounts twice.

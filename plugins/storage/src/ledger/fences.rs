@@ -3,14 +3,14 @@
 use super::{LedgerCommit, LedgerStore, RowWrite};
 use crate::{StoreError, StoreTable};
 
-/// Change of a counter, see [`crate::counter_row`].
+/// Amount that a ledger commit adds to a counter row of the store, see [`crate::counter_row`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CounterChange {
     /// Table of the counter.
     pub table: StoreTable,
     /// Key of the counter.
     pub key: Vec<u8>,
-    /// Difference to add.
+    /// Amount to add to the counter; may be negative.
     pub by: i64,
 }
 

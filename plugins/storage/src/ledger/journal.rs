@@ -32,9 +32,9 @@ const FRAME_HEAD: usize = 8;
 pub struct JournalId {
     /// Random number of the journal, which the store knows too.
     pub generation: u64,
-    /// Strand of the writer.
+    /// Number of the strand (database row of a process start) of the process that wrote the journal.
     pub strand: u32,
-    /// Chain of the writer.
+    /// Number of the ledger chain for which the journal was written.
     pub chain: u32,
 }
 
@@ -43,7 +43,7 @@ pub struct JournalId {
 pub struct JournalRecord {
     /// Number of the record, ascending.
     pub number: u64,
-    /// Content.
+    /// Content of the record, which this module does not parse.
     pub bytes: Vec<u8>,
 }
 
@@ -52,7 +52,7 @@ pub struct JournalRecord {
 pub struct StoredJournal {
     /// Identity of the journal.
     pub id: JournalId,
-    /// Complete records, by number.
+    /// Complete records of both files, in ascending order of their numbers.
     pub records: Vec<JournalRecord>,
     /// Number of bytes at the end of the files that are not part of a complete record.
     pub torn_bytes: u64,
@@ -66,7 +66,7 @@ struct Header {
     chain: u32,
 }
 
-/// One file of a journal.
+/// One of the two files of a journal, open for appending.
 #[derive(Debug)]
 struct JournalFile {
     file: File,
@@ -81,7 +81,7 @@ pub struct LedgerJournal {
     id: JournalId,
     /// File to which records are appended.
     active: JournalFile,
-    /// Other file, with older records.
+    /// File with older records, to which no records are appended at the moment.
     other: JournalFile,
 }
 
@@ -141,7 +141,7 @@ impl LedgerJournal {
         Ok(apart)
     }
 
-    /// Returns the identity.
+    /// Returns the identity of the journal.
     #[must_use]
     pub const fn id(&self) -> JournalId {
         self.id
@@ -153,7 +153,7 @@ impl LedgerJournal {
         self.active.last.max(self.other.last)
     }
 
-    /// Returns the bytes of both files.
+    /// Returns the size of both journal files together, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.active.bytes + self.other.bytes
@@ -200,7 +200,7 @@ impl JournalFile {
         Ok(file)
     }
 
-    /// Removes all records.
+    /// Removes all records from this file and writes the header of the journal `id`.
     fn clear(&mut self, id: JournalId) -> Result<(), StoreError> {
         let JournalId { generation, strand, chain } = id;
         let header = serde_json::to_vec(&Header { v: VERSION, generation, strand, chain });

@@ -9,7 +9,7 @@ use super::LedgerStore;
 use super::key::journal_key;
 use crate::{StoreError, StoreTable, Transaction};
 
-/// Position of a journal.
+/// Position of a journal in the store: the last of its records that the ledger contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalPosition {
     /// Number of the journal.

@@ -25,7 +25,7 @@ const MAX_UNSYNCED: u64 = 4_096;
 /// Maximum number of repairs retained until [`LedgerStore::take_repairs`] returns them.
 const MAX_REPAIRS: usize = 24;
 
-/// Replica files of a ledger.
+/// Replica of one ledger chain: the month files and what is known about their state.
 #[derive(Debug)]
 pub(super) struct LedgerReplica {
     folder: PathBuf,
@@ -39,11 +39,11 @@ pub(super) struct LedgerReplica {
     repairs: Vec<String>,
 }
 
-/// Unsynced part of the replica.
+/// Entries that were appended to the replica file since its last sync.
 #[derive(Clone, Copy, Debug)]
 struct UnsyncedRange {
     since: Instant,
-    /// Number of its first entry.
+    /// Number of the last entry of the first unsynced block.
     from: u64,
 }
 

@@ -18,7 +18,7 @@ const READ_PAUSE: Duration = Duration::from_millis(20);
 /// Expected extent of the replica of a chain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExpectedCopy {
-    /// Complete chain.
+    /// Replica files with all entries of the chain.
     Whole,
     /// Beginning of each month's file, of any length: another gateway may have written the rest to its own folder.
     Part,

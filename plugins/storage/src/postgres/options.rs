@@ -23,7 +23,7 @@ pub enum PasswordSource {
     /// Password of the URL, if it has one.
     #[default]
     Url,
-    /// Password itself.
+    /// Password in plain text.
     Text(String),
     /// File that is read for every connection, so that the password can change while the store is open.
     File(PathBuf),

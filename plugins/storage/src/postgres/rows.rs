@@ -59,7 +59,7 @@ pub(super) async fn get_many(
     Ok(keys.iter().map(|key| rows.get(key.as_slice()).map(|value| value.to_vec())).collect())
 }
 
-/// Reads the page of a scan.
+/// Reads one page of the rows of a table whose keys begin with `prefix`.
 pub(super) async fn scan(
     client: &Client,
     names: &TableNames,

@@ -10,7 +10,7 @@ use crate::{StoreError, StoreTable};
 
 /// Version of the tables that this program writes.
 const VERSION: i32 = 1;
-/// Oldest server version, as `server_version_num`.
+/// Oldest supported PostgreSQL version (15.0), in the format of the setting `server_version_num`.
 const MIN_SERVER: i32 = 150_000;
 /// Maximum number of attempts to create the tables while other processes create them too.
 const MAX_ATTEMPTS: u32 = 20;
@@ -149,7 +149,7 @@ async fn check_server(client: &Client) -> Result<(), DatabaseError> {
     Err(DatabaseError::Permanent(option_error(&what)))
 }
 
-/// Returns a setting of the server.
+/// Reads the value of the PostgreSQL setting `name` from the server.
 pub(super) async fn server_setting(client: &Client, name: &str) -> Result<String, DatabaseError> {
     let row = client.query_typed_one("select current_setting($1)", &[(&name, Type::TEXT)]).await?;
     Ok(row.try_get(0)?)
@@ -187,7 +187,7 @@ pub(super) async fn set_import_state(
     Ok(client.batch_execute(&statement).await?)
 }
 
-/// Deletes all rows.
+/// Deletes the rows of all tables of the store.
 pub(super) async fn clear(client: &impl GenericClient, names: &TableNames) -> Result<(), DatabaseError> {
     let tables: Vec<String> = StoreTable::ALL.iter().map(|table| names.row_table(*table)).collect();
     Ok(client.batch_execute(&format!("truncate {}", tables.join(", "))).await?)

@@ -7,7 +7,7 @@ use super::reader::Reader;
 use super::rows::{ScanFrom, scan_rows, unpack_row};
 use crate::{StoreError, StoreTable, StoredRow};
 
-/// Rows of a page.
+/// Maximum number of rows of a page.
 const PAGE_ROWS: usize = 256;
 /// Maximum number of findings of a verification.
 pub(super) const MAX_FINDINGS: usize = 100;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::StoreHealth;
 
-/// Permission of the writer to write.
+/// Permission of this process to write to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum WriterState {
@@ -16,14 +16,14 @@ pub(super) enum WriterState {
     Reverted,
 }
 
-/// State that the writer publishes.
+/// State of the database connection and of the writer thread, which the writer thread updates.
 pub(super) struct DatabaseStatus {
     origin: Instant,
     /// Start of the current outage, in milliseconds after `origin` plus one; 0 for none.
     lost_since: AtomicU64,
     /// Start of the current group of transactions, in the same form.
     busy_since: AtomicU64,
-    /// [`WriterState`]; only the first change counts.
+    /// Current [`WriterState`] as a number; once it is no longer `Active`, it does not change again.
     state: AtomicU8,
 }
 
@@ -61,7 +61,7 @@ impl DatabaseStatus {
         self.busy_since.store(0, Ordering::Release);
     }
 
-    /// Ends all further writes.
+    /// Records that this process may not write any more; `state` is the reason.
     pub(super) fn end_writes(&self, state: WriterState) {
         let active = WriterState::Active as u8;
         let _ = self.state.compare_exchange(active, state as u8, Ordering::AcqRel, Ordering::Acquire);

@@ -74,13 +74,13 @@ impl IdentityFile {
     }
 }
 
-/// Live strand of this process.
+/// Strand of this process: the row that represents the process in the database, by its random token.
 #[derive(Clone, Debug)]
 pub(super) struct Strand {
     pub(super) token: String,
 }
 
-/// Outcome of one attempt to join.
+/// Outcome of one attempt of this process to join the processes that write to the database.
 enum JoinAttempt {
     Joined,
     /// Heartbeat counters and process names, by strand id, of the live strands that prevent this one from joining.

@@ -52,9 +52,9 @@ pub(super) struct GroupWriter {
     pub(super) strand: Strand,
     pub(super) status: Arc<DatabaseStatus>,
     pub(super) heartbeat: Duration,
-    /// Open connection.
+    /// Open database connection; `None` while it is lost.
     pub(super) client: Option<Client>,
-    /// Number of the last commit.
+    /// Number of the last commit of this strand.
     pub(super) seq: i64,
     /// Number and results of a commit whose answer was lost.
     pub(super) unanswered: Option<(i64, GroupResults)>,

@@ -18,9 +18,9 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// Result of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactionOutcome {
-    /// Log size in bytes before.
+    /// Size of sled's log before the compaction, in bytes.
     pub bytes_before: u64,
-    /// Log size in bytes after.
+    /// Size of sled's log after the compaction, in bytes.
     pub bytes_after: u64,
 }
 

@@ -80,7 +80,7 @@ impl StoreDir {
         free_bytes(&self.root)
     }
 
-    /// Returns the staging directory, emptied.
+    /// Deletes the staging directory `sled.new` with its contents and returns its path.
     pub(crate) fn staging_path(&self) -> Result<PathBuf, StoreError> {
         let side = self.root.join("sled.new");
         remove_all(&side)?;
@@ -161,7 +161,7 @@ pub(crate) fn sync_tree(folder: &Path) -> Result<(), StoreError> {
     sync_dir(folder)
 }
 
-/// Syncs the names in a directory.
+/// Syncs a directory, so that created, renamed and deleted names in it survive a power cut.
 pub(crate) fn sync_dir(folder: &Path) -> Result<(), StoreError> {
     File::open(folder)
         .and_then(|file| file.sync_all())

@@ -26,7 +26,7 @@ pub(crate) struct SledEngine {
     pub(crate) write_lock: Mutex<()>,
     /// Keys written since a copy began; `None` while no copy runs.
     pub(crate) changed_keys: Mutex<Option<BTreeSet<Vec<u8>>>>,
-    /// Expected contents of the store.
+    /// Number and checksum of the rows that the store must contain.
     pub(crate) marker: Mutex<CommitMarker>,
     group_file: GroupNumberFile,
     /// Progress of a running verification; `None` while none runs.
@@ -62,7 +62,7 @@ impl SledEngine {
         Ok(engine)
     }
 
-    /// Calls `use_it` with the open database.
+    /// Calls `use_it` with the open sled database; first reopens a closed database if an attempt is due.
     pub(crate) fn with_sled<T>(
         &self,
         use_it: impl FnOnce(&SledHandle) -> Result<T, StoreError>,
@@ -199,7 +199,7 @@ pub(crate) enum CommitError {
     Sync(StoreError),
 }
 
-/// Write mode of the store.
+/// Write mode of the sled store: ready, disk full, or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum WriteMode {

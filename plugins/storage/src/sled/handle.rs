@@ -169,7 +169,7 @@ impl SledHandle {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 impl SledHandle {
-    /// Flips a bit of a row.
+    /// Flips one bit of a stored row, so that a test can check that the damage is detected.
     pub(crate) fn flip_bit(&self, disk_key: &[u8]) {
         let mut sealed = self.db.get(disk_key).unwrap().unwrap().to_vec();
         *sealed.last_mut().unwrap() ^= 1;

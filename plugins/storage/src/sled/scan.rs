@@ -14,7 +14,7 @@ const CHUNK_ROWS: usize = 256;
 const MAX_PAUSED_ROWS: usize = 256;
 /// Maximum number of catch-up rounds before a copy pauses writes.
 const MAX_ROUNDS: usize = 16;
-/// Maximum number of findings retained.
+/// Maximum number of damaged rows that a verification lists.
 const MAX_FINDINGS: usize = 100;
 
 /// Implements [`crate::Store::copy_rows`]: reads every row while the keys of concurrent writes are recorded, then reads the

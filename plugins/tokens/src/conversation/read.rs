@@ -51,7 +51,7 @@ pub(super) fn is_readable(body: &[u8]) -> bool {
     depths <= MAX_DEPTH_SUM
 }
 
-/// Parses the body as an object.
+/// Parses a request body, which must be a JSON object.
 pub(super) fn body(body: &[u8]) -> Result<Map<String, Value>, PromptParseError> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(map)) => Ok(map),

@@ -6,7 +6,7 @@ use crate::conversation::FunctionTool;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Writes the `functions` namespace.
+/// Returns the text of the prompt section `functions`, which describes the tools as TypeScript types.
 pub(super) fn namespace(tools: &[FunctionTool]) -> String {
     let mut lines = vec!["## functions\n".to_owned(), "namespace functions {\n".to_owned()];
     for tool in tools {

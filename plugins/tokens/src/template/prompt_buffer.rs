@@ -3,7 +3,7 @@
 use crate::budget::{CountHalt, TokenMeter};
 use std::io::{self, Write};
 
-/// Prompt under construction.
+/// Buffer for the text of a prompt that a template writes.
 pub(super) struct PromptBuffer<'s> {
     text: Vec<u8>,
     /// Limit on the bytes of the prompt.

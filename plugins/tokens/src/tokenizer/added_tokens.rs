@@ -7,7 +7,7 @@
 use crate::budget::CountHalt;
 use aho_corasick::{AhoCorasick, MatchKind};
 
-/// Added token.
+/// Token that a tokenizer file adds to the vocabulary, found in the text before the text is split.
 #[derive(Clone, Debug)]
 pub(super) struct AddedToken {
     /// Text that the token matches; it is normalised already if the token matches normalised text.

@@ -10,7 +10,7 @@ use ahash::{HashMap, HashMapExt};
 /// Mark of a space in SentencePiece tokenizers.
 const MARK: char = '▁';
 
-/// Model parameters of a file.
+/// Parameters of a byte-pair encoding model, as read from a tokenizer file.
 pub(super) struct BpeParams {
     pub(super) tokens: Vec<(String, u32)>,
     pub(super) merges: Vec<(String, String)>,

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 /// Step of a pre-tokenizer.
 pub(super) enum PretokenizerStep {
-    /// Cut by a pattern.
+    /// Cut of the text at the matches of a pattern.
     Split { pattern: SplitPattern, keep: MatchTreatment, invert: bool },
     /// Insertion of a space at the start of the text, unless it begins with one.
     PrefixSpace,
@@ -170,7 +170,7 @@ impl<'t> PieceGroups<'t> {
         Ok(())
     }
 
-    /// Passes the last group on.
+    /// Passes the last group of pieces to `each`, unless the group is empty or has to be removed.
     fn end(&self, each: &mut impl FnMut(&str) -> Result<(), CountHalt>) -> Result<(), CountHalt> {
         let removed = self.keep == MatchTreatment::Removed && self.matched == Some(true);
         if self.matched.is_none() || removed {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 /// Difference between the score (logarithm of the probability) of the least likely token and that of an unknown token.
 const PENALTY: f64 = 10.0;
 
-/// Model parameters of a file.
+/// Parameters of a unigram model, as read from a tokenizer file.
 pub(super) struct UnigramParams {
     /// Tokens with the logarithm of their probability.
     pub(super) tokens: Vec<(String, f64)>,
@@ -26,7 +26,7 @@ pub(super) struct UnigramModel {
     ends: Vec<Option<(u32, f64)>>,
     unknown: Option<u32>,
     unknown_score: f64,
-    /// Bytes of the longest token.
+    /// Length of the longest token, in bytes.
     longest: usize,
     fallback: bool,
 }

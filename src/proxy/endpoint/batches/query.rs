@@ -3,11 +3,11 @@
 use crate::proxy::endpoint::query_parameters;
 use penstock_core::ApiError;
 
-/// Default and largest page size.
+/// Default page size of the batch list; the maximum is `MAX_LIMIT`.
 const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 100;
 
-/// Page of the list.
+/// Page of the batch list that the client requests.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BatchListQuery {
     /// ID of the batch before the page.

@@ -14,7 +14,7 @@ use penstock_storage::files::FileRecord;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes per read.
+/// Maximum number of bytes per read of a file.
 const READ_SIZE: usize = 256 << 10;
 
 /// Endpoint of file contents.

@@ -13,7 +13,7 @@ use penstock_core::ApiError;
 use penstock_storage::files::FilePurpose;
 use serde_json::{Value, json};
 
-/// Largest page size, and the default.
+/// Maximum number of files on a page, which is also the default.
 const MAX_LIMIT: usize = 10_000;
 
 /// Endpoint of the file list.

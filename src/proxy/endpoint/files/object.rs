@@ -4,7 +4,7 @@ use crate::storage::files::ExpiryCheck;
 use penstock_storage::files::FileRecord;
 use serde_json::{Value, json};
 
-/// Returns the file object.
+/// Returns the JSON object that describes a file to clients.
 pub fn file_object(file: &FileRecord, at: ExpiryCheck) -> Value {
     json!({
         "id": file.id,

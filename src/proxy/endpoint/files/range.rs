@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Result of a `Range` header.
+/// Part of a file that a `Range` header requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeRequest {
     /// All bytes: there is no range, or it is invalid.

@@ -30,10 +30,10 @@ const UPLOAD_MEMORY: usize = 3 * WRITE_SIZE + STREAM_WINDOW as usize;
 /// Bytes of a form that are read after an error. A form that ends within them is complete, and its connection can serve
 /// another request. The rest of a longer form is drained by the server while the client receives the error.
 const DRAIN_BYTES: usize = 1 << 20;
-/// Longest time for reading these bytes.
+/// Maximum time for reading the rest of a form after an error.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Endpoint of uploads.
+/// Endpoint `POST /v1/files`: upload of a file.
 pub struct UploadFile;
 
 impl Endpoint for UploadFile {
@@ -79,7 +79,7 @@ impl Endpoint for UploadFile {
     }
 }
 
-/// Reads the form to its end.
+/// Reads an upload form to its end; returns the writer of its file, and its other fields.
 async fn receive_form(
     x: &mut Exchange<'_>,
     mut form: UploadParser,

@@ -10,7 +10,7 @@ use penstock_routing::FLAVORS;
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
 
-/// Path of the document.
+/// Path at which the OpenAPI document is served.
 pub const PATH: &str = "/openapi.json";
 /// Schemas of requests and responses, by name; `FLAVORS` stands for the list of the flavors.
 const SCHEMAS: &str = include_str!("schemas.json");
@@ -179,7 +179,7 @@ fn describe_code(code: ErrorCode) -> String {
     format!("`{}` ({}): {}", row.code, row.chat_type, row.message)
 }
 
-/// Schema of a path's error body.
+/// Returns the schema of the body of error responses for a path.
 fn error_schema(path: &str) -> Value {
     let [plain, versioned] =
         [false, true].map(|anthropic| error_dialect(path, anthropic).spec().http.error_schema);

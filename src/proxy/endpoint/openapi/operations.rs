@@ -17,7 +17,7 @@ pub enum WorkKind {
 /// Description of one endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// Summary of one line.
+    /// Summary of the endpoint in one line.
     pub summary: &'static str,
     /// OpenAPI tag.
     pub tag: &'static str,
@@ -27,7 +27,7 @@ pub struct Operation {
     pub body: Option<(&'static str, &'static str)>,
     /// Success status, content types and their schemas.
     pub answers: &'static [(u16, &'static [(&'static str, &'static str)])],
-    /// Names of the query parameters.
+    /// Query parameters: a name, or `name minimum maximum default` for an integer.
     pub query: &'static [&'static str],
     /// Names of the request headers.
     pub headers: &'static [&'static str],
@@ -44,9 +44,9 @@ pub type Answers = &'static [(u16, &'static [(&'static str, &'static str)])];
 pub const JSON: &str = "application/json";
 /// Content type of a form.
 pub const FORM: &str = "multipart/form-data";
-/// Stream of events.
+/// Content type and schema of an event stream.
 pub const EVENTS: (&str, &str) = ("text/event-stream", "Events");
-/// Contents of a file.
+/// Content types and schemas of a response with the contents of a file.
 pub const BYTES: &[(&str, &str)] = &[("application/octet-stream", "Bytes"), ("application/jsonl", "Bytes")];
 
 impl Operation {
@@ -61,19 +61,19 @@ impl Operation {
         self
     }
 
-    /// Adds query parameters.
+    /// Sets the query parameters of the endpoint.
     pub const fn with_query(mut self, query: &'static [&'static str]) -> Self {
         self.query = query;
         self
     }
 
-    /// Adds request headers.
+    /// Sets the request headers of the endpoint.
     pub const fn with_headers(mut self, headers: &'static [&'static str]) -> Self {
         self.headers = headers;
         self
     }
 
-    /// Adds possible errors.
+    /// Sets the possible errors besides those of the kind of work.
     pub const fn with_codes(mut self, codes: &'static [ErrorCode]) -> Self {
         self.codes = codes;
         self

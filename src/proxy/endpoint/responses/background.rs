@@ -41,7 +41,7 @@ pub(super) fn asks_for_background(body: &[u8]) -> bool {
 /// Background response that was created.
 struct CreatedResponse {
     id: String,
-    /// The response object.
+    /// Response object in the state `queued`, as JSON.
     queued: Vec<u8>,
     /// Permit of the stream, if the client asks for one.
     stream_permit: Option<StreamPermit>,

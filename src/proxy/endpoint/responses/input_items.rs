@@ -10,11 +10,11 @@ use penstock_core::{ApiError, ErrorCode};
 use penstock_dialect::stored_response::{ItemPage, StoredResponse, item_id, item_page};
 use penstock_json_scan::json;
 
-/// Default and largest page size.
+/// Default page size of the list; the maximum is `MAX_LIMIT`.
 const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 100;
 
-/// Endpoint of the list.
+/// Endpoint `GET /v1/responses/{id}/input_items`.
 pub struct ListInputItems;
 
 impl Endpoint for ListInputItems {
@@ -75,7 +75,7 @@ fn list_object(page: &ItemPage<'_>) -> Vec<u8> {
     out
 }
 
-/// Query of the list.
+/// Query parameters of a request for the list of input items.
 #[derive(Debug, PartialEq, Eq)]
 struct ItemQuery {
     after: Option<String>,

@@ -27,7 +27,7 @@ use penstock_request_validation::{
     ResponsesPurpose, validate_responses_request, validate_responses_request_with_storage,
 };
 
-/// Endpoint of responses.
+/// Endpoint `POST /v1/responses`.
 pub struct CreateResponse;
 
 impl Endpoint for CreateResponse {
@@ -81,7 +81,7 @@ impl Endpoint for CreateResponse {
     }
 }
 
-/// Endpoint of token counts.
+/// Endpoint `POST /v1/responses/input_tokens`, which counts tokens.
 pub struct CountInputTokens;
 
 impl Endpoint for CountInputTokens {

@@ -33,7 +33,7 @@ pub(super) struct SharedChoiceState<'a> {
     work: WorkClass,
     started: Instant,
     flavor: Option<&'static str>,
-    /// Request with one choice.
+    /// Request of the client, reduced to one choice.
     ask: InferenceRequest,
     chosen: CandidateSet,
     deadline: Instant,
@@ -50,7 +50,7 @@ pub(super) struct SharedChoiceState<'a> {
     pub(super) earlier_attempts: u64,
 }
 
-/// End of a choice.
+/// Result of one choice.
 pub(super) struct ChoiceOutcome {
     pub(super) index: u32,
     ended: Result<WriteOutcome, ApiError>,

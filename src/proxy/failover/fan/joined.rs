@@ -9,7 +9,7 @@ use penstock_core::{
     BufferedResponse, FinishReason, OfferObservation, StreamTranslation, TokenUsage, UpstreamAnswer, WorkDone,
 };
 
-/// Joined response of several choices.
+/// Response that joins several choices, each from a separate request to a provider.
 pub(super) struct JoinedResponse<'c, 'r, 'a> {
     pub(super) run: &'c mut FailoverRun<'r, 'a>,
     /// Usage of all choices.

@@ -64,7 +64,7 @@ enum StopReason {
 
 type ChoiceFuture<'s> = Pin<Box<dyn Future<Output = ChoiceOutcome> + Send + 's>>;
 
-/// Event of the running choices.
+/// Event of a running choice or of the client.
 enum ChoiceEvent {
     Piece(Bytes),
     End(Box<ChoiceOutcome>),

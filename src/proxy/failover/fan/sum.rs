@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(crate) struct ChoiceUsage {
     /// Offer of the choice.
     pub(crate) offer: Arc<OfferState>,
-    /// Usage that is charged.
+    /// Usage that the client is charged for.
     pub(crate) done: TokenUsage,
     /// Usage of this offer; it differs from the charged usage if other offers did a part of the work.
     pub(crate) own: TokenUsage,

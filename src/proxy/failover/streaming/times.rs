@@ -14,7 +14,7 @@ const LATE_USAGE_TIMEOUT: Duration = Duration::from_millis(100);
 /// Deadlines and progress of one attempt.
 pub(super) struct StreamDeadlines {
     pub(super) started: Instant,
-    /// Deadline of the first content token.
+    /// Time by which the first content token must arrive.
     first_token_deadline: Instant,
     /// Time of the last progress: generated text, reasoning, a tool call, or a finish reason. Other bytes do not count.
     progressed: Instant,

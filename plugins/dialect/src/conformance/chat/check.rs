@@ -10,7 +10,7 @@ const FINISH_REASONS: &[&str] = &["stop", "length", "tool_calls", "content_filte
 
 type RuleResult = Result<(), &'static str>;
 
-/// State of the stream so far.
+/// Checker of a chat stream, with the state after the chunks so far.
 pub(super) struct ChatStreamChecker {
     include_usage: bool,
     identity: Option<[Value; 3]>,

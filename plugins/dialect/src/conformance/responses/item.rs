@@ -27,7 +27,7 @@ pub(super) struct CheckedItem {
     /// Arguments or input of a call.
     arguments: String,
     has_arguments_end: bool,
-    /// Item in its closing event.
+    /// Complete item as given in its closing event; `None` before that event.
     pub(super) finished: Option<Value>,
 }
 
@@ -113,7 +113,7 @@ impl CheckedItem {
         })
     }
 
-    /// Checks an event about this item.
+    /// Checks that an event about this item is allowed in its present state.
     pub(super) fn check_event(&mut self, name: &str, data: &Value) -> CheckResult {
         ensure(self.finished.is_none(), "the item is closed")?;
         if name == "response.output_item.done" {

@@ -22,7 +22,7 @@ const MAX_CHOICES: u64 = 1024;
 /// Range of the text of a chunk that contains nothing else, without its quotes.
 pub(super) struct TextSpan(pub(super) Range<usize>);
 
-/// Parser of consecutive chunks.
+/// Parser of the chunks of one answer, one after the other.
 pub(super) struct ChunkReader {
     seed: String,
     is_buffered: bool,
@@ -138,7 +138,7 @@ impl ChunkReader {
         &self.seed
     }
 
-    /// Returns the bytes of stored arguments.
+    /// Returns the number of buffered bytes of tool call arguments.
     pub(super) fn buffered_bytes(&self) -> usize {
         self.choices.iter().map(|choice| choice.tool_calls.stored_bytes()).sum()
     }
@@ -298,7 +298,7 @@ fn text_span(chunk: &Bytes, part: &[u8]) -> Option<TextSpan> {
     Some(TextSpan(start..start + part.len()))
 }
 
-/// Returns the body of a string.
+/// Returns the bytes between the quotes of a JSON string.
 fn string_body(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }

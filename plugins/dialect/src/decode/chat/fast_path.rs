@@ -8,7 +8,7 @@ use crate::event::{AnswerEvent, EscapedText};
 use bytes::Bytes;
 use penstock_http_wire::sse;
 
-/// Maximum bytes of a stored frame.
+/// Maximum number of bytes stored around the text of a chunk.
 const MAX_FRAME_BYTES: usize = 4096;
 
 /// Bytes around the text of a chunk.
@@ -21,7 +21,7 @@ pub(super) struct ChunkFrame {
     text_kind: FrameTextKind,
 }
 
-/// Kind of the text.
+/// Kind of the text that a chunk contains.
 #[derive(Clone, Copy)]
 enum FrameTextKind {
     Answer,

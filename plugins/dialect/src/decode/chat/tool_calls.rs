@@ -36,7 +36,7 @@ pub(super) struct ToolCallTracker {
     /// Position in `calls` of the call to which fragments without index and id belong.
     last_call: usize,
     started_calls: u32,
-    /// Bytes of all stored arguments.
+    /// Total number of buffered bytes of arguments.
     buffered_bytes: usize,
 }
 
@@ -123,7 +123,7 @@ pub(super) struct FragmentContext<'a> {
 }
 
 impl ToolCallTracker {
-    /// Returns the bytes of stored arguments.
+    /// Returns the number of buffered bytes of arguments.
     pub(super) const fn stored_bytes(&self) -> usize {
         self.buffered_bytes
     }

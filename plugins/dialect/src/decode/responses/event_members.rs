@@ -28,7 +28,7 @@ pub(super) struct EventMembers<'a> {
     pub(super) is_complete: bool,
 }
 
-/// Index of a part.
+/// Index of a part of an output item, as an event gives it.
 #[derive(Clone, Copy, Debug, Default)]
 enum PartIndex {
     #[default]
@@ -71,7 +71,7 @@ impl<'a> EventMembers<'a> {
         seen
     }
 
-    /// Returns the response object.
+    /// Returns the response object of the event; an error if the event has none.
     pub(super) fn response_object(&self) -> Result<&'a [u8], UpstreamError> {
         self.response.filter(|response| json_cursor::is_object(response)).ok_or_else(malformed_error)
     }

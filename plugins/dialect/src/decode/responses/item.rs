@@ -25,7 +25,7 @@ enum ItemKind {
     Other,
 }
 
-/// Output item.
+/// Output item of a response, as far as it has been decoded.
 #[derive(Debug)]
 pub(super) struct DecodedItem {
     pub(super) output_index: u64,

@@ -6,7 +6,7 @@ use crate::partial_json::{JsonState, PartialJson};
 /// Maximum bytes of stored arguments. Longer arguments are compared only by their fingerprint.
 const MAX_ARGUMENTS_BYTES: usize = 1 << 20;
 
-/// Kind of text in an item.
+/// Kind of text in a part of an output item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartKind {
     /// `output_text`.
@@ -82,7 +82,7 @@ impl PartKind {
 #[derive(Debug)]
 pub(super) struct DecodedPart {
     pub(super) key: PartKey,
-    /// Bytes of the emitted text.
+    /// Length of the emitted text, in bytes.
     len: usize,
     exact: Fingerprint,
     /// Fingerprint of the text without white space.
@@ -98,7 +98,7 @@ pub(super) enum FinalTextComparison<'a> {
     Emitted,
     /// The emitted text is a prefix; this is the rest.
     Continues(&'a str),
-    /// The emitted text differs.
+    /// Different: the emitted text is not a prefix of the complete text.
     Contradicts,
 }
 

@@ -5,12 +5,12 @@ use super::super::repair;
 use crate::decode::messages::{EventMembers, block_index};
 use bytes::Bytes;
 
-/// Blocks of the provider in order.
+/// Content blocks of the provider's stream; the position in the list is the index for the client.
 #[derive(Default)]
 pub(super) struct BlockPositions(Vec<BlockPosition>);
 
 struct BlockPosition {
-    /// Index of the provider.
+    /// Index that the provider gave the block.
     index: usize,
     is_open: bool,
 }

@@ -5,7 +5,7 @@ use crate::messages_chat::ids::{FNV_OFFSET_BASIS, fnv1a_update};
 use crate::partial_json::{JsonState, PartialJson};
 use std::io::Write as _;
 
-/// Kind of a block's content.
+/// Kind of a content block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockKind {
     /// Reasoning, whose text is hidden if `omitted`.
@@ -15,11 +15,11 @@ pub(super) enum BlockKind {
     },
     /// Text of the answer.
     Text,
-    /// Tool call with this number.
+    /// Call of a tool, with its number in the answer.
     Tool(u32),
 }
 
-/// Content block, open or buffered.
+/// Writer of one content block, which is open or waits until it may open.
 pub(super) struct BlockWriter {
     pub kind: BlockKind,
     /// Texts that arrived before the block was opened.
@@ -120,7 +120,7 @@ impl BlockWriter {
         }
     }
 
-    /// Writes a text without recording it.
+    /// Writes a delta event with this text, without recording the text.
     pub(super) fn write_text(&self, text: &EscapedText, out: &mut Vec<u8>) {
         if !text.is_empty() {
             out.extend_from_slice(&self.delta_prefix);

@@ -25,7 +25,7 @@ pub struct WriterOptions {
 }
 
 impl WriterOptions {
-    /// Returns the options of a request.
+    /// Returns the writer options for the answer to a request.
     #[must_use]
     pub fn from_request(ask: &InferenceRequest, target: &AttemptTarget<'_>) -> Self {
         let tools = ask.member_value("tools").unwrap_or_default();
@@ -84,7 +84,7 @@ pub(crate) fn write_usage(usage: &TokenUsage, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Returns the stop reason's name.
+/// Returns the stop reason of the messages dialect for a finish reason.
 pub(crate) const fn stop_reason(
     reason: FinishReason,
     stop: Option<&EscapedText>,

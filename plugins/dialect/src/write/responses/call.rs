@@ -7,7 +7,7 @@ use crate::partial_json::{JsonState, PartialJson};
 use penstock_core::MappedTool;
 use std::io::Write as _;
 
-/// Call of a tool.
+/// Tool call in a response, with its state while it is written.
 #[derive(Debug)]
 pub(super) struct CallState {
     /// Number of the call in the answer.

@@ -13,7 +13,7 @@ const MAX_START_BYTES: usize = 1024;
 enum InputState {
     /// Before the opening quote of the input.
     Start,
-    /// Inside the string.
+    /// Inside the string that contains the input.
     Inside,
     /// After the end of the string: the rest has no content.
     After,
@@ -21,7 +21,7 @@ enum InputState {
     Raw,
 }
 
-/// Incremental reader of arguments.
+/// Incremental reader that extracts a custom tool's input from function arguments.
 #[derive(Debug)]
 pub(super) struct CustomInputReader {
     state: InputState,
@@ -80,7 +80,7 @@ impl CustomInputReader {
         self.state == InputState::After
     }
 
-    /// Returns the bytes of pending text.
+    /// Returns the number of bytes of text that cannot be interpreted yet.
     pub(super) const fn pending_bytes(&self) -> usize {
         self.pending.len()
     }
@@ -123,7 +123,7 @@ impl CustomInputReader {
 enum StartMatch {
     /// Position after the opening quote of the input.
     Found(usize),
-    /// Text that may become a match.
+    /// Text that may become a match when more of it arrives.
     Partial,
     /// Object without members.
     Empty,

@@ -13,7 +13,7 @@ pub(super) enum ResponseStatus<'a> {
     Queued,
     /// Response that has not ended.
     InProgress,
-    /// Complete response.
+    /// Response that ended with a complete answer.
     Completed,
     /// Response that ended early, with the reason (`incomplete_details`).
     Incomplete(&'static str),
@@ -37,7 +37,7 @@ impl ResponseStatus<'_> {
 /// Parts of the response object that do not depend on the answer.
 #[derive(Clone, Debug)]
 pub(super) struct ResponseFrame {
-    /// Unique part of all ids.
+    /// Unique part of the response id, also part of the ids of its items.
     pub(super) id: String,
     model: String,
     created: u64,
@@ -179,5 +179,5 @@ impl EventSequence {
     }
 }
 
-/// End of an event.
+/// Last bytes of a server-sent event: the closing brace of its data and a blank line.
 pub(super) const EVENT_END: &[u8] = b"}\n\n";

@@ -38,12 +38,12 @@ impl ItemStatus {
     }
 }
 
-/// Output item.
+/// Output item of a response, while it is written.
 #[derive(Debug)]
 pub(super) struct OutputItem {
     /// Id with the prefix of its type.
     id: String,
-    /// Position in the output.
+    /// Index of the item in the output of the response.
     index: usize,
     pub(super) status: ItemStatus,
     pub(super) body: ItemBody,
@@ -70,7 +70,7 @@ impl OutputItem {
         }
     }
 
-    /// Returns the buffered bytes.
+    /// Returns the number of bytes of text stored for the item.
     pub(super) fn buffered_bytes(&self) -> usize {
         match &self.body {
             ItemBody::Message(parts) => parts.iter().map(|part| part.text.len() + part.logprobs.len()).sum(),
@@ -144,7 +144,7 @@ impl OutputItem {
         out.extend_from_slice(EVENT_END);
     }
 
-    /// Opens a part of a message.
+    /// Opens a new part of a message: writes its start event.
     pub(super) fn open_part(&mut self, is_refusal: bool, events: &mut EventSequence, out: &mut Vec<u8>) {
         let ItemBody::Message(parts) = &mut self.body else { return };
         let at = parts.len();
@@ -181,7 +181,7 @@ impl OutputItem {
         out.extend_from_slice(EVENT_END);
     }
 
-    /// Appends reasoning.
+    /// Appends a fragment of reasoning to the item, and writes its delta event.
     pub(super) fn push_reasoning(
         &mut self,
         text: &EscapedText,
@@ -201,7 +201,7 @@ impl OutputItem {
         out.extend_from_slice(EVENT_END);
     }
 
-    /// Appends a fragment of arguments.
+    /// Appends a fragment of arguments to a tool call, and writes its delta event.
     pub(super) fn push_arguments(
         &mut self,
         fragment: &EscapedText,

@@ -6,14 +6,14 @@ use crate::json_cursor;
 #[derive(Debug, Default)]
 pub(super) struct MessagePart {
     pub(super) is_refusal: bool,
-    /// Body of a JSON string.
+    /// Text of the part, as the body of a JSON string.
     pub(super) text: Vec<u8>,
     /// Log probabilities, as the elements of a JSON array.
     pub(super) logprobs: Vec<u8>,
 }
 
 impl MessagePart {
-    /// Writes the part.
+    /// Writes the part as a JSON object.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         if self.is_refusal {
             out.extend_from_slice(br#"{"type":"refusal","refusal":""#);

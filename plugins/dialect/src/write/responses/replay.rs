@@ -21,7 +21,7 @@ pub struct ResponseReplay {
     position: ReplayPosition,
 }
 
-/// Next piece of a replay.
+/// Position in a replay of events: the next event or item to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ReplayPosition {
     #[default]
@@ -242,7 +242,7 @@ impl ResponseReplay {
     }
 }
 
-/// Item that an event is about.
+/// Id and index of the item to which an event belongs.
 struct ItemPosition<'a> {
     /// Id, as JSON.
     id: &'a [u8],

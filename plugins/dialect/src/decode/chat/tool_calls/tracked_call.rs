@@ -18,7 +18,7 @@ pub(super) struct TrackedCall {
     pub(super) has_empty_name: bool,
     /// Number assigned at the start of the call.
     pub(super) number: Option<u32>,
-    /// Arguments so far as escaped text.
+    /// Arguments received so far, as the body of a JSON string.
     pub(super) arguments: Vec<u8>,
     arguments_json: PartialJson,
     /// Number of argument bytes parsed so far.
@@ -56,7 +56,7 @@ impl TrackedCall {
         }
     }
 
-    /// Starts the call with this number.
+    /// Emits the start event of the call, and gives the call this number.
     pub(super) fn start(&mut self, name: EscapedText, number: u32, place: &mut FragmentContext<'_>) {
         self.name = Some(name.clone());
         self.has_generated_id = self.id.is_none();
@@ -132,7 +132,7 @@ impl TrackedCall {
     }
 }
 
-/// Returns true if arguments mean "none".
+/// Returns true if arguments mean "none": `{}`, `null` or `""`.
 fn stands_for_none(arguments: &EscapedText) -> bool {
     const MAX_BYTES: usize = 32;
     arguments.escaped().len() <= MAX_BYTES && matches!(arguments.decoded().trim(), "{}" | "null" | r#""""#)
