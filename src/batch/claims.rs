@@ -10,7 +10,7 @@ use super::runner::BatchStart;
 use super::{BatchCommand, BatchManager};
 use crate::storage::stores::run_blocking;
 use parking_lot::Mutex;
-use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, ClaimState};
+use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, ClaimState, UnfinishedEntry};
 use penstock_storage::{RowPage, StoreError};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -119,11 +119,12 @@ impl BatchManager {
         });
     }
 
-    /// Wakes the search for batches to claim, if a page of unfinished batches has a batch that this member does not
-    /// run.
-    pub fn search_if_unclaimed(&self, page: &RowPage) {
+    /// Wakes the search for batches to claim, if the pages of unfinished batches and slices have one that this member
+    /// does not run.
+    pub fn search_if_unclaimed(&self, pages: &[RowPage]) {
         let running = self.running.lock();
-        if page.more || BatchStore::parse_unfinished_ids(page).any(|id| !running.contains_key(id.as_str())) {
+        let is_unknown = |entry: UnfinishedEntry| !running.contains_key(entry.id().as_str());
+        if pages.iter().any(|page| page.more || BatchStore::parse_unfinished(page).any(is_unknown)) {
             self.claims.search.notify_one();
         }
     }
@@ -156,7 +157,8 @@ impl BatchManager {
         *self.claims.checked.lock() = Some(before);
     }
 
-    /// Claims the unfinished batches that belong to this member and that no live member runs, and runs them.
+    /// Claims the unfinished batches that belong to this member and the slices that it may run, if no live member runs
+    /// them, and runs them.
     ///
     /// # Errors
     /// Returns the store's error as text.
@@ -167,9 +169,18 @@ impl BatchManager {
             return Ok(());
         }
         let own = context.clone();
-        let taken = run_blocking(move || own.batches.take_claims(is_start)).await?;
-        if !taken.is_empty() {
-            tracing::info!(name: "batches_claimed", count = %taken.len());
+        let take = move || {
+            let mut taken = own.batches.take_claims(is_start)?;
+            taken.extend(own.batches.take_slice_claims(is_start)?);
+            Ok::<_, StoreError>(taken)
+        };
+        let taken = run_blocking(take).await?;
+        let slices = taken.iter().filter(|(record, _)| record.slice.is_some()).count();
+        if taken.len() > slices {
+            tracing::info!(name: "batches_claimed", count = %(taken.len() - slices));
+        }
+        if slices > 0 {
+            tracing::info!(name: "slices_claimed", count = %slices);
         }
         for (record, held) in taken {
             let id = record.id.clone();

@@ -2,18 +2,17 @@
 //! of finished lines, the batch record and the size of the output, so that these change together or not at all.
 
 use super::api_object;
+use super::result_write::{OutputUpdate, ResultWriteJob, output_rows, written_rows};
 use super::runner::{BatchEvent, BatchRunner};
 use super::scheduler::RunPermit;
+use super::slice_segment::slice_end;
 use crate::billing::{CommitTooLarge, HoldEnd, MAX_OUTCOMES};
-use crate::storage::files::{FileManager, FileOwner, OutputFile};
 use penstock_batch::state::EndReason;
 use penstock_core::TokenUsage;
 use penstock_storage::batches::{self, BatchError};
-use penstock_storage::files::{FileRecord, FileStatus, FileStore};
+use penstock_storage::files::FileStore;
 use penstock_storage::ledger::{CounterChange, RowWrite};
-use penstock_storage::{StoreError, Transaction, TransactionOp};
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -28,8 +27,9 @@ pub(super) struct LineOutcome {
     pub(super) end: Option<HoldEnd>,
     pub(super) usage: Option<TokenUsage>,
     pub(super) result: Vec<u8>,
-    /// Run permit, held until the commit: a crash repeats at most as many lines as may be in flight.
-    pub(super) permit: RunPermit,
+    /// Run permit, held until the commit: a crash repeats at most as many lines as may be in flight. `None` for a line
+    /// that a slice has committed.
+    pub(super) permit: Option<RunPermit>,
 }
 
 /// Finished lines that are written together.
@@ -38,7 +38,7 @@ pub(super) struct ResultGroup {
     pub(super) lines: Vec<LineOutcome>,
     pub(super) bytes: Vec<u8>,
     /// True if no further group follows.
-    is_last: bool,
+    pub(super) is_last: bool,
 }
 
 /// Result of writing a group.
@@ -46,17 +46,6 @@ pub(super) struct GroupWriteResult {
     group: ResultGroup,
     /// Changes of the output file.
     written: io::Result<OutputUpdate>,
-}
-
-#[derive(Default)]
-struct OutputUpdate {
-    output: Option<OutputFile>,
-    /// Record of the file for the next commit; `None` if nothing was ever written.
-    results: Option<FileRecord>,
-    /// True if the file is new.
-    is_new: bool,
-    /// File of a former holder of the batch, which the new file replaces.
-    replaced: Option<FileRecord>,
 }
 
 /// End of a commit.
@@ -77,7 +66,7 @@ impl BatchRunner {
             return;
         }
         let ends = self.shutdown.reason.is_some() && self.is_idle();
-        if self.pending.lines.is_empty() && !ends {
+        if self.pending.lines.is_empty() && self.merge.segments.is_empty() && !ends {
             return;
         }
         let mut group = self.next_group(MAX_OUTCOMES);
@@ -92,9 +81,10 @@ impl BatchRunner {
             output_id: self.record.output.clone(),
             damaged: self.shutdown.reason == Some(EndReason::OutputDamaged),
             is_shared: self.may_have_stale_writer(),
+            slice: self.record.slice,
             key: self.record.key.clone(),
             account: self.record.account.clone(),
-            name: format!("{}_output.jsonl", self.record.id),
+            name: format!("{}_output.jsonl", self.record.id.replace('/', "_")),
             url: self.record.endpoint.clone(),
             now: self.app.clock.calendar_now(),
         };
@@ -108,7 +98,7 @@ impl BatchRunner {
     /// Commits a group that is on the disk, or schedules it for another try if the write failed.
     pub(super) fn on_written(&mut self, wrote: GroupWriteResult) {
         let GroupWriteResult { group, written } = wrote;
-        let OutputUpdate { output, results, is_new: fresh, replaced } = match written {
+        let OutputUpdate { output, results, is_new: fresh, replaced, segment } = match written {
             Ok(written) => written,
             Err(error) => return self.requeue_group(group, &error),
         };
@@ -120,7 +110,10 @@ impl BatchRunner {
         self.funds.on_ended(group.lines.len());
         for line in group.lines {
             // A line is counted once, even if its end is reported twice.
-            if self.completed.mark_finished(line.index) && self.lifecycle.finish_line(line.succeeded, now) {
+            if self.completed.mark_finished(line.index)
+                && self.lifecycle.finish_line(line.succeeded, now)
+                && self.record.slices.is_none()
+            {
                 self.app.metrics.batches.count_line(if line.succeeded { "completed" } else { "failed" });
             }
             if let Some(usage) = line.usage {
@@ -131,16 +124,16 @@ impl BatchRunner {
                 sum.reasoning = sum.reasoning.saturating_add(usage.reasoning);
             }
             ends.extend(line.end);
-            self.committing.push(line.permit);
+            self.committing.extend(line.permit);
         }
         if seal && let Some(why) = self.shutdown.reason {
             self.mark_ended(why, now);
         }
-        let (mut rows, mut counters) = (Vec::with_capacity(8), Vec::new());
+        let (mut rows, mut growth) = (Vec::with_capacity(8), 0);
         if let Some(mut results) = results {
             results.lines = self.lifecycle.counts.finished();
             let before = self.record.output_bytes;
-            counters = self.app.files.add_bytes(&self.record.key, results.bytes.saturating_sub(before));
+            growth = i64::try_from(results.bytes.saturating_sub(before)).unwrap_or(i64::MAX);
             self.record.output = Some(results.id.clone());
             self.record.output_bytes = results.bytes;
             rows.extend(output_rows(&results, fresh));
@@ -150,12 +143,18 @@ impl BatchRunner {
             rows.extend(written_rows(&FileStore::remove_operations(&replaced)));
             self.files.replaced = Some(replaced);
         }
+        growth += self.add_segment_rows(segment.as_ref(), &mut rows);
+        let counters =
+            if growth == 0 { Vec::new() } else { self.app.files.add_bytes(&self.record.key, growth) };
         self.commit_rows(ends, rows, counters);
     }
 
     fn mark_ended(&mut self, why: EndReason, now: u64) {
         if !self.lifecycle.end(why, now) {
             return;
+        }
+        if let Some(slice) = &mut self.record.slice {
+            slice.end = Some(slice_end(why));
         }
         if let Some(code) = why.code() {
             let message = why.sentence().to_owned();
@@ -177,7 +176,12 @@ impl BatchRunner {
         }
     }
 
-    fn commit_rows(&mut self, ends: Vec<HoldEnd>, mut rows: Vec<RowWrite>, counters: Vec<CounterChange>) {
+    pub(super) fn commit_rows(
+        &mut self,
+        ends: Vec<HoldEnd>,
+        mut rows: Vec<RowWrite>,
+        counters: Vec<CounterChange>,
+    ) {
         api_object::store_lifecycle(&mut self.record, &self.lifecycle);
         let others = rows.len();
         match batches::record_rows(&self.record, Some(self.completed.bytes())) {
@@ -218,6 +222,7 @@ impl BatchRunner {
             // Results that cannot be delivered are not charged: dropping the `end` of a line voids its reserve.
             self.pending.lines.clear();
             self.pending.bytes = 0;
+            self.merge.segments.clear();
             self.end_with(EndReason::OutputDamaged);
             self.shutdown.reason = Some(EndReason::OutputDamaged);
             return;
@@ -239,113 +244,6 @@ impl BatchRunner {
         self.disk.failures = self.disk.failures.saturating_add(1);
         self.disk.retry_at = Some(Instant::now() + pause);
     }
-}
-
-/// Write of a group to the disk.
-struct ResultWriteJob {
-    output: Option<OutputFile>,
-    results: Option<FileRecord>,
-    /// ID of the output file, if it exists but was not opened since the start.
-    output_id: Option<String>,
-    /// True if the file must not be changed.
-    damaged: bool,
-    /// True if a former holder of the batch may still write to the file, which is therefore replaced by a copy.
-    is_shared: bool,
-    key: String,
-    account: String,
-    name: String,
-    url: String,
-    now: Duration,
-}
-
-impl ResultWriteJob {
-    /// Writes and syncs the group. Blocks.
-    fn write(self, files: &Arc<FileManager>, group: &ResultGroup) -> io::Result<OutputUpdate> {
-        let nothing = || Ok(OutputUpdate::default());
-        if self.damaged {
-            let known = self.output_id.and_then(|id| files.record_store().get(&id).ok().flatten());
-            let results = known.map(|record| FileRecord {
-                status: FileStatus::Error,
-                finished_at: Some(self.now.as_secs()),
-                status_details: Some(EndReason::OutputDamaged.sentence().to_owned()),
-                ..record
-            });
-            return Ok(OutputUpdate { results, ..OutputUpdate::default() });
-        }
-        let known = match (self.results, self.output_id) {
-            (None, Some(id)) => {
-                files.record_store().get(&id).map_err(|error| io::Error::other(error.to_string()))?
-            }
-            (results, _) => results,
-        };
-        let replaced = known.as_ref().filter(|_| self.is_shared).cloned();
-        let (record, fresh) = match known {
-            Some(record) if self.is_shared => (files.copy_output(&record, self.now)?, true),
-            Some(record) => (record, false),
-            None if group.bytes.is_empty() => return nothing(),
-            None => {
-                let owner = FileOwner { key: &self.key, account: &self.account };
-                (files.new_output(owner, self.name, &self.url, self.now)?, true)
-            }
-        };
-        let written = append_group(files, self.output, &record, group, self.now);
-        if fresh && written.is_err() {
-            // The next try creates another file.
-            std::fs::remove_file(files.path(&record.id)).ok();
-        }
-        let (output, results) = written?;
-        Ok(OutputUpdate { output, results: Some(results), is_new: fresh, replaced })
-    }
-}
-
-/// Appends a group. After an error the next try opens the file again and truncates a partial write.
-fn append_group(
-    files: &FileManager,
-    open: Option<OutputFile>,
-    record: &FileRecord,
-    group: &ResultGroup,
-    now: Duration,
-) -> io::Result<(Option<OutputFile>, FileRecord)> {
-    let mut output = match open {
-        Some(output) if output.len() == record.bytes => output,
-        _ => files.open_output(record)?,
-    };
-    output.append(&group.bytes)?;
-    if group.is_last {
-        return Ok((None, output.seal(record, now)?));
-    }
-    output.sync()?;
-    let results = output.updated_record(record);
-    Ok((Some(output), results))
-}
-
-/// Rows of the output file; for a new file also its index rows.
-fn output_rows(results: &FileRecord, fresh: bool) -> Vec<RowWrite> {
-    if !fresh {
-        let row = FileStore::record_row(results);
-        return row
-            .into_iter()
-            .map(|(space, key, value)| RowWrite { table: space, key, value: Some(value) })
-            .collect();
-    }
-    let steps: Result<Transaction, StoreError> = FileStore::insert_operations(results);
-    steps.iter().flat_map(written_rows).collect()
-}
-
-/// Rows that a transaction writes, without its preconditions: the file is new, or no other gateway changes it.
-fn written_rows(transaction: &Transaction) -> Vec<RowWrite> {
-    let operations = transaction.operations().iter();
-    let rows = operations.filter_map(|operation| match &operation.op {
-        TransactionOp::Put(value) => Some((operation, Some(value.clone()))),
-        TransactionOp::Delete => Some((operation, None)),
-        TransactionOp::Absent
-        | TransactionOp::Present
-        | TransactionOp::Equals(_)
-        | TransactionOp::Add { .. }
-        | TransactionOp::AddAmounts(_) => None,
-    });
-    rows.map(|(operation, value)| RowWrite { table: operation.table, key: operation.key.clone(), value })
-        .collect()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::{BatchCommand, BatchManager, DELETION_GUARD, END_TIMEOUT};
 use crate::storage::files::FileUsers;
 use async_trait::async_trait;
 use penstock_core::ApiError;
+use penstock_storage::batches::BatchRecord;
 use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
@@ -21,10 +22,11 @@ impl FileUsers for BatchManager {
         if !self.resumed.load(Ordering::Acquire) || *self.stop.borrow() {
             return true;
         }
-        let running = self.running.lock();
-        running
-            .values()
-            .any(|running| *running.input == *id || running.published.borrow().output.as_deref() == Some(id))
+        let open: Vec<_> =
+            self.running.lock().values().map(|running| running.published.borrow().clone()).collect();
+        let is_user = |record: &BatchRecord| record.input == id || record.output.as_deref() == Some(id);
+        open.iter().any(|record| is_user(record))
+            || self.store.has_segment(open.iter().map(|record| &**record), id).unwrap_or(true)
     }
 
     async fn end_users(&self, id: &str) -> Result<(), ApiError> {

@@ -97,10 +97,14 @@ impl BatchManager {
 
     /// Returns true if an unfinished batch of any gateway reads or writes a file, or if that is unknown. Blocks.
     pub(super) fn is_in_use_in_fleet(&self, file: &str) -> bool {
-        match self.store.list_unfinished() {
-            Ok(open) => {
-                open.iter().any(|record| record.input == file || record.output.as_deref() == Some(file))
-            }
+        let is_used = || {
+            let open = self.store.list_unfinished()?;
+            let is_user =
+                |record: &BatchRecord| record.input == file || record.output.as_deref() == Some(file);
+            Ok::<_, StoreError>(open.iter().any(is_user) || self.store.has_segment(&open, file)?)
+        };
+        match is_used() {
+            Ok(is_used) => is_used,
             Err(error) => {
                 tracing::warn!(name: "batches_not_read", why = %error);
                 true

@@ -1,7 +1,9 @@
-//! Tests of two gateways that share a store, a ledger and a folder of files: a batch is run by one of them at a time.
+//! Tests of two gateways that share a store, a ledger and a folder of files: a batch is run by one of them at a time, or
+//! by both in slices.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod cases;
+mod slices;
 
 use super::*;
 use crate::auth::principal::Principal;
@@ -121,6 +123,11 @@ fn settings(folder: &std::path::Path) -> Settings {
 
 impl Pair {
     async fn start() -> Pair {
+        Self::start_with(slice_claims::SLICE_LINES).await
+    }
+
+    /// Starts both with slices of this many lines.
+    async fn start_with(slice_lines: u32) -> Pair {
         let folder = tempfile::tempdir().unwrap();
         let settings = settings(folder.path());
         let built = tokio::task::spawn_blocking(move || AppState::build(settings)).await;
@@ -128,7 +135,7 @@ impl Pair {
         let (key, _) = crate::admin::keys::create_demo(&app).await.unwrap();
         let principal = app.key_cache.find_principal(&key).unwrap();
         let calls: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
-        let members = ["1", "2"].map(|name| Member::join(&app, folder.path(), name, &calls));
+        let members = ["1", "2"].map(|name| Member::join(&app, folder.path(), (name, slice_lines), &calls));
         let pair = Pair { app, principal, calls, members, folder };
         pair.observe(StdInstant::now());
         pair
@@ -180,6 +187,15 @@ impl Pair {
 
     /// Returns a batch that a member runs, with all its lines in flight waiting.
     async fn running(&self, member: usize, count: usize) -> String {
+        let (id, executor) = (self.started(member, count).await, &self.members[member].executor);
+        let in_flight = CONCURRENCY.min(count);
+        until("the first commit", || self.record(&id).state == BatchState::InProgress).await;
+        until("lines in flight", || executor.started.load(Ordering::Acquire) >= in_flight).await;
+        id
+    }
+
+    /// Returns a batch that a member has claimed.
+    async fn started(&self, member: usize, count: usize) -> String {
         let made = self.create(member, &self.upload(member, count).unwrap()).await.unwrap();
         let runner = &self.members[member];
         // The owner by hash may be the other member, which does not search.
@@ -189,8 +205,6 @@ impl Pair {
         let claim = store.take_claim(&id, None, own, alive.as_ref()).unwrap().unwrap();
         let held = claims::HeldClaim { claim, takeover: claims::Takeover::Orderly };
         runner.run((*made).clone(), held);
-        let in_flight = CONCURRENCY.min(count);
-        until("lines in flight", || runner.executor.started.load(Ordering::Acquire) >= in_flight).await;
         id
     }
 
@@ -272,7 +286,7 @@ impl Member {
     fn join(
         app: &Arc<AppState>,
         folder: &std::path::Path,
-        name: &str,
+        (name, slice_lines): (&str, u32),
         calls: &Arc<Mutex<BTreeMap<String, usize>>>,
     ) -> Member {
         let settings = FleetSettings {
@@ -288,7 +302,26 @@ impl Member {
         let files =
             FileManager::open_shared(&app.config_snapshot().settings.files, FileStore::new(store.clone()))
                 .unwrap();
-        let (files, batches) = (Arc::new(files), Arc::new(BatchManager::new(store, fleet.clone())));
+        let batches = BatchManager { slice_lines, ..BatchManager::new(store, fleet.clone()) };
+        batches.set_peers_run_slices(true);
+        Self::start(app, (files, batches), fleet, calls)
+    }
+
+    /// Returns a gateway that uses the same store and files without a fleet.
+    fn alone(app: &Arc<AppState>, calls: &Arc<Mutex<BTreeMap<String, usize>>>) -> Member {
+        let (fleet, store) = (FleetMember::without_fleet(), app.stores.store.clone());
+        let files = FileStore::new(store.clone());
+        let files = FileManager::open(&app.config_snapshot().settings.files, files, false).unwrap();
+        Self::start(app, (files, BatchManager::new(store, fleet.clone())), fleet, calls)
+    }
+
+    fn start(
+        app: &Arc<AppState>,
+        (files, batches): (FileManager, BatchManager),
+        fleet: Arc<FleetMember>,
+        calls: &Arc<Mutex<BTreeMap<String, usize>>>,
+    ) -> Member {
+        let (files, batches) = (Arc::new(files), Arc::new(batches));
         files.set_users(batches.clone());
         let executor = Arc::new(GatedExecutor {
             app: app.clone(),

@@ -62,6 +62,8 @@ pub struct BatchInput {
     reader: LineReader,
     large_lock: LargeLineLock,
     next_index: u32,
+    /// Index after the last line to read.
+    end_index: u32,
     /// Model named by the first line.
     pub model: Option<String>,
     /// Read error that is returned after the lines before it.
@@ -71,9 +73,22 @@ pub struct BatchInput {
 }
 
 impl BatchInput {
-    /// Returns the input from its beginning.
+    /// Returns the input from the position of the reader.
     pub const fn new(reader: LineReader, large_lock: LargeLineLock) -> Self {
-        Self { reader, large_lock, next_index: 0, model: None, deferred_error: None, at_end: false }
+        Self {
+            reader,
+            large_lock,
+            next_index: 0,
+            end_index: u32::MAX,
+            model: None,
+            deferred_error: None,
+            at_end: false,
+        }
+    }
+
+    /// Limits the input to this many lines.
+    pub const fn limit_lines(&mut self, lines: u32) {
+        self.end_index = lines;
     }
 
     /// Returns the next unfinished lines, about `most` bytes of them; no line at the end of the file. If a read fails,
@@ -109,7 +124,7 @@ impl BatchInput {
 
     /// Returns the next unfinished line and its length in the file.
     fn next_pending(&mut self, done: &CompletionBitmap) -> Result<Option<(PendingLine, usize)>> {
-        loop {
+        while self.next_index < self.end_index {
             let found = match self.reader.next_within(LARGE_LINE)? {
                 NextLine::Line(line) => self.parse_line(&line, done)?,
                 NextLine::TooLong => {
@@ -124,6 +139,7 @@ impl BatchInput {
                 return Ok(found);
             }
         }
+        Ok(None)
     }
 
     /// Parses a line; `None` if it is finished.

@@ -5,7 +5,7 @@ use super::context::{LineClass, LineDisposition, LineRequest, LineResponse};
 use super::input::PendingLine;
 use super::large_lines;
 use super::runner::{BatchEvent, BatchRunner, TICK};
-use super::runner_state::PauseReason;
+use super::runner_state::{PauseReason, SlicingState};
 use super::scheduler::RunPermit;
 use crate::config::settings::BatchResultFormat;
 use bytes::Bytes;
@@ -29,6 +29,9 @@ impl BatchRunner {
             && (self.disk.failures == 0 || self.pending.lines.is_empty())
             && !self.app.ledger.is_failing()
             && self.app.batches.holds_claims();
+        if due && self.divide() {
+            return;
+        }
         while due && self.funds.may_start() && self.has_capacity() {
             let Some(asked) = self.next_line() else { break };
             let most = self.app.config_snapshot().settings.batches.concurrency;
@@ -76,6 +79,7 @@ impl BatchRunner {
             return self.end_with(EndReason::KeyRevoked);
         };
         let Some(path) = self.path else { return self.end_with(EndReason::InvalidInput) };
+        self.slicing = SlicingState::Whole;
         self.in_flight.lines += 1;
         self.funds.on_start();
         self.in_flight.bytes += asked.body.len();
@@ -181,7 +185,7 @@ impl BatchRunner {
             end: done.end,
             usage: done.usage,
             result: text,
-            permit: turn,
+            permit: Some(turn),
         });
     }
 

@@ -7,7 +7,8 @@
 //! Each open batch is a task that owns its record; other tasks send it commands. Clients see the last committed state
 //! of a batch. After a crash, the next start of the gateway continues from that state: a line gets one result and one
 //! charge, and only lines that were in flight are sent again. In a fleet, each batch is claimed by one gateway
-//! (`claims.rs`). A background response is a batch of one request without files (`background.rs`).
+//! (`claims.rs`), and a large one is divided into slices that several gateways run (`slicing.rs`). A background
+//! response is a batch of one request without files (`background.rs`).
 
 mod api;
 pub mod api_object;
@@ -32,10 +33,15 @@ mod line_execution;
 mod memory_budget;
 mod open_files;
 mod prefetch;
+mod result_write;
 mod retry_queue;
 mod runner;
 mod runner_state;
 mod scheduler;
+mod slice_claims;
+mod slice_merge;
+mod slice_segment;
+mod slicing;
 mod stats;
 
 pub use background::{NewResponse, ResponseWatcher};
@@ -50,8 +56,8 @@ use claims::{ClaimWatch, HeldClaim, Takeover};
 use large_lines::LargeLineMemory;
 use memory_budget::{MemoryBudget, MemoryBudgets};
 use parking_lot::Mutex;
-use penstock_storage::Store;
-use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, EndRequest};
+use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, EndRequest, is_slice_id};
+use penstock_storage::{Store, StoreError};
 use runner::BatchStart;
 use scheduler::FairScheduler;
 use std::collections::HashMap;
@@ -96,6 +102,8 @@ struct RunningBatch {
     parked: bool,
     /// Claim of this process; `None` if no other process may run the batch.
     claim: Option<BatchClaim>,
+    /// True for a slice whose lines have all started.
+    is_draining: bool,
 }
 
 /// All batches of the gateway.
@@ -104,6 +112,10 @@ pub struct BatchManager {
     backend: Arc<dyn Store>,
     fleet: Arc<FleetMember>,
     claims: ClaimWatch,
+    /// Number of lines of a slice.
+    slice_lines: u32,
+    /// True if all other live members of the fleet run slices.
+    peers_run_slices: AtomicBool,
     running: Mutex<HashMap<Box<str>, RunningBatch>>,
     /// Input files that are being deleted, with the start time of the deletion.
     deleting: Mutex<HashMap<Box<str>, Instant>>,
@@ -132,6 +144,8 @@ impl BatchManager {
             backend,
             fleet,
             claims: ClaimWatch::default(),
+            slice_lines: slice_claims::SLICE_LINES,
+            peers_run_slices: AtomicBool::new(false),
             running: Mutex::default(),
             deleting: Mutex::default(),
             scheduler: FairScheduler::default(),
@@ -176,19 +190,21 @@ impl BatchManager {
     /// Returns a sentence for the operator if the batches cannot be read.
     pub async fn resume(context: &Arc<BatchContext>) -> Result<(), String> {
         let batches = &context.batches;
-        let store = batches.store.clone();
         if batches.fleet.is_shared() {
             return Self::resume_claimed(context).await;
         }
+        let (store, own) = (batches.store.clone(), context.clone());
         let read = move || {
             if let Err(error) = store.build_account_index() {
                 let why = error.to_string();
                 tracing::error!(name: "batches_not_indexed", why);
             }
-            store.list_unfinished()
+            Ok::<_, StoreError>((store.list_unfinished()?, own.batches.list_unfinished_slices()?))
         };
         let open = crate::storage::stores::run_blocking(read).await;
-        let mut open = open.map_err(|error| format!("The batches cannot be read: {error}."))?;
+        let (mut open, slices) = open.map_err(|error| format!("The batches cannot be read: {error}."))?;
+        // A fleet has divided them before this gateway became the only one.
+        open.extend(slices);
         open.retain(|record| !batches.running.lock().contains_key(record.id.as_str()));
         if !open.is_empty() {
             tracing::info!(name: "batches_resumed", count = %open.len());
@@ -260,6 +276,7 @@ impl BatchManager {
             let other = running.published.borrow();
             *running.account == *record.account
                 && !other.state.is_final()
+                && other.slice.is_none()
                 && other.background.is_some() == record.background.is_some()
         };
         if all.values().filter(open).count() >= most {
@@ -274,6 +291,7 @@ impl BatchManager {
             published: seen,
             parked: record.background.is_some(),
             claim,
+            is_draining: false,
         };
         if !running.parked {
             self.budgets.add_batch(&running.account);
@@ -326,6 +344,10 @@ impl BatchManager {
         }
         if running.is_empty() {
             self.drained.notify_waiters();
+        }
+        drop(running);
+        if is_slice_id(id) {
+            self.claims.search.notify_one();
         }
     }
 }

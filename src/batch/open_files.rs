@@ -1,5 +1,5 @@
-//! Opening of a batch's files: the input file from its beginning, the output file truncated to its committed size, and
-//! the bitmap of finished lines. Blocks.
+//! Opening of a batch's files: the input file from its beginning or that of the slice, the output file truncated to its
+//! committed size, and the bitmap of finished lines. Blocks.
 
 use super::context::BatchContext;
 use super::input::{BatchInput, PendingLine};
@@ -15,6 +15,11 @@ pub(super) struct OpenedBatch {
     pub(super) input: BatchInput,
     pub(super) first_lines: Vec<PendingLine>,
     pub(super) input_record: FileRecord,
+    pub(super) results: OpenedResults,
+}
+
+/// Results of a batch so far.
+pub(super) struct OpenedResults {
     pub(super) output: Option<(OutputFile, FileRecord)>,
     pub(super) done: CompletionBitmap,
 }
@@ -32,18 +37,40 @@ pub(super) fn open_batch(
     let files = &context.files;
     let file =
         files.record_store().get(&record.input).map_err(io_error)?.ok_or(Error::from(ErrorKind::NotFound))?;
-    let reader = files.read_lines(&file).map_err(|error| match error.kind() {
+    let offset = record.slice.map_or(0, |slice| slice.offset);
+    let reader = files.read_lines_from(&file, offset).map_err(|error| match error.kind() {
         // The record of the file exists, but its contents do not.
         ErrorKind::NotFound => Error::from(ErrorKind::InvalidData),
         _ => error,
     })?;
     let mut input = BatchInput::new(reader, context.batches.large_lines.large_line_lock());
-    let done = match record.state {
-        BatchState::Validating => CompletionBitmap::with_lines(file.lines),
-        _ => match context.batches.store.finished_line_bitmap(&record.id).map_err(io_error)? {
-            Some(bits) => CompletionBitmap::from_bytes(&bits),
-            None => CompletionBitmap::with_lines(record.counts.total),
-        },
+    if let Some(slice) = record.slice {
+        input.limit_lines(slice.lines);
+    }
+    let results = match record.state {
+        BatchState::Validating => {
+            OpenedResults { output: None, done: CompletionBitmap::with_lines(file.lines) }
+        }
+        _ => open_results(context, record, may_have_stale_writer)?,
+    };
+    let most = context.batches.memory_budget(context, &record.account).prefetch;
+    let first = input.read_pending_lines(&results.done, most)?;
+    Ok(OpenedBatch { input, first_lines: first, input_record: file, results })
+}
+
+/// Opens the output file and reads the bitmap of a batch in progress.
+///
+/// # Errors
+/// Returns `UnexpectedEof` if the results are damaged. All other errors may be temporary.
+pub(super) fn open_results(
+    context: &BatchContext,
+    record: &BatchRecord,
+    may_have_stale_writer: bool,
+) -> Result<OpenedResults> {
+    let files = &context.files;
+    let done = match context.batches.store.finished_line_bitmap(&record.id).map_err(io_error)? {
+        Some(bits) => CompletionBitmap::from_bytes(&bits),
+        None => CompletionBitmap::with_lines(record.counts.total),
     };
     let lost = |_| Error::from(ErrorKind::UnexpectedEof);
     let output = match &record.output {
@@ -59,9 +86,7 @@ pub(super) fn open_batch(
             Some((output, results))
         }
     };
-    let first =
-        input.read_pending_lines(&done, context.batches.memory_budget(context, &record.account).prefetch)?;
-    Ok(OpenedBatch { input, first_lines: first, input_record: file, output, done })
+    Ok(OpenedResults { output, done })
 }
 
 fn io_error(error: StoreError) -> Error {

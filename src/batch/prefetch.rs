@@ -3,10 +3,10 @@
 
 use super::carbon_schedule;
 use super::input::PendingLine;
-use super::open_files::{self, OpenedBatch};
+use super::open_files::{self, OpenedBatch, OpenedResults};
 use super::runner::{BatchEvent, BatchRunner};
 use penstock_batch::completion_bitmap::CompletionBitmap;
-use penstock_batch::state::{EndReason, LifecycleState};
+use penstock_batch::state::{EndReason, LifecycleState, LineCounts};
 use std::io::ErrorKind;
 
 /// Number of prefetched lines below which more are read.
@@ -49,14 +49,15 @@ impl BatchRunner {
 
     pub(super) fn on_opened(&mut self, opened: OpenedBatch) {
         self.disk.reading = false;
-        let OpenedBatch { mut input, first_lines: first, input_record: file, output, done } = opened;
+        let OpenedBatch { mut input, first_lines: first, input_record: file, results } = opened;
         let model = input.model.take();
         self.files.input = Some(input);
-        self.completed = done;
-        if let Some((output, results)) = output {
-            self.files.output = Some(output);
-            self.files.output_record = Some(results);
+        if self.record.slice.is_some() {
+            // The record of a slice is not stored, and which of its lines have failed is counted with the batch.
+            let completed = results.done.finished_count();
+            self.lifecycle.counts = LineCounts { completed, failed: 0, ..self.lifecycle.counts };
         }
+        self.set_results(results);
         self.disk.retry_at = None;
         if self.shutdown.reason.is_some() {
             return;
@@ -79,6 +80,14 @@ impl BatchRunner {
             self.commit_record();
         }
         self.add_prefetched(first);
+    }
+
+    pub(super) fn set_results(&mut self, results: OpenedResults) {
+        self.completed = results.done;
+        if let Some((output, record)) = results.output {
+            self.files.output = Some(output);
+            self.files.output_record = Some(record);
+        }
     }
 
     pub(super) fn add_prefetched(&mut self, lines: Vec<PendingLine>) {

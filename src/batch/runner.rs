@@ -12,15 +12,16 @@ use super::open_files::OpenedBatch;
 use super::retry_queue::RetryQueue;
 use super::runner_state::{
     BatchWatchers, DiskState, InFlightLines, OpenFiles, PauseReason, PendingResults, PrefetchedLines,
-    RunnerPhase, ShutdownState,
+    RunnerPhase, ShutdownState, SlicingState,
 };
 use super::scheduler::{RunPermit, SchedulerEntry};
+use super::slice_merge::{SliceMerge, SlicesRead};
 use super::{BatchCommand, api_object};
 use penstock_batch::completion_bitmap::CompletionBitmap;
 use penstock_batch::jsonl::BATCH_PATHS;
 use penstock_batch::state::{BatchLifecycle, EndReason, LifecycleState};
 use penstock_storage::StoreHealth;
-use penstock_storage::batches::{BatchRecord, EndRequest};
+use penstock_storage::batches::{BatchRecord, BatchSlice, EndRequest};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +43,10 @@ pub(super) enum BatchEvent {
     LinesRead(BatchInput, std::io::Result<Vec<PendingLine>>),
     /// A line ended; `None` if its task was aborted or panicked.
     LineEnded(PendingLine, RunPermit, Option<Box<LineResponse>>),
+    /// The input was divided into slices.
+    Divided(std::io::Result<Vec<BatchSlice>>),
+    /// Segments of slices were read.
+    SlicesRead(std::io::Result<Box<SlicesRead>>),
     /// A group was written.
     GroupWritten(Box<GroupWriteResult>),
     /// A commit has ended.
@@ -78,6 +83,11 @@ pub(super) struct BatchRunner {
     pub(super) budget: MemoryBudget,
     pub(super) disk: DiskState,
     pub(super) pause: PauseReason,
+    pub(super) slicing: SlicingState,
+    /// True for a slice whose lines have all started.
+    is_draining: bool,
+    /// State of a batch in slices.
+    pub(super) merge: SliceMerge,
     pub(super) shutdown: ShutdownState,
     watchers: BatchWatchers,
     pub(super) events: mpsc::UnboundedSender<BatchEvent>,
@@ -149,6 +159,9 @@ impl BatchRunner {
             budget,
             disk: DiskState::default(),
             pause: if is_suspended { PauseReason::KeySuspended } else { PauseReason::None },
+            slicing: SlicingState::default(),
+            is_draining: false,
+            merge: SliceMerge::default(),
             shutdown: ShutdownState::default(),
             watchers: BatchWatchers { published: seen, end_waiters: Vec::new() },
             events,
@@ -171,18 +184,31 @@ impl BatchRunner {
     /// Does all work that is possible now.
     fn run_step(&mut self) {
         let rests = self.disk.retry_at.is_some_and(|until| Instant::now() < until);
-        if !rests && !self.shutdown.is_stopping() && self.shutdown.reason.is_none() {
+        let is_active = !rests && !self.shutdown.is_stopping();
+        if is_active && self.record.slices.is_some() {
+            self.read_slices();
+        } else if is_active && self.shutdown.reason.is_none() {
             if !self.is_waiting() {
                 self.open_files();
             }
             self.start_lines();
             self.prefetch();
+            self.note_draining();
         }
         if self.shutdown.reason.is_some() || self.shutdown.is_stopping() {
             self.scheduler_entry.leave_queue();
         }
         if !rests {
             self.start_next_write();
+        }
+    }
+
+    /// Records that all lines of a slice have started, so that this gateway may run a further slice.
+    fn note_draining(&mut self) {
+        let is_at_end = self.files.input.as_ref().is_some_and(|input| input.at_end);
+        if self.record.slice.is_some() && !self.is_draining && is_at_end && self.prefetched.lines.is_empty() {
+            self.is_draining = true;
+            self.app.batches.set_draining(&self.record.id);
         }
     }
 
@@ -206,6 +232,8 @@ impl BatchRunner {
                 }
             }
             BatchEvent::LineEnded(asked, turn, done) => self.on_line_done(asked, turn, done),
+            BatchEvent::Divided(divided) => self.on_divided(divided),
+            BatchEvent::SlicesRead(read) => self.on_slices_read(read),
             BatchEvent::GroupWritten(wrote) => self.on_written(*wrote),
             BatchEvent::Committed(CommitEnd::Durable) => self.on_committed(),
             BatchEvent::Committed(CommitEnd::ClaimLost) => self.on_claim_lost(),
@@ -244,6 +272,7 @@ impl BatchRunner {
     fn is_waiting(&self) -> bool {
         let hour = self.record.scheduled.is_some_and(|hour| hour > self.app.clock.unix_seconds());
         self.lifecycle.state == LifecycleState::InProgress
+            && self.record.slices.is_none()
             && (hour || self.pause == PauseReason::KeySuspended)
     }
 
@@ -265,8 +294,7 @@ impl BatchRunner {
         let (why, asker) = match told {
             BatchCommand::Cancel(asker) => (EndReason::Cancelled, asker),
             BatchCommand::InputDeleted(asker) => (EndReason::InputDeleted, asker),
-            BatchCommand::End(EndRequest::Cancelled) => return self.end_with(EndReason::Cancelled),
-            BatchCommand::End(EndRequest::InputDeleted) => return self.end_with(EndReason::InputDeleted),
+            BatchCommand::End(request) => return self.end_with(end_reason(request)),
             BatchCommand::ClaimLost => return self.on_claim_lost(),
         };
         self.watchers.end_waiters.push(asker);
@@ -299,9 +327,10 @@ impl BatchRunner {
         }
     }
 
-    /// Returns true if no line is in flight and no file is being read.
+    /// Returns true if no line is in flight, also of slices, and no file is being read.
     pub(super) const fn is_idle(&self) -> bool {
-        self.in_flight.lines == 0 && !self.disk.reading
+        let are_slices_over = self.record.slices.is_none() || self.merge.is_complete;
+        self.in_flight.lines == 0 && !self.disk.reading && are_slices_over
     }
 
     /// Returns true if the batch holds no permit: no line is in flight or waits for a commit.
@@ -317,10 +346,13 @@ impl BatchRunner {
             let files = self.app.files.clone();
             tokio::task::spawn_blocking(move || files.remove_contents(&replaced));
         }
+        self.remove_merged_segments();
         let record = Arc::new(self.record.clone());
         self.watchers.published.send_replace(record.clone());
         if self.lifecycle.state.is_final() {
-            self.app.batches.log_end(&self.app, &record);
+            if record.slice.is_none() {
+                self.app.batches.log_end(&self.app, &record);
+            }
             self.shutdown.phase = RunnerPhase::Finished;
             for asker in self.watchers.end_waiters.drain(..) {
                 asker.send(record.clone()).ok();
@@ -330,12 +362,25 @@ impl BatchRunner {
 
     pub(super) fn next_group(&mut self, most: usize) -> ResultGroup {
         let mut group = ResultGroup::default();
-        while group.lines.len() < most && group.bytes.len() <= self.budget.group_bytes {
+        // Segments are not split; the number of those that were read is limited.
+        let most_bytes = if self.record.slices.is_some() { usize::MAX } else { self.budget.group_bytes };
+        while group.lines.len() < most && group.bytes.len() <= most_bytes {
             let Some(finished) = self.pending.lines.pop_front() else { break };
             self.pending.bytes = self.pending.bytes.saturating_sub(finished.result.len());
             group.bytes.extend_from_slice(&finished.result);
             group.lines.push(finished);
         }
         group
+    }
+}
+
+const fn end_reason(request: EndRequest) -> EndReason {
+    match request {
+        EndRequest::Cancelled => EndReason::Cancelled,
+        EndRequest::InputDeleted => EndReason::InputDeleted,
+        EndRequest::InvalidInput => EndReason::InvalidInput,
+        EndRequest::OutputDamaged => EndReason::OutputDamaged,
+        EndRequest::Expired => EndReason::Expired,
+        EndRequest::KeyRevoked => EndReason::KeyRevoked,
     }
 }

@@ -78,6 +78,16 @@ pub(super) enum PauseReason {
     KeySuspended,
 }
 
+/// State of the decision to divide a batch into slices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum SlicingState {
+    /// No line has started, so the batch may be divided.
+    #[default]
+    Undecided,
+    /// The batch or slice runs as a whole.
+    Whole,
+}
+
 /// Phase of a runner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RunnerPhase {

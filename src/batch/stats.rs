@@ -13,7 +13,8 @@ impl BatchManager {
             BatchTotals { lines_in_flight: self.scheduler.in_flight(), ..BatchTotals::default() };
         for running in self.running.lock().values() {
             let record = running.published.borrow();
-            if record.state.is_final() {
+            // The lines of a slice are counted with its batch.
+            if record.state.is_final() || record.slice.is_some() {
                 continue;
             }
             if record.background.is_some() {

@@ -33,6 +33,8 @@ pub struct MemberReport {
     pub wanted_pools: Vec<String>,
     /// True if the member leases budgets: its parts include what its requests reserve.
     pub leases_budgets: bool,
+    /// True if the member runs slices of batches.
+    pub runs_slices: bool,
     /// Use of the limits by this member, for each key and account.
     pub keys: Vec<KeyUsageReport>,
 }
@@ -83,6 +85,8 @@ struct Header {
     wanted_pools: Vec<String>,
     #[serde(default)]
     leases_budgets: bool,
+    #[serde(default)]
+    runs_slices: bool,
     rows: usize,
 }
 
@@ -102,6 +106,7 @@ impl MemberReport {
             sections: self.sections.clone(),
             wanted_pools: self.wanted_pools.iter().take(MAX_WANTED_POOLS).cloned().collect(),
             leases_budgets: self.leases_budgets,
+            runs_slices: self.runs_slices,
             rows: groups.len(),
         };
         let row = |value: serde_json::Result<Vec<u8>>| value.unwrap_or_default();
@@ -120,7 +125,9 @@ impl MemberReport {
         for group in groups.get(..header.rows)? {
             keys.extend(serde_json::from_slice::<Vec<KeyUsageReport>>(group).ok()?);
         }
-        let Header { start, at, version, config, sections, wanted_pools, leases_budgets, .. } = header;
+        let Header {
+            start, at, version, config, sections, wanted_pools, leases_budgets, runs_slices, ..
+        } = header;
         Some(Self {
             process_number: start,
             at,
@@ -129,6 +136,7 @@ impl MemberReport {
             sections,
             wanted_pools,
             leases_budgets,
+            runs_slices,
             keys,
         })
     }
@@ -173,6 +181,7 @@ mod tests {
             sections: sections([("models", "1f00")]),
             wanted_pools: vec![format!("credits/{:0>250}", 7); MAX_WANTED_POOLS],
             leases_budgets: true,
+            runs_slices: true,
             keys: (0..keys).map(key).collect(),
         }
     }
@@ -195,7 +204,7 @@ mod tests {
     fn a_report_of_an_earlier_version_is_read() {
         let mut rows = report(1).to_rows();
         let mut header: serde_json::Value = serde_json::from_slice(&rows.remove(0)).unwrap();
-        for added in ["sections", "wanted_pools", "leases_budgets"] {
+        for added in ["sections", "wanted_pools", "leases_budgets", "runs_slices"] {
             header.as_object_mut().unwrap().remove(added).unwrap();
         }
         rows.insert(0, serde_json::to_vec(&header).unwrap());
@@ -203,6 +212,7 @@ mod tests {
             sections: BTreeMap::new(),
             wanted_pools: Vec::new(),
             leases_budgets: false,
+            runs_slices: false,
             ..report(1)
         };
         assert_eq!(MemberReport::from_rows(&rows), Some(earlier));

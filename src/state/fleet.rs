@@ -105,14 +105,15 @@ impl AppState {
     }
 
     /// Reads what other members wrote, in one call of the store, and applies the changes of keys. Returns the beats and
-    /// reports, and a page of the unfinished batches. Blocks.
-    fn read_fleet(&self, work: &FleetSync) -> Result<(ObservedFleet, RowPage), StoreError> {
+    /// reports, and pages of the unfinished batches and slices. Blocks.
+    fn read_fleet(&self, work: &FleetSync) -> Result<(ObservedFleet, Vec<RowPage>), StoreError> {
         let mut feed = work.feed.lock();
         let (read_at, steady) = (Instant::now(), self.clock.steady_now());
-        let further = [feed.next_scan(), BatchStore::unfinished_scan()];
+        let [batches, slices] = BatchStore::unfinished_scans();
+        let further = [feed.next_scan(), batches, slices];
         let mut observed = self.stores.fleet.observe_members(&further)?;
         let mut pages = std::mem::take(&mut observed.further_pages).into_iter();
-        let (changes, unfinished) = (pages.next().unwrap_or_default(), pages.next().unwrap_or_default());
+        let (changes, unfinished) = (pages.next().unwrap_or_default(), pages.collect());
         let notify = |change: ChangedRecord<'_>| self.notify_changed(change);
         // A damaged entry must not stop the heartbeats. It is visible in the age of the feed.
         let applied = AuditPage::from_rows(&changes)
@@ -151,6 +152,9 @@ impl AppState {
         let before = self.stores.fleet.snapshot(Instant::now()).map_or(0, |figures| figures.burials);
         let (observed, unfinished) = self.read_fleet(work)?;
         let reports = member.process_heartbeats(observed, Instant::now())?;
+        let are_known = reports.len() + 1 == member.live_members().len();
+        let do_all_run_slices = are_known && reports.iter().all(|(_, report)| report.runs_slices);
+        self.batches.set_peers_run_slices(do_all_run_slices);
         // Batches of a dead member now belong to the members that are live.
         self.batches.search_if_unclaimed(&unfinished);
         let mut exchange = work.exchange.lock();
@@ -166,6 +170,7 @@ impl AppState {
             sections: shared.sections.clone(),
             wanted_pools: self.ledger.leases().map(|leases| leases.wanted_pools()).unwrap_or_default(),
             leases_budgets: true,
+            runs_slices: true,
             keys: exchange.collect_usage(&self.key_cache, self.clock.steady_now()),
         };
         let returned = self.ledger.leases().map(|leases| leases.returning_amounts()).unwrap_or_default();

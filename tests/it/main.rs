@@ -71,6 +71,7 @@ mod filters;
 mod fleet;
 mod fleet_batches;
 mod fleet_contents;
+mod fleet_slices;
 mod footprint;
 mod full_disk;
 mod full_disk_batch;

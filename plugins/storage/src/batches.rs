@@ -7,6 +7,7 @@
 //! batches  `i/a`                                            →  empty; every batch has its `a/` row
 //! batches  `o/` id                                          →  empty; the batch is unfinished
 //! batches  `c/`, `x/` id, `n/` account                      →  coordination of a fleet, see `batches/claims.rs`
+//! batches  `p/`, `g/` id                                    →  batches in slices, see `batches/slices.rs`
 //! lines    id                                               →  a bit for each line that has its result
 //! ```
 //!
@@ -14,7 +15,10 @@
 //! [`BatchStore::build_account_index`] adds the `a/` rows.
 
 mod claims;
+mod slices;
+mod unfinished;
 
+use claims::coordination_rows;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -23,6 +27,10 @@ use crate::versioned_json;
 use crate::{Store, StoreError, StoreTable, Transaction};
 
 pub use claims::{BatchClaim, BatchCoordination, ClaimState, EndRequest, FleetInsertOutcome, first_claim};
+pub use slices::{
+    BatchSlice, MAX_SLICES, ResultSegment, SliceEnd, SliceProgress, batch_of, is_slice_id, slicing_rows,
+};
+pub use unfinished::UnfinishedEntry;
 
 const WHAT: &str = "a batch";
 
@@ -153,6 +161,12 @@ pub struct BatchRecord {
     /// Background response that the record runs; `None` for a batch with an input file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<BackgroundRun>,
+    /// Number of slices in which several gateways run the batch; `None` for a batch that one gateway runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<u32>,
+    /// Slice that runs under a copy of the record of its batch; not stored.
+    #[serde(skip)]
+    pub slice: Option<BatchSlice>,
 }
 
 /// Page of batches, the newest first when listed by account.
@@ -329,11 +343,14 @@ impl IndexBackfill<'_> {
 
 /// Returns the changed rows of a batch, to write as part of a larger commit. The bitmap `done` and the rows by which a
 /// fleet coordinates the batch are written while the batch is unfinished and removed when it ends. Once a background
-/// response has ended, all its rows are removed.
+/// response has ended, all its rows are removed. The record of a slice is not stored.
 ///
 /// # Errors
 /// Returns `Corrupt` if the record cannot be encoded, which does not happen for records of this program.
 pub fn record_rows(record: &BatchRecord, done: Option<&[u8]>) -> Result<Vec<RowWrite>, StoreError> {
+    if let Some(slice) = &record.slice {
+        return Ok(slices::progress_rows(record, slice, done));
+    }
     let lines = record.id.as_bytes().to_vec();
     let row = |space, key, value| RowWrite { table: space, key, value };
     let is_over = record.state.is_final() && record.background.is_some();
@@ -342,7 +359,10 @@ pub fn record_rows(record: &BatchRecord, done: Option<&[u8]>) -> Result<Vec<RowW
     if record.state.is_final() {
         rows.push(row(StoreTable::Batches, open_key(&record.id), None));
         rows.push(row(StoreTable::Lines, lines, None));
-        rows.extend(claims::coordination_rows(&record.id));
+        rows.extend(coordination_rows(&record.id));
+        if let Some(count) = record.slices {
+            rows.extend(slices::end_rows(&record.id, count));
+        }
     } else if let Some(done) = done {
         rows.push(row(StoreTable::Lines, lines, Some(done.to_vec())));
     }

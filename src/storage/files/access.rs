@@ -62,6 +62,14 @@ impl FileManager {
         Ok(LineReader::new(self.open_contents(record)?))
     }
 
+    /// Reads the lines of a file from the offset of a line.
+    ///
+    /// # Errors
+    /// Returns the errors of [`FileManager::open_contents`].
+    pub fn read_lines_from(&self, record: &FileRecord, offset: u64) -> std::io::Result<LineReader> {
+        Ok(LineReader::starting_at(self.open_contents(record)?, offset))
+    }
+
     /// Reads bytes of a file as long as the file exists: a deletion of the file ends its open downloads.
     ///
     /// # Errors

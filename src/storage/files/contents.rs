@@ -134,6 +134,13 @@ impl LineReader {
         Self { contents, at: 0, held: BytesMut::new(), scanned: 0, number: 0 }
     }
 
+    /// Creates a reader that starts at the offset of a line.
+    #[must_use]
+    pub fn starting_at(contents: FileContents, offset: u64) -> Self {
+        // A line after the start of the file has no byte order mark.
+        Self { at: offset, number: u64::from(offset > 0), ..Self::new(contents) }
+    }
+
     /// Returns the next line that is not blank; `None` at the end of the file.
     ///
     /// # Errors

@@ -293,14 +293,18 @@ impl FileManager {
         Ok(record)
     }
 
-    /// Adds results to the used bytes of a key. Returns the counter changes that have to be committed with the results;
-    /// returns none if the bytes are counted in memory.
+    /// Adds results to the used bytes of a key; a negative number releases bytes. Returns the counter changes that have
+    /// to be committed with the results; returns none if the bytes are counted in memory.
     #[must_use]
-    pub fn add_bytes(&self, key: &str, bytes: u64) -> Vec<CounterChange> {
+    pub fn add_bytes(&self, key: &str, bytes: i64) -> Vec<CounterChange> {
         if self.shared.is_some() {
-            return FileStore::usage_changes(key, i64::try_from(bytes).unwrap_or(i64::MAX));
+            return FileStore::usage_changes(key, bytes);
         }
-        self.quota.add_bytes(key, bytes);
+        if bytes < 0 {
+            self.quota.release_bytes(key, bytes.unsigned_abs());
+        } else {
+            self.quota.add_bytes(key, bytes.unsigned_abs());
+        }
         Vec::new()
     }
 

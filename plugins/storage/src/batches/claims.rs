@@ -9,9 +9,10 @@
 //! that its previous commit wrote, and raises the number of commits in it. So the commit of a former holder is refused,
 //! and a commit whose outcome is unknown is applied once. The rows are removed with the last commit of the batch.
 
-use super::{BatchRecord, BatchStore, OPEN_PREFIX, account_key, open_key, record_key};
+use super::slices::{batch_of, sliced_key};
+use super::{BatchRecord, BatchStore, account_key, open_key, record_key};
 use crate::ledger::{RowFence, RowWrite};
-use crate::{RowPage, RowScan, StoreError, StoreTable, Transaction, parse_counter, versioned_json};
+use crate::{StoreError, StoreTable, Transaction, parse_counter, versioned_json};
 
 const CLAIM_PREFIX: &[u8] = b"c/";
 const END_PREFIX: &[u8] = b"x/";
@@ -95,20 +96,32 @@ impl BatchClaim {
     }
 }
 
-/// Reason for which a member asks the holder of a batch to end it.
+/// Reason for which a member asks the holder of a batch, or those of its slices, to end it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndRequest {
     /// Cancellation by the client.
     Cancelled,
     /// Deletion of the input file.
     InputDeleted,
+    /// Input file that cannot be processed; only for the slices of a batch.
+    InvalidInput,
+    /// Output file whose bytes differ from those written; only for the slices of a batch.
+    OutputDamaged,
+    /// End of the completion window; only for the slices of a batch.
+    Expired,
+    /// API key that is no longer valid; only for the slices of a batch.
+    KeyRevoked,
 }
 
 impl EndRequest {
-    const fn to_byte(self) -> u8 {
+    pub(super) const fn to_byte(self) -> u8 {
         match self {
             EndRequest::Cancelled => b'c',
             EndRequest::InputDeleted => b'd',
+            EndRequest::InvalidInput => b'i',
+            EndRequest::OutputDamaged => b'o',
+            EndRequest::Expired => b'e',
+            EndRequest::KeyRevoked => b'k',
         }
     }
 
@@ -116,6 +129,10 @@ impl EndRequest {
         match row {
             [b'c'] => Ok(EndRequest::Cancelled),
             [b'd'] => Ok(EndRequest::InputDeleted),
+            [b'i'] => Ok(EndRequest::InvalidInput),
+            [b'o'] => Ok(EndRequest::OutputDamaged),
+            [b'e'] => Ok(EndRequest::Expired),
+            [b'k'] => Ok(EndRequest::KeyRevoked),
             _ => Err(StoreError::corrupt("the request to end a batch")),
         }
     }
@@ -142,35 +159,6 @@ pub enum FleetInsertOutcome {
 }
 
 impl BatchStore {
-    /// Returns the ids of the unfinished batches, the oldest first.
-    ///
-    /// # Errors
-    /// Same as [`crate::Store::scan`].
-    pub fn unfinished_ids(&self) -> Result<Vec<String>, StoreError> {
-        let (mut ids, mut after) = (Vec::new(), None::<Vec<u8>>);
-        loop {
-            let (table, limit) = (StoreTable::Batches, crate::MAX_PAGE_ROWS);
-            let page = self.store.scan(table, OPEN_PREFIX, after.as_deref(), limit)?;
-            ids.extend(BatchStore::parse_unfinished_ids(&page));
-            match page.rows.into_iter().next_back() {
-                Some(row) if page.more => after = Some(row.key),
-                _ => return Ok(ids),
-            }
-        }
-    }
-
-    /// Returns the scan of the unfinished batches, for [`crate::Store::scan_many`].
-    #[must_use]
-    pub fn unfinished_scan() -> RowScan {
-        RowScan::of_prefix(StoreTable::Batches, OPEN_PREFIX)
-    }
-
-    /// Returns the ids of a page of the unfinished batches.
-    pub fn parse_unfinished_ids(page: &RowPage) -> impl Iterator<Item = String> {
-        let keys = page.rows.iter().filter_map(|row| row.key.get(OPEN_PREFIX.len()..));
-        keys.map(|id| String::from_utf8_lossy(id).into_owned())
-    }
-
     /// Returns the records of several batches; those that do not exist are left out.
     ///
     /// # Errors
@@ -181,12 +169,13 @@ impl BatchStore {
         rows.into_iter().flatten().map(|row| versioned_json::decode(super::WHAT, &row)).collect()
     }
 
-    /// Returns the claim of each of several batches and the request to end it.
+    /// Returns the claim of each of several batches or slices and the request to end it. The request to end a slice is
+    /// that of its batch.
     ///
     /// # Errors
     /// Same as [`crate::Store::get_many`].
     pub fn coordination(&self, ids: &[String]) -> Result<Vec<BatchCoordination>, StoreError> {
-        let keys: Vec<Vec<u8>> = ids.iter().flat_map(|id| [claim_key(id), end_key(id)]).collect();
+        let keys: Vec<Vec<u8>> = ids.iter().flat_map(|id| [claim_key(id), end_key(batch_of(id))]).collect();
         let rows = self.rows(&keys)?;
         rows.chunks(2)
             .map(|pair| {
@@ -220,17 +209,30 @@ impl BatchStore {
         strand: u32,
         alive: Option<&RowFence>,
     ) -> Result<Option<BatchClaim>, StoreError> {
+        let open = match seen {
+            // The claim of an ended batch does not exist any more.
+            Some(_) => Transaction::new(),
+            None => Transaction::new().require_present(StoreTable::Batches, open_key(id)),
+        };
+        self.take_claim_if(id, seen, strand, open.append(require(alive)))
+    }
+
+    /// Takes a claim if the guards of `with` hold.
+    pub(super) fn take_claim_if(
+        &self,
+        id: &str,
+        seen: Option<&BatchClaim>,
+        strand: u32,
+        with: Transaction,
+    ) -> Result<Option<BatchClaim>, StoreError> {
         let number = seen.map_or(0, |seen| seen.number).wrapping_add(1);
         let claim = BatchClaim { strand, number, commits: 0, state: ClaimState::Held };
-        let key = claim_key(id);
+        let (table, key) = (StoreTable::Batches, claim_key(id));
         let guards = match seen {
-            Some(seen) => {
-                Transaction::new().require_value(StoreTable::Batches, key.as_slice(), seen.to_row())
-            }
-            None => Transaction::new().require_absent(StoreTable::Batches, key.as_slice()),
+            Some(seen) => Transaction::new().require_value(table, key.as_slice(), seen.to_row()),
+            None => Transaction::new().require_absent(table, key.as_slice()),
         };
-        let guards = guards.require_present(StoreTable::Batches, open_key(id)).append(require(alive));
-        match self.store.apply(guards.put(StoreTable::Batches, key, claim.to_row())) {
+        match self.store.apply(guards.append(with).put(table, key, claim.to_row())) {
             Ok(()) => Ok(Some(claim)),
             Err(StoreError::Guard { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -256,12 +258,16 @@ impl BatchStore {
     /// # Errors
     /// Same as [`crate::Store::apply`].
     pub fn request_end(&self, id: &str, request: EndRequest) -> Result<(), StoreError> {
-        let open = Transaction::new().require_present(StoreTable::Batches, open_key(id));
-        let first = open.require_absent(StoreTable::Batches, end_key(id));
-        match self.store.apply(first.put(StoreTable::Batches, end_key(id), vec![request.to_byte()])) {
-            Ok(()) | Err(StoreError::Guard { .. }) => Ok(()),
-            Err(error) => Err(error),
+        // A batch that is divided into slices meanwhile has the second row.
+        for open in [open_key(id), sliced_key(id)] {
+            let open = Transaction::new().require_present(StoreTable::Batches, open);
+            let first = open.require_absent(StoreTable::Batches, end_key(id));
+            match self.store.apply(first.put(StoreTable::Batches, end_key(id), vec![request.to_byte()])) {
+                Ok(()) | Err(StoreError::Guard { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(())
     }
 
     /// Adds a batch in one transaction with the operations of `with` if the account has fewer than `most` unfinished
@@ -340,7 +346,7 @@ pub(super) fn coordination_rows(id: &str) -> [RowWrite; 2] {
     [claim_key(id), end_key(id)].map(|key| RowWrite { table: StoreTable::Batches, key, value: None })
 }
 
-fn require(fence: Option<&RowFence>) -> Transaction {
+pub(super) fn require(fence: Option<&RowFence>) -> Transaction {
     let guards = Transaction::new();
     match fence {
         None => guards,
@@ -351,10 +357,10 @@ fn require(fence: Option<&RowFence>) -> Transaction {
     }
 }
 
-fn claim_key(id: &str) -> Vec<u8> {
+pub(super) fn claim_key(id: &str) -> Vec<u8> {
     [CLAIM_PREFIX, id.as_bytes()].concat()
 }
 
-fn end_key(id: &str) -> Vec<u8> {
+pub(super) fn end_key(id: &str) -> Vec<u8> {
     [END_PREFIX, id.as_bytes()].concat()
 }

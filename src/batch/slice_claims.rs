@@ -1,0 +1,160 @@
+//! Claims of slices: each live member of a fleet runs one slice of a batch after the other, under a claim of its own.
+//!
+//! A member takes a further slice of a batch once all lines of its present ones have started, so a batch in slices gets
+//! no more turns of a gateway than any other batch, and no gateway waits for the last lines of a slice.
+
+use super::claims::{HeldClaim, Takeover};
+use super::{BatchCommand, BatchManager};
+use penstock_storage::StoreError;
+use penstock_storage::batches::{
+    BatchClaim, BatchCounts, BatchRecord, BatchSlice, BatchState, BatchUsage, ClaimState, EndRequest,
+    batch_of, is_slice_id,
+};
+use std::sync::atomic::Ordering;
+
+/// Number of lines of a slice.
+pub(super) const SLICE_LINES: u32 = 1_000;
+/// Maximum number of slices of one batch that a gateway runs at a time, most of them with retried lines only.
+const MAX_LOCAL_SLICES: usize = 8;
+
+impl BatchManager {
+    /// Sets whether all other live members run slices. Members of versions before slices run batches as a whole.
+    pub fn set_peers_run_slices(&self, do_all: bool) {
+        self.peers_run_slices.store(do_all, Ordering::Release);
+    }
+
+    /// Returns true if a batch may be divided into slices.
+    pub(super) fn may_divide_batches(&self) -> bool {
+        self.fleet.is_shared() && self.peers_run_slices.load(Ordering::Acquire)
+    }
+
+    /// Records that all lines of a slice have started, and searches for a further slice.
+    pub(super) fn set_draining(&self, id: &str) {
+        if let Some(running) = self.running.lock().get_mut(id) {
+            running.is_draining = true;
+        }
+        self.claims.search.notify_one();
+    }
+
+    /// Ends the slices of a batch that run in this process.
+    pub(super) fn end_local_slices(&self, batch: &str, request: EndRequest) {
+        let running = self.running.lock();
+        for (_, slice) in running.iter().filter(|(id, _)| is_slice_of(id, batch)) {
+            slice.commands.send(BatchCommand::End(request)).ok();
+        }
+    }
+
+    /// Takes the claim of the next slice of each batch of which this member may run a further one. Blocks.
+    pub(super) fn take_slice_claims(
+        &self,
+        is_start: bool,
+    ) -> Result<Vec<(BatchRecord, HeldClaim)>, StoreError> {
+        let mut taken = Vec::new();
+        for (batch, slices) in self.store.unfinished_slices()? {
+            if self.may_run_slice_of(&batch) {
+                taken.extend(self.take_next_slice(&batch, &slices, is_start)?);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Returns the records of all unfinished slices, for a process that runs them alone. Blocks.
+    pub(super) fn list_unfinished_slices(&self) -> Result<Vec<BatchRecord>, StoreError> {
+        let mut records = Vec::new();
+        for (batch, slices) in self.store.unfinished_slices()? {
+            let Some(record) = self.store.get(&batch)? else { continue };
+            records.extend(slices.into_iter().map(|slice| slice_record(&record, slice)));
+        }
+        Ok(records)
+    }
+
+    /// Returns true if this process runs no slice of the batch that still has lines to start.
+    fn may_run_slice_of(&self, batch: &str) -> bool {
+        let running = self.running.lock();
+        let own = running.iter().filter(|(id, _)| is_slice_of(id, batch));
+        let (mut count, mut are_draining) = (0, true);
+        for (_, slice) in own {
+            count += 1;
+            are_draining &= slice.is_draining;
+        }
+        are_draining && count < MAX_LOCAL_SLICES
+    }
+
+    /// Takes the claim of the first slice that no live member runs.
+    fn take_next_slice(
+        &self,
+        batch: &str,
+        slices: &[BatchSlice],
+        is_start: bool,
+    ) -> Result<Option<(BatchRecord, HeldClaim)>, StoreError> {
+        let (live, own, alive) = (self.fleet.live_members(), self.fleet.strand(), self.fleet.fence());
+        let ids: Vec<String> = slices.iter().map(|slice| slice.id(batch)).collect();
+        let rows = self.store.coordination(&ids)?;
+        for ((slice, id), row) in slices.iter().zip(&ids).zip(rows) {
+            let is_running = self.running.lock().contains_key(id.as_str());
+            // The member that ends the batch removes the slices that nobody has claimed.
+            if is_running || (row.end.is_some() && row.claim.is_none()) {
+                continue;
+            }
+            let seen = row.claim.as_ref();
+            let Some(takeover) = takeover(seen, &live, own, is_start) else { continue };
+            let member = (own, alive.as_ref());
+            let Some(claim) = self.store.take_slice_claim(batch, slice, seen, member)? else { continue };
+            let record = self.store.get(batch)?;
+            return Ok(record.map(|record| (slice_record(&record, *slice), HeldClaim { claim, takeover })));
+        }
+        Ok(None)
+    }
+}
+
+fn is_slice_of(id: &str, batch: &str) -> bool {
+    is_slice_id(id) && batch_of(id) == batch
+}
+
+/// Returns the kind of takeover by which member `own` may claim a slice that it does not run; `None` if it may not. Any
+/// member may take a slice without a live holder.
+fn takeover(claim: Option<&BatchClaim>, live: &[u32], own: u32, is_start: bool) -> Option<Takeover> {
+    match claim {
+        None | Some(BatchClaim { state: ClaimState::Released, .. }) => Some(Takeover::Orderly),
+        Some(claim) if claim.strand == own && is_start => Some(Takeover::Orderly),
+        Some(claim) if claim.strand == own || !live.contains(&claim.strand) => Some(Takeover::Forced),
+        Some(_) => None,
+    }
+}
+
+/// Returns the record under which a slice runs.
+fn slice_record(batch: &BatchRecord, slice: BatchSlice) -> BatchRecord {
+    BatchRecord {
+        id: slice.id(&batch.id),
+        scheduled: None,
+        output: None,
+        output_bytes: 0,
+        state: BatchState::InProgress,
+        counts: BatchCounts { total: slice.lines, ..BatchCounts::default() },
+        errors: Vec::new(),
+        metadata: Vec::new(),
+        usage: BatchUsage::default(),
+        slices: None,
+        slice: Some(slice),
+        ..batch.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_is_taken_from_a_dead_or_stopped_member_only() {
+        let live = [3, 5];
+        let claim = |strand, state| BatchClaim { strand, number: 1, commits: 0, state };
+        let held = |strand| claim(strand, ClaimState::Held);
+        assert_eq!(takeover(None, &live, 3, false), Some(Takeover::Orderly));
+        assert_eq!(takeover(Some(&held(5)), &live, 3, true), None);
+        assert_eq!(takeover(Some(&held(8)), &live, 3, false), Some(Takeover::Forced));
+        assert_eq!(takeover(Some(&held(3)), &live, 3, true), Some(Takeover::Orderly));
+        assert_eq!(takeover(Some(&held(3)), &live, 3, false), Some(Takeover::Forced));
+        let released = claim(5, ClaimState::Released);
+        assert_eq!(takeover(Some(&released), &live, 3, false), Some(Takeover::Orderly));
+    }
+}

@@ -1,0 +1,274 @@
+//! Results of a batch in slices: the member that holds the claim of the batch reads the segments that the slices have
+//! committed, appends their lines to the output file, and removes them in the same commit. It ends the batch once all
+//! slices have ended.
+
+use super::commit::LineOutcome;
+use super::context::BatchContext;
+use super::open_files::{self, OpenedResults};
+use super::result_write::written_rows;
+use super::runner::{BatchEvent, BatchRunner, TICK};
+use super::slice_segment::{StoredSegment, read_segment};
+use crate::billing::MAX_OUTCOMES;
+use bytes::Bytes;
+use penstock_batch::state::EndReason;
+use penstock_core::TokenUsage;
+use penstock_storage::StoreError;
+use penstock_storage::batches::{
+    BatchClaim, BatchRecord, BatchSlice, BatchUsage, EndRequest, ResultSegment, SliceEnd, SliceProgress,
+    batch_of,
+};
+use penstock_storage::files::{FileRecord, FileStore};
+use penstock_storage::ledger::RowWrite;
+use std::io::{Error, ErrorKind, Result};
+use tokio::time::Instant;
+
+/// Maximum number of segments of one commit, which contains four rows for each.
+const MAX_SEGMENTS: usize = 10;
+/// Number of attempts to read a segment that is missing or damaged. A file server may show a new file late.
+const MAX_ATTEMPTS: u32 = 6;
+
+/// State of a batch in slices.
+#[derive(Default)]
+pub(super) struct SliceMerge {
+    /// True once the bitmap and the output file were opened.
+    is_opened: bool,
+    /// True once no slice is open and all segments were read.
+    pub(super) is_complete: bool,
+    /// True once the slices were asked to end.
+    has_requested_end: bool,
+    /// Segments whose lines the next commit counts.
+    pub(super) segments: Vec<StoredSegment>,
+    /// Files of the segments that the current commit removes.
+    removed: Vec<FileRecord>,
+    next_read: Option<Instant>,
+}
+
+/// Segments of a batch, and the state of its slices.
+pub(super) struct SlicesRead {
+    opened: Option<OpenedResults>,
+    slices: Vec<BatchSlice>,
+    segments: Vec<(StoredSegment, Bytes)>,
+    /// True if there are more segments.
+    more: bool,
+    has_requested_end: bool,
+}
+
+impl BatchRunner {
+    /// Starts reading the next segments, once those read before are committed.
+    pub(super) fn read_slices(&mut self) {
+        let is_busy = self.disk.reading || self.disk.writing || !self.pending.lines.is_empty();
+        let is_early = self.merge.next_read.is_some_and(|at| Instant::now() < at);
+        if is_busy || is_early || !self.merge.segments.is_empty() || self.lifecycle.state.is_final() {
+            return;
+        }
+        self.disk.reading = true;
+        let job = SliceReadJob {
+            record: self.record.clone(),
+            claim: self.claim.map(|held| held.claim),
+            is_opened: self.merge.is_opened,
+            may_have_stale_writer: self.may_have_stale_writer(),
+            end: self.shutdown.reason,
+            has_requested_end: self.merge.has_requested_end,
+            most: self.budget.group_bytes,
+        };
+        let (context, tell) = (self.app.clone(), self.events.clone());
+        tokio::task::spawn_blocking(move || {
+            let read = job.read(&context);
+            drop(context);
+            tell.send(BatchEvent::SlicesRead(read.map(Box::new)))
+        });
+    }
+
+    /// Queues the lines of the segments for the output file.
+    pub(super) fn on_slices_read(&mut self, read: Result<Box<SlicesRead>>) {
+        self.disk.reading = false;
+        let SlicesRead { opened, slices, segments, more, has_requested_end } = match read {
+            Ok(read) => *read,
+            Err(error) => return self.on_slices_unreadable(&error),
+        };
+        (self.disk.retry_at, self.disk.failures) = (None, 0);
+        if let Some(results) = opened {
+            self.set_results(results);
+            self.merge.is_opened = true;
+        }
+        self.merge.has_requested_end = has_requested_end;
+        self.merge.is_complete = !more && slices.iter().all(|slice| slice.end.is_some());
+        self.merge.next_read = segments.is_empty().then(|| Instant::now() + TICK);
+        if let Some(end) = slices.iter().find_map(|slice| slice.end) {
+            self.end_with(end_reason(end));
+        }
+        if self.merge.is_complete && segments.is_empty() && self.shutdown.reason.is_none() {
+            // All lines are counted, so the batch would have ended: another gateway has ended it, which the commit shows.
+            return self.commit_record();
+        }
+        let is_damaged = self.shutdown.reason == Some(EndReason::OutputDamaged);
+        for (stored, contents) in segments {
+            if !is_damaged {
+                self.queue_segment(&stored.segment, &contents);
+            }
+            self.merge.segments.push(stored);
+        }
+    }
+
+    fn queue_segment(&mut self, segment: &ResultSegment, contents: &[u8]) {
+        let mut usage = Some(token_usage(&segment.usage));
+        for ((index, succeeded), line) in
+            segment.lines.iter().zip(contents.split_inclusive(|byte| *byte == b'\n'))
+        {
+            let usage = usage.take();
+            // Each line is in one segment; a repeated one would be counted and stored once.
+            if self.completed.has_result(*index) {
+                continue;
+            }
+            self.pending.bytes += line.len();
+            self.pending.lines.push_back(LineOutcome {
+                index: *index,
+                succeeded: *succeeded,
+                end: None,
+                usage,
+                result: line.to_vec(),
+                permit: None,
+            });
+        }
+    }
+
+    /// Adds the rows of a segment that this slice has written, and removes the segments whose lines are in the output
+    /// file now. Returns the change of the stored bytes.
+    pub(super) fn add_segment_rows(
+        &mut self,
+        written: Option<&StoredSegment>,
+        rows: &mut Vec<RowWrite>,
+    ) -> i64 {
+        let batch = batch_of(&self.record.id);
+        rows.extend(written.iter().flat_map(|stored| stored.rows(batch)));
+        let mut growth = written.map_or(0, StoredSegment::bytes);
+        for stored in self.merge.segments.drain(..) {
+            growth -= stored.bytes();
+            rows.push(stored.segment.row_removal(batch));
+            if let Some(file) = stored.file {
+                rows.extend(written_rows(&FileStore::remove_operations(&file)));
+                self.merge.removed.push(file);
+            }
+        }
+        growth
+    }
+
+    /// Deletes the files of the segments that the last commit has removed. After the commit that divided the batch,
+    /// searches for a slice to run.
+    pub(super) fn remove_merged_segments(&mut self) {
+        if self.record.slices.is_some() && !self.merge.is_opened {
+            self.app.batches.claims.search.notify_one();
+        }
+        let removed = std::mem::take(&mut self.merge.removed);
+        if !removed.is_empty() {
+            let files = self.app.files.clone();
+            tokio::task::spawn_blocking(move || {
+                removed.iter().for_each(|file| files.remove_contents(file));
+            });
+        }
+    }
+
+    fn on_slices_unreadable(&mut self, error: &Error) {
+        let is_lost = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData);
+        if error.kind() == ErrorKind::UnexpectedEof || (is_lost && self.disk.failures >= MAX_ATTEMPTS) {
+            self.end_with(EndReason::OutputDamaged);
+            self.shutdown.reason = Some(EndReason::OutputDamaged);
+            // The output file is not opened any more.
+            self.merge.is_opened = true;
+        } else {
+            if self.disk.failures == 0 {
+                let why = error.kind().to_string();
+                tracing::error!(name: "batch_not_read", batch = self.record.id, why);
+            }
+            self.back_off();
+        }
+    }
+}
+
+/// Read of the slices and segments of a batch.
+struct SliceReadJob {
+    record: BatchRecord,
+    claim: Option<BatchClaim>,
+    is_opened: bool,
+    may_have_stale_writer: bool,
+    /// Reason for the end of the batch, once it is known.
+    end: Option<EndReason>,
+    has_requested_end: bool,
+    /// Bytes of results after which no further segment is read.
+    most: usize,
+}
+
+impl SliceReadJob {
+    /// Reads the segments; for a batch that ends, first asks the slices to end. Blocks.
+    fn read(self, context: &BatchContext) -> Result<SlicesRead> {
+        let (store, batch) = (&context.batches.store, self.record.id.as_str());
+        let opened = match self.is_opened {
+            true => None,
+            false => Some(open_files::open_results(context, &self.record, self.may_have_stale_writer)?),
+        };
+        if let Some(request) = self.end.map(end_request).filter(|_| !self.has_requested_end) {
+            // A member that has lost the claim must not end slices; those of this process learn of a request that was
+            // made before from the next read of their claims.
+            let is_new =
+                store.request_end_of_slices(batch, request, self.claim.as_ref()).map_err(io_error)?;
+            if is_new || self.claim.is_none() {
+                context.batches.end_local_slices(batch, request);
+            }
+        }
+        let SliceProgress { slices, segments, mut more } =
+            store.slice_progress(batch, MAX_SEGMENTS).map_err(io_error)?;
+        if let Some(claim) = self.claim.filter(|_| self.end.is_some()) {
+            store.remove_unclaimed_slices(batch, &slices, &claim).map_err(io_error)?;
+        }
+        let (mut read, mut lines, mut bytes) = (Vec::with_capacity(segments.len()), 0, 0);
+        for segment in segments {
+            lines += segment.lines.len();
+            if !read.is_empty() && (lines > MAX_OUTCOMES || bytes >= self.most) {
+                more = true;
+                break;
+            }
+            let is_damaged = self.end == Some(EndReason::OutputDamaged);
+            let (stored, contents) = read_segment(&context.files, segment, is_damaged)?;
+            bytes += contents.len();
+            read.push((stored, contents));
+        }
+        let has_requested_end = self.end.is_some();
+        Ok(SlicesRead { opened, slices, segments: read, more, has_requested_end })
+    }
+}
+
+fn io_error(error: StoreError) -> Error {
+    Error::other(error.to_string())
+}
+
+const fn end_request(why: EndReason) -> EndRequest {
+    match why {
+        EndReason::Cancelled => EndRequest::Cancelled,
+        EndReason::InputDeleted => EndRequest::InputDeleted,
+        EndReason::InvalidInput => EndRequest::InvalidInput,
+        EndReason::OutputDamaged => EndRequest::OutputDamaged,
+        EndReason::Expired => EndRequest::Expired,
+        EndReason::KeyRevoked => EndRequest::KeyRevoked,
+    }
+}
+
+const fn end_reason(end: SliceEnd) -> EndReason {
+    match end {
+        SliceEnd::Cancelled => EndReason::Cancelled,
+        SliceEnd::InvalidInput => EndReason::InvalidInput,
+        SliceEnd::InputDeleted => EndReason::InputDeleted,
+        SliceEnd::Expired => EndReason::Expired,
+        SliceEnd::KeyRevoked => EndReason::KeyRevoked,
+        SliceEnd::OutputDamaged => EndReason::OutputDamaged,
+    }
+}
+
+fn token_usage(usage: &BatchUsage) -> TokenUsage {
+    TokenUsage {
+        input: usage.input,
+        cached: usage.cached,
+        output: usage.output,
+        reasoning: usage.reasoning,
+        ..TokenUsage::default()
+    }
+}

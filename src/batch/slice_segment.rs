@@ -1,0 +1,116 @@
+//! Segment of results: the results of one commit of a slice, in a complete file that is in no list of files. It has a
+//! record like every file, so that sweeps, archives and checks know it. All calls block.
+
+use super::commit::{LineOutcome, ResultGroup};
+use crate::storage::files::{FileManager, FileOwner};
+use bytes::Bytes;
+use penstock_batch::state::EndReason;
+use penstock_storage::batches::{BatchSlice, BatchUsage, ResultSegment, SliceEnd};
+use penstock_storage::files::{FileRecord, FileStore};
+use penstock_storage::ledger::RowWrite;
+use std::io::{Error, ErrorKind, Result};
+use std::time::Duration;
+
+/// Segment and the record of its file.
+pub(super) struct StoredSegment {
+    pub(super) segment: ResultSegment,
+    /// Record of the file; `None` if it does not exist any more.
+    pub(super) file: Option<FileRecord>,
+}
+
+/// Description of the file of a segment.
+pub(super) struct SegmentFile<'a> {
+    pub(super) owner: FileOwner<'a>,
+    pub(super) name: String,
+    pub(super) url: &'a str,
+    pub(super) now: Duration,
+}
+
+impl StoredSegment {
+    /// Returns the rows that add the segment to a batch. The file gets no row in the list of its key.
+    pub(super) fn rows(&self, batch: &str) -> Vec<RowWrite> {
+        let file = self.file.as_ref().and_then(|file| FileStore::record_row(file).ok());
+        let file = file.map(|(table, key, value)| RowWrite { table, key, value: Some(value) });
+        file.into_iter().chain(self.segment.row_write(batch).ok()).collect()
+    }
+
+    /// Bytes of the file.
+    pub(super) fn bytes(&self) -> i64 {
+        self.file.as_ref().map_or(0, |file| i64::try_from(file.bytes).unwrap_or(i64::MAX))
+    }
+}
+
+/// Writes and syncs the results of a group; `None` if there are none.
+///
+/// # Errors
+/// Returns any I/O error. Then nothing of the file remains, at least none with a record.
+pub(super) fn write_segment(
+    files: &FileManager,
+    slice: &BatchSlice,
+    group: &ResultGroup,
+    file: SegmentFile<'_>,
+) -> Result<Option<StoredSegment>> {
+    if group.bytes.is_empty() {
+        return Ok(None);
+    }
+    let record = files.new_output(file.owner, file.name, file.url, file.now)?;
+    let written = files.open_output(&record).and_then(|mut output| {
+        output.append(&group.bytes)?;
+        output.seal(&record, file.now)
+    });
+    if written.is_err() {
+        std::fs::remove_file(files.path(&record.id)).ok();
+    }
+    let written = written?;
+    let lines = group.lines.iter().map(|line| (slice.first_line + line.index, line.succeeded)).collect();
+    let segment = ResultSegment { file: written.id.clone(), lines, usage: sum_usage(&group.lines) };
+    let lines = u32::try_from(group.lines.len()).unwrap_or(u32::MAX);
+    Ok(Some(StoredSegment { segment, file: Some(FileRecord { lines, ..written }) }))
+}
+
+/// Reads a segment. With `skip`, returns no contents, and a missing file is no error.
+///
+/// # Errors
+/// Returns `NotFound` if the file is missing, `InvalidData` if it does not have the lines of the segment, and any I/O
+/// error.
+pub(super) fn read_segment(
+    files: &FileManager,
+    segment: ResultSegment,
+    skip: bool,
+) -> Result<(StoredSegment, Bytes)> {
+    let record = files.record_store().get(&segment.file);
+    let file = record.map_err(|error| Error::other(error.to_string()))?;
+    if skip {
+        return Ok((StoredSegment { segment, file }, Bytes::new()));
+    }
+    let record = file.as_ref().ok_or(ErrorKind::NotFound)?;
+    let length = usize::try_from(record.bytes).map_err(|_| Error::from(ErrorKind::FileTooLarge))?;
+    let contents = files.open_contents(record)?.read(0, length)?;
+    if memchr::memchr_iter(b'\n', &contents).count() != segment.lines.len() {
+        return Err(ErrorKind::InvalidData.into());
+    }
+    Ok((StoredSegment { segment, file }, contents))
+}
+
+fn sum_usage(lines: &[LineOutcome]) -> BatchUsage {
+    let mut sum = BatchUsage::default();
+    for usage in lines.iter().filter_map(|line| line.usage.as_ref()) {
+        sum.input = sum.input.saturating_add(usage.input);
+        sum.cached = sum.cached.saturating_add(usage.cached);
+        sum.output = sum.output.saturating_add(usage.output);
+        sum.reasoning = sum.reasoning.saturating_add(usage.reasoning);
+    }
+    sum
+}
+
+/// Returns the stored reason for the end of a slice.
+pub(super) const fn slice_end(why: EndReason) -> SliceEnd {
+    match why {
+        EndReason::Cancelled => SliceEnd::Cancelled,
+        EndReason::InvalidInput => SliceEnd::InvalidInput,
+        EndReason::InputDeleted => SliceEnd::InputDeleted,
+        EndReason::Expired => SliceEnd::Expired,
+        EndReason::KeyRevoked => SliceEnd::KeyRevoked,
+        EndReason::OutputDamaged => SliceEnd::OutputDamaged,
+    }
+}
