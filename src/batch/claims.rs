@@ -7,13 +7,14 @@
 
 use super::context::BatchContext;
 use super::runner::BatchStart;
+use super::slice_claims::takeover_by_any;
 use super::{BatchCommand, BatchManager};
 use crate::storage::stores::run_blocking;
 use parking_lot::Mutex;
 use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, ClaimState, UnfinishedEntry};
 use penstock_storage::{RowPage, StoreError};
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -171,7 +172,12 @@ impl BatchManager {
         let own = context.clone();
         let take = move || {
             let mut taken = own.batches.take_claims(is_start)?;
-            taken.extend(own.batches.take_slice_claims(is_start)?);
+            match own.batches.take_slice_claims(is_start) {
+                Ok(slices) => taken.extend(slices),
+                // The claims that were taken must be used.
+                Err(_) if !taken.is_empty() => {}
+                Err(error) => return Err(error),
+            }
             Ok::<_, StoreError>(taken)
         };
         let taken = run_blocking(take).await?;
@@ -202,7 +208,9 @@ impl BatchManager {
     /// Takes the claims of all batches that this member may take. Blocks.
     fn take_claims(&self, is_start: bool) -> Result<Vec<(BatchRecord, HeldClaim)>, StoreError> {
         let (live, own, alive) = (self.fleet.live_members(), self.fleet.strand(), self.fleet.fence());
-        let mut ids = self.store.unfinished_ids()?;
+        let [whole, sliced] = self.store.whole_and_sliced_ids()?;
+        let is_sliced: HashSet<&str> = sliced.iter().map(String::as_str).collect();
+        let mut ids = [whole, sliced.clone()].concat();
         {
             let running = self.running.lock();
             ids.retain(|id| !running.contains_key(id.as_str()));
@@ -214,7 +222,12 @@ impl BatchManager {
         let mut taken = Vec::new();
         for (id, row) in rows {
             let seen = row.claim.as_ref();
-            let Some(takeover) = takeover(id, seen, &live, own, is_start) else { continue };
+            // A member of a version before slices may have the highest hash, and does not see a batch in slices.
+            let takeover = match is_sliced.contains(id.as_str()) {
+                true => takeover_by_any(seen, &live, own, is_start),
+                false => takeover(id, seen, &live, own, is_start),
+            };
+            let Some(takeover) = takeover else { continue };
             let Some(claim) = self.store.take_claim(id, seen, own, alive.as_ref())? else { continue };
             // The record is read after the claim was taken, because no other process can change it from then on.
             if let Some(record) = self.store.get(id)? {

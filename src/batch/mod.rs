@@ -199,12 +199,14 @@ impl BatchManager {
                 let why = error.to_string();
                 tracing::error!(name: "batches_not_indexed", why);
             }
-            Ok::<_, StoreError>((store.list_unfinished()?, own.batches.list_unfinished_slices()?))
+            let mut open = store.list_unfinished()?;
+            // A fleet has divided them before this gateway became the only one.
+            open.extend(own.batches.list_unfinished_slices()?);
+            let ends = own.batches.requested_ends_of_slices(&open)?;
+            Ok::<_, StoreError>((open, ends))
         };
         let open = crate::storage::stores::run_blocking(read).await;
-        let (mut open, slices) = open.map_err(|error| format!("The batches cannot be read: {error}."))?;
-        // A fleet has divided them before this gateway became the only one.
-        open.extend(slices);
+        let (mut open, ends) = open.map_err(|error| format!("The batches cannot be read: {error}."))?;
         open.retain(|record| !batches.running.lock().contains_key(record.id.as_str()));
         if !open.is_empty() {
             tracing::info!(name: "batches_resumed", count = %open.len());
@@ -212,6 +214,11 @@ impl BatchManager {
         for record in open {
             if let Some((told, seen)) = batches.register(&record, usize::MAX, None) {
                 batches.spawn_batch(context, BatchStart { record, claim: None }, told, seen);
+            }
+        }
+        for (id, request) in ends {
+            if let Some(batch) = batches.running.lock().get(id.as_str()) {
+                batch.commands.send(BatchCommand::End(request)).ok();
             }
         }
         batches.resumed.store(true, Ordering::Release);

@@ -18,7 +18,8 @@ pub(super) const SLICE_LINES: u32 = 1_000;
 const MAX_LOCAL_SLICES: usize = 8;
 
 impl BatchManager {
-    /// Sets whether all other live members run slices. Members of versions before slices run batches as a whole.
+    /// Sets whether there are other live members and all of them run slices. Members of versions before slices run
+    /// batches as a whole.
     pub fn set_peers_run_slices(&self, do_all: bool) {
         self.peers_run_slices.store(do_all, Ordering::Release);
     }
@@ -68,6 +69,21 @@ impl BatchManager {
         Ok(records)
     }
 
+    /// Returns the ids of those batches in slices, and of their slices, that a fleet was asked to end, with the request.
+    /// Blocks.
+    pub(super) fn requested_ends_of_slices(
+        &self,
+        open: &[BatchRecord],
+    ) -> Result<Vec<(String, EndRequest)>, StoreError> {
+        let in_slices = open.iter().filter(|record| record.slices.is_some() || record.slice.is_some());
+        let ids: Vec<String> = in_slices.map(|record| record.id.clone()).collect();
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = self.store.coordination(&ids)?;
+        Ok(ids.into_iter().zip(rows).filter_map(|(id, row)| Some((id, row.end?))).collect())
+    }
+
     /// Returns true if this process runs no slice of the batch that still has lines to start.
     fn may_run_slice_of(&self, batch: &str) -> bool {
         let running = self.running.lock();
@@ -97,7 +113,7 @@ impl BatchManager {
                 continue;
             }
             let seen = row.claim.as_ref();
-            let Some(takeover) = takeover(seen, &live, own, is_start) else { continue };
+            let Some(takeover) = takeover_by_any(seen, &live, own, is_start) else { continue };
             let member = (own, alive.as_ref());
             let Some(claim) = self.store.take_slice_claim(batch, slice, seen, member)? else { continue };
             let record = self.store.get(batch)?;
@@ -111,9 +127,14 @@ fn is_slice_of(id: &str, batch: &str) -> bool {
     is_slice_id(id) && batch_of(id) == batch
 }
 
-/// Returns the kind of takeover by which member `own` may claim a slice that it does not run; `None` if it may not. Any
-/// member may take a slice without a live holder.
-fn takeover(claim: Option<&BatchClaim>, live: &[u32], own: u32, is_start: bool) -> Option<Takeover> {
+/// Returns the kind of takeover by which member `own` may claim a slice, or a batch in slices, that it does not run;
+/// `None` if it may not. Any member may take one without a live holder.
+pub(super) fn takeover_by_any(
+    claim: Option<&BatchClaim>,
+    live: &[u32],
+    own: u32,
+    is_start: bool,
+) -> Option<Takeover> {
     match claim {
         None | Some(BatchClaim { state: ClaimState::Released, .. }) => Some(Takeover::Orderly),
         Some(claim) if claim.strand == own && is_start => Some(Takeover::Orderly),
@@ -149,12 +170,12 @@ mod tests {
         let live = [3, 5];
         let claim = |strand, state| BatchClaim { strand, number: 1, commits: 0, state };
         let held = |strand| claim(strand, ClaimState::Held);
-        assert_eq!(takeover(None, &live, 3, false), Some(Takeover::Orderly));
-        assert_eq!(takeover(Some(&held(5)), &live, 3, true), None);
-        assert_eq!(takeover(Some(&held(8)), &live, 3, false), Some(Takeover::Forced));
-        assert_eq!(takeover(Some(&held(3)), &live, 3, true), Some(Takeover::Orderly));
-        assert_eq!(takeover(Some(&held(3)), &live, 3, false), Some(Takeover::Forced));
+        assert_eq!(takeover_by_any(None, &live, 3, false), Some(Takeover::Orderly));
+        assert_eq!(takeover_by_any(Some(&held(5)), &live, 3, true), None);
+        assert_eq!(takeover_by_any(Some(&held(8)), &live, 3, false), Some(Takeover::Forced));
+        assert_eq!(takeover_by_any(Some(&held(3)), &live, 3, true), Some(Takeover::Orderly));
+        assert_eq!(takeover_by_any(Some(&held(3)), &live, 3, false), Some(Takeover::Forced));
         let released = claim(5, ClaimState::Released);
-        assert_eq!(takeover(Some(&released), &live, 3, false), Some(Takeover::Orderly));
+        assert_eq!(takeover_by_any(Some(&released), &live, 3, false), Some(Takeover::Orderly));
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct SliceMerge {
     /// Files of the segments that the current commit removes.
     removed: Vec<FileRecord>,
     next_read: Option<Instant>,
+    /// Number of reads in a row that found a segment missing or damaged.
+    lost_reads: u32,
 }
 
 /// Segments of a batch, and the state of its slices.
@@ -93,11 +95,14 @@ impl BatchRunner {
         }
         self.merge.has_requested_end = has_requested_end;
         self.merge.is_complete = !more && slices.iter().all(|slice| slice.end.is_some());
-        self.merge.next_read = segments.is_empty().then(|| Instant::now() + TICK);
+        self.merge.next_read = segments.is_empty().then(|| Instant::now() + TICK * 2);
+        self.merge.lost_reads = 0;
         if let Some(end) = slices.iter().find_map(|slice| slice.end) {
             self.end_with(end_reason(end));
         }
-        if self.merge.is_complete && segments.is_empty() && self.shutdown.reason.is_none() {
+        let is_over = self.merge.is_complete && segments.is_empty() && self.shutdown.reason.is_none();
+        // A member that has to copy the output file waits for the reason of the end, which it reads with its claims.
+        if is_over && !self.may_have_stale_writer() {
             // All lines are counted, so the batch would have ended: another gateway has ended it, which the commit shows.
             return self.commit_record();
         }
@@ -169,8 +174,10 @@ impl BatchRunner {
     }
 
     fn on_slices_unreadable(&mut self, error: &Error) {
-        let is_lost = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData);
-        if error.kind() == ErrorKind::UnexpectedEof || (is_lost && self.disk.failures >= MAX_ATTEMPTS) {
+        if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) {
+            self.merge.lost_reads += 1;
+        }
+        if error.kind() == ErrorKind::UnexpectedEof || self.merge.lost_reads > MAX_ATTEMPTS {
             self.end_with(EndReason::OutputDamaged);
             self.shutdown.reason = Some(EndReason::OutputDamaged);
             // The output file is not opened any more.
@@ -218,7 +225,10 @@ impl SliceReadJob {
         let SliceProgress { slices, segments, mut more } =
             store.slice_progress(batch, MAX_SEGMENTS).map_err(io_error)?;
         if let Some(claim) = self.claim.filter(|_| self.end.is_some()) {
-            store.remove_unclaimed_slices(batch, &slices, &claim).map_err(io_error)?;
+            let fleet = &context.batches.fleet;
+            let (alive, strand) = (fleet.fence(), fleet.strand());
+            let member = (strand, alive.as_ref());
+            store.remove_unclaimed_slices(batch, &slices, &claim, member).map_err(io_error)?;
         }
         let (mut read, mut lines, mut bytes) = (Vec::with_capacity(segments.len()), 0, 0);
         for segment in segments {

@@ -153,8 +153,10 @@ impl AppState {
         let (observed, unfinished) = self.read_fleet(work)?;
         let reports = member.process_heartbeats(observed, Instant::now())?;
         let are_known = reports.len() + 1 == member.live_members().len();
-        let do_all_run_slices = are_known && reports.iter().all(|(_, report)| report.runs_slices);
-        self.batches.set_peers_run_slices(do_all_run_slices);
+        // A gateway without others gains nothing from slices.
+        let do_others_run_slices =
+            are_known && !reports.is_empty() && reports.iter().all(|(_, report)| report.runs_slices);
+        self.batches.set_peers_run_slices(do_others_run_slices);
         // Batches of a dead member now belong to the members that are live.
         self.batches.search_if_unclaimed(&unfinished);
         let mut exchange = work.exchange.lock();

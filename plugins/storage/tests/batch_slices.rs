@@ -85,11 +85,11 @@ fn only_the_holder_of_the_batch_ends_slices_and_removes_those_that_nobody_has_cl
     let all = [slice(0), slice(1), slice(2)];
     let lost = claim.after_commit();
     assert!(!batches.request_end_of_slices("b", EndRequest::OutputDamaged, Some(&lost)).unwrap());
-    batches.remove_unclaimed_slices("b", &all, &lost).unwrap();
+    batches.remove_unclaimed_slices("b", &all, &lost, (1, None)).unwrap();
     assert_eq!(batches.slice_progress("b", 9).unwrap().slices, all);
     assert!(batches.request_end_of_slices("b", EndRequest::OutputDamaged, Some(&claim)).unwrap());
     assert!(!batches.request_end_of_slices("b", EndRequest::Cancelled, Some(&claim)).unwrap());
-    batches.remove_unclaimed_slices("b", &all, &claim).unwrap();
+    batches.remove_unclaimed_slices("b", &all, &claim, (1, None)).unwrap();
     assert_eq!(batches.slice_progress("b", 9).unwrap().slices, [slice(0)]);
     let rows = batches.coordination(&["b".to_owned(), "b/0000".to_owned()]).unwrap();
     assert!(rows.iter().all(|row| row.end == Some(EndRequest::OutputDamaged)));

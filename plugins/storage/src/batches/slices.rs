@@ -265,7 +265,10 @@ impl BatchStore {
     }
 
     /// Removes open slices that no member has claimed, if `claim` is still the claim of the batch, which is about to
-    /// end.
+    /// end and belongs to this strand.
+    ///
+    /// Each slice is claimed first: that a row is absent is certain only for a transaction that writes it. If the process
+    /// ends in between, the slice is that of a dead member.
     ///
     /// # Errors
     /// Same as [`crate::Store::apply`].
@@ -274,14 +277,22 @@ impl BatchStore {
         batch: &str,
         slices: &[BatchSlice],
         claim: &BatchClaim,
+        (strand, alive): (u32, Option<&RowFence>),
     ) -> Result<(), StoreError> {
+        let table = StoreTable::Batches;
         for slice in slices.iter().filter(|slice| slice.end.is_none()) {
-            let (table, id) = (StoreTable::Batches, slice.id(batch));
-            let removal = Transaction::new()
-                .require_absent(table, claim_key(&id))
-                .require_value(table, claim_key(batch), claim.to_row())
+            let id = slice.id(batch);
+            let is_open = Transaction::new()
                 .require_value(table, sliced_key(&id), slice.to_row())
-                .delete(table, sliced_key(&id));
+                .require_value(table, claim_key(batch), claim.to_row());
+            let Some(taken) = self.take_claim_if(&id, None, strand, is_open.append(require(alive)))? else {
+                continue;
+            };
+            let removal = Transaction::new()
+                .require_value(table, claim_key(&id), taken.to_row())
+                .require_value(table, claim_key(batch), claim.to_row())
+                .delete(table, sliced_key(&id))
+                .delete(table, claim_key(&id));
             match self.store.apply(removal) {
                 Ok(()) | Err(StoreError::Guard { .. }) => {}
                 Err(error) => return Err(error),

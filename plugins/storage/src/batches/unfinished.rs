@@ -31,15 +31,25 @@ impl BatchStore {
     /// # Errors
     /// Same as [`crate::Store::scan`].
     pub fn unfinished_ids(&self) -> Result<Vec<String>, StoreError> {
+        Ok(self.whole_and_sliced_ids()?.concat())
+    }
+
+    /// Returns the ids of the unfinished batches that run as a whole, and of those in slices.
+    ///
+    /// # Errors
+    /// Same as [`crate::Store::scan`].
+    pub fn whole_and_sliced_ids(&self) -> Result<[Vec<String>; 2], StoreError> {
+        Ok([self.ids_of_prefix(OPEN_PREFIX)?, self.ids_of_prefix(slices::SLICED_PREFIX)?])
+    }
+
+    fn ids_of_prefix(&self, prefix: &[u8]) -> Result<Vec<String>, StoreError> {
         let mut ids = Vec::new();
-        for prefix in [OPEN_PREFIX, slices::SLICED_PREFIX] {
-            self.for_each_row(prefix, |row| {
-                if let Some(UnfinishedEntry::Batch(id)) = parse_entry(row) {
-                    ids.push(id);
-                }
-                Ok(())
-            })?;
-        }
+        self.for_each_row(prefix, |row| {
+            if let Some(UnfinishedEntry::Batch(id)) = parse_entry(row) {
+                ids.push(id);
+            }
+            Ok(())
+        })?;
         Ok(ids)
     }
 

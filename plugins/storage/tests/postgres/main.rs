@@ -12,6 +12,7 @@ mod outages;
 #[path = "../support/server.rs"]
 mod server;
 mod sharing;
+mod slices;
 mod transfer;
 
 use penstock_storage::{PostgresOptions, Store, StoreHealth, StoreTable, Transaction, parse_counter};
