@@ -122,7 +122,12 @@ impl SharedFleet {
             }
             let unchanged = match spend {
                 Some(row) => Transaction::new().require_value(StoreTable::Spend, spend_key.as_slice(), row),
-                None => Transaction::new().require_absent(StoreTable::Spend, spend_key.as_slice()),
+                // The row is written, because only then the guard holds against a process that creates it meanwhile.
+                None => Transaction::new().require_absent(StoreTable::Spend, spend_key.as_slice()).put(
+                    StoreTable::Spend,
+                    spend_key.as_slice(),
+                    SpendRecord::default().to_row()?,
+                ),
             };
             let batch = require_alive(strand.id)
                 .append(unchanged)
