@@ -282,6 +282,17 @@ fn settled_request(act: EntryKind) -> Option<String> {
     }
 }
 
+fn join_fleet(store: Arc<dyn Store>, folder: &std::path::Path, name: &str) -> Arc<FleetMember> {
+    let settings = FleetSettings {
+        name: Some(name.to_owned()),
+        claim: Duration::from_secs(15),
+        lease: Duration::from_secs(600),
+        advance: Duration::from_secs(300),
+        stale: None,
+    };
+    FleetMember::join(SharedFleet::new(store), &settings, &folder.join(name)).unwrap()
+}
+
 impl Member {
     fn join(
         app: &Arc<AppState>,
@@ -289,16 +300,8 @@ impl Member {
         (name, slice_lines): (&str, u32),
         calls: &Arc<Mutex<BTreeMap<String, usize>>>,
     ) -> Member {
-        let settings = FleetSettings {
-            name: Some(name.to_owned()),
-            claim: Duration::from_secs(15),
-            lease: Duration::from_secs(600),
-            advance: Duration::from_secs(300),
-            stale: None,
-        };
         let store = app.stores.store.clone();
-        let fleet =
-            FleetMember::join(SharedFleet::new(store.clone()), &settings, &folder.join(name)).unwrap();
+        let fleet = join_fleet(store.clone(), folder, name);
         let files =
             FileManager::open_shared(&app.config_snapshot().settings.files, FileStore::new(store.clone()))
                 .unwrap();

@@ -45,6 +45,17 @@ pub(super) struct SliceMerge {
     lost_reads: u32,
 }
 
+impl SliceMerge {
+    /// Counts a failed read. Returns true if the results are lost: after too many reads in a row that found a segment
+    /// missing or damaged, and at once if the output file is damaged. An outage of store or disk does not count.
+    fn is_lost(&mut self, error: ErrorKind) -> bool {
+        if matches!(error, ErrorKind::NotFound | ErrorKind::InvalidData) {
+            self.lost_reads += 1;
+        }
+        error == ErrorKind::UnexpectedEof || self.lost_reads > MAX_ATTEMPTS
+    }
+}
+
 /// Segments of a batch, and the state of its slices.
 pub(super) struct SlicesRead {
     opened: Option<OpenedResults>,
@@ -174,10 +185,7 @@ impl BatchRunner {
     }
 
     fn on_slices_unreadable(&mut self, error: &Error) {
-        if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidData) {
-            self.merge.lost_reads += 1;
-        }
-        if error.kind() == ErrorKind::UnexpectedEof || self.merge.lost_reads > MAX_ATTEMPTS {
+        if self.merge.is_lost(error.kind()) {
             self.end_with(EndReason::OutputDamaged);
             self.shutdown.reason = Some(EndReason::OutputDamaged);
             // The output file is not opened any more.
@@ -280,5 +288,19 @@ fn token_usage(usage: &BatchUsage) -> TokenUsage {
         output: usage.output,
         reasoning: usage.reasoning,
         ..TokenUsage::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_is_no_lost_segment() {
+        let mut merge = SliceMerge::default();
+        assert!((0..100).all(|_| !merge.is_lost(ErrorKind::Other)));
+        assert!((0..MAX_ATTEMPTS).all(|_| !merge.is_lost(ErrorKind::NotFound)));
+        assert!(merge.is_lost(ErrorKind::InvalidData));
+        assert!(SliceMerge::default().is_lost(ErrorKind::UnexpectedEof), "the output file");
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of batches in slices, which both gateways run at the same time.
 
 use super::*;
-use penstock_storage::batches::BatchSlice;
+use penstock_storage::batches::{BatchSlice, EndRequest};
 
 impl Pair {
     /// Returns a batch in slices that the first member has claimed, and whose first two slices both members run, with
@@ -208,6 +208,51 @@ async fn a_gateway_that_becomes_the_only_one_continues_a_batch_in_slices() {
     assert_eq!(files.list_all(None, 100).unwrap().files.len(), 2, "input and output");
     until("the ledger to be written", || pair.app.ledger.durability_snapshot().waiting == 0).await;
     assert_eq!(pair.entries().into_iter().filter_map(settled_request).count(), 18);
+    assert!(alone.context.batches.close().await);
+    pair.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_in_slices_is_continued_beside_gateways_that_do_not_see_it() {
+    let pair = Pair::start_with(6).await;
+    let id = pair.divided(18).await;
+    let [first, second] = &pair.members;
+    // By its hash, a whole batch would almost certainly belong to one of these.
+    let store = &pair.app.stores.store;
+    let join = |number: usize| join_fleet(store.clone(), pair.folder.path(), &format!("earlier-{number}"));
+    let earlier: Vec<_> = (0..40).map(join).collect();
+    pair.observe(StdInstant::now());
+    assert_eq!(second.fleet.live_members().len(), 2 + earlier.len());
+    let closed = first.context.batches.close();
+    first.executor.permits.add_permits(CONCURRENCY);
+    assert!(closed.await);
+    BatchManager::start_claims(&second.context);
+    second.claim().await;
+    assert!(second.runs(&id));
+    second.executor.permits.add_permits(100);
+    pair.ended(&id).await;
+    pair.assert_exactly_once(&id, 18).await;
+    pair.assert_no_slices(&id, 3);
+    pair.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_becomes_the_only_one_ends_a_batch_that_was_cancelled_before() {
+    let pair = Pair::start_with(6).await;
+    let id = pair.divided(18).await;
+    pair.members[1].executor.permits.add_permits(2);
+    until("results", || pair.completed(&id) == 2).await;
+    // No member reads its claims, so none learns of the request.
+    let store = &pair.members[0].context.batches.store;
+    store.request_end(&id, EndRequest::Cancelled).unwrap();
+    for member in &pair.members {
+        assert!(member.context.batches.close().await);
+    }
+    let alone = Member::alone(&pair.app, &pair.calls);
+    BatchManager::resume(&alone.context).await.unwrap();
+    let end = pair.ended(&id).await;
+    assert_eq!((end.state, end.counts.completed, end.counts.cancelled), (BatchState::Cancelled, 2, 16));
+    pair.assert_no_slices(&id, 3);
     assert!(alone.context.batches.close().await);
     pair.stop().await;
 }
