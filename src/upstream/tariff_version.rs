@@ -2,13 +2,13 @@
 //! estimate before a request.
 
 use crate::billing::{ReserveRequest, SaleTerms};
-use crate::config::settings::OfferSettings;
+use crate::config::settings::{OfferSettings, PowerContractEvidence};
 use penstock_core::{WorkDone, hex};
 use penstock_footprint::METHODOLOGY;
 use penstock_pricing::{BillingUnit, Tariff};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
-use serde_json::{Value, json};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, OnceLock};
 
@@ -98,39 +98,75 @@ fn integer_rates(tariff: &Tariff, eur_per_credit: Decimal) -> Option<IntegerRate
     })
 }
 
-/// Returns the terms of an offer for the ledger: enough to recompute any charge, with the location of the data centre
-/// and the source of the grid figures.
+/// Terms of an offer for the ledger: enough to recompute any charge, with the location of the data centre and the source
+/// of the grid figures. Numbers are decimal strings.
+#[derive(Serialize)]
+struct TermsJson<'a> {
+    model: &'a str,
+    provider: &'a str,
+    operator: &'a str,
+    from: u64,
+    billing: &'a str,
+    input: Option<String>,
+    cached_input: Option<String>,
+    output: Option<String>,
+    image: Option<String>,
+    minute: Option<String>,
+    eur_per_kwh: String,
+    eur_per_credit: String,
+    location: String,
+    pue: String,
+    grid: GridJson<'a>,
+    contract: Option<ContractJson>,
+    methodology: &'a str,
+}
+
+#[derive(Serialize)]
+struct GridJson<'a> {
+    source: &'a str,
+    year: u16,
+    g_per_kwh: String,
+    renewable_percent: String,
+}
+
+#[derive(Serialize)]
+struct ContractJson {
+    share: String,
+    evidence: PowerContractEvidence,
+}
+
 fn format_terms(from: u64, tariff: &Tariff, offer: &OfferSettings, eur_per_credit: Decimal) -> SaleTerms {
     let location = &offer.provider.location;
-    let price = |price: Option<Decimal>| price.map_or(Value::Null, |price| price.to_string().into());
-    let text = json!({
-        "model": offer.model.card.id,
-        "provider": offer.provider.id,
-        "operator": offer.provider.operator,
-        "from": from,
-        "billing": tariff.billing.name(),
-        "input": price(tariff.input),
-        "cached_input": price(tariff.cached_input),
-        "output": price(tariff.output),
-        "image": price(tariff.image),
-        "minute": price(tariff.minute),
-        "eur_per_kwh": tariff.eur_per_kwh.to_string(),
-        "eur_per_credit": eur_per_credit.to_string(),
-        "location": format!("{}, {}", location.city, location.country),
-        "pue": offer.footprint_factors.pue().to_string(),
-        "grid": {
-            "source": location.grid.attribution(),
-            "year": location.grid.year,
-            "g_per_kwh": location.grid.g_per_kwh.to_string(),
-            "renewable_percent": location.grid.renewable_percent.to_string(),
+    let price = |price: Option<Decimal>| price.map(|price| price.to_string());
+    let terms = TermsJson {
+        model: &offer.model.card.id,
+        provider: &offer.provider.id,
+        operator: &offer.provider.operator,
+        from,
+        billing: tariff.billing.name(),
+        input: price(tariff.input),
+        cached_input: price(tariff.cached_input),
+        output: price(tariff.output),
+        image: price(tariff.image),
+        minute: price(tariff.minute),
+        eur_per_kwh: tariff.eur_per_kwh.to_string(),
+        eur_per_credit: eur_per_credit.to_string(),
+        location: format!("{}, {}", location.city, location.country),
+        pue: offer.footprint_factors.pue().to_string(),
+        grid: GridJson {
+            source: location.grid.attribution(),
+            year: location.grid.year,
+            g_per_kwh: location.grid.g_per_kwh.to_string(),
+            renewable_percent: location.grid.renewable_percent.to_string(),
         },
-        "contract": location.contractual.as_ref().map(|contract| json!({
-            "share": contract.share.to_string(),
-            "evidence": contract.evidence,
-        })),
-        "methodology": METHODOLOGY,
-    });
-    interned_terms(text.to_string())
+        contract: location
+            .contractual
+            .as_ref()
+            .map(|contract| ContractJson { share: contract.share.to_string(), evidence: contract.evidence }),
+        methodology: METHODOLOGY,
+    };
+    // Structures of texts and numbers can always be serialized.
+    interned_terms(serde_json::to_string(&terms).unwrap_or_default())
 }
 
 fn interned_terms(text: String) -> SaleTerms {
