@@ -11,6 +11,7 @@ mod scalar_check;
 mod schema;
 mod secret;
 pub mod settings;
+mod spanned_deserializer;
 mod spanned_toml;
 mod suggest;
 mod tree;

@@ -60,8 +60,14 @@ impl ConfigTable<'_> {
                 }
             }
         }
-        if let (Some(include), Value::Table(members)) = (included, &mut root.value) {
-            members.push(("include".to_owned(), include));
+        if let Some(include) = included {
+            let value = Value::Table(vec![("include".to_owned(), include)]);
+            merge_tables(
+                &mut root,
+                SpannedValue { location: FileLocation { file: name, line: 1 }, value },
+                "",
+                self.mistakes,
+            );
         }
         Some(root)
     }

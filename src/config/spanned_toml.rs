@@ -1,6 +1,5 @@
 //! TOML document as a tree: every value has its file and line, and numbers keep their literal text.
 
-use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 
@@ -102,26 +101,6 @@ impl SpannedValue {
             Value::Table(_) => "{ … }".to_owned(),
         };
         if text.chars().count() <= 80 { text } else { text.chars().take(77).collect::<String>() + "…" }
-    }
-
-    /// Converts the value to JSON. Floats, and integers that fit, become numbers; keys that need the exact value read
-    /// the literal text instead.
-    pub fn json(&self) -> Json {
-        match &self.value {
-            Value::Text(text) | Value::Date(text) => Json::String(text.clone()),
-            Value::Integer(text) => {
-                text.parse::<i64>().map_or_else(|_| Json::String(text.clone()), Json::from)
-            }
-            Value::Float(text) => {
-                let number = text.replace('_', "").parse::<f64>().ok().and_then(serde_json::Number::from_f64);
-                number.map_or_else(|| Json::String(text.clone()), Json::Number)
-            }
-            Value::Bool(yes) => Json::Bool(*yes),
-            Value::List(elements) => Json::Array(elements.iter().map(Self::json).collect()),
-            Value::Table(members) => Json::Object(
-                members.iter().map(|(name, node)| (name.clone(), node.json())).collect::<Map<_, _>>(),
-            ),
-        }
     }
 }
 

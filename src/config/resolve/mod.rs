@@ -28,19 +28,21 @@ mod shape;
 mod storage;
 mod tokenizer;
 pub mod url;
+mod versions;
 
-use super::changes::ConfigDocument;
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::load::AdminTarget;
 use super::raw::{ConfigFile, OneOrMany};
-use super::settings::{ConfigVersion, Settings, SharedVersions};
+use super::settings::Settings;
 use super::spanned_toml::SpannedValue;
 use key_path::KeyPath;
-use penstock_core::hex;
-use serde_json::Value;
-use sha2::{Digest, Sha256};
+use serde::Deserialize;
+use serde::de::value::Error;
 use std::collections::HashSet;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::thread::ScopedJoinHandle;
+use versions::VersionedDocument;
 
 /// Inputs of the configuration other than its files.
 #[derive(Clone, Copy)]
@@ -72,7 +74,7 @@ impl DefinedNames {
 
 /// Reads a document that matches the schema.
 fn read_document(root: &SpannedValue) -> Result<ConfigFile, Diagnostic> {
-    serde_json::from_value(root.json()).map_err(|error| deserialize_mistake(root, &error))
+    ConfigFile::deserialize(root).map_err(|error| deserialize_mistake(root, &error))
 }
 
 /// Resolves the settings of a document that matches the schema.
@@ -83,7 +85,21 @@ pub fn resolve_settings(
     report: &mut Diagnostics,
 ) -> Option<Settings> {
     let raw = &read_document(root).map_err(|mistake| report.mistakes.push(mistake)).ok()?;
-    let top = &KeyPath::of_document(root);
+    // With thousands of offers the document has megabytes, so it is serialized while the sections are resolved.
+    std::thread::scope(|scope| {
+        let document = scope.spawn(|| VersionedDocument::new(raw));
+        resolve_sections(raw, &KeyPath::of_document(root), names, around, report, document)
+    })
+}
+
+fn resolve_sections(
+    raw: &ConfigFile,
+    top: &KeyPath<'_>,
+    names: &DefinedNames,
+    around: ResolveEnv<'_>,
+    report: &mut Diagnostics,
+    document: ScopedJoinHandle<'_, VersionedDocument>,
+) -> Option<Settings> {
     let mut proof = SettingsResolver::new(around, names, report);
     let listen = proof.resolve_listen(raw, top);
     let console = proof.resolve_console(raw, top);
@@ -98,10 +114,11 @@ pub fn resolve_settings(
     let offers = proof.resolve_offers(raw, &models, &providers, top);
     let default_models = proof.resolve_default_models(raw, top);
     proof.check_bounds(raw, top);
-    let (version, document) = versioned_document(raw);
+    let VersionedDocument { version, shared, document } =
+        document.join().unwrap_or_else(|panic| resume_unwind(panic));
     let settings = Settings {
         version,
-        shared: shared_versions(raw),
+        shared,
         document,
         listen: listen?,
         console: console?,
@@ -134,40 +151,6 @@ pub fn resolve_settings(
         simulators,
     };
     report.mistakes.is_empty().then_some(settings)
-}
-
-/// Returns the document with all defaults, and its version.
-fn versioned_document(raw: &ConfigFile) -> (ConfigVersion, ConfigDocument) {
-    let document = serde_json::to_vec(raw).unwrap_or_default();
-    (config_version(&document), ConfigDocument::new(document))
-}
-
-/// Returns the versions of the sections that all gateways of a fleet must have in common: all except listeners, folders
-/// and the process.
-fn shared_versions(raw: &ConfigFile) -> SharedVersions {
-    let own = ConfigFile::default();
-    let shared = ConfigFile {
-        include: Vec::new(),
-        listen: own.listen,
-        console: own.console,
-        storage: own.storage,
-        fleet: None,
-        spool: own.spool,
-        process: own.process,
-        log: own.log,
-        simulated: Vec::new(),
-        ..raw.clone()
-    };
-    let document = serde_json::to_value(&shared).unwrap_or_default();
-    let section = |(name, value): (&String, &Value)| {
-        let ConfigVersion(version) = config_version(value.to_string().as_bytes());
-        (name.clone(), version.chars().take(4).collect())
-    };
-    let sections = document.as_object().map(|sections| sections.iter().map(section).collect());
-    SharedVersions {
-        all: config_version(document.to_string().as_bytes()),
-        sections: sections.unwrap_or_default(),
-    }
 }
 
 /// Resolves only the admin listener and the store.
@@ -214,7 +197,7 @@ fn dashboard_url(raw: &ConfigFile) -> Option<String> {
 
 /// Returns the mistake for a document that cannot be deserialized. The schema check should prevent this, but if it
 /// happens, it must be reported.
-fn deserialize_mistake(root: &SpannedValue, error: &serde_json::Error) -> Diagnostic {
+fn deserialize_mistake(root: &SpannedValue, error: &Error) -> Diagnostic {
     Diagnostic {
         file: root.location.file.to_string(),
         line: None,
@@ -223,12 +206,6 @@ fn deserialize_mistake(root: &SpannedValue, error: &serde_json::Error) -> Diagno
         reason: format!("The configuration cannot be read: {error}."),
         remedy: String::new(),
     }
-}
-
-/// Returns a hash of the configuration with all its defaults; secrets are included as references only.
-fn config_version(document: &[u8]) -> ConfigVersion {
-    let digest = Sha256::digest(document);
-    ConfigVersion(hex::encode(digest.iter().take(6)).into())
 }
 
 struct SettingsResolver<'a> {

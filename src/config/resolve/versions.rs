@@ -1,0 +1,98 @@
+//! Versions of a configuration: hashes of its document, which has all defaults and references instead of secrets.
+
+use super::super::changes::ConfigDocument;
+use super::super::raw::ConfigFile;
+use super::super::settings::{ConfigVersion, SharedVersions};
+use penstock_core::hex;
+use penstock_json_scan::json;
+use sha2::{Digest, Sha256};
+
+/// Sections in which the gateways of a fleet may differ: listeners, folders and the process.
+const MEMBER_SECTIONS: &[&str] =
+    &["include", "listen", "console", "storage", "fleet", "spool", "process", "log", "simulated"];
+
+/// Document with all defaults, and its versions.
+pub struct VersionedDocument {
+    /// Version of the document.
+    pub version: ConfigVersion,
+    /// Versions of the sections that all gateways of a fleet must have in common.
+    pub shared: SharedVersions,
+    /// Document as JSON.
+    pub document: ConfigDocument,
+}
+
+impl VersionedDocument {
+    /// Serializes a configuration and computes its versions.
+    pub fn new(raw: &ConfigFile) -> Self {
+        let document = serde_json::to_vec(raw).unwrap_or_default();
+        Self {
+            version: version_of(Sha256::new_with_prefix(&document)),
+            shared: shared_versions(&document),
+            document: ConfigDocument::new(document),
+        }
+    }
+}
+
+fn shared_versions(document: &[u8]) -> SharedVersions {
+    let mut all = Sha256::new();
+    let mut shared = SharedVersions { all: version_of(Sha256::new()), sections: Default::default() };
+    let mut members = json::members(document);
+    while let Some((name, section)) = members.next_unescaped() {
+        if MEMBER_SECTIONS.contains(&&*name) {
+            continue;
+        }
+        all.update(name.as_bytes());
+        all.update([0]);
+        all.update(section);
+        let ConfigVersion(version) = version_of(Sha256::new_with_prefix(section));
+        shared.sections.insert(name.into_owned(), version.chars().take(4).collect());
+    }
+    shared.all = version_of(all);
+    shared
+}
+
+fn version_of(hash: Sha256) -> ConfigVersion {
+    ConfigVersion(hex::encode(hash.finalize().iter().take(6)).into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn versions(change: impl FnOnce(&mut ConfigFile)) -> VersionedDocument {
+        let mut raw = ConfigFile::default();
+        change(&mut raw);
+        VersionedDocument::new(&raw)
+    }
+
+    #[test]
+    fn sections_of_one_gateway_change_its_version_only() {
+        let base = versions(|_| ());
+        let moved = versions(|raw| "/elsewhere".clone_into(&mut raw.storage.path));
+        assert_ne!(base.version, moved.version);
+        assert_eq!(base.shared, moved.shared);
+        for name in MEMBER_SECTIONS {
+            assert!(!base.shared.sections.contains_key(*name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_changed_common_section_is_the_only_one_with_another_hash() {
+        let (base, changed) = (versions(|_| ()), versions(|raw| raw.routing.attempts += 1));
+        assert_ne!(base.shared.all, changed.shared.all);
+        let differing = |(name, hash): &(&String, &String)| changed.shared.sections.get(*name) != Some(*hash);
+        let names: Vec<&String> =
+            base.shared.sections.iter().filter(differing).map(|(name, _)| name).collect();
+        assert_eq!(names, ["routing"]);
+    }
+
+    #[test]
+    fn every_section_is_common_or_of_one_gateway() {
+        let document = serde_json::to_value(ConfigFile::default()).unwrap();
+        let common = versions(|_| ()).shared.sections;
+        for name in document.as_object().unwrap().keys() {
+            assert!(common.contains_key(name) != MEMBER_SECTIONS.contains(&name.as_str()), "{name}");
+        }
+    }
+}
