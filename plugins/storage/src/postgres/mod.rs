@@ -8,6 +8,7 @@
 //! Every call blocks its thread, while the connections run on a runtime of their own.
 
 mod connection;
+mod group_rows;
 mod open;
 mod options;
 mod reader;

@@ -4,7 +4,6 @@
 //! A group is tried again after a conflict or a lost connection. A commit without an answer is resolved by the number
 //! of the strand's last commit on the next connection, so no group is applied twice.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
@@ -14,13 +13,13 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use super::connection::{DatabaseError, connect};
-use super::options::{ConnectSettings, option_error};
-use super::rows::{row_checksum, unpack_row};
+use super::group_rows::GroupRows;
+use super::options::ConnectSettings;
 use super::schema::TableNames;
 use super::status::{DatabaseStatus, WriterState};
 use super::strand::{IdentityFile, Strand};
-use crate::transaction_group::{KeyedWrites, evaluate_group};
-use crate::{StoreError, StoreTable, Transaction, TransactionOp, row};
+use crate::transaction_group::evaluate_group;
+use crate::{StoreError, Transaction};
 
 /// Capacity of the queue; further callers block.
 pub(super) const QUEUE_CAPACITY: usize = 1_024;
@@ -223,16 +222,13 @@ impl GroupWriter {
         }
         // The strand's row is locked now: an unanswered commit was not applied, and never will be.
         self.unanswered = None;
-        let stored = read_rows(client, &self.names, group).await?;
-        let (results, writes) = evaluate_group(group.iter().copied(), |key| match stored.get(key) {
-            Some(row) => row.clone().transpose(),
-            None => Ok(None),
-        });
+        let rows = GroupRows::read(client, &self.names, group).await?;
+        let (results, writes) = evaluate_group(group.iter().copied(), |key| rows.stored_row(key));
         if writes.is_empty() {
             client.batch_execute("rollback").await?;
             return Ok(results);
         }
-        write_rows(client, &self.names, &stored, writes).await?;
+        rows.write(client, &self.names, writes).await?;
         self.unanswered = Some((self.seq + 1, results));
         match client.batch_execute("commit").await.map_err(DatabaseError::from) {
             Ok(()) => {
@@ -254,106 +250,4 @@ fn not_connected() -> DatabaseError {
 
 fn no_answer() -> DatabaseError {
     DatabaseError::Lost("no answer in time".to_owned())
-}
-
-type StoredRows = HashMap<Vec<u8>, Option<Result<Vec<u8>, StoreError>>>;
-
-/// Reads and locks the rows that the guards and additions of the group refer to, by disk key; `None` for a row that
-/// does not exist. Tables and keys are locked in ascending order, so that writers of several processes do not deadlock.
-async fn read_rows(
-    client: &Client,
-    names: &TableNames,
-    group: &[&Transaction],
-) -> Result<StoredRows, DatabaseError> {
-    let mut wanted: BTreeMap<StoreTable, BTreeSet<&[u8]>> = BTreeMap::new();
-    for operation in group.iter().flat_map(|transaction| transaction.operations()) {
-        if !matches!(operation.op, TransactionOp::Put(_) | TransactionOp::Delete) {
-            wanted.entry(operation.table).or_default().insert(&operation.key);
-        }
-    }
-    let mut stored = StoredRows::new();
-    for (table, keys) in wanted {
-        stored.extend(keys.iter().map(|key| (row::disk_key(table, key), None)));
-        let keys: Vec<&[u8]> = keys.into_iter().collect();
-        let statement = format!(
-            "select key, value, sum from {} where key = any($1) order by key for update",
-            names.row_table(table)
-        );
-        for found in client.query_typed(&statement, &[(&keys, Type::BYTEA_ARRAY)]).await? {
-            let key = row::disk_key(table, found.try_get(0)?);
-            stored.insert(key, Some(unpack_row(table, &found).map(|(_, value)| value.to_vec())));
-        }
-    }
-    Ok(stored)
-}
-
-/// Rows to write to one table.
-#[derive(Default)]
-struct TableWrites {
-    deletes: BTreeSet<Vec<u8>>,
-    /// Rows that were read as missing: another process that created one since then is a conflict.
-    inserts: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Rows written with `on conflict do update`: those that this transaction has locked, and those that are replaced
-    /// without being read.
-    upserts: BTreeMap<Vec<u8>, Vec<u8>>,
-}
-
-async fn write_rows(
-    client: &Client,
-    names: &TableNames,
-    stored: &StoredRows,
-    writes: KeyedWrites,
-) -> Result<(), DatabaseError> {
-    let mut tables: BTreeMap<StoreTable, TableWrites> = BTreeMap::new();
-    for (disk_key, value) in writes {
-        let split =
-            disk_key.split_first().and_then(|(tag, key)| Some((StoreTable::from_tag(*tag)?, key.to_vec())));
-        let Some((table, key)) = split else {
-            return Err(DatabaseError::Permanent(option_error("a row is of an unknown table")));
-        };
-        let table = tables.entry(table).or_default();
-        match value {
-            None => drop(table.deletes.insert(key)),
-            Some(value) if matches!(stored.get(&disk_key), Some(None)) => {
-                drop(table.inserts.insert(key, value));
-            }
-            Some(value) => drop(table.upserts.insert(key, value)),
-        }
-    }
-    for (table, writes) in tables {
-        if !writes.deletes.is_empty() {
-            let keys: Vec<Vec<u8>> = writes.deletes.into_iter().collect();
-            let statement = format!("delete from {} where key = any($1)", names.row_table(table));
-            client.execute_typed(&statement, &[(&keys, Type::BYTEA_ARRAY)]).await?;
-        }
-        put_rows(client, names, table, writes.inserts, "").await?;
-        let replace = "on conflict (key) do update set value = excluded.value, sum = excluded.sum";
-        put_rows(client, names, table, writes.upserts, replace).await?;
-    }
-    Ok(())
-}
-
-async fn put_rows(
-    client: &Client,
-    names: &TableNames,
-    table: StoreTable,
-    rows: BTreeMap<Vec<u8>, Vec<u8>>,
-    on_conflict: &str,
-) -> Result<(), DatabaseError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let sums: Vec<i32> = rows.iter().map(|(key, value)| row_checksum(table, key, value)).collect();
-    let (keys, values): (Vec<Vec<u8>>, Vec<Vec<u8>>) = rows.into_iter().unzip();
-    let statement = format!(
-        "insert into {} (key, value, sum) select * from unnest($1::bytea[], $2::bytea[], $3::int[]) {on_conflict}",
-        names.row_table(table)
-    );
-    client
-        .execute_typed(
-            &statement,
-            &[(&keys, Type::BYTEA_ARRAY), (&values, Type::BYTEA_ARRAY), (&sums, Type::INT4_ARRAY)],
-        )
-        .await?;
-    Ok(())
 }

@@ -2,6 +2,7 @@
 //! imports.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod absent_rows;
 #[path = "../support/flaky.rs"]
 mod flaky;
 mod fleet;
