@@ -93,6 +93,10 @@ fn a_commit_counts_once_and_needs_the_claim_as_it_left_it() {
         ledger.append(&commit(&record, second)).unwrap();
     }
     assert_eq!((claim_of(&batches, "b"), counter()), (None, 10));
+    let other_end = BatchRecord { state: BatchState::Cancelled, ..record.clone() };
+    let refused = ledger.append(&commit(&other_end, second));
+    assert!(matches!(refused, Err(StoreError::Guard { .. })), "another process has ended it: {refused:?}");
+    assert_eq!((batches.get("b").unwrap().unwrap().state, counter()), (BatchState::Completed, 10));
     let counters_alone = LedgerCommit { fences: Vec::new(), ..commit(&record, second) };
     assert!(ledger.append(&counters_alone).is_err(), "a repetition would count again");
 }

@@ -16,7 +16,7 @@ pub struct CounterChange {
 
 impl LedgerCommit {
     /// Returns a row that the commit both requires by a fence and changes, with its new value. If the store has this
-    /// value, the commit was applied.
+    /// value, the commit was applied, unless the value is that the row is absent.
     pub(super) fn changed_fence(&self) -> Option<&RowWrite> {
         let is_fence = |row: &&RowWrite| {
             self.fences
@@ -35,6 +35,19 @@ impl LedgerStore {
             return Ok(step == 0 && self.tip()? == Some(group.new_tip));
         }
         let Some(changed) = group.changed_fence() else { return Ok(false) };
-        Ok(self.store.get(changed.table, &changed.key)? == changed.value)
+        let mut rows = vec![changed];
+        if changed.value.is_none() {
+            // Another process may have removed the row, so the rows that the commit writes must have its values.
+            rows.extend(group.extra_rows.iter().filter(|row| row.value.is_some()));
+            if rows.len() == 1 {
+                return Ok(false);
+            }
+        }
+        for row in rows {
+            if self.store.get(row.table, &row.key)? != row.value {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
