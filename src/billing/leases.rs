@@ -159,20 +159,21 @@ impl Leases {
             at: self.clock.calendar_now().as_secs(),
         };
         let draw = self.member.draw_from_budget(&request);
-        match &draw {
-            Ok(draw) => {
-                let unwritten = budget.stored().saturating_sub(budget.left());
-                self.note_total(balance, draw.unspent.saturating_sub(unwritten));
-            }
-            // The recalled part did not go back.
-            Err(error) if error.is_unapplied() => self.with_state(balance, |state| {
+        // The recalled part did not go back.
+        if draw.as_ref().is_err_and(FleetError::is_unapplied) {
+            self.with_state(balance, |state| {
                 state.drawn = state.drawn.saturating_add(terms.returned);
                 budget.add(terms.returned);
-            }),
-            Err(_) => {}
+            });
         }
+        let unwritten = budget.stored().saturating_sub(budget.left());
+        let total = draw.as_ref().ok().map(|draw| draw.unspent.saturating_sub(unwritten));
         let part = draw.map(|draw| DrawnPart { amount: draw.drawn, rest: draw.rest });
-        self.note_draw(balance, least, part, |drawn| budget.end_draw(terms, drawn))
+        let is_enough = self.note_draw(balance, least, part, |drawn| budget.end_draw(terms, drawn));
+        if let Some(total) = total {
+            self.note_total(balance, total);
+        }
+        is_enough
     }
 
     fn note_draw(
@@ -193,12 +194,12 @@ impl Leases {
 
     /// Records the balance of an account, or the rest of a budget, whose pool is empty.
     fn note_total(&self, balance: &LeasedBalance, total: i64) {
-        self.with_state(balance, |state| state.total = total);
+        self.with_state(balance, |state| state.note_total(total));
     }
 
     /// Returns the recorded total of the time when the pool was found empty.
     fn noted_total(&self, balance: &LeasedBalance) -> i64 {
-        self.pools.lock().get(&balance.pool()).map_or(0, |state| state.total)
+        self.pools.lock().get(&balance.pool()).map_or(0, LeaseState::noted_total)
     }
 
     /// Returns true if the pool is known to have too little for a request of this price.

@@ -302,6 +302,11 @@ impl WriteQueue {
         self.written.send_replace(number);
     }
 
+    /// Number of the last operation that is on the disk.
+    pub(super) fn written_count(&self) -> u64 {
+        *self.written.borrow()
+    }
+
     pub(super) async fn wait_until_written(&self, ticket: u64) {
         self.shorten_window();
         self.written.subscribe().wait_for(|reached| *reached >= ticket).await.ok();

@@ -84,10 +84,19 @@ impl Ledger {
         deadline: time::Instant,
     ) -> Result<bool, ApiError> {
         let cost = u64::try_from(price).unwrap_or(0);
-        for budget in LeasedBudget::lacking(entry.principal(), cost) {
-            let balance = LeasedBalance::Budget(budget);
-            if !self.ensure_covered(leases, &balance, price, deadline).await? {
-                leases.note_refused(&balance, price);
+        let lacking = LeasedBudget::lacking(entry.principal(), cost);
+        let lacking: Vec<_> = lacking.into_iter().map(LeasedBalance::Budget).collect();
+        if let Some(empty) = lacking.iter().find(|balance| leases.is_known_empty(balance, price)) {
+            leases.note_refused(empty, price);
+            return Ok(false);
+        }
+        for (index, balance) in lacking.iter().enumerate() {
+            if !self.ensure_covered(leases, balance, price, deadline).await? {
+                leases.note_refused(balance, price);
+                // No request needs what was drawn from the budgets before, so it returns with the next heartbeat.
+                for drawn in lacking.iter().take(index) {
+                    leases.with_state(drawn, |state| state.is_fresh = false);
+                }
                 return Ok(false);
             }
         }

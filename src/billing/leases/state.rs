@@ -32,6 +32,17 @@ struct EmptyPool {
     rest: i64,
     /// Number of draws in a row that left nothing in the pool.
     draws: u32,
+    /// True once [`LeaseState::total`] was read after this draw.
+    has_total: bool,
+}
+
+/// Total and drawn amount of a lease that did not change from one heartbeat to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct UnchangedLease {
+    total: i64,
+    drawn: i64,
+    /// Number of the last operation of the write queue when the lease was first found unchanged.
+    ticket: Option<u64>,
 }
 
 /// Lease of one wallet or budget.
@@ -47,8 +58,8 @@ pub(super) struct LeaseState {
     pub(super) rate: i64,
     /// Result of the last draw if it got too little.
     empty: Option<EmptyPool>,
-    /// Balance of the account or rest of the budget at that time, leases of all members included.
-    pub(super) total: i64,
+    /// Balance of the account or rest of the budget after that draw, leases of all members included.
+    total: i64,
     /// Time of the last refusal of a request although the other members hold enough for it.
     pub(super) refused_at: Option<Instant>,
     /// Amount that the refused request needed.
@@ -59,6 +70,8 @@ pub(super) struct LeaseState {
     pub(super) skipped_draws: u32,
     /// True if the outcome of a draw is unknown.
     pub(super) uncertain: bool,
+    /// Last observation of a lease whose draw has an unknown outcome.
+    unchanged: Option<UnchangedLease>,
     /// Held by the request that draws; the others wait for its result.
     pub(super) drawing: Arc<AsyncMutex<()>>,
 }
@@ -75,8 +88,42 @@ impl LeaseState {
         self.is_fresh |= part.amount > 0;
         let before = self.empty.map_or(0, |empty| empty.draws);
         let draws = if part.rest > 0 { 0 } else { before.saturating_add(1) };
-        let empty = EmptyPool { found_at: now, rest: part.rest, draws };
+        let empty = EmptyPool { found_at: now, rest: part.rest, draws, has_total: false };
         self.empty = (part.amount < least).then_some(empty);
+    }
+
+    /// Records the total after a draw that got too little.
+    pub(super) const fn note_total(&mut self, total: i64) {
+        self.total = total;
+        if let Some(empty) = &mut self.empty {
+            empty.has_total = true;
+        }
+    }
+
+    /// Returns the last recorded total.
+    pub(super) const fn noted_total(&self) -> i64 {
+        self.total
+    }
+
+    /// Observes the lease at a heartbeat; `pushed` and `written` are the numbers of the last operation of the write
+    /// queue and of the last written one. Returns true if every charge of the lease is written: the lease did not change
+    /// from one heartbeat to the next, so that all its charges were queued, and the queue was written up to that point.
+    pub(super) fn has_written_charges(&mut self, total: i64, pushed: u64, written: u64) -> bool {
+        match &mut self.unchanged {
+            Some(seen) if (seen.total, seen.drawn) == (total, self.drawn) => {
+                written >= *seen.ticket.get_or_insert(pushed)
+            }
+            _ => {
+                self.unchanged = Some(UnchangedLease { total, drawn: self.drawn, ticket: None });
+                false
+            }
+        }
+    }
+
+    /// Adds the part that a draw with an unknown outcome got after all.
+    pub(super) const fn resolve_draw(&mut self, missing: i64) {
+        self.drawn = self.drawn.saturating_add(missing);
+        (self.uncertain, self.unchanged) = (false, None);
     }
 
     /// Excludes what was spent of the lease until now from its spending per second; `balance` is the rest of the lease
@@ -109,9 +156,11 @@ impl LeaseState {
         if self.is_wanted() { self.refused.saturating_mul(2) } else { 0 }
     }
 
-    /// Returns true if a draw of a moment ago showed that the pool has less than `missing`.
+    /// Returns true if a draw of a moment ago showed that the pool has less than `missing`, and the total was read since.
     pub(super) fn is_known_empty(&self, missing: i64, now: Instant) -> bool {
-        self.empty.is_some_and(|empty| missing > empty.rest && empty.age(now) < EMPTY_POOL_MEMORY)
+        self.empty.is_some_and(|empty| {
+            empty.has_total && missing > empty.rest && empty.age(now) < EMPTY_POOL_MEMORY
+        })
     }
 
     /// Returns true if a heartbeat may draw: an empty pool is read less and less often, unless other members return

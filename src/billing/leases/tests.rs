@@ -180,6 +180,26 @@ async fn a_refusal_states_the_balance_of_all_members_and_that_others_hold_it() {
 }
 
 #[tokio::test]
+async fn a_refusal_after_a_heartbeat_that_drew_nothing_states_that_others_hold_the_balance() {
+    let gateways = Gateways::new();
+    let ((_one, first), (_two, second)) = (gateways.open("1"), gateways.open("2"));
+    grant(&first, 2_000).await;
+    assert!(serve(&second, "r", 100, 100).await);
+    first.ensure_funded("acme", need(1_500), deadline()).await.unwrap();
+    let _hold = second.reserve("acme", &"key".into(), "h", need(350), true).unwrap();
+    second.adjust_leases(true);
+    let leases = second.leases().unwrap();
+    let balance = LeasedBalance::Wallet(second.account_balance("acme"), Wallet::Credits);
+    assert!(!leases.with_state(&balance, |state| state.may_refill(Instant::now())), "the heartbeat drew");
+    let refusal = second.ensure_funded("acme", need(100), deadline()).await.unwrap_err();
+    assert!(
+        refusal.message.contains("0.0019 are available while other requests are in flight"),
+        "{}",
+        refusal.message
+    );
+}
+
+#[tokio::test]
 async fn what_is_not_needed_returns_to_the_pool() {
     let gateways = Gateways::new();
     let (member, ledger) = gateways.open("1");
@@ -271,6 +291,33 @@ async fn a_draw_with_an_unknown_outcome_is_found_in_the_store() {
     assert_eq!(ledger.account_balance("acme").total(Wallet::Credits), 1_600 - 60 + 500, "once");
 }
 
+#[tokio::test]
+async fn a_busy_gateway_finds_a_draw_with_an_unknown_outcome() {
+    let gateways = Gateways::new();
+    let (member, ledger) = gateways.open("1");
+    grant(&ledger, 100_000).await;
+    ledger.grant("other", "g2", Wallet::Credits, 100_000, ("", "test")).await.unwrap();
+    assert!(serve(&ledger, "r", 100, 60).await);
+    let request = PoolRequest { pool: credit_pool_name("acme"), wanted: 500, least: 1 };
+    assert_eq!(member.draw_from_pool(&request), Ok(500));
+    let leases = ledger.leases().unwrap();
+    leases.pools.lock().values_mut().for_each(|state| state.uncertain = true);
+    let total = || ledger.account_balance("acme").total(Wallet::Credits);
+    ledger.ensure_funded("other", need(1_000), deadline()).await.unwrap();
+    let mut ticket = 0;
+    // At each heartbeat, charges of another account wait for the writer.
+    for (heartbeat, expected) in [(1, 1_540), (2, 1_540), (3, 2_040)] {
+        ledger.restart_writer().unwrap();
+        assert!(ledger.wait_durable(ticket).await);
+        ledger.stop_writer();
+        let name = format!("o{heartbeat}");
+        let hold = ledger.reserve("other", &"key".into(), &name, need(10), true).unwrap();
+        ticket = hold.settle(charge(10));
+        ledger.resolve_uncertain(leases, true).unwrap();
+        assert_eq!(total(), expected, "heartbeat {heartbeat}");
+    }
+}
+
 #[test]
 fn a_lease_changes_at_half_and_at_twice_of_what_is_wanted() {
     for (available, wanted, expected) in [
@@ -320,6 +367,8 @@ fn an_empty_pool_is_read_less_and_less_often() {
     let (mut state, found_at) = (LeaseState::default(), Instant::now());
     for pause in [2, 4, 8, 16, 16].map(Duration::from_secs) {
         state.note_draw(1, DrawnPart { amount: 0, rest: 0 }, found_at);
+        assert!(!state.is_known_empty(1, found_at), "the total is not read yet");
+        state.note_total(0);
         assert!(!state.may_refill(found_at + pause - Duration::from_millis(1)), "{pause:?}");
         assert!(state.may_refill(found_at + pause), "{pause:?}");
         assert!(state.is_known_empty(1, found_at), "a request waits only for a moment");
@@ -328,6 +377,7 @@ fn an_empty_pool_is_read_less_and_less_often() {
     state.note_draw(1, DrawnPart { amount: 5, rest: 0 }, found_at);
     assert!(state.may_refill(found_at) && !state.is_known_empty(1, found_at));
     state.note_draw(10, DrawnPart { amount: 0, rest: 5 }, found_at);
+    state.note_total(5);
     assert!(state.may_refill(found_at) && state.is_known_empty(6, found_at));
     assert!(!state.is_known_empty(5, found_at), "the pool has enough for a smaller request");
 }

@@ -1,11 +1,21 @@
 //! Draws with an unknown outcome: what the store has of a lease beyond the memory is added to it.
 
 use super::super::Ledger;
+use super::super::write_queue::WriteQueue;
 use super::Leases;
 use super::pool::{LeasedBalance, LeasedPool};
 use penstock_storage::StoreError;
 use std::collections::HashMap;
 use tokio::sync::OwnedMutexGuard;
+
+/// Proof that the store has all charges of a lease.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ChargesWritten {
+    /// The write queue is empty.
+    Queue,
+    /// The charges of this lease were written, and it has no others as long as its total is the same.
+    Lease,
+}
 
 /// Lease with a draw of unknown outcome, from which no request draws meanwhile.
 struct UncertainLease {
@@ -13,7 +23,22 @@ struct UncertainLease {
     balance: LeasedBalance,
     /// Total of the leased balance in memory before the store is read.
     total: i64,
+    written: ChargesWritten,
     _drawing: OwnedMutexGuard<()>,
+}
+
+impl UncertainLease {
+    /// Returns the amount that the store should have of this lease if the draw got nothing; `None` if charges were made
+    /// since the total was read.
+    fn amount_in_memory(&self, queue: &WriteQueue) -> Option<i64> {
+        match &self.balance {
+            LeasedBalance::Budget(budget) => Some(budget.stored()),
+            LeasedBalance::Wallet(..) => {
+                let is_written = self.written == ChargesWritten::Lease || queue.unwritten_bytes() == 0;
+                (is_written && self.balance.total() == self.total).then_some(self.total)
+            }
+        }
+    }
 }
 
 impl Ledger {
@@ -24,22 +49,7 @@ impl Ledger {
         leases: &Leases,
         has_written_spends: bool,
     ) -> Result<(), StoreError> {
-        let has_returned = || leases.returning.lock().amounts.is_empty();
-        let is_written = |balance: &LeasedBalance| match balance {
-            LeasedBalance::Wallet(..) => self.queue.unwritten_bytes() == 0 && has_returned(),
-            // Charges since then do not change what the store has.
-            LeasedBalance::Budget(_) => has_written_spends && has_returned(),
-        };
-        let mut uncertain = Vec::new();
-        for (pool, state) in leases.pools.lock().iter().filter(|(_, state)| state.uncertain) {
-            let balance = self.leased_balance(pool);
-            if is_written(&balance)
-                && let Ok(_drawing) = state.drawing.clone().try_lock_owned()
-            {
-                let (pool, total) = (pool.clone(), balance.total());
-                uncertain.push(UncertainLease { pool, balance, total, _drawing });
-            }
-        }
+        let uncertain = self.uncertain_leases(leases, has_written_spends);
         if uncertain.is_empty() {
             return Ok(());
         }
@@ -47,20 +57,41 @@ impl Ledger {
         let parts: HashMap<String, i64> = parts.collect();
         let mut pools = leases.pools.lock();
         for lease in uncertain {
-            let UncertainLease { pool, balance, total, _drawing } = lease;
-            let in_memory = match &balance {
-                LeasedBalance::Wallet(..) if !is_written(&balance) || balance.total() != total => continue,
-                LeasedBalance::Wallet(..) => total,
-                LeasedBalance::Budget(budget) => budget.stored(),
-            };
-            let part = parts.get(&pool.name()).copied().unwrap_or_default();
+            let Some(in_memory) = lease.amount_in_memory(&self.queue) else { continue };
+            let part = parts.get(&lease.pool.name()).copied().unwrap_or_default();
             let missing = part.saturating_sub(in_memory).max(0);
-            balance.credit(missing);
-            if let Some(state) = pools.get_mut(&pool) {
-                state.drawn = state.drawn.saturating_add(missing);
-                state.uncertain = false;
+            lease.balance.credit(missing);
+            if let Some(state) = pools.get_mut(&lease.pool) {
+                state.resolve_draw(missing);
             }
         }
         Ok(())
+    }
+
+    /// Returns the leases with a draw of unknown outcome whose charges are all written.
+    fn uncertain_leases(&self, leases: &Leases, has_written_spends: bool) -> Vec<UncertainLease> {
+        if !leases.returning.lock().amounts.is_empty() {
+            return Vec::new();
+        }
+        let (pushed, written) = (self.queue.pushed_count(), self.queue.written_count());
+        let mut uncertain = Vec::new();
+        for (pool, state) in leases.pools.lock().iter_mut().filter(|(_, state)| state.uncertain) {
+            let balance = self.leased_balance(pool);
+            let total = balance.total();
+            let written = match &balance {
+                // Charges since then do not change what the store has.
+                LeasedBalance::Budget(_) => has_written_spends.then_some(ChargesWritten::Lease),
+                LeasedBalance::Wallet(..) => match state.has_written_charges(total, pushed, written) {
+                    true => Some(ChargesWritten::Lease),
+                    false => (self.queue.unwritten_bytes() == 0).then_some(ChargesWritten::Queue),
+                },
+            };
+            if let Some(written) = written
+                && let Ok(_drawing) = state.drawing.clone().try_lock_owned()
+            {
+                uncertain.push(UncertainLease { pool: pool.clone(), balance, total, written, _drawing });
+            }
+        }
+        uncertain
     }
 }

@@ -71,3 +71,22 @@ async fn a_heartbeat_leaves_a_pool_alone_that_was_just_found_empty() {
     gateway.ledger.adjust_leases(false);
     assert!(parts(&gateway).iter().all(|part| *part > 600));
 }
+
+#[tokio::test]
+async fn what_one_budget_got_returns_at_once_if_another_budget_refuses_the_request() {
+    let database = Database::new(KeyLimits { budget_per_month: Some(1_000), ..limits(100_000) });
+    let gateways = ["1", "2"].map(|name| database.open(name));
+    let _held = gateways[0].reserve(600).await.unwrap();
+    let second = &gateways[1];
+    assert!(!second.serve(600, 10).await, "the other gateway has the month's budget");
+    let (draws, drawn) = (second.waiting_draws(), second.available());
+    assert!(drawn > 0, "the day's budget was drawn first");
+    assert!(!second.serve(2_000, 10).await);
+    assert_eq!(
+        (second.waiting_draws(), second.available()),
+        (draws, drawn),
+        "the month's pool is known to be empty"
+    );
+    second.beat(&[]);
+    assert_eq!(parts(second)[0], 0, "of the day");
+}
