@@ -11,7 +11,9 @@ use super::slice_claims::takeover_by_any;
 use super::{BatchCommand, BatchManager};
 use crate::storage::stores::run_blocking;
 use parking_lot::Mutex;
-use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, ClaimState, UnfinishedEntry};
+use penstock_storage::batches::{
+    BatchClaim, BatchRecord, BatchStore, ClaimState, EndRequest, UnfinishedEntry,
+};
 use penstock_storage::{RowPage, StoreError};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
@@ -30,6 +32,14 @@ pub(super) struct HeldClaim {
     pub(super) claim: BatchClaim,
     /// Relation to the former holder.
     pub(super) takeover: Takeover,
+}
+
+/// Batch or slice whose claim this member has taken.
+pub(super) struct ClaimedBatch {
+    pub(super) record: BatchRecord,
+    pub(super) held: HeldClaim,
+    /// Request to end the batch that was made before; then no line may start.
+    pub(super) end: Option<EndRequest>,
 }
 
 /// Relation of a claim to the former holder of the batch.
@@ -181,32 +191,35 @@ impl BatchManager {
             Ok::<_, StoreError>(taken)
         };
         let taken = run_blocking(take).await?;
-        let slices = taken.iter().filter(|(record, _)| record.slice.is_some()).count();
+        let slices = taken.iter().filter(|claimed| claimed.record.slice.is_some()).count();
         if taken.len() > slices {
             tracing::info!(name: "batches_claimed", count = %(taken.len() - slices));
         }
         if slices > 0 {
             tracing::info!(name: "slices_claimed", count = %slices);
         }
-        for (record, held) in taken {
-            let id = record.id.clone();
-            match batches.register(&record, usize::MAX, Some(held.claim)) {
-                Some((commands, published)) => {
-                    batches.spawn_batch(
-                        context,
-                        BatchStart { record, claim: Some(held) },
-                        commands,
-                        published,
-                    );
-                }
-                None => tracing::error!(name: "batch_registered_twice", batch = id),
-            }
-        }
+        taken.into_iter().for_each(|claimed| Self::run_claimed(context, claimed));
         Ok(())
     }
 
+    /// Runs a batch or slice whose claim was taken.
+    fn run_claimed(context: &Arc<BatchContext>, ClaimedBatch { record, held, end }: ClaimedBatch) {
+        let (batches, id) = (&context.batches, record.id.clone());
+        let Some((commands, published)) = batches.register(&record, usize::MAX, Some(held.claim)) else {
+            return tracing::error!(name: "batch_registered_twice", batch = id);
+        };
+        // The runner handles the request before it starts a line.
+        if let Some(running) = batches.running.lock().get(id.as_str())
+            && let Some(end) = end
+        {
+            running.commands.send(BatchCommand::End(end)).ok();
+        }
+        let start = BatchStart { record, claim: Some(held) };
+        batches.spawn_batch(context, start, commands, published);
+    }
+
     /// Takes the claims of all batches that this member may take. Blocks.
-    fn take_claims(&self, is_start: bool) -> Result<Vec<(BatchRecord, HeldClaim)>, StoreError> {
+    fn take_claims(&self, is_start: bool) -> Result<Vec<ClaimedBatch>, StoreError> {
         let (live, own, alive) = (self.fleet.live_members(), self.fleet.strand(), self.fleet.fence());
         let [whole, sliced] = self.store.whole_and_sliced_ids()?;
         let is_sliced: HashSet<&str> = sliced.iter().map(String::as_str).collect();
@@ -231,7 +244,8 @@ impl BatchManager {
             let Some(claim) = self.store.take_claim(id, seen, own, alive.as_ref())? else { continue };
             // The record is read after the claim was taken, because no other process can change it from then on.
             if let Some(record) = self.store.get(id)? {
-                taken.push((record, HeldClaim { claim, takeover }));
+                let held = HeldClaim { claim, takeover };
+                taken.push(ClaimedBatch { record, held, end: row.end });
             }
         }
         Ok(taken)

@@ -4,6 +4,7 @@
 
 mod cases;
 mod slices;
+mod takeovers;
 
 use super::*;
 use crate::auth::principal::Principal;
@@ -146,11 +147,11 @@ impl Pair {
         self.members.iter().for_each(|member| drop(member.fleet.read_heartbeats(at).unwrap()));
     }
 
-    /// Makes the second member declare the first one dead.
-    fn silence_first(&self) {
-        let later = StdInstant::now() + Duration::from_secs(60);
-        self.members[1].fleet.read_heartbeats(later).unwrap();
-        assert_eq!(self.members[1].fleet.live_members().len(), 1);
+    /// Makes the other member declare this one dead.
+    fn silence(&self, member: usize) {
+        let (other, later) = (&self.members[1 - member].fleet, StdInstant::now() + Duration::from_secs(60));
+        other.read_heartbeats(later).unwrap();
+        assert_eq!(other.live_members().len(), 1);
     }
 
     fn upload(&self, member: usize, count: usize) -> Result<String, crate::storage::files::FileError> {
@@ -360,6 +361,11 @@ impl Member {
     async fn claim(&self) {
         self.context.batches.check_claims().await;
         BatchManager::claim_batches(&self.context, false).await.unwrap();
+    }
+
+    /// Number of lines that this member has started.
+    fn started(&self) -> usize {
+        self.executor.started.load(Ordering::Acquire)
     }
 
     fn runs(&self, id: &str) -> bool {

@@ -3,7 +3,7 @@
 //! A member takes a further slice of a batch once all lines of its present ones have started, so a batch in slices gets
 //! no more turns of a gateway than any other batch, and no gateway waits for the last lines of a slice.
 
-use super::claims::{HeldClaim, Takeover};
+use super::claims::{ClaimedBatch, HeldClaim, Takeover};
 use super::{BatchCommand, BatchManager};
 use penstock_storage::StoreError;
 use penstock_storage::batches::{
@@ -46,10 +46,7 @@ impl BatchManager {
     }
 
     /// Takes the claim of the next slice of each batch of which this member may run a further one. Blocks.
-    pub(super) fn take_slice_claims(
-        &self,
-        is_start: bool,
-    ) -> Result<Vec<(BatchRecord, HeldClaim)>, StoreError> {
+    pub(super) fn take_slice_claims(&self, is_start: bool) -> Result<Vec<ClaimedBatch>, StoreError> {
         let mut taken = Vec::new();
         for (batch, slices) in self.store.unfinished_slices()? {
             if self.may_run_slice_of(&batch) {
@@ -102,7 +99,7 @@ impl BatchManager {
         batch: &str,
         slices: &[BatchSlice],
         is_start: bool,
-    ) -> Result<Option<(BatchRecord, HeldClaim)>, StoreError> {
+    ) -> Result<Option<ClaimedBatch>, StoreError> {
         let (live, own, alive) = (self.fleet.live_members(), self.fleet.strand(), self.fleet.fence());
         let ids: Vec<String> = slices.iter().map(|slice| slice.id(batch)).collect();
         let rows = self.store.coordination(&ids)?;
@@ -116,8 +113,12 @@ impl BatchManager {
             let Some(takeover) = takeover_by_any(seen, &live, own, is_start) else { continue };
             let member = (own, alive.as_ref());
             let Some(claim) = self.store.take_slice_claim(batch, slice, seen, member)? else { continue };
-            let record = self.store.get(batch)?;
-            return Ok(record.map(|record| (slice_record(&record, *slice), HeldClaim { claim, takeover })));
+            let (record, held) = (self.store.get(batch)?, HeldClaim { claim, takeover });
+            return Ok(record.map(|record| ClaimedBatch {
+                record: slice_record(&record, *slice),
+                held,
+                end: row.end,
+            }));
         }
         Ok(None)
     }

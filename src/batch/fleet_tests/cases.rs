@@ -15,7 +15,7 @@ async fn a_batch_of_a_dead_holder_is_continued_and_its_late_results_are_refused(
     let output = pair.record(&id).output.unwrap();
     second.claim().await;
     assert!(!second.runs(&id), "its holder lives");
-    pair.silence_first();
+    pair.silence(0);
     second.claim().await;
     assert!(second.runs(&id));
     second.executor.permits.add_permits(100);
@@ -36,7 +36,7 @@ async fn a_holder_that_reads_that_its_claim_is_lost_stops_at_once() {
     let pair = Pair::start().await;
     let [first, second] = &pair.members;
     let id = pair.running(0, 12).await;
-    pair.silence_first();
+    pair.silence(0);
     second.claim().await;
     assert!(second.runs(&id));
     first.context.batches.check_claims().await;

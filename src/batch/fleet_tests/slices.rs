@@ -6,7 +6,7 @@ use penstock_storage::batches::{BatchSlice, EndRequest};
 impl Pair {
     /// Returns a batch in slices that the first member has claimed, and whose first two slices both members run, with
     /// all their lines in flight waiting.
-    async fn divided(&self, count: usize) -> String {
+    pub(super) async fn divided(&self, count: usize) -> String {
         let id = self.started(0, count).await;
         until("the division of the batch", || self.record(&id).slices.is_some()).await;
         for (number, member) in self.members.iter().enumerate() {
@@ -19,7 +19,7 @@ impl Pair {
     }
 
     /// Checks that no row of a slice remains.
-    fn assert_no_slices(&self, id: &str, count: usize) {
+    pub(super) fn assert_no_slices(&self, id: &str, count: usize) {
         let store = &self.members[0].context.batches.store;
         assert_eq!(store.slice_progress(id, 100).unwrap(), Default::default());
         assert!(store.unfinished_slices().unwrap().is_empty() && store.unfinished_ids().unwrap().is_empty());
@@ -33,7 +33,7 @@ impl Pair {
     }
 }
 
-fn slice_id(batch: &str, number: usize) -> String {
+pub(super) fn slice_id(batch: &str, number: usize) -> String {
     BatchSlice { number: u32::try_from(number).unwrap(), ..BatchSlice::default() }.id(batch)
 }
 
@@ -72,7 +72,7 @@ async fn the_slices_of_a_dead_gateway_are_continued_and_its_late_results_are_ref
     until("results", || pair.completed(&id) == 3).await;
     until("more lines in flight", || first.executor.started.load(Ordering::Acquire) == 6).await;
     let output = pair.record(&id).output.unwrap();
-    pair.silence_first();
+    pair.silence(0);
     BatchManager::start_claims(&second.context);
     second.claim().await;
     assert!(second.runs(&id), "the batch itself is taken over");
