@@ -89,8 +89,8 @@ impl ResponseWatch {
             }
             BatchCommand::End(EndRequest::Cancelled) => Some(Interruption::Ended(UnansweredState::Cancelled)),
             BatchCommand::ClaimLost => Some(Interruption::ClaimLost),
-            // A response has no input file and no slices.
-            BatchCommand::End(_) | BatchCommand::InputDeleted(_) => None,
+            // A response has no input file and no slices. It may be registered before its claim exists.
+            BatchCommand::End(_) | BatchCommand::InputDeleted(_) | BatchCommand::ClaimGone => None,
         }
     }
 

@@ -157,12 +157,13 @@ impl BatchManager {
         let running = self.running.lock();
         for ((id, claim), row) in held.iter().zip(rows) {
             let Some(batch) = running.get(id.as_str()) else { continue };
-            // A batch that has just ended has no claim any more.
-            if row.claim.is_some_and(|now| !claim.is_continued_by(&now)) {
-                batch.commands.send(BatchCommand::ClaimLost).ok();
-            } else if let Some(end) = row.end {
-                batch.commands.send(BatchCommand::End(end)).ok();
-            }
+            let command = match (row.claim, row.end) {
+                (Some(now), _) if !claim.is_continued_by(&now) => BatchCommand::ClaimLost,
+                (None, _) => BatchCommand::ClaimGone,
+                (Some(_), Some(end)) => BatchCommand::End(end),
+                (Some(_), None) => continue,
+            };
+            batch.commands.send(command).ok();
         }
         drop(running);
         *self.claims.checked.lock() = Some(before);

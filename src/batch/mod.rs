@@ -87,6 +87,9 @@ enum BatchCommand {
     End(EndRequest),
     /// Loss of the claim: another gateway has taken it.
     ClaimLost,
+    /// Claim that does not exist any more: the last commit of the batch, by this or another gateway, has removed it. A
+    /// background response is registered before its claim exists.
+    ClaimGone,
 }
 
 /// Command receiver and state publisher of a running batch.

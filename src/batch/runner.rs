@@ -296,6 +296,9 @@ impl BatchRunner {
             BatchCommand::InputDeleted(asker) => (EndReason::InputDeleted, asker),
             BatchCommand::End(request) => return self.end_with(end_reason(request)),
             BatchCommand::ClaimLost => return self.on_claim_lost(),
+            // Another gateway has ended the batch, unless this runner did.
+            BatchCommand::ClaimGone if !self.lifecycle.state.is_final() => return self.on_claim_lost(),
+            BatchCommand::ClaimGone => return,
         };
         self.watchers.end_waiters.push(asker);
         self.end_with(why);
