@@ -3,28 +3,26 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod cases;
+mod executor;
+mod retries;
 mod slices;
 mod takeovers;
 
 use super::*;
 use crate::auth::principal::Principal;
-use crate::billing::{ReserveRequest, SaleTerms, Settlement};
 use crate::config::settings::{FleetSettings, Settings};
 use crate::config::{ResolveEnv, load_text};
 use crate::state::AppState;
 use crate::storage::files::quota::QuotaLimits;
 use crate::storage::files::{ExpiryCheck, FileManager, FileOwner};
-use crate::telemetry::request_id::RequestId;
-use async_trait::async_trait;
-use bytes::Bytes;
+use executor::GatedExecutor;
 use penstock_batch::create_request::CreateBatchRequest;
 use penstock_batch::upload_form::UploadFields;
-use penstock_core::{ErrorCode, TokenUsage};
-use penstock_ledger::{EntryKind, HashChain, RequestFootprint, SaleDetails, Wallet, lines};
+use penstock_core::ErrorCode;
+use penstock_ledger::{EntryKind, HashChain, Wallet, lines};
 use penstock_storage::batches::{BatchState, ClaimState};
 use penstock_storage::files::FileStore;
 use penstock_storage::fleet::SharedFleet;
-use rust_decimal::Decimal;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant as StdInstant;
@@ -33,69 +31,6 @@ use tokio::sync::Semaphore;
 /// Lines in flight of one gateway.
 const CONCURRENCY: usize = 4;
 const ACCOUNT: &str = "default";
-
-/// Executor that waits for permission, and answers and charges each line.
-struct GatedExecutor {
-    app: Arc<AppState>,
-    permits: Semaphore,
-    started: AtomicUsize,
-    /// Number of executions of each line of the fleet.
-    calls: Arc<Mutex<BTreeMap<String, usize>>>,
-}
-
-#[async_trait]
-impl LineExecutor for GatedExecutor {
-    async fn execute(&self, line: LineRequest) -> LineResponse {
-        let text = String::from_utf8(line.body.to_vec()).unwrap();
-        *self.calls.lock().entry(text).or_default() += 1;
-        let request = RequestId::random();
-        let hold = self.app.ledger.reserve(
-            ACCOUNT,
-            &line.principal.public_id.clone(),
-            request.as_str(),
-            ReserveRequest { credits: 10, energy: None, eur: 10 },
-            false,
-        );
-        let hold = hold.map_err(|refusal| refusal.message).unwrap();
-        self.started.fetch_add(1, Ordering::AcqRel);
-        let cancelled = tokio::select! {
-            permit = self.permits.acquire() => { permit.unwrap().forget(); false }
-            () = line.cancel.cancelled() => true,
-        };
-        let end = match cancelled {
-            true => hold.void_later("cancelled", RequestFootprint::default()),
-            false => hold.settle_later(charge()),
-        };
-        LineResponse {
-            request,
-            status: 200,
-            body: vec![Bytes::from_static(b"{}")],
-            end: Some(end),
-            usage: Some(TokenUsage::default()),
-            ending: if cancelled { LineDisposition::Cancelled } else { LineDisposition::Final },
-        }
-    }
-}
-
-fn charge() -> Settlement {
-    Settlement {
-        amount: 10,
-        eur: 10,
-        sale: SaleDetails {
-            model: "m".into(),
-            provider: "p".into(),
-            terms: "t".into(),
-            batch: true,
-            usage: TokenUsage { input: 1, output: 2, ..TokenUsage::default() },
-            images: 0,
-            seconds: Decimal::ZERO,
-            billable_kwh: None,
-            eur: Decimal::new(10, 8),
-        },
-        terms: Arc::new(SaleTerms { id: "t".into(), text: "{}".into() }),
-        footprint: RequestFootprint::default(),
-    }
-}
 
 /// Gateway of the fleet.
 struct Member {
@@ -155,10 +90,20 @@ impl Pair {
     }
 
     fn upload(&self, member: usize, count: usize) -> Result<String, crate::storage::files::FileError> {
+        self.upload_within(1 << 20, member, count)
+    }
+
+    /// Uploads a file if the files of the key have at most `max_key_bytes` with it.
+    fn upload_within(
+        &self,
+        max_key_bytes: u64,
+        member: usize,
+        count: usize,
+    ) -> Result<String, crate::storage::files::FileError> {
         let files = &self.members[member].context.files;
         let limits = QuotaLimits {
             max_total_bytes: 1 << 30,
-            max_key_bytes: 4_000,
+            max_key_bytes,
             min_free_bytes: 0,
             max_line_bytes: 1 << 20,
         };
@@ -331,6 +276,7 @@ impl Member {
             app: app.clone(),
             permits: Semaphore::new(0),
             started: AtomicUsize::new(0),
+            is_overloaded: AtomicBool::new(false),
             calls: calls.clone(),
         });
         let context = BatchContext {

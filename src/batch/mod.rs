@@ -58,6 +58,7 @@ use memory_budget::{MemoryBudget, MemoryBudgets};
 use parking_lot::Mutex;
 use penstock_storage::batches::{BatchClaim, BatchRecord, BatchStore, EndRequest, is_slice_id};
 use penstock_storage::{Store, StoreError};
+use retry_queue::RetryLoad;
 use runner::BatchStart;
 use scheduler::FairScheduler;
 use std::collections::HashMap;
@@ -101,12 +102,14 @@ struct RunningBatch {
     input: Box<str>,
     commands: mpsc::UnboundedSender<BatchCommand>,
     published: watch::Receiver<Arc<BatchRecord>>,
-    /// True if the batch starts no lines for now and holds no memory.
+    /// True if the batch starts no lines for now and has no share of the memory.
     parked: bool,
     /// Claim of this process; `None` if no other process may run the batch.
     claim: Option<BatchClaim>,
     /// True for a slice whose lines have all started.
     is_draining: bool,
+    /// Lines that wait for a retry, together with those of the other slices of the same batch.
+    retry_load: Arc<RetryLoad>,
 }
 
 /// All batches of the gateway.
@@ -302,6 +305,7 @@ impl BatchManager {
             parked: record.background.is_some(),
             claim,
             is_draining: false,
+            retry_load: slice_claims::shared_retry_load(&all, &record.id),
         };
         if !running.parked {
             self.budgets.add_batch(&running.account);
@@ -326,6 +330,11 @@ impl BatchManager {
             }
             None => self.unregister(&start.record.id),
         }
+    }
+
+    /// Returns the count of the lines of a registered batch that wait for a retry.
+    fn retry_load(&self, id: &str) -> Arc<RetryLoad> {
+        self.running.lock().get(id).map(|running| running.retry_load.clone()).unwrap_or_default()
     }
 
     /// Memory limits of a batch of this account.

@@ -3,16 +3,32 @@
 use super::input::PendingLine;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::time::Instant;
 
 /// Number of queued lines at which no new line starts.
 const MAX_WAITING: usize = 256;
 
-/// Retry queue of a batch, ordered by due time.
-#[derive(Default)]
+/// Lines that wait for a retry, of a batch or of all its slices in this process together.
+#[derive(Debug, Default)]
+pub struct RetryLoad {
+    lines: AtomicUsize,
+    /// Bytes of their bodies.
+    bytes: AtomicUsize,
+}
+
+impl RetryLoad {
+    /// Returns true if so many lines wait for a retry that no new line should start: their providers are overloaded.
+    pub fn is_full(&self) -> bool {
+        self.lines.load(Relaxed) >= MAX_WAITING
+    }
+}
+
+/// Retry queue of a batch or slice, ordered by due time.
 pub struct RetryQueue {
     lines: BinaryHeap<RetryEntry>,
-    bytes: usize,
+    load: Arc<RetryLoad>,
 }
 
 struct RetryEntry {
@@ -21,18 +37,34 @@ struct RetryEntry {
 }
 
 impl RetryQueue {
+    /// Returns an empty queue, whose lines are counted in `load`.
+    pub const fn new(load: Arc<RetryLoad>) -> Self {
+        Self { lines: BinaryHeap::new(), load }
+    }
+
     /// Queues a line until its due time.
     pub fn push(&mut self, asked: PendingLine, due: Instant) {
-        self.bytes += asked.body.len();
+        self.load.lines.fetch_add(1, Relaxed);
+        self.load.bytes.fetch_add(asked.body.len(), Relaxed);
         self.lines.push(RetryEntry { due, line: asked });
     }
 
     /// Removes and returns a line that is due.
     pub fn pop_due_line(&mut self, now: Instant) -> Option<PendingLine> {
         let due = self.lines.peek().is_some_and(|entry| entry.due <= now);
-        let asked = due.then(|| self.lines.pop()).flatten()?.line;
-        self.bytes = self.bytes.saturating_sub(asked.body.len());
-        Some(asked)
+        if due { self.pop() } else { None }
+    }
+
+    fn pop(&mut self) -> Option<PendingLine> {
+        let line = self.lines.pop()?.line;
+        self.load.lines.fetch_sub(1, Relaxed);
+        self.load.bytes.fetch_sub(line.body.len(), Relaxed);
+        Some(line)
+    }
+
+    /// Removes all lines.
+    pub fn clear(&mut self) {
+        while self.pop().is_some() {}
     }
 
     /// Due time of the next line.
@@ -40,14 +72,20 @@ impl RetryQueue {
         self.lines.peek().map(|entry| entry.due)
     }
 
-    /// Returns true if so many lines wait for a retry that no new line should start: their providers are overloaded.
+    /// Returns true if no new line should start, see [`RetryLoad::is_full`].
     pub fn is_full(&self) -> bool {
-        self.lines.len() >= MAX_WAITING
+        self.load.is_full()
     }
 
-    /// Bytes of the queued bodies.
-    pub const fn body_bytes(&self) -> usize {
-        self.bytes
+    /// Bytes of the bodies of all lines that the load counts.
+    pub fn body_bytes(&self) -> usize {
+        self.load.bytes.load(Relaxed)
+    }
+}
+
+impl Drop for RetryQueue {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 

@@ -139,6 +139,7 @@ impl BatchRunner {
     ) -> Self {
         let scheduler_entry = app.batches.scheduler.register_batch(&record.account);
         let budget = app.batches.memory_budget(&app, &record.account);
+        let retries = RetryQueue::new(app.batches.retry_load(&record.id));
         let is_suspended =
             app.key_cache.find_principal(&record.key).is_some_and(|principal| principal.is_suspended());
         Self {
@@ -151,7 +152,7 @@ impl BatchRunner {
             completed: CompletionBitmap::default(),
             files: OpenFiles::default(),
             prefetched: PrefetchedLines::default(),
-            retries: RetryQueue::default(),
+            retries,
             funds: FundsBackoff::default(),
             in_flight: InFlightLines::default(),
             pending: PendingResults::default(),
@@ -188,7 +189,7 @@ impl BatchRunner {
         if is_active && self.record.slices.is_some() {
             self.read_slices();
         } else if is_active && self.shutdown.reason.is_none() {
-            if !self.is_waiting() {
+            if !self.is_waiting() && !self.is_draining {
                 self.open_files();
             }
             self.start_lines();
@@ -203,11 +204,13 @@ impl BatchRunner {
         }
     }
 
-    /// Records that all lines of a slice have started, so that this gateway may run a further slice.
+    /// Records that all lines of a slice have started, so that this gateway may run a further slice. The input file is
+    /// not read any more.
     fn note_draining(&mut self) {
         let is_at_end = self.files.input.as_ref().is_some_and(|input| input.at_end);
         if self.record.slice.is_some() && !self.is_draining && is_at_end && self.prefetched.lines.is_empty() {
             self.is_draining = true;
+            self.files.input = None;
             self.app.batches.set_draining(&self.record.id);
         }
     }
@@ -277,16 +280,20 @@ impl BatchRunner {
     }
 
     /// Releases the files and the memory share of a batch that waits, after all its results were committed. When the
-    /// batch continues, it opens its files again, as after a restart.
+    /// batch continues, it opens its files again, as after a restart. A slice with retried lines only, all of them
+    /// waiting, has no share either: the memory limit of its batch's next slice includes these lines.
     fn update_parking(&mut self) {
         let waits = self.is_waiting() && self.shutdown.reason.is_none();
         if waits && self.has_no_permits() && !self.disk.reading {
             (self.files.input, self.files.output) = (None, None);
             self.prefetched = PrefetchedLines::default();
-            self.retries = RetryQueue::default();
+            self.retries.clear();
+            self.is_draining = false;
             self.app.batches.set_parked(&self.record.id, true);
         } else if !waits {
-            self.app.batches.set_parked(&self.record.id, false);
+            let has_retries_only =
+                self.is_draining && self.has_no_permits() && self.prefetched.lines.is_empty();
+            self.app.batches.set_parked(&self.record.id, has_retries_only);
         }
     }
 
@@ -312,7 +319,7 @@ impl BatchRunner {
         self.shutdown.reason = Some(why);
         self.prefetched.lines.clear();
         self.prefetched.bytes = 0;
-        self.retries = RetryQueue::default();
+        self.retries.clear();
         self.cancel_lines();
     }
 

@@ -1,21 +1,23 @@
 //! Claims of slices: each live member of a fleet runs one slice of a batch after the other, under a claim of its own.
 //!
 //! A member takes a further slice of a batch once all lines of its present ones have started, so a batch in slices gets
-//! no more turns of a gateway than any other batch, and no gateway waits for the last lines of a slice.
+//! no more turns of a gateway than any other batch, and no gateway waits for the last lines of a slice. As in a batch
+//! that is not divided, no line and no slice starts while too many lines of the batch wait for a retry.
 
 use super::claims::{ClaimedBatch, HeldClaim, Takeover};
-use super::{BatchCommand, BatchManager};
+use super::retry_queue::RetryLoad;
+use super::{BatchCommand, BatchManager, RunningBatch};
 use penstock_storage::StoreError;
 use penstock_storage::batches::{
     BatchClaim, BatchCounts, BatchRecord, BatchSlice, BatchState, BatchUsage, ClaimState, EndRequest,
     batch_of, is_slice_id,
 };
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Number of lines of a slice.
 pub(super) const SLICE_LINES: u32 = 1_000;
-/// Maximum number of slices of one batch that a gateway runs at a time, most of them with retried lines only.
-const MAX_LOCAL_SLICES: usize = 8;
 
 impl BatchManager {
     /// Sets whether there are other live members and all of them run slices. Members of versions before slices run
@@ -81,16 +83,12 @@ impl BatchManager {
         Ok(ids.into_iter().zip(rows).filter_map(|(id, row)| Some((id, row.end?))).collect())
     }
 
-    /// Returns true if this process runs no slice of the batch that still has lines to start.
+    /// Returns true if this process runs no slice of the batch that still has lines to start, and not too many lines of
+    /// the batch wait for a retry here.
     fn may_run_slice_of(&self, batch: &str) -> bool {
         let running = self.running.lock();
-        let own = running.iter().filter(|(id, _)| is_slice_of(id, batch));
-        let (mut count, mut are_draining) = (0, true);
-        for (_, slice) in own {
-            count += 1;
-            are_draining &= slice.is_draining;
-        }
-        are_draining && count < MAX_LOCAL_SLICES
+        let mut own = running.iter().filter(|(id, _)| is_slice_of(id, batch));
+        own.all(|(_, slice)| slice.is_draining && !slice.retry_load.is_full())
     }
 
     /// Takes the claim of the first slice that no live member runs.
@@ -122,6 +120,13 @@ impl BatchManager {
         }
         Ok(None)
     }
+}
+
+/// Returns the count of waiting lines for a batch or slice that is about to run: for a slice, that of the batch's other
+/// slices in this process.
+pub(super) fn shared_retry_load(running: &HashMap<Box<str>, RunningBatch>, id: &str) -> Arc<RetryLoad> {
+    let mut others = running.iter().filter(|(other, _)| is_slice_id(id) && is_slice_of(other, batch_of(id)));
+    others.next().map(|(_, slice)| slice.retry_load.clone()).unwrap_or_default()
 }
 
 fn is_slice_of(id: &str, batch: &str) -> bool {

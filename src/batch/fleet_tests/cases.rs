@@ -130,10 +130,10 @@ async fn the_limits_of_an_account_and_a_key_hold_over_both_gateways() {
     }
     assert_eq!(pair.create(1, &input).await.err(), Some(ErrorCode::RateLimited));
     // Each line is about 80 bytes.
-    pair.upload(0, 20).unwrap();
-    pair.upload(1, 20).unwrap();
+    pair.upload_within(4_000, 0, 20).unwrap();
+    pair.upload_within(4_000, 1, 20).unwrap();
     for member in [0, 1] {
-        let refused = pair.upload(member, 20).err().unwrap().to_api_error();
+        let refused = pair.upload_within(4_000, member, 20).err().unwrap().to_api_error();
         assert_eq!(refused.details["limit_bytes"], 4_000);
     }
     pair.stop().await;
