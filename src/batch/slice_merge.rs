@@ -7,7 +7,7 @@ use super::context::BatchContext;
 use super::open_files::{self, OpenedResults};
 use super::result_write::written_rows;
 use super::runner::{BatchEvent, BatchRunner, TICK};
-use super::slice_segment::{StoredSegment, read_segment};
+use super::slice_segment::{StoredSegment, read_segments};
 use crate::billing::MAX_OUTCOMES;
 use bytes::Bytes;
 use penstock_batch::state::EndReason;
@@ -238,20 +238,36 @@ impl SliceReadJob {
             let member = (strand, alive.as_ref());
             store.remove_unclaimed_slices(batch, &slices, &claim, member).map_err(io_error)?;
         }
-        let (mut read, mut lines, mut bytes) = (Vec::with_capacity(segments.len()), 0, 0);
-        for segment in segments {
-            lines += segment.lines.len();
-            if !read.is_empty() && (lines > MAX_OUTCOMES || bytes >= self.most) {
-                more = true;
-                break;
-            }
-            let is_damaged = self.end == Some(EndReason::OutputDamaged);
-            let (stored, contents) = read_segment(&context.files, segment, is_damaged)?;
-            bytes += contents.len();
-            read.push((stored, contents));
-        }
+        let is_damaged = self.end == Some(EndReason::OutputDamaged);
+        let (segments, is_limited) = self.limit_segments(context, segments).map_err(io_error)?;
+        more |= is_limited;
+        // The results of a damaged batch are not read, and files of segments may be missing.
+        let read = match is_damaged {
+            true => segments.into_iter().map(|stored| (stored, Bytes::new())).collect(),
+            false => read_segments(&context.files, segments)?,
+        };
         let has_requested_end = self.end.is_some();
         Ok(SlicesRead { opened, slices, segments: read, more, has_requested_end })
+    }
+
+    /// Returns as many segments as one commit may contain, with the records of their files, and true if some are left.
+    fn limit_segments(
+        &self,
+        context: &BatchContext,
+        segments: Vec<ResultSegment>,
+    ) -> std::result::Result<(Vec<StoredSegment>, bool), StoreError> {
+        let ids: Vec<String> = segments.iter().map(|segment| segment.file.clone()).collect();
+        let files = context.files.record_store().get_many(&ids)?;
+        let (mut limited, mut lines, mut bytes) = (Vec::with_capacity(segments.len()), 0, 0);
+        for (segment, file) in segments.into_iter().zip(files) {
+            lines += segment.lines.len();
+            if !limited.is_empty() && (lines > MAX_OUTCOMES || bytes >= self.most as u64) {
+                return Ok((limited, true));
+            }
+            bytes += file.as_ref().map_or(0, |file| file.bytes);
+            limited.push(StoredSegment { segment, file });
+        }
+        Ok((limited, false))
     }
 }
 

@@ -68,28 +68,34 @@ pub(super) fn write_segment(
     Ok(Some(StoredSegment { segment, file: Some(FileRecord { lines, ..written }) }))
 }
 
-/// Reads a segment. With `skip`, returns no contents, and a missing file is no error.
+/// Reads the contents of segments, all at the same time, because each takes a round trip to a bucket or file server.
 ///
 /// # Errors
-/// Returns `NotFound` if the file is missing, `InvalidData` if it does not have the lines of the segment, and any I/O
-/// error.
-pub(super) fn read_segment(
+/// Returns the first error of a segment: `NotFound` if its file is missing, `InvalidData` if it does not have the lines
+/// of the segment, and any I/O error.
+pub(super) fn read_segments(
     files: &FileManager,
-    segment: ResultSegment,
-    skip: bool,
-) -> Result<(StoredSegment, Bytes)> {
-    let record = files.record_store().get(&segment.file);
-    let file = record.map_err(|error| Error::other(error.to_string()))?;
-    if skip {
-        return Ok((StoredSegment { segment, file }, Bytes::new()));
-    }
-    let record = file.as_ref().ok_or(ErrorKind::NotFound)?;
+    segments: Vec<StoredSegment>,
+) -> Result<Vec<(StoredSegment, Bytes)>> {
+    std::thread::scope(|scope| {
+        let mut reads = Vec::with_capacity(segments.len());
+        for stored in segments {
+            let read = move || read_contents(files, &stored).map(|contents| (stored, contents));
+            reads.push(std::thread::Builder::new().spawn_scoped(scope, read)?);
+        }
+        let panicked = |_| Err(Error::other("the read of a segment panicked"));
+        reads.into_iter().map(|read| read.join().unwrap_or_else(panicked)).collect()
+    })
+}
+
+fn read_contents(files: &FileManager, stored: &StoredSegment) -> Result<Bytes> {
+    let record = stored.file.as_ref().ok_or(ErrorKind::NotFound)?;
     let length = usize::try_from(record.bytes).map_err(|_| Error::from(ErrorKind::FileTooLarge))?;
     let contents = files.open_contents(record)?.read(0, length)?;
-    if memchr::memchr_iter(b'\n', &contents).count() != segment.lines.len() {
+    if memchr::memchr_iter(b'\n', &contents).count() != stored.segment.lines.len() {
         return Err(ErrorKind::InvalidData.into());
     }
-    Ok((StoredSegment { segment, file }, contents))
+    Ok(contents)
 }
 
 fn sum_usage(lines: &[LineOutcome]) -> BatchUsage {

@@ -240,18 +240,31 @@ impl FileStore {
         row.map(|row| versioned_json::decode(WHAT, &row)).transpose()
     }
 
+    /// Returns the files of several ids, in their order.
+    ///
+    /// # Errors
+    /// Same as [`Store::get_many`].
+    pub fn get_many(&self, ids: &[String]) -> Result<Vec<Option<FileRecord>>, StoreError> {
+        let rows = self.rows(ids)?;
+        rows.into_iter().map(|row| row.map(|row| versioned_json::decode(WHAT, &row)).transpose()).collect()
+    }
+
     /// Returns for each of several ids whether its file is missing.
     ///
     /// # Errors
     /// Same as [`Store::get_many`].
     pub fn are_missing(&self, ids: &[String]) -> Result<Vec<bool>, StoreError> {
-        let mut missing = Vec::with_capacity(ids.len());
+        Ok(self.rows(ids)?.iter().map(Option::is_none).collect())
+    }
+
+    fn rows(&self, ids: &[String]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let mut rows = Vec::with_capacity(ids.len());
         for page in ids.chunks(MAX_PAGE_ROWS) {
             let keys: Vec<Vec<u8>> = page.iter().map(|id| Self::record_key(id)).collect();
             let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-            missing.extend(self.store.get_many(StoreTable::Files, &keys)?.iter().map(Option::is_none));
+            rows.extend(self.store.get_many(StoreTable::Files, &keys)?);
         }
-        Ok(missing)
+        Ok(rows)
     }
 
     /// Replaces the record of a file if the stored record still equals `was`; the index rows do not change. Returns

@@ -184,5 +184,6 @@ fn used_bytes_stay_within_their_limits_and_follow_the_records() {
         assert_eq!(used("k2"), (7, 7));
         let ids = ["file-c".to_owned(), "file-a".to_owned()];
         assert_eq!(files.are_missing(&ids).unwrap(), [false, true]);
+        assert_eq!(files.get_many(&ids).unwrap(), [files.get("file-c").unwrap(), None]);
     });
 }
