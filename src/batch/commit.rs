@@ -19,6 +19,8 @@ use tokio::time::Instant;
 /// Pause after the first disk error; it doubles up to `MAX_RETRY_PAUSE`.
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(500);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(15);
+/// Time for which a result of a slice may wait for others, so that there are few segments to append.
+const GROUP_WAIT: Duration = Duration::from_millis(250);
 
 /// Finished line with its result.
 pub(super) struct LineOutcome {
@@ -66,7 +68,8 @@ impl BatchRunner {
             return;
         }
         let ends = self.shutdown.reason.is_some() && self.is_idle();
-        if self.pending.lines.is_empty() && self.merge.segments.is_empty() && !ends {
+        let is_empty = self.pending.lines.is_empty() && self.merge.segments.is_empty();
+        if (is_empty && !ends) || self.next_group_due().is_some() {
             return;
         }
         let mut group = self.next_group(MAX_OUTCOMES);
@@ -93,6 +96,35 @@ impl BatchRunner {
             drop(files);
             tell.send(BatchEvent::GroupWritten(Box::new(GroupWriteResult { group, written })))
         });
+    }
+
+    /// Returns the time until which the results of a slice wait for more; `None` if they should be written now. They
+    /// hold run permits, so they do not wait once they are more than the lines in flight.
+    pub(super) fn next_group_due(&self) -> Option<Instant> {
+        let is_ending = self.shutdown.reason.is_some() || self.shutdown.is_stopping();
+        let (lines, most) = (self.pending.lines.len(), self.budget.max_results.min(MAX_OUTCOMES));
+        let is_full =
+            lines > self.in_flight.lines || lines >= most || self.pending.bytes >= self.budget.group_bytes;
+        if self.record.slice.is_none() || is_ending || is_full {
+            return None;
+        }
+        self.pending.since.map(|since| since + GROUP_WAIT).filter(|due| Instant::now() < *due)
+    }
+
+    fn next_group(&mut self, most: usize) -> ResultGroup {
+        let mut group = ResultGroup::default();
+        // Segments are not split; the number of those that were read is limited.
+        let most_bytes = if self.record.slices.is_some() { usize::MAX } else { self.budget.group_bytes };
+        while group.lines.len() < most && group.bytes.len() <= most_bytes {
+            let Some(finished) = self.pending.lines.pop_front() else { break };
+            self.pending.bytes = self.pending.bytes.saturating_sub(finished.result.len());
+            group.bytes.extend_from_slice(&finished.result);
+            group.lines.push(finished);
+        }
+        if self.pending.lines.is_empty() {
+            self.pending.since = None;
+        }
+        group
     }
 
     /// Commits a group that is on the disk, or schedules it for another try if the write failed.

@@ -4,6 +4,7 @@
 
 mod cases;
 mod executor;
+mod groups;
 mod retries;
 mod slices;
 mod takeovers;

@@ -177,6 +177,7 @@ impl BatchRunner {
         };
         let body = done.body.iter().map(|piece| &**piece);
         result_line::write_result_line(&mut text, form, &id, &asked.custom_id, done.status, body);
+        self.pending.since.get_or_insert_with(Instant::now);
         self.pending.bytes += text.len();
         self.pending.average_size = (self.pending.average_size * 7 + text.len()) / 8;
         self.pending.lines.push_back(LineOutcome {

@@ -2,7 +2,7 @@
 //! results arrive as events on one channel, so that one task handles them in their order.
 
 use super::claims::HeldClaim;
-use super::commit::{CommitEnd, GroupWriteResult, ResultGroup};
+use super::commit::{CommitEnd, GroupWriteResult};
 use super::context::BatchContext;
 use super::context::LineResponse;
 use super::funds_backoff::FundsBackoff;
@@ -131,7 +131,7 @@ pub(super) async fn run_batch(
 }
 
 impl BatchRunner {
-    fn new(
+    pub(super) fn new(
         app: Arc<BatchContext>,
         BatchStart { record, claim }: BatchStart,
         events: mpsc::UnboundedSender<BatchEvent>,
@@ -217,9 +217,8 @@ impl BatchRunner {
 
     /// Returns the time of the next work that does not depend on an event.
     fn next_wake(&self, look: Instant) -> Instant {
-        self.retries
-            .next_due()
-            .map_or(look, |due| due.min(look).max(Instant::now() + Duration::from_millis(1)))
+        let due = self.retries.next_due().into_iter().chain(self.next_group_due()).min();
+        due.map_or(look, |due| due.min(look).max(Instant::now() + Duration::from_millis(1)))
     }
 
     pub(super) fn on_event(&mut self, event: BatchEvent) {
@@ -368,19 +367,6 @@ impl BatchRunner {
                 asker.send(record.clone()).ok();
             }
         }
-    }
-
-    pub(super) fn next_group(&mut self, most: usize) -> ResultGroup {
-        let mut group = ResultGroup::default();
-        // Segments are not split; the number of those that were read is limited.
-        let most_bytes = if self.record.slices.is_some() { usize::MAX } else { self.budget.group_bytes };
-        while group.lines.len() < most && group.bytes.len() <= most_bytes {
-            let Some(finished) = self.pending.lines.pop_front() else { break };
-            self.pending.bytes = self.pending.bytes.saturating_sub(finished.result.len());
-            group.bytes.extend_from_slice(&finished.result);
-            group.lines.push(finished);
-        }
-        group
     }
 }
 

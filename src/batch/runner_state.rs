@@ -51,6 +51,8 @@ pub(super) struct PendingResults {
     pub(super) bytes: usize,
     /// Moving average of a result's size in bytes.
     pub(super) average_size: usize,
+    /// Time since which the oldest of them waits; `None` if there are none, or if they were written without success.
+    pub(super) since: Option<Instant>,
 }
 
 /// State of the disk accesses.

@@ -1,0 +1,59 @@
+//! Test of the groups in which the results of a slice are committed.
+
+use super::*;
+use crate::batch::input::{LineBody, PendingLine};
+use crate::batch::runner::BatchRunner;
+use crate::telemetry::request_id::RequestId;
+use bytes::Bytes;
+use penstock_storage::batches::{BatchCounts, BatchSlice};
+
+impl Member {
+    /// Returns the runner of a batch or slice with one result and with lines in flight.
+    fn runner(&self, slice: Option<BatchSlice>, in_flight: usize) -> BatchRunner {
+        let counts = BatchCounts { total: 6, ..BatchCounts::default() };
+        let state = BatchState::InProgress;
+        let record = BatchRecord { id: "b".into(), state, counts, slice, ..BatchRecord::default() };
+        let published = watch::Sender::new(Arc::new(record.clone()));
+        let start = BatchStart { record, claim: None };
+        let mut runner =
+            BatchRunner::new(self.context.clone(), start, mpsc::unbounded_channel().0, published);
+        let permit = runner.scheduler_entry.try_acquire(CONCURRENCY, true).unwrap();
+        let body = LineBody::InMemory(Bytes::new());
+        let line = PendingLine { index: 0, custom_id: "line-0".into(), body, attempts: 1 };
+        let response = LineResponse {
+            request: RequestId::random(),
+            status: 200,
+            body: vec![Bytes::from_static(b"{}")],
+            end: None,
+            usage: None,
+            ending: LineDisposition::Final,
+        };
+        runner.in_flight.lines = in_flight + 1;
+        runner.on_line_done(line, permit, Some(Box::new(response)));
+        runner
+    }
+}
+
+#[tokio::test]
+async fn a_result_of_a_slice_waits_for_others_unless_lines_wait_for_its_permit() {
+    let pair = Pair::start().await;
+    let member = &pair.members[0];
+    tokio::time::pause();
+    let slice = Some(BatchSlice { lines: 6, ..BatchSlice::default() });
+    let mut runner = member.runner(slice, 1);
+    let due = runner.next_group_due().unwrap();
+    assert!(due <= Instant::now() + Duration::from_millis(250));
+    runner.start_next_write();
+    assert!(!runner.disk.writing);
+    tokio::time::advance(due - Instant::now()).await;
+    runner.start_next_write();
+    assert!(runner.disk.writing && runner.pending.since.is_none());
+    let mut ending = member.runner(slice, 1);
+    ending.end_with(penstock_batch::state::EndReason::Cancelled);
+    for mut runner in [member.runner(slice, 0), member.runner(None, 1), ending] {
+        runner.start_next_write();
+        assert!(runner.disk.writing);
+    }
+    tokio::time::resume();
+    pair.stop().await;
+}
