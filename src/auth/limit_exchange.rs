@@ -7,7 +7,7 @@
 use super::key_cache::KeyCache;
 use super::limited_owner::LimitedOwner;
 use crate::fleet::{KeyUsageReport, MemberReport};
-use penstock_limits::{PeerUsage, UsageTotals};
+use penstock_limits::{PeerUsage, RefusedTokens, UsageTotals, is_recipient_of_rest};
 use penstock_storage::StoreError;
 use penstock_storage::spend::{SpendOwner, SpendStore};
 use std::collections::HashMap;
@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// Time after its last use for which a key is reported. It is longer than an empty bucket takes to refill.
 const REPORTED_FOR: Duration = Duration::from_secs(120);
+/// Time after its last demand for which a member may receive what a division of the limits leaves.
+const RECENT_DEMAND: Duration = Duration::from_secs(5);
 
 /// Key or account that this member reports.
 struct ReportedOwner {
@@ -24,12 +26,45 @@ struct ReportedOwner {
     last: UsageTotals,
     /// Time of the steady clock at which the number of requests last changed.
     used_at: Duration,
+    /// Number of requests at the last exchange, and the calendar time of the last exchange that found further ones.
+    wanted_requests: u64,
+    demanded_at: Option<Duration>,
 }
 
 /// Last report of a peer.
 struct PeerTotals {
     start: u64,
-    keys: HashMap<String, UsageTotals>,
+    /// Time of the report.
+    at: u64,
+    keys: HashMap<String, PeerKey>,
+}
+
+/// Last report of a peer about one key or account.
+#[derive(Default)]
+struct PeerKey {
+    totals: UsageTotals,
+    demand: PeerDemand,
+    /// Time at which a report with demand was applied.
+    demanded_at: Option<Duration>,
+}
+
+/// Demand at a peer between its last two reports.
+#[derive(Clone, Copy, Default)]
+struct PeerDemand {
+    requests: u64,
+    tokens: u64,
+    refused_requests: u64,
+    largest_refused: u64,
+}
+
+/// Usage of all peers of one key or account.
+#[derive(Default)]
+struct PeerSum {
+    usage: PeerUsage,
+    /// Number of peers that reported the key.
+    reporters: u32,
+    /// Peers with recent demand.
+    demanding: Vec<u32>,
 }
 
 /// State of the exchange of limit usage between the members of a fleet.
@@ -56,7 +91,15 @@ impl LimitSharing {
                     continue;
                 }
                 let base = self.bases.remove(&name).unwrap_or_default();
-                let reported = ReportedOwner { owner, base, last: base, used_at: now };
+                let wanted_requests = owner.usage().usage_totals().wanted_requests;
+                let reported = ReportedOwner {
+                    owner,
+                    base,
+                    last: base,
+                    used_at: now,
+                    wanted_requests,
+                    demanded_at: None,
+                };
                 self.reported.insert(name, reported);
             }
         }
@@ -76,55 +119,75 @@ impl LimitSharing {
         self.reported.iter().map(|(name, reported)| reported.to_report(name)).collect()
     }
 
-    /// Applies the reports of the peers to the limits of this member; `now` is a calendar time.
+    /// Applies the reports of the peers to the limits of the member `own`; `now` is a calendar time.
     pub fn apply_reports(
         &mut self,
         cache: &KeyCache,
-        members: usize,
+        (own, members): (u32, usize),
         reports: &[(u32, MemberReport)],
         now: Duration,
     ) {
-        // Usage of all peers by key, and the number of peers that reported the key.
-        let mut sums: HashMap<&str, (PeerUsage, u32)> = HashMap::new();
+        let mut sums = self.sum_reports(reports, now);
+        let members = u32::try_from(members).unwrap_or(u32::MAX);
+        let complete = |sum: &PeerSum, receives_rest: bool| PeerUsage {
+            members,
+            silent: members.saturating_sub(1).saturating_sub(sum.reporters),
+            receives_rest,
+            ..sum.usage
+        };
+        for (name, reported) in &mut self.reported {
+            let sum = sums.remove(name.as_str()).unwrap_or_default();
+            let receives_rest =
+                reported.has_recent_demand(now) && is_recipient_of_rest(name, own, &sum.demanding, now);
+            reported.owner.usage().apply_peer_usage(&complete(&sum, receives_rest), now);
+        }
+        for (name, sum) in sums {
+            if let Some(owner) =
+                LimitedOwner::find_by_name(cache, name).filter(|owner| owner.usage().is_limited())
+            {
+                owner.usage().apply_peer_usage(&complete(&sum, false), now);
+            }
+        }
+    }
+
+    /// Returns the usage of all peers since the last exchange, by key or account.
+    fn sum_reports<'r>(
+        &mut self,
+        reports: &'r [(u32, MemberReport)],
+        now: Duration,
+    ) -> HashMap<&'r str, PeerSum> {
+        let mut sums: HashMap<&str, PeerSum> = HashMap::new();
         self.peers.retain(|id, _| reports.iter().any(|(peer, _)| peer == id));
         for (peer, report) in reports {
-            let fresh = || PeerTotals { start: report.process_number, keys: HashMap::new() };
+            let fresh = || PeerTotals { start: report.process_number, at: 0, keys: HashMap::new() };
             let is_known = self.peers.get(peer).is_some_and(|last| last.start == report.process_number);
             let last = self.peers.entry(*peer).or_insert_with(fresh);
             if last.start != report.process_number {
                 *last = fresh();
             }
+            // A report that was applied already says nothing about the demand since then.
+            let is_new = std::mem::replace(&mut last.at, report.at) != report.at;
             for key in &report.keys {
                 // The parts of members that lease budgets include what their requests reserve.
                 let reserved = if report.leases_budgets { 0 } else { key.totals.reserved };
                 let totals = UsageTotals { reserved, ..key.totals };
-                let before = last.keys.insert(key.owner.clone(), totals);
+                let is_first = !last.keys.contains_key(&key.owner);
+                let known = last.keys.entry(key.owner.clone()).or_default();
                 // When limits are shared for the first time, the totals of each peer are only the starting point: its
                 // usage before this member joined is not counted.
-                let before = if is_known || self.has_begun { before } else { Some(totals) };
-                let (sum, reporters) = sums.entry(&key.owner).or_default();
-                *reporters = reporters.saturating_add(1);
-                add_usage(sum, &totals, before);
+                if is_first && !is_known && !self.has_begun {
+                    known.totals = totals;
+                }
+                let sum = sums.entry(&key.owner).or_default();
+                sum.reporters = sum.reporters.saturating_add(1);
+                known.add_report(&mut sum.usage, totals, is_new, now);
+                if is_recent(known.demanded_at, now) {
+                    sum.demanding.push(*peer);
+                }
             }
         }
         self.has_begun = true;
-        let members = u32::try_from(members).unwrap_or(u32::MAX);
-        let complete = |(peers, reporters): (PeerUsage, u32)| PeerUsage {
-            members,
-            silent: members.saturating_sub(1).saturating_sub(reporters),
-            ..peers
-        };
-        for (name, reported) in &self.reported {
-            let peers = sums.remove(name.as_str()).unwrap_or_default();
-            reported.owner.usage().apply_peer_usage(&complete(peers), now);
-        }
-        for (name, peers) in sums {
-            if let Some(owner) =
-                LimitedOwner::find_by_name(cache, name).filter(|owner| owner.usage().is_limited())
-            {
-                owner.usage().apply_peer_usage(&complete(peers), now);
-            }
-        }
+        sums
     }
 
     /// Replaces the spending of the reported keys and accounts with budgets by that of all members. Blocks.
@@ -155,29 +218,66 @@ impl ReportedOwner {
             wanted_tokens: last.wanted_tokens.saturating_sub(base.wanted_tokens),
             in_flight: last.in_flight,
             reserved: last.reserved,
+            largest_refused: last.largest_refused,
             allowed: last.allowed,
         };
         KeyUsageReport { owner: name.to_owned(), totals }
     }
+
+    /// Returns true if requests were admitted or refused here lately.
+    fn has_recent_demand(&mut self, now: Duration) -> bool {
+        let wanted = self.owner.usage().usage_totals().wanted_requests;
+        if std::mem::replace(&mut self.wanted_requests, wanted) != wanted {
+            self.demanded_at = Some(now);
+        }
+        is_recent(self.demanded_at, now)
+    }
 }
 
-/// Adds the usage of a peer since its totals were `before`. If the totals are lower than `before`, the peer has started
-/// again from zero.
-fn add_usage(sum: &mut PeerUsage, totals: &UsageTotals, before: Option<UsageTotals>) {
-    let before = before.filter(|before| {
-        before.requests <= totals.requests && before.wanted_requests <= totals.wanted_requests
-    });
-    let before = before.unwrap_or_default();
-    let since = |now: u64, then: u64| now.saturating_sub(then);
-    sum.requests = sum.requests.saturating_add(since(totals.requests, before.requests));
-    sum.tokens = sum.tokens.saturating_add(totals.tokens.wrapping_sub(before.tokens));
-    sum.wanted_requests =
-        sum.wanted_requests.saturating_add(since(totals.wanted_requests, before.wanted_requests));
-    sum.wanted_tokens = sum.wanted_tokens.saturating_add(since(totals.wanted_tokens, before.wanted_tokens));
-    sum.in_flight = sum.in_flight.saturating_add(totals.in_flight);
-    sum.reserved = sum.reserved.saturating_add(totals.reserved);
-    let (allowed, other) = (&mut sum.allowed, &totals.allowed);
-    allowed.requests = allowed.requests.saturating_add(other.requests);
-    allowed.tokens = allowed.tokens.saturating_add(other.tokens);
-    allowed.in_flight = allowed.in_flight.saturating_add(other.in_flight);
+fn is_recent(demanded_at: Option<Duration>, now: Duration) -> bool {
+    demanded_at.is_some_and(|demanded_at| now.saturating_sub(demanded_at) < RECENT_DEMAND)
+}
+
+impl PeerKey {
+    /// Adds the usage of a peer since its last report to a sum. If the totals are lower than those of the last report, the
+    /// peer has started again from zero.
+    fn add_report(&mut self, sum: &mut PeerUsage, totals: UsageTotals, is_new: bool, now: Duration) {
+        let before = std::mem::replace(&mut self.totals, totals);
+        let is_continued =
+            before.requests <= totals.requests && before.wanted_requests <= totals.wanted_requests;
+        let before = if is_continued { before } else { UsageTotals::default() };
+        let requests = totals.requests.saturating_sub(before.requests);
+        if is_new {
+            let wanted_requests = totals.wanted_requests.saturating_sub(before.wanted_requests);
+            self.demand = PeerDemand {
+                requests: wanted_requests,
+                tokens: totals.wanted_tokens.saturating_sub(before.wanted_tokens),
+                refused_requests: wanted_requests.saturating_sub(requests),
+                largest_refused: totals.largest_refused,
+            };
+            if wanted_requests > 0 {
+                self.demanded_at = Some(now);
+            }
+        }
+        sum.requests = sum.requests.saturating_add(requests);
+        sum.tokens = sum.tokens.saturating_add(totals.tokens.wrapping_sub(before.tokens));
+        sum.in_flight = sum.in_flight.saturating_add(totals.in_flight);
+        sum.reserved = sum.reserved.saturating_add(totals.reserved);
+        let (allowed, other) = (&mut sum.allowed, &totals.allowed);
+        allowed.requests = allowed.requests.saturating_add(other.requests);
+        allowed.tokens = allowed.tokens.saturating_add(other.tokens);
+        allowed.in_flight = allowed.in_flight.saturating_add(other.in_flight);
+        self.demand.add_to(sum);
+    }
+}
+
+impl PeerDemand {
+    fn add_to(self, sum: &mut PeerUsage) {
+        sum.wanted_requests = sum.wanted_requests.saturating_add(self.requests);
+        sum.wanted_tokens = sum.wanted_tokens.saturating_add(self.tokens);
+        sum.refused_requests = sum.refused_requests.saturating_add(self.refused_requests);
+        if self.largest_refused > sum.refused.amount {
+            sum.refused = RefusedTokens { amount: self.largest_refused, wanted: self.tokens };
+        }
+    }
 }

@@ -14,6 +14,8 @@ const KEYS_PER_ROW: usize = 200;
 
 /// Maximum number of wanted pools of one report.
 const MAX_WANTED_POOLS: usize = 64;
+/// Maximum number of keys and accounts with a refused request of one report.
+const MAX_LARGEST_REFUSED: usize = 128;
 
 /// Report of a fleet member to the others: its version, configuration, and use of shared limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,8 +57,16 @@ type KeyRow = (String, u64, i64, u64, u64, u32, u64, (u64, u64, u64));
 
 impl From<KeyUsageReport> for KeyRow {
     fn from(report: KeyUsageReport) -> Self {
-        let UsageTotals { requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved, allowed } =
-            report.totals;
+        let UsageTotals {
+            requests,
+            tokens,
+            wanted_requests,
+            wanted_tokens,
+            in_flight,
+            reserved,
+            allowed,
+            ..
+        } = report.totals;
         let allowed = (allowed.requests, allowed.tokens, allowed.in_flight);
         (report.owner, requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved, allowed)
     }
@@ -66,8 +76,18 @@ impl From<KeyRow> for KeyUsageReport {
     fn from(row: KeyRow) -> Self {
         let (owner, requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved, allowed) = row;
         let allowed = SharedAmounts { requests: allowed.0, tokens: allowed.1, in_flight: allowed.2 };
-        let totals =
-            UsageTotals { requests, tokens, wanted_requests, wanted_tokens, in_flight, reserved, allowed };
+        // The header has the largest refused requests.
+        let largest_refused = 0;
+        let totals = UsageTotals {
+            requests,
+            tokens,
+            wanted_requests,
+            wanted_tokens,
+            in_flight,
+            reserved,
+            largest_refused,
+            allowed,
+        };
         Self { owner, totals }
     }
 }
@@ -87,6 +107,9 @@ struct Header {
     leases_budgets: bool,
     #[serde(default)]
     runs_slices: bool,
+    /// Most tokens of a refused request, by key or account.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    largest_refused: BTreeMap<String, u64>,
     rows: usize,
 }
 
@@ -107,6 +130,13 @@ impl MemberReport {
             wanted_pools: self.wanted_pools.iter().take(MAX_WANTED_POOLS).cloned().collect(),
             leases_budgets: self.leases_budgets,
             runs_slices: self.runs_slices,
+            largest_refused: self
+                .keys
+                .iter()
+                .filter(|key| key.totals.largest_refused > 0)
+                .take(MAX_LARGEST_REFUSED)
+                .map(|key| (key.owner.clone(), key.totals.largest_refused))
+                .collect(),
             rows: groups.len(),
         };
         let row = |value: serde_json::Result<Vec<u8>>| value.unwrap_or_default();
@@ -124,6 +154,9 @@ impl MemberReport {
         let mut keys = Vec::new();
         for group in groups.get(..header.rows)? {
             keys.extend(serde_json::from_slice::<Vec<KeyUsageReport>>(group).ok()?);
+        }
+        for key in keys.iter_mut().filter(|_| !header.largest_refused.is_empty()) {
+            key.totals.largest_refused = header.largest_refused.get(&key.owner).copied().unwrap_or(0);
         }
         let Header {
             start, at, version, config, sections, wanted_pools, leases_budgets, runs_slices, ..
@@ -170,6 +203,7 @@ mod tests {
                 wanted_tokens: u64::MAX,
                 in_flight: u32::MAX,
                 reserved: u64::MAX,
+                largest_refused: if n < MAX_LARGEST_REFUSED { u64::MAX } else { 0 },
                 allowed: SharedAmounts { requests: u64::MAX, tokens: u64::MAX, in_flight: u64::MAX },
             },
         };
@@ -204,17 +238,18 @@ mod tests {
     fn a_report_of_an_earlier_version_is_read() {
         let mut rows = report(1).to_rows();
         let mut header: serde_json::Value = serde_json::from_slice(&rows.remove(0)).unwrap();
-        for added in ["sections", "wanted_pools", "leases_budgets", "runs_slices"] {
+        for added in ["sections", "wanted_pools", "leases_budgets", "runs_slices", "largest_refused"] {
             header.as_object_mut().unwrap().remove(added).unwrap();
         }
         rows.insert(0, serde_json::to_vec(&header).unwrap());
-        let earlier = MemberReport {
+        let mut earlier = MemberReport {
             sections: BTreeMap::new(),
             wanted_pools: Vec::new(),
             leases_budgets: false,
             runs_slices: false,
             ..report(1)
         };
+        earlier.keys.iter_mut().for_each(|key| key.totals.largest_refused = 0);
         assert_eq!(MemberReport::from_rows(&rows), Some(earlier));
     }
 

@@ -162,7 +162,8 @@ impl AppState {
         let mut exchange = work.exchange.lock();
         // The reports are applied before the own report is built, because the own report contains the limits that
         // result from them.
-        exchange.apply_reports(&self.key_cache, member.live_members().len(), &reports, now);
+        let members = (member.strand(), member.live_members().len());
+        exchange.apply_reports(&self.key_cache, members, &reports, now);
         let shared = &self.config_snapshot().settings.shared;
         let report = MemberReport {
             process_number: work.start,

@@ -151,6 +151,8 @@ pub struct UsageMeter {
     used_tokens: i64,
     /// Total requests and tokens that were admitted or refused.
     wanted: (u64, u64),
+    /// Most tokens of one request that was refused since the last synchronization.
+    largest_refused: u64,
     /// State of limits that this gateway shares with other gateways.
     pub(crate) shared: Option<Box<SharedState>>,
     /// Leased parts of the budgets that other gateways share.
@@ -276,6 +278,7 @@ impl UsageMeter {
     pub fn record_refusal(&mut self, cost: &CostEstimate) {
         if self.shared.is_some() {
             self.record_demand(cost);
+            self.largest_refused = self.largest_refused.max(cost.input.saturating_add(cost.output));
         }
     }
 
@@ -289,14 +292,17 @@ impl UsageMeter {
             wanted_tokens: self.wanted.1,
             in_flight: self.working,
             reserved: self.reserved,
+            largest_refused: self.shared.as_deref().map_or(0, |shared| shared.largest_refused),
             allowed: self.shared.as_deref().map_or_else(SharedAmounts::default, |shared| shared.allowed),
         }
     }
 
     /// Applies the usage that other gateways reported since the last synchronization.
     pub fn apply_peer_usage(&mut self, limits: &UsageLimits, peers: &PeerUsage, now: Duration) {
-        let own = self.totals();
+        let largest_refused = std::mem::take(&mut self.largest_refused);
+        let own = UsageTotals { largest_refused, ..self.totals() };
         let shared = self.shared.get_or_insert_default();
+        shared.largest_refused = largest_refused;
         shared.apply_peer_usage((&mut self.requests, &mut self.tokens), limits, &own, peers, now);
     }
 

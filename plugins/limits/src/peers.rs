@@ -14,12 +14,21 @@
 //! So each gateway has a base, wherever the demand was before: a client that moves to another gateway is not refused
 //! there while the level is high.
 //!
+//! Some amounts cannot be divided: a level of fewer requests than gateways, and a request of more tokens than the part
+//! of its gateway. Then one gateway with demand after the other, see [`is_recipient_of_rest`], may use all that the
+//! others did not announce. In the second case the others use their base only.
+//!
+//! Requests in flight are not used up: a gateway whose requests follow one another would never give any of them to the
+//! others. So while another gateway has to refuse requests, the gateways that do not receive the rest admit requests
+//! only up to their part of the limit.
+//!
 //! A gateway is silent about a key that was not used there. At the first use it may take an equal part of the limit.
 //! Therefore the first synchronization after the first use here leaves an equal part to each silent gateway: the key
 //! may just have come into use there too. If demand moves to another gateway between two synchronizations, the limit
 //! can be exceeded once, by the allowance that the first gateway still has; this becomes debt in every bucket.
 
 use crate::token_bucket::{RetryAfter, TokenBucket};
+use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -38,6 +47,8 @@ pub struct UsageTotals {
     pub in_flight: u32,
     /// Micro-credits reserved by requests in flight.
     pub reserved: u64,
+    /// Most tokens of one request that was refused since the last synchronization.
+    pub largest_refused: u64,
     /// Amounts that may be used until the next synchronization.
     pub allowed: SharedAmounts,
 }
@@ -72,8 +83,41 @@ pub struct PeerUsage {
     pub in_flight: u32,
     /// Micro-credits that the other gateways have reserved.
     pub reserved: u64,
+    /// Requests that the others refused.
+    pub refused_requests: u64,
+    /// Largest refused request of the others.
+    pub refused: RefusedTokens,
     /// Sum of the amounts that the others may use until their next synchronization.
     pub allowed: SharedAmounts,
+    /// True if this gateway may use what a division of the limits leaves, see [`is_recipient_of_rest`].
+    pub receives_rest: bool,
+}
+
+/// Largest request that a gateway refused between two synchronizations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RefusedTokens {
+    /// Tokens of the request; 0 if none was refused.
+    pub amount: u64,
+    /// Tokens of all requests that the gateway admitted or refused.
+    pub wanted: u64,
+}
+
+/// Time for which one gateway receives the rest. A change takes up to two seconds, in which the gateway before it and
+/// then the new one synchronize.
+const REST_PERIOD: Duration = Duration::from_secs(6);
+
+/// Returns true if the gateway `own` is the one that may use what a division of the limits of `owner` leaves. The
+/// gateways with demand, `own` and `peers`, each receive it once in a round, and each round begins with another one:
+/// requests that come at regular intervals must not find the same gateway each time.
+#[must_use]
+pub fn is_recipient_of_rest(owner: &str, own: u32, peers: &[u32], now: Duration) -> bool {
+    let before = peers.iter().filter(|peer| **peer < own).count();
+    let gateways = u64::try_from(peers.len()).unwrap_or(u64::MAX).saturating_add(1);
+    let period = now.as_secs() / REST_PERIOD.as_secs();
+    let mut hasher = std::hash::DefaultHasher::new();
+    (owner, period / gateways).hash(&mut hasher);
+    let recipient = (hasher.finish() % gateways).wrapping_add(period) % gateways;
+    u64::try_from(before).is_ok_and(|before| before == recipient)
 }
 
 /// State of the mutual knowledge about the use of a key.
@@ -100,6 +144,8 @@ pub(crate) struct SharedState {
     /// Requests in flight at the others, including those that are left to them.
     pub(crate) in_flight: u32,
     pub(crate) reserved: u64,
+    /// Most tokens of one request that was refused between the last two synchronizations.
+    pub(crate) largest_refused: u64,
 }
 
 /// Demand for one limit since the last synchronization.
@@ -109,6 +155,18 @@ struct SharedDemand {
     peers: u64,
     /// Sum of the allowances that the others reported.
     announced: u64,
+    division: Division,
+}
+
+/// Division of a level between the gateways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Division {
+    /// By demand, or all that the others did not announce if fewer are left than there are gateways.
+    ByDemand { receives_rest: bool },
+    /// All that the others did not announce.
+    Rest,
+    /// The base, since another gateway receives the rest.
+    Base,
 }
 
 impl SharingPhase {
@@ -116,7 +174,7 @@ impl SharingPhase {
     fn left_to_silent(self, limit: u64, level: u64, members: u32) -> u64 {
         let members = u64::from(members.max(1));
         match self {
-            Self::Begun => limit.div_ceil(members),
+            Self::Begun => equal_part(limit, members),
             Self::Established => base_part(level, members),
         }
     }
@@ -127,17 +185,54 @@ fn base_part(level: u64, members: u64) -> u64 {
     (level / 4 / members).max(u64::from(level > members))
 }
 
+/// Returns an equal part of an amount, at least 1: at the first use, each gateway admits a request of a limit that is
+/// smaller than the number of gateways.
+fn equal_part(amount: u64, members: u64) -> u64 {
+    (amount / members).max(u64::from(amount > 0))
+}
+
+/// Returns the part of a level that a gateway with this share of the demand gets: its base, and the rest by demand.
+fn part_by_demand(level: u64, members: u64, own: u64, total: u128) -> Option<u64> {
+    let base = base_part(level, members);
+    let shared = level.saturating_sub(base.saturating_mul(members));
+    let part = (u128::from(shared) * u128::from(own)).checked_div(total)?;
+    Some(u64::try_from(part).unwrap_or(u64::MAX).saturating_add(base))
+}
+
+impl SharedDemand {
+    fn total(&self) -> u128 {
+        u128::from(self.own) + u128::from(self.peers)
+    }
+}
+
 /// Returns the part of a level that this gateway may use until the next synchronization; `silent` is the amount left to
 /// gateways that reported no demand.
 fn allowance(level: u64, demand: SharedDemand, members: u32, silent: u64) -> u64 {
     let members = u64::from(members.max(1));
-    let base = base_part(level, members);
-    let shared = level.saturating_sub(base.saturating_mul(members));
-    let total = u128::from(demand.own) + u128::from(demand.peers);
-    let part = (u128::from(shared) * u128::from(demand.own)).checked_div(total);
-    let part = part.map(|part| u64::try_from(part).unwrap_or(u64::MAX).saturating_add(base));
-    let part = part.unwrap_or_else(|| level.div_ceil(members));
-    part.min(level.saturating_sub(demand.announced.saturating_add(silent)))
+    let rest = level.saturating_sub(demand.announced.saturating_add(silent));
+    let part = match demand.division {
+        Division::ByDemand { receives_rest: true } if level <= members && demand.own > 0 => rest,
+        Division::ByDemand { .. } => part_by_demand(level, members, demand.own, demand.total())
+            .unwrap_or_else(|| equal_part(level, members)),
+        Division::Rest => rest,
+        Division::Base => base_part(level, members),
+    };
+    part.min(rest)
+}
+
+/// Returns the division of a limit of tokens: if a gateway refused a request that is larger than its part of the whole
+/// limit, one gateway receives the rest. For a request of more than half of the limit, half of it suffices.
+fn division_of_tokens(limit: u64, demand: [RefusedTokens; 2], total: u128, peers: &PeerUsage) -> Division {
+    let members = u64::from(peers.members.max(1));
+    let exceeds_part = |refused: &RefusedTokens| {
+        let part = part_by_demand(limit, members, refused.wanted, total).unwrap_or(limit);
+        refused.amount.min(limit / 2) > part
+    };
+    match (demand.iter().any(exceeds_part), peers.receives_rest) {
+        (false, receives_rest) => Division::ByDemand { receives_rest },
+        (true, true) => Division::Rest,
+        (true, false) => Division::Base,
+    }
 }
 
 impl SharedState {
@@ -150,15 +245,18 @@ impl SharedState {
         peers: &PeerUsage,
         now: Duration,
     ) {
+        let division = Division::ByDemand { receives_rest: peers.receives_rest };
         let of_requests = SharedDemand {
             own: own.wanted_requests.saturating_sub(self.wanted.0),
             peers: peers.wanted_requests,
             announced: peers.allowed.requests,
+            division,
         };
-        let of_tokens = SharedDemand {
+        let mut of_tokens = SharedDemand {
             own: own.wanted_tokens.saturating_sub(self.wanted.1),
             peers: peers.wanted_tokens,
             announced: peers.allowed.tokens,
+            division,
         };
         self.wanted = (own.wanted_requests, own.wanted_tokens);
         self.used = (own.requests, own.tokens);
@@ -180,17 +278,34 @@ impl SharedState {
         if let Some(limit) = limits.tokens {
             let (back, used) = split_sign(peers.tokens);
             tokens.settle(limit, back, used, now);
+            let refused = RefusedTokens { amount: own.largest_refused, wanted: of_tokens.own };
+            of_tokens.division =
+                division_of_tokens(limit.get(), [refused, peers.refused], of_tokens.total(), peers);
             self.allowed.tokens = allow(limit.get(), tokens.status(limit, now).remaining, of_tokens);
         }
         if let Some(limit) = limits.concurrent {
-            let spare = u64::from(limit.get().saturating_sub(own.in_flight).saturating_sub(peers.in_flight));
+            let limit = limit.get();
+            let spare = u64::from(limit.saturating_sub(own.in_flight).saturating_sub(peers.in_flight));
             let demand = SharedDemand { announced: peers.allowed.in_flight, ..of_requests };
-            self.allowed.in_flight = allow(limit.get().into(), spare, demand);
-            let left = u32::try_from(spare - self.allowed.in_flight).unwrap_or(u32::MAX);
-            self.in_flight = peers.in_flight.saturating_add(left);
+            let allowed = allow(limit.into(), spare, demand);
+            let most = own.in_flight.saturating_add(u32::try_from(allowed).unwrap_or(u32::MAX));
+            let most = most.min(most_in_flight(limit, demand, peers));
+            self.allowed.in_flight = most.saturating_sub(own.in_flight).into();
+            self.in_flight = limit.saturating_sub(most.min(limit.saturating_sub(peers.in_flight)));
         }
         self.reserved = peers.reserved;
     }
+}
+
+/// Returns the number of requests in flight up to which this gateway may admit further ones: without a limit, or its part
+/// of the limit while others refuse requests and another gateway receives the rest.
+fn most_in_flight(limit: u32, demand: SharedDemand, peers: &PeerUsage) -> u32 {
+    if peers.receives_rest || peers.refused_requests == 0 {
+        return u32::MAX;
+    }
+    let members = u64::from(peers.members.max(1));
+    let part = part_by_demand(limit.into(), members, demand.own, demand.total());
+    part.map_or(u32::MAX, |part| u32::try_from(part).unwrap_or(u32::MAX))
 }
 
 /// Splits an amount by its sign: returns the amount given back and the amount used.
@@ -221,138 +336,4 @@ impl SharedState {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-    use super::*;
-    use crate::{CostEstimate, LimitKind, UsageLimits, UsageMeter, WorkClass};
-    use std::num::NonZeroU32;
-
-    #[test]
-    fn an_allowance_follows_demand_and_leaves_what_others_announced() {
-        for (level, own, peers, announced, members, silent, expected) in [
-            (90, 0, 0, 60, 3, 0, 30),
-            (90, 0, 0, 0, 3, 2, 30),
-            (120, 5, 0, 20, 3, 0, 100),
-            (120, 5, 0, 0, 3, 2, 100),
-            (90, 1, 1, 45, 3, 0, 41),
-            (120, 0, 7, 100, 3, 0, 10),
-            (120, 0, 7, 115, 3, 0, 5),
-            (120, 9, 1, 119, 3, 0, 1),
-            (10, 5, 0, 0, 3, 2, 8),
-            (4, 5, 0, 0, 3, 2, 2),
-            (3, 5, 0, 0, 3, 2, 3),
-            (1, 0, 0, 0, 3, 2, 1),
-            (0, 1, 1, 0, 3, 0, 0),
-            (u64::MAX, u64::MAX, u64::MAX, u64::MAX, u32::MAX, u64::MAX, 0),
-            (u64::MAX, u64::MAX, 0, 0, 1, 0, u64::MAX),
-            (90, 3, 3, 0, 0, 0, 56),
-        ] {
-            let demand = SharedDemand { own, peers, announced };
-            let each = SharingPhase::Established.left_to_silent(u64::MAX, level, members);
-            let allowed = allowance(level, demand, members, each.saturating_mul(silent));
-            assert_eq!(allowed, expected, "{level} {own} {peers} {announced} {members} {silent}");
-        }
-    }
-
-    fn limits(requests: u64) -> UsageLimits {
-        UsageLimits { requests: NonZeroU64::new(requests), ..UsageLimits::default() }
-    }
-
-    #[test]
-    fn gateways_where_a_key_is_first_used_at_once_admit_no_more_than_its_limit() {
-        let (limits, nothing, now) = (limits(60), CostEstimate::default(), Duration::from_secs(9));
-        let mut meters = vec![UsageMeter::default(); 3];
-        let admit = |meters: &mut [UsageMeter]| {
-            for meter in meters {
-                while meter.check(&limits, &nothing, WorkClass::Request, now).is_ok() {
-                    let held = meter.reserve(&limits, &nothing, WorkClass::Request, now);
-                    meter.void(held, &limits, now);
-                }
-                meter.record_refusal(&nothing);
-            }
-        };
-        meters.iter_mut().for_each(|meter| meter.begin_sharing(&limits, 3, now));
-        admit(&mut meters);
-        // All gateways exchange at the same moment, so none has read a report of another.
-        let unheard = PeerUsage { members: 3, silent: 2, ..PeerUsage::default() };
-        meters.iter_mut().for_each(|meter| meter.apply_peer_usage(&limits, &unheard, now));
-        admit(&mut meters);
-        assert_eq!(meters.iter().map(|meter| meter.totals().requests).sum::<u64>(), 60);
-        // A client of one gateway has the rest after the second exchange.
-        let mut alone = UsageMeter::default();
-        alone.begin_sharing(&limits, 3, now);
-        for expected in [20, 20, 54] {
-            admit(std::slice::from_mut(&mut alone));
-            assert_eq!(alone.totals().requests, expected);
-            alone.apply_peer_usage(&limits, &unheard, now);
-        }
-    }
-
-    #[test]
-    fn requests_in_flight_elsewhere_count() {
-        let limits = UsageLimits { concurrent: NonZeroU32::new(10), ..UsageLimits::default() };
-        let (mut meter, nothing, now) =
-            (UsageMeter::default(), CostEstimate::default(), Duration::from_secs(9));
-        meter.apply_peer_usage(&limits, &PeerUsage { members: 2, in_flight: 6, ..PeerUsage::default() }, now);
-        let mut open = Vec::new();
-        while meter.check(&limits, &nothing, WorkClass::Request, now).is_ok() {
-            open.push(meter.reserve(&limits, &nothing, WorkClass::Request, now));
-        }
-        assert_eq!(open.len(), 2, "half of the four that are free");
-        let allowed = SharedAmounts { in_flight: 1, ..SharedAmounts::default() };
-        let peers = PeerUsage { members: 2, in_flight: 6, allowed, ..PeerUsage::default() };
-        meter.apply_peer_usage(&limits, &peers, now);
-        while meter.check(&limits, &nothing, WorkClass::Request, now).is_ok() {
-            open.push(meter.reserve(&limits, &nothing, WorkClass::Request, now));
-        }
-        assert_eq!(open.len(), 3, "all but the one that the other may admit");
-        for held in open {
-            meter.void(held, &limits, now);
-        }
-        meter.apply_peer_usage(
-            &limits,
-            &PeerUsage { members: 2, in_flight: u32::MAX, ..PeerUsage::default() },
-            now,
-        );
-        let denied = meter.check(&limits, &nothing, WorkClass::Request, now).unwrap_err();
-        assert_eq!((denied.limit, denied.maximum), (LimitKind::Concurrent, 10));
-    }
-
-    #[test]
-    fn an_amount_left_to_others_is_waited_for_until_the_next_exchange() {
-        let (limits, now) = (limits(100), Duration::from_secs(9));
-        let mut meter = UsageMeter::default();
-        meter.apply_peer_usage(&limits, &PeerUsage { members: 4, ..PeerUsage::default() }, now);
-        for _ in 0..25 {
-            assert_eq!(meter.check(&limits, &CostEstimate::default(), WorkClass::Request, now), Ok(()));
-            let held = meter.reserve(&limits, &CostEstimate::default(), WorkClass::Request, now);
-            meter.void(held, &limits, now);
-        }
-        let denied = meter.check(&limits, &CostEstimate::default(), WorkClass::Request, now).unwrap_err();
-        assert_eq!(denied.retry_after, RetryAfter::After(MAX_SYNC_WAIT));
-    }
-
-    #[test]
-    fn a_request_of_most_of_the_tokens_passes_once_its_gateway_has_most_of_the_demand() {
-        let (limits, now) = (
-            UsageLimits { tokens: NonZeroU64::new(1_000), ..UsageLimits::default() },
-            Duration::from_secs(9),
-        );
-        let mut meter = UsageMeter::default();
-        let most = CostEstimate { input: 10, output: 990, ..CostEstimate::default() };
-        meter.begin_sharing(&limits, 3, now);
-        assert!(meter.check(&limits, &most, WorkClass::Request, now).is_err(), "a third");
-        meter.record_refusal(&most);
-        meter.apply_peer_usage(&limits, &PeerUsage { members: 3, silent: 2, ..PeerUsage::default() }, now);
-        assert!(
-            meter.check(&limits, &most, WorkClass::Request, now).is_err(),
-            "the others may have begun too"
-        );
-        meter.record_refusal(&most);
-        meter.apply_peer_usage(&limits, &PeerUsage { members: 3, silent: 2, ..PeerUsage::default() }, now);
-        assert_eq!(meter.check(&limits, &most, WorkClass::Request, now), Ok(()));
-        let held = meter.reserve(&limits, &most, WorkClass::Request, now);
-        assert!(meter.check(&limits, &most, WorkClass::Request, now).is_err());
-        meter.void(held, &limits, now);
-    }
-}
+mod tests;

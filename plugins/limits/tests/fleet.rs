@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 use penstock_limits::{
-    ActualCost, CostEstimate, LimitReservation, PeerUsage, UsageLimits, UsageMeter, UsageTotals, WorkClass,
+    ActualCost, CostEstimate, LimitReservation, PeerUsage, RefusedTokens, UsageLimits, UsageMeter,
+    UsageTotals, WorkClass, is_recipient_of_rest,
 };
 use std::collections::VecDeque;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 const GATEWAYS: usize = 3;
@@ -23,12 +24,32 @@ const SEEDS: u64 = 3;
 enum Limit {
     Requests(u64),
     Tokens(u64),
+    /// Tokens a minute, and those of each request.
+    LargeRequests(u64, u64),
+    InFlight(u32),
 }
 
 impl Limit {
     fn requests(self) -> u64 {
-        let (Self::Requests(requests) | Self::Tokens(requests)) = self;
-        requests
+        match self {
+            Self::Requests(requests) | Self::Tokens(requests) => requests,
+            Self::LargeRequests(tokens, each) => tokens / each,
+            Self::InFlight(most) => most.into(),
+        }
+    }
+
+    fn estimate(self) -> CostEstimate {
+        match self {
+            Self::LargeRequests(_, output) => CostEstimate { input: 0, output, ..CostEstimate::default() },
+            _ => ESTIMATE,
+        }
+    }
+
+    fn used(self) -> ActualCost {
+        match self {
+            Self::LargeRequests(_, output) => ActualCost { input: 0, output, ..ActualCost::default() },
+            _ => USED,
+        }
     }
 
     fn limits(self) -> UsageLimits {
@@ -40,6 +61,12 @@ impl Limit {
                 tokens: NonZeroU64::new(requests * (USED.input + USED.output)),
                 ..UsageLimits::default()
             },
+            Self::LargeRequests(tokens, _) => {
+                UsageLimits { tokens: NonZeroU64::new(tokens), ..UsageLimits::default() }
+            }
+            Self::InFlight(most) => {
+                UsageLimits { concurrent: NonZeroU32::new(most), ..UsageLimits::default() }
+            }
         }
     }
 }
@@ -90,22 +117,36 @@ impl Random {
 #[derive(Default)]
 struct Gateway {
     meter: UsageMeter,
-    /// Report that the others read, and those on their way.
-    report: UsageTotals,
-    sent: VecDeque<(u64, UsageTotals)>,
-    seen: [UsageTotals; GATEWAYS],
+    /// Number and content of the report that the others read, and those on their way.
+    report: (u64, UsageTotals),
+    sent: VecDeque<(u64, (u64, UsageTotals))>,
+    /// Last report of each gateway, and the demand in it.
+    seen: [((u64, UsageTotals), PeerUsage); GATEWAYS],
+    /// Time of the last demand of each gateway, this one included.
+    demanded_at: [Option<u64>; GATEWAYS],
     next_exchange: u64,
     /// Demand in hundred-thousandths of a request.
     due: u64,
     open: VecDeque<(u64, LimitReservation)>,
 }
 
+impl Gateway {
+    fn has_recent_demand(&self, gateway: usize, at: u64) -> bool {
+        self.demanded_at[gateway].is_some_and(|demanded_at| at - demanded_at < 5_000)
+    }
+}
+
 struct Simulation {
+    limit: Limit,
     limits: UsageLimits,
     gateways: [Gateway; GATEWAYS],
     random: Random,
-    /// Admitted requests by second.
+    /// Admitted requests by second, and by gateway.
     admitted: Vec<u64>,
+    by_gateway: [u64; GATEWAYS],
+    /// Most requests in flight at the end of a step, and their sum over all steps.
+    most_in_flight: usize,
+    in_flight_steps: usize,
     refused: u64,
 }
 
@@ -113,10 +154,14 @@ impl Simulation {
     /// Runs with a demand in requests a minute.
     fn run(limit: Limit, skew: Skew, demand: u64, seconds: u64, seed: u64) -> Self {
         let mut simulation = Self {
+            limit,
             limits: limit.limits(),
             gateways: Default::default(),
             random: Random(seed),
             admitted: vec![0; usize::try_from(seconds).unwrap()],
+            by_gateway: [0; GATEWAYS],
+            most_in_flight: 0,
+            in_flight_steps: 0,
             refused: 0,
         };
         for gateway in 0..GATEWAYS {
@@ -133,6 +178,9 @@ impl Simulation {
                     simulation.request(gateway, at);
                 }
             }
+            let in_flight = simulation.gateways.iter().map(|gateway| gateway.open.len()).sum();
+            simulation.most_in_flight = simulation.most_in_flight.max(in_flight);
+            simulation.in_flight_steps += in_flight;
         }
         simulation
     }
@@ -144,7 +192,7 @@ impl Simulation {
                 gateway.report = report;
             }
             while let Some(held) = take_due(&mut gateway.open, at) {
-                gateway.meter.settle(held, &self.limits, &USED, time(at));
+                gateway.meter.settle(held, &self.limits, &self.limit.used(), time(at));
             }
         }
     }
@@ -154,35 +202,61 @@ impl Simulation {
             return;
         }
         let mut peers = PeerUsage { members: GATEWAYS as u32, ..PeerUsage::default() };
+        let mut demanding = Vec::new();
         for other in (0..GATEWAYS).filter(|other| *other != own) {
-            let now = self.gateways[other].report;
-            let before = std::mem::replace(&mut self.gateways[own].seen[other], now);
+            let (number, now) = self.gateways[other].report;
+            let ((seen, before), demand) = &mut self.gateways[own].seen[other];
             peers.requests += now.requests - before.requests;
             peers.tokens += now.tokens - before.tokens;
-            peers.wanted_requests += now.wanted_requests - before.wanted_requests;
-            peers.wanted_tokens += now.wanted_tokens - before.wanted_tokens;
+            peers.in_flight += now.in_flight;
             peers.allowed.requests += now.allowed.requests;
             peers.allowed.tokens += now.allowed.tokens;
+            peers.allowed.in_flight += now.allowed.in_flight;
             peers.silent += u32::from(now.wanted_requests == 0);
+            // A late report says nothing about the demand since the last one.
+            if number != *seen {
+                demand.wanted_requests = now.wanted_requests - before.wanted_requests;
+                demand.wanted_tokens = now.wanted_tokens - before.wanted_tokens;
+                demand.refused_requests = demand.wanted_requests - (now.requests - before.requests);
+                demand.refused = RefusedTokens { amount: now.largest_refused, wanted: demand.wanted_tokens };
+            }
+            (*seen, *before) = (number, now);
+            peers.wanted_requests += demand.wanted_requests;
+            peers.wanted_tokens += demand.wanted_tokens;
+            peers.refused_requests += demand.refused_requests;
+            if demand.refused.amount > peers.refused.amount {
+                peers.refused = demand.refused;
+            }
+            if demand.wanted_requests > 0 {
+                self.gateways[own].demanded_at[other] = Some(at);
+            }
+            if self.gateways[own].has_recent_demand(other, at) {
+                demanding.push(other as u32);
+            }
         }
+        peers.receives_rest = self.gateways[own].has_recent_demand(own, at)
+            && is_recipient_of_rest("key/k", own as u32, &demanding, time(at));
         let gateway = &mut self.gateways[own];
         gateway.meter.apply_peer_usage(&self.limits, &peers, time(at));
         let totals = gateway.meter.totals();
         if totals.wanted_requests > 0 {
-            gateway.sent.push_back((at + 10 + self.random.below(60), totals));
+            gateway.sent.push_back((at + 10 + self.random.below(60), (at, totals)));
         }
         gateway.next_exchange = at + 1_000 + self.random.below(80);
     }
 
     fn request(&mut self, gateway: usize, at: u64) {
+        self.gateways[gateway].demanded_at[gateway] = Some(at);
         let (meter, now) = (&mut self.gateways[gateway].meter, time(at));
+        let estimate = self.limit.estimate();
         meter.begin_sharing(&self.limits, GATEWAYS as u32, now);
-        if meter.check(&self.limits, &ESTIMATE, WorkClass::Request, now).is_ok() {
-            let held = meter.reserve(&self.limits, &ESTIMATE, WorkClass::Request, now);
+        if meter.check(&self.limits, &estimate, WorkClass::Request, now).is_ok() {
+            let held = meter.reserve(&self.limits, &estimate, WorkClass::Request, now);
             self.gateways[gateway].open.push_back((at + REQUEST, held));
             self.admitted[usize::try_from(at / 1_000).unwrap()] += 1;
+            self.by_gateway[gateway] += 1;
         } else {
-            meter.record_refusal(&ESTIMATE);
+            meter.record_refusal(&estimate);
             self.refused += 1;
         }
     }
@@ -240,5 +314,68 @@ fn demand_below_three_quarters_of_the_limit_is_not_refused_under_any_skew() {
             let run = Simulation::run(limit, skew, limit.requests() * 74 / 100, 600, seed);
             assert_eq!(run.refused, 0, "{limit:?} {skew:?} {seed}");
         }
+    }
+}
+
+/// Demands of the tests in which the limit is small: at all gateways alike, at two, and at one.
+const SMALL_SKEWS: [Skew; 4] = [
+    Skew::Fixed([34, 33, 33]),
+    Skew::Fixed([60, 30, 10]),
+    Skew::Fixed([0, 50, 50]),
+    Skew::Fixed([100, 0, 0]),
+];
+
+/// Asserts that each gateway with demand admits at least this part of all requests.
+fn assert_fair(run: &Simulation, skew: Skew, part: u64, case: &str) {
+    let total: u64 = run.by_gateway.iter().sum();
+    for (gateway, admitted) in run.by_gateway.into_iter().enumerate() {
+        let has_demand = skew.percent(0, gateway) > 0;
+        assert!(!has_demand || admitted * part >= total, "{case}: {:?}", run.by_gateway);
+    }
+}
+
+#[test]
+fn a_limit_of_fewer_requests_than_gateways_is_used_at_each_of_them_in_turn() {
+    for (limit, skew, seed) in [1, 2, 3]
+        .into_iter()
+        .flat_map(|limit| SMALL_SKEWS.map(|skew| (limit, skew)))
+        .flat_map(|(limit, skew)| (0..SEEDS).map(move |seed| (limit, skew, seed)))
+    {
+        let run = Simulation::run(Limit::Requests(limit), skew, 600, 1_200, seed);
+        let percent = run.percent(0, 1_200, limit);
+        let case = format!("{limit} {skew:?} {seed}: {percent} %");
+        // Each gateway may admit one request at the first use.
+        let most = 105 + 100 * (GATEWAYS as u64 - limit) / (limit * 21);
+        assert!((90..=most).contains(&percent), "{case}");
+        assert_fair(&run, skew, 8, &case);
+    }
+}
+
+#[test]
+fn a_request_of_more_tokens_than_an_equal_part_passes_at_each_gateway_in_turn() {
+    for (limit, skew, seed) in [(200_000, 90_000), (1_000, 600), (1_000, 1_000), (2_000, 900)]
+        .into_iter()
+        .flat_map(|limit| SMALL_SKEWS.map(|skew| (limit, skew)))
+        .flat_map(|(limit, skew)| (0..SEEDS).map(move |seed| (limit, skew, seed)))
+    {
+        let run = Simulation::run(Limit::LargeRequests(limit.0, limit.1), skew, 360, 1_200, seed);
+        let used = run.admitted.iter().sum::<u64>() * limit.1;
+        let percent = used * 100 / (limit.0 * 21);
+        let case = format!("{limit:?} {skew:?} {seed}: {percent} %");
+        assert_fair(&run, skew, 50, &case);
+    }
+}
+
+#[test]
+fn requests_in_flight_are_shared_by_gateways_that_always_have_more() {
+    for (limit, skew, seed) in [1, 2, 4, 12, 50]
+        .into_iter()
+        .flat_map(|limit| SMALL_SKEWS.map(|skew| (limit, skew)))
+        .flat_map(|(limit, skew)| (0..SEEDS).map(move |seed| (limit, skew, seed)))
+    {
+        let run = Simulation::run(Limit::InFlight(limit), skew, 60_000, 300, seed);
+        let percent = run.in_flight_steps * 100 / (limit as usize * 300_000 / STEP as usize);
+        let case = format!("{limit} {skew:?} {seed}: {percent} %, at most {}", run.most_in_flight);
+        assert_fair(&run, skew, 8, &case);
     }
 }

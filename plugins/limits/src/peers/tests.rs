@@ -1,0 +1,129 @@
+//! Allowances of limits that several gateways share.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+use super::*;
+use crate::{CostEstimate, LimitKind, UsageLimits, UsageMeter, WorkClass};
+use std::num::NonZeroU32;
+
+#[test]
+fn an_allowance_follows_demand_and_leaves_what_others_announced() {
+    for (level, own, peers, announced, members, silent, expected) in [
+        (90, 0, 0, 60, 3, 0, 30),
+        (90, 0, 0, 0, 3, 2, 30),
+        (120, 5, 0, 20, 3, 0, 100),
+        (120, 5, 0, 0, 3, 2, 100),
+        (90, 1, 1, 45, 3, 0, 41),
+        (120, 0, 7, 100, 3, 0, 10),
+        (120, 0, 7, 115, 3, 0, 5),
+        (120, 9, 1, 119, 3, 0, 1),
+        (10, 5, 0, 0, 3, 2, 8),
+        (4, 5, 0, 0, 3, 2, 2),
+        (3, 5, 0, 0, 3, 2, 3),
+        (1, 0, 0, 0, 3, 2, 1),
+        (0, 1, 1, 0, 3, 0, 0),
+        (u64::MAX, u64::MAX, u64::MAX, u64::MAX, u32::MAX, u64::MAX, 0),
+        (u64::MAX, u64::MAX, 0, 0, 1, 0, u64::MAX),
+        (90, 3, 3, 0, 0, 0, 56),
+    ] {
+        let division = Division::ByDemand { receives_rest: false };
+        let demand = SharedDemand { own, peers, announced, division };
+        let each = SharingPhase::Established.left_to_silent(u64::MAX, level, members);
+        let allowed = allowance(level, demand, members, each.saturating_mul(silent));
+        assert_eq!(allowed, expected, "{level} {own} {peers} {announced} {members} {silent}");
+    }
+}
+
+fn limits(requests: u64) -> UsageLimits {
+    UsageLimits { requests: NonZeroU64::new(requests), ..UsageLimits::default() }
+}
+
+#[test]
+fn gateways_where_a_key_is_first_used_at_once_admit_no_more_than_its_limit() {
+    let (limits, nothing, now) = (limits(60), CostEstimate::default(), Duration::from_secs(9));
+    let mut meters = vec![UsageMeter::default(); 3];
+    let admit = |meters: &mut [UsageMeter]| {
+        for meter in meters {
+            while meter.check(&limits, &nothing, WorkClass::Request, now).is_ok() {
+                let held = meter.reserve(&limits, &nothing, WorkClass::Request, now);
+                meter.void(held, &limits, now);
+            }
+            meter.record_refusal(&nothing);
+        }
+    };
+    meters.iter_mut().for_each(|meter| meter.begin_sharing(&limits, 3, now));
+    admit(&mut meters);
+    // All gateways exchange at the same moment, so none has read a report of another.
+    let unheard = PeerUsage { members: 3, silent: 2, ..PeerUsage::default() };
+    meters.iter_mut().for_each(|meter| meter.apply_peer_usage(&limits, &unheard, now));
+    admit(&mut meters);
+    assert_eq!(meters.iter().map(|meter| meter.totals().requests).sum::<u64>(), 60);
+    // A client of one gateway has the rest after the second exchange.
+    let mut alone = UsageMeter::default();
+    alone.begin_sharing(&limits, 3, now);
+    for expected in [20, 20, 54] {
+        admit(std::slice::from_mut(&mut alone));
+        assert_eq!(alone.totals().requests, expected);
+        alone.apply_peer_usage(&limits, &unheard, now);
+    }
+}
+
+#[test]
+fn requests_in_flight_elsewhere_count() {
+    let limits = UsageLimits { concurrent: NonZeroU32::new(10), ..UsageLimits::default() };
+    let (mut meter, nothing, now) = (UsageMeter::default(), CostEstimate::default(), Duration::from_secs(9));
+    meter.apply_peer_usage(&limits, &PeerUsage { members: 2, in_flight: 6, ..PeerUsage::default() }, now);
+    let mut open = Vec::new();
+    while meter.check(&limits, &nothing, WorkClass::Request, now).is_ok() {
+        open.push(meter.reserve(&limits, &nothing, WorkClass::Request, now));
+    }
+    assert_eq!(open.len(), 2, "half of the four that are free");
+    let allowed = SharedAmounts { in_flight: 1, ..SharedAmounts::default() };
+    let peers = PeerUsage { members: 2, in_flight: 6, allowed, ..PeerUsage::default() };
+    meter.apply_peer_usage(&limits, &peers, now);
+    while meter.check(&limits, &nothing, WorkClass::Request, now).is_ok() {
+        open.push(meter.reserve(&limits, &nothing, WorkClass::Request, now));
+    }
+    assert_eq!(open.len(), 3, "all but the one that the other may admit");
+    for held in open {
+        meter.void(held, &limits, now);
+    }
+    meter.apply_peer_usage(
+        &limits,
+        &PeerUsage { members: 2, in_flight: u32::MAX, ..PeerUsage::default() },
+        now,
+    );
+    let denied = meter.check(&limits, &nothing, WorkClass::Request, now).unwrap_err();
+    assert_eq!((denied.limit, denied.maximum), (LimitKind::Concurrent, 10));
+}
+
+#[test]
+fn an_amount_left_to_others_is_waited_for_until_the_next_exchange() {
+    let (limits, now) = (limits(100), Duration::from_secs(9));
+    let mut meter = UsageMeter::default();
+    meter.apply_peer_usage(&limits, &PeerUsage { members: 4, ..PeerUsage::default() }, now);
+    for _ in 0..25 {
+        assert_eq!(meter.check(&limits, &CostEstimate::default(), WorkClass::Request, now), Ok(()));
+        let held = meter.reserve(&limits, &CostEstimate::default(), WorkClass::Request, now);
+        meter.void(held, &limits, now);
+    }
+    let denied = meter.check(&limits, &CostEstimate::default(), WorkClass::Request, now).unwrap_err();
+    assert_eq!(denied.retry_after, RetryAfter::After(MAX_SYNC_WAIT));
+}
+
+#[test]
+fn a_request_of_most_of_the_tokens_passes_once_its_gateway_has_most_of_the_demand() {
+    let (limits, now) =
+        (UsageLimits { tokens: NonZeroU64::new(1_000), ..UsageLimits::default() }, Duration::from_secs(9));
+    let mut meter = UsageMeter::default();
+    let most = CostEstimate { input: 10, output: 990, ..CostEstimate::default() };
+    meter.begin_sharing(&limits, 3, now);
+    assert!(meter.check(&limits, &most, WorkClass::Request, now).is_err(), "a third");
+    meter.record_refusal(&most);
+    meter.apply_peer_usage(&limits, &PeerUsage { members: 3, silent: 2, ..PeerUsage::default() }, now);
+    assert!(meter.check(&limits, &most, WorkClass::Request, now).is_err(), "the others may have begun too");
+    meter.record_refusal(&most);
+    meter.apply_peer_usage(&limits, &PeerUsage { members: 3, silent: 2, ..PeerUsage::default() }, now);
+    assert_eq!(meter.check(&limits, &most, WorkClass::Request, now), Ok(()));
+    let held = meter.reserve(&limits, &most, WorkClass::Request, now);
+    assert!(meter.check(&limits, &most, WorkClass::Request, now).is_err());
+    meter.void(held, &limits, now);
+}
