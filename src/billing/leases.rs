@@ -5,7 +5,8 @@
 //! does not cover the price of a request, the request draws from the account's pool, for at most three seconds in all.
 //! From then on, the lease is refilled each second to the expected spending of `fleet.ahead`, and an amount that is no
 //! longer needed returns to the pool. If a request is refused although the other members hold enough, they return all
-//! of their leases except the spending of the last second.
+//! of their leases except the spending of the last second; of several members that refuse, one after the other receives
+//! the pool, see [`contention`].
 //!
 //! ```text
 //! spent by this member ≤ leased + the excess of requests without max_tokens
@@ -13,6 +14,7 @@
 //! ```
 
 mod budgets;
+mod contention;
 mod draws;
 mod late_draws;
 mod pool;
@@ -25,6 +27,7 @@ use super::Ledger;
 use crate::auth::limited_owner::LeasedBudget;
 use crate::fleet::FleetMember;
 use crate::time::clock::ProcessClock;
+use contention::PoolClaim;
 use parking_lot::Mutex;
 use penstock_ledger::Wallet;
 use penstock_storage::StoreError;
@@ -34,7 +37,7 @@ use pool::{LeasedBalance, LeasedPool};
 use refill::{MAX_DRAW_TIME, NeededDraw};
 use returns::PendingReturns;
 use state::{DrawnPart, LeaseChange, LeaseState, contended_lease_change, lease_change};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -57,8 +60,8 @@ pub struct Leases {
     /// True if an earlier process has ended that may have drawn parts which are not in memory.
     has_late_draws: AtomicBool,
     returning: Mutex<PendingReturns>,
-    /// Names of the pools that other members want.
-    wanted_by_peers: Mutex<HashSet<String>>,
+    /// Numbers of the other members that want a pool, by its name.
+    wanted_by_peers: Mutex<HashMap<String, Vec<u32>>>,
     /// Number of requests that had to draw.
     dry_draws: AtomicU64,
     /// Semaphore that limits the number of draws for requests at the same time.
@@ -233,11 +236,6 @@ impl Leases {
         wanted.into_iter().map(|(pool, _)| pool.name()).collect()
     }
 
-    /// Replaces the names of the pools that other members want.
-    pub fn set_wanted_by_peers(&self, pools: impl Iterator<Item = String>) {
-        *self.wanted_by_peers.lock() = pools.collect();
-    }
-
     /// Returns the number of requests that had to wait for a draw.
     #[must_use]
     pub fn waiting_draws(&self) -> u64 {
@@ -287,19 +285,18 @@ impl Ledger {
         let mut draws = Vec::new();
         let mut pools = leases.pools.lock();
         let mut returning = leases.returning.lock();
-        let contended = leases.wanted_by_peers.lock();
         pools.retain(|pool, state| {
             let balance = self.leased_balance(pool);
             state.observe_second(balance.total());
             let is_fresh = std::mem::take(&mut state.is_fresh);
-            let is_contended = !contended.is_empty() && contended.contains(&pool.name());
             let available = balance.available();
-            let change = if balance.is_recalled() {
-                lease_change(available.max(0), 0)
-            } else if is_contended {
-                contended_lease_change(available, state.second)
-            } else {
-                lease_change(available, state.wanted(leases.advance_seconds).max(state.refused_amount()))
+            let change = match leases.pool_claim(pool, state.is_wanted()) {
+                _ if balance.is_recalled() => lease_change(available.max(0), 0),
+                PoolClaim::Peer if state.is_wanted() => lease_change(available.max(0), 0),
+                PoolClaim::Peer => contended_lease_change(available, state.second),
+                PoolClaim::Free | PoolClaim::Own => {
+                    lease_change(available, state.wanted(leases.advance_seconds).max(state.refused_amount()))
+                }
             };
             match change {
                 LeaseChange::Draw(amount) if state.may_refill(Instant::now()) => {

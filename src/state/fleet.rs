@@ -184,9 +184,11 @@ impl AppState {
         beaten?;
         if let Some(leases) = self.ledger.leases() {
             leases.on_returned();
-            leases.set_wanted_by_peers(
-                reports.iter().flat_map(|(_, report)| report.wanted_pools.iter().cloned()),
-            );
+            let wanted = |(member, report): &(u32, MemberReport)| {
+                let member = *member;
+                report.wanted_pools.clone().into_iter().map(move |pool| (member, pool))
+            };
+            leases.set_wanted_by_peers(reports.iter().flat_map(wanted));
         }
         exchange.refresh_spends(&self.stores.spends, now)?;
         drop(exchange);

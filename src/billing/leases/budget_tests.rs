@@ -153,15 +153,23 @@ impl Gateway {
     }
 
     /// Work of each second.
-    fn beat(&self, wanted: &[String]) {
+    fn beat(&self, wanted: &[(u32, String)]) {
         let is_written = self.cache.flush_spends(&self.spends);
         let leases = self.ledger.leases().unwrap();
         let returning = leases.returning_amounts();
         self.member.write_heartbeat(&MemberReport::default(), returning, Instant::now()).unwrap();
         leases.on_returned();
-        leases.set_wanted_by_peers(wanted.iter().cloned());
+        let strand = self.member.strand();
+        let wanted = wanted.iter().filter(|(member, _)| *member != strand);
+        leases.set_wanted_by_peers(wanted.cloned());
         self.ledger.find_late_draws(&self.cache);
         self.ledger.adjust_leases(is_written);
+    }
+
+    /// Returns the pools that this gateway wants, with its number.
+    fn wanted_pools(&self) -> Vec<(u32, String)> {
+        let pools = self.ledger.leases().unwrap().wanted_pools();
+        pools.into_iter().map(|pool| (self.member.strand(), pool)).collect()
     }
 
     /// Returns the number of requests that had to draw.
@@ -186,8 +194,7 @@ async fn spend_all(gateways: &[Gateway], most: i64, charged: i64) -> i64 {
         let is_idle = served == before;
         // The seconds in which an amount that others want returns.
         for _ in 0..if is_idle { 4 } else { 1 } {
-            let leases = gateways.iter().map(|gateway| gateway.ledger.leases().unwrap());
-            let wanted: Vec<String> = leases.flat_map(Leases::wanted_pools).collect();
+            let wanted: Vec<(u32, String)> = gateways.iter().flat_map(Gateway::wanted_pools).collect();
             gateways.iter().for_each(|gateway| gateway.beat(&wanted));
         }
         idle_rounds = if is_idle { idle_rounds + 1 } else { 0 };

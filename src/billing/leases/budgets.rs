@@ -2,7 +2,7 @@
 
 use super::super::Ledger;
 use super::Leases;
-use super::draws::{DRAW_TIMEOUT, MAX_RESERVATIONS};
+use super::draws::{Coverage, DRAW_TIMEOUT, MAX_RESERVATIONS};
 use super::pool::{LeasedBalance, LeasedPool};
 use crate::auth::key_cache::KeyCache;
 use crate::auth::limited_owner::LeasedBudget;
@@ -91,7 +91,7 @@ impl Ledger {
             return Ok(false);
         }
         for (index, balance) in lacking.iter().enumerate() {
-            if !self.ensure_covered(leases, balance, price, deadline).await? {
+            if self.ensure_covered(leases, balance, price, deadline).await? != Coverage::Covered {
                 leases.note_refused(balance, price);
                 // No request needs what was drawn from the budgets before, so it returns with the next heartbeat.
                 for drawn in lacking.iter().take(index) {

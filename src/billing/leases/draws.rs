@@ -34,6 +34,16 @@ enum DrawOutcome {
     Contended,
 }
 
+/// Answer to the question whether a lease covers a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coverage {
+    Covered,
+    /// The pool has too little.
+    PoolEmpty,
+    /// Another member receives the pool at the moment.
+    LeftToPeer,
+}
+
 impl Leases {
     /// Refuses a request if this member may not spend its leases any more.
     pub(super) fn check_membership(&self) -> Result<(), ApiError> {
@@ -86,9 +96,12 @@ impl Ledger {
         let credits = LeasedBalance::Wallet(account.clone(), Wallet::Credits);
         let energy = LeasedBalance::Wallet(account, Wallet::Energy);
         let energy_amount = need.energy.map(|amount| (&energy, amount.max(1)));
+        let mut is_left_to_peer = false;
         for (balance, amount) in energy_amount.into_iter().chain([(&credits, need.credits)]) {
-            if self.ensure_covered(leases, balance, amount, deadline).await? {
-                return Ok(());
+            match self.ensure_covered(leases, balance, amount, deadline).await? {
+                Coverage::Covered => return Ok(()),
+                Coverage::PoolEmpty => {}
+                Coverage::LeftToPeer => is_left_to_peer = true,
             }
         }
         let needed_energy = need.energy.filter(|need| *need > 0);
@@ -98,11 +111,11 @@ impl Ledger {
         }
         let (credits, energy) = (leases.noted_total(&credits), leases.noted_total(&energy));
         let held_energy = needed_energy.is_some_and(|need| energy >= need);
-        let is_held = credits >= need.credits || held_energy;
+        let is_held = is_left_to_peer || credits >= need.credits || held_energy;
         Err(insufficient_credits(need, BalanceRecord { credits, energy }, is_held))
     }
 
-    /// Draws until the lease covers an amount; returns false if the pool has too little.
+    /// Draws until the lease covers an amount, the pool has too little, or another member receives the pool.
     ///
     /// # Errors
     /// Returns 503 if the database does not answer in time.
@@ -112,23 +125,27 @@ impl Ledger {
         balance: &LeasedBalance,
         amount: i64,
         deadline: time::Instant,
-    ) -> Result<bool, ApiError> {
+    ) -> Result<Coverage, ApiError> {
+        let covered_or = |otherwise| if balance.covers(amount) { Coverage::Covered } else { otherwise };
         loop {
             if balance.covers(amount) {
-                return Ok(true);
+                return Ok(Coverage::Covered);
+            }
+            if leases.is_left_to_peer(balance) {
+                return Ok(covered_or(Coverage::LeftToPeer));
             }
             if leases.cancel_pending_return(balance) {
                 continue;
             }
             if leases.is_known_empty(balance, amount) {
-                return Ok(false);
+                return Ok(Coverage::PoolEmpty);
             }
             let drawing = self.draw_for_request(leases, balance, amount);
             match time::timeout_at(deadline, drawing).await.ok().flatten() {
                 // Other requests may reserve the drawn amount first, so the pool is asked again.
                 Some(DrawOutcome::Drawn | DrawOutcome::Contended) => {}
                 // Another request may have ended meanwhile, and released what it had reserved.
-                Some(DrawOutcome::PoolEmpty) => return Ok(balance.covers(amount)),
+                Some(DrawOutcome::PoolEmpty) => return Ok(covered_or(Coverage::PoolEmpty)),
                 None => return Err(database_unavailable()),
             }
         }

@@ -14,6 +14,8 @@ use penstock_storage::{Store, open_in_memory};
 use rust_decimal::Decimal;
 use std::time::Duration;
 
+mod contention;
+
 fn settings() -> FleetSettings {
     FleetSettings {
         name: None,
@@ -241,7 +243,7 @@ async fn what_a_refused_request_of_another_member_needs_returns_at_once() {
     assert!(refused.message.contains("while other requests are in flight"), "{}", refused.message);
     let wanted = second.leases().unwrap().wanted_pools();
     assert_eq!(wanted, [credit_pool_name("acme")]);
-    first.leases().unwrap().set_wanted_by_peers(wanted.into_iter());
+    first.leases().unwrap().set_wanted_by_peers(wanted.into_iter().map(|pool| (2, pool)));
     // A lease that was drawn in the same second returns with the next heartbeat.
     return_unused(&member, &first);
     first.adjust_leases(true);
@@ -304,17 +306,16 @@ async fn a_busy_gateway_finds_a_draw_with_an_unknown_outcome() {
     leases.pools.lock().values_mut().for_each(|state| state.uncertain = true);
     let total = || ledger.account_balance("acme").total(Wallet::Credits);
     ledger.ensure_funded("other", need(1_000), deadline()).await.unwrap();
-    let mut ticket = 0;
-    // At each heartbeat, charges of another account wait for the writer.
+    // At each heartbeat, a charge of another account waits for the writer.
     for (heartbeat, expected) in [(1, 1_540), (2, 1_540), (3, 2_040)] {
-        ledger.restart_writer().unwrap();
-        assert!(ledger.wait_durable(ticket).await);
         ledger.stop_writer();
         let name = format!("o{heartbeat}");
         let hold = ledger.reserve("other", &"key".into(), &name, need(10), true).unwrap();
-        ticket = hold.settle(charge(10));
+        let ticket = hold.settle(charge(10));
         ledger.resolve_uncertain(leases, true).unwrap();
         assert_eq!(total(), expected, "heartbeat {heartbeat}");
+        ledger.restart_writer().unwrap();
+        assert!(ledger.wait_durable(ticket).await);
     }
 }
 

@@ -1,0 +1,38 @@
+//! Members that want the same pool at the same time.
+
+use super::*;
+
+#[tokio::test]
+async fn the_last_credits_are_spent_by_members_of_which_none_has_enough() {
+    let gateways = Gateways::new();
+    let members = ["1", "2", "3"].map(|name| gateways.open(name));
+    grant(&members[0].1, 330).await;
+    // Each has a third, and a request needs more.
+    for (_, ledger) in &members {
+        ledger.ensure_funded("acme", need(110), deadline()).await.unwrap();
+    }
+    let (price, mut served) = (115, 0);
+    for second in 0..200 {
+        for (index, (member, ledger)) in members.iter().enumerate() {
+            let name = format!("r{second}-{index}");
+            if let Ok(hold) = ledger.reserve_prepaid("acme", &"key".into(), &name, need(price)).await {
+                let ticket = hold.settle(charge(2));
+                assert!(ledger.wait_durable(ticket).await);
+                served += 1;
+            }
+            return_unused(member, ledger);
+            let leases = members.iter().map(|(member, ledger)| (member.strand(), ledger.leases().unwrap()));
+            let others = leases.filter(|(strand, _)| *strand != member.strand());
+            let wanted = others.flat_map(|(strand, leases)| {
+                leases.wanted_pools().into_iter().map(move |pool| (strand, pool))
+            });
+            ledger.leases().unwrap().set_wanted_by_peers(wanted);
+            // For a moment the pool counts as empty.
+            let mut pools = ledger.leases().unwrap().pools.lock();
+            pools.values_mut().for_each(LeaseState::forget_empty_pool);
+        }
+    }
+    let left = members[0].1.current_balance("acme").await.unwrap().credits.amount;
+    assert_eq!(left, 330 - 2 * served);
+    assert!(left < price, "{left} are left");
+}
