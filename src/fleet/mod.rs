@@ -10,11 +10,13 @@
 //! When a process of a folder has ended, the next process of the folder continues its membership. So its leases and its
 //! ledger chain are available at once.
 
+mod clock_check;
 mod join;
 mod report;
 mod startup_heartbeat;
 
 use crate::config::settings::FleetSettings;
+pub use clock_check::ClockCheck;
 use join::IdentityFile;
 use parking_lot::Mutex;
 use penstock_storage::fleet::{

@@ -4,7 +4,7 @@
 use super::AppState;
 use crate::auth::change_feed::{ChangeFeed, ChangedRecord};
 use crate::auth::limit_exchange::LimitSharing;
-use crate::fleet::MemberReport;
+use crate::fleet::{ClockCheck, MemberReport};
 use crate::storage::stores::Stores;
 use crate::telemetry::fleet_metrics::FleetStatus;
 use parking_lot::Mutex;
@@ -12,14 +12,10 @@ use penstock_storage::audit::AuditPage;
 use penstock_storage::batches::BatchStore;
 use penstock_storage::fleet::{FleetError, ObservedFleet};
 use penstock_storage::{RowPage, StoreError, StoreHealth};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tracing::Level;
-
-/// Difference between the clocks of two members, in seconds, above which it is logged. Reports are at most a few
-/// seconds old.
-const MAX_CLOCK_DIFFERENCE: u64 = 60;
 
 /// Minimum age of the last read of changes before they are read between two heartbeats; each heartbeat reads them too.
 const MIN_FEED_AGE: Duration = Duration::from_millis(300);
@@ -34,8 +30,7 @@ pub struct FleetSync {
     fed_at: Mutex<Instant>,
     /// Other members whose configuration differs.
     differing: Mutex<BTreeMap<u32, ConfigDifference>>,
-    /// Numbers of the members whose clock differs too much from this one's.
-    skewed: Mutex<BTreeSet<u32>>,
+    clocks: Mutex<ClockCheck>,
     /// True while heartbeats fail, so that it is logged once.
     is_failing: AtomicBool,
     /// True once the audit log lacks an entry that was read from it.
@@ -68,7 +63,7 @@ impl FleetSync {
             start: rand::random(),
             fed_at: Mutex::new(Instant::now()),
             differing: Mutex::default(),
-            skewed: Mutex::default(),
+            clocks: Mutex::default(),
             is_failing: AtomicBool::new(false),
             is_reverted: AtomicBool::new(false),
         }))
@@ -254,15 +249,10 @@ impl FleetSync {
     /// Logs the members whose clocks differ too much, each time that there is a new one. Budgets and dates depend on
     /// the clocks.
     fn note_clocks(&self, own: u64, reports: &[(u32, MemberReport)]) {
-        let differs = |report: &MemberReport| report.at.abs_diff(own) > MAX_CLOCK_DIFFERENCE;
-        let skewed = reports.iter().filter(|(_, report)| differs(report)).map(|(id, _)| *id);
-        let skewed: BTreeSet<u32> = skewed.collect();
-        let mut known = self.skewed.lock();
-        for (member, report) in reports.iter().filter(|(id, _)| skewed.contains(id) && !known.contains(id)) {
-            let seconds = report.at.abs_diff(own).to_string();
-            tracing::warn!(name: "fleet_clock_differs", %member, seconds);
+        let times = reports.iter().map(|(member, report)| (*member, report.at));
+        for (member, seconds) in self.clocks.lock().compare(own, times) {
+            tracing::warn!(name: "fleet_clock_differs", %member, seconds = seconds.to_string());
         }
-        *known = skewed;
     }
 
     /// Records the members whose configuration differs, and logs each change.
