@@ -7,9 +7,10 @@ use penstock_core::hex;
 use penstock_json_scan::json;
 use sha2::{Digest, Sha256};
 
-/// Sections in which the gateways of a fleet may differ: listeners, folders and the process.
+/// Sections in which the gateways of a fleet may differ: listeners, folders and the process. In the section `fleet`, they
+/// may differ in their names only.
 const MEMBER_SECTIONS: &[&str] =
-    &["include", "listen", "console", "storage", "fleet", "spool", "process", "log", "simulated"];
+    &["include", "listen", "console", "storage", "spool", "process", "log", "simulated"];
 
 /// Document with all defaults, and its versions.
 pub struct VersionedDocument {
@@ -41,14 +42,30 @@ fn shared_versions(document: &[u8]) -> SharedVersions {
         if MEMBER_SECTIONS.contains(&&*name) {
             continue;
         }
+        let hash =
+            if name == "fleet" { hash_without_name(section) } else { Sha256::new_with_prefix(section) };
         all.update(name.as_bytes());
         all.update([0]);
-        all.update(section);
-        let ConfigVersion(version) = version_of(Sha256::new_with_prefix(section));
+        all.update(hash.clone().finalize());
+        let ConfigVersion(version) = version_of(hash);
         shared.sections.insert(name.into_owned(), version.chars().take(4).collect());
     }
     shared.all = version_of(all);
     shared
+}
+
+/// Hashes the members of a section other than `name`.
+fn hash_without_name(section: &[u8]) -> Sha256 {
+    let (mut hash, mut members) = (Sha256::new(), json::members(section));
+    while let Some((name, value)) = members.next_unescaped() {
+        if name != "name" {
+            hash.update(name.as_bytes());
+            hash.update([0]);
+            hash.update(value);
+            hash.update([0]);
+        }
+    }
+    hash
 }
 
 fn version_of(hash: Sha256) -> ConfigVersion {
@@ -58,6 +75,7 @@ fn version_of(hash: Sha256) -> ConfigVersion {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::super::raw::{FleetConfig, NonZeroDuration};
     use super::*;
 
     fn versions(change: impl FnOnce(&mut ConfigFile)) -> VersionedDocument {
@@ -88,9 +106,22 @@ mod tests {
     }
 
     #[test]
+    fn gateways_of_a_fleet_may_differ_in_their_names_only() {
+        let fleet = |name: &str, lease: u64| {
+            let lease = NonZeroDuration::seconds(lease);
+            let fleet = FleetConfig { name: Some(name.to_owned()), lease, ..FleetConfig::default() };
+            versions(|raw| raw.fleet = Some(fleet)).shared
+        };
+        assert_eq!(fleet("a", 20), fleet("b", 20));
+        assert_ne!(fleet("a", 20).all, fleet("a", 600).all);
+        assert_ne!(fleet("a", 20).sections.get("fleet"), fleet("a", 600).sections.get("fleet"));
+    }
+
+    #[test]
     fn every_section_is_common_or_of_one_gateway() {
-        let document = serde_json::to_value(ConfigFile::default()).unwrap();
-        let common = versions(|_| ()).shared.sections;
+        let raw = ConfigFile { fleet: Some(FleetConfig::default()), ..ConfigFile::default() };
+        let document = serde_json::to_value(&raw).unwrap();
+        let common = VersionedDocument::new(&raw).shared.sections;
         for name in document.as_object().unwrap().keys() {
             assert!(common.contains_key(name) != MEMBER_SECTIONS.contains(&name.as_str()), "{name}");
         }
