@@ -86,6 +86,8 @@ pub(super) enum SlicingState {
     /// No line has started, so the batch may be divided.
     #[default]
     Undecided,
+    /// The input file is being divided; no line starts meanwhile.
+    Dividing,
     /// The batch or slice runs as a whole.
     Whole,
 }

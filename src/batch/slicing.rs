@@ -12,6 +12,9 @@ use std::io::{Error, ErrorKind, Result};
 impl BatchRunner {
     /// Divides the batch if it should run in slices. Returns true if no line may start meanwhile.
     pub(super) fn divide(&mut self) -> bool {
+        if self.slicing == SlicingState::Dividing {
+            return true;
+        }
         let lines = self.app.batches.slice_lines.max(self.lifecycle.counts.total.div_ceil(MAX_SLICES));
         let is_large = self.lifecycle.counts.total > lines;
         let is_opened = !self.completed.bytes().is_empty();
@@ -24,6 +27,7 @@ impl BatchRunner {
         }
         if !self.disk.reading && !self.disk.writing {
             self.disk.reading = true;
+            self.slicing = SlicingState::Dividing;
             let (context, record, tell) = (self.app.clone(), self.record.clone(), self.events.clone());
             tokio::task::spawn_blocking(move || {
                 let divided = divide_input(&context, &record, lines);
@@ -40,12 +44,13 @@ impl BatchRunner {
         if self.shutdown.reason.is_some() || self.shutdown.is_stopping() {
             return;
         }
+        self.slicing = SlicingState::Whole;
         let slices = match divided {
+            // A gateway that runs no slices may have joined during the read.
+            Ok(_) if !self.app.batches.may_divide_batches() => return,
             Ok(slices) => slices,
             Err(error) => {
-                let why = error.kind().to_string();
-                tracing::error!(name: "batch_not_read", batch = self.record.id, why);
-                self.slicing = SlicingState::Whole;
+                tracing::error!(name: "batch_not_read", batch = self.record.id, why = %error);
                 return;
             }
         };
