@@ -18,7 +18,7 @@ use penstock_storage::{RowPage, StoreError};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -58,6 +58,8 @@ pub(super) struct ClaimWatch {
     checked: Mutex<Option<Instant>>,
     /// Wakes the search for batches to claim.
     pub(super) search: Notify,
+    /// True while searches fail, so that it is logged once.
+    is_search_failing: AtomicBool,
 }
 
 impl ClaimWatch {
@@ -124,7 +126,7 @@ impl BatchManager {
                 };
                 context.batches.check_claims().await;
                 if is_search_due {
-                    Self::claim_batches(&context, false).await.ok();
+                    context.batches.log_search(Self::claim_batches(&context, false).await);
                 }
             }
         });
@@ -182,16 +184,13 @@ impl BatchManager {
         }
         let own = context.clone();
         let take = move || {
-            let mut taken = own.batches.take_claims(is_start)?;
-            match own.batches.take_slice_claims(is_start) {
-                Ok(slices) => taken.extend(slices),
-                // The claims that were taken must be used.
-                Err(_) if !taken.is_empty() => {}
-                Err(error) => return Err(error),
-            }
-            Ok::<_, StoreError>(taken)
+            let mut taken = Vec::new();
+            let batches = own.batches.take_claims(is_start, &mut taken);
+            let slices = own.batches.take_slice_claims(is_start, &mut taken);
+            // After an error, the claims that were taken must be used nevertheless.
+            Ok::<_, StoreError>((taken, batches.and(slices)))
         };
-        let taken = run_blocking(take).await?;
+        let (taken, found) = run_blocking(take).await?;
         let slices = taken.iter().filter(|claimed| claimed.record.slice.is_some()).count();
         if taken.len() > slices {
             tracing::info!(name: "batches_claimed", count = %(taken.len() - slices));
@@ -200,7 +199,17 @@ impl BatchManager {
             tracing::info!(name: "slices_claimed", count = %slices);
         }
         taken.into_iter().for_each(|claimed| Self::run_claimed(context, claimed));
-        Ok(())
+        found.map_err(|error| error.to_string())
+    }
+
+    /// Logs an error of the search for batches, until a search succeeds.
+    fn log_search(&self, found: Result<(), String>) {
+        let was_failing = self.claims.is_search_failing.swap(found.is_err(), Ordering::Relaxed);
+        if let Err(why) = found
+            && !was_failing
+        {
+            tracing::error!(name: "batches_not_claimed", why);
+        }
     }
 
     /// Runs a batch or slice whose claim was taken.
@@ -219,8 +228,8 @@ impl BatchManager {
         batches.spawn_batch(context, start, commands, published);
     }
 
-    /// Takes the claims of all batches that this member may take. Blocks.
-    fn take_claims(&self, is_start: bool) -> Result<Vec<ClaimedBatch>, StoreError> {
+    /// Takes the claims of all batches that this member may take, and adds them to `taken`. Blocks.
+    fn take_claims(&self, is_start: bool, taken: &mut Vec<ClaimedBatch>) -> Result<(), StoreError> {
         let (live, own, alive) = (self.fleet.live_members(), self.fleet.strand(), self.fleet.fence());
         let [whole, sliced] = self.store.whole_and_sliced_ids()?;
         let is_sliced: HashSet<&str> = sliced.iter().map(String::as_str).collect();
@@ -230,10 +239,9 @@ impl BatchManager {
             ids.retain(|id| !running.contains_key(id.as_str()));
         }
         if ids.is_empty() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let rows: HashMap<_, _> = ids.iter().zip(self.store.coordination(&ids)?).collect();
-        let mut taken = Vec::new();
         for (id, row) in rows {
             let seen = row.claim.as_ref();
             // A member of a version before slices may have the highest hash, and does not see a batch in slices.
@@ -249,7 +257,7 @@ impl BatchManager {
                 taken.push(ClaimedBatch { record, held, end: row.end });
             }
         }
-        Ok(taken)
+        Ok(())
     }
 
     /// Releases the claim of a batch that has stopped before its end.

@@ -47,15 +47,19 @@ impl BatchManager {
         }
     }
 
-    /// Takes the claim of the next slice of each batch of which this member may run a further one. Blocks.
-    pub(super) fn take_slice_claims(&self, is_start: bool) -> Result<Vec<ClaimedBatch>, StoreError> {
-        let mut taken = Vec::new();
+    /// Takes the claim of the next slice of each batch of which this member may run a further one, and adds it to
+    /// `taken`. Blocks.
+    pub(super) fn take_slice_claims(
+        &self,
+        is_start: bool,
+        taken: &mut Vec<ClaimedBatch>,
+    ) -> Result<(), StoreError> {
         for (batch, slices) in self.store.unfinished_slices()? {
             if self.may_run_slice_of(&batch) {
                 taken.extend(self.take_next_slice(&batch, &slices, is_start)?);
             }
         }
-        Ok(taken)
+        Ok(())
     }
 
     /// Returns the records of all unfinished slices, for a process that runs them alone. Blocks.

@@ -192,8 +192,7 @@ impl BatchRunner {
             self.merge.is_opened = true;
         } else {
             if self.disk.failures == 0 {
-                let why = error.kind().to_string();
-                tracing::error!(name: "batch_not_read", batch = self.record.id, why);
+                tracing::error!(name: "batch_not_read", batch = self.record.id, why = %error);
             }
             self.back_off();
         }
